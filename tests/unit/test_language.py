@@ -67,7 +67,8 @@ def banned_words(is_name: bool, text: str) -> list[str]:
 def listed_files(*folders: str, suffixes: tuple[str, ...]) -> list[Path]:
     command = ["git", "ls-files", *folders]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [ROOT / name for name in listed.splitlines() if name.endswith(suffixes)]
+    names = [name for name in listed.splitlines() if "/vendor/" not in name]
+    return [ROOT / name for name in names if name.endswith(suffixes)]
 
 
 def product_files() -> list[Path]:

@@ -1,0 +1,76 @@
+// Requests to the JSON routes of the server (playground/ui/routes.py).
+
+export const NO_RESPONSE = "the server did not respond; try again";
+const DEFAULT_TIMEOUT_MS = 20_000;
+const MAX_RETRY_MS = 150_000;
+
+/** An error that the server reported in words for the user. */
+export class ServerError extends Error {
+  /**
+   * @param {string} message
+   * @param {{ canRetry?: boolean }} [options]
+   */
+  constructor(message, { canRetry = false } = {}) {
+    super(message);
+    this.name = "ServerError";
+    this.canRetry = canRetry;
+  }
+}
+
+/** @param {number} ms @returns {Promise<void>} */
+export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/**
+ * Return the URL of a route. This module is playground/static/VERSION/shared/api.js of the server,
+ * which may be below a path of its own.
+ * @param {string} name
+ * @param {string} module
+ */
+export const routeUrl = (name, module = import.meta.url) => new URL("../../../api/" + name, module);
+
+/**
+ * Send a request. A rate limit delays the request instead of failing it.
+ * @param {string} name
+ * @param {object} payload
+ * @param {{ timeoutMs?: number }} [options]
+ * @returns {Promise<any>}
+ */
+export async function request(name, payload, { timeoutMs = DEFAULT_TIMEOUT_MS } = {}) {
+  const until = Date.now() + timeoutMs;
+  for (;;) {
+    const response = await fetch(routeUrl(name), {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(payload),
+      signal: AbortSignal.timeout(timeoutMs),
+    });
+    const waitMs = 1000 * (Number(response.headers.get("Retry-After")) || 1);
+    if (response.status !== 429 || Date.now() + waitMs > until) {
+      if (!response.ok) throw new Error("the server answered " + response.status);
+      return response.json();
+    }
+    await sleep(waitMs);
+  }
+}
+
+/**
+ * Repeat a request with increasing delays while the response has `again`.
+ * @param {() => Promise<any>} send
+ * @param {{ isCurrent?: () => boolean, onDelay?: (reason: string) => void }} [options]
+ */
+export async function requestWithRetry(send, { isCurrent = () => true, onDelay = () => {} } = {}) {
+  const since = Date.now();
+  for (let waitMs = 500; ; waitMs = Math.min(5000, 2 * waitMs)) {
+    const response = await send();
+    if (!response.again || Date.now() - since > MAX_RETRY_MS || !isCurrent()) return response;
+    if (Date.now() - since > 1000) onDelay(response.error);
+    await sleep(waitMs);
+    if (!isCurrent()) return response;
+  }
+}
+
+/**
+ * Return the message of an error for the user.
+ * @param {unknown} error
+ */
+export const errorMessage = (error) => (error instanceof ServerError ? error.message : NO_RESPONSE);

@@ -1,0 +1,287 @@
+// A line chart on a canvas: values at the cursor, zoom, bands, smoothing, a legend that toggles
+// lines, and a cursor for the keyboard. uPlot draws it.
+
+import { html, render } from "../vendor/preact.js";
+import uPlot from "../vendor/uplot.js";
+import { alignColumns, listColumns, nearestIndex, nearestValue } from "./chart_data.js";
+import { buildPlotOptions } from "./chart_options.js";
+import { formatInteger, formatNumber } from "./format.js";
+import { dashOf, onThemeChange, resolveColor } from "./palette.js";
+
+/** @import { ChartOptions, Marker, Series } from "./types.js" */
+
+const DEFAULTS = {
+  xLabel: "step",
+  height: 180,
+  isLog: false,
+  smoothing: 0,
+  formatX: formatInteger,
+  formatY: formatNumber,
+  emptyText: "The curve appears with the first value.",
+};
+const ZOOM_STEP = 0.5; // of the visible part of the x axis
+
+export class Chart {
+  /**
+   * @param {HTMLElement} box
+   * @param {ChartOptions} options
+   */
+  constructor(box, options) {
+    this.options = { ...DEFAULTS, ...options };
+    /** @type {Series[]} */
+    this.series = [];
+    /** @type {Marker[]} */
+    this.markers = [];
+    /** @type {Set<string>} */
+    this.hidden = new Set();
+    /** @type {[number, number] | null} */
+    this.zoomRange = null;
+    /** @type {number | null} */
+    this.cursorX = null;
+    /** @type {uPlot | null} */
+    this.plot = null;
+    this.signature = "";
+    this.columns = listColumns([], false);
+    this.data = alignColumns([], {});
+    this.root = appendElement(box, "div", "pg-chart");
+    this.legendBox = appendElement(this.root, "div", "pg-legend");
+    this.plotBox = appendElement(this.root, "div", "pg-chart-plot");
+    this.emptyBox = appendElement(this.root, "p", "pg-chart-empty");
+    this.live = appendElement(this.root, "p", "pg-unseen");
+    this.live.setAttribute("aria-live", "polite");
+    this.plotBox.tabIndex = 0;
+    this.plotBox.setAttribute("role", "img");
+    this.plotBox.style.height = this.options.height + "px";
+    this.plotBox.addEventListener("keydown", (event) => this.handleKey(event));
+    this.plotBox.addEventListener("blur", () => this.setCursor(null));
+    this.renderLegend();
+    this.stopTheme = onThemeChange(() => {
+      this.plot?.redraw(false);
+      this.renderLegend();
+    });
+    this.resize = new ResizeObserver(() => this.fit());
+    this.resize.observe(this.plotBox);
+  }
+
+  /**
+   * Draw other data. The plot stays, unless lines were added or removed.
+   * @param {Series[]} series
+   * @param {Marker[]} [markers]
+   */
+  setData(series, markers = []) {
+    this.series = series;
+    this.markers = markers;
+    this.columns = listColumns(series, Boolean(this.options.smoothing));
+    this.data = alignColumns(this.columns, this.options);
+    const signature = JSON.stringify([
+      this.options.isLog,
+      this.columns.map((column) => [column.series.key, column.kind]),
+    ]);
+    if (this.plot && signature === this.signature) this.plot.setData(this.data);
+    else this.rebuild(signature);
+    this.emptyBox.textContent = this.data[0].length ? "" : this.options.emptyText;
+    this.renderLegend();
+  }
+
+  /** Change options such as `isLog` and `smoothing`. @param {Partial<ChartOptions>} options */
+  setOptions(options) {
+    Object.assign(this.options, options);
+    this.setData(this.series, this.markers);
+  }
+
+  /** @param {string} signature */
+  rebuild(signature) {
+    this.plot?.destroy();
+    this.plot = null;
+    this.signature = signature;
+    if (!this.plotBox.clientWidth) return; // `fit` builds the plot of a hidden tab
+    this.plot = new uPlot(buildPlotOptions(this), this.data, this.plotBox);
+  }
+
+  fit() {
+    const width = this.plotBox.clientWidth;
+    if (!width) return;
+    if (!this.plot) this.rebuild(this.signature);
+    else if (this.plot.width !== width) this.plot.setSize({ width, height: this.options.height });
+  }
+
+  /** Show a part of the x axis; null shows all of it. @param {[number, number] | null} range */
+  zoom(range) {
+    this.zoomRange = range;
+    this.plot?.setData(this.data);
+    this.root.toggleAttribute("data-zoomed", range !== null);
+    this.renderLegend();
+  }
+
+  /** The visible part of the x axis. @returns {[number, number]} */
+  visibleRange() {
+    if (this.zoomRange) return this.zoomRange;
+    const xs = this.data[0],
+      [low, high] = this.options.xRange ?? [null, null],
+      from = low ?? xs[0] ?? 0,
+      to = high ?? xs[xs.length - 1] ?? 1;
+    return from < to ? [from, to] : [from, from + 1];
+  }
+
+  /** Show the values at a position; null shows the latest values. @param {number | null} x */
+  setCursor(x) {
+    const plot = this.plot;
+    if (!plot) return;
+    if (x === null) plot.setCursor({ left: -10, top: -10 });
+    else plot.setCursor({ left: plot.valToPos(x, "x"), top: plot.over.clientHeight / 2 });
+  }
+
+  /** Called by uPlot after each move of the cursor. @param {number | null | undefined} index */
+  handleCursor(index) {
+    const x = index === null || index === undefined ? null : this.data[0][index];
+    if (x === this.cursorX) return;
+    this.cursorX = x;
+    this.renderLegend();
+    this.options.onCursor?.(x);
+  }
+
+  /** @param {KeyboardEvent} event */
+  handleKey(event) {
+    const xs = Array.from(this.data[0]).filter(
+      (x) => x >= this.visibleRange()[0] && x <= this.visibleRange()[1],
+    );
+    if (!xs.length) return;
+    const last = xs.length - 1,
+      at = this.cursorX === null ? xs.length : nearestIndex(xs, this.cursorX),
+      /** @type {Record<string, number>} */
+      targets = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last };
+    if (event.key in targets) this.moveTo(xs[Math.max(0, Math.min(last, targets[event.key]))]);
+    else if (event.key === "+" || event.key === "-") this.zoomByKey(event.key === "+");
+    else if (event.key === "0" || event.key === "Escape") this.zoom(null);
+    else if (event.key === "Enter" && this.cursorX !== null) this.options.onSelect?.(this.cursorX);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** @param {number} x */
+  moveTo(x) {
+    this.setCursor(x);
+    this.live.textContent = this.describe();
+  }
+
+  /** @param {boolean} isCloser */
+  zoomByKey(isCloser) {
+    const [from, to] = this.visibleRange(),
+      center = this.cursorX ?? (from + to) / 2,
+      scale = isCloser ? ZOOM_STEP : 1 / ZOOM_STEP,
+      range = /** @type {[number, number]} */ ([
+        center - (center - from) * scale,
+        center + (to - center) * scale,
+      ]);
+    this.zoomRange = null;
+    const [first, last] = this.visibleRange();
+    this.zoom(range[0] <= first && range[1] >= last ? null : range);
+  }
+
+  /** The visible series with their values at the cursor, or with their latest values. */
+  readValues() {
+    const index =
+      this.cursorX === null ? this.data[0].length - 1 : nearestIndex(this.data[0], this.cursorX);
+    return this.columns.flatMap(({ series, kind }, i) =>
+      kind === "line"
+        ? [
+            {
+              series,
+              value: nearestValue(this.data[i + 1], index),
+              isHidden: this.hidden.has(series.key),
+            },
+          ]
+        : [],
+    );
+  }
+
+  /** The values at the cursor in words. */
+  describe() {
+    const { formatX, formatY, label, xLabel } = this.options,
+      values = this.readValues().filter((each) => !each.isHidden && each.value !== null);
+    if (!values.length) return label + ": no values yet";
+    const where = this.cursorX === null ? "latest" : `${xLabel} ${formatX(this.cursorX)}`;
+    return (
+      `${label}, ${where}: ` +
+      values
+        .map(({ series, value }) => `${series.label} ${formatY(/** @type {number} */ (value))}`)
+        .join("; ")
+    );
+  }
+
+  /** Show or hide a line. @param {string} key */
+  toggle(key) {
+    if (!this.hidden.delete(key)) this.hidden.add(key);
+    this.columns.forEach(({ series }, i) => {
+      if (series.key === key) this.plot?.setSeries(i + 1, { show: !this.hidden.has(key) });
+    });
+    this.renderLegend();
+  }
+
+  renderLegend() {
+    const { formatX, formatY, label, xLabel } = this.options,
+      where = this.cursorX === null ? "" : `${xLabel} ${formatX(this.cursorX)}`;
+    this.plotBox.setAttribute(
+      "aria-label",
+      `${this.describe()}. Arrow keys read values, + and - zoom, 0 shows all.`,
+    );
+    render(
+      html`<span class="pg-legend-title">${label}</span>
+        <span class="pg-legend-x">${where}</span>
+        ${this.readValues().map(
+          ({ series, value, isHidden }) =>
+            html`<button
+              key=${series.key}
+              type="button"
+              aria-pressed=${String(!isHidden)}
+              title=${isHidden ? "Show this line" : "Hide this line"}
+              onClick=${() => this.toggle(series.key)}
+            >
+              <${Swatch} series=${series} />
+              <span>${series.label}</span>
+              <span class="pg-legend-value">
+                ${isHidden || value === null ? "" : formatY(value)}
+              </span>
+            </button>`,
+        )}
+        ${
+          this.zoomRange &&
+          html`<button type="button" key="zoom" onClick=${() => this.zoom(null)}>
+            Reset zoom
+          </button>`
+        }`,
+      this.legendBox,
+    );
+  }
+
+  destroy() {
+    this.stopTheme();
+    this.resize.disconnect();
+    this.plot?.destroy();
+    render(null, this.legendBox);
+    this.root.remove();
+  }
+}
+
+/** @param {HTMLElement} parent @param {string} tag @param {string} className */
+function appendElement(parent, tag, className) {
+  const node = document.createElement(tag);
+  node.className = className;
+  parent.append(node);
+  return node;
+}
+
+/** @param {{ series: Series }} props */
+function Swatch({ series }) {
+  return html`<svg width="22" height="8" aria-hidden="true">
+    <line
+      x2="22"
+      y1="4"
+      y2="4"
+      stroke=${resolveColor(series.color)}
+      stroke-width="2.4"
+      stroke-dasharray=${dashOf(series).join(" ")}
+    />
+  </svg>`;
+}

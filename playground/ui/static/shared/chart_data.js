@@ -1,0 +1,125 @@
+// The data of a chart: alignment of several series, smoothing, the table and the CSV file.
+
+import uPlot from "../vendor/uplot.js";
+
+/** @import { Series } from "./types.js" */
+
+/**
+ * Return the exponential moving average, corrected for its start at 0 as in Adam.
+ * @param {ArrayLike<number | null>} values
+ * @param {number} weight of the previous average: 0 to 0.99
+ * @returns {(number | null)[]}
+ */
+export function smooth(values, weight) {
+  let average = 0,
+    correction = 1;
+  return Array.from(values, (value) => {
+    if (value === null || value === undefined || !Number.isFinite(value)) return null;
+    average = weight * average + (1 - weight) * value;
+    correction *= weight;
+    return average / (1 - correction);
+  });
+}
+
+/**
+ * @typedef {"line" | "raw" | "low" | "high"} ColumnKind
+ * @typedef {{ series: Series, kind: ColumnKind }} PlotColumn
+ */
+
+/**
+ * Return the columns that a chart draws, in their order. The raw line is below the smoothed one.
+ * @param {Series[]} seriesList
+ * @param {boolean} isSmoothed
+ * @returns {PlotColumn[]}
+ */
+export function listColumns(seriesList, isSmoothed) {
+  return seriesList.flatMap((series) => {
+    const columns = /** @type {PlotColumn[]} */ ([]);
+    if (series.low && series.high) columns.push({ series, kind: "high" }, { series, kind: "low" });
+    if (isSmoothed) columns.push({ series, kind: "raw" });
+    return [...columns, { series, kind: "line" }];
+  });
+}
+
+/**
+ * Return the values of all columns at the union of the positions on the x axis.
+ * @param {PlotColumn[]} columns
+ * @param {{ smoothing?: number, isLog?: boolean }} options
+ */
+export function alignColumns(columns, { smoothing = 0, isLog = false }) {
+  if (!columns.length) return /** @type {uPlot.AlignedData} */ ([[]]);
+  const tables = columns.map(({ series, kind }) => {
+    const values =
+      kind === "line" && smoothing
+        ? smooth(series.y, smoothing)
+        : kind === "line" || kind === "raw"
+          ? Array.from(series.y)
+          : Array.from(/** @type {ArrayLike<number | null>} */ (series[kind]));
+    // A logarithm exists for positive values only.
+    const drawable = isLog
+      ? values.map((value) => (value !== null && value > 0 ? value : null))
+      : values;
+    return /** @type {uPlot.AlignedData} */ ([Array.from(series.x), drawable]);
+  });
+  return uPlot.join(tables);
+}
+
+/**
+ * Return the value of a column nearest to an index of the aligned data.
+ * @param {ArrayLike<number | null | undefined>} column
+ * @param {number} index
+ */
+export function nearestValue(column, index) {
+  for (let distance = 0; distance < column.length; distance++)
+    for (const at of [index - distance, index + distance]) {
+      const value = column[at];
+      if (value !== null && value !== undefined) return value;
+    }
+  return null;
+}
+
+/**
+ * Return the index of the value nearest to `target` in a sorted list; ties take the later one.
+ * @param {ArrayLike<number>} sorted
+ * @param {number} target
+ */
+export function nearestIndex(sorted, target) {
+  let low = 0,
+    high = sorted.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (sorted[middle] <= target) low = middle;
+    else high = middle - 1;
+  }
+  const isNextNearer = sorted[low + 1] - target <= Math.abs(target - sorted[low]);
+  return isNextNearer ? low + 1 : low;
+}
+
+/**
+ * Return a chart as a table: one row per position on the x axis. Bands have two columns.
+ * @param {Series[]} seriesList
+ * @param {string} xLabel
+ */
+export function toTable(seriesList, xLabel) {
+  const columns = listColumns(seriesList, false),
+    data = alignColumns(columns, {}),
+    suffix = { line: "", raw: "", low: " (low)", high: " (high)" };
+  return {
+    header: [xLabel, ...columns.map(({ series, kind }) => series.label + suffix[kind])],
+    rows: Array.from(data[0], (x, i) => [x, ...data.slice(1).map((column) => column[i] ?? null)]),
+  };
+}
+
+/**
+ * Return at most `count` items of a list, with the first and the last one.
+ * @template T
+ * @param {T[]} items
+ * @param {number} count
+ */
+export function thin(items, count) {
+  if (items.length <= count) return items;
+  return Array.from(
+    { length: count },
+    (_, i) => items[Math.round((i * (items.length - 1)) / (count - 1))],
+  );
+}

@@ -1,0 +1,234 @@
+// The options that uPlot receives from a chart.
+
+import { cssVariable, dashOf, resolveColor } from "./palette.js";
+
+/** @import uPlot from "../vendor/uplot.js" */
+/** @import { Chart } from "./chart.js" */
+/** @import { Marker } from "./types.js" */
+
+const BAND_ALPHA = "29"; // of 255, in hexadecimal
+const RAW_ALPHA = "4d";
+const MAX_POINTS = 40; // a line with more values has no points
+const Y_AXIS_WIDTH = 50;
+const MIN_DECADES = 1.5; // of a logarithmic axis
+
+/** @param {Chart} chart @returns {uPlot.Options} */
+export function buildPlotOptions(chart) {
+  const { height, isLog, syncKey, xLabel } = chart.options;
+  return {
+    width: chart.plotBox.clientWidth,
+    height,
+    padding: [8, 16, 0, 0],
+    legend: { show: false },
+    scales: {
+      x: { time: false, range: () => chart.visibleRange() },
+      y: { distr: isLog ? 3 : 1, range: (_, low, high) => yRange(chart, low, high) },
+    },
+    series: [{}, ...chart.columns.map((column) => buildSeries(chart, column))],
+    bands: chart.columns.flatMap(({ series, kind }, i) =>
+      kind === "high"
+        ? [
+            {
+              series: /** @type {[number, number]} */ ([i + 1, i + 2]),
+              fill: () => withAlpha(resolveColor(series.color), BAND_ALPHA),
+            },
+          ]
+        : [],
+    ),
+    axes: [
+      {
+        ...axisStyle(),
+        size: 24,
+        label: xLabel,
+        labelSize: 16,
+        labelGap: 0,
+        values: (_, splits) => splits.map(chart.options.formatX),
+      },
+      {
+        ...axisStyle(),
+        size: Y_AXIS_WIDTH,
+        values: (_, splits) =>
+          splits.map((value) => (value === null ? "" : chart.options.formatY(value))),
+      },
+    ],
+    cursor: buildCursor(chart, syncKey),
+    hooks: {
+      drawAxes: [(plot) => drawShaded(chart, plot)],
+      draw: [(plot) => chart.markers.forEach((marker) => drawMarker(plot, marker))],
+      setCursor: [(plot) => chart.handleCursor(plot.cursor.idx)],
+      setSelect: [(plot) => zoomToSelection(chart, plot)],
+      ready: [(plot) => selectOnClick(chart, plot)],
+    },
+  };
+}
+
+/** @returns {uPlot.Axis} */
+function axisStyle() {
+  const font = "12px " + (cssVariable("--font") || "sans-serif");
+  return {
+    stroke: () => cssVariable("--pg-quiet-text"),
+    font,
+    labelFont: font,
+    gap: 4,
+    grid: { stroke: () => cssVariable("--pg-grid"), width: 1 },
+    ticks: { show: false },
+  };
+}
+
+/**
+ * @param {Chart} chart
+ * @param {import("./chart_data.js").PlotColumn} column
+ * @returns {uPlot.Series}
+ */
+function buildSeries(chart, { series, kind }) {
+  const isLine = kind === "line",
+    alpha = kind === "raw" ? RAW_ALPHA : "";
+  return {
+    show: !chart.hidden.has(series.key),
+    stroke:
+      isLine || kind === "raw" ? () => withAlpha(resolveColor(series.color), alpha) : undefined,
+    width: isLine ? 1.8 : kind === "raw" ? 1 : 0,
+    dash: isLine ? dashOf(series) : undefined,
+    points: {
+      show: (plot, index) => {
+        const count = Array.from(plot.data[index]).filter((y) => y !== null && y !== undefined);
+        return isLine && (count.length === 1 || (!!series.hasPoints && count.length <= MAX_POINTS));
+      },
+      size: 5,
+      fill: () => resolveColor(series.color),
+    },
+  };
+}
+
+/** @param {Chart} chart @param {string | undefined} syncKey @returns {uPlot.Cursor} */
+function buildCursor(chart, syncKey) {
+  return {
+    y: false,
+    drag: { x: true, y: false, dist: 5, setScale: false },
+    points: { show: false },
+    bind: { dblclick: () => () => (chart.zoom(null), null) },
+    ...(syncKey ? { sync: { key: syncKey, setSeries: false, scales: ["x", null] } } : {}),
+  };
+}
+
+/** Return a colour with an opacity. @param {string} color @param {string} alpha hexadecimal */
+const withAlpha = (color, alpha) => (/^#[\da-f]{6}$/i.test(color) ? color + alpha : color);
+
+/**
+ * Return the limits of the y axis for the values in sight.
+ * @param {Chart} chart
+ * @param {number | null} low
+ * @param {number | null} high
+ * @returns {[number, number]}
+ */
+export function yRange(chart, low, high) {
+  const { isLog, yRange: fixed } = chart.options;
+  if (low === null || high === null) return isLog ? [0.01, 1] : [fixed?.[0] ?? 0, fixed?.[1] ?? 1];
+  if (isLog) {
+    const margin = 10 ** 0.05,
+      top = high * margin;
+    return [Math.min(low / margin, top / 10 ** MIN_DECADES), top];
+  }
+  const margin = 0.05 * (high - low || Math.abs(high) || 1);
+  return [fixed?.[0] ?? low - margin, fixed?.[1] ?? high + margin];
+}
+
+/** @param {Chart} chart @param {uPlot} plot */
+function zoomToSelection(chart, plot) {
+  const { left, width } = plot.select;
+  if (!width) return;
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  chart.zoom([plot.posToVal(left, "x"), plot.posToVal(left + width, "x")]);
+}
+
+/**
+ * Select a position on a click, but not at the end of a drag.
+ * @param {Chart} chart
+ * @param {uPlot} plot
+ */
+function selectOnClick(chart, plot) {
+  let startX = 0;
+  plot.over.addEventListener("pointerdown", (event) => (startX = event.clientX));
+  plot.over.addEventListener("click", (event) => {
+    if (Math.abs(event.clientX - startX) < 5 && chart.cursorX !== null)
+      chart.options.onSelect?.(chart.cursorX);
+  });
+}
+
+/** @param {Chart} chart @param {uPlot} plot */
+function drawShaded(chart, plot) {
+  if (!chart.options.shaded) return;
+  const { ctx, bbox } = plot,
+    [from, to] = chart.options.shaded.map((x) => plot.valToPos(x, "x", true));
+  ctx.save();
+  clipToPlot(plot);
+  ctx.fillStyle = cssVariable("--pg-grid");
+  ctx.globalAlpha = 0.5;
+  ctx.fillRect(from, bbox.top, to - from, bbox.height);
+  ctx.restore();
+}
+
+/** @param {uPlot} plot @param {Marker} marker */
+function drawMarker(plot, { x, label, color = "--pg-quiet" }) {
+  const { ctx, bbox } = plot,
+    ratio = devicePixelRatio || 1,
+    at = Math.round(plot.valToPos(x, "x", true));
+  if (at < bbox.left || at > bbox.left + bbox.width) return;
+  ctx.save();
+  clipToPlot(plot);
+  ctx.strokeStyle = ctx.fillStyle = resolveColor(color);
+  ctx.lineWidth = ratio;
+  ctx.setLineDash([3 * ratio, 3 * ratio]);
+  ctx.beginPath();
+  ctx.moveTo(at, bbox.top);
+  ctx.lineTo(at, bbox.top + bbox.height);
+  ctx.stroke();
+  if (label) {
+    const isRight = at > bbox.left + 0.8 * bbox.width;
+    ctx.font = 12 * ratio + "px " + (cssVariable("--font") || "sans-serif");
+    ctx.fillStyle = cssVariable("--pg-quiet-text");
+    ctx.textAlign = isRight ? "right" : "left";
+    ctx.textBaseline = "top";
+    ctx.fillText(label, at + (isRight ? -4 : 4) * ratio, bbox.top + 2 * ratio);
+  }
+  ctx.restore();
+}
+
+/** @param {uPlot} plot */
+function clipToPlot({ ctx, bbox }) {
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+}
+
+/**
+ * Return a picture of a chart with its legend.
+ * @param {Chart} chart
+ * @returns {Promise<Blob | null>}
+ */
+export function toPng(chart) {
+  const plot = chart.plot;
+  if (!plot) return Promise.resolve(null);
+  const ratio = devicePixelRatio || 1,
+    source = plot.ctx.canvas,
+    top = 26 * ratio,
+    canvas = document.createElement("canvas");
+  canvas.width = source.width;
+  canvas.height = source.height + top;
+  const ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  ctx.fillStyle = cssVariable("--background-fill-primary") || "white";
+  ctx.fillRect(0, 0, canvas.width, canvas.height);
+  ctx.drawImage(source, 0, top);
+  ctx.font = 13 * ratio + "px " + (cssVariable("--font") || "sans-serif");
+  ctx.textBaseline = "middle";
+  let left = 8 * ratio;
+  const write = (/** @type {string} */ text, /** @type {string} */ color) => {
+    ctx.fillStyle = color;
+    ctx.fillText(text, left, top / 2);
+    left += ctx.measureText(text).width + 12 * ratio;
+  };
+  write(chart.options.label, cssVariable("--body-text-color"));
+  for (const { series, isHidden } of chart.readValues())
+    if (!isHidden) write(series.label, resolveColor(series.color));
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+}

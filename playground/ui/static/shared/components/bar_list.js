@@ -1,0 +1,30 @@
+import { html } from "../../vendor/preact.js";
+import { formatPercent } from "../format.js";
+
+/**
+ * Values from 0 to `max` as bars with their labels, for example the likeliest next tokens.
+ * @param {{
+ *   label: string,
+ *   items: { label: string, value: number, isTarget?: boolean, title?: string }[],
+ *   max?: number,
+ *   format?: (value: number) => string,
+ * }} props
+ */
+export function BarList({ label, items, max = 1, format = formatPercent }) {
+  return html`<ul class="pg-bars" aria-label=${label}>
+    ${items.map(
+      (item) =>
+        html`<li key=${item.label} title=${item.title} class=${item.isTarget ? "target" : ""}>
+          <span class="pg-bar-label">
+            ${item.label}${item.isTarget && html`<span class="pg-unseen"> (target)</span>`}
+          </span>
+          <span class="pg-bar" aria-hidden="true">
+            <span
+              style=${{ width: Math.max(0, Math.min(100, (100 * item.value) / max)) + "%" }}
+            ></span>
+          </span>
+          <span class="pg-bar-value">${format(item.value)}</span>
+        </li>`,
+    )}
+  </ul>`;
+}

@@ -1,0 +1,146 @@
+import { html, useState } from "../../vendor/preact.js";
+import { downloadCsv } from "../csv.js";
+
+/** @import { Column } from "../types.js" */
+
+/** @param {Column} column @param {any} row */
+const valueOf = (column, row) => (column.value ? column.value(row) : row[column.key]);
+
+/**
+ * Return the rows in the order of a column. Missing values are last.
+ * @template Row
+ * @param {Row[]} rows
+ * @param {Column<Row>} column
+ * @param {"ascending" | "descending"} direction
+ */
+export function sortRows(rows, column, direction) {
+  const sign = direction === "ascending" ? 1 : -1;
+  return [...rows].sort((a, b) => {
+    const left = valueOf(column, a),
+      right = valueOf(column, b);
+    if (left === right) return 0;
+    if (left === null || left === undefined) return 1;
+    if (right === null || right === undefined) return -1;
+    return typeof left === "number" && typeof right === "number"
+      ? sign * (left - right)
+      : sign * String(left).localeCompare(String(right));
+  });
+}
+
+/**
+ * A table with a caption, columns that sort, and a CSV file.
+ * @template Row
+ * @param {{
+ *   caption: string,
+ *   columns: Column<Row>[],
+ *   rows: Row[],
+ *   rowKey: (row: Row) => string,
+ *   sortKey?: string,
+ *   isCaptionHidden?: boolean,
+ *   emptyText?: string,
+ *   csvName?: string,
+ *   actions?: (row: Row) => any,
+ *   class?: string,
+ * }} props
+ */
+export function DataTable({
+  caption,
+  columns,
+  rows,
+  rowKey,
+  sortKey = "",
+  isCaptionHidden = false,
+  emptyText = "",
+  csvName = "",
+  actions,
+  class: className = "",
+}) {
+  const [sort, setSort] = useState(() => ({
+    key: sortKey,
+    direction: columns.find((each) => each.key === sortKey)?.isNumber ? "descending" : "ascending",
+  }));
+  const sortColumn = columns.find((column) => column.key === sort.key),
+    direction = /** @type {"ascending" | "descending"} */ (sort.direction),
+    sorted = sortColumn ? sortRows(rows, sortColumn, direction) : rows;
+  const onSort = (/** @type {Column<Row>} */ column) => {
+    const first = column.isNumber ? "descending" : "ascending",
+      other = first === "ascending" ? "descending" : "ascending";
+    setSort({
+      key: column.key,
+      direction: sort.key === column.key && direction === first ? other : first,
+    });
+  };
+  const exportCsv = () =>
+    downloadCsv(csvName + ".csv", [
+      columns.map((column) => column.label),
+      ...sorted.map((row) => columns.map((column) => valueOf(column, row))),
+    ]);
+  if (!rows.length && emptyText) return html`<p class="pg-hint">${emptyText}</p>`;
+  return html`<div class="pg-table-box" tabindex="0" role="region" aria-label=${caption}>
+    <table class=${`pg-table ${className}`}>
+      <caption class=${isCaptionHidden ? "pg-unseen" : ""}>
+        ${caption}
+        ${
+          csvName && html`<button type="button" class="pg-button" onClick=${exportCsv}>CSV</button>`
+        }
+      </caption>
+      <thead>
+        <tr>
+          ${columns.map((column) => renderHeading(column, sort, onSort))}
+          ${actions && html`<th scope="col"><span class="pg-unseen">Actions</span></th>`}
+        </tr>
+      </thead>
+      <tbody>
+        ${sorted.map((row) => renderRow(row, rowKey(row), columns, actions))}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+/**
+ * @param {any} row
+ * @param {string} key
+ * @param {Column<any>[]} columns
+ * @param {((row: any) => any) | undefined} actions
+ */
+const renderRow = (row, key, columns, actions) =>
+  html`<tr key=${key}>
+    ${columns.map(
+      (column) =>
+        html`<td key=${column.key} class=${cellClass(column)}>
+          ${column.render ? column.render(row) : valueOf(column, row)}
+        </td>`,
+    )}
+    ${actions && html`<td class="pg-actions">${actions(row)}</td>`}
+  </tr>`;
+
+/** @param {Column} column */
+const cellClass = ({ isNumber, isOptional }) =>
+  (isNumber ? "pg-number" : "") + (isOptional ? " pg-optional" : "");
+
+/**
+ * @param {Column<any>} column
+ * @param {{ key: string, direction: string }} sort
+ * @param {(column: Column<any>) => void} onSort
+ */
+function renderHeading(column, sort, onSort) {
+  const isSorted = column.key === sort.key;
+  return html`<th
+    key=${column.key}
+    scope="col"
+    class=${cellClass(column)}
+    aria-sort=${isSorted ? sort.direction : undefined}
+  >
+    ${
+      column.isSortable === false
+        ? column.label
+        : html`<button
+            type="button"
+            title=${"Sort by " + column.label}
+            onClick=${() => onSort(column)}
+          >
+            ${column.label}
+          </button>`
+    }
+  </th>`;
+}

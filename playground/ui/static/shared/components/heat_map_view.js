@@ -1,0 +1,57 @@
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { HeatMap, maxValue, paintScale } from "../heat_map.js";
+import { formatNumber } from "../format.js";
+import { onThemeChange } from "../palette.js";
+
+/** @import { HeatMapData } from "../types.js" */
+
+/**
+ * A heat map with its scale and the text of the cell at the cursor.
+ * @param {{
+ *   label: string,
+ *   data: HeatMapData,
+ *   caption?: string,
+ *   describe?: (row: number, column: number) => string,
+ *   onSelect?: (row: number, column: number) => void,
+ * }} props `caption` stands below the map while the cursor is outside
+ */
+export function HeatMapView({ label, data, caption = "", describe, onSelect }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null)),
+    map = useRef(/** @type {HeatMap | null} */ (null)),
+    [cell, setCell] = useState("");
+  useEffect(() => {
+    const element = /** @type {HTMLCanvasElement} */ (canvas.current);
+    map.current = new HeatMap(element, { label, describe, onSelect, onHover: setCell });
+    return () => map.current?.destroy();
+  }, []);
+  useEffect(() => {
+    const current = /** @type {HeatMap} */ (map.current);
+    if (describe) current.describe = describe;
+    if (onSelect) current.onSelect = onSelect;
+    current.setData(data);
+  }, [data, describe, onSelect]);
+  return html`<figure class="pg-figure pg-heat-map">
+    <canvas ref=${canvas}></canvas>
+    <${Scale} max=${maxValue(data)} isSigned=${data.isSigned} />
+    <figcaption aria-live="polite">${cell || caption}</figcaption>
+  </figure>`;
+}
+
+/**
+ * The colours from 0 to the largest value, or from the largest negative to the largest positive.
+ * @param {{ max: number, isSigned?: boolean }} props
+ */
+export function Scale({ max, isSigned }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  useEffect(() => {
+    const paint = () =>
+      paintScale(/** @type {HTMLCanvasElement} */ (canvas.current), max, isSigned);
+    paint();
+    return onThemeChange(paint);
+  }, [max, isSigned]);
+  return html`<div class="pg-scale">
+    <span>${isSigned ? "−" + formatNumber(max) : "0"}</span>
+    <canvas ref=${canvas} aria-hidden="true"></canvas>
+    <span>${formatNumber(max)}</span>
+  </div>`;
+}

@@ -1,0 +1,72 @@
+import { html } from "../../vendor/preact.js";
+
+const SPECIAL_TOKENS = /** @type {Record<string, string>} */ ({
+  PAD: "padding",
+  SOS: "start of the sequence",
+  EOS: "end of the sequence",
+});
+
+/**
+ * A row of tokens. Wrong tokens have an underline and a mark in addition to the colour. With
+ * `onSelect`, each token is a button.
+ * @param {{
+ *   label: string,
+ *   tokens: string[],
+ *   targets?: string[],
+ *   weights?: number[],
+ *   selected?: number | null,
+ *   onSelect?: (position: number) => void,
+ * }} props `weights` from 0 to 1 shade the tokens
+ */
+export function TokenStrip({ label, tokens, targets, weights, selected = null, onSelect }) {
+  const length = Math.max(tokens.length, targets?.length ?? 0),
+    isCorrect = targets && tokens.join("\n") === targets.join("\n");
+  /** @param {number} position */
+  const renderToken = (position) => {
+    const token = tokens[position],
+      isWrong = targets && token !== targets[position],
+      content = {
+        key: position,
+        class: "pg-token" + (isWrong ? " wrong" : ""),
+        title: describeToken(token, targets, position),
+        style: weights && { "--pg-weight": weights[position] ?? 0 },
+      },
+      text = token === undefined ? "_" : token;
+    return onSelect
+      ? html`<button
+          type="button"
+          ...${content}
+          aria-pressed=${String(position === selected)}
+          onClick=${() => onSelect(position)}
+        >
+          ${text}
+        </button>`
+      : html`<span ...${content}>${text}</span>`;
+  };
+  return html`<span class="pg-tokens" role="group" aria-label=${label}>
+    ${Array.from({ length }, (_, position) => renderToken(position))}
+    ${
+      targets &&
+      html`<span
+        class=${isCorrect ? "pg-mark right" : "pg-mark wrong"}
+        role="img"
+        aria-label=${isCorrect ? "right" : "wrong"}
+      >
+        ${isCorrect ? "✓" : "✗"}
+      </span>`
+    }
+  </span>`;
+}
+
+/**
+ * @param {string | undefined} token
+ * @param {string[] | undefined} targets
+ * @param {number} position
+ */
+function describeToken(token, targets, position) {
+  const meaning = token === undefined ? "missing" : (SPECIAL_TOKENS[token] ?? ""),
+    target = targets?.[position],
+    isWrong = targets && token !== target,
+    correction = isWrong ? (target === undefined ? "extra token" : "should be " + target) : "";
+  return [`position ${position + 1}`, meaning, correction].filter(Boolean).join("; ");
+}

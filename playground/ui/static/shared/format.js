@@ -1,0 +1,104 @@
+// The text of numbers. playground/common/format.py follows the same rules, and
+// tests/data/format_vectors.json tests both.
+
+const integers = new Intl.NumberFormat("en");
+const pluralRules = new Intl.PluralRules("en");
+const relativeTimes = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const EPSILON = 1e-9; // an error of a billionth counts as a rounding error
+const RELATIVE_UNITS = /** @type {const} */ ([
+  ["day", 86400],
+  ["hour", 3600],
+  ["minute", 60],
+]);
+
+/** @param {number} value @param {number} digits */
+const roundHalfUp = (value, digits) =>
+  (Math.floor(value * 10 ** digits + 0.5 + EPSILON) / 10 ** digits).toFixed(digits);
+
+/**
+ * Format an integer with thousands separators.
+ * @param {number} value
+ */
+export const formatInteger = (value) => integers.format(value);
+
+/**
+ * Format a number with at most three significant digits.
+ * @param {number} value
+ */
+export function formatNumber(value) {
+  if (value === 0) return "0";
+  return Math.abs(value) >= 1e-4 ? String(+value.toPrecision(3)) : value.toExponential(1);
+}
+
+/**
+ * Format a fraction in percent with one decimal, rounded down: only a complete one is 100 %.
+ * @param {number} fraction
+ */
+export function formatPercent(fraction) {
+  const thousandths = Math.floor((fraction + EPSILON) * 1000);
+  if (thousandths === 1000) return "100 %";
+  if (thousandths) return (thousandths / 10).toFixed(1) + " %";
+  return fraction > EPSILON ? "< 0.1 %" : "0 %";
+}
+
+/**
+ * Format a size in bytes with decimal units.
+ * @param {number} size
+ */
+export function formatBytes(size) {
+  if (size < 999_500) return Math.max(1, Math.floor(size / 1e3 + 0.5)) + " KB";
+  if (size < 999_500_000) return roundHalfUp(size / 1e6, size < 99_950_000 ? 1 : 0) + " MB";
+  return roundHalfUp(size / 1e9, 1) + " GB";
+}
+
+/**
+ * Format a duration in seconds with its two largest units.
+ * @param {number} seconds
+ */
+export function formatDuration(seconds) {
+  if (seconds < 59.95) return roundHalfUp(seconds, 1) + " s";
+  const rounded = Math.floor(seconds + 0.5);
+  if (rounded < 3600) return Math.floor(rounded / 60) + " min " + (rounded % 60) + " s";
+  const minutes = Math.floor(seconds / 60 + 0.5);
+  return Math.floor(minutes / 60) + " h " + (minutes % 60) + " min";
+}
+
+/**
+ * Format the age of something in seconds, for a table.
+ * @param {number} seconds
+ */
+export function formatAge(seconds) {
+  if (seconds < 60) return "just now";
+  if (seconds < 3600) return Math.floor(seconds / 60) + " min";
+  if (seconds < 86400) return Math.floor(seconds / 3600) + " h";
+  return Math.floor(seconds / 86400) + " d";
+}
+
+/**
+ * Format the age of something in seconds, for a sentence: "3 minutes ago".
+ * @param {number} seconds
+ */
+export function formatRelativeTime(seconds) {
+  for (const [unit, size] of RELATIVE_UNITS)
+    if (seconds >= size) return relativeTimes.format(-Math.floor(seconds / size), unit);
+  return "just now";
+}
+
+/**
+ * Format a number of things with the noun in singular or plural.
+ * @param {number} count
+ * @param {string} noun
+ * @param {string} [plural]
+ */
+export const formatCount = (count, noun, plural = noun + "s") =>
+  formatInteger(count) + " " + (pluralRules.select(count) === "one" ? noun : plural);
+
+/**
+ * Capitalize a message and end it with a period. A leading name such as gpt2 keeps its case.
+ * @param {string | null | undefined} text
+ */
+export function formatMessage(text) {
+  if (!text) return "";
+  const first = /^\S*[/_.\d]\S*\s/.test(text) ? text[0] : text[0].toUpperCase();
+  return first + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}

@@ -1,0 +1,321 @@
+// A heat map on a canvas: one pixel per cell, scaled up, with labels and a cursor for pointer and
+// keys. Masked cells are hatched, to distinguish them from 0.
+
+import { colorScale, cssVariable, onThemeChange } from "./palette.js";
+
+/** @import { HeatMapData } from "./types.js" */
+
+const MAX_CELL = 44; // pixels
+const HATCH_DISTANCE = 6;
+const MAX_COLUMN_LABEL = 10; // characters
+const ARROWS = /** @type {Record<string, [number, number]>} */ ({
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+});
+/** @type {HTMLCanvasElement | undefined} */
+let scratch;
+
+/**
+ * Set the size of a canvas for the resolution of the screen and clear it.
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} [cssHeight]
+ */
+export function prepareCanvas(canvas, cssHeight) {
+  const ratio = devicePixelRatio || 1,
+    width = canvas.clientWidth;
+  if (cssHeight) canvas.style.height = cssHeight + "px";
+  const height = cssHeight || canvas.clientHeight;
+  const deviceWidth = Math.round(width * ratio),
+    deviceHeight = Math.round(height * ratio);
+  if (canvas.width !== deviceWidth || canvas.height !== deviceHeight) {
+    canvas.width = deviceWidth;
+    canvas.height = deviceHeight;
+  }
+  const ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  ctx.clearRect(0, 0, width, height);
+  return { ctx, width, height };
+}
+
+/** @param {HeatMapData} data @param {number} row @param {number} column */
+export function isEmptyCell({ values, mask }, row, column) {
+  const value = values[row][column];
+  return (mask && !mask[row][column]) || value === null || value === undefined;
+}
+
+/** Return the value with the strongest colour. @param {HeatMapData} data */
+export function maxValue({ values, max, isSigned }) {
+  if (max) return max;
+  if (!isSigned) return 1;
+  let largest = 1e-9;
+  for (const row of values)
+    for (let k = 0; k < row.length; k++) largest = Math.max(largest, Math.abs(row[k] ?? 0));
+  return largest;
+}
+
+/**
+ * Draw the cells into a rectangle.
+ * @param {CanvasRenderingContext2D} ctx
+ * @param {HeatMapData} data
+ * @param {{ left: number, top: number, width: number, height: number }} box
+ */
+export function paintCells(ctx, data, { left, top, width, height }) {
+  const rows = data.rows.length,
+    columns = data.columns.length,
+    color = colorScale(maxValue(data), data.isSigned);
+  scratch ??= document.createElement("canvas");
+  scratch.width = columns;
+  scratch.height = rows;
+  const pixels = /** @type {CanvasRenderingContext2D} */ (scratch.getContext("2d")),
+    image = pixels.createImageData(columns, rows),
+    empty = /** @type {[number, number][]} */ ([]);
+  for (let row = 0; row < rows; row++)
+    for (let column = 0; column < columns; column++) {
+      if (isEmptyCell(data, row, column)) {
+        empty.push([row, column]);
+        continue;
+      }
+      const at = 4 * (row * columns + column),
+        [red, green, blue] = color(/** @type {number} */ (data.values[row][column]));
+      image.data[at] = red;
+      image.data[at + 1] = green;
+      image.data[at + 2] = blue;
+      image.data[at + 3] = 255;
+    }
+  pixels.putImageData(image, 0, 0);
+  ctx.imageSmoothingEnabled = false;
+  ctx.drawImage(scratch, left, top, width, height);
+  if (!empty.length) return;
+  const cellWidth = width / columns,
+    cellHeight = height / rows;
+  ctx.save();
+  ctx.beginPath();
+  for (const [row, column] of empty)
+    ctx.rect(left + column * cellWidth, top + row * cellHeight, cellWidth, cellHeight);
+  ctx.clip();
+  hatch(ctx, { left, top, width, height });
+  ctx.restore();
+}
+
+/**
+ * @param {CanvasRenderingContext2D} ctx
+ * @param {{ left: number, top: number, width: number, height: number }} box
+ */
+function hatch(ctx, { left, top, width, height }) {
+  ctx.strokeStyle = cssVariable("--pg-hatch");
+  ctx.lineWidth = 1;
+  ctx.beginPath();
+  for (let offset = -height; offset < width; offset += HATCH_DISTANCE) {
+    ctx.moveTo(left + offset, top + height);
+    ctx.lineTo(left + offset + height, top);
+  }
+  ctx.stroke();
+}
+
+/** Draw a small map without labels. @param {HTMLCanvasElement} canvas @param {HeatMapData} data */
+export function paintThumbnail(canvas, data) {
+  const width = canvas.clientWidth;
+  if (!width) return;
+  const ideal = Math.round((width * data.rows.length) / data.columns.length),
+    prepared = prepareCanvas(canvas, Math.max(12, Math.min(width, ideal)));
+  paintCells(prepared.ctx, data, { left: 0, top: 0, ...prepared });
+}
+
+/**
+ * Return the positions of a map with labels.
+ * @param {HeatMapData} data
+ * @param {number} width of the canvas
+ */
+export function layoutHeatMap({ rows, columns, maxCellSize = MAX_CELL }, width) {
+  const longest = (/** @type {string[]} */ names) =>
+    Math.max(1, ...names.map((name) => String(name).length));
+  const left = Math.max(28, 9 + 8 * longest(rows)),
+    isTall = longest(columns) > 4,
+    top = isTall ? 12 + 7 * Math.min(MAX_COLUMN_LABEL, longest(columns)) : 22,
+    available = Math.max(1, (width - left - 2) / columns.length),
+    minHeight = rows.length > 30 ? 6 : 12;
+  return {
+    left,
+    top,
+    isTall,
+    cellWidth: Math.min(maxCellSize, available),
+    cellHeight: Math.min(maxCellSize, Math.max(available, minHeight)),
+  };
+}
+
+export class HeatMap {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {{
+   *   label: string,
+   *   describe?: (row: number, column: number) => string,
+   *   onSelect?: (row: number, column: number) => void,
+   *   onHover?: (text: string) => void,
+   * }} options `describe` returns the text of a cell, and `onHover` receives it
+   */
+  constructor(canvas, { label, describe, onSelect = () => {}, onHover = () => {} }) {
+    this.canvas = canvas;
+    this.label = label;
+    this.describe = describe ?? ((row, column) => this.describeValue(row, column));
+    this.onSelect = onSelect;
+    this.onHover = onHover;
+    /** @type {HeatMapData | null} */
+    this.data = null;
+    /** @type {[number, number] | null} */
+    this.cursor = null;
+    canvas.tabIndex = 0;
+    canvas.setAttribute("role", "img");
+    canvas.addEventListener("pointermove", (event) => this.moveTo(this.hitTest(event)));
+    canvas.addEventListener("pointerleave", () => this.moveTo(null));
+    canvas.addEventListener("blur", () => this.moveTo(null));
+    canvas.addEventListener("click", (event) => this.select(this.hitTest(event)));
+    canvas.addEventListener("keydown", (event) => this.handleKey(event));
+    this.stopTheme = onThemeChange(() => this.paint());
+    this.resize = new ResizeObserver(() => this.paint());
+    this.resize.observe(canvas);
+  }
+
+  /** @param {HeatMapData} data */
+  setData(data) {
+    this.data = data;
+    const [row, column] = this.cursor ?? [0, 0];
+    if (row >= data.rows.length || column >= data.columns.length) this.cursor = null;
+    this.paint();
+  }
+
+  /** @param {[number, number] | null} cell */
+  select(cell) {
+    if (cell) this.onSelect(...cell);
+  }
+
+  /** @param {[number, number] | null} cell */
+  moveTo(cell) {
+    if (cell?.join() === this.cursor?.join()) return;
+    this.cursor = cell;
+    this.paint();
+    this.onHover(this.cellText());
+  }
+
+  /** @param {KeyboardEvent} event */
+  handleKey(event) {
+    if (!this.data) return;
+    const step = ARROWS[event.key];
+    if (event.key === "Enter") this.select(this.cursor);
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const clamp = (/** @type {number} */ at, /** @type {unknown[]} */ names) =>
+      Math.max(0, Math.min(names.length - 1, at));
+    this.moveTo(
+      this.cursor
+        ? [
+            clamp(this.cursor[0] + step[0], this.data.rows),
+            clamp(this.cursor[1] + step[1], this.data.columns),
+          ]
+        : [0, 0],
+    );
+  }
+
+  /** @param {MouseEvent} event @returns {[number, number] | null} */
+  hitTest({ offsetX, offsetY }) {
+    if (!this.data) return null;
+    const { left, top, cellWidth, cellHeight } = layoutHeatMap(this.data, this.canvas.clientWidth),
+      row = Math.floor((offsetY - top) / cellHeight),
+      column = Math.floor((offsetX - left) / cellWidth),
+      isInside =
+        row >= 0 && column >= 0 && row < this.data.rows.length && column < this.data.columns.length;
+    return isInside ? [row, column] : null;
+  }
+
+  /** @param {number} row @param {number} column */
+  describeValue(row, column) {
+    const { rows, columns, values } = /** @type {HeatMapData} */ (this.data);
+    return `${rows[row]}, ${columns[column]}: ${Number(values[row][column]).toFixed(3)}`;
+  }
+
+  /** The text of the cell at the cursor; empty without one. */
+  cellText() {
+    if (!this.data || !this.cursor) return "";
+    const [row, column] = this.cursor;
+    return isEmptyCell(this.data, row, column)
+      ? `${this.data.rows[row]}, ${this.data.columns[column]}: no value (hatched)`
+      : this.describe(row, column);
+  }
+
+  paint() {
+    const { canvas, data } = this;
+    if (!data || !canvas.clientWidth) return;
+    const layout = layoutHeatMap(data, canvas.clientWidth),
+      { left, top, cellWidth, cellHeight } = layout,
+      width = cellWidth * data.columns.length,
+      height = cellHeight * data.rows.length,
+      { ctx } = prepareCanvas(canvas, Math.round(top + height + 2));
+    paintLabels(ctx, data, layout);
+    paintCells(ctx, data, { left, top, width, height });
+    ctx.strokeStyle = cssVariable("--border-color-primary");
+    ctx.lineWidth = 1;
+    ctx.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
+    ctx.lineWidth = 2;
+    for (const [cell, color] of /** @type {[[number, number] | null | undefined, string][]} */ ([
+      [data.selected, "--pg-accent"],
+      [this.cursor, "--pg-mark"],
+    ])) {
+      if (!cell) continue;
+      ctx.strokeStyle = cssVariable(color);
+      ctx.strokeRect(left + cell[1] * cellWidth, top + cell[0] * cellHeight, cellWidth, cellHeight);
+    }
+    const summary = `${data.rows.length} rows × ${data.columns.length} columns`;
+    canvas.setAttribute("aria-label", `${this.label}. ${this.cellText() || summary}`);
+  }
+
+  destroy() {
+    this.stopTheme();
+    this.resize.disconnect();
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} ctx
+ * @param {HeatMapData} data
+ * @param {ReturnType<typeof layoutHeatMap>} layout
+ */
+function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cellHeight }) {
+  const every = (/** @type {number} */ size, /** @type {number} */ min) =>
+    Math.max(1, Math.ceil(min / size));
+  ctx.font = (Math.min(cellWidth, cellHeight) < 13 ? 9 : 12) + "px " + cssVariable("--font-mono");
+  ctx.textBaseline = "middle";
+  ctx.fillStyle = cssVariable("--body-text-color");
+  columns.forEach((name, column) => {
+    if (column % every(cellWidth, isTall ? 11 : 10)) return;
+    ctx.save();
+    ctx.translate(left + (column + 0.5) * cellWidth, isTall ? top - 6 : top / 2);
+    if (isTall) ctx.rotate(-Math.PI / 2);
+    ctx.textAlign = isTall ? "left" : "center";
+    ctx.fillText(String(name).slice(0, MAX_COLUMN_LABEL), 0, 0);
+    ctx.restore();
+  });
+  ctx.textAlign = "right";
+  rows.forEach((name, row) => {
+    if (row % every(cellHeight, 10) === 0)
+      ctx.fillText(String(name), left - 8, top + (row + 0.5) * cellHeight);
+  });
+}
+
+/**
+ * Draw a legend from 0 to the largest value into a canvas.
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} max
+ * @param {boolean} [isSigned]
+ */
+export function paintScale(canvas, max, isSigned = false) {
+  if (!canvas.clientWidth) return;
+  const { ctx, width, height } = prepareCanvas(canvas),
+    color = colorScale(max, isSigned),
+    from = isSigned ? -max : 0;
+  for (let x = 0; x < width; x++) {
+    ctx.fillStyle = `rgb(${color(from + ((max - from) * x) / Math.max(1, width - 1)).join()})`;
+    ctx.fillRect(x, 0, 1, height);
+  }
+}

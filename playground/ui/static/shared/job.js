@@ -1,0 +1,173 @@
+// A background job of the server: submit, poll, cancel and retry.
+
+import { signal } from "../vendor/preact.js";
+import {
+  ServerError,
+  errorMessage,
+  request as sendRequest,
+  requestWithRetry,
+  sleep,
+} from "./api.js";
+import { formatMessage } from "./format.js";
+
+/** @import { JobRoutes, JobState, JobStatus } from "./types.js" */
+
+const FINAL_STATUSES = ["done", "failed", "cancelled"];
+const MIN_POLL_MS = 100;
+const MAX_POLL_MS = 500;
+const MAX_LOST_POLLS = 40;
+
+/** @type {JobState} */
+export const IDLE = Object.freeze({
+  status: /** @type {JobStatus} */ ("idle"),
+  message: "",
+  done: 0,
+  total: 0,
+  unit: "",
+  canRetry: false,
+  result: null,
+});
+
+/** @param {JobState} state */
+export const isActive = ({ status }) => status === "waiting" || status === "working";
+
+export class Job {
+  /**
+   * @param {JobRoutes} routes
+   * @param {{ request?: typeof sendRequest, onRows?: (rows: any[]) => void }} [options]
+   */
+  constructor(routes, { request = sendRequest, onRows = () => {} } = {}) {
+    this.routes = routes;
+    this.request = request;
+    this.onRows = onRows;
+    this.state = signal(IDLE);
+    this.number = 0; // of the submission; responses to earlier ones are ignored
+    /** @type {{ owner: string, job: string } | null} */
+    this.current = null;
+    this.retry = async () => {};
+  }
+
+  /**
+   * Run a job to its end. A running one is cancelled first. Resolves to the result, or to null
+   * after an error, which `state` describes, or if a later job has replaced this one.
+   * @param {string} owner
+   * @param {object} payload
+   * @returns {Promise<any>}
+   */
+  async run(owner, payload) {
+    const number = ++this.number;
+    this.retry = () => this.run(owner, payload);
+    await this.cancelCurrent();
+    if (number === this.number) this.update({ ...IDLE, status: "working", message: "Starting" });
+    try {
+      const result = await this.follow(number, owner, payload);
+      if (number !== this.number) return null;
+      this.update({ ...IDLE, status: "done", result });
+      return result;
+    } catch (error) {
+      if (number === this.number) this.fail(error);
+      return null;
+    }
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    const isCancelled = error instanceof CancelledError;
+    this.current = null;
+    this.update({
+      ...IDLE,
+      status: isCancelled ? "cancelled" : "failed",
+      message: formatMessage(isCancelled ? error.message : errorMessage(error)),
+      canRetry: !(error instanceof ServerError) || error.canRetry,
+    });
+  }
+
+  /** @param {number} number @param {string} owner @param {object} payload */
+  async follow(number, owner, payload) {
+    const isCurrent = () => number === this.number;
+    const submitted = await requestWithRetry(
+      () => this.request(this.routes.submit, { owner, ...payload }),
+      { isCurrent, onDelay: (reason) => isCurrent() && this.patch(formatMessage(reason)) },
+    );
+    if (submitted.error) throw new ServerError(submitted.error, { canRetry: submitted.again });
+    this.current = { owner, job: submitted.job };
+    if (!isCurrent()) {
+      await this.cancelCurrent();
+      return null;
+    }
+    let cursor = 0,
+      lost = 0;
+    for (let waitMs = MIN_POLL_MS; isCurrent(); waitMs = Math.min(MAX_POLL_MS, waitMs * 1.4)) {
+      await sleep(waitMs);
+      if (!isCurrent()) return null;
+      let response;
+      try {
+        response = await this.request(this.routes.poll, { owner, job: submitted.job, cursor });
+        lost = 0;
+      } catch (error) {
+        if (++lost > MAX_LOST_POLLS) throw error;
+        continue;
+      }
+      if (!isCurrent()) return null;
+      if (response.error) throw new ServerError(response.error, { canRetry: response.again });
+      cursor = response.cursor ?? 0;
+      if (response.rows?.length) this.onRows(response.rows);
+      if (FINAL_STATUSES.includes(response.status)) return this.finish(response);
+      this.update({ ...IDLE, ...describeProgress(response) });
+    }
+    return null;
+  }
+
+  /** @param {any} response */
+  finish(response) {
+    this.current = null;
+    if (response.status === "done") return response.result;
+    if (response.status === "cancelled") throw new CancelledError(response.message);
+    throw new ServerError(response.message, { canRetry: response.again });
+  }
+
+  /** Cancel the job on the server; its next poll reports the end. */
+  async cancel() {
+    await this.cancelCurrent();
+  }
+
+  /** Forget the job and its message. */
+  reset() {
+    this.number++;
+    this.cancelCurrent();
+    this.update(IDLE);
+  }
+
+  async cancelCurrent() {
+    const current = this.current;
+    this.current = null;
+    if (current) await this.request(this.routes.cancel, current).catch(() => {}); // it ends anyway
+  }
+
+  /** @param {string} message */
+  patch(message) {
+    this.update({ ...this.state.peek(), message });
+  }
+
+  /** @param {JobState} state */
+  update(state) {
+    this.state.value = state;
+  }
+}
+
+class CancelledError extends Error {}
+
+/** @param {any} response */
+function describeProgress(response) {
+  const isWaiting = response.status === "waiting";
+  const ahead = response.queue_position;
+  return {
+    status: /** @type {JobStatus} */ (isWaiting ? "waiting" : "working"),
+    message: isWaiting
+      ? "Queued" + (ahead ? `: ${ahead} ahead` : "")
+      : response.message || "Starting",
+    done: response.done ?? 0,
+    total: response.total ?? 0,
+    unit: response.unit ?? "",
+  };
+}

@@ -1,0 +1,121 @@
+// The state of the page in its address: tab, model, step and input. Links of earlier versions are
+// accepted.
+
+/** @import { ViewState } from "./types.js" */
+
+const MODEL_REF = /^(run|watch|checkpoint):[\w .@-]{1,200}$/;
+const MAX_INPUT_LENGTH = 400;
+// The tabs whose links have a parameter of the same name, and Find the bug.
+const TAB_PARAMS = ["inspect", "compare", "lab", "hub", "learn"];
+const TABS = ["train", ...TAB_PARAMS];
+
+/**
+ * Limit the depth and size of untrusted state from a link.
+ * @param {any} value
+ * @returns {any}
+ */
+export function sanitizeLinkState(value, depth = 0) {
+  if (typeof value === "string") return value.slice(0, 4000);
+  if (typeof value === "boolean" || Number.isFinite(value)) return value;
+  if (value === null || typeof value !== "object" || depth > 3) return null;
+  if (Array.isArray(value))
+    return value.slice(0, 20).map((each) => sanitizeLinkState(each, depth + 1));
+  return Object.fromEntries(
+    Object.entries(value)
+      .slice(0, 20)
+      .map(([name, each]) => [name, sanitizeLinkState(each, depth + 1)]),
+  );
+}
+
+/** @param {string | null} text @returns {Record<string, any>} */
+function parseState(text) {
+  try {
+    return sanitizeLinkState(JSON.parse(text ?? "")) || {};
+  } catch {
+    return {}; // a malformed link, or the text of another kind of parameter
+  }
+}
+
+/** @param {unknown} value */
+const asModelRef = (value) => (typeof value === "string" && MODEL_REF.test(value) ? value : null);
+/** @param {unknown} value */
+function asStep(value) {
+  const step = typeof value === "string" && /^\d{1,9}$/.test(value) ? Number(value) : value;
+  return typeof step === "number" && Number.isInteger(step) && step >= 0 ? step : null;
+}
+/** @param {unknown} value */
+const asInput = (value) => (typeof value === "string" ? value.slice(0, MAX_INPUT_LENGTH) : null);
+
+/**
+ * Return the model of a link: `model=REF`, or one of version 0.2: `watch=ID`, `model=NAME`.
+ * @param {URLSearchParams} params
+ * @param {Record<string, any>} old the JSON of a link of version 0.2 to a tab
+ */
+function readModel(params, old) {
+  const model = params.get("model"),
+    watch = params.get("watch");
+  return (
+    asModelRef(model) ??
+    asModelRef(model === null ? null : "checkpoint:" + model) ??
+    asModelRef(watch === null ? null : "watch:" + watch) ??
+    asModelRef(old.subject)
+  );
+}
+
+/**
+ * Return what an address selects. Invalid values are null.
+ * @param {string} search the query of the address
+ * @returns {ViewState}
+ */
+export function readViewState(search) {
+  const params = new URLSearchParams(search),
+    oldTab = TAB_PARAMS.find((name) => params.has(name)) ?? (params.has("bug") ? "learn" : null),
+    old = parseState(params.get(oldTab ?? "")),
+    tab = params.get("tab")?.toLowerCase() ?? null;
+  return {
+    tab: tab !== null && TABS.includes(tab) ? tab : oldTab,
+    model: readModel(params, old),
+    step: asStep(params.get("step")) ?? asStep(old.step),
+    input: asInput(params.get("input") ?? params.get("text")) ?? asInput(old.text),
+  };
+}
+
+/**
+ * Return an address with another state. Parameters that links do not manage stay.
+ * @param {string} href
+ * @param {ViewState} state
+ */
+export function writeViewState(href, state) {
+  const url = new URL(href);
+  for (const name of ["watch", "text", "bug", ...TAB_PARAMS]) url.searchParams.delete(name);
+  for (const [name, value] of Object.entries(state)) {
+    if (value === null || value === "") url.searchParams.delete(name);
+    else url.searchParams.set(name, String(value));
+  }
+  return url.href;
+}
+
+/**
+ * Return a link that opens this page with `content` in the query parameter `name`.
+ * @param {string} name
+ * @param {unknown} content
+ * @param {{ origin: string, pathname: string }} page
+ */
+export function buildLink(name, content, page = location) {
+  const text = typeof content === "string" ? content : JSON.stringify(content);
+  return `${page.origin}${page.pathname}?${name}=${encodeURIComponent(text)}`;
+}
+
+/**
+ * Return a query parameter and remove it from the address, so that a reload does not apply it
+ * again.
+ * @param {string} name
+ */
+export function takeQueryParam(name) {
+  const address = new URL(location.href),
+    text = address.searchParams.get(name);
+  if (text === null) return null;
+  address.searchParams.delete(name);
+  history.replaceState(history.state, "", address);
+  return text;
+}

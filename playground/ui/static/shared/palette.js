@@ -1,0 +1,117 @@
+// Colours of charts and heat maps, in light and dark mode.
+
+// Colours after Okabe and Ito. Each has its own dash pattern, so lines never differ by colour
+// alone.
+const SERIES_COLORS = [
+  ["#1f6fb2", "#5aa7e0"],
+  ["#d98200", "#ffb000"],
+  ["#00795a", "#2fd6a5"],
+  ["#b8478c", "#f08fc4"],
+  ["#c0392b", "#ff7b61"],
+  ["#6b7280", "#c3c8d1"],
+  ["#7a5c00", "#d9c34a"],
+  ["#5b3fc4", "#b7a4ff"],
+];
+const SERIES_DASHES = [[], [7, 3], [2, 2.5], [9, 3, 2, 3]];
+
+// A perceptually uniform ramp from background to text colour, readable without colour vision.
+const RAMPS = {
+  light: [
+    [255, 255, 255],
+    [214, 230, 244],
+    [150, 197, 226],
+    [74, 146, 199],
+    [24, 90, 160],
+    [8, 42, 92],
+  ],
+  dark: [
+    [24, 27, 33],
+    [24, 52, 84],
+    [36, 94, 146],
+    [82, 150, 204],
+    [158, 204, 238],
+    [240, 249, 255],
+  ],
+};
+// The colours of the largest negative and of the largest positive value.
+const SIGNED_ENDS = {
+  light: [
+    [178, 82, 0],
+    [24, 90, 160],
+  ],
+  dark: [
+    [255, 160, 87],
+    [82, 150, 204],
+  ],
+};
+const RAMP_STEPS = 1000;
+
+/** @typedef {"light" | "dark"} Theme */
+
+/** @returns {Theme} */
+export const currentTheme = () => (document.body.classList.contains("dark") ? "dark" : "light");
+
+/** Return the value of a CSS variable. @param {string} name */
+export const cssVariable = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
+
+/** Return a colour for a canvas. @param {number | string} color an index, a variable or a colour */
+export function resolveColor(color) {
+  if (typeof color === "number")
+    return SERIES_COLORS[color % SERIES_COLORS.length][currentTheme() === "dark" ? 1 : 0];
+  return color.startsWith("--") ? cssVariable(color) : color;
+}
+
+/**
+ * Return the dash pattern of a series. A repeated colour gets another pattern.
+ * @param {Pick<import("./types.js").Series, "color" | "dash">} series
+ */
+export function dashOf({ color, dash }) {
+  const index = dash ?? (typeof color === "number" ? color : 0);
+  return SERIES_DASHES[(index + Math.floor(index / SERIES_COLORS.length)) % SERIES_DASHES.length];
+}
+
+/** @param {number[]} from @param {number[]} to @param {number} t */
+const mix = (from, to, t) => from.map((a, i) => Math.round(a + (to[i] - a) * t));
+
+/** @type {Partial<Record<Theme, number[][]>>} */
+const rampTables = {};
+
+/** @param {Theme} theme */
+function rampTable(theme) {
+  const stops = RAMPS[theme];
+  return (rampTables[theme] ??= Array.from({ length: RAMP_STEPS + 1 }, (_, step) => {
+    const at = (step / RAMP_STEPS) * (stops.length - 1),
+      i = Math.min(stops.length - 2, Math.floor(at));
+    return mix(stops[i], stops[i + 1], at - i);
+  }));
+}
+
+/**
+ * Return a function from a value to red, green and blue. Signed values use a diverging scale.
+ * @param {number} max the value with the strongest colour
+ * @param {boolean} [isSigned]
+ * @param {Theme} [theme]
+ * @returns {(value: number) => number[]}
+ */
+export function colorScale(max, isSigned = false, theme = currentTheme()) {
+  const scale = max || 1;
+  if (!isSigned) {
+    const table = rampTable(theme);
+    return (value) =>
+      table[Math.max(0, Math.min(RAMP_STEPS, Math.round((RAMP_STEPS * value) / scale)))];
+  }
+  return (value) => {
+    const share = Math.max(-1, Math.min(1, value / scale));
+    return mix(RAMPS[theme][0], SIGNED_ENDS[theme][share < 0 ? 0 : 1], Math.abs(share));
+  };
+}
+
+/**
+ * Call `redraw` when the theme changes. Returns a function that ends this.
+ * @param {() => void} redraw
+ */
+export function onThemeChange(redraw) {
+  const observer = new MutationObserver(redraw);
+  observer.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  return () => observer.disconnect();
+}

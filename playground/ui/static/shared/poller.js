@@ -1,0 +1,133 @@
+// One poller for the whole page. It polls what visible views subscribe to, sends equal requests
+// once, pauses while the page is hidden, and waits longer after errors.
+
+import { request as sendRequest } from "./api.js";
+
+/** @import { Subscription } from "./types.js" */
+
+const MAX_DELAY_MS = 30_000;
+const JITTER = 0.2; // of the delay, so that many pages do not return to a server at once
+
+export class Poller {
+  /**
+   * @param {{
+   *   request?: typeof sendRequest,
+   *   isHidden?: () => boolean,
+   *   now?: () => number,
+   *   random?: () => number,
+   * }} [options] replacements for tests
+   */
+  constructor({
+    request = sendRequest,
+    isHidden = () => document.hidden,
+    now = () => performance.now(),
+    random = Math.random,
+  } = {}) {
+    this.request = request;
+    this.isHidden = isHidden;
+    this.now = now;
+    this.random = random;
+    /** @type {Set<Entry>} */
+    this.entries = new Set();
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.timer = undefined;
+  }
+
+  /**
+   * Poll until the returned `unsubscribe` is called. `wake` polls at once, for example after a
+   * command.
+   * @param {Subscription} subscription
+   */
+  subscribe(subscription) {
+    const entry = { subscription, dueAt: this.now(), failures: 0, isPending: false };
+    this.entries.add(entry);
+    this.schedule();
+    return {
+      wake: () => {
+        entry.dueAt = this.now();
+        entry.failures = 0;
+        this.schedule();
+      },
+      unsubscribe: () => {
+        this.entries.delete(entry);
+        this.schedule();
+      },
+    };
+  }
+
+  /** Poll everything at once, for example when the page becomes visible again. */
+  wakeAll() {
+    for (const entry of this.entries) entry.dueAt = this.now();
+    this.schedule();
+  }
+
+  /** Poll all due subscriptions. Equal requests are sent once. */
+  async poll() {
+    if (this.isHidden()) return;
+    /** @type {Map<string, { route: string, payload: object, entries: Entry[] }>} */
+    const requests = new Map();
+    for (const entry of this.entries) {
+      if (entry.isPending || entry.dueAt > this.now()) continue;
+      const { route, payload: buildPayload, isVisible, intervalMs } = entry.subscription;
+      const payload = isVisible && !isVisible() ? null : buildPayload();
+      if (!payload) {
+        entry.dueAt = this.now() + intervalMs;
+        continue;
+      }
+      const key = route + " " + JSON.stringify(payload);
+      const group = requests.get(key) ?? { route, payload, entries: [] };
+      group.entries.push(entry);
+      entry.isPending = true;
+      requests.set(key, group);
+    }
+    this.schedule();
+    await Promise.all([...requests.values()].map((group) => this.send(group)));
+  }
+
+  /** @param {{ route: string, payload: object, entries: Entry[] }} group */
+  async send({ route, payload, entries }) {
+    const sentAt = this.now();
+    let response, error;
+    try {
+      response = await this.request(route, payload);
+    } catch (cause) {
+      error = /** @type {Error} */ (cause);
+    }
+    for (const entry of entries) {
+      entry.isPending = false;
+      entry.failures = error ? entry.failures + 1 : 0;
+      // A command during the request has made the entry due again.
+      if (entry.dueAt <= sentAt || error) entry.dueAt = this.now() + this.delay(entry);
+      if (!this.entries.has(entry)) continue;
+      if (error) entry.subscription.onError?.(error);
+      else entry.subscription.onData(response);
+    }
+    this.schedule();
+  }
+
+  /** @param {Entry} entry */
+  delay({ failures, subscription: { intervalMs } }) {
+    if (!failures) return intervalMs;
+    const delay = Math.min(MAX_DELAY_MS, intervalMs * 2 ** failures);
+    return delay * (1 - JITTER + 2 * JITTER * this.random());
+  }
+
+  /** Set the timer for the next due subscription. A hidden page has no timer. */
+  schedule() {
+    clearTimeout(this.timer);
+    const waiting = [...this.entries].filter((entry) => !entry.isPending);
+    if (!waiting.length || this.isHidden()) return;
+    const next = Math.min(...waiting.map((entry) => entry.dueAt));
+    this.timer = setTimeout(() => this.poll(), Math.max(0, next - this.now()));
+  }
+}
+
+/**
+ * @typedef {{
+ *   subscription: Subscription, dueAt: number, failures: number, isPending: boolean,
+ * }} Entry
+ */
+
+export const poller = new Poller();
+if (typeof document !== "undefined")
+  document.addEventListener("visibilitychange", () => poller.wakeAll());

@@ -1,0 +1,150 @@
+// The state that the tabs share. Components read the signals and draw themselves again when one
+// changes.
+
+import { batch, computed, signal } from "../vendor/preact.js";
+import { readViewState, writeViewState } from "./links.js";
+import { poller as pagePoller } from "./poller.js";
+
+/** @import { CheckpointSummary, JobState, ModelRef, Option, RunSummary } from "./types.js" */
+/** @import { Poller } from "./poller.js" */
+
+const MODEL_KEY = "transformer-playground-subject";
+const RUNS_INTERVAL_MS = 2000;
+export const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
+
+/** @param {string} name */
+function readStorage(name) {
+  try {
+    return localStorage.getItem(name) ?? "";
+  } catch {
+    return ""; // the browser denies storage
+  }
+}
+
+/** @param {string} name @param {string} value */
+function writeStorage(name, value) {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    // the browser denies storage; the page works without it
+  }
+}
+
+/** @param {RunSummary[]} runs @param {CheckpointSummary[]} checkpoints @returns {Option[]} */
+const buildModelOptions = (runs, checkpoints) => [
+  ...runs.map((run) => ({
+    value: run.subject,
+    label: run.name + (ACTIVE_STATUSES.includes(run.status) ? " · " + run.status : ""),
+    group: "Your runs",
+  })),
+  ...checkpoints.map((each) => ({
+    value: each.subject,
+    label: each.name,
+    title: each.about,
+    group: "Checkpoints",
+  })),
+];
+
+export class Store {
+  constructor() {
+    this.owner = signal("");
+    this.runs = signal(/** @type {RunSummary[]} */ ([]));
+    this.checkpoints = signal(/** @type {CheckpointSummary[]} */ ([]));
+    /** The error of the last request for the runs; empty after a response. */
+    this.connectionError = signal("");
+    /** The jobs of all tabs by their key. */
+    this.jobs = signal(/** @type {Record<string, JobState>} */ ({}));
+    this.tab = signal(/** @type {string | null} */ (null));
+    this.model = signal(/** @type {ModelRef | null} */ (null));
+    /** The step to show; null for the latest. */
+    this.step = signal(/** @type {number | null} */ (null));
+    this.input = signal(/** @type {string | null} */ (null));
+    this.models = computed(() => buildModelOptions(this.runs.value, this.checkpoints.value));
+  }
+
+  /** Return the run or checkpoint of a model reference. @param {ModelRef | null} ref */
+  find(ref) {
+    return (
+      this.runs.value.find((each) => each.subject === ref) ??
+      this.checkpoints.value.find((each) => each.subject === ref) ??
+      null
+    );
+  }
+
+  /** Replace the lists by a response of `runs/list`. @param {any} response */
+  setModels(response) {
+    batch(() => {
+      this.connectionError.value = "";
+      setIfChanged(
+        this.runs,
+        response.runs.filter((/** @type {RunSummary} */ run) => !run.deleted),
+      );
+      setIfChanged(this.checkpoints, response.checkpoints);
+    });
+  }
+
+  /** Open a model in all tabs. @param {ModelRef} ref @param {number | null} [step] */
+  openModel(ref, step = null) {
+    batch(() => {
+      this.model.value = ref;
+      this.step.value = step;
+    });
+    if (!ref.startsWith("watch:")) writeStorage(MODEL_KEY, ref);
+  }
+
+  /** Update the entry of a job. @param {string} key @param {JobState} state */
+  setJob(key, state) {
+    this.jobs.value = { ...this.jobs.value, [key]: state };
+  }
+
+  /** Apply the address of the page, and the model that the browser remembers. */
+  readAddress(search = location.search) {
+    const state = readViewState(search);
+    batch(() => {
+      this.tab.value = state.tab;
+      this.model.value = state.model ?? (readStorage(MODEL_KEY) || null);
+      this.step.value = state.step;
+      this.input.value = state.input;
+    });
+  }
+
+  /** Return the address of the page with the current state. */
+  buildAddress(href = location.href) {
+    return writeViewState(href, {
+      tab: this.tab.value,
+      model: this.model.value,
+      step: this.step.value,
+      input: this.input.value,
+    });
+  }
+
+  /**
+   * Poll the lists of runs and checkpoints while a view is visible.
+   * @param {() => boolean} isVisible
+   * @param {Poller} [poller]
+   */
+  subscribeToModels(isVisible, poller = pagePoller) {
+    return poller.subscribe({
+      route: "runs/list",
+      payload: () => (this.owner.value ? { owner: this.owner.value } : null),
+      intervalMs: RUNS_INTERVAL_MS,
+      isVisible,
+      onData: (response) => this.setModels(response),
+      onError: (error) => {
+        this.connectionError.value = error.message;
+      },
+    });
+  }
+}
+
+/**
+ * Keep the old value of an equal list, so that nothing is drawn again.
+ * @template T
+ * @param {{ value: T, peek: () => T }} target
+ * @param {T} value
+ */
+function setIfChanged(target, value) {
+  if (JSON.stringify(target.peek()) !== JSON.stringify(value)) target.value = value;
+}
+
+export const store = new Store();

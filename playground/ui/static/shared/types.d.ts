@@ -1,0 +1,173 @@
+// The data that the shared modules exchange with the server and the tabs.
+
+/** A reference to a model: `run:ID`, `watch:ID` or `checkpoint:NAME`. */
+export type ModelRef = string;
+
+export type RunStatus =
+  "waiting" | "starting" | "training" | "paused" | "stopping" | "stopped" | "done" | "failed";
+
+/** A run in the response of `runs/list`. */
+export interface RunSummary {
+  subject: ModelRef;
+  name: string;
+  status: RunStatus;
+  task: string;
+  parameters: number;
+  best: number | null;
+  step?: number;
+  deleted?: boolean;
+  hidden?: boolean;
+}
+
+/** A public checkpoint in the response of `runs/list`. */
+export interface CheckpointSummary {
+  subject: ModelRef;
+  name: string;
+  about: string;
+  task: string;
+  parameters: number;
+  best: number | null;
+}
+
+export type JobStatus = "idle" | "waiting" | "working" | "done" | "failed" | "cancelled";
+
+/** The state of a background job, as a component shows it. */
+export interface JobState {
+  status: JobStatus;
+  message: string;
+  /** The progress of the job; `total` is 0 if it is not known. */
+  done: number;
+  total: number;
+  unit: string;
+  canRetry: boolean;
+  result: any;
+}
+
+/** The routes of a kind of job. `poll` and `cancel` receive the id that `submit` returns. */
+export interface JobRoutes {
+  submit: string;
+  poll: string;
+  cancel: string;
+}
+
+/** What a link selects. Absent values are null. */
+export interface ViewState {
+  tab: string | null;
+  model: ModelRef | null;
+  step: number | null;
+  input: string | null;
+}
+
+export interface Subscription {
+  /** The route below playground/api/. */
+  route: string;
+  /** Return the payload, or null to skip this round. */
+  payload: () => object | null;
+  onData: (response: any) => void;
+  onError?: (error: Error) => void;
+  intervalMs: number;
+  /** Whether the subscriber is visible; a hidden one is not polled. */
+  isVisible?: () => boolean;
+}
+
+/** A line of a chart. */
+export interface Series {
+  key: string;
+  label: string;
+  x: ArrayLike<number>;
+  y: ArrayLike<number | null>;
+  /** The limits of a band, at the positions of `x`. */
+  low?: ArrayLike<number | null>;
+  high?: ArrayLike<number | null>;
+  /** An index into the palette, or a CSS colour or variable such as "--pg-accent". */
+  color: number | string;
+  /** An index into the dash patterns; the default is the index of the colour. */
+  dash?: number;
+  hasPoints?: boolean;
+}
+
+/** A vertical line of a chart. */
+export interface Marker {
+  x: number;
+  label?: string;
+  color?: string;
+}
+
+export interface ChartOptions {
+  /** The name of the quantity on the y axis. */
+  label: string;
+  xLabel?: string;
+  height?: number;
+  isLog?: boolean;
+  /** The weight of the previous value in the moving average: 0 to 0.99. */
+  smoothing?: number;
+  formatX?: (x: number) => string;
+  formatY?: (y: number) => string;
+  /** The limits of an axis. Null stands for the limit of the data. */
+  xRange?: [number | null, number | null];
+  yRange?: [number | null, number | null];
+  /** Charts with the same key share their cursor. */
+  syncKey?: string;
+  /** The text of a chart without data. */
+  emptyText?: string;
+  /** A part of the x axis with another background. */
+  shaded?: [number, number];
+  onSelect?: (x: number) => void;
+  onCursor?: (x: number | null) => void;
+}
+
+/** The content of a heat map. */
+export interface HeatMapData {
+  rows: string[];
+  columns: string[];
+  /** One array per row. Null stands for a missing value, which is hatched. */
+  values: ArrayLike<number | null>[];
+  /** Whether a cell has a value; masked cells are hatched. */
+  mask?: boolean[][] | null;
+  /** The value with the darkest colour; by default 1, or the largest of signed values. */
+  max?: number;
+  isSigned?: boolean;
+  selected?: [number, number] | null;
+  /** The largest size of a cell in pixels. */
+  maxCellSize?: number;
+}
+
+export interface Option {
+  value: string;
+  label: string;
+  title?: string;
+  group?: string;
+  disabled?: boolean;
+}
+
+/** A field of a form. */
+export interface FieldSpec {
+  name: string;
+  label: string;
+  type?: "text" | "password" | "textarea" | "number" | "select" | "checkbox";
+  placeholder?: string;
+  hint?: string;
+  options?: Option[];
+  min?: number;
+  max?: number;
+  step?: number;
+  isInteger?: boolean;
+  isRequired?: boolean;
+  maxLength?: number;
+  /** Return an error message, or an empty string. */
+  validate?: (value: any) => string;
+}
+
+/** A column of a table. */
+export interface Column<Row = any> {
+  key: string;
+  label: string;
+  /** The value that is sorted and exported. The default is the property `key` of the row. */
+  value?: (row: Row) => any;
+  /** The content of the cell. The default is the value as text. */
+  render?: (row: Row) => any;
+  isNumber?: boolean;
+  isSortable?: boolean;
+  /** Whether a narrow page hides the column. */
+  isOptional?: boolean;
+}

@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { afterEach, mock, test } from "node:test";
+
+import "./support/dom.js";
+import {
+  NO_RESPONSE,
+  ServerError,
+  errorMessage,
+  request,
+  requestWithRetry,
+  routeUrl,
+} from "../../playground/ui/static/shared/api.js";
+
+const respond = (body, { status = 200, headers = {} } = {}) =>
+  new Response(JSON.stringify(body), { status, headers });
+
+afterEach(() => {
+  mock.timers.reset();
+  mock.restoreAll();
+});
+
+/** Let promises and mocked timers pass. */
+async function pass(ms) {
+  for (let i = 0; i < 10; i++) await Promise.resolve();
+  mock.timers.tick(ms);
+  for (let i = 0; i < 10; i++) await Promise.resolve();
+}
+
+test("a route is below the path of the server", () => {
+  const module = "https://example.org/space/playground/static/0.2.0-abc/shared/api.js";
+  assert.equal(
+    routeUrl("runs/list", module).href,
+    "https://example.org/space/playground/api/runs/list",
+  );
+});
+
+test("a request posts JSON", async () => {
+  const send = mock.method(globalThis, "fetch", async () => respond({ runs: [] }));
+  assert.deepEqual(await request("runs/list", { owner: "o" }), { runs: [] });
+  const [, options] = send.mock.calls[0].arguments;
+  assert.equal(options.method, "POST");
+  assert.equal(options.body, '{"owner":"o"}');
+});
+
+test("an error status fails", async () => {
+  mock.method(globalThis, "fetch", async () => respond({}, { status: 500 }));
+  await assert.rejects(request("runs/list", {}), /the server answered 500/);
+});
+
+test("a rate limit delays the request", async () => {
+  mock.timers.enable({ apis: ["setTimeout", "Date"] });
+  const responses = [
+    respond({}, { status: 429, headers: { "Retry-After": "2" } }),
+    respond({ a: 1 }),
+  ];
+  const send = mock.method(globalThis, "fetch", async () => responses.shift());
+  const promise = request("runs/list", {});
+  await pass(1999);
+  assert.equal(send.mock.callCount(), 1);
+  await pass(1);
+  assert.deepEqual(await promise, { a: 1 });
+});
+
+test("a rate limit beyond the timeout fails", async () => {
+  const headers = { "Retry-After": "60" };
+  mock.method(globalThis, "fetch", async () => respond({}, { status: 429, headers }));
+  await assert.rejects(request("runs/list", {}, { timeoutMs: 1000 }), /429/);
+});
+
+test("a busy server is requested again with growing delays", async () => {
+  mock.timers.enable({ apis: ["setTimeout", "Date"] });
+  const send = mock.fn(async () =>
+    send.mock.callCount() < 3 ? { again: true, error: "busy" } : { job: "j" },
+  );
+  const onDelay = mock.fn();
+  const promise = requestWithRetry(send, { onDelay });
+  await pass(500);
+  await pass(1000);
+  await pass(2000);
+  assert.deepEqual(await promise, { job: "j" });
+  assert.equal(send.mock.callCount(), 4);
+  assert.deepEqual(onDelay.mock.calls[0].arguments, ["busy"]);
+});
+
+test("an outdated request is not repeated", async () => {
+  const send = mock.fn(async () => ({ again: true, error: "busy" }));
+  await requestWithRetry(send, { isCurrent: () => false });
+  assert.equal(send.mock.callCount(), 1);
+});
+
+test("only errors of the server have words for the user", () => {
+  assert.equal(errorMessage(new ServerError("this name is taken")), "this name is taken");
+  assert.equal(errorMessage(new TypeError("failed to fetch")), NO_RESPONSE);
+});

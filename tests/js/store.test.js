@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import "./support/dom.js";
+import { IDLE } from "../../playground/ui/static/shared/job.js";
+import { Store } from "../../playground/ui/static/shared/store.js";
+import { effect } from "../../playground/ui/static/vendor/preact.js";
+
+const RUN = { subject: "run:1", name: "reverse", status: "training" };
+const CHECKPOINT = { subject: "checkpoint:copy", name: "copy", about: "Copy, 2 × 4" };
+let store;
+
+beforeEach(() => {
+  localStorage.clear();
+  store = new Store();
+  store.setModels({
+    runs: [RUN, { ...RUN, subject: "run:2", deleted: true }],
+    checkpoints: [CHECKPOINT],
+  });
+});
+
+test("models are runs with their status and checkpoints, without deleted runs", () => {
+  assert.deepEqual(
+    store.models.value.map(({ value, label, group }) => [value, label, group]),
+    [
+      ["run:1", "reverse · training", "Your runs"],
+      ["checkpoint:copy", "copy", "Checkpoints"],
+    ],
+  );
+  assert.equal(store.find("run:1"), store.runs.value[0]);
+  assert.equal(store.find("checkpoint:copy"), store.checkpoints.value[0]);
+  assert.equal(store.find("run:2"), null);
+});
+
+test("an equal response changes nothing", () => {
+  const draw = mock.fn(() => store.models.value);
+  effect(() => void draw());
+  store.setModels({ runs: [{ ...RUN }], checkpoints: [CHECKPOINT] });
+  assert.equal(draw.mock.callCount(), 1);
+  store.setModels({ runs: [{ ...RUN, status: "done" }], checkpoints: [CHECKPOINT] });
+  assert.equal(draw.mock.callCount(), 2);
+  assert.equal(store.models.value[0].label, "reverse");
+});
+
+test("all tabs open the same model, and the browser remembers it", () => {
+  store.openModel("checkpoint:copy", 20);
+  assert.deepEqual([store.model.value, store.step.value], ["checkpoint:copy", 20]);
+  const other = new Store();
+  other.readAddress("");
+  assert.equal(other.model.value, "checkpoint:copy");
+  store.openModel("watch:abc");
+  other.readAddress("");
+  assert.equal(other.model.value, "checkpoint:copy");
+});
+
+test("the address selects the model before the browser's memory", () => {
+  store.openModel("checkpoint:copy");
+  store.readAddress("?tab=inspect&model=run:1&step=3&input=1+2");
+  assert.deepEqual(
+    [store.tab, store.model, store.step, store.input].map((each) => each.value),
+    ["inspect", "run:1", 3, "1 2"],
+  );
+  assert.equal(
+    store.buildAddress("https://example.org/"),
+    "https://example.org/?tab=inspect&model=run%3A1&step=3&input=1+2",
+  );
+});
+
+test("a browser without storage works", () => {
+  const denied = () => {
+    throw new Error("denied");
+  };
+  const real = globalThis.localStorage;
+  globalThis.localStorage = { getItem: denied, setItem: denied };
+  store.openModel("run:1");
+  store.readAddress("");
+  globalThis.localStorage = real;
+  assert.equal(store.model.value, null);
+});
+
+test("jobs are stored by their key", () => {
+  store.setJob("gallery", IDLE);
+  assert.deepEqual(store.jobs.value, { gallery: IDLE });
+});
+
+test("the lists are polled for the owner", () => {
+  const subscribe = mock.fn();
+  store.subscribeToModels(() => true, { subscribe });
+  const [subscription] = subscribe.mock.calls[0].arguments;
+  assert.equal(subscription.payload(), null);
+  store.owner.value = "o";
+  assert.deepEqual(subscription.payload(), { owner: "o" });
+  subscription.onError(new Error("offline"));
+  assert.equal(store.connectionError.value, "offline");
+  subscription.onData({ runs: [], checkpoints: [] });
+  assert.equal(store.connectionError.value, "");
+  assert.deepEqual(store.models.value, []);
+});
