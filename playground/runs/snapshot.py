@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
+from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel, TeacherForcedModel, eval_mode
 from playground.inspection.contributions import record_contributions
-from playground.tasks import EOS, UnknownSymbolError
+from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.task import Batch, Task
 from playground.training.config import RunConfig
@@ -29,9 +30,11 @@ class SnapshotBuilder:
 
     def __init__(self, task: Task, config: RunConfig, device: torch.device) -> None:
         self.task, self.config, self.device = task, config.task, device
+        self.architecture = config.architecture
         low, high = config.task.min_length, config.task.max_length
         # An upper bound: some architectures have fewer kinds of attention.
-        heads = len(ATTENTION_KINDS) * config.model.n_layers * config.model.attention_heads
+        self.n_layers, self.attention_heads = config.model.n_layers, config.model.attention_heads
+        heads = len(ATTENTION_KINDS) * self.n_layers * self.attention_heads
         fits = max(3, min(MAX_PROBE_LENGTH, int((MAX_WEIGHTS / heads) ** 0.5) - 1))
         length = min(high, max(low, PROBE_LENGTH), fits)
         self._length = length
@@ -57,18 +60,24 @@ class SnapshotBuilder:
         attention. The rows of a decoder are labelled with the target tokens.
         """
         names = self.task.vocabulary.token_name
-        decoder_input_BT = self.probe_batch.decoder_input_BT
-        axes = {}
-        for kind, (rows, columns) in model.attention_tokens(self.probe_batch).items():
-            displayed = self.probe_batch.labels_BT if torch.equal(rows, decoder_input_BT) else rows
-            axes[kind] = [[names(t) for t in tokens[0].tolist()] for tokens in (displayed, columns)]
         return {
             "source": [names(t) for t in self.probe_batch.source_BS[0].tolist()],
-            "axes": axes,
+            "axes": self._axes(model, self.probe_batch),
             "accepts": self.task.vocabulary.describe(),
             "question": self.validate_input(),
             "parameters": model.config.parameter_count(),
+            "architecture": ARCHITECTURES[self.architecture].title,
+            "n_layers": getattr(model.config, "n_layers", 1),
         }
+
+    def _axes(self, model: Seq2SeqModel, batch: Batch) -> dict[str, list[list[str]]]:
+        """Return the labels of rows and columns of each kind of attention on a sequence."""
+        names = self.task.vocabulary.token_name
+        axes = {}
+        for kind, (rows, columns) in model.attention_tokens(batch).items():
+            displayed = batch.labels_BT if torch.equal(rows, batch.decoder_input_BT) else rows
+            axes[kind] = [[names(t) for t in tokens[0].tolist()] for tokens in (displayed, columns)]
+        return axes
 
     def validate_input(self) -> str:
         """Return an example input in the model's symbols, no longer than its training inputs."""
@@ -84,18 +93,6 @@ class SnapshotBuilder:
         the target tokens of the probe, and for each the predicted token with its probability.
         `contributions` has the mean contribution of each sublayer to the residual stream.
         """
-        with record_contributions(model) as contributions:
-            record = model.attention_weights(self.probe_batch)
-        layers = {
-            "encoder": record.encoder,
-            "decoder": record.decoder,
-            "cross": record.cross,
-        }
-        present = {kind: each for kind, each in layers.items() if each}
-        attention = {
-            kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each]
-            for kind, each in present.items()
-        }
         decoder_input_BT = model.generate(
             self.sample_batch.source_BS, self.sample_batch.labels_BT.shape[1]
         )
@@ -109,28 +106,42 @@ class SnapshotBuilder:
                 strict=True,
             )
         ]
+        return {"step": step, "samples": samples} | self._forward_pass(model, self.probe_batch)
+
+    def _forward_pass(self, model: Seq2SeqModel, batch: Batch) -> dict[str, Any]:
+        """Return what the diagram of the model draws of a teacher-forced pass over one sequence."""
+        with record_contributions(model) as contributions:
+            record = model.attention_weights(batch)
+        layers = {
+            "encoder": record.encoder,
+            "decoder": record.decoder,
+            "cross": record.cross,
+        }
+        present = {kind: each for kind, each in layers.items() if each}
+        attention = {
+            kind: [(1000 * w_BHQM[0]).round().int().flatten(1).tolist() for w_BHQM in each]
+            for kind, each in present.items()
+        }
         return {
-            "step": step,
             "attention": attention,
-            "samples": samples,
-            "probe": self._predict_probe(model),
+            "probe": self._predict_tokens(model, batch),
             "contributions": {name: round(value, 3) for name, value in contributions.items()},
         }
 
     @torch.no_grad()
-    def _predict_probe(self, model: Seq2SeqModel) -> dict[str, Any] | None:
-        """Predict each target token of the probe from the source and the tokens before it.
+    def _predict_tokens(self, model: Seq2SeqModel, batch: Batch) -> dict[str, Any] | None:
+        """Predict each target token of a sequence from the source and the tokens before it.
 
         Probabilities are in thousandths. The result is None for a model without such logits.
         """
         if not isinstance(model, TeacherForcedModel):
             return None
         with eval_mode(model):
-            probabilities_TV = model.logits(self.probe_batch)[0].softmax(-1)
+            probabilities_TV = model.logits(batch)[0].softmax(-1)
         best_T = probabilities_TV.max(-1)
         names = self.task.vocabulary.token_name
         return {
-            "target": [names(token) for token in self.probe_batch.labels_BT[0].tolist()],
+            "target": [names(token) for token in batch.labels_BT[0].tolist()],
             "predicted": [names(token) for token in best_T.indices.tolist()],
             "probability": (1000 * best_T.values).round().int().tolist(),
         }
@@ -138,7 +149,9 @@ class SnapshotBuilder:
     def predict(self, model: Seq2SeqModel, text: str) -> dict[str, Any]:
         """Return the model's prediction for a sequence, and the target.
 
-        The result has only `error` if the sequence is invalid for this model.
+        `forward_pass` is what the diagram draws for the sequence: None for an unknown target, and
+        for a sequence with more attention weights than a snapshot may have. The result has only
+        `error` if the sequence is invalid for this model.
         """
         max_tokens = model.config.max_positions - 1
         try:
@@ -184,7 +197,23 @@ class SnapshotBuilder:
             "target": answer,
             "correct": None if answer is None else predicted == answer,
             "note": "; ".join(notes),
+            "forward_pass": None if target is None else self._typed_pass(model, source_BS, target),
         }
+
+    def _typed_pass(
+        self, model: Seq2SeqModel, source_BS: torch.Tensor, target: list[int]
+    ) -> dict[str, Any] | None:
+        """Return the forward pass over a typed sequence with its axes, unless it is too long."""
+        target_BT = torch.tensor([[SOS, *target, EOS]], device=self.device)
+        batch = Batch(source_BS, target_BT, torch.ones(1, device=self.device))
+        width = max(source_BS.shape[1], batch.labels_BT.shape[1])
+        heads = len(ATTENTION_KINDS) * self.n_layers * self.attention_heads
+        if heads * width**2 > MAX_WEIGHTS or width > model.config.max_positions:
+            return None
+        source = self.task.vocabulary.decode(source_BS[0].tolist())
+        return {"source": source, "axes": self._axes(model, batch)} | self._forward_pass(
+            model, batch
+        )
 
 
 def _pick_held_out(task: Task, length: int, max_length: int) -> Batch:

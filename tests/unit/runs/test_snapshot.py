@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from playground.checkpoints.checkpoint import build_model
+from playground.runs import snapshot as snapshot_module
 from playground.runs.snapshot import SnapshotBuilder
 from tests.support.small_configs import VARIANTS, small_config
 
@@ -33,3 +34,27 @@ def test_contributions_are_those_of_the_sublayers_on_the_probe():
     contributions = builder.snapshot(model, 0)["contributions"]
     assert len(contributions) == 5 * config.model.n_layers
     assert all(0 < value < 100 for value in contributions.values())
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_forward_pass_of_a_typed_sequence_equals_that_of_the_probe(name):
+    torch.manual_seed(0)
+    config = small_config(name)
+    model, task = build_model(config), config.task.load()
+    builder = SnapshotBuilder(task, config, torch.device("cpu"))
+    snapshot, info = builder.snapshot(model, 3), builder.describe(model)
+    text = " ".join(task.vocabulary.decode(builder.probe_batch.source_BS[0].tolist()))
+    forward_pass = builder.predict(model, text)["forward_pass"]
+    assert forward_pass["axes"] == info["axes"]
+    for part in ("attention", "probe", "contributions"):
+        assert forward_pass[part] == snapshot[part]
+
+
+def test_a_sequence_with_too_many_weights_has_no_forward_pass(monkeypatch):
+    config = small_config("transformer")
+    model, task = build_model(config), config.task.load()
+    builder = SnapshotBuilder(task, config, torch.device("cpu"))
+    monkeypatch.setattr(snapshot_module, "MAX_WEIGHTS", 10)
+    response = builder.predict(model, "1 2")
+    assert response["forward_pass"] is None
+    assert response["target"] == ["2", "1"]
