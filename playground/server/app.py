@@ -40,7 +40,14 @@ from playground.ui.embedding import EMBED_HEAD, is_embedded
 from playground.ui.mount import UI_DIR
 from playground.ui.theme import build_theme
 from playground.ui.train import build_train_tab
-from playground.ui.views import compare_view, hub_view, inspect_view, lab_view, learn_view
+from playground.ui.views import (
+    PRELOAD_HEAD,
+    compare_view,
+    hub_view,
+    inspect_view,
+    lab_view,
+    learn_view,
+)
 
 from .api import Endpoints, has_mcp
 from .checkpoint_transfer import build_transfer_routes
@@ -186,7 +193,7 @@ def launch_options(
     return {
         "theme": build_theme(),
         "css": (UI_DIR / "theme.css").read_text(encoding="utf-8"),
-        "head": EMBED_HEAD,
+        "head": EMBED_HEAD + PRELOAD_HEAD,
         "server_name": host,
         "server_port": port,
         "share": share,

@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse
@@ -34,13 +35,14 @@ from .datasets_api import UPLOAD_PATH as ROWS_PATH
 from .gradio_patches import StreamCleanupMiddleware
 from .origin import configured_hosts, is_own_origin, public_hosts
 from .rate_limit import LoadLimits
-from .routes import MAX_BRACKETS
+from .routes import MAX_BRACKETS, ROUTE_PREFIX
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 HUB = "https://huggingface.co"  # frames a Space
 MAX_BODY_BYTES = 64_000  # the requests of the page have about 5,000
 MAX_DATA_BODY_BYTES = 1_000_000  # of a comparison with a dataset
 BODY_TIMEOUT_S = 20.0  # timeout of a body; transfers have other timeouts
+MIN_COMPRESSED_BYTES = 4000  # a poll during training has fewer
 MAX_UNREAD_MESSAGES = 200  # of one session in Gradio's queue
 BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecond
 
@@ -345,6 +347,19 @@ class SecurityHeadersMiddleware:
         await self.app(scope, receive, add_headers)
 
 
+class CompressionMiddleware(GZipMiddleware):
+    """Compresses the page and large responses of its routes; static files compress themselves."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(app, minimum_size=MIN_COMPRESSED_BYTES, compresslevel=5)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_text = scope["type"] == "http" and (
+            scope["path"] == "/" or scope["path"].startswith(ROUTE_PREFIX)
+        )
+        await (super().__call__ if is_text else self.app)(scope, receive, send)
+
+
 INLINE_SCRIPT = re.compile(rb"<script(?:\s[^>]*)?>(.*?)</script>", re.DOTALL)
 
 
@@ -415,6 +430,7 @@ def build_middleware(is_public: bool, can_sign_in: bool, load: LoadLimits) -> li
         hosts = [*LOCAL_HOSTS, *hosts]
     checks = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)] if hosts else []
     return [
+        Middleware(CompressionMiddleware),
         Middleware(SecurityHeadersMiddleware),
         *checks,
         Middleware(OriginGuardMiddleware),

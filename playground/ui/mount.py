@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
+import re
 from pathlib import Path
 
 import gradio as gr
@@ -25,9 +27,10 @@ def content_version(folder: Path) -> str:
 
 # Relative to the page. It changes with every file, so browsers may cache the files for good.
 STATIC_URL = f"playground/static/{content_version(STATIC_DIR)}/"
-# Gradio evaluates this when the component is first visible. The module builds the elements.
+IMPORT_PATTERN = re.compile(r'^(?:import|\} from|import .* from|export .* from) "(\.[^"]+)";', re.M)
+# Gradio evaluates this when the component is first rendered. The module builds the elements.
 LOADER_JS = """
-import(new URL("{url}", document.baseURI)).then(
+const load = () => import(new URL("{url}", document.baseURI)).then(
   (module) => module.default({{ element, props, watch, trigger, server }}),
   (error) => {{
     console.error(error);
@@ -35,18 +38,53 @@ import(new URL("{url}", document.baseURI)).then(
   }},
 );
 """
+LOAD_NOW_JS = "load();"
+LOAD_WHEN_VISIBLE_JS = """
+new ResizeObserver((_, observer) => {
+  if (!element.clientWidth) return;
+  observer.disconnect();
+  load();
+}).observe(element);
+"""
+
+
+def module_graph(entry: str) -> list[str]:
+    """Return the modules that an entry module loads, itself first, by their paths in `static`."""
+    found = [entry]
+    for module in found:
+        text = (STATIC_DIR / module).read_text(encoding="utf-8")
+        for path in IMPORT_PATTERN.findall(text):
+            imported = posixpath.normpath(posixpath.join(posixpath.dirname(module), path))
+            if imported not in found:
+                found.append(imported)
+    return found
+
+
+def preload_links(entry: str, styles: tuple[str, ...]) -> str:
+    """Return the `link` elements that load a module's imports and stylesheets at once.
+
+    Without them, a browser requests an import only after the module that imports it.
+    """
+    modules = [
+        f'<link rel="modulepreload" href="{STATIC_URL}{module}">' for module in module_graph(entry)
+    ]
+    return "\n".join(
+        modules
+        + [f'<link rel="preload" as="style" href="{STATIC_URL}{style}">' for style in styles]
+    )
 
 
 def build_view(name: str, module: str, hidden: bool = False) -> gr.HTML:
     """Return a component with this id, which the default export of static/MODULE fills.
 
-    The value is set when a page loads. A hidden view stays in the document, and keeps the values of
-    its fields.
+    The value is set when a page loads. The module of a hidden view loads when the view becomes
+    visible. A view that is hidden again stays in the document and keeps the values of its fields.
     """
     return gr.HTML(
         value=None,
         html_template="",
-        js_on_load=LOADER_JS.format(url=STATIC_URL + module),
+        js_on_load=LOADER_JS.format(url=STATIC_URL + module)
+        + (LOAD_WHEN_VISIBLE_JS if hidden else LOAD_NOW_JS),
         elem_id=name,
         padding=False,
         visible="hidden" if hidden else True,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gradio as gr
 
-from .mount import build_view
+from .mount import build_view, preload_links
+
+# The Train tab is the first that a page shows.
+PRELOAD_HEAD = preload_links("train/main.js", ("shared/common.css", "train/live.css"))
 
 
 def live_view() -> gr.HTML:
