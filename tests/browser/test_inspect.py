@@ -144,7 +144,7 @@ def test_the_answer_step_by_step(page):
     expect(page.locator(".steps-written")).to_have_text("4 1")
     page.click(".steps-play")
     expect(page.locator(".steps-words")).to_have_text("position 4 of 4")
-    page.click(".of-steps [data-value=drawn]")
+    page.click(".of-steps [data-value=sampled]")
     page.fill(".steps-temperature", "0")
     expect(page.locator(".inspect .problem")).to_contain_text("must be a number above 0")
     page.fill(".steps-temperature", "2")

@@ -140,11 +140,14 @@ def registered(routes, prefix=""):
             yield from registered(route.original_router.routes, prefix)
         elif isinstance(route, Mount) and route.routes:
             yield from registered(route.routes, prefix + route.path)
+        elif isinstance(route, Mount) and route.path.startswith("/playground/static/"):
+            yield "GET", prefix + route.path + "/{path}"
         elif isinstance(route, Mount):  # an application without routes of its own
             yield "POST", prefix + route.path
         else:
             yield from ((method, prefix + route.path) for method in route.methods)
 
+config = page.get_config_file()
 copies = []
 type(page.default_config).config_for_block = lambda *_: copies.append(1)
 for number in range(300):
@@ -181,6 +184,11 @@ async def lose_sessions():
 
 lost = asyncio.run(lose_sessions())
 print(json.dumps({
+    "views": [
+        component["props"] for component in config["components"]
+        if component["type"] == "html" and component["props"].get("html_template") == ""
+    ],
+    "config_bytes": len(json.dumps(config)),
     "lost": lost, "routes": sorted(set(registered(app.routes))), "copies": len(copies),
     "sessions": len(app.state_holder.session_data),
     "middleware": [middleware.cls.__name__ for middleware in app.user_middleware],
@@ -213,6 +221,18 @@ def test_every_registered_route_is_known_and_served_or_not(built):
         path = re.sub(r"\{[^}]*\}", "list", template)
         is_used = template in USED.get(method, ()) or (method, template) in own
         assert (served.find_load(method, path) is not None) is is_used, (method, path)
+
+
+def test_the_page_holds_no_script_or_style_of_a_tab(built):
+    """The modules and stylesheets are files of their own, which browsers cache."""
+    assert [each["elem_id"] for each in built["views"]] == [
+        *("live", "rows", "inspect", "compare", "lab", "hub", "learn")
+    ]
+    for props in built["views"]:
+        assert props["css_template"] == ""
+        assert re.search(r"playground/static/[\w.+-]+/\w+/\w+\.js", props["js_on_load"])
+        assert len(props["js_on_load"]) < 700
+    assert built["config_bytes"] < 150_000
 
 
 @pytest.mark.parametrize("path", ["/login/huggingface", "/login/callback", "/logout"])

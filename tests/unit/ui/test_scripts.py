@@ -1,19 +1,86 @@
-"""What no script of the page may do."""
+"""The ES modules of the page, and their stylesheets."""
 
 import re
 
 import pytest
 
-from tests.support.app_server import ROOT
+from playground.ui.mount import STATIC_DIR, content_version, module_graph, preload_links
 
-SCRIPTS = sorted((ROOT / "playground" / "ui" / "static").rglob("*.js"))
+MODULES = sorted(
+    path.relative_to(STATIC_DIR).as_posix()
+    for path in STATIC_DIR.rglob("*.js")
+    if "vendor" not in path.parts
+)
+STYLESHEETS = sorted(path.relative_to(STATIC_DIR).as_posix() for path in STATIC_DIR.rglob("*.css"))
+ENTRIES = [module for module in MODULES if module.endswith("/main.js")]
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_no_script_parses_text_as_markup_or_code(path):
+@pytest.mark.parametrize("module", MODULES)
+def test_no_script_parses_text_as_markup_or_code(module):
     """Names come from strangers: they enter the page as text."""
     found = re.findall(
         r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|new Function|srcdoc)\b",
-        path.read_text(),
+        (STATIC_DIR / module).read_text(),
     )
     assert found == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_import_names_an_export_of_a_file(module):
+    """A missing name would leave a tab empty."""
+    text = (STATIC_DIR / module).read_text()
+    imports = re.findall(r'^import \{([^}]*)\} from "([^"]+)";', text, re.M)
+    for names, path in imports:
+        assert path.startswith("."), "a path relative to the module; there is no import map"
+        target = (STATIC_DIR / module).parent / path
+        if "vendor" in target.parts:
+            continue
+        source = target.read_text()
+        lists = re.findall(r"^export (?:const )?\{([^}]*)\}", source, re.M)
+        exported = {re.split(r" as |: ", each)[-1].strip() for each in ",".join(lists).split(",")}
+        exported |= set(
+            re.findall(r"^export (?:async )?(?:function\*?|const|class) (\w+)", source, re.M)
+        )
+        exported |= set(re.findall(r"^  (\w+) = ", source, re.M))  # further names of one const
+        assert {each.split(" as ")[0].strip() for each in names.split(",")} - {""} <= exported
+
+
+def test_every_module_of_a_tab_belongs_to_an_entry():
+    used = {
+        module for entry in (*ENTRIES, "train/dataset_panel.js") for module in module_graph(entry)
+    }
+    assert len(ENTRIES) >= 6
+    assert {each for each in MODULES if not each.startswith("shared/")} <= used
+
+
+def test_every_stylesheet_is_loaded_by_a_module():
+    texts = {path.parent: "" for path in STATIC_DIR.rglob("*.js")}
+    for path in STATIC_DIR.rglob("*.js"):
+        texts[path.parent] += path.read_text()
+    for name in STYLESHEETS:
+        if not name.startswith("vendor/"):
+            path = STATIC_DIR / name
+            assert f'new URL("./{path.name}", import.meta.url)' in texts[path.parent], name
+
+
+def test_version_changes_with_every_file(tmp_path):
+    versions = [content_version(tmp_path)]
+    for name, content in (("a.js", "1"), ("a.js", "2"), ("b.js", ""), ("c/d.css", "")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+        versions.append(content_version(tmp_path))
+    (tmp_path / "b.js").rename(tmp_path / "e.js")
+    versions.append(content_version(tmp_path))
+    assert len(set(versions)) == len(versions)
+    assert content_version(tmp_path) == versions[-1]
+
+
+def test_preloaded_modules_are_those_of_the_tab():
+    links = preload_links("hub/main.js", ("hub/hub.css",))
+    modules = re.findall(
+        r'<link rel="modulepreload" href="playground/static/[^/]+/([^"]+)">', links
+    )
+    assert modules[0] == "hub/main.js"
+    assert {"hub/gallery.js", "shared/view.js", "shared/dom.js"} < set(modules)
+    assert not any(module.startswith("train/") for module in modules)
+    assert re.search(r'<link rel="preload" as="style" href="[^"]+/hub/hub\.css">$', links)
