@@ -50,14 +50,14 @@ new ResizeObserver((_, observer) => {
 
 def module_graph(entry: str) -> list[str]:
     """Return the modules that an entry module loads, itself first, by their paths in `static`."""
-    found = [entry]
-    for module in found:
+    modules = [entry]
+    for module in modules:
         text = (STATIC_DIR / module).read_text(encoding="utf-8")
         for path in IMPORT_PATTERN.findall(text):
             imported = posixpath.normpath(posixpath.join(posixpath.dirname(module), path))
-            if imported not in found:
-                found.append(imported)
-    return found
+            if imported not in modules:
+                modules.append(imported)
+    return modules
 
 
 def preload_links(entry: str, styles: tuple[str, ...]) -> str:

@@ -44,6 +44,7 @@ def test_file_is_served_compressed_and_may_be_cached(client, name):
     assert body == path.read_bytes()
 
 
+@pytest.mark.smoke
 def test_client_without_gzip_gets_the_file_itself(client):
     response = client.get(STATIC_URL + "hub/main.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in response.headers

@@ -53,14 +53,12 @@ def test_every_module_of_a_tab_belongs_to_an_entry():
     assert {each for each in MODULES if not each.startswith("shared/")} <= used
 
 
-def test_every_stylesheet_is_loaded_by_a_module():
-    texts = {path.parent: "" for path in STATIC_DIR.rglob("*.js")}
-    for path in STATIC_DIR.rglob("*.js"):
-        texts[path.parent] += path.read_text()
+def test_every_stylesheet_of_a_tab_is_loaded_by_a_module_beside_it():
     for name in STYLESHEETS:
-        if not name.startswith("vendor/"):
-            path = STATIC_DIR / name
-            assert f'new URL("./{path.name}", import.meta.url)' in texts[path.parent], name
+        path = STATIC_DIR / name
+        if path.parent.name not in ("shared", "vendor"):
+            texts = [module.read_text() for module in path.parent.glob("*.js")]
+            assert any(f'new URL("./{path.name}", import.meta.url)' in text for text in texts), name
 
 
 def test_version_changes_with_every_file(tmp_path):
