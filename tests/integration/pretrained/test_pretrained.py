@@ -94,8 +94,7 @@ def test_the_size_is_capped_before_the_download(served, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_MAX_MODEL_MB", "0.1")
     with served.record_requests() as seen:
         sentence, again = refusal("gpt2")
-    assert "KB of weights, more than the maximum of 100 KB" in sentence
-    assert "more than the maximum of 0.1 MB; choose a smaller model" in sentence
+    assert "KB of weights, more than the maximum of 100 KB; choose a smaller model" in sentence
     assert not again
     assert not [request for request in seen if "/resolve/" in request.path]
 
