@@ -131,6 +131,15 @@ def upgrade_view_request(request: Mapping[str, Any]) -> dict[str, Any]:
     return upgraded
 
 
+def upgrade_inference_request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request of text generation with `decoding` in place of `way`."""
+    upgraded = dict(request)
+    if "way" in upgraded:
+        way = upgraded.pop("way")
+        upgraded.setdefault("decoding", "sampling" if way == "drawn" else way)
+    return upgraded
+
+
 def job_kind(name: str) -> str:
     """Return the present name of a kind of job of the Compare tab."""
     return JOB_KINDS.get(name, name)

@@ -212,7 +212,7 @@ def finetune(
     request = {
         "model": model,
         "checkpoint": str(checkpoint),
-        "into": str(out),
+        "destination": str(out),
         "steps": steps,
         "learning_rate": learning_rate,
         "batch_size": batch_size,

@@ -47,10 +47,9 @@ def describe(error: ValidationError, model_type: type[BaseModel]) -> tuple[str, 
         return f"{short_repr(unknown)} is not a field; the fields are {fields}", str(unknown)
     if kind == "missing":
         problem = "is missing"
-    elif kind == "string_too_long":
-        problem = f"has {len(value):,} characters"
-    elif kind == "too_long":
-        problem = f"has {len(value):,} values"
+    elif kind in ("string_too_long", "too_long"):
+        unit = "characters" if isinstance(value, str) else "values"
+        problem = f"has {len(value):,} {unit}"
     else:
         problem = f"is {short_repr(value)}"
     return f"{name or 'the value'} {problem}; {_accepted(schema, root) or first['msg']}", name

@@ -17,11 +17,11 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from pydantic import Field, ValidationInfo, field_validator
 
 from playground.checkpoints.checkpoint import load_model
 from playground.common.format import format_duration
@@ -36,6 +36,7 @@ from playground.pretrained.pipelines import (
     memory_used,
 )
 from playground.pretrained.prompts import Example
+from playground.pretrained.requests import JobRequest, ModelName
 from playground.pretrained.resolver import resolve
 from playground.training.config import TaskConfig
 
@@ -59,63 +60,47 @@ DEFAULT_RANKED = 10
 SHARED_MAX_RANKED = 5  # maximum on a shared instance
 
 
-@dataclass(frozen=True)
-class BenchmarkRequest:
+class BenchmarkRequest(JobRequest):
     """A benchmark request.
 
-    checkpoint  a folder; set by the server or the command line, never by a browser
-    name        the name of the checkpoint in the table
-    models      names of models on the Hub, or of folders if those are allowed
-    n           number of held-out examples
-    shots       few-shot examples for pretrained models, at most as many as fit
-    rank        number of examples to rank; a masked model needs a forward pass for each symbol of
-                each candidate
+    Attributes:
+        checkpoint: a folder; set by the server or the command line, never by a browser.
+        name: the name of the checkpoint in the table.
+        models: names of models on the Hub, or of folders if those are allowed.
+        n: number of held-out examples.
+        shots: few-shot examples for pretrained models, at most as many as fit.
+        rank: number of examples to rank; a masked model needs a forward pass for each symbol of
+            each candidate.
     """
 
-    checkpoint: str
-    name: str
-    models: tuple[str, ...]
-    n: int
-    shots: int
-    rank: int
+    shared_limits: ClassVar = {"rank": SHARED_MAX_RANKED}
 
+    checkpoint: str = Field(
+        min_length=1, json_schema_extra={"accepts": "a checkpoint to compare with"}
+    )
+    name: str = Field("", validate_default=True)
+    models: list[ModelName] = Field(
+        [], max_length=MAX_MODELS, json_schema_extra={"accepts": f"up to {MAX_MODELS} models"}
+    )
+    n: int = Field(20, ge=1, le=MAX_EXAMPLES)
+    shots: int = Field(8, ge=0, le=MAX_FEW_SHOT_EXAMPLES)
+    rank: int = Field(
+        default_factory=lambda values: _default_rank(values["n"]), ge=0, le=MAX_EXAMPLES
+    )
+
+    @field_validator("name")
     @classmethod
-    def parse(cls, request: dict[str, Any]) -> BenchmarkRequest:
-        """Validate a request; raises UserError if it is invalid."""
+    def _default_name(cls, name: str, info: ValidationInfo) -> str:
+        return (name or Path(info.data.get("checkpoint", "")).name)[:120]
 
-        def number(name: str, default: int, low: int, high: int) -> int:
-            value = request.get(name, default)
-            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-                raise UserError(
-                    f"{name} is {str(value)[:40]}; give a whole number from {low} to {high}"
-                )
-            return value
+    @field_validator("models")
+    @classmethod
+    def _remove_duplicates(cls, models: list[str]) -> list[str]:
+        return list(dict.fromkeys(models))
 
-        checkpoint, models = request.get("checkpoint"), request.get("models", [])
-        if not isinstance(checkpoint, str) or not checkpoint:
-            raise UserError("choose a checkpoint to compare with")
-        if (
-            not isinstance(models, list | tuple)
-            or len(models) > MAX_MODELS
-            or not all(isinstance(each, str) for each in models)
-        ):
-            raise UserError(f"models is {str(models)[:80]}; name up to {MAX_MODELS} models")
-        n = number("n", 20, 1, MAX_EXAMPLES)
-        max_ranked = MAX_EXAMPLES if local_paths_allowed() else SHARED_MAX_RANKED
-        rank = (
-            min(n, DEFAULT_RANKED, max_ranked)
-            if request.get("rank") is None
-            else number("rank", n, 0, max_ranked)
-        )
-        name = str(request.get("name") or Path(checkpoint).name)[:120]
-        return cls(
-            checkpoint,
-            name,
-            tuple(dict.fromkeys(models)),
-            n,
-            number("shots", 8, 0, MAX_FEW_SHOT_EXAMPLES),
-            rank,
-        )
+
+def _default_rank(n: int) -> int:
+    return min(n, DEFAULT_RANKED if local_paths_allowed() else SHARED_MAX_RANKED)
 
 
 def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
@@ -127,53 +112,41 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
         UserError: for an unusable checkpoint or invalid settings.
         JobCancelled: between two examples at the latest; the rows reported so far stay valid.
     """
-    parsed_request = BenchmarkRequest.parse(request)
-    progress.message(f"Loading {parsed_request.name}")
+    parsed = BenchmarkRequest.parse(request)
+    progress.message(f"Loading {parsed.name}")
     # more threads are slower at this size; pretrained models use more (pretrained/pipelines.py)
     torch.set_num_threads(1)
-    manifest, model = load_model(Path(parsed_request.checkpoint))
-    settings = manifest.config.task
-    task = settings.load()
-    example_set = sample_examples(task, parsed_request.n, settings.min_length, settings.max_length)
+    manifest, model = load_model(Path(parsed.checkpoint))
+    task_config = manifest.config.task
+    task = task_config.load()
+    example_set = sample_examples(task, parsed.n, task_config.min_length, task_config.max_length)
     if not example_set.items:
         raise UserError(
-            f"there is no held-out sequence of {settings.max_length} symbols or fewer; choose a "
+            f"there is no held-out sequence of {task_config.max_length} symbols or fewer; choose a "
             "checkpoint of longer ones"
         )
-    table = Benchmark(
-        parsed_request, example_set, settings, tuple(task.vocabulary.symbols), progress
-    )
-    scratch = CheckpointModel(parsed_request.name, task, model)
-    progress.row(
-        {
-            "kind": "settings",
-            "note": example_set.note,
-            "caption": table.caption(scratch.parameters or 0),
-            "examples": [
-                [each.prompt, each.target] for each in example_set.examples[: parsed_request.shots]
-            ],
-            "request": dataclasses.asdict(parsed_request),
-            "task": dataclasses.asdict(settings),
-        }
-    )
-    table.add_random_baseline()
+    symbols = tuple(task.vocabulary.symbols)
+    benchmark = Benchmark(parsed, example_set, task_config, symbols, progress)
+    checkpoint = CheckpointModel(parsed.name, task, model)
+    summary = {
+        "caption": benchmark.caption(checkpoint.parameters or 0),
+        "note": example_set.note,
+        "request": parsed.model_dump(),
+        "task": dataclasses.asdict(task_config),
+    }
+    few_shot = [[each.prompt, each.target] for each in example_set.examples[: parsed.shots]]
+    progress.row({"kind": "settings", "examples": few_shot, **summary})
+    benchmark.add_random_baseline()
     for baseline in (
         CopyBaseline(),
         MajoritySymbolBaseline(),
         MajorityTargetBaseline(example_set.items),
     ):
-        table.evaluate(baseline, note=False)
-    table.evaluate(scratch)
-    for name in parsed_request.models:
-        table.evaluate_pretrained(name)
-    return {
-        "rows": table.rows,
-        "leaks": table.leak_by_model,
-        "caption": table.caption(scratch.parameters or 0),
-        "note": example_set.note,
-        "request": dataclasses.asdict(parsed_request),
-        "task": dataclasses.asdict(settings),
-    }
+        benchmark.evaluate(baseline, note=False)
+    benchmark.evaluate(checkpoint)
+    for name in parsed.models:
+        benchmark.evaluate_pretrained(name)
+    return {"rows": benchmark.rows, "leaks": benchmark.leak_by_model, **summary}
 
 
 class Benchmark:
@@ -187,13 +160,8 @@ class Benchmark:
         symbols: Sequence[str],
         progress: ProgressReporter,
     ) -> None:
-        self.settings, self.example_set, self.task, self.symbols, self.progress = (
-            settings,
-            example_set,
-            task,
-            symbols,
-            progress,
-        )
+        self.settings, self.example_set, self.task = settings, example_set, task
+        self.symbols, self.progress = symbols, progress
         self.examples = example_set.items
         self.rankable_examples = [
             item for item in self.examples if len(choices_for(item, self.examples)) > 1

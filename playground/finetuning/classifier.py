@@ -13,10 +13,14 @@ import re
 import secrets
 import shutil
 import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field, field_validator
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -30,30 +34,76 @@ from playground.pretrained.classification import UNTRAINED_NOTE
 from playground.pretrained.model_files import ResolvedModel
 from playground.pretrained.model_names import local_paths_allowed
 from playground.pretrained.pipelines import newly_initialized_weights, open_pipeline, unload
-from playground.pretrained.request_fields import (
-    choice_field,
-    integer_field,
-    number_field,
-    text_field,
-)
+from playground.pretrained.requests import JobRequest, ModelName, Seed, Text
 from playground.pretrained.resolver import resolve
 from playground.runs.memory import free_memory
 
-from .labelled_texts import MAX_ROW_LENGTH, LabelledTexts, read_labelled
+from .labelled_texts import MAX_TEXT_LENGTH, LabelledTexts, read_labelled
 
-MAX_TOKENS = 128  # maximum tokens of a text during training; the rest is truncated
+# tokens of a text and training steps, at most; the rest of a text is truncated
+MAX_TOKENS, SHARED_MAX_TOKENS = 128, 64
+MAX_STEPS, SHARED_MAX_STEPS = 2000, 200
 EVALUATIONS = 12  # evaluations on the held-out texts during training
-MAX_SETTINGS = {"steps": 2000, "batch_size": 64, "tokens": MAX_TOKENS}
-SHARED_MAX_SETTINGS = {"steps": 200, "batch_size": 16, "tokens": 64}  # on a shared instance
 MIN_USEFUL_STEPS = 60  # a new head hardly changes in fewer steps
 
 
-def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Put a new head on a model and train it on labelled texts.
+class ClassifierRequest(JobRequest):
+    """A request to train a new head on labelled texts.
 
-    `request`: model, csv (the content of the file), sentence (classified before and after), train
-    ("all", or "head" with the rest frozen), epochs (3, and more for few rows), batch_size (16),
-    learning_rate (5e-5, or 3e-3 for the head alone), seed (0).
+    Attributes:
+        csv: the content of a CSV file.
+        sentence: a text that is classified before and after training.
+        train: all weights, or the head alone with the rest frozen.
+        epochs: by default 3, and more for few rows.
+        learning_rate: by default 5e-5, or 3e-3 for the head alone.
+    """
+
+    shared_limits: ClassVar = {"batch_size": 16}
+
+    model: ModelName = ""
+    csv: str = Field("", validate_default=True)
+    sentence: Annotated[Text, Field(max_length=MAX_TEXT_LENGTH)] = "a good film"
+    train: Literal["all", "head"] = "all"
+    epochs: int | None = Field(None, ge=1, le=100)
+    batch_size: int = Field(16, ge=1, le=64)
+    learning_rate: float | None = Field(None, ge=1e-7, le=0.1)
+    seed: Seed = 0
+
+    @field_validator("csv")
+    @classmethod
+    def _require_content(cls, content: str) -> str:
+        if not content.strip():
+            raise ValueError(
+                "the CSV is missing; paste or choose one with the columns text and label"
+            )
+        return content
+
+    def peak_learning_rate(self) -> float:
+        return self.learning_rate or (5e-5 if self.train == "all" else 3e-3)
+
+    def n_epochs(self, n_rows: int) -> int:
+        """Return the number of epochs.
+
+        Raises:
+            UserError: if they have more steps than the maximum.
+        """
+        max_steps = MAX_STEPS if local_paths_allowed() else SHARED_MAX_STEPS
+        steps_per_epoch = math.ceil(n_rows / self.batch_size)
+        default = max(3, math.ceil(MIN_USEFUL_STEPS / steps_per_epoch))
+        epochs = self.epochs or max(1, min(default, max_steps // steps_per_epoch))
+        if epochs * steps_per_epoch > max_steps:
+            remedy = (
+                "fewer epochs" if steps_per_epoch <= max_steps else "larger batches, or fewer rows"
+            )
+            raise UserError(
+                f"{epochs} epochs of {n_rows:,} rows are {epochs * steps_per_epoch:,} steps; the "
+                f"maximum is {max_steps:,}: use {remedy}"
+            )
+        return epochs
+
+
+def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Put a new head on a model and train it on labelled texts. `request`: see ClassifierRequest.
 
     Each evaluation on the held-out texts reports a row: step, loss (mean since the last
     evaluation), held_out_accuracy. The result has `before` and `after` of the sentence,
@@ -64,61 +114,44 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
     Raises:
         UserError: for an invalid CSV, or if training does not fit into memory, with the estimate.
     """
-    content, sentence = (
-        request.get("csv"),
-        text_field(request, "sentence", MAX_ROW_LENGTH, "a good film"),
-    )
-    if not isinstance(content, str) or not content.strip():
-        raise UserError("the CSV is missing; paste or choose one with the columns text and label")
-    everything = choice_field(request, "train", ("all", "head"), "all") == "all"
-    limits = MAX_SETTINGS if local_paths_allowed() else SHARED_MAX_SETTINGS
-    size, seed = (
-        integer_field(request, "batch_size", 16, 1, limits["batch_size"]),
-        integer_field(request, "seed", 0, 0, 2**31 - 1),
-    )
-    rate = number_field(request, "learning_rate", 5e-5 if everything else 3e-3, 1e-7, 0.1)
-    rows = read_labelled(content, seed)
-    an_epoch = math.ceil(len(rows.training) / size)
-    default_epochs = max(3, math.ceil(MIN_USEFUL_STEPS / an_epoch))
-    epochs = integer_field(
-        request, "epochs", max(1, min(default_epochs, limits["steps"] // an_epoch)), 1, 100
-    )
-    steps = epochs * an_epoch
-    if steps > limits["steps"]:
-        less = "fewer epochs" if an_epoch <= limits["steps"] else "larger batches, or fewer rows"
-        raise UserError(
-            f"{epochs} epochs of {len(rows.training):,} rows are {steps:,} steps; the maximum "
-            f"is {limits['steps']:,}: use {less}"
-        )
-    resolved = resolve(request.get("model", ""), progress)
+    parsed = ClassifierRequest.parse(request)
+    rows = read_labelled(parsed.csv, parsed.seed)
+    epochs = parsed.n_epochs(len(rows.training))
+    resolved = resolve(parsed.model, progress)
     unload()  # free memory; other models are loaded again on request
-    model, tokenizer, newly_initialized = _load_with_head(resolved, rows.labels, seed, progress)
-    if not everything:
+    model, tokenizer, newly_initialized = _load_with_head(
+        resolved, rows.labels, parsed.seed, progress
+    )
+    if parsed.train == "head":
         for name, weight in model.named_parameters():
             weight.requires_grad_(name in newly_initialized)
-    needed = memory_estimate(model, size, limits["tokens"])
+    max_tokens = MAX_TOKENS if local_paths_allowed() else SHARED_MAX_TOKENS
+    needed = memory_estimate(model, parsed.batch_size, max_tokens)
     _ensure_memory(resolved.name, needed)
     progress.message(
         f"Training takes about {format_bytes(needed)}; first running the randomly initialized head"
     )
-    trainer = _ClassifierTrainer(model, tokenizer, rows, limits["tokens"])
-    score_before = trainer.predict(sentence)
+    trainer = _ClassifierTrainer(model, tokenizer, rows, max_tokens, progress)
+    before = trainer.predict(parsed.sentence)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        seconds = _train(trainer, rate, epochs, size, seed, progress)
-    n_correct, n = trainer.accuracy(progress), len(rows.held_out)
-    counts = [
-        sum(label == place for _, label in rows.held_out) for place in range(len(rows.labels))
-    ]
+        torch.manual_seed(parsed.seed)
+        seconds = trainer.train(parsed.peak_learning_rate(), epochs, parsed.batch_size, parsed.seed)
+    n_correct, n = trainer.count_correct(), len(rows.held_out)
+    counts = Counter(label for _, label in rows.held_out)
     folder = _save(model, tokenizer, resolved, progress) if local_paths_allowed() else ""
-    low, high = wilson_interval(n_correct, n) if n else (0.0, 1.0)
+    low, high = wilson_interval(n_correct, n)
+    notes = list(rows.notes)
+    if not folder:
+        notes.append(
+            "this playground stores no trained models of its users: the trained head was deleted"
+        )
     return {
         "model": resolved.name,
         "labels": rows.labels,
         "training_rows": len(rows.training),
-        "sentence": sentence,
-        "before": {"labels": score_before, "note": UNTRAINED_NOTE},
-        "after": {"labels": trainer.predict(sentence)},
+        "sentence": parsed.sentence,
+        "before": {"labels": before, "note": UNTRAINED_NOTE},
+        "after": {"labels": trainer.predict(parsed.sentence)},
         "held_out": {
             "right": n_correct,
             "n": n,
@@ -127,20 +160,13 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
             "high": high,
         },
         "chance": 1 / len(rows.labels),
-        "majority_fraction": max(counts) / n,
-        "trained_parameters": sum(
-            each.numel() for each in model.parameters() if each.requires_grad
-        ),
-        "steps": steps,
+        "majority_fraction": max(counts.values()) / n,
+        "trained_parameters": sum(weight.numel() for weight in trainer.weights),
+        "steps": trainer.steps,
         "seconds": seconds,
         "memory_estimate": needed,
         "folder": folder,
-        "notes": rows.notes
-        if folder
-        else [
-            *rows.notes,
-            "this playground stores no trained models of its users: the trained head was deleted",
-        ],
+        "notes": notes,
     }
 
 
@@ -217,20 +243,33 @@ def _load_with_head(
 
 
 class _ClassifierTrainer:
-    """A model, its tokenizer, and labelled texts as at most `tokens` tokens each."""
+    """Trains a model on labelled texts of at most `max_tokens` tokens each."""
 
-    def __init__(self, model: Any, tokenizer: Any, rows: LabelledTexts, tokens: int) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        rows: LabelledTexts,
+        max_tokens: int,
+        progress: ProgressReporter,
+    ) -> None:
         self.model, self.tokenizer, self.labels = model, tokenizer, rows.labels
-        self.training, self.held_out = rows.training, rows.held_out
-        positions = getattr(model.config, "max_position_embeddings", None) or tokens
-        self.max_tokens = min(tokens, int(positions), int(tokenizer.model_max_length))
+        self.training, self.held_out, self.progress = rows.training, rows.held_out, progress
+        positions = getattr(model.config, "max_position_embeddings", None) or max_tokens
+        self.max_tokens = min(max_tokens, int(positions), int(tokenizer.model_max_length))
+        self.weights = [each for each in model.parameters() if each.requires_grad]
+        self.steps = 0
 
-    def logits(self, texts: list[str]) -> Tensor:
+    def logits(self, texts: Sequence[str]) -> Tensor:
         """Return the logits of the labels, BC."""
-        coded = self.tokenizer(
-            texts, return_tensors="pt", padding=True, truncation=True, max_length=self.max_tokens
+        encoded = self.tokenizer(
+            list(texts),
+            return_tensors="pt",
+            padding=True,
+            truncation=True,
+            max_length=self.max_tokens,
         )
-        logits_BC: Tensor = self.model(**coded.to(self.model.device)).logits
+        logits_BC: Tensor = self.model(**encoded.to(self.model.device)).logits
         return logits_BC
 
     @torch.no_grad()
@@ -245,92 +284,84 @@ class _ClassifierTrainer:
         return sorted(rows, key=lambda row: -row["probability"])
 
     @torch.no_grad()
-    def accuracy(self, progress: ProgressReporter) -> int:
+    def count_correct(self) -> int:
         """Return how many held-out texts are classified correctly."""
         self.model.eval()
         count = 0
         for start in range(0, len(self.held_out), 32):
-            progress.raise_if_cancelled()
-            texts, places = zip(*self.held_out[start : start + 32], strict=True)
-            count += int((self.logits(list(texts)).argmax(-1).cpu() == torch.tensor(places)).sum())
+            self.progress.raise_if_cancelled()
+            texts, labels = zip(*self.held_out[start : start + 32], strict=True)
+            count += int((self.logits(texts).argmax(-1).cpu() == torch.tensor(labels)).sum())
         return count
 
+    def evaluate(self, step: int, losses: list[float]) -> None:
+        """Report the accuracy on the held-out texts, and the mean loss since the last report."""
+        n = len(self.held_out)
+        loss = sum(losses) / len(losses) if losses else None
+        self.progress.row(
+            {"step": step, "loss": loss, "held_out_accuracy": self.count_correct() / n, "n": n}
+        )
 
-def _train(
-    trainer: _ClassifierTrainer,
-    rate: float,
-    epochs: int,
-    size: int,
-    seed: int,
-    progress: ProgressReporter,
-) -> float:
-    """Train with AdamW and return the seconds it took.
+    def train(self, learning_rate: float, epochs: int, batch_size: int, seed: int) -> float:
+        """Train with AdamW and return the seconds it took.
 
-    The learning rate warms up over a tenth of the steps and decays to zero, as in Devlin et al.
-    2018, appendix A.2 and A.3.
-    """
-    model, draw, n = trainer.model, random.Random(seed), len(trainer.held_out)
-    weights = [each for each in model.parameters() if each.requires_grad]
-    steps = epochs * math.ceil(len(trainer.training) / size)
-    optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.01)
-    warmup_steps = max(1, steps // 10)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer,
-        lambda step: min(
-            (step + 1) / warmup_steps, (steps - step) / max(1, steps - warmup_steps), 1.0
-        ),
-    )
-    started_at, evaluation_interval, losses = (
-        time.perf_counter(),
-        max(1, steps // EVALUATIONS),
-        list[float](),
-    )
-    progress.row(
-        {"step": 0, "loss": None, "held_out_accuracy": trainer.accuracy(progress) / n, "n": n}
-    )
-    evaluations = time.perf_counter() - started_at
-    batches: list[list[tuple[str, int]]] = []
-    for step in range(1, steps + 1):
-        progress.raise_if_cancelled()
-        stepped = time.perf_counter()
-        if not batches:
-            rows = draw.sample(trainer.training, len(trainer.training))
-            batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-        texts, places = zip(*batches.pop(), strict=True)
-        model.train()
+        The learning rate warms up over a tenth of the steps and decays to zero, as in Devlin et
+        al. 2018, appendix A.2 and A.3.
+        """
+        generator = random.Random(seed)
+        steps = epochs * math.ceil(len(self.training) / batch_size)
+        optimizer = torch.optim.AdamW(self.weights, lr=learning_rate, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, partial(_learning_rate_factor, steps=steps)
+        )
+        started_at, eval_every, losses = time.perf_counter(), max(1, steps // EVALUATIONS), []
+        self.evaluate(0, [])
+        eval_seconds = time.perf_counter() - started_at
+        batches: list[list[tuple[str, int]]] = []
+        for self.steps in range(1, steps + 1):
+            self.progress.raise_if_cancelled()
+            step_started_at = time.perf_counter()
+            if not batches:
+                rows = generator.sample(self.training, len(self.training))
+                batches = [rows[at : at + batch_size] for at in range(0, len(rows), batch_size)]
+            losses.append(self._train_step(optimizer, batches.pop()))
+            schedule.step()
+            if self.steps == 1:
+                step_seconds = time.perf_counter() - step_started_at
+                seconds = steps * step_seconds + steps // eval_every * eval_seconds
+                self.progress.message(
+                    f"Training on {len(self.training):,} texts: {steps:,} steps, about "
+                    f"{format_duration(seconds)}"
+                )
+            if self.steps % eval_every == 0 or self.steps == steps:
+                self.evaluate(self.steps, losses)
+                losses = []
+            self.progress.progress(self.steps, steps, "steps")
+        return time.perf_counter() - started_at
+
+    def _train_step(self, optimizer: torch.optim.Optimizer, batch: list[tuple[str, int]]) -> float:
+        """Train on a batch and return its loss."""
+        texts, labels = zip(*batch, strict=True)
+        self.model.train()
         loss = cross_entropy(
-            trainer.logits(list(texts)).float(), torch.tensor(places, device=model.device)
+            self.logits(texts).float(), torch.tensor(labels, device=self.model.device)
         )
         optimizer.zero_grad()
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        norm = torch.nn.utils.clip_grad_norm_(self.weights, 1.0)
         if not bool(torch.isfinite(norm)):
             raise UserError(
-                f"training diverged at step {step} (loss {float(loss.detach()):.3g}); use a "
+                f"training diverged at step {self.steps} (loss {float(loss.detach()):.3g}); use a "
                 "lower learning_rate"
             )
         optimizer.step()
-        schedule.step()
-        losses.append(float(loss.detach()))
-        if step == 1:
-            seconds = (
-                steps * (time.perf_counter() - stepped) + steps // evaluation_interval * evaluations
-            )
-            progress.message(
-                f"Training on {len(trainer.training):,} texts: {steps:,} steps, about "
-                f"{format_duration(seconds)}"
-            )
-        if step % evaluation_interval == 0 or step == steps:
-            row = {
-                "step": step,
-                "loss": sum(losses) / len(losses),
-                "held_out_accuracy": trainer.accuracy(progress) / n,
-                "n": n,
-            }
-            progress.row(row)
-            losses = []
-        progress.progress(step, steps, "steps")
-    return time.perf_counter() - started_at
+        return float(loss.detach())
+
+
+def _learning_rate_factor(step: int, steps: int) -> float:
+    """Return the factor of the learning rate after `step` steps: warm-up, then linear decay."""
+    warmup_steps = max(1, steps // 10)
+    return min((step + 1) / warmup_steps, (steps - step) / max(1, steps - warmup_steps), 1.0)
 
 
 def trained_models() -> Path:
@@ -345,17 +376,17 @@ def _save(model: Any, tokenizer: Any, resolved: ResolvedModel, progress: Progres
     folder_root = trained_models()
     folder_root.mkdir(parents=True, exist_ok=True)
     clean_up_stale(folder_root, older_than=3600)
-    newly_initialized = folder_root / f".{secrets.token_hex(4)}.tmp"
+    temporary = folder_root / f".{secrets.token_hex(4)}.tmp"
     try:
-        model.save_pretrained(newly_initialized)
-        tokenizer.save_pretrained(newly_initialized)
-        weights = (newly_initialized / "model.safetensors").read_bytes()
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        weights = (temporary / "model.safetensors").read_bytes()
         folder = folder_root / f"{name}-{hashlib.sha256(weights).hexdigest()[:8]}"
         if folder.exists():
             return str(folder)  # the same weights were saved before
-        with open(newly_initialized / "model.safetensors", "rb+") as file:
+        with open(temporary / "model.safetensors", "rb+") as file:
             os.fsync(file.fileno())
-        os.rename(newly_initialized, folder)
+        os.rename(temporary, folder)
         return str(folder)
     finally:
-        shutil.rmtree(newly_initialized, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -11,22 +11,15 @@ The job reports rows of two kinds:
 
 from __future__ import annotations
 
-import json
 import math
-import re
-import secrets
-import shutil
-import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from safetensors import SafetensorError
+from pydantic import Field
 
 from playground.checkpoints.checkpoint import metrics_record
 from playground.checkpoints.manifest import read_manifest
-from playground.common.atomic_write import remove_dir, replacing_dir
 from playground.common.format import format_bytes
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
@@ -34,12 +27,10 @@ from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.pretrained.model_files import CAUSAL, ResolvedModel, kind_of, read_config
 from playground.pretrained.model_names import (
-    FINETUNED_PREFIX,
-    METADATA_FILE,
-    finetuned_dir,
     local_paths_allowed,
 )
 from playground.pretrained.pipelines import load_and_detect_kind, unload
+from playground.pretrained.requests import JobRequest, Seed
 from playground.pretrained.resolver import describe_models, resolve
 from playground.runs.memory import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
@@ -53,81 +44,45 @@ from .families import (
     PretrainedFamilyConfig,
     PretrainedMaskedFamily,
 )
+from .storage import ensure_disk_space, models_to_evict, output_location, save
 
-STEPS = 100
-LEARNING_RATE = 2e-4
-BATCH_SIZE = 16
 WARMUP_FRACTION = 0.1
 EVALUATIONS = 10  # evaluations on held-out sequences during training
 DEFAULT_PROMPT_TOKENS = 16  # estimate of a prompt's tokens besides its symbols, without a tokenizer
-MAX_SETTINGS = {"steps": 5000, "batch_size": 256, "n": 1000}
-SHARED_MAX_SETTINGS = {"steps": 200, "batch_size": 16, "n": 40}  # on a shared instance
-SHARED_MAX_MODELS = 6  # fine-tuned models stored on a shared instance
-MODEL_TTL_S = 3600.0  # seconds for which another user's model cannot be evicted
 
 
-@dataclass(frozen=True)
-class FinetuneRequest:
+class FinetuneRequest(JobRequest):
     """A fine-tuning request.
 
-    checkpoint     the folder whose task is used; set by the server or the command line, never by a
-                   browser
-    destination    the output folder, set likewise; empty for one under checkpoints/compared
-    model          a name on the Hub, a folder if those are allowed, or a model that was fine-tuned
-                   before
-    steps          training steps
-    learning_rate  the peak, after a warm-up over a tenth of the steps; then cosine decay
-    batch_size     sequences per step
-    n              held-out sequences per evaluation
-    owner          the fingerprint of the user, set by the server; empty on the command line
-    seed           the same seed gives the same losses on the same machine
+    Attributes:
+        checkpoint: the folder whose task is used; set by the server or the command line, never by
+            a browser.
+        destination: the output folder, set likewise; empty for one under checkpoints/compared.
+        owner: the fingerprint of the user, set by the server; empty on the command line.
+        model: a name on the Hub, a folder if those are allowed, or a model that was fine-tuned
+            before.
+        learning_rate: the peak, after a warm-up over a tenth of the steps; then cosine decay.
+        batch_size: sequences per step.
+        n: held-out sequences per evaluation.
+        seed: the same seed gives the same losses on the same machine.
     """
 
-    checkpoint: str
-    destination: str
-    owner: str
-    model: str
-    steps: int
-    learning_rate: float
-    batch_size: int
-    n: int
-    seed: int
+    shared_limits: ClassVar = {"steps": 200, "batch_size": 16, "n": 40}
 
-    @classmethod
-    def parse(cls, request: dict[str, Any]) -> FinetuneRequest:
-        """Validate a request; raises UserError if it is invalid."""
-        limits = MAX_SETTINGS if local_paths_allowed() else SHARED_MAX_SETTINGS
-
-        def number(name: str, default: float, low: float, high: float) -> Any:
-            value = request.get(name, default)
-            whole = isinstance(default, int)
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int if whole else int | float)
-                or not low <= value <= high
-            ):
-                raise UserError(
-                    f"{name} is {str(value)[:40]}; give a {'whole ' if whole else ''}number "
-                    f"from {low:g} to {high:,g}"
-                )
-            return value
-
-        checkpoint, model = request.get("checkpoint"), request.get("model")
-        if not isinstance(checkpoint, str) or not checkpoint:
-            raise UserError("choose a checkpoint; the model is trained on its task")
-        if not isinstance(model, str) or not model.strip():
-            raise UserError("name a model to fine-tune, such as gpt2")
-        return cls(
-            checkpoint,
-            str(request.get("into") or ""),
-            str(request.get("owner") or ""),
-            model,
-            number("steps", STEPS, 1, limits["steps"]),
-            float(number("learning_rate", LEARNING_RATE, 1e-8, 0.1)),
-            number("batch_size", BATCH_SIZE, 1, limits["batch_size"]),
-            number("n", min(64, limits["n"]), 1, limits["n"]),
-            number("seed", 0, 0, 2**31 - 1),
-        )
+    checkpoint: str = Field(
+        min_length=1,
+        json_schema_extra={"accepts": "a checkpoint, whose task is used"},
+    )
+    destination: str = ""
+    owner: str = ""
+    model: str = Field(
+        min_length=1, json_schema_extra={"accepts": "a model to fine-tune, such as gpt2"}
+    )
+    steps: int = Field(100, ge=1, le=5000)
+    learning_rate: float = Field(2e-4, ge=1e-8, le=0.1)
+    batch_size: int = Field(16, ge=1, le=256)
+    n: int = Field(default_factory=lambda: 64 if local_paths_allowed() else 40, ge=1, le=1000)
+    seed: Seed = 0
 
     def run_config(self, task: TaskConfig) -> RunConfig:
         """Return the settings of the Trainer; the model part holds only what the task needs."""
@@ -165,57 +120,47 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
         UserError: if the model cannot be trained, does not fit into memory, or cannot be saved.
         JobCancelled: before the first step.
     """
-    settings = FinetuneRequest.parse(request)
-    task = read_manifest(Path(settings.checkpoint)).config.task
-    resolved = resolve(settings.model, progress)
-    config = read_config(resolved.folder, resolved.name)
-    parts = memory_estimate(resolved, config, task, settings.batch_size)
-    folder, name = output_location(settings, resolved, task)
+    parsed = FinetuneRequest.parse(request)
+    task = read_manifest(Path(parsed.checkpoint)).config.task
+    resolved = resolve(parsed.model, progress)
+    folder, name = output_location(parsed.destination, resolved, task)
+    parts = memory_estimate(resolved, task, parsed.batch_size)
     ensure_memory(resolved.name, parts)
     ensure_disk_space(folder, resolved)
     if not local_paths_allowed():
-        models_to_evict(folder.parent, settings.owner)
-    progress.row(
-        {
-            "kind": "memory",
-            "bytes": sum(parts.values()),
-            "parts": parts,
-            "free": free_memory(),
-            "model": name,
-        }
-    )
+        models_to_evict(folder.parent, parsed.owner)
+    memory = {"bytes": sum(parts.values()), "parts": parts, "free": free_memory()}
+    progress.row({"kind": "memory", **memory, "model": name})
     pipe, kind = load_and_detect_kind(resolved, progress)
     unload(resolved.folder)  # training changes its weights, so no other job may share it
-    rules = task.load()
     family = (PretrainedCausalFamily if kind == CAUSAL else PretrainedMaskedFamily)(
-        pipe.model, pipe.tokenizer, rules, resolved.name
+        pipe.model, pipe.tokenizer, task.load(), resolved.name
     )
     family.ensure_fits_context(task.max_length)
-    trainer = Trainer(settings.run_config(task), model=family)
-    before, after = _train(trainer, family, settings, resolved.name, progress)
-    steps = trainer.step_count
-    facts = {
+    trainer = Trainer(parsed.run_config(task), model=family)
+    before, after = _train(trainer, family, parsed, resolved.name, progress)
+    metadata = {
         "from": resolved.name,
         "task": task.task,
-        "steps": steps,
+        "steps": trainer.step_count,
         "lengths": [task.min_length, task.max_length],
-        "learning_rate": settings.learning_rate,
-        "batch_size": settings.batch_size,
-        "seed": settings.seed,
+        "learning_rate": parsed.learning_rate,
+        "batch_size": parsed.batch_size,
+        "seed": parsed.seed,
     }
-    save(family.model, pipe.tokenizer, folder, facts | {"owner": settings.owner}, resolved.name)
+    save(family.model, pipe.tokenizer, folder, metadata | {"owner": parsed.owner}, resolved.name)
     return {
         "model": name,
         "kind": kind,
-        "asked_steps": settings.steps,
-        "cancelled": steps < settings.steps,
+        "asked_steps": parsed.steps,
+        "cancelled": trainer.step_count < parsed.steps,
         "before": before,
         "after": after,
         "seconds": trainer.seconds,
         "parameters": family.config.parameters,
         "bytes": resolved.bytes,
         "note": "a masked model is given the length of the answer" if kind != CAUSAL else "",
-        **facts,
+        **metadata,
     }
 
 
@@ -231,11 +176,13 @@ def _train(
     Returns the metrics before the first step, and the last ones with their step.
     """
 
-    def evaluate_step(*_: Any) -> None:
+    def raise_if_cancelled(*_: Any) -> None:
         progress.raise_if_cancelled()
 
     # a forward pass of a large model takes seconds, so a cancellation is checked in each module
-    hooks = [module.register_forward_pre_hook(evaluate_step) for module in model.model.modules()]
+    hooks = [
+        module.register_forward_pre_hook(raise_if_cancelled) for module in model.model.modules()
+    ]
     last: dict[str, Any] | None = None
     try:
         progress.message(
@@ -282,9 +229,7 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     task = read_manifest(Path(settings.checkpoint)).config.task
     try:
         resolved = resolve(settings.model, progress, local_only=True)
-        parts = memory_estimate(
-            resolved, read_config(resolved.folder, resolved.name), task, settings.batch_size
-        )
+        parts = memory_estimate(resolved, task, settings.batch_size)
     except UserError:
         row = describe_models(
             {"models": [settings.model]}, ProgressReporter(cancelled=progress.cancelled)
@@ -297,9 +242,7 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     return {"bytes": needed, "parts": parts, "free": free, "fits": needed <= 0.9 * free}
 
 
-def memory_estimate(
-    resolved: ResolvedModel, config: dict[str, Any], task: TaskConfig, batch_size: int
-) -> dict[str, int]:
+def memory_estimate(resolved: ResolvedModel, task: TaskConfig, batch_size: int) -> dict[str, int]:
     """Estimate the bytes that training takes, by purpose.
 
     Raises:
@@ -307,21 +250,22 @@ def memory_estimate(
     """
     from transformers import AutoConfig
 
-    answer = task.load().max_target_length(task.max_length)
+    max_target_length = task.load().max_target_length(task.max_length)
+    kind = kind_of(read_config(resolved.folder, resolved.name))
     try:
-        result = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
         sizes = PretrainedFamilyConfig.of(
-            result,
+            config,
             MAX_POSITIONS,
             DEFAULT_PROMPT_TOKENS,
             resolved.parameters,
-            kind_of(config) != CAUSAL,
+            kind != CAUSAL,
         )
     except (AttributeError, ConfigError, ValueError, TypeError) as error:
         raise UserError(
             f"{resolved.name} cannot be fine-tuned here ({str(error)[:160]}); choose another model"
         ) from None
-    return sizes.training_bytes(batch_size, task.max_length + 1, answer + 1)
+    return sizes.training_bytes(batch_size, task.max_length + 1, max_target_length + 1)
 
 
 def ensure_memory(name: str, parts: dict[str, int]) -> None:
@@ -341,110 +285,3 @@ def ensure_memory(name: str, parts: dict[str, int]) -> None:
             "end a run",
             retryable=True,
         )
-
-
-def ensure_disk_space(folder: Path, resolved: ResolvedModel) -> None:
-    """Check the free disk space before hours of training."""
-    models_folder = folder.parent
-    while not models_folder.exists() and models_folder != models_folder.parent:
-        models_folder = models_folder.parent
-    free, needed = shutil.disk_usage(models_folder).free, 4 * resolved.parameters + 20_000_000
-    if needed > free:
-        raise UserError(
-            f"saving the fine-tuned {resolved.name} takes {format_bytes(needed)} and "
-            f"{format_bytes(free)} are free on this disk; free some space, or choose a smaller "
-            "model",
-            retryable=True,
-        )
-
-
-def output_location(
-    settings: FinetuneRequest, resolved: ResolvedModel, task: TaskConfig
-) -> tuple[Path, str]:
-    """Return the output folder, and its name as a model."""
-    if settings.destination:
-        return Path(settings.destination), settings.destination
-    base = (
-        re.sub(
-            r"[^A-Za-z0-9._-]+", "-", Path(resolved.name.removeprefix(FINETUNED_PREFIX)).name
-        ).strip("-._")[:60]
-        or "model"
-    )
-    lengths = (
-        f"{task.min_length}-{task.max_length}"
-        if task.min_length < task.max_length
-        else str(task.max_length)
-    )
-    name = base if base.endswith(f"-{task.task}-{lengths}") else f"{base}-{task.task}-{lengths}"
-    if not local_paths_allowed():  # anyone who knows the name may use the model, so it is random
-        name += f"-{secrets.token_hex(8)}"
-    return finetuned_dir() / name, FINETUNED_PREFIX + name
-
-
-def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = None) -> list[Path]:
-    """Return the models to evict for a new one of this owner.
-
-    The owner's own models come first, then those of others older than an hour; the oldest
-    first. `excluded` is the new model, if it exists already.
-
-    Raises:
-        UserError: if not enough models may be evicted.
-    """
-    modified_at = {
-        path: path.stat().st_mtime
-        for path in models_folder.glob("[!.]*")
-        if path.is_dir() and path != excluded
-    }
-    of_owner = {path: owner_of(path) == owner for path in modified_at}
-    evictable = [
-        path
-        for path in sorted(modified_at, key=lambda path: (not of_owner[path], modified_at[path]))
-        if of_owner[path] or time.time() - modified_at[path] > MODEL_TTL_S
-    ]
-    too_many = max(0, len(modified_at) + 1 - SHARED_MAX_MODELS)
-    if too_many > len(evictable):
-        minutes = math.ceil((MODEL_TTL_S - time.time() + min(modified_at.values())) / 60)
-        raise UserError(
-            f"{len(modified_at)} fine-tuned models of other users are stored here, the maximum, "
-            f"each for at least an hour; try again in about {minutes} minutes",
-            retryable=True,
-        )
-    return evictable[:too_many]
-
-
-def owner_of(folder: Path) -> str:
-    """Return the owner's fingerprint of a fine-tuned model; empty if it has none."""
-    try:
-        return str(
-            json.loads((folder / METADATA_FILE).read_text(encoding="utf-8")).get("owner", "")
-        )
-    except (OSError, ValueError, AttributeError):
-        return ""
-
-
-def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: str) -> None:
-    """Write a fine-tuned model atomically in the format of transformers.
-
-    Raises:
-        UserError: if it cannot be written; an earlier model in the folder stays.
-    """
-    try:
-        with replacing_dir(folder) as temporary:
-            model.save_pretrained(temporary)
-            tokenizer.save_pretrained(temporary)
-            (temporary / METADATA_FILE).write_text(
-                json.dumps(facts, indent=2) + "\n", encoding="utf-8"
-            )
-        if not local_paths_allowed():
-            for each in models_to_evict(folder.parent, facts["owner"], excluded=folder):
-                remove_dir(each)
-    except (OSError, SafetensorError) as error:
-        # SafetensorError reports a full disk during the write of tensors
-        reason = getattr(error, "strerror", None) or str(error)[:160]
-        raise UserError(
-            f"{name} was trained but could not be saved ({reason}); no partial files remain. Free "
-            "some space and train it again",
-            retryable=True,
-        ) from error
-    finally:
-        unload(str(folder))  # an earlier model of that name may be loaded

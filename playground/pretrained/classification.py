@@ -9,13 +9,20 @@ import torch
 from playground.jobs.progress import ProgressReporter
 
 from .pipelines import newly_initialized_weights, open_pipeline
-from .request_fields import text_field
+from .requests import JobRequest, ModelName, Text
 from .resolver import resolve
 from .tokens import tokenize, tokens
 
 UNTRAINED_NOTE = "untrained: randomly initialized"
 RANDOM_HEADS = 10  # randomly initialized heads of the demonstration
 DEFAULT_LABELS = ("NEGATIVE", "POSITIVE")
+
+
+class ClassificationRequest(JobRequest):
+    """A request to classify a text."""
+
+    model: ModelName = ""
+    text: Text
 
 
 def classify_text(pipe: Any, text: str, newly_initialized: list[str]) -> dict[str, Any]:
@@ -45,12 +52,12 @@ def classify_text(pipe: Any, text: str, newly_initialized: list[str]) -> dict[st
 def classify(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Classify a text; a model without a classification head gets `RANDOM_HEADS` random ones.
 
-    `request`: model, text. With a classification head, the result is that of `free`. Without one:
-    `heads`, for each seed the label (POSITIVE or NEGATIVE) and its probability; `votes`, the
-    number of heads per label; `trained` is false.
+    `request`: see ClassificationRequest. With a classification head, the result is that of
+    `classify_text`. Without one: `heads`, for each seed the label (POSITIVE or NEGATIVE) and its
+    probability; `votes`, the number of heads per label; `trained` is false.
     """
-    text = text_field(request)
-    resolved = resolve(request.get("model", ""), progress)
+    parsed = ClassificationRequest.parse(request)
+    text, resolved = parsed.text, resolve(parsed.model, progress)
     pipe = open_pipeline("text-classification", resolved, progress)
     newly_initialized = newly_initialized_weights("text-classification", resolved)
     if not newly_initialized:

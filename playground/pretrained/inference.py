@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
+from playground.compat import upgrade_inference_request
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 
 from .classification import classify_text
 from .pipelines import newly_initialized_weights, open_pipeline
-from .request_fields import choice_field, integer_field, number_field, text_field
+from .requests import JobRequest, ModelName, Seed, Text
 from .resolver import resolve
 from .tokens import eos_token_ids, max_input_tokens, token_info, tokenize, tokens
 
@@ -24,28 +26,65 @@ MAX_CANDIDATES = 50
 MAX_TEMPERATURE = 5.0  # maximum temperature
 
 
-def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Run a model for one of three tasks.
+@dataclass(frozen=True)
+class SamplingParams:
+    """Sampling parameters: greedy decoding, or sampling.
 
-    `request`: task ("fill-mask", "text-generation", "text-classification"), model, text, top_k
-    (5), and for text-generation: new_tokens (40), way ("greedy" or "drawn"), temperature (1),
-    top_p (1), seed (0).
+    temperature  divides the logits: below 1 the distribution gets sharper
+    top_p        sample from the smallest set of tokens with this total probability (Holtzman et al.
+                 2020, section 3.1)
+    """
+
+    greedy: bool
+    temperature: float
+    top_p: float
+    seed: int
+    max_new_tokens: int
+
+
+class InferenceRequest(JobRequest):
+    """A request to run a model on a text; the last four fields are for text generation."""
+
+    model: ModelName = ""
+    text: Text
+    task: Literal["fill-mask", "text-generation", "text-classification"] = "fill-mask"
+    top_k: int = Field(5, ge=1, le=MAX_CANDIDATES)
+    decoding: Literal["greedy", "sampling"] = "greedy"
+    new_tokens: int = Field(40, ge=1, le=MAX_NEW_TOKENS)
+    temperature: float = Field(1.0, ge=0.01, le=MAX_TEMPERATURE)
+    top_p: float = Field(1.0, ge=0.01, le=1.0)
+    seed: Seed = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _upgrade(cls, values: Any) -> Any:
+        return upgrade_inference_request(values) if isinstance(values, Mapping) else values
+
+    def sampling_params(self) -> SamplingParams:
+        return SamplingParams(
+            greedy=self.decoding == "greedy",
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            max_new_tokens=self.new_tokens,
+        )
+
+
+def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Run a model for one of three tasks. `request`: see InferenceRequest.
 
     Every result has the model's name and size, the text as `tokens` (the model's own names and
     ids), and `notes`, sentences.
     """
-    task = choice_field(
-        request, "task", ("fill-mask", "text-generation", "text-classification"), "fill-mask"
-    )
-    text, top_k = text_field(request), integer_field(request, "top_k", 5, 1, MAX_CANDIDATES)
-    sampling = _sampling_params(request) if task == "text-generation" else None
-    resolved = resolve(request.get("model", ""), progress)
+    parsed = InferenceRequest.parse(request)
+    task, text = parsed.task, parsed.text
+    resolved = resolve(parsed.model, progress)
     pipe = open_pipeline(task, resolved, progress)
     result = {"task": task, "model": resolved.name, "parameters": resolved.parameters, "text": text}
-    top_k = min(top_k, pipe.model.get_input_embeddings().num_embeddings)
+    top_k = min(parsed.top_k, pipe.model.get_input_embeddings().num_embeddings)
     progress.raise_if_cancelled()
-    if sampling is not None:
-        return result | generate_text(pipe, text, sampling, top_k, progress)
+    if task == "text-generation":
+        return result | generate_text(pipe, text, parsed.sampling_params(), top_k, progress)
     if task == "fill-mask":
         return result | fill_mask(pipe, text, top_k)
     return result | classify_text(pipe, text, newly_initialized_weights(task, resolved))
@@ -104,38 +143,12 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SamplingParams:
-    """Sampling parameters: greedy decoding, or sampling.
-
-    temperature  divides the logits: below 1 the distribution gets sharper
-    top_p        sample from the smallest set of tokens with this total probability (Holtzman et al.
-                 2020, section 3.1)
-    """
-
-    greedy: bool
-    temperature: float
-    top_p: float
-    seed: int
-    max_new_tokens: int
-
-
-@dataclass(frozen=True)
 class GeneratedToken:
     """A generated token, its probability before temperature and top-p, and the alternatives."""
 
     id: int
     probability: float
     candidates: list[tuple[int, float]]
-
-
-def _sampling_params(request: dict[str, Any]) -> SamplingParams:
-    return SamplingParams(
-        greedy=choice_field(request, "way", ("greedy", "drawn"), "greedy") == "greedy",
-        temperature=number_field(request, "temperature", 1.0, 0.01, MAX_TEMPERATURE),
-        top_p=number_field(request, "top_p", 1.0, 0.01, 1.0),
-        seed=integer_field(request, "seed", 0, 0, 2**31 - 1),
-        max_new_tokens=integer_field(request, "new_tokens", 40, 1, MAX_NEW_TOKENS),
-    )
 
 
 def generate_text(

@@ -7,11 +7,13 @@ memory, or cited with their source. Importing this loads nothing heavy.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from playground.jobs.progress import ProgressReporter
 
-from .request_fields import integer_field, text_field
+from .requests import JobRequest, Text
 
 # Name, class and configuration of transformers (defaults if none are given), and the checkpoint.
 COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
@@ -195,12 +197,18 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
 ]
 
 
-def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Return the parameter counts of well-known models in ascending order, `FAMILIES` and `TREE`.
+class ModelSizesRequest(JobRequest):
+    """The user's model for the comparison; without parameters it is left out."""
 
-    `request`: parameters and name ("this model") of the user's model; without parameters it is
-    left out. `how` is "here", "counted" or "cited"; `source` is the configuration or the
-    reference; `times` is the ratio to the user's model.
+    parameters: int = Field(0, ge=0, le=10**13)
+    name: Annotated[Text, Field(max_length=80)] = "this model"
+
+
+def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Return the parameter counts of well-known models in ascending order.
+
+    `request`: see ModelSizesRequest. `how` is "here", "counted" or "cited"; `source` is the
+    configuration or the reference; `times` is the ratio to the user's model.
     """
     rows: list[dict[str, Any]] = []
     for done, (name, built, config, fields, source) in enumerate(COUNTED):
@@ -217,11 +225,12 @@ def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str
         {"name": name, "parameters": parameters, "how": "cited", "source": source}
         for name, parameters, source in CITED
     ]
-    own = integer_field(request, "parameters", 0, 0, 10**13)
+    parsed = ModelSizesRequest.parse(request)
+    own = parsed.parameters
     if own:
         rows.append(
             {
-                "name": text_field(request, "name", 80, "this model"),
+                "name": parsed.name,
                 "parameters": own,
                 "how": "here",
                 "source": "this model",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
@@ -22,7 +23,7 @@ from playground.inspection.views.attention import pack_uint16
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.model_files import CAUSAL, MASKED, ResolvedModel, kind_of, read_config
 from playground.pretrained.pipelines import open_pipeline
-from playground.pretrained.request_fields import integer_field, text_field
+from playground.pretrained.requests import MAX_TEXT_LENGTH, JobRequest, ModelName, Text
 from playground.pretrained.resolver import resolve
 
 # tokens of a prompt; 12 x 12 heads of 64 x 64 weights take 1.2 MB of JSON
@@ -67,19 +68,28 @@ class AttentionOutputs:
     hidden_LQD: Tensor
 
 
+class AttentionRequest(JobRequest):
+    """A request for the attention of a model on a prompt.
+
+    Layer and head select the scores and count from one. The word may be absent from the text.
+    """
+
+    model: ModelName = ""
+    text: Text = DEFAULT_PROMPT
+    layer: int = Field(1, ge=1, le=1000)
+    head: int = Field(1, ge=1, le=1000)
+    word: str = Field("sat", max_length=MAX_TEXT_LENGTH)
+
+
 def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Return all attention weights on a prompt, one head's scores, and the tokens of a word.
 
-    `request`: model, text (`DEFAULT_PROMPT`), layer and head (1 and 1, counted from one; for the
-    scores), word ("sat", may be absent from the text). `weights` holds LHQM thousandths, packed as
+    `request`: see AttentionRequest. `weights` holds LHQM thousandths, packed as
     in Inspect; `scores` and `head_weights` are the QM numbers of the one head.
     """
-    text, word = text_field(request, default=DEFAULT_PROMPT), request.get("word", "sat")
-    model = load_for_inspection(request.get("model"), progress)
-    layer, head = (
-        integer_field(request, "layer", 1, 1, 1000),
-        integer_field(request, "head", 1, 1, 1000),
-    )
+    parsed = AttentionRequest.parse(request)
+    text, layer, head = parsed.text, parsed.layer, parsed.head
+    model = load_for_inspection(parsed.model, progress)
     coded = model.tokenizer(
         text, truncation=True, max_length=MAX_TOKENS, return_offsets_mapping=True
     )
@@ -112,8 +122,8 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         "head": head,
         "scores": _rounded(outputs.scores_LHQM[layer - 1, head - 1]),
         "head_weights": _rounded(outputs.weights_LHQM[layer - 1, head - 1]),
-        "word": word if isinstance(word, str) else "",
-        "word_at": word_token_indices(str(word), text, spans)[:1],
+        "word": parsed.word,
+        "word_at": word_token_indices(parsed.word, text, spans)[:1],
         "note": f"the text has {total} tokens; the first {MAX_TOKENS} of them are shown"
         if total > len(ids)
         else "",

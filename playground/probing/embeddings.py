@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
-from playground.pretrained.request_fields import integer_field, text_field, words_field
+from playground.pretrained.model_files import CAUSAL
+from playground.pretrained.requests import JobRequest, ModelName, Text, Word
 
 from .attention import (
     AttentionOutputs,
@@ -25,93 +27,123 @@ from .attention import (
 )
 
 DEFAULT_SENTENCES = "The bank by the river was steep, but the bank refused my loan"
-CONTROL_SENTENCES = ("river", "shore", "money", "loan")
+REFERENCE_WORDS = ("river", "shore", "money", "loan")
 MAX_TOKENS = 256
-MAX_CONTROLS = 8
+MAX_REFERENCES = 8
+
+
+class WordInContextRequest(JobRequest):
+    """A request to compare two occurrences of a word.
+
+    Each reference word is encoded without context.
+    """
+
+    model: ModelName = ""
+    text: Text = DEFAULT_SENTENCES
+    word: Word = "bank"
+    references: list[Word] = Field(
+        list(REFERENCE_WORDS),
+        max_length=MAX_REFERENCES,
+        json_schema_extra={"accepts": f"at most {MAX_REFERENCES} words"},
+    )
 
 
 def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Compare two occurrences of one word, layer by layer.
 
-    `request`: model, text (`DEFAULT_SENTENCES`), word ("bank"), beside (reference words, each
-    encoded without context). A word of several tokens is represented by their mean. Layer 0 is the
-    input of the first layer: token embedding, position and whatever else the model adds.
-
-    `layers` has for each layer: `alike`, the cosine of the two; `others`, the mean cosine of
-    all pairs of two different words of the text, as a baseline, because in most models all
-    vectors have a high cosine (Ethayarajh 2019, section 4.1); `beside`, for every reference
-    word the cosine with the first and with the second.
+    `request`: see WordInContextRequest. A word of several tokens is represented by their mean.
+    Layer 0 is the input of the first layer: token embedding, position and whatever else the model
+    adds. `layers`: see `_compare_layers`.
     """
-    text, word = (
-        text_field(request, default=DEFAULT_SENTENCES),
-        text_field(request, "word", 40, "bank"),
-    )
-    references = words_field(request, "references", CONTROL_SENTENCES, MAX_CONTROLS)
-    model = load_for_inspection(request.get("model"), progress)
-    spans, outputs = _read(model, text)
-    places = word_token_indices(word, text, spans)
-    if len(places) < 2:
-        times = "once" if places else "not at all"
-        raise UserError(
-            f"{word.strip()!r} occurs {times} in the text; write it twice, with two meanings"
-        )
-    first, second = places[0], places[1]
-    tokens = model.tokenizer.convert_ids_to_tokens(outputs.ids)
-    one_LD, two_LD = outputs.hidden_LQD[:, first].mean(1), outputs.hidden_LQD[:, second].mean(1)
-    alone = []
-    for done, reference in enumerate(references):
-        progress.progress(done, len(references), "words")
-        alone.append(_static_embedding(model, reference))
-    others_L = _control_pairs(outputs, spans, [*first, *second])
-    layers = [
-        {
-            "layer": layer,
-            "alike": _cosine(one_LD[layer], two_LD[layer]),
-            "others": others_L[layer],
-            "references": [
-                [_cosine(one_LD[layer], each[layer]), _cosine(two_LD[layer], each[layer])]
-                if each is not None
-                else None
-                for each in alone
-            ],
-        }
-        for layer in range(len(outputs.hidden_LQD))
-    ]
+    parsed = WordInContextRequest.parse(request)
+    word = parsed.word
+    model = load_for_inspection(parsed.model, progress)
+    spans, outputs = _read(model, parsed.text)
+    occurrences = word_token_indices(word, parsed.text, spans)
+    if len(occurrences) < 2:
+        times = "once" if occurrences else "not at all"
+        raise UserError(f"{word!r} occurs {times} in the text; write it twice, with two meanings")
+    first, second = occurrences[:2]
+    references = []
+    for done, reference in enumerate(parsed.references):
+        progress.progress(done, len(parsed.references), "words")
+        references.append(_static_embedding(model, reference))
+    baseline_L = _control_pairs(outputs, spans, [*first, *second])
+    layers = _compare_layers(outputs, first, second, references, baseline_L)
     table_VD = model.model.get_input_embeddings().weight.detach()
     ids = torch.tensor(outputs.ids, device=table_VD.device)
-    words = [table_VD[ids[place]].mean(0).float().cpu() for place in (first, second)]
-    notes, normed = [], ends_with_norm(model.model)
-    if [outputs.ids[i] for i in first] != [outputs.ids[i] for i in second]:
-        notes.append(
-            "the two occurrences have different tokens, so they differ before the first layer, too"
-        )
-    if len(places) > 2:
-        notes.append(f"the word occurs {len(places)} times; the first two are compared")
-    if model.kind == "causal":
-        notes.append(
-            "this model reads left to right: the first occurrence does not depend on the text "
-            "after it"
-        )
-    if normed:
-        notes.append("the last layer is shown after the final norm, the others before it")
-    if 0 in first:
-        notes.append(
-            "the first occurrence is the first token, which differs from all others in many "
-            "models; put a word before it"
-        )
+    words = [table_VD[ids[each]].mean(0).float().cpu() for each in (first, second)]
+    normed = ends_with_norm(model.model)
     return {
         "model": model.resolved.name,
-        "text": text,
-        "word": word.strip(),
-        "tokens": tokens,
+        "text": parsed.text,
+        "word": word,
+        "tokens": model.tokenizer.convert_ids_to_tokens(outputs.ids),
         "spans": [list(span) for span in spans],
         "places": [first, second],
         "word_vectors": _cosine(*words),
         "layers": layers,
-        "references": references,
-        "finding": _argmax_distance(layers, word.strip(), normed),
-        "notes": notes,
+        "references": parsed.references,
+        "finding": _argmax_distance(layers, word, normed),
+        "notes": _occurrence_notes(model, outputs, occurrences),
     }
+
+
+def _compare_layers(
+    outputs: AttentionOutputs,
+    first: list[int],
+    second: list[int],
+    references: list[Tensor | None],
+    baseline_L: list[float | None],
+) -> list[dict[str, Any]]:
+    """Return the cosines after each layer.
+
+    `alike` is the cosine of the two occurrences; `others` the mean cosine of all pairs of two
+    different words of the text, as a baseline, because in most models all vectors have a high
+    cosine (Ethayarajh 2019, section 4.1); `references`, for every reference word the cosine with
+    the first and with the second.
+    """
+    one_LD, two_LD = outputs.hidden_LQD[:, first].mean(1), outputs.hidden_LQD[:, second].mean(1)
+    return [
+        {
+            "layer": layer,
+            "alike": _cosine(one_LD[layer], two_LD[layer]),
+            "others": baseline_L[layer],
+            "references": [
+                each_LD
+                if each_LD is None
+                else [
+                    _cosine(occurrence_LD[layer], each_LD[layer])
+                    for occurrence_LD in (one_LD, two_LD)
+                ]
+                for each_LD in references
+            ],
+        }
+        for layer in range(len(outputs.hidden_LQD))
+    ]
+
+
+def _occurrence_notes(
+    model: InspectedModel, outputs: AttentionOutputs, occurrences: list[list[int]]
+) -> list[str]:
+    """Describe what limits the comparison of the first two occurrences."""
+    first, second = occurrences[:2]
+    notes = {
+        "the two occurrences have different tokens, so they differ before the first layer, too": (
+            [outputs.ids[i] for i in first] != [outputs.ids[i] for i in second]
+        ),
+        f"the word occurs {len(occurrences)} times; the first two are compared": (
+            len(occurrences) > 2
+        ),
+        "this model reads left to right: the first occurrence does not depend on the text after "
+        "it": model.kind == CAUSAL,
+        "the last layer is shown after the final norm, the others before it": ends_with_norm(
+            model.model
+        ),
+        "the first occurrence is the first token, which differs from all others in many models; "
+        "put a word before it": 0 in first,
+    }
+    return [note for note, applies in notes.items() if applies]
 
 
 def _argmax_distance(layers: list[dict[str, Any]], word: str, normed: bool) -> str:
@@ -200,59 +232,60 @@ def _cosine(one_D: Tensor, two_D: Tensor) -> float:
     return round(float(normalize(one_D, dim=0) @ normalize(two_D, dim=0)), 6)
 
 
+class AnalogyRequest(JobRequest):
+    """A request for the nearest tokens to `plus` - `minus` + `also`."""
+
+    model: ModelName = ""
+    plus: Word = "king"
+    minus: Word = "man"
+    also: Word = "woman"
+    expected: Word = "queen"
+    n: int = Field(10, ge=1, le=50)
+
+
 def analogy(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Solve king - man + woman with the vectors of a model's input embedding.
 
-    `request`: model, plus ("king"), minus ("man"), also ("woman"), expected ("queen"), n (10).
+    `request`: see AnalogyRequest.
 
-    Mikolov et al. 2013 exclude the three given words from the nearest ones. `ranks` shows the
-    effect (1 is the nearest; distances are cosines): `with_given`, among all tokens;
-    `without_given`, as they do; `of_the_first_alone`, the rank of the expected word by distance
-    to the first word alone, without the three words (Rogers et al. 2017 and Linzen 2016 found
-    most of the success there).
+    Mikolov et al. 2013 exclude the three given words from the nearest ones. `expected` shows the
+    effect as ranks (1 is the nearest; distances are cosines): `with_input_words`, among all tokens;
+    `without_input_words`, as they do; `of_the_first_alone`, the rank of the expected word by
+    distance to the first word alone, without the three words (Rogers et al. 2017 and Linzen 2016
+    found most of the success there).
     """
-    words = {
-        name: text_field(request, name, 40, default).strip()
-        for name, default in (
-            ("plus", "king"),
-            ("minus", "man"),
-            ("also", "woman"),
-            ("expected", "queen"),
-        )
-    }
-    n = integer_field(request, "n", 10, 1, 50)
-    model = load_for_inspection(request.get("model"), progress)
+    parsed = AnalogyRequest.parse(request)
+    words = parsed.model_dump(include={"plus", "minus", "also", "expected"})
+    model = load_for_inspection(parsed.model, progress)
     raw_VD = model.model.get_input_embeddings().weight.detach().float().cpu()
     table_VD = normalize(raw_VD, dim=-1)
     ids = {name: _single_token(model.tokenizer, word, len(raw_VD)) for name, word in words.items()}
-    target_D = raw_VD[ids["plus"]] - raw_VD[ids["minus"]] + raw_VD[ids["also"]]
-    input_ids = [ids["plus"], ids["minus"], ids["also"]]
-    near_V, near_first_V = table_VD @ normalize(target_D, dim=0), table_VD @ table_VD[ids["plus"]]
-    expected = ids["expected"]
+    expected, input_ids = ids["expected"], [ids["plus"], ids["minus"], ids["also"]]
     if expected in input_ids:
         raise UserError(
             f"{words['expected']!r} is one of the three given words; expect another one"
         )
+    target_D = raw_VD[ids["plus"]] - raw_VD[ids["minus"]] + raw_VD[ids["also"]]
+    near_V, near_first_V = table_VD @ normalize(target_D, dim=0), table_VD @ table_VD[ids["plus"]]
     ranks = {
         "with_input_words": _rank_of(near_V, expected, []),
         "without_input_words": _rank_of(near_V, expected, input_ids),
         "of_the_first_alone": _rank_of(near_first_V, expected, input_ids),
     }
+    to_text = model.tokenizer.convert_ids_to_tokens
     nearest = [
         {
-            "token": model.tokenizer.convert_ids_to_tokens(int(token)),
-            "id": int(token),
+            "token": to_text(token),
+            "id": token,
             "cosine": round(float(near_V[token]), 6),
-            "is_input": int(token) in input_ids,
+            "is_input": token in input_ids,
         }
-        for token in near_V.topk(min(n + len(set(input_ids)), len(near_V))).indices
+        for token in near_V.topk(min(parsed.n + len(set(input_ids)), len(near_V))).indices.tolist()
     ]
     return {
         "model": model.resolved.name,
         "words": words,
-        "tokens": {
-            name: model.tokenizer.convert_ids_to_tokens(token) for name, token in ids.items()
-        },
+        "tokens": {name: to_text(token) for name, token in ids.items()},
         "vocabulary": len(raw_VD),
         "nearest": nearest,
         "expected": {"cosine": round(float(near_V[expected]), 6), **ranks},

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch.nn.functional import cross_entropy
 
 from playground.errors import UserError
@@ -17,74 +18,75 @@ from playground.pretrained.inference import (
     generate_tokens,
 )
 from playground.pretrained.model_files import CAUSAL, MASKED, kind_of, read_config
-from playground.pretrained.pipelines import open_pipeline
-from playground.pretrained.request_fields import integer_field, text_field
+from playground.pretrained.pipelines import PIPELINE_BY_KIND, open_pipeline
+from playground.pretrained.requests import JobRequest, ModelName, Text
 from playground.pretrained.resolver import resolve
-from playground.pretrained.tokens import eos_token_ids, max_input_tokens
+from playground.pretrained.tokens import ensure_fits, eos_token_ids
 
 log = logging.getLogger(__name__)
 
-DEFAULT_FILL_TEXT = "The Transformer architecture works by"
-DEFAULT_TEXT = f"Paris is the {MASK_PLACEHOLDER} of France."
-INSERTED_TEXT = 5  # candidates for a mask
+DEFAULT_PROMPT = "The Transformer architecture works by"
+DEFAULT_MASKED_TEXT = f"Paris is the {MASK_PLACEHOLDER} of France."
+MASK_CANDIDATES = 5
+
+
+class MismatchRequest(JobRequest):
+    """A request to run a model with the tokenizer of another one.
+
+    Without a text, the default depends on the kind of the model.
+    """
+
+    model: ModelName = ""
+    tokenizer: ModelName = ""
+    text: Text | None = None
+    new_tokens: int = Field(20, ge=1, le=MAX_NEW_TOKENS)
 
 
 def compare_tokenizers(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Run a model on the same text with its own tokenizer, and with that of another model.
 
-    `request`: model, tokenizer (the name of the other model), text, new_tokens (20). A causal
-    model generates greedily; a masked model predicts the first mask.
+    `request`: see MismatchRequest. A causal model generates greedily; a masked model predicts the
+    first mask.
 
-    `own` and `other` have `tokens`, one each: the text's piece by the tokenizer in use, its id,
-    and `to_the_model`, the token of that id in the model's own tokenizer, or None if the id is
-    beyond the model's embedding; then `in_range` is false, a lookup would raise an IndexError,
-    and the id is left out. `answer` is the output, decoded by the tokenizer in use;
-    `answer_by_own` is the same ids decoded by the model's own. `surprise` is, for a causal
-    model, the mean negative log-probability of the text after its first token, in nats per
-    token.
+    `own` and `other` are the results of `_encode_and_run`.
     """
-    resolved, other = (
-        resolve(request.get("model", ""), progress),
-        resolve(request.get("tokenizer", ""), progress),
-    )
+    parsed = MismatchRequest.parse(request)
+    resolved, other = resolve(parsed.model, progress), resolve(parsed.tokenizer, progress)
     kind = kind_of(read_config(resolved.folder, resolved.name))
     if kind not in (CAUSAL, MASKED):
         raise UserError(
             f"{resolved.name} is neither a causal nor a masked language model; choose one such as "
             "gpt2 or bert-base-uncased"
         )
-    text = text_field(request, default=DEFAULT_FILL_TEXT if kind == CAUSAL else DEFAULT_TEXT)
-    new_tokens = integer_field(request, "new_tokens", 20, 1, MAX_NEW_TOKENS)
-    pipe = open_pipeline("text-generation" if kind == CAUSAL else "fill-mask", resolved, progress)
-    theirs = load_other_tokenizer(other.folder, other.name)
-    own = _encode_and_run(pipe, pipe.tokenizer, text, kind, new_tokens, progress)
-    other_tokenizer_name = _encode_and_run(pipe, theirs, text, kind, new_tokens, progress)
-    embeddings = pipe.model.get_input_embeddings().num_embeddings
-    beyond = sum(not token["in_range"] for token in other_tokenizer_name["tokens"])
-    same = sum(
-        token["in_range"] and token["to_the_model"] == token["token"]
-        for token in other_tokenizer_name["tokens"]
+    text = parsed.text or (DEFAULT_PROMPT if kind == CAUSAL else DEFAULT_MASKED_TEXT)
+    pipe = open_pipeline(PIPELINE_BY_KIND[kind], resolved, progress)
+    own, with_other = (
+        _encode_and_run(pipe, tokenizer, text, kind, parsed.new_tokens, progress)
+        for tokenizer in (pipe.tokenizer, load_other_tokenizer(other.folder, other.name))
     )
-    notes = [
-        f"{same} of {len(other_tokenizer_name['tokens'])} ids stand for the same token in both "
-        "tokenizers"
-    ]
-    if beyond:
-        notes.append(
-            f"{beyond} ids are {embeddings:,} or more, beyond the model's embedding: the lookup "
-            "fails, so they are left out"
-        )
-    if other_tokenizer_name["gap_note"]:
-        notes.append(other_tokenizer_name["gap_note"])
     return {
         "model": resolved.name,
         "tokenizer": other.name,
         "kind": kind,
         "text": text,
         "own": own,
-        "other": other_tokenizer_name,
-        "notes": notes,
+        "other": with_other,
+        "notes": _mismatch_notes(pipe, with_other),
     }
+
+
+def _mismatch_notes(pipe: Any, with_other: dict[str, Any]) -> list[str]:
+    """Describe how many ids of the other tokenizer mean the same token, or none."""
+    tokens, embeddings = with_other["tokens"], pipe.model.get_input_embeddings().num_embeddings
+    beyond = sum(not token["in_range"] for token in tokens)
+    same = sum(token["in_range"] and token["to_the_model"] == token["token"] for token in tokens)
+    notes = [f"{same} of {len(tokens)} ids stand for the same token in both tokenizers"]
+    if beyond:
+        notes.append(
+            f"{beyond} ids are {embeddings:,} or more, beyond the model's embedding: the lookup "
+            "fails, so they are left out"
+        )
+    return [*notes, with_other["gap_note"]] if with_other["gap_note"] else notes
 
 
 def load_other_tokenizer(folder: str, name: str) -> Any:
@@ -104,40 +106,24 @@ def load_other_tokenizer(folder: str, name: str) -> Any:
 def _encode_and_run(
     pipe: Any, tokenizer: Any, text: str, kind: str, new_tokens: int, progress: ProgressReporter
 ) -> dict[str, Any]:
-    """Run a model on a text with one of the two tokenizers."""
+    """Run a model on a text with one of the two tokenizers.
+
+    `tokens` has the text's piece by the tokenizer, its id, and `to_the_model`, the token of that
+    id in the model's own tokenizer; None if the id is beyond the model's embedding. Then
+    `in_range` is false, a lookup would raise an IndexError, and the id is left out. `answer` is
+    the output, decoded by the tokenizer; `answer_by_own` is the same ids decoded by the model's
+    own. `surprise` is, for a causal model, the mean negative log-probability of the text after
+    its first token, in nats per token.
+    """
     gap_note = ""
     if kind == MASKED:
-        if MASK_PLACEHOLDER not in text:
-            raise UserError(
-                f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"
-            )
-        if tokenizer.mask_token:
-            text = text.replace(MASK_PLACEHOLDER, tokenizer.mask_token, 1)
-        else:
-            gap_note = (
-                f"the other tokenizer has no mask token and splits {MASK_PLACEHOLDER}; the "
-                "prediction is at the first token of it"
-            )
+        text, gap_note = _insert_mask(tokenizer, text)
     ids: list[int] = tokenizer(text, verbose=False)["input_ids"]
-    embeddings = pipe.model.get_input_embeddings().num_embeddings
-    valid_ids = [token for token in ids if token < embeddings]
-    if len(valid_ids) > max_input_tokens(pipe):
-        raise UserError(
-            f"the text has {len(valid_ids):,} tokens and the model accepts at most "
-            f"{max_input_tokens(pipe):,}; shorten it"
-        )
+    tokens = [_token_by_both(pipe, tokenizer, token) for token in ids]
+    valid_ids = [token["id"] for token in tokens if token["in_range"]]
+    ensure_fits(pipe, len(valid_ids))
     result: dict[str, Any] = {
-        "tokens": [
-            {
-                "token": tokenizer.convert_ids_to_tokens(token),
-                "id": token,
-                "in_range": token < embeddings,
-                "to_the_model": pipe.tokenizer.convert_ids_to_tokens(token)
-                if token < min(embeddings, len(pipe.tokenizer))
-                else None,
-            }
-            for token in ids
-        ],
+        "tokens": tokens,
         "answer": "",
         "answer_by_own": "",
         "candidates": [],
@@ -147,23 +133,53 @@ def _encode_and_run(
     if not valid_ids:
         return result
     if kind == CAUSAL:
-        greedy = SamplingParams(
-            greedy=True, temperature=1.0, top_p=1.0, seed=0, max_new_tokens=new_tokens
+        return result | _continue_text(pipe, tokenizer, valid_ids, new_tokens, progress)
+    before_mask = tokens[: _mask_position(tokenizer, text, ids)]
+    position = min(sum(token["in_range"] for token in before_mask), len(valid_ids) - 1)
+    return result | _predict_mask(pipe, tokenizer, valid_ids, position)
+
+
+def _insert_mask(tokenizer: Any, text: str) -> tuple[str, str]:
+    """Return the text with the tokenizer's mask, and a note if it has none."""
+    if MASK_PLACEHOLDER not in text:
+        raise UserError(
+            f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"
         )
-        answer = []
-        for written in generate_tokens(pipe.model, valid_ids, greedy, 1, eos_token_ids(pipe)):
-            progress.raise_if_cancelled()
-            answer.append(written.id)
-        return result | {
-            "surprise": mean_nll(pipe.model, valid_ids),
-            "answer": _decode_ids(tokenizer, answer),
-            "answer_by_own": pipe.tokenizer.decode(answer),
-        }
-    place = min(
-        sum(token < embeddings for token in ids[: _mask_position(tokenizer, text, ids)]),
-        len(valid_ids) - 1,
+    if tokenizer.mask_token:
+        return text.replace(MASK_PLACEHOLDER, tokenizer.mask_token, 1), ""
+    return text, (
+        f"the other tokenizer has no mask token and splits {MASK_PLACEHOLDER}; the prediction is "
+        "at the first token of it"
     )
-    return result | _predict_mask(pipe, tokenizer, valid_ids, place)
+
+
+def _token_by_both(pipe: Any, tokenizer: Any, token: int) -> dict[str, Any]:
+    """Return a token's text by the tokenizer, and by the model's own."""
+    embeddings = pipe.model.get_input_embeddings().num_embeddings
+    is_known = token < min(embeddings, len(pipe.tokenizer))
+    return {
+        "token": tokenizer.convert_ids_to_tokens(token),
+        "id": token,
+        "in_range": token < embeddings,
+        "to_the_model": pipe.tokenizer.convert_ids_to_tokens(token) if is_known else None,
+    }
+
+
+def _continue_text(
+    pipe: Any, tokenizer: Any, ids: list[int], new_tokens: int, progress: ProgressReporter
+) -> dict[str, Any]:
+    greedy = SamplingParams(
+        greedy=True, temperature=1.0, top_p=1.0, seed=0, max_new_tokens=new_tokens
+    )
+    generated_ids = []
+    for token in generate_tokens(pipe.model, ids, greedy, 1, eos_token_ids(pipe)):
+        progress.raise_if_cancelled()
+        generated_ids.append(token.id)
+    return {
+        "surprise": mean_nll(pipe.model, ids),
+        "answer": _decode_ids(tokenizer, generated_ids),
+        "answer_by_own": pipe.tokenizer.decode(generated_ids),
+    }
 
 
 def _mask_position(tokenizer: Any, text: str, ids: list[int]) -> int:
@@ -178,14 +194,14 @@ def _mask_position(tokenizer: Any, text: str, ids: list[int]) -> int:
 
 
 @torch.no_grad()
-def _predict_mask(pipe: Any, tokenizer: Any, ids: list[int], place: int) -> dict[str, Any]:
+def _predict_mask(pipe: Any, tokenizer: Any, ids: list[int], position: int) -> dict[str, Any]:
     logits_V = (
         pipe.model(input_ids=torch.tensor([ids], device=pipe.model.device))
-        .logits[0, place]
+        .logits[0, position]
         .float()
         .cpu()
     )
-    best = logits_V.softmax(-1).topk(min(INSERTED_TEXT, len(logits_V)))
+    best = logits_V.softmax(-1).topk(min(MASK_CANDIDATES, len(logits_V)))
     candidates = [
         {
             "id": token,

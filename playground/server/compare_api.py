@@ -29,7 +29,7 @@ MAX_REQUEST_LENGTH = 20_000  # characters of a job request
 MAX_REQUEST_LENGTH_WITH_DATA = 1_000_000  # characters of a request with a table
 KINDS_WITH_UPLOAD = ("train-classifier",)
 # Fields that only the server sets: local folders and the owner of the result.
-SERVER_FIELDS = ("checkpoint", "into", "owner")
+SERVER_FIELDS = ("checkpoint", "destination", "owner")
 SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 
 

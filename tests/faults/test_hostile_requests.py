@@ -22,7 +22,7 @@ from playground.checkpoints.checkpoint import (
     save_checkpoint,
 )
 from playground.comparison.job_queue import JobQueue
-from playground.errors import UserError as NotAsked
+from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.hub import publisher
 from playground.inspection.ablation import NUM_SEQUENCES
@@ -30,7 +30,6 @@ from playground.inspection.views import VIEWS, ablation, head_scores
 from playground.lessons.bugs import BUGS, RANDOM_BUG
 from playground.lessons.lessons import LESSONS
 from playground.lessons.service import LessonService
-from playground.pretrained import request_fields as comparison_asked
 from playground.runs.inspector_process import Inspector
 from playground.runs.metric_series import MAX_DELTA_POINTS, MetricSeries
 from playground.runs.owner_keys import new_owner_key
@@ -493,27 +492,47 @@ def test_a_foreign_or_broken_origin_is_refused(server, origin):
     )
 
 
-@settings(max_examples=300)
-@example({"a": 10**400})
-@example({"a": math.inf})
-@example({"a": math.nan})
-@given(st.dictionaries(st.just("a"), ODD))
-def test_what_is_asked_of_pretrained_models_is_read_with_care(what):
-    for read in (
-        lambda: comparison_asked.text_field(what, "a", default="text"),
-        lambda: comparison_asked.number_field(what, "a", 1.0, 0.0, 5.0),
-        lambda: comparison_asked.integer_field(what, "a", 1, 0, 5),
-        lambda: comparison_asked.choice_field(what, "a", ("x", "y"), "x"),
-        lambda: comparison_asked.words_field(what, "a", ("x",), 4),
-    ):
-        try:
-            value = read()
-        except NotAsked as error:
-            if not str(error):
-                raise
-        else:
-            json.dumps(value, allow_nan=False)
-            assert not isinstance(value, float) or math.isfinite(value)
+@pytest.fixture(scope="module")
+def job_requests():
+    """The types of requests of pretrained models; their modules import transformers."""
+    from playground.comparison.benchmark import BenchmarkRequest
+    from playground.finetuning.classifier import ClassifierRequest
+    from playground.finetuning.job import FinetuneRequest
+    from playground.pretrained.inference import InferenceRequest
+    from playground.pretrained.model_facts import ModelSizesRequest
+    from playground.probing.attention import AttentionRequest
+    from playground.probing.embeddings import AnalogyRequest, WordInContextRequest
+    from playground.probing.tokenizer_mismatch import MismatchRequest
+
+    return (
+        BenchmarkRequest,
+        ClassifierRequest,
+        FinetuneRequest,
+        InferenceRequest,
+        ModelSizesRequest,
+        AttentionRequest,
+        AnalogyRequest,
+        WordInContextRequest,
+        MismatchRequest,
+    )
+
+
+@settings(max_examples=100)
+@example(10**400)
+@example(math.inf)
+@example(math.nan)
+@given(ODD)
+def test_a_hostile_field_of_a_job_request_is_rejected_or_plain_json(job_requests, value):
+    valid = {"checkpoint": "folder", "model": "gpt2", "text": "a text", "csv": "text,label"}
+    for request_type in job_requests:
+        for name in request_type.model_fields:
+            try:
+                request = request_type.parse(valid | {name: value})
+            except UserError as error:
+                if not str(error):
+                    raise
+            else:
+                json.dumps(request.model_dump(), allow_nan=False).encode()
 
 
 # Cursors

@@ -163,13 +163,16 @@ def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
     [
         ({"n": 0}, "n is 0; give a whole number from 1 to 500"),
         ({"n": True}, "n is True"),
-        ({"n": "7"}, "n is 7"),
+        ({"n": "7"}, "n is '7'"),
         ({"shots": 33}, "shots is 33; give a whole number from 0 to 32"),
         ({"rank": -1}, "rank is -1"),
-        ({"models": "gpt2"}, "models is gpt2"),
-        ({"models": [f"m{number}" for number in range(7)]}, "name up to 6 models"),
-        ({"models": [3]}, "name up to 6 models"),
-        ({"checkpoint": ""}, "choose a checkpoint"),
+        ({"models": "gpt2"}, "models is 'gpt2'; give up to 6 models"),
+        (
+            {"models": [f"m{number}" for number in range(7)]},
+            "models has 7 values; give up to 6 models",
+        ),
+        ({"models": [3]}, "models[0] is 3; give the name of a model"),
+        ({"checkpoint": ""}, "give a checkpoint to compare with"),
     ],
 )
 def test_what_comes_from_a_browser_is_read_with_care(change, sentence):

@@ -47,7 +47,9 @@ QUESTIONS = sample_examples(TASK, 25, 3, 3)
 def asked(questions=QUESTIONS, rank=4, tell=None):
     task = TaskConfig(min_length=3, max_length=3)
     return Benchmark(
-        BenchmarkRequest("", "scratch", (), len(questions.items), 4, rank),
+        BenchmarkRequest.model_construct(
+            checkpoint="", name="scratch", models=[], n=len(questions.items), shots=4, rank=rank
+        ),
         questions,
         task,
         DIGITS,
@@ -413,7 +415,9 @@ def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, sym
     questions = sample_examples(load_task(name), 40, low, high)
     settings = TaskConfig(task=name, min_length=low, max_length=high)
     table = Benchmark(
-        BenchmarkRequest("", "scratch", (), 40, 4, 4),
+        BenchmarkRequest.model_construct(
+            checkpoint="", name="scratch", models=[], n=40, shots=4, rank=4
+        ),
         questions,
         settings,
         symbols,

@@ -162,8 +162,8 @@ def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tm
 
 
 def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
-    monkeypatch.setattr(classifier, "local_paths_allowed", lambda: False)
-    with pytest.raises(UserError, match="it must be a whole number from 1 to 16"):
+    monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
+    with pytest.raises(UserError, match="give a whole number from 1 to 16"):
         train(tiny_bert, batch_size=17)
     with pytest.raises(
         UserError, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"
@@ -222,7 +222,7 @@ def test_faults_of_a_csv_are_told_by_their_lines(content, said):
         ({"train": "body"}, "train is 'body'; choose one of all, head"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"batch_size": 1, "epochs": 100}, "are 4,800 steps; the maximum is 2,000"),
-        ({"learning_rate": 0.1, "model": 3}, "is not the name of a model"),
+        ({"learning_rate": 0.1, "model": 3}, "model is 3; give the name of a model"),
     ],
 )
 def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):

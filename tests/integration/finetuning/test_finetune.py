@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.comparison import process
 from playground.errors import UserError
-from playground.finetuning import families, job
+from playground.finetuning import families, job, storage
 from playground.finetuning.families import PretrainedFamilyConfig
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import resolver
@@ -314,7 +314,7 @@ def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeyp
 
 
 def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch):
-    monkeypatch.setattr(job.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(storage.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     heard = Heard()
     with pytest.raises(UserError, match="are free on this disk"):
         job.finetune(asked(), heard.tell)
@@ -327,12 +327,12 @@ def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch)
         ({"steps": 0}, "steps is 0; give a whole number from 1"),
         ({"steps": 2.5}, "steps is 2.5"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
-        ({"learning_rate": "1"}, "learning_rate is 1; give a number"),
+        ({"learning_rate": "1"}, "learning_rate is '1'; give a number"),
         ({"batch_size": True}, "batch_size is True"),
-        ({"model": ""}, "name a model"),
+        ({"model": ""}, "give a model to fine-tune"),
         ({"model": "tuned:../../etc"}, "fine-tune the model again"),
         ({"model": "tuned:nothing"}, "fine-tune the model again"),
-        ({"checkpoint": None}, "choose a checkpoint"),
+        ({"checkpoint": None}, "give a checkpoint, whose task is used"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_a_sentence(asked, wrong, sentence):
@@ -360,7 +360,7 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
         lambda name: tiny_models / "tiny-gpt2" if name == "tiny-gpt2" else None,
     )
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
-    monkeypatch.setattr(job, "SHARED_MAX_MODELS", 2)
+    monkeypatch.setattr(storage, "SHARED_MAX_MODELS", 2)
     with pytest.raises(UserError, match="steps is 201; give a whole number from 1 to 200"):
         job.finetune(asked(model="tiny-gpt2", steps=201), ProgressReporter())
     names = [
@@ -407,7 +407,7 @@ def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, 
 
 
 def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "SHARED_MAX_MODELS", 3)
+    monkeypatch.setattr(storage, "SHARED_MAX_MODELS", 3)
 
     def keep(name, owner, minutes):
         (tmp_path / name).mkdir()
@@ -415,7 +415,7 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
         os.utime(tmp_path / name, (time.time() - 60 * minutes,) * 2)
 
     def going(owner):
-        return [path.name for path in job.models_to_evict(tmp_path, owner)]
+        return [path.name for path in storage.models_to_evict(tmp_path, owner)]
 
     keep("bens-old", "ben", 50)
     keep("adas-old", "ada", 40)

@@ -120,17 +120,22 @@ def test_drawing_repeats_with_its_seed_and_narrows_to_greedy(tiny_gpt2):
         "task": "text-generation",
         "model": tiny_gpt2,
         "text": "Input:",
-        "way": "drawn",
+        "decoding": "sampling",
         "new_tokens": 12,
     }
 
     def drawn(**more):
         return run("inference", what | more, ProgressReporter())["continuation"]
 
-    greedy = run("inference", what | {"way": "greedy"}, ProgressReporter())["continuation"]
+    greedy = run("inference", what | {"decoding": "greedy"}, ProgressReporter())["continuation"]
     assert drawn(seed=1) == drawn(seed=1)
     assert len({drawn(seed=seed) for seed in range(5)}) > 1
     assert drawn(top_p=0.01) == greedy == drawn(temperature=0.01)
+
+
+@pytest.mark.parametrize(("way", "decoding"), [("drawn", "sampling"), ("greedy", "greedy")])
+def test_old_name_of_the_decoding_is_accepted(way, decoding):
+    assert inference.InferenceRequest.parse({"text": "x", "way": way}).decoding == decoding
 
 
 def test_top_p_leaves_the_fewest_tokens_that_hold_so_much():
@@ -195,7 +200,7 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
     [
         ({"text": "no gap here"}, "the text has no mask; write \\[MASK\\]"),
         ({"task": "translation"}, "task is 'translation'; choose one of fill-mask"),
-        ({"top_k": 0}, "top_k is 0; it must be a whole number from 1 to 50"),
+        ({"top_k": 0}, "top_k is 0; give a whole number from 1 to 50"),
         ({"text": ""}, "text is empty"),
         ({"text": "[MASK] " * 300}, "has 302 tokens and this model accepts at most 256"),
         ({"task": "text-generation", "temperature": float("nan")}, "temperature is nan"),

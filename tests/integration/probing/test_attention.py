@@ -113,10 +113,10 @@ def test_a_long_text_is_cut_and_that_is_said(tiny_bert):
     ("what", "said"),
     [
         ({"layer": 3}, "layer 3, head 1 does not exist"),
-        ({"head": 0}, "head is 0; it must be a whole number"),
+        ({"head": 0}, "head is 0; give a whole number"),
         ({"layer": True}, "layer is True"),
         ({"text": " "}, "text is empty"),
-        ({"text": 3}, "text is empty"),
+        ({"text": 3}, "text is 3; give a text"),
         ({"text": "a" * 5000}, "text has 5,000 characters"),
     ],
 )

@@ -73,7 +73,7 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
         ({"word": "loan"}, "'loan' occurs once in the text"),
         ({"word": "cat"}, "'cat' occurs not at all in the text"),
         ({"text": "bank " * 300}, "has 302 tokens"),
-        ({"references": "river"}, "references must be at most 8 words"),
+        ({"references": "river"}, "references is 'river'; give at most 8 words"),
         ({"word": ""}, "word is empty"),
     ],
 )

@@ -52,7 +52,7 @@ def job_of(page, told):
 
 
 def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
-    wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "into": "/tmp/x"}
+    wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "destination": "/tmp/x"}
     told = ask(
         page,
         "jobs/submit",

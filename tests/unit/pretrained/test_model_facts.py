@@ -29,7 +29,7 @@ def test_counts_are_those_of_the_published_weights():
 
 
 def test_odd_sizes_are_refused():
-    with pytest.raises(UserError, match="parameters is many"):
+    with pytest.raises(UserError, match="parameters is 'many'"):
         run("model-sizes", {"parameters": "many"}, ProgressReporter())
 
 

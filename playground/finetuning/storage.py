@@ -1,0 +1,137 @@
+"""The folders of fine-tuned models: names, limits on a shared instance, and writing."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from playground.common.atomic_write import remove_dir, replacing_dir
+from playground.common.format import format_bytes
+from playground.errors import UserError
+from playground.pretrained.model_files import ResolvedModel
+from playground.pretrained.model_names import (
+    FINETUNED_PREFIX,
+    METADATA_FILE,
+    finetuned_dir,
+    local_paths_allowed,
+)
+from playground.pretrained.pipelines import unload
+from playground.training.config import TaskConfig
+
+SHARED_MAX_MODELS = 6  # fine-tuned models stored on a shared instance
+MODEL_TTL_S = 3600.0  # seconds for which another user's model cannot be evicted
+
+
+def ensure_disk_space(folder: Path, resolved: ResolvedModel) -> None:
+    """Check the free disk space before hours of training."""
+    models_folder = folder.parent
+    while not models_folder.exists() and models_folder != models_folder.parent:
+        models_folder = models_folder.parent
+    free, needed = shutil.disk_usage(models_folder).free, 4 * resolved.parameters + 20_000_000
+    if needed > free:
+        raise UserError(
+            f"saving the fine-tuned {resolved.name} takes {format_bytes(needed)} and "
+            f"{format_bytes(free)} are free on this disk; free some space, or choose a smaller "
+            "model",
+            retryable=True,
+        )
+
+
+def output_location(
+    destination: str, resolved: ResolvedModel, task: TaskConfig
+) -> tuple[Path, str]:
+    """Return the output folder, and its name as a model."""
+    if destination:
+        return Path(destination), destination
+    base = (
+        re.sub(
+            r"[^A-Za-z0-9._-]+", "-", Path(resolved.name.removeprefix(FINETUNED_PREFIX)).name
+        ).strip("-._")[:60]
+        or "model"
+    )
+    lengths = (
+        f"{task.min_length}-{task.max_length}"
+        if task.min_length < task.max_length
+        else str(task.max_length)
+    )
+    name = base if base.endswith(f"-{task.task}-{lengths}") else f"{base}-{task.task}-{lengths}"
+    if not local_paths_allowed():  # anyone who knows the name may use the model, so it is random
+        name += f"-{secrets.token_hex(8)}"
+    return finetuned_dir() / name, FINETUNED_PREFIX + name
+
+
+def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = None) -> list[Path]:
+    """Return the models to evict for a new one of this owner.
+
+    The owner's own models come first, then those of others older than an hour; the oldest
+    first. `excluded` is the new model, if it exists already.
+
+    Raises:
+        UserError: if not enough models may be evicted.
+    """
+    modified_at = {
+        path: path.stat().st_mtime
+        for path in models_folder.glob("[!.]*")
+        if path.is_dir() and path != excluded
+    }
+    of_owner = {path: owner_of(path) == owner for path in modified_at}
+    evictable = [
+        path
+        for path in sorted(modified_at, key=lambda path: (not of_owner[path], modified_at[path]))
+        if of_owner[path] or time.time() - modified_at[path] > MODEL_TTL_S
+    ]
+    too_many = max(0, len(modified_at) + 1 - SHARED_MAX_MODELS)
+    if too_many > len(evictable):
+        minutes = math.ceil((MODEL_TTL_S - time.time() + min(modified_at.values())) / 60)
+        raise UserError(
+            f"{len(modified_at)} fine-tuned models of other users are stored here, the maximum, "
+            f"each for at least an hour; try again in about {minutes} minutes",
+            retryable=True,
+        )
+    return evictable[:too_many]
+
+
+def owner_of(folder: Path) -> str:
+    """Return the owner's fingerprint of a fine-tuned model; empty if it has none."""
+    try:
+        return str(
+            json.loads((folder / METADATA_FILE).read_text(encoding="utf-8")).get("owner", "")
+        )
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def save(model: Any, tokenizer: Any, folder: Path, facts: dict[str, Any], name: str) -> None:
+    """Write a fine-tuned model atomically in the format of transformers.
+
+    Raises:
+        UserError: if it cannot be written; an earlier model in the folder stays.
+    """
+    try:
+        with replacing_dir(folder) as temporary:
+            model.save_pretrained(temporary)
+            tokenizer.save_pretrained(temporary)
+            (temporary / METADATA_FILE).write_text(
+                json.dumps(facts, indent=2) + "\n", encoding="utf-8"
+            )
+        if not local_paths_allowed():
+            for each in models_to_evict(folder.parent, facts["owner"], excluded=folder):
+                remove_dir(each)
+    except (OSError, SafetensorError) as error:
+        # SafetensorError reports a full disk during the write of tensors
+        reason = getattr(error, "strerror", None) or str(error)[:160]
+        raise UserError(
+            f"{name} was trained but could not be saved ({reason}); no partial files remain. Free "
+            "some space and train it again",
+            retryable=True,
+        ) from error
+    finally:
+        unload(str(folder))  # an earlier model of that name may be loaded
