@@ -35,7 +35,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     They show attention weights, ablations and the logit lens. Each figure is saved as PNG, SVG
     and PDF, with its data as CSV or JSON.
     """
-    from playground.figures.attention import FIGURES
+    from playground.figures.catalog import FIGURES
 
     manifest, model = load_model_or_exit(checkpoint)
     file_names = {

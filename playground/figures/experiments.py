@@ -1,4 +1,4 @@
-"""The figures of experiments: results over seeds, and exact match by length.
+"""Figures of experiments: results over seeds, and exact match by length.
 
 Each takes the plain data of `ExperimentService.results` or `ExperimentService.lengths`.
 """
@@ -11,26 +11,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from .attention import COLORS, DASHES
-from .training import (
+from .style import (
+    COLORS,
+    DASHES,
     FOREGROUND,
     MUTED,
-    add_axes_inches,
-    colorbar,
-    heatmap,
+    add_colorbar,
+    add_legend,
+    draw_heatmap,
+    label_axis,
     new_figure,
-    save,
-    style_axes,
+    save_formats,
+    set_caption,
+    set_percent_axis,
+    set_step_axis,
+    size_panels,
+    style_chart,
 )
 
 Row = Mapping[str, Any]
-FIGURE_WIDTH_IN = 7.6  # inches
-LINE_HEIGHT_IN = 0.16  # inches per line of text
 MAX_CURVES = len(COLORS) * 2
 CAPTION_WRAP = 112  # maximum characters per line of a caption
+LABEL_WRAP = 60
+LINE_IN = 0.16  # of small text
+NOTHING_TO_DRAW = "no run has {} yet, so there is nothing to draw"
 
 
 def experiment(results: Row) -> Figure:
@@ -44,88 +51,74 @@ def experiment(results: Row) -> Figure:
     """
     cells = [cell for cell in results["cells"] if cell["n"]]
     if not cells:
-        raise ValueError("no run has finished yet, so there is nothing to draw")
-    drawn = cells[:MAX_CURVES]
-    words = _wrap_text(results["summary"])
-    rows, below = 0.24 * len(cells), 0.62 + LINE_HEIGHT_IN * len(words)
-    left = 0.35 + 0.068 * max(len(cell["label"]) for cell in cells)
-    height = below + rows + 0.8 + 2.1 + 0.35
-    figure = new_figure(FIGURE_WIDTH_IN, height)
-    curves = style_axes(
-        figure,
-        0.65,
-        height - 0.35 - 2.1,
-        FIGURE_WIDTH_IN - 0.9,
-        2.1,
-        f"Exact match on held-out sequences: {_caption_above(cells)}",
-    )
-    for at, cell in enumerate(drawn):
-        curve, style = cell["curve"], _style(at)
-        curves.plot(curve["steps"], curve["median"], linewidth=1.5, **style)
-        curves.fill_between(
-            curve["steps"],
-            curve["low"],
-            curve["high"],
-            color=style["color"],
-            alpha=0.15,
-            linewidth=0,
-        )
-    curves.set_ylim(-0.03, 1.05)
-    curves.set_yticks([0, 0.5, 1])
-    curves.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    _steps(curves, max(cell["steps"] for cell in cells))
-    bars = style_axes(
-        figure,
-        left,
-        below,
-        FIGURE_WIDTH_IN - left - 0.35,
-        rows,
-        "Steps to 99 % exact match: each seed, and the median",
-    )
-    for at, cell in enumerate(cells):
-        style, y = _style(at), len(cells) - 1 - at
-        times = [run["steps_to"] for run in cell["seeds"] if run["done"]]
-        reached = [time for time in times if time is not None]
-        missed = len(times) - len(reached)
-        bars.plot(
-            reached, [y] * len(reached), "o", color=style["color"], markersize=4.5, alpha=0.75
-        )
-        if cell["steps_to"]["median"] is not None:
-            bars.plot(
-                [cell["steps_to"]["median"]] * 2,
-                [y - 0.32, y + 0.32],
-                color=style["color"],
-                linewidth=2.2,
-            )
-        if missed:
-            bars.plot(
-                [cell["steps"]],
-                [y],
-                ">",
-                color=style["color"],
-                markersize=5,
-                markerfacecolor="white",
-                clip_on=False,
-            )
-            bars.annotate(
-                f"{missed} of {len(times)} not reached",
-                (cell["steps"], y),
-                (-7, 0),
-                textcoords="offset points",
-                fontsize=8,
-                color=MUTED,
-                ha="right",
-                va="center",
-            )
-    bars.set_ylim(-0.6, len(cells) - 0.4)
-    bars.set_yticks(range(len(cells)), [cell["label"] for cell in reversed(cells)])
-    bars.tick_params(axis="y", length=0)
-    for tick, at in zip(bars.get_yticklabels(), reversed(range(len(cells))), strict=True):
-        tick.set_color(_style(at)["color"] if at < MAX_CURVES else FOREGROUND)
-    _steps(bars, max(cell["steps"] for cell in cells))
-    bars.set_xlabel("step", fontsize=9, color=FOREGROUND)
-    _draw_caption(figure, words)
+        raise ValueError(NOTHING_TO_DRAW.format("finished"))
+    caption = _wrap(results["summary"], CAPTION_WRAP)
+    heights = [2.6, 0.24 * len(cells) + 0.9]
+    figure = new_figure(sum(heights) + 0.1 + LINE_IN * len(caption))
+    subfigures: Any = figure.subfigures(2, 1, height_ratios=heights)  # with margins of their own
+    curves, times = (each.subplots() for each in subfigures)
+    style_chart(curves, f"Exact match on held-out sequences: {_seeds_note(cells)}")
+    style_chart(times, "Steps to 99 % exact match: each seed, and the median")
+    for i, cell in enumerate(cells[:MAX_CURVES]):
+        _draw_range(curves, "steps", cell["curve"], cell["curve"], _line_style(i))
+    set_percent_axis(curves.yaxis)
+    for i, cell in enumerate(cells):
+        _draw_times(times, cell, len(cells) - 1 - i, _line_style(i)["color"])
+    times.set_ylim(-0.6, len(cells) - 0.4)
+    times.set_yticks(range(len(cells)), [_wrap_label(cell["label"]) for cell in reversed(cells)])
+    times.tick_params(axis="y", length=0)
+    for i, label in enumerate(reversed(times.get_yticklabels())):
+        label.set_color(_line_style(i)["color"] if i < MAX_CURVES else FOREGROUND)
+    for axes in (curves, times):
+        axes.set_xlim(0, 1.02 * max(cell["steps"] for cell in cells))
+        set_step_axis(axes.xaxis)
+    label_axis(times.xaxis, "step")
+    set_caption(figure, *caption)
     return figure
+
+
+def _draw_range(
+    axes: Axes, x: str, row: Row, ends: Row, style: Row, label: str | None = None
+) -> None:
+    """Draw the medians of a row in the range between `low` and `high` of `ends`.
+
+    `x` is the key of the horizontal coordinates.
+    """
+    axes.plot(row[x], row["median"], linewidth=1.5, label=label, **style)
+    axes.fill_between(
+        ends[x], ends["low"], ends["high"], color=style["color"], alpha=0.14, linewidth=0
+    )
+
+
+def _draw_times(axes: Axes, cell: Row, y: int, color: str) -> None:
+    """Draw the steps to 99 % of each seed, their median, and the number of seeds without them."""
+    times = [run["steps_to"] for run in cell["seeds"] if run["done"]]
+    reached = [time for time in times if time is not None]
+    axes.plot(reached, [y] * len(reached), "o", color=color, markersize=4.5, alpha=0.75)
+    median = cell["steps_to"]["median"]
+    if median is not None:
+        axes.plot([median] * 2, [y - 0.32, y + 0.32], color=color, linewidth=2.2)
+    if len(reached) == len(times):
+        return
+    axes.plot(
+        [cell["steps"]],
+        [y],
+        ">",
+        color=color,
+        markersize=5,
+        markerfacecolor="white",
+        clip_on=False,
+    )
+    axes.annotate(
+        f"{len(times) - len(reached)} of {len(times)} not reached",
+        (cell["steps"], y),
+        (-7, 0),
+        textcoords="offset points",
+        fontsize=8,
+        color=MUTED,
+        ha="right",
+        va="center",
+    )
 
 
 def accuracy_by_length(results: Row) -> Figure:
@@ -137,121 +130,74 @@ def accuracy_by_length(results: Row) -> Figure:
     Raises:
         ValueError: if no run has been evaluated.
     """
-    rows = [row for row in results["rows"] if row["n"]]
-    if not rows:
-        raise ValueError("no run has been evaluated yet, so there is nothing to draw")
-    words = _wrap_text(f"{results['summary']} {_evaluation_note(results, rows)}")
-    # Inches of a legend entry: its dash, its label and a gap.
-    each = 0.7 + 0.076 * max(len(row["label"]) for row in rows)
-    columns = max(1, min(3, int((FIGURE_WIDTH_IN - 0.65) / each)))
-    legend = LINE_HEIGHT_IN * 1.25 * -(-len(rows) // columns)
-    below = 0.62 + LINE_HEIGHT_IN * len(words)
-    width, height = max(FIGURE_WIDTH_IN, 0.65 + each), below + 2.5 + 0.4 + legend
-    figure = new_figure(width, height)
-    axes = style_axes(figure, 0.65, below, width - 0.9, 2.5, "")
-    axes.axvspan(
-        results["trained"][0] - 0.5,
-        results["trained"][1] + 0.5,
-        color="#eef2f6",
-        linewidth=0,
-        zorder=0,
-    )
-    axes.text(
-        results["trained"][1], -0.015, "trained ", fontsize=8, color=MUTED, ha="right", va="bottom"
-    )
-    for at, row in enumerate(rows):
-        style = _style(at)
-        if row["n"] == 1:
-            lines = next(run["scores"] for run in row["runs"] if run["scores"])
-            lines = [line for line in lines if line["n"]]
-            lengths, low, high = (
-                [line[name] for line in lines] for name in ("length", "low", "high")
-            )
-        else:
-            lengths, low, high = row["lengths"], row["low"], row["high"]
-        axes.plot(row["lengths"], row["median"], linewidth=1.5, label=row["label"], **style)
-        axes.fill_between(lengths, low, high, color=style["color"], alpha=0.12, linewidth=0)
-    axes.set_ylim(-0.03, 1.05)
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    rows = _evaluated_rows(results)
+    caption = _wrap(f"{results['summary']} {_evaluation_note(results, rows)}", CAPTION_WRAP)
+    labels = [_wrap_label(row["label"]) for row in rows]
+    n_columns = 3 if max(map(len, labels)) < 24 else 1
+    n_lines = sum(label.count("\n") + 1 for label in labels) / n_columns
+    height = 3.6 + LINE_IN * (len(caption) + 1.25 * n_lines)
+    figure = new_figure(height, title="Exact match by length")
+    axes = style_chart(figure.subplots())
+    first, last = results["trained"]
+    axes.axvspan(first - 0.5, last + 0.5, color="#eef2f6", linewidth=0, zorder=0)
+    axes.text(last, -0.015, "trained ", fontsize=8, color=MUTED, ha="right", va="bottom")
+    for i, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        _draw_range(axes, "lengths", row, _ends(row), _line_style(i), label)
+    set_percent_axis(axes.yaxis, (0, 0.25, 0.5, 0.75, 1))
     axes.set_xlim(0.5, results["max_length"] + 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(10, integer=True, steps=[1, 2, 5, 10]))
-    axes.set_xlabel("length of the sequence", fontsize=9, color=FOREGROUND)
-    axes.legend(
+    set_step_axis(axes.xaxis, 10)
+    label_axis(axes.xaxis, "length of the sequence")
+    add_legend(
+        axes,
         loc="lower left",
         bbox_to_anchor=(-0.01, 1.0),
-        ncols=columns,
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=FOREGROUND,
+        ncols=n_columns,
         borderaxespad=0.2,
         handlelength=2.6,
     )
-    figure.text(
-        0.65 / width,
-        1 - 0.1 / height,
-        "Exact match by length",
-        fontsize=10.5,
-        color=FOREGROUND,
-        fontweight="bold",
-        ha="left",
-        va="top",
-    )
-    _draw_caption(figure, words)
+    set_caption(figure, *caption)
     return figure
 
 
+def _ends(row: Row) -> Row:
+    """Return the range over seeds, or the 95 % interval of a single run."""
+    if row["n"] > 1:
+        return row
+    scores = next(run["scores"] for run in row["runs"] if run["scores"])
+    lines = [line for line in scores if line["n"]]
+    return {
+        "lengths": [line["length"] for line in lines],
+        "low": [line["low"] for line in lines],
+        "high": [line["high"] for line in lines],
+    }
+
+
 def lengths_heatmap(results: Row) -> Figure:
-    """Draw the same medians as a heatmap: one row per position encoding, one column per length.
+    """Draw the same medians as a heat map: one row per position encoding, one column per length.
 
     Lengths without held-out sequences are hatched. `results` is as for `accuracy_by_length`.
 
     Raises:
         ValueError: if no run has been evaluated.
     """
-    rows = [row for row in results["rows"] if row["n"]]
-    if not rows:
-        raise ValueError("no run has been evaluated yet, so there is nothing to draw")
-    lengths = list(range(1, results["max_length"] + 1))
-    shares = np.full((len(rows), len(lengths)), np.nan)
-    for at, row in enumerate(rows):
-        for length, share in zip(row["lengths"], row["median"], strict=True):
-            shares[at, length - 1] = share
-    words = _wrap_text(
-        f"darker: higher exact match, from 0 to 100 %. {_evaluation_note(results, rows)}"
-    )
-    left = 0.35 + 0.082 * max(len(row["label"]) for row in rows)
-    below, tall = 0.62 + LINE_HEIGHT_IN * len(words), 0.3 * len(rows)
-    width, height = max(FIGURE_WIDTH_IN, left + 4.5), below + tall + 0.4
-    figure = new_figure(width, height)
-    figure.text(
-        left / width,
-        1 - 0.1 / height,
-        "Exact match by length, median over seeds",
-        fontsize=10.5,
-        color=FOREGROUND,
-        fontweight="bold",
-        ha="left",
-        va="top",
-    )
-    axes = add_axes_inches(figure, left, below, width - left - 0.75, tall)
-    axes.patch.set(hatch="////", edgecolor="#cfd5dc", facecolor="white")
-    heatmap(
-        axes,
-        shares,
-        [row["label"] for row in rows],
-        [str(length) for length in lengths],
-        label_rows=True,
-        label_columns=True,
-    )
+    rows = _evaluated_rows(results)
+    n = results["max_length"]
+    medians = np.full((len(rows), n), np.nan)
+    for y, row in enumerate(rows):
+        medians[y, np.array(row["lengths"], dtype=int) - 1] = row["median"]
+    note = f"darker: higher exact match, from 0 to 100 %. {_evaluation_note(results, rows)}"
+    cell = 5.0 / n, 0.3
+    width, height = cell[0] * n, cell[1] * len(rows)
+    figure = new_figure(title="Exact match by length, median over seeds")
+    panels = figure.subplots(1, 1, squeeze=False)
+    axes = panels[0, 0]
+    labels = [_wrap_label(row["label"]) for row in rows]
+    draw_heatmap(axes, medians, labels, [str(length + 1) for length in range(n)], cell)
     axes.axvline(results["trained"][1] - 0.5, color=COLORS[1], linewidth=1.4)
-    axes.set_xlabel(
-        "length of the sequence; the line marks the maximum training length",
-        fontsize=9,
-        color=FOREGROUND,
-    )
-    colorbar(figure, width - 0.6, below, tall)
-    _draw_caption(figure, words)
+    label_axis(axes.xaxis, "length of the sequence; the line marks the maximum training length")
+    add_colorbar(axes, height)
+    set_caption(figure, *_wrap(note, 100))
+    size_panels(figure, panels, width, height)
     return figure
 
 
@@ -269,59 +215,43 @@ def write(folder: Path, name: str, results: Row) -> list[Path]:
         ValueError: if there are no results yet.
         OSError: if the folder cannot be written.
     """
-    figure = FIGURES[name](results)
-    paths = [folder / f"{name}.{kind}" for kind in ("png", "svg", "pdf")]
-    for path in paths:
-        save(figure, path)
-    return paths
+    return save_formats(FIGURES[name](results), folder, name)
 
 
-def _style(at: int) -> dict[str, Any]:
-    return {
-        "color": COLORS[at % len(COLORS)],
-        "linestyle": DASHES[at // len(COLORS) % len(DASHES)] if at >= len(COLORS) else "-",
-    }
+def _evaluated_rows(results: Row) -> list[Row]:
+    rows = [row for row in results["rows"] if row["n"]]
+    if not rows:
+        raise ValueError(NOTHING_TO_DRAW.format("been evaluated"))
+    return rows
 
 
-def _caption_above(cells: Sequence[Row]) -> str:
-    seeds = sorted({cell["n"] for cell in cells})
-    if seeds == [1]:
+def _line_style(i: int) -> dict[str, Any]:
+    dashes = DASHES[i // len(COLORS) % len(DASHES)]
+    return {"color": COLORS[i % len(COLORS)], "linestyle": dashes}
+
+
+def _seeds_note(cells: Sequence[Row]) -> str:
+    counts = sorted({cell["n"] for cell in cells})
+    if counts == [1]:
         return "one seed each"
-    return (
-        f"median and range of {seeds[0] if len(seeds) == 1 else f'{seeds[0]} to {seeds[-1]}'} seeds"
-    )
+    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"median and range of {number} seeds"
 
 
 def _evaluation_note(results: Row, rows: Sequence[Row]) -> str:
-    tables = [row["untrained"] for row in rows if row["untrained"]]
-    sentences = f"Up to {results['n_requested']:,} held-out sequences per length."
-    if tables:
+    ranges = next((row["untrained"] for row in rows if row["untrained"]), None)
+    note = f"Up to {results['n_requested']:,} held-out sequences per length."
+    if ranges:
         sides = ", ".join(
-            f"{first} to {last} of the {side}" for side, (first, last) in tables[0].items()
+            f"{first} to {last} of the {side}" for side, (first, last) in ranges.items()
         )
-        sentences += f" Learned encodings have untrained positions: {sides} (counted from 0)."
-    return sentences
+        note += f" Learned encodings have untrained positions: {sides} (counted from 0)."
+    return note
 
 
-def _steps(axes: Any, last: int) -> None:
-    axes.set_xlim(0, last * 1.02)
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,.0f}"))
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width) or [""]
 
 
-def _wrap_text(text: str) -> list[str]:
-    return textwrap.wrap(text, CAPTION_WRAP)
-
-
-def _draw_caption(figure: Figure, lines: Sequence[str]) -> None:
-    width, height = figure.get_size_inches()
-    figure.text(
-        0.2 / width,
-        0.1 / height,
-        "\n".join(lines),
-        fontsize=8,
-        color=MUTED,
-        ha="left",
-        va="bottom",
-        linespacing=1.4,
-    )
+def _wrap_label(text: str) -> str:
+    return "\n".join(_wrap(text, LABEL_WRAP))

@@ -18,7 +18,7 @@ from playground.architectures.base import Seq2SeqModel
 from playground.training.config import RunConfig
 
 from . import experiments
-from .attention import write
+from .catalog import write
 
 METRIC_COLUMNS = ("step", "loss", "learning_rate", "grad_norm", "exact_match", "token_accuracy")
 

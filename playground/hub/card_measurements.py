@@ -12,7 +12,8 @@ from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel
 from playground.evaluation import evaluate
-from playground.figures.training import cross_attention, save
+from playground.figures.attention import cross_attention
+from playground.figures.style import save
 from playground.tasks import EOS
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task

@@ -26,7 +26,8 @@ from playground.common.stats import wilson_interval
 from playground.datasets.pairs import DatasetError
 from playground.datasets.storage import dataset_origin
 from playground.evaluation import evaluate
-from playground.figures.training import save, training_curve
+from playground.figures.style import save
+from playground.figures.training import training_curve
 from playground.tasks import LOOKUP
 from playground.tasks.held_out import HELD_OUT_FRACTION, HeldOutSet, build_held_out_set
 from playground.tasks.task import Task

@@ -19,7 +19,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.datasets.pairs import read_pairs
 from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
-from playground.figures.attention import write
+from playground.figures.catalog import write
 from playground.runs.owner_keys import machine_owner_key
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig

@@ -5,7 +5,7 @@ import torch
 
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
-from playground.figures.attention import FIGURES
+from playground.figures.catalog import FIGURES
 from playground.inspection import attention_recording
 from playground.inspection.attention_recording import record_free_running
 from playground.inspection.hooks import Component

@@ -1,0 +1,344 @@
+"""Colors, layout, heat maps and saving: what all figures share.
+
+Matplotlib's layout engine computes the space of titles, labels and legends. A figure shows measured
+numbers only, is drawn for 150 dots per inch, and labels its axes in words.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.transforms import Bbox
+
+FOREGROUND, MUTED, GRID = "#1c2530", "#565d69", "#dfe3e8"
+ACCENT, SECONDARY = "#1f6fb2", "#b35c00"  # distinguishable without color vision, and by dashes
+HATCH = "#c3c9d1"
+SANS, MONO = "DejaVu Sans", "DejaVu Sans Mono"  # part of matplotlib: equal on every machine
+DPI = 150
+WIDTH_IN = 7.4  # of a figure with curves or bars
+MIN_WIDTH_IN = 6.6  # the longest line of a caption fits in it
+MIN_LABEL_IN = 0.145  # per label along an axis
+PADDING_IN = 0.06  # around every panel
+MAX_LAYOUTS = 4  # attempts to reach the size of a panel
+COLORBAR_WIDTH_IN, COLORBAR_GAP_IN = 0.11, 0.14
+MIN_COLORBAR_IN, MAX_COLORBAR_IN = 0.5, 2.4
+
+# Eight colors that are distinguishable without full color vision (Okabe and Ito 2008, without
+# yellow, which is hard to see on white).
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1c2530", "#8a919c")
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+
+# From paper to ink in equal steps of lightness (CIELAB L* decreases by 10.3 per step), so that
+# equal differences look equal.
+ATTENTION_CMAP = LinearSegmentedColormap.from_list(
+    "paper to ink",
+    [
+        "#ffffff",
+        "#d2e4f3",
+        "#a1cbe5",
+        "#76b0d7",
+        "#4d94c8",
+        "#3277b5",
+        "#195ba1",
+        "#10427e",
+        "#082a5c",
+    ],
+)
+UNIT_NORM = Normalize(0, 1)
+# White at zero, and equally dark at equal distance from it.
+DIVERGING_CMAP = LinearSegmentedColormap.from_list(
+    "signed", ["#5e3000", "#b35c00", "#e6b680", "#ffffff", "#8fbfdf", "#1f6fb2", "#0b3a66"]
+)
+
+# The file types of figures, with metadata that omits the date and the version.
+FORMATS: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
+
+# The salt of SVG ids is a global setting of matplotlib.
+_save_lock = threading.Lock()
+
+
+# Figures
+
+
+def new_figure(height: float = 1.0, width: float = WIDTH_IN, title: str = "") -> Figure:
+    """Create an empty white figure; sizes are in inches."""
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+    _set_layout(figure, "constrained")
+    if title:
+        set_title(figure, title)
+    return figure
+
+
+def set_title(figure: Figure, text: str) -> None:
+    figure.suptitle(
+        text,
+        x=0.012,
+        ha="left",
+        fontsize=10.5,
+        fontweight="bold",
+        color=FOREGROUND,
+        parse_math=False,
+    )
+
+
+def set_caption(figure: Figure, *lines: str) -> None:
+    """Add lines of small text below the panels."""
+    figure.supxlabel(
+        "\n".join(lines),
+        x=0.012,
+        ha="left",
+        fontsize=8,
+        color=MUTED,
+        linespacing=1.4,
+        parse_math=False,
+    )
+
+
+def size_panels(figure: Figure, panels: Any, width: float, height: float) -> None:
+    """Resize a figure so that every panel of a grid has this size in inches.
+
+    The layout engine adds the margins. The figure is at least as wide as a caption.
+    """
+    shape = np.array(panels.shape[::-1])
+    panel = np.array([width, height])
+    figure.set_size_inches(shape * (panel + 1) + 1)  # large enough for any margins
+    for _ in range(MAX_LAYOUTS):
+        _apply_layout(figure)
+        size = figure.get_size_inches()
+        measured = panels[0, 0].get_position().size * size
+        if np.allclose(measured, panel, rtol=0.02):
+            break
+        figure.set_size_inches(size + shape * (panel - measured))
+    if figure.get_size_inches()[0] < MIN_WIDTH_IN:
+        for axes in panels.flat:
+            axes.set_box_aspect(height / width)
+        figure.set_size_inches(MIN_WIDTH_IN, figure.get_size_inches()[1])
+        _set_layout(figure, "compressed")
+        _apply_layout(figure)
+    figure.set_layout_engine("none")  # the layout is final
+
+
+def _set_layout(figure: Figure, layout: Literal["constrained", "compressed"]) -> None:
+    figure.set_layout_engine(layout, w_pad=PADDING_IN, h_pad=PADDING_IN, wspace=0.0, hspace=0.0)
+
+
+def _apply_layout(figure: Figure) -> None:
+    engine: Any = figure.get_layout_engine()
+    engine.execute(figure)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as .png (150 dots per inch), .svg or .pdf.
+
+    Raises:
+        ValueError: for any other file type.
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise ValueError(
+            f"{path.name} is not a supported file type for figures; choose a name that ends in "
+            f"{', '.join('.' + each for each in FORMATS)}"
+        )
+    path.write_bytes(render(figure, kind))
+
+
+def save_formats(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write a figure in every format, and return the files."""
+    paths = [folder / f"{name}.{kind}" for kind in FORMATS]
+    for path in paths:
+        save(figure, path)
+    return paths
+
+
+def render(figure: Figure, kind: str) -> bytes:
+    """Return the content of a file of this format; equal figures give equal bytes."""
+    content = io.BytesIO()
+    with _save_lock, matplotlib.rc_context({"svg.hashsalt": "transformer-playground"}):
+        figure.savefig(content, format=kind, dpi=DPI, metadata=FORMATS[kind])
+    return content.getvalue()
+
+
+# Axes
+
+
+def style_axes(axes: Axes, title: str = "") -> Axes:
+    """Give axes a thin frame, and a title."""
+    axes.tick_params(length=3, width=0.6, color=MUTED, labelcolor=FOREGROUND, labelsize=8.5)
+    axes.spines[:].set(color=MUTED, linewidth=0.6)
+    if title:
+        axes.set_title(title, loc="left", fontsize=9.5, color=FOREGROUND, fontweight="bold", pad=7)
+    return axes
+
+
+def style_chart(axes: Axes, title: str = "", grid: str = "y") -> Axes:
+    """Give axes of curves or bars a title, grid lines, and no frame at the top and right."""
+    style_axes(axes, title)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis=grid, color=GRID, linewidth=0.7)  # type: ignore[arg-type]
+    axes.set_axisbelow(True)
+    return axes
+
+
+def label_axis(axis: Axis, text: str) -> None:
+    axis.set_label_text(text, fontsize=9, color=FOREGROUND, parse_math=False)
+
+
+def set_percent_axis(axis: Axis, ticks: Sequence[float] = (0, 0.5, 1)) -> None:
+    """Give an axis of fractions ticks in percent."""
+    axis.set_ticks(list(ticks))
+    axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes: Any = axis.axes
+    set_limits = axes.set_xlim if axis is axes.xaxis else axes.set_ylim
+    set_limits(-0.03, 1.05)
+
+
+def set_step_axis(axis: Axis, n_ticks: int = 8) -> None:
+    """Give an axis of steps, positions or lengths whole numbers as ticks."""
+    axis.set_major_locator(MaxNLocator(n_ticks, integer=True, steps=[1, 2, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def add_legend(axes: Axes, **options: Any) -> None:
+    axes.legend(frameon=False, labelcolor=FOREGROUND, **{"fontsize": 8.5} | options)
+
+
+def add_text_above(axes: Axes, text: str, color: str, points: float, family: str = SANS) -> None:
+    """Add a line of text, `points` above the left corner of a panel."""
+    axes.annotate(
+        text,
+        (0, 1),
+        xytext=(0, points),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=8,
+        color=color,
+        family=family,
+        ha="left",
+        va="bottom",
+        parse_math=False,
+        annotation_clip=False,
+    )
+
+
+# Heat maps
+
+
+def draw_heatmap(
+    axes: Axes,
+    weights_QM: Any,
+    rows: Sequence[str] | None,
+    columns: Sequence[str] | None,
+    cell: tuple[float, float],
+) -> None:
+    """Draw fractions from 0 to 1 as cells, and hatch the cells without a number.
+
+    If not all labels fit, evenly spaced ones are drawn, always with the first. Labels that are None
+    are omitted. `cell` is the width and the height of a cell in inches.
+    """
+    style_axes(axes)
+    hatch_missing(axes)
+    axes.imshow(
+        np.asarray(weights_QM, dtype=float),
+        cmap=ATTENTION_CMAP,
+        norm=UNIT_NORM,
+        aspect="auto",
+        interpolation="nearest",
+    )
+    for axis, labels, size in ((axes.xaxis, columns, cell[0]), (axes.yaxis, rows, cell[1])):
+        if labels is None:
+            axis.set_major_locator(NullLocator())
+            continue
+        every = math.ceil(MIN_LABEL_IN / size)
+        axis.set_ticks(range(0, len(labels), every), labels[::every])
+        for text in axis.get_ticklabels():
+            text.set(fontfamily=MONO, fontsize=8, parse_math=False)
+    axes.tick_params(length=0, pad=3)
+    if columns is not None and max(map(len, columns)) > 3:
+        axes.tick_params(axis="x", rotation=90)
+
+
+def draw_diverging_heatmap(axes: Axes, matrix: Any, reach: float) -> None:
+    """Draw numbers from -reach to reach as cells."""
+    style_axes(axes)
+    axes.imshow(
+        matrix,
+        cmap=DIVERGING_CMAP,
+        norm=Normalize(-reach, reach),
+        aspect="auto",
+        interpolation="nearest",
+    )
+    for axis in (axes.xaxis, axes.yaxis):
+        set_step_axis(axis)
+
+
+def hatch_missing(axes: Axes) -> None:
+    """Hatch the background, which is visible in cells without a number."""
+    axes.patch.set(facecolor="white", hatch="//////", edgecolor=HATCH, linewidth=0)
+
+
+def annotate_cell(axes: Axes, x: float, y: float, text: str, value: float, **style: Any) -> None:
+    """Add text to a cell of a heat map, in white if the cell is dark."""
+    color = "white" if value > 0.5 else FOREGROUND
+    options: dict[str, Any] = {
+        "fontsize": 7.5,
+        "color": color,
+        "ha": "center",
+        "va": "center",
+    } | style
+    axes.text(x, y, text, parse_math=False, **options)
+
+
+def add_colorbar(axes: Axes, height: float) -> None:
+    """Add the color scale of `draw_heatmap` beside a panel of this height in inches."""
+    figure: Any = axes.figure
+    length = min(max(MIN_COLORBAR_IN, height), MAX_COLORBAR_IN)
+
+    def locate(cax: Any, renderer: Any) -> Bbox:
+        """Return the box in fractions of the figure, with a fixed size in inches."""
+        panel, (width_in, height_in) = axes.get_position(), figure.get_size_inches()
+        left, top = panel.x1 + COLORBAR_GAP_IN / width_in, panel.y1
+        return Bbox.from_extents(
+            left, top - length / height_in, left + COLORBAR_WIDTH_IN / width_in, top
+        )
+
+    cax = axes.inset_axes((1, 0, 0.1, 1))
+    cax.set_axes_locator(locate)
+    _draw_colorbar(axes, UNIT_NORM, ATTENTION_CMAP, ("0", "0.5", "1"), {"cax": cax})
+
+
+def add_diverging_colorbar(axes: Axes, reach: float) -> None:
+    """Add the color scale of `draw_diverging_heatmap` beside a panel."""
+    labels = f"−{reach:.2g}", "0", f"{reach:.2g}"
+    place = {"ax": axes, "fraction": 0.02, "pad": 0.015, "aspect": 20}
+    _draw_colorbar(axes, Normalize(-reach, reach), DIVERGING_CMAP, labels, place)
+
+
+def _draw_colorbar(
+    axes: Axes, norm: Normalize, cmap: Colormap, labels: Sequence[str], place: dict[str, Any]
+) -> None:
+    figure: Any = axes.figure
+    ticks = np.linspace(float(norm.vmin or 0), float(norm.vmax or 1), 3)
+    bar = figure.colorbar(ScalarMappable(norm, cmap), ticks=ticks, **place)
+    for label, alignment in zip(
+        bar.ax.set_yticklabels(labels), ("bottom", "center", "top"), strict=True
+    ):
+        label.set_verticalalignment(alignment)  # the labels stay within the height of the bar
+    bar.outline.set(edgecolor=MUTED, linewidth=0.6)
+    bar.ax.tick_params(length=2, width=0.6, color=MUTED, labelsize=8, labelcolor=FOREGROUND)
