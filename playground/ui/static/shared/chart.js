@@ -239,7 +239,7 @@ export class Chart {
               onClick=${() => this.toggle(series.key)}
             >
               <${Swatch} series=${series} />
-              <span>${series.label}</span>
+              <span>${series.label}</span>${" "}
               <span class="pg-legend-value">
                 ${isHidden || value === null ? "" : formatY(value)}
               </span>

@@ -142,16 +142,13 @@ function zoomToSelection(chart, plot) {
 }
 
 /**
- * Select a position on a click, but not at the end of a drag.
+ * Select a position on a click. uPlot stops the click at the end of a drag.
  * @param {Chart} chart
  * @param {uPlot} plot
  */
 function selectOnClick(chart, plot) {
-  let startX = 0;
-  plot.over.addEventListener("pointerdown", (event) => (startX = event.clientX));
-  plot.over.addEventListener("click", (event) => {
-    if (Math.abs(event.clientX - startX) < 5 && chart.cursorX !== null)
-      chart.options.onSelect?.(chart.cursorX);
+  plot.over.addEventListener("click", () => {
+    if (chart.cursorX !== null) chart.options.onSelect?.(chart.cursorX);
   });
 }
 

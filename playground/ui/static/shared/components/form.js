@@ -185,12 +185,12 @@ export function Form({
   const form = useRef(/** @type {HTMLFormElement | null} */ (null)),
     [touched, setTouched] = useState(/** @type {Set<string>} */ (new Set())),
     touch = (/** @type {string[]} */ names) => setTouched(new Set([...touched, ...names])),
-    invalid = validateForm(fields, values);
+    messages = validateForm(fields, values);
   /** @param {Event} event */
   const submit = (event) => {
     event.preventDefault();
     touch(fields.map((field) => field.name));
-    const first = fields.find((field) => invalid[field.name]);
+    const first = fields.find((field) => messages[field.name]);
     if (!first) return onSubmit(values);
     const control = form.current?.elements.namedItem(first.name);
     if (control instanceof HTMLElement) control.focus();
@@ -202,7 +202,7 @@ export function Form({
           key=${field.name}
           field=${field}
           value=${values[field.name]}
-          error=${(touched.has(field.name) && invalid[field.name]) || errors[field.name]}
+          error=${(touched.has(field.name) && messages[field.name]) || errors[field.name]}
           onInput=${(/** @type {any} */ value) => onInput(field.name, value)}
           onBlur=${() => touch([field.name])}
         />`,

@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import { enter, makeBox, press, settle } from "./support/dom.js";
+import { BarList } from "../../playground/ui/static/shared/components/bar_list.js";
+import { ConfirmButton } from "../../playground/ui/static/shared/components/confirm_button.js";
+import { CopyField } from "../../playground/ui/static/shared/components/copy_field.js";
+import { HeatMapView } from "../../playground/ui/static/shared/components/heat_map_view.js";
+import { JobProgress } from "../../playground/ui/static/shared/components/job_progress.js";
+import { ModelSelect } from "../../playground/ui/static/shared/components/model_select.js";
+import { Section } from "../../playground/ui/static/shared/components/section.js";
+import { SegmentedControl } from "../../playground/ui/static/shared/components/segmented_control.js";
+import { StatusMessage } from "../../playground/ui/static/shared/components/status_message.js";
+import { TokenStrip } from "../../playground/ui/static/shared/components/token_strip.js";
+import { IDLE, Job } from "../../playground/ui/static/shared/job.js";
+import { html, render } from "../../playground/ui/static/vendor/preact.js";
+
+let box;
+beforeEach(() => {
+  if (box) render(null, box);
+  box = makeBox();
+});
+async function draw(view) {
+  render(view, box);
+  await settle();
+}
+const text = (selector) => box.querySelector(selector)?.textContent.trim().replace(/\s+/g, " ");
+const click = async (selector) => {
+  box.querySelector(selector).click();
+  await settle();
+};
+
+test("a section is named by its heading", async () => {
+  await draw(html`<${Section} title="Heads" hint="Sorted" help=${html`<p>Why</p>`}>content<//>`);
+  const section = box.querySelector("section");
+  const heading = document.getElementById(section.getAttribute("aria-labelledby"));
+  assert.equal(heading.textContent.trim(), "Heads");
+  assert.equal(text("summary"), "What is this?");
+  assert.match(section.textContent, /content/);
+});
+
+test("a message is read when it changes, and an error offers to try again", async () => {
+  const onRetry = mock.fn();
+  await draw(html`<${StatusMessage} text="" />`);
+  assert.equal(box.querySelector("[role=status]").textContent.trim(), "");
+  await draw(html`<${StatusMessage} text="Saved." kind="success" />`);
+  assert.equal(text("[role=status]"), "✓ Saved.");
+  await draw(html`<${StatusMessage} text="Offline." kind="error" onRetry=${onRetry} />`);
+  assert.equal(text("[role=alert]"), "Offline. Try again");
+  await click("button");
+  assert.equal(onRetry.mock.callCount(), 1);
+});
+
+test("a job has its progress and Cancel, and afterwards its message", async () => {
+  const job = new Job({});
+  const cancel = mock.method(job, "cancel", async () => {});
+  const retry = mock.method(job, "retry", async () => {});
+  await draw(html`<${JobProgress} job=${job} doneText="Done." />`);
+  assert.equal(text("p"), "");
+  job.state.value = {
+    ...IDLE,
+    status: "working",
+    message: "Reading",
+    done: 1500,
+    total: 3000,
+    unit: "steps",
+  };
+  await settle();
+  assert.equal(text("[role=status]"), "Reading");
+  assert.equal(text(".pg-job-amount"), "1,500 of 3,000 steps");
+  assert.equal(box.querySelector("progress").getAttribute("value"), "1500");
+  await click("button");
+  assert.equal(cancel.mock.callCount(), 1);
+  job.state.value = { ...job.state.value, unit: "bytes", total: 2e6, done: 1e6 };
+  await settle();
+  assert.equal(text(".pg-job-amount"), "1.0 MB of 2.0 MB");
+  job.state.value = { ...IDLE, status: "waiting", message: "Queued: 1 ahead" };
+  await settle();
+  assert.equal(box.querySelector("progress").hasAttribute("value"), false);
+  job.state.value = { ...IDLE, status: "failed", message: "Offline.", canRetry: true };
+  await settle();
+  assert.equal(text("[role=alert]"), "Offline. Try again");
+  await click("button");
+  assert.equal(retry.mock.callCount(), 1);
+  job.state.value = { ...IDLE, status: "done" };
+  await settle();
+  assert.equal(text(".success"), "✓ Done.");
+});
+
+test("one segment is pressed, and arrow keys choose the next enabled one", async () => {
+  const onChange = mock.fn();
+  const options = [
+    { value: "map", label: "Map" },
+    { value: "lines", label: "Lines", disabled: true },
+    { value: "one", label: "One token" },
+  ];
+  await draw(
+    html`<${SegmentedControl} label="View" options=${options} value="map" onChange=${onChange} />`,
+  );
+  assert.equal(text("[aria-pressed=true]"), "Map");
+  press(box.querySelector("[aria-pressed=true]"), "ArrowRight");
+  press(box.querySelector("[aria-pressed=true]"), "ArrowLeft");
+  press(box.querySelector("[aria-pressed=true]"), "a");
+  await click("[data-value=one]");
+  assert.deepEqual(
+    onChange.mock.calls.map((call) => call.arguments[0]),
+    ["one", "one", "one"],
+  );
+  assert.equal(document.activeElement.textContent.trim(), "One token");
+});
+
+test("models are grouped, and without any there is a sentence", async () => {
+  const onChange = mock.fn();
+  const options = [
+    { value: "run:1", label: "reverse", group: "Your runs" },
+    { value: "checkpoint:copy", label: "copy", group: "Checkpoints" },
+    { value: "", label: "none" },
+  ];
+  await draw(
+    html`<${ModelSelect}
+      label="Model"
+      options=${options}
+      value="checkpoint:copy"
+      onChange=${onChange}
+    />`,
+  );
+  assert.deepEqual(
+    [...box.querySelectorAll("optgroup")].map((each) => each.label),
+    ["Your runs", "Checkpoints"],
+  );
+  const select = box.querySelector("select");
+  assert.equal(select.value, "checkpoint:copy");
+  assert.equal(box.querySelector("label").htmlFor, select.id);
+  enter(select, "run:1");
+  assert.deepEqual(onChange.mock.calls[0].arguments, ["run:1"]);
+  await draw(
+    html`<${ModelSelect} label="Model" options=${[]} value=${null} onChange=${onChange} />`,
+  );
+  assert.match(text("p"), /No models yet/);
+});
+
+test("a confirmation acts once, and Escape cancels it", async () => {
+  const onConfirm = mock.fn();
+  await draw(
+    html`<${ConfirmButton} label="Delete" question="Delete the run?" onConfirm=${onConfirm} />`,
+  );
+  await click("button");
+  assert.equal(document.activeElement.textContent.trim(), "Cancel");
+  press(document.activeElement, "Escape");
+  await settle();
+  assert.equal(text("button"), "Delete");
+  assert.equal(document.activeElement, box.querySelector("button"));
+  await click("button");
+  await click(".danger");
+  assert.equal(onConfirm.mock.callCount(), 1);
+  assert.equal(box.querySelectorAll("button").length, 1);
+  await click("button");
+  const outside = document.body.appendChild(document.createElement("button"));
+  const event = new Event("focusout", { bubbles: true });
+  Object.defineProperty(event, "relatedTarget", { value: outside });
+  box.querySelector(".danger").dispatchEvent(event);
+  await settle();
+  assert.equal(text("button"), "Delete");
+});
+
+test("a text is copied, and a prompt shows it if the browser denies that", async () => {
+  const writeText = mock.fn(async () => {});
+  Object.defineProperty(navigator, "clipboard", { value: { writeText }, configurable: true });
+  window.prompt = mock.fn();
+  await draw(html`<${CopyField} label="Link" value="https://example.org/" />`);
+  await click("button");
+  assert.deepEqual(writeText.mock.calls[0].arguments, ["https://example.org/"]);
+  assert.equal(text("button"), "Copied");
+  await new Promise((resolve) => setTimeout(resolve, 1600));
+  assert.equal(text("button"), "Copy");
+  writeText.mock.mockImplementation(async () => {
+    throw new Error("denied");
+  });
+  await click("button");
+  assert.deepEqual(window.prompt.mock.calls[0].arguments, ["Copy: Link", "https://example.org/"]);
+  assert.equal(text("button"), "Copy");
+});
+
+test("wrong, missing and extra tokens are marked with their reason", async () => {
+  const view = (tokens) =>
+    html`<${TokenStrip} label="Prediction" tokens=${tokens} targets=${["1", "2", "EOS"]} />`;
+  await draw(view(["1", "3", "EOS", "4"]));
+  const titles = [...box.querySelectorAll(".pg-token.wrong")].map((each) => each.title);
+  assert.deepEqual(titles, ["position 2; should be 2", "position 4; extra token"]);
+  assert.equal(box.querySelector("[role=img]").getAttribute("aria-label"), "wrong");
+  await draw(view(["1", "2"]));
+  assert.equal(box.querySelector(".wrong").title, "position 3; missing; should be EOS");
+  await draw(view(["1", "2", "EOS"]));
+  assert.equal(box.querySelector("[role=img]").getAttribute("aria-label"), "right");
+});
+
+test("tokens can be selected, and weights shade them", async () => {
+  const onSelect = mock.fn();
+  await draw(
+    html`<${TokenStrip}
+      label="Source"
+      tokens=${["1", "2"]}
+      weights=${[0.25, 1]}
+      selected=${1}
+      onSelect=${onSelect}
+    />`,
+  );
+  assert.equal(text("[aria-pressed=true]"), "2");
+  assert.equal(box.querySelector("button").style.getPropertyValue("--pg-weight"), "0.25");
+  await click("button");
+  assert.deepEqual(onSelect.mock.calls[0].arguments, [0]);
+});
+
+test("bars have the width of their share", async () => {
+  const items = [
+    { label: "5", value: 0.8, isTarget: true },
+    { label: "1", value: 3 },
+  ];
+  await draw(html`<${BarList} label="Next token" items=${items} max=${2} />`);
+  const widths = [...box.querySelectorAll(".pg-bar span")].map((each) => each.style.width);
+  assert.deepEqual(widths, ["40%", "100%"]);
+  assert.equal(text(".target .pg-bar-value"), "80.0 %");
+});
+
+test("a heat map shows the text of the cell at the cursor in its caption", async () => {
+  const data = { rows: ["a"], columns: ["x"], values: [[-2]], isSigned: true };
+  await draw(html`<${HeatMapView} label="Effect" data=${data} caption="Rows: layers." />`);
+  assert.equal(text("figcaption"), "Rows: layers.");
+  assert.equal(text(".pg-scale"), "−22");
+  press(box.querySelector("canvas"), "ArrowDown");
+  await settle();
+  assert.equal(text("figcaption"), "a, x: -2.000");
+  await draw(
+    html`<${HeatMapView}
+      label="Effect"
+      data=${data}
+      describe=${() => "cell"}
+      onSelect=${() => {}}
+    />`,
+  );
+  press(box.querySelector("canvas"), "ArrowDown");
+  press(box.querySelector("canvas"), "ArrowUp");
+});

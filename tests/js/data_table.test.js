@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import { enter, makeBox, settle } from "./support/dom.js";
+import { DataTable, sortRows } from "../../playground/ui/static/shared/components/data_table.js";
+import { LineChart } from "../../playground/ui/static/shared/components/line_chart.js";
+import { toCsv } from "../../playground/ui/static/shared/csv.js";
+import { html, render } from "../../playground/ui/static/vendor/preact.js";
+
+const ROWS = [
+  { name: "copy", parameters: 80, best: 0.5 },
+  { name: "reverse", parameters: 200, best: null },
+  { name: "add", parameters: 90, best: 1 },
+];
+const COLUMNS = [
+  { key: "name", label: "model" },
+  { key: "parameters", label: "parameters", isNumber: true },
+  { key: "best", label: "exact match", isNumber: true, render: (row) => row.best ?? "–" },
+  {
+    key: "link",
+    label: "link",
+    value: (row) => "=" + row.name,
+    isSortable: false,
+    isOptional: true,
+  },
+];
+let box, files;
+
+beforeEach(() => {
+  if (box) render(null, box);
+  box = makeBox();
+  files = [];
+  mock.method(URL, "createObjectURL", (blob) => (files.push(blob), "blob:x"));
+  mock.method(URL, "revokeObjectURL", () => {});
+});
+const draw = async (view) => {
+  render(view, box);
+  await settle();
+};
+const names = () =>
+  [...box.querySelectorAll("tbody tr")].map((row) => row.cells[0].textContent.trim());
+const heading = (label) =>
+  [...box.querySelectorAll("th button")].find((each) => each.textContent.trim() === label);
+
+test("missing values are last in both directions", () => {
+  const order = (direction) => sortRows(ROWS, COLUMNS[2], direction).map((row) => row.name);
+  assert.deepEqual(order("ascending"), ["copy", "add", "reverse"]);
+  assert.deepEqual(order("descending"), ["add", "copy", "reverse"]);
+});
+
+test("a heading sorts, and sorts the other way after a second click", async () => {
+  await draw(
+    html`<${DataTable}
+      caption="Models"
+      columns=${COLUMNS}
+      rows=${ROWS}
+      rowKey=${(row) => row.name}
+    />`,
+  );
+  assert.deepEqual(names(), ["copy", "reverse", "add"]);
+  heading("parameters").click();
+  await settle();
+  assert.deepEqual(names(), ["reverse", "add", "copy"]);
+  assert.equal(box.querySelector("[aria-sort]").getAttribute("aria-sort"), "descending");
+  heading("parameters").click();
+  await settle();
+  assert.deepEqual(names(), ["copy", "add", "reverse"]);
+  heading("model").click();
+  await settle();
+  assert.deepEqual(names(), ["add", "copy", "reverse"]);
+  assert.equal(box.querySelectorAll("[aria-sort]").length, 1);
+  assert.equal(heading("link"), undefined);
+});
+
+test("a table has its caption, its actions and a CSV file in its order", async () => {
+  const actions = (row) => html`<button type="button">Open ${row.name}</button>`;
+  await draw(
+    html`<${DataTable}
+      caption="Models"
+      columns=${COLUMNS}
+      rows=${ROWS}
+      sortKey="parameters"
+      csvName="models"
+      actions=${actions}
+      rowKey=${(row) => row.name}
+    />`,
+  );
+  assert.equal(box.querySelector("[role=region]").getAttribute("aria-label"), "Models");
+  assert.match(box.querySelector("tbody tr").textContent, /Open reverse/);
+  box.querySelector("caption button").click();
+  assert.equal(
+    await files[0].text(),
+    'model,parameters,exact match,link\nreverse,200,,"\'=reverse"\nadd,90,1,"\'=add"\ncopy,80,0.5,"\'=copy"\n',
+  );
+});
+
+test("an empty table has a sentence instead", async () => {
+  await draw(
+    html`<${DataTable}
+      caption="Models"
+      columns=${COLUMNS}
+      rows=${[]}
+      rowKey=${String}
+      emptyText="No models yet."
+    />`,
+  );
+  assert.equal(box.textContent.trim(), "No models yet.");
+});
+
+test("cells of a CSV file are quoted, and a formula is not evaluated", () => {
+  assert.equal(toCsv([["a,b", 'say "x"', "-1", "-x", null]]), '"a,b","say ""x""",-1,"\'-x",\n');
+});
+
+test("a chart has a table, files, a logarithmic axis and smoothing", async () => {
+  const x = Array.from({ length: 120 }, (_, i) => i + 1);
+  const series = [{ key: "a", label: "this run", x, y: x.map((i) => 1 / i), color: 0 }];
+  const options = { label: "Training loss" };
+  await draw(html`<${LineChart} series=${series} options=${options} hasLog hasSmoothing />`);
+  const button = (label) =>
+    [...box.querySelectorAll("figcaption button")].find((each) => each.textContent === label);
+  button("Table").click();
+  await settle();
+  assert.equal(box.querySelectorAll("tbody tr").length, 50);
+  assert.match(box.querySelector("caption").textContent, /50 of 120 rows/);
+  button("CSV").click();
+  assert.match(await files[0].text(), /^step,this run\n1,1\n2,0.5\n/);
+  button("PNG").click();
+  await settle();
+  assert.equal(files[1].type, "image/png");
+  enter(box.querySelector("[type=checkbox]"), true);
+  enter(box.querySelector("[type=range]"), "0.5");
+  await settle();
+  assert.equal(box.querySelector("output").textContent, "0.50");
+  assert.match(
+    box.querySelector(".pg-chart-plot").getAttribute("aria-label"),
+    /^Training loss, latest/,
+  );
+});

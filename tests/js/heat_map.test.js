@@ -1,0 +1,142 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import { canvasCalls, makeBox, press, settle } from "./support/dom.js";
+import {
+  HeatMap,
+  layoutHeatMap,
+  maxValue,
+  paintScale,
+  paintThumbnail,
+} from "../../playground/ui/static/shared/heat_map.js";
+import { colorScale, dashOf, resolveColor } from "../../playground/ui/static/shared/palette.js";
+
+const DATA = {
+  rows: ["a", "b"],
+  columns: ["x", "y", "z"],
+  values: [
+    [0, 0.5, 1],
+    [0.25, null, 0],
+  ],
+  mask: [
+    [true, true, false],
+    [true, true, true],
+  ],
+};
+let canvas, map, onHover, onSelect;
+
+beforeEach(() => {
+  map?.destroy();
+  canvas = document.createElement("canvas");
+  makeBox().append(canvas);
+  onHover = mock.fn();
+  onSelect = mock.fn();
+  canvasCalls.length = 0;
+  map = new HeatMap(canvas, { label: "Attention", onHover, onSelect });
+  map.setData(DATA);
+});
+
+const pixelsOf = () => canvasCalls.findLast(([name]) => name === "putImageData")[1][0].data;
+const point = (kind, row, column) => {
+  const { left, top, cellWidth, cellHeight } = layoutHeatMap(DATA, canvas.clientWidth);
+  const event = new MouseEvent(kind, { bubbles: true });
+  Object.defineProperties(event, {
+    offsetX: { value: left + (column + 0.5) * cellWidth },
+    offsetY: { value: top + (row + 0.5) * cellHeight },
+  });
+  canvas.dispatchEvent(event);
+};
+
+test("each cell is a pixel, and a cell without a value is transparent and hatched", () => {
+  const data = pixelsOf();
+  assert.deepEqual([...data.slice(0, 4)], [255, 255, 255, 255]);
+  assert.equal(data[4 * 2 + 3], 0, "masked");
+  assert.equal(data[4 * 4 + 3], 0, "missing");
+  assert.equal(data[4 * 5 + 3], 255);
+  assert.ok(canvasCalls.some(([name]) => name === "clip"));
+  const labels = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
+  assert.deepEqual(labels, ["x", "y", "z", "a", "b"]);
+});
+
+test("the pointer reports a cell, and a click selects it", () => {
+  point("pointermove", 0, 1);
+  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["a, y: 0.500"]);
+  point("pointermove", 1, 1);
+  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["b, y: no value (hatched)"]);
+  point("click", 1, 2);
+  point("click", 7, 2);
+  assert.deepEqual(
+    onSelect.mock.calls.map((call) => call.arguments),
+    [[1, 2]],
+  );
+  canvas.dispatchEvent(new Event("pointerleave"));
+  assert.deepEqual(onHover.mock.calls.at(-1).arguments, [""]);
+});
+
+test("arrow keys move within the map, and Enter selects", () => {
+  press(canvas, "Enter");
+  assert.equal(onSelect.mock.callCount(), 0);
+  for (const key of ["ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowUp", "ArrowRight"])
+    press(canvas, key);
+  press(canvas, "Enter");
+  assert.deepEqual(onSelect.mock.calls[0].arguments, [0, 1]);
+  assert.equal(canvas.getAttribute("aria-label"), "Attention. a, y: 0.500");
+  canvas.dispatchEvent(new Event("blur"));
+  assert.equal(canvas.getAttribute("aria-label"), "Attention. 2 rows × 3 columns");
+});
+
+test("a smaller map loses a cursor outside of it", () => {
+  press(canvas, "ArrowRight");
+  press(canvas, "ArrowDown");
+  map.setData({ rows: ["a"], columns: ["x"], values: [[0.5]], selected: [0, 0] });
+  assert.equal(map.cursor, null);
+  assert.ok(canvasCalls.filter(([name]) => name === "strokeRect").length >= 2);
+});
+
+test("long names of columns are vertical, and crowded labels are thinned", () => {
+  const columns = Array.from({ length: 60 }, (_, i) => "column " + i);
+  canvasCalls.length = 0;
+  map.setData({ rows: ["a"], columns, values: [columns.map(() => 0.1)] });
+  const labels = canvasCalls.filter(([name]) => name === "fillText");
+  assert.ok(canvasCalls.some(([name]) => name === "rotate"));
+  assert.ok(labels.length < 40);
+});
+
+test("the strongest colour is 1, the largest signed value or the given one", () => {
+  assert.equal(maxValue(DATA), 1);
+  assert.equal(maxValue({ ...DATA, isSigned: true, values: [[-3, 2, null]] }), 3);
+  assert.equal(maxValue({ ...DATA, max: 7 }), 7);
+});
+
+test("colours depend on the theme and differ for both signs", () => {
+  assert.deepEqual(colorScale(1)(0), [255, 255, 255]);
+  assert.deepEqual(colorScale(1, false, "dark")(0), [24, 27, 33]);
+  assert.deepEqual(colorScale(2, true)(-2), [178, 82, 0]);
+  assert.deepEqual(colorScale(2, true)(9), [24, 90, 160]);
+  assert.deepEqual(colorScale(0)(1), colorScale(1)(1));
+  assert.equal(resolveColor("#123456"), "#123456");
+  assert.equal(resolveColor(9), resolveColor(1));
+  assert.notDeepEqual(dashOf({ color: 9 }), dashOf({ color: 1 }));
+  assert.deepEqual(dashOf({ color: "--pg-accent" }), []);
+  assert.deepEqual(dashOf({ color: "--pg-accent", dash: 1 }), [7, 3]);
+});
+
+test("thumbnails and scales are drawn", () => {
+  canvasCalls.length = 0;
+  paintThumbnail(canvas, DATA);
+  assert.ok(canvasCalls.some(([name]) => name === "drawImage"));
+  paintScale(canvas, 1, true);
+  assert.ok(canvasCalls.some(([name]) => name === "fillRect"));
+});
+
+test("a change of the theme draws again until the map is removed", async () => {
+  canvasCalls.length = 0;
+  document.body.classList.add("dark");
+  await settle();
+  assert.ok(canvasCalls.length > 0);
+  map.destroy();
+  canvasCalls.length = 0;
+  document.body.classList.remove("dark");
+  await settle();
+  assert.equal(canvasCalls.length, 0);
+});
