@@ -16,7 +16,10 @@ export default [
     rules: {
       ...SIZE_LIMITS,
       eqeqeq: "error",
-      "no-unused-vars": ["error", { argsIgnorePattern: "^_", caughtErrors: "none" }],
+      "no-unused-vars": [
+        "error",
+        { argsIgnorePattern: "^_", caughtErrors: "none", ignoreRestSiblings: true },
+      ],
       "no-var": "error",
       "prefer-const": ["error", { destructuring: "all" }],
     },

@@ -9,6 +9,7 @@ import {
   paintScale,
   paintThumbnail,
 } from "../../playground/ui/static/shared/heat_map.js";
+import { mountMatrix, unpackWeights } from "../../playground/ui/static/shared/matrix.js";
 import { colorScale, dashOf, resolveColor } from "../../playground/ui/static/shared/palette.js";
 
 const DATA = {
@@ -26,7 +27,6 @@ const DATA = {
 let canvas, map, onHover, onSelect;
 
 beforeEach(() => {
-  map?.destroy();
   canvas = document.createElement("canvas");
   makeBox().append(canvas);
   onHover = mock.fn();
@@ -62,7 +62,9 @@ test("the pointer reports a cell, and a click selects it", () => {
   point("pointermove", 0, 1);
   assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["a, y: 0.500"]);
   point("pointermove", 1, 1);
-  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["b, y: no value (hatched)"]);
+  assert.deepEqual(onHover.mock.calls.at(-1).arguments, ["b, y: no value"]);
+  point("pointermove", 0, 2);
+  assert.match(onHover.mock.calls.at(-1).arguments[0], /^a cannot attend to z here/);
   point("click", 1, 2);
   point("click", 7, 2);
   assert.deepEqual(
@@ -129,14 +131,51 @@ test("thumbnails and scales are drawn", () => {
   assert.ok(canvasCalls.some(([name]) => name === "fillRect"));
 });
 
-test("a change of the theme draws again until the map is removed", async () => {
+test("a change of the theme draws again until that ends", async () => {
+  const stop = map.observe();
   canvasCalls.length = 0;
   document.body.classList.add("dark");
   await settle();
   assert.ok(canvasCalls.length > 0);
-  map.destroy();
+  stop();
   canvasCalls.length = 0;
   document.body.classList.remove("dark");
   await settle();
   assert.equal(canvasCalls.length, 0);
+});
+
+test("a matrix of a tab keeps its map and its caption", () => {
+  const caption = document.createElement("p"),
+    choose = mock.fn(),
+    matrix = { rows: ["a"], columns: ["x", "y"], weights: [[0.5, 1]], possible: [[true, false]] };
+  caption.dataset.resting = "Rows: queries.";
+  const other = makeBox().appendChild(document.createElement("canvas"));
+  mountMatrix(other, matrix, { hover: (row, column) => `cell ${row} ${column}`, choose, caption });
+  assert.equal(caption.textContent, "Rows: queries.");
+  press(other, "ArrowRight");
+  assert.equal(caption.textContent, "cell 0 0");
+  mountMatrix(other, matrix, { hover: () => "other", choose, caption });
+  assert.equal(caption.textContent, "other");
+  press(other, "ArrowRight");
+  press(other, "Enter");
+  assert.deepEqual(
+    choose.mock.calls.map((call) => call.arguments),
+    [[0, 1]],
+  );
+});
+
+test("weights are thousandths in two bytes, head after head", () => {
+  const weights = btoa(
+    String.fromCharCode(...new Uint8Array(new Int16Array([0, 500, 1000, -1]).buffer)),
+  );
+  const data = { weights, rows: ["a"], columns: ["x", "y"], layers: 1, heads: 2 };
+  const [[first, second]] = unpackWeights(data);
+  assert.deepEqual(
+    [[...first[0]], [...second[0]]],
+    [
+      [0, 0.5],
+      [1, Math.fround(-0.001)],
+    ],
+  );
+  assert.equal(unpackWeights(data), data.all);
 });

@@ -90,7 +90,7 @@ export function makeBox() {
 }
 
 /** Wait until Preact and uPlot have drawn. */
-export const settle = () => new Promise((resolve) => setTimeout(resolve, 20));
+export const settle = () => new Promise((resolve) => setTimeout(resolve, 50));
 
 /** Send a key to an element. */
 export const press = (element, key) =>

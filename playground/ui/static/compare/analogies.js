@@ -1,5 +1,5 @@
 // Analogies.
-import { pluralize } from "../shared/common.js";
+import { formatCount } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { formatCosine } from "./embeddings.js";
 import {
@@ -52,7 +52,7 @@ export function createAnalogyForm(name) {
         el("p", { className: "verdict", textContent: result.finding }),
         el("h4", {
           textContent:
-            "Rank of " + words.expected + " among " + pluralize(result.vocabulary, "token"),
+            "Rank of " + words.expected + " among " + formatCount(result.vocabulary, "token"),
         }),
         el(
           "table",

@@ -1,5 +1,5 @@
 // Facts on architectures.
-import { request } from "../shared/common.js";
+import { request } from "../shared/api.js";
 import { el, visuallyHidden } from "../shared/dom.js";
 import { state } from "./state.js";
 

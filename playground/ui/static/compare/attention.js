@@ -1,4 +1,5 @@
-import { formatMessage, NO_RESPONSE, request } from "../shared/common.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { formatMessage } from "../shared/format.js";
 import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
 import { ENCODER_CAPTION, TOKEN_HINT } from "../shared/strings.js";
 import { renderPanels } from "./attention_figures.js";
@@ -9,7 +10,6 @@ import { listeners } from "./pretrained_models.js";
 import { currentModel } from "./selected_model.js";
 import { state } from "./state.js";
 import { loadLocal, saveLocal } from "./storage.js";
-import { VIEWS } from "./views.js";
 
 // Attention of two pretrained models on the same prompt, each with its own tokens, or of one of
 // them and the user's model. probing/attention.py computes the weights of pretrained

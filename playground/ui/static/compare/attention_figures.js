@@ -1,7 +1,8 @@
 // Rendering.
-import { formatMessage, formatNumber, NO_RESPONSE } from "../shared/common.js";
+import { NO_RESPONSE } from "../shared/api.js";
+import { formatMessage, formatNumber } from "../shared/format.js";
 import { el, setPressed } from "../shared/dom.js";
-import { mountMatrix, paintThumbnail, unpackWeights } from "../shared/heatmap.js";
+import { mountMatrix, paintThumbnail, unpackWeights } from "../shared/matrix.js";
 import { SINGLE_STACK_CAPTIONS } from "../shared/strings.js";
 import {
   attentionView,

@@ -1,5 +1,6 @@
-import { formatBytes, pluralize } from "../shared/common.js";
-import { downloadBlob, el, toCsv } from "../shared/dom.js";
+import { formatBytes, formatCount } from "../shared/format.js";
+import { downloadBlob, recordsToCsv } from "../shared/csv.js";
+import { el } from "../shared/dom.js";
 import {
   exampleRows,
   exportData,
@@ -21,7 +22,6 @@ import {
 } from "./pretrained_models.js";
 import { state } from "./state.js";
 import { loadLocal, saveLocal } from "./storage.js";
-import { VIEWS } from "./views.js";
 
 // Benchmark: several models on the same held-out sequences. comparison/benchmark.py sends the rows;
 // this file keeps the newest of each.
@@ -197,12 +197,16 @@ export const benchmarkSpec = {
     for (const [text, make] of [
       [
         "Table (CSV)",
-        () => downloadBlob("compare.csv", new Blob([toCsv(resultRows())], { type: "text/csv" })),
+        () =>
+          downloadBlob("compare.csv", new Blob([recordsToCsv(resultRows())], { type: "text/csv" })),
       ],
       [
         "Answers (CSV)",
         () =>
-          downloadBlob("compare-items.csv", new Blob([toCsv(exampleRows())], { type: "text/csv" })),
+          downloadBlob(
+            "compare-items.csv",
+            new Blob([recordsToCsv(exampleRows())], { type: "text/csv" }),
+          ),
       ],
       [
         "All data (JSON)",
@@ -318,7 +322,7 @@ function addModel(name) {
     : there
       ? name + " is already in the list."
       : state.benchmarkForm.models.length >= MAX_MODELS
-        ? "The limit is " + pluralize(MAX_MODELS, "model") + " besides yours; remove one first."
+        ? "The limit is " + formatCount(MAX_MODELS, "model") + " besides yours; remove one first."
         : "";
   if (state.benchmarkForm.problem.textContent) return; // the typed name stays
   state.benchmarkForm.name.value = "";

@@ -1,5 +1,5 @@
 // Examples.
-import { formatMessage, pluralize } from "../shared/common.js";
+import { formatCount, formatMessage } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { benchmarkResults } from "./benchmark.js";
 import { sortedRows } from "./benchmark_table.js";
@@ -149,7 +149,7 @@ function createAnswer(row, item) {
   }
   const parts = [];
   if (item.prompt) parts.push(...part("prompt", el("pre", { textContent: item.prompt })));
-  if (item.tokens.length) parts.push(...part(pluralize(item.tokens.length, "token"), tokens));
+  if (item.tokens.length) parts.push(...part(formatCount(item.tokens.length, "token"), tokens));
   parts.push(
     ...part("output", el("code", { className: "raw", textContent: visibleWhitespace(item.raw) })),
     ...part("parsed as", read),
@@ -170,7 +170,7 @@ function createAnswer(row, item) {
               "the target has rank " +
               item.rank +
               " of " +
-              pluralize(sorted.length, "candidate") +
+              formatCount(sorted.length, "candidate") +
               " by log-probability",
           }),
           el(

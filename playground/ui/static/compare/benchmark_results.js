@@ -1,5 +1,5 @@
 // Results.
-import { pluralize } from "../shared/common.js";
+import { formatCount } from "../shared/format.js";
 import { benchmarkResults, MAX_RESULTS_LENGTH, RESULTS_KEY } from "./benchmark.js";
 import { isBaseline, renderResults, sortedRows } from "./benchmark_table.js";
 import { listLocalModels, loadModelFacts } from "./pretrained_models.js";
@@ -58,9 +58,9 @@ export function onBenchmarkFinish(response, request) {
   saveResults();
   return response.status === "done"
     ? "Evaluated: " +
-        pluralize([...benchmarkResults.items.keys()].length, "example") +
+        formatCount([...benchmarkResults.items.keys()].length, "example") +
         ", " +
-        pluralize(
+        formatCount(
           [...benchmarkResults.rows.values()].filter((row) => !isBaseline(row) && !row.error)
             .length,
           "model",

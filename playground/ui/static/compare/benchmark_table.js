@@ -1,5 +1,5 @@
 // The table.
-import { formatBytes, formatMessage, formatNumber, formatPercent } from "../shared/common.js";
+import { formatBytes, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { benchmarkResults, METRIC_COLUMNS } from "./benchmark.js";
 import { renderExamples } from "./benchmark_examples.js";

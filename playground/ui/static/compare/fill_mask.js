@@ -1,5 +1,5 @@
 // Fill-mask.
-import { pluralize } from "../shared/common.js";
+import { formatCount } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { visibleWhitespace } from "./benchmark_examples.js";
 import {
@@ -38,7 +38,10 @@ export function createFillMaskForm(name) {
       part.out.replaceChildren(
         el("h4", {
           textContent:
-            "Input of " + shortModelName(result) + ": " + pluralize(result.tokens.length, "token"),
+            "Input of " +
+            shortModelName(result) +
+            ": " +
+            formatCount(result.tokens.length, "token"),
         }),
         createTokenList(result.tokens),
         ...result.gaps.flatMap((gap, i) => [

@@ -1,11 +1,11 @@
+import { NO_RESPONSE } from "../shared/api.js";
 import {
   formatBytes,
+  formatCount,
   formatDuration,
   formatMessage,
   formatPercent,
-  NO_RESPONSE,
-  pluralize,
-} from "../shared/common.js";
+} from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { MAX_MODELS, runBenchmark, saveBenchmarkForm } from "./benchmark.js";
@@ -15,7 +15,7 @@ import { createModelPicker, loadModelFacts } from "./pretrained_models.js";
 import { state } from "./state.js";
 import { loadLocal, saveLocal } from "./storage.js";
 import { root } from "./view.js";
-import { selectView, VIEWS } from "./views.js";
+import { selectView } from "./views.js";
 
 // Fine-tuning of a pretrained model on the task of the user's model, by the same Trainer
 // (finetuning/job.py). The benchmark accepts the resulting model.
@@ -263,7 +263,7 @@ function onFinetuneFinish(response) {
   if (response.status === "done")
     return (
       "Trained " +
-      pluralize(response.result.steps, "step") +
+      formatCount(response.result.steps, "step") +
       " in " +
       formatDuration(response.result.seconds) +
       "."
@@ -290,10 +290,10 @@ function renderFinetuneSummary() {
           formatPercent(first.exact_match) +
           " before fine-tuning" +
           (last.step
-            ? ", " + formatPercent(last.exact_match) + " after " + pluralize(last.step, "step")
+            ? ", " + formatPercent(last.exact_match) + " after " + formatCount(last.step, "step")
             : "") +
           ", of " +
-          pluralize(first.eval_size, "held-out sequence") +
+          formatCount(first.eval_size, "held-out sequence") +
           "." +
           (finetuneState.result
             ? " It is saved as " +

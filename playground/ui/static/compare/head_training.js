@@ -1,5 +1,5 @@
 // Training a head.
-import { formatBytes, formatDuration, formatPercent, pluralize } from "../shared/common.js";
+import { formatBytes, formatCount, formatDuration, formatPercent } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { inferenceView, MAX_CSV_BYTES, SAMPLE_CSV, selectTask } from "./inference.js";
 import {
@@ -101,7 +101,7 @@ export function createTrainHeadForm(name) {
       paintTraining(part);
       return (
         "Trained " +
-        pluralize(response.result.steps, "step") +
+        formatCount(response.result.steps, "step") +
         " in " +
         formatDuration(response.result.seconds)
       );
@@ -174,7 +174,7 @@ function paintTraining(part) {
           ": " +
           formatPercent(last.held_out_accuracy) +
           " of " +
-          pluralize(last.n, "held-out text") +
+          formatCount(last.n, "held-out text") +
           " correct.",
       }),
     );
@@ -233,16 +233,16 @@ function paintTraining(part) {
       createExampleRow("Before: " + result.before.note, result.before.labels),
       createExampleRow(
         "After " +
-          pluralize(result.steps, "step") +
+          formatCount(result.steps, "step") +
           " on " +
-          pluralize(result.training_rows, "text"),
+          formatCount(result.training_rows, "text"),
         result.after.labels,
       ),
     ),
     el("p", {
       className: "hint",
       textContent:
-        pluralize(result.trained_parameters, "parameter") +
+        formatCount(result.trained_parameters, "parameter") +
         " trained; about " +
         formatBytes(result.memory_estimate) +
         " of memory.",

@@ -1,6 +1,7 @@
 // Shared parts.
 // Run once without a click if all models are on this machine and there is no stored job.
-import { formatMessage, formatPercent, pluralize, sleep } from "../shared/common.js";
+import { sleep } from "../shared/api.js";
+import { formatCount, formatMessage, formatPercent } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { visibleWhitespace } from "./benchmark_examples.js";
 import { createJobRunner, jobRunners } from "./jobs.js";
@@ -84,7 +85,7 @@ export const createNotes = (notes) =>
 export const answeredBy = (result) =>
   "Model: " +
   result.model +
-  (result.parameters ? ", " + pluralize(result.parameters, "parameter") : "");
+  (result.parameters ? ", " + formatCount(result.parameters, "parameter") : "");
 // A form on the left and its result on the right. Controls are [key, label, element, title]; their
 // values are stored. `after` creates the elements below the first control.
 export function createInferenceForm(

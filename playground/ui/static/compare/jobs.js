@@ -1,12 +1,6 @@
 // Jobs.
-import {
-  formatBytes,
-  formatMessage,
-  NO_RESPONSE,
-  pluralize,
-  request,
-  sleep,
-} from "../shared/common.js";
+import { NO_RESPONSE, request, sleep } from "../shared/api.js";
+import { formatBytes, formatCount, formatMessage } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { state } from "./state.js";
 import { loadLocal, saveLocal } from "./storage.js";
@@ -53,7 +47,7 @@ export function createJobRunner(
     const progressText =
       response.status === "waiting"
         ? response.queue_position
-          ? "queued: " + pluralize(response.queue_position, "job") + " ahead"
+          ? "queued: " + formatCount(response.queue_position, "job") + " ahead"
           : "queued"
         : response.message || "starting";
     showMessage(progressText);

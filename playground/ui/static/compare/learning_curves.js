@@ -1,13 +1,9 @@
 // Training curves.
-import { cssVariable, setUpCanvas } from "../shared/canvas.js";
-import {
-  formatDuration,
-  formatPercent,
-  navigate,
-  pluralize,
-  request,
-  sleepWhileHidden,
-} from "../shared/common.js";
+import { setUpCanvas } from "../shared/canvas.js";
+import { cssVariable } from "../shared/palette.js";
+import { request } from "../shared/api.js";
+import { navigate, sleepWhileHidden } from "../shared/common.js";
+import { formatCount, formatDuration, formatPercent } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import {
   ACTIVE_STATUSES,
@@ -131,7 +127,9 @@ export function renderLearners() {
       el("td", {
         className: "number",
         textContent: last ? formatPercent(last[1]) : "–",
-        title: last ? "of " + pluralize(last[3], "held-out sequence") + " at step " + last[0] : "",
+        title: last
+          ? "of " + formatCount(last[3], "held-out sequence") + " at step " + last[0]
+          : "",
       }),
       el(
         "td",

@@ -1,11 +1,11 @@
-import { formatMessage, NO_RESPONSE, pluralize, request } from "../shared/common.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { formatCount, formatMessage } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { renderFacts } from "./architecture_facts.js";
 import { loadCurves, paintCurves, renderLearners, watchFamilies } from "./learning_curves.js";
 import { state } from "./state.js";
 import { loadLocal, saveLocal } from "./storage.js";
-import { VIEWS } from "./views.js";
 
 // Matched parameters: other architectures with the parameter count of the user's model, trained on
 // the same data by the same Trainer. They are ordinary runs.
@@ -242,9 +242,9 @@ function renderFamilyNote() {
   state.familiesView.words.textContent =
     matchedFamilies.task +
     "; your model has " +
-    pluralize(matchedFamilies.parameters, "parameter") +
+    formatCount(matchedFamilies.parameters, "parameter") +
     ".";
-  state.familiesView.go.textContent = n ? "Train " + pluralize(n, "model") : "Train";
+  state.familiesView.go.textContent = n ? "Train " + formatCount(n, "model") : "Train";
   state.familiesView.go.disabled = !n;
 }
 async function trainFamilies() {

@@ -1,5 +1,5 @@
 // Sizes.
-import { formatNumber } from "../shared/common.js";
+import { formatNumber } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { embeddingsView } from "./embeddings.js";
 import { runJob } from "./inference_form.js";

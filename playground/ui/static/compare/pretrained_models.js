@@ -1,5 +1,5 @@
 // Pretrained models.
-import { formatBytes, formatMessage } from "../shared/common.js";
+import { formatBytes, formatMessage } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { runBackgroundJob } from "./jobs.js";
 import { state } from "./state.js";

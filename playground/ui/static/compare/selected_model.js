@@ -1,4 +1,4 @@
-import { request } from "../shared/common.js";
+import { request } from "../shared/api.js";
 import { el } from "../shared/dom.js";
 import { state } from "./state.js";
 import { saveLocal } from "./storage.js";

@@ -1,4 +1,5 @@
-import { buildLink, copyText, createStorage, readLinkState } from "../shared/common.js";
+import { copyText, createStorage } from "../shared/common.js";
+import { buildLink, readLinkState } from "../shared/links.js";
 import { state } from "./state.js";
 import { $ } from "./view.js";
 import { VIEWS } from "./views.js";

@@ -1,5 +1,5 @@
 // Tokenizer mismatch.
-import { formatNumber, pluralize } from "../shared/common.js";
+import { formatCount, formatNumber } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { visibleWhitespace } from "./benchmark_examples.js";
 import {
@@ -140,7 +140,7 @@ export function createTokenizerMismatchForm(name) {
         "Model: " +
         result.model +
         ": " +
-        pluralize(result.own.tokens.length, "token") +
+        formatCount(result.own.tokens.length, "token") +
         " with its own tokenizer, " +
         result.other.tokens.length +
         " with that of " +

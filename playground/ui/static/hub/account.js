@@ -1,5 +1,6 @@
 // Sign-in.
-import { request, setMessage } from "../shared/common.js";
+import { request } from "../shared/api.js";
+import { setMessage } from "../shared/common.js";
 import { setVisible } from "../shared/dom.js";
 import { errorText, runHubTask } from "./jobs.js";
 import { renderModelSelect, suggestRepo } from "./local_models.js";

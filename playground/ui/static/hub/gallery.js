@@ -1,4 +1,6 @@
-import { formatAge, formatPercent, pluralize, setMessage, sleep } from "../shared/common.js";
+import { sleep } from "../shared/api.js";
+import { setMessage } from "../shared/common.js";
+import { formatAge, formatCount, formatPercent } from "../shared/format.js";
 import { setVisible } from "../shared/dom.js";
 import { addRetryButton, errorText, runHubTask } from "./jobs.js";
 import { addActionButton, createTableRow } from "./local_models.js";
@@ -52,7 +54,7 @@ export async function loadGallery(force = true, tries = 0) {
     return;
   }
   $(".gallery-words").textContent = models.length
-    ? pluralize(models.length, "model") + " with the playground's tag"
+    ? formatCount(models.length, "model") + " with the playground's tag"
     : "No model has the playground's tag yet. Publish the first one.";
   renderGallery();
 }
@@ -98,7 +100,7 @@ function renderGallery() {
         [m.when ? formatAge(Date.now() / 1000 - m.when) : "", "number wide tight"],
       ]);
       row.children[3].title = m.n
-        ? "from its model card, on " + pluralize(m.n, "held-out sequence")
+        ? "from its model card, on " + formatCount(m.n, "held-out sequence")
         : "";
       addActionButton(row, "Open", () => openRepo(m.repo));
       return row;

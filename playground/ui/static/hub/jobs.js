@@ -2,14 +2,9 @@
 // Start a job and poll it to its end. `onProgress` receives its messages, `started` its id, and
 // `isCurrent` returns whether the job is still to be started. Resolves to the result of the job, or
 // throws an error with its message.
-import {
-  formatMessage,
-  NO_RESPONSE,
-  request,
-  requestWithRetry,
-  setMessage,
-  sleep,
-} from "../shared/common.js";
+import { NO_RESPONSE, request, requestWithRetry, sleep } from "../shared/api.js";
+import { setMessage } from "../shared/common.js";
+import { formatMessage } from "../shared/format.js";
 import { setVisible } from "../shared/dom.js";
 import { state } from "./state.js";
 import { $ } from "./view.js";

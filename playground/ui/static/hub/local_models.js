@@ -1,4 +1,6 @@
-import { formatPercent, navigate, request } from "../shared/common.js";
+import { request } from "../shared/api.js";
+import { navigate } from "../shared/common.js";
+import { formatPercent } from "../shared/format.js";
 import { setVisible } from "../shared/dom.js";
 import { clearPlan, renderAutoPublish, updateAutoPublish } from "./publishing.js";
 import { state } from "./state.js";
@@ -70,7 +72,7 @@ export async function loadCheckpoints(reset = true) {
     clearPlan();
     suggestRepo();
   }
-  let response = {};
+  let response;
   try {
     response = await request("runs/details", { owner: state.owner, subject });
   } catch (error) {

@@ -1,5 +1,6 @@
 // The Hub tab. The server runs every Hub operation as a job, and the tab polls the job.
-import { sleepWhileHidden, takeQueryParam } from "../shared/common.js";
+import { sleepWhileHidden } from "../shared/common.js";
+import { takeQueryParam } from "../shared/links.js";
 import { initAccount, loadSession, verifyToken } from "./account.js";
 import { initGallery, loadGallery, parseRepoAddress } from "./gallery.js";
 import { initLocalModels, loadCheckpoints, loadModels } from "./local_models.js";

@@ -1,11 +1,6 @@
-import {
-  formatAge,
-  formatBytes,
-  formatMessage,
-  pluralize,
-  request,
-  setMessage,
-} from "../shared/common.js";
+import { request } from "../shared/api.js";
+import { setMessage } from "../shared/common.js";
+import { formatAge, formatBytes, formatCount, formatMessage } from "../shared/format.js";
 import { setVisible } from "../shared/dom.js";
 import { verifyToken } from "./account.js";
 import { loadGallery } from "./gallery.js";
@@ -84,7 +79,9 @@ function renderPlan() {
     ? model.repo + " already exists (" + visibility + "). One commit changes it: "
     : "New " + visibility + " repository " + model.repo + ": ";
   const size = writes
-    ? pluralize(model.changes.filter((c) => c.what !== "same").length, "file") + ", " + total(model)
+    ? formatCount(model.changes.filter((c) => c.what !== "same").length, "file") +
+      ", " +
+      total(model)
     : "no changes";
   const isTraining = state.runs.some(
     (r) => r.subject === pushPlan.wish.subject && r.status === "training",

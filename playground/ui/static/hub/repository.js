@@ -1,11 +1,6 @@
-import {
-  buildLink,
-  copyText,
-  formatAge,
-  formatDuration,
-  formatPercent,
-  pluralize,
-} from "../shared/common.js";
+import { copyText } from "../shared/common.js";
+import { formatAge, formatCount, formatDuration, formatPercent } from "../shared/format.js";
+import { buildLink } from "../shared/links.js";
 import { setVisible } from "../shared/dom.js";
 import { runWithProgress } from "./jobs.js";
 import { addActionButton, createTableRow, openInTrain } from "./local_models.js";
@@ -41,22 +36,22 @@ export async function openRepo(repo, revision = "main") {
   const [layers, heads, width] = response.shape;
   const facts = [
     response.task,
-    pluralize(layers, "layer") + " × " + pluralize(heads, "head") + ", width " + width,
-    pluralize(response.parameters, "parameter"),
+    formatCount(layers, "layer") + " × " + formatCount(heads, "head") + ", width " + width,
+    formatCount(response.parameters, "parameter"),
     "trained " +
-      pluralize(response.step, "step") +
+      formatCount(response.step, "step") +
       (response.seconds
         ? " in " + formatDuration(response.seconds) + " on " + response.device
         : ""),
     response.resumable
       ? "can be trained further"
       : "weights only: can be inspected and run, but not trained further",
-    pluralize(response.likes, "like"),
+    formatCount(response.likes, "like"),
   ];
   $(".opened-about").textContent = facts.join(" · ") + ".";
   renderScores(null);
   $(".opened-files summary").textContent =
-    pluralize(response.files_in_all, "file") +
+    formatCount(response.files_in_all, "file") +
     (response.files_in_all > response.files.length ? ", the first " + response.files.length : "");
   $(".opened-files tbody").replaceChildren(
     ...response.files.map((f) => createTableRow([[f.path], [f.size, "number"]])),
@@ -64,7 +59,7 @@ export async function openRepo(repo, revision = "main") {
   const older = response.revisions || [],
     others = (response.branches || []).filter((branch) => branch !== revision);
   $(".revisions summary").textContent =
-    pluralize(older.length, "revision") +
+    formatCount(older.length, "revision") +
     (others.length ? ", other branches: " + others.join(", ") : "");
   $(".revisions tbody").replaceChildren(
     ...older.map((r) => {

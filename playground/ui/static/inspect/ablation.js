@@ -1,5 +1,5 @@
 // Ablation.
-import { formatMessage, formatPercent } from "../shared/common.js";
+import { formatMessage, formatPercent } from "../shared/format.js";
 import { createSegmentedControl, el, setPressed, visuallyHidden } from "../shared/dom.js";
 import {
   renderAblation,

@@ -1,5 +1,5 @@
 // The ranked components; before a measurement, all components in the order of the model.
-import { formatMessage, formatNumber, formatPercent, pluralize } from "../shared/common.js";
+import { formatCount, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { ablationState } from "./ablation.js";
 import { diffTokens, isCorrect, requestView, scheduleRefresh } from "./requests.js";
@@ -153,8 +153,8 @@ export function renderAblationOfInput(own) {
               ? "kept " +
                   n +
                   " of " +
-                  pluralize(own.parts.filter((name) => name.includes("head ")).length, "head")
-              : "without " + pluralize(n, "component"),
+                  formatCount(own.parts.filter((name) => name.includes("head ")).length, "head")
+              : "without " + formatCount(n, "component"),
             own.without,
           ),
         ]

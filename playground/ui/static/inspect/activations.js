@@ -1,11 +1,11 @@
 // Activations.
-import { formatMessage, formatNumber } from "../shared/common.js";
+import { formatMessage, formatNumber } from "../shared/format.js";
 import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
-import { mountMatrix } from "../shared/heatmap.js";
+import { mountMatrix } from "../shared/matrix.js";
 import { loadProvenance, renderProvenance } from "./provenance.js";
 import { scheduleRefresh } from "./requests.js";
 import { state } from "./state.js";
-import { queryView, VIEWS } from "./views.js";
+import { queryView } from "./views.js";
 
 export const activationsState = { stage: "", head: 0, cell: null, drawn: null, origin: null };
 export const stageKey = (stage) => stage.block + "/" + stage.name;

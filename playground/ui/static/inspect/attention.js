@@ -1,7 +1,8 @@
 // Attention.
-import { cssVariable, setUpCanvas } from "../shared/canvas.js";
+import { setUpCanvas } from "../shared/canvas.js";
+import { cssVariable } from "../shared/palette.js";
 import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
-import { mountMatrix, paintThumbnail, unpackWeights } from "../shared/heatmap.js";
+import { mountMatrix, paintThumbnail, unpackWeights } from "../shared/matrix.js";
 import {
   ATTENTION_KIND_OPTIONS,
   ENCODER_CAPTION,

@@ -1,6 +1,6 @@
-import { formatMessage, formatNumber, pluralize } from "../shared/common.js";
+import { formatCount, formatMessage, formatNumber } from "../shared/format.js";
 import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
-import { mountMatrix } from "../shared/heatmap.js";
+import { mountMatrix } from "../shared/matrix.js";
 import { createMaskCell, masksState, renderTable } from "./masks.js";
 import { redrawView, scheduleRefresh } from "./requests.js";
 import { queryView } from "./views.js";
@@ -32,7 +32,7 @@ export function renderMasks(data) {
   ]);
   queryView("sizes", ".sizes-padded-words").textContent = added
     ? "With " +
-      pluralize(added, "position") +
+      formatCount(added, "position") +
       " of padding, no logit changes by more than " +
       formatNumber(changed) +
       " (rounding): padding has no effect."

@@ -1,7 +1,7 @@
 // Decoding.
-import { formatPercent } from "../shared/common.js";
+import { formatPercent } from "../shared/format.js";
 import { createSegmentedControl, el } from "../shared/dom.js";
-import { mountMatrix } from "../shared/heatmap.js";
+import { mountMatrix } from "../shared/matrix.js";
 import { DECODING_MODES } from "./attention.js";
 import { redrawView, scheduleRefresh } from "./requests.js";
 import { state } from "./state.js";

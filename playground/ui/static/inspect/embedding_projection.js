@@ -1,5 +1,6 @@
-import { cssVariable, setUpCanvas } from "../shared/canvas.js";
-import { formatMessage, formatNumber, formatPercent } from "../shared/common.js";
+import { setUpCanvas } from "../shared/canvas.js";
+import { cssVariable } from "../shared/palette.js";
+import { formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { embeddingsState } from "./embeddings.js";
 import { state } from "./state.js";

@@ -13,7 +13,7 @@ import {
 } from "./position_embeddings.js";
 import { scheduleRefresh } from "./requests.js";
 import { state } from "./state.js";
-import { queryView, VIEWS } from "./views.js";
+import { queryView } from "./views.js";
 
 export const embeddingsState = {
   side: "source",

@@ -1,7 +1,10 @@
 // Links and export.
-import { cssVariable } from "../shared/canvas.js";
-import { buildLink, copyText, NO_RESPONSE, request } from "../shared/common.js";
-import { downloadBlob, el, toCsv } from "../shared/dom.js";
+import { cssVariable } from "../shared/palette.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { copyText } from "../shared/common.js";
+import { buildLink } from "../shared/links.js";
+import { downloadBlob, recordsToCsv } from "../shared/csv.js";
+import { el } from "../shared/dom.js";
 import { showError } from "./requests.js";
 import { state } from "./state.js";
 import { $ } from "./view.js";
@@ -199,7 +202,7 @@ export function initExport() {
     else
       downloadBlob(
         name + ".csv",
-        new Blob([toCsv(spec.rows ? spec.rows(data) : [])], { type: "text/csv" }),
+        new Blob([recordsToCsv(spec.rows ? spec.rows(data) : [])], { type: "text/csv" }),
       );
   });
 }

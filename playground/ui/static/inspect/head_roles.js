@@ -1,11 +1,11 @@
 // Head roles.
-import { formatMessage, pluralize } from "../shared/common.js";
+import { formatCount, formatMessage } from "../shared/format.js";
 import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
 import { renderHeadHistory, renderHeadScores } from "./head_scores.js";
 import { redrawView } from "./requests.js";
 import { cacheKey, describeSample, loadSlowView, slowResults } from "./slow_views.js";
 import { state } from "./state.js";
-import { queryView, VIEWS } from "./views.js";
+import { queryView } from "./views.js";
 
 export const PATTERNS = [
   "diagonal",
@@ -259,7 +259,7 @@ export const headRolesSpec = {
           : over.error
             ? formatMessage(over.error)
             : formatMessage(
-                pluralize(over.data.steps.length, "step") +
+                formatCount(over.data.steps.length, "step") +
                   " of " +
                   over.data.n_steps.toLocaleString("en") +
                   " stored, " +

@@ -1,5 +1,5 @@
 // Logit lens.
-import { formatMessage, formatPercent } from "../shared/common.js";
+import { formatMessage, formatPercent } from "../shared/format.js";
 import { createSegmentedControl, el } from "../shared/dom.js";
 import { requestView } from "./requests.js";
 import { formatSigned, shadeCell, signedBar } from "./slow_views.js";

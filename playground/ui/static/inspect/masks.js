@@ -4,7 +4,7 @@ import { renderAttentionTypes, renderMasks, renderSoftmax } from "./attention_ma
 import { createSection } from "./embeddings.js";
 import { renderParameterCounts, renderQuadraticCost, renderShapes } from "./parameter_counts.js";
 import { scheduleRefresh } from "./requests.js";
-import { queryView, VIEWS } from "./views.js";
+import { queryView } from "./views.js";
 
 export const masksState = { scores: null, layer: 0, of: "model", measure: "no", head: 0 };
 export const formatMemory = (n) =>

@@ -1,4 +1,4 @@
-import { formatNumber, pluralize } from "../shared/common.js";
+import { formatCount, formatNumber } from "../shared/format.js";
 import { el, setPressed } from "../shared/dom.js";
 import { formatInteger, formatMemory, renderTable } from "./masks.js";
 import { queryView } from "./views.js";
@@ -6,7 +6,7 @@ import { queryView } from "./views.js";
 export function renderShapes(data) {
   queryView("sizes", ".sizes-shapes .hint").textContent =
     "Self-attention of this model over the " +
-    pluralize(data.length, "token") +
+    formatCount(data.length, "token") +
     " of your sequence, EOS included.";
   renderTable(
     queryView("sizes", ".sizes-shapes-table"),

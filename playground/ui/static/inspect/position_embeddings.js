@@ -1,7 +1,8 @@
-import { cssVariable, setUpCanvas } from "../shared/canvas.js";
-import { formatNumber } from "../shared/common.js";
+import { setUpCanvas } from "../shared/canvas.js";
+import { cssVariable } from "../shared/palette.js";
+import { formatNumber } from "../shared/format.js";
 import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
-import { mountMatrix } from "../shared/heatmap.js";
+import { mountMatrix } from "../shared/matrix.js";
 import { signedCaption, thinLabels } from "./activations.js";
 import { embeddingsState } from "./embeddings.js";
 import { scheduleRefresh } from "./requests.js";

@@ -1,7 +1,7 @@
 // Computation of one value.
-import { formatNumber } from "../shared/common.js";
+import { formatNumber } from "../shared/format.js";
 import { el } from "../shared/dom.js";
-import { mountMatrix } from "../shared/heatmap.js";
+import { mountMatrix } from "../shared/matrix.js";
 import { activationsState, renderTensor, stageKey, thinLabels } from "./activations.js";
 import { requestView, showError } from "./requests.js";
 import { state } from "./state.js";

@@ -1,10 +1,6 @@
-import {
-  formatMessage,
-  NO_RESPONSE,
-  request,
-  requestWithRetry,
-  syncSuggestion,
-} from "../shared/common.js";
+import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
+import { syncSuggestion } from "../shared/common.js";
+import { formatMessage } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { saveState } from "./export.js";
 import { state } from "./state.js";

@@ -1,5 +1,5 @@
 // The model.
-import { request } from "../shared/common.js";
+import { request } from "../shared/api.js";
 import { el } from "../shared/dom.js";
 import { saveState } from "./export.js";
 import { scheduleRefresh } from "./requests.js";
@@ -95,9 +95,9 @@ export async function loadSteps() {
           0,
           state.weightSteps.findIndex((each) => each >= state.step),
         );
-  renderStepLabel(response.step);
+  renderStepLabel();
 }
-export function renderStepLabel(last) {
+export function renderStepLabel() {
   $(".step-words").textContent = state.weightSteps.length
     ? (state.step === null ? "latest, " : "") +
       (state.step === null

@@ -2,8 +2,8 @@
 // Measurements on hundreds of held-out sequences are slow and do not depend on the user's sequence.
 // These views request the answer to that sequence quickly, and cache the measurements by model and
 // step.
-import { colorTable, scaleColor } from "../shared/canvas.js";
-import { formatNumber, pluralize } from "../shared/common.js";
+import { colorTable, scaleColor } from "../shared/palette.js";
+import { formatCount, formatNumber } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { redrawView, requestView } from "./requests.js";
 import { state } from "./state.js";
@@ -35,10 +35,10 @@ export async function loadSlowView(view, options, viewToRedraw, displayedResult)
 }
 export const describeSample = (data) =>
   "over " +
-  pluralize(data.sequences, "held-out sequence") +
+  formatCount(data.sequences, "held-out sequence") +
   " of " +
   (data.lengths[0] === data.lengths[1]
-    ? pluralize(data.lengths[0], "token")
+    ? formatCount(data.lengths[0], "token")
     : data.lengths.join(" to ") + " tokens");
 export const shortHeadName = (head) => head.kind + " " + head.layer + "." + head.head;
 export const formatWithMinusSign = (x) => formatNumber(x).replace("-", "−");

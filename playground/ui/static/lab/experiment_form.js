@@ -1,4 +1,7 @@
-import { buildLink, copyText, pluralize, request } from "../shared/common.js";
+import { request } from "../shared/api.js";
+import { copyText } from "../shared/common.js";
+import { formatCount } from "../shared/format.js";
+import { buildLink } from "../shared/links.js";
 import { createSegmentedControl, el, setPressed, setText } from "../shared/dom.js";
 import { addPeriod } from "./elements.js";
 import { openExperiment } from "./experiments.js";
@@ -310,7 +313,7 @@ async function planExperiment() {
   if (requestId !== planRequestId) return;
   renderFieldErrors(reply);
   experimentForm.go.disabled = Boolean(reply.error);
-  setText(experimentForm.go, reply.error ? "Start" : "Start " + pluralize(reply.runs, "run"));
+  setText(experimentForm.go, reply.error ? "Start" : "Start " + formatCount(reply.runs, "run"));
   if (reply.error) {
     setText(experimentForm.plan, "");
     setText(experimentForm.cells, "");
@@ -318,11 +321,11 @@ async function planExperiment() {
   }
   setText(
     experimentForm.plan,
-    pluralize(reply.runs, "run") +
+    formatCount(reply.runs, "run") +
       ": " +
-      pluralize(reply.cells.length, "combination") +
+      formatCount(reply.cells.length, "combination") +
       " with " +
-      pluralize(reply.runs / reply.cells.length, "seed") +
+      formatCount(reply.runs / reply.cells.length, "seed") +
       "; " +
       formatEstimate(reply.estimate) +
       ".",

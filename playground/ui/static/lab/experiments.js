@@ -1,4 +1,5 @@
-import { pluralize, setMessage } from "../shared/common.js";
+import { setMessage } from "../shared/common.js";
+import { formatCount } from "../shared/format.js";
 import { el, setText } from "../shared/dom.js";
 import { addPeriod, createConfirmButton, formatQueuePosition, syncRows } from "./elements.js";
 import { loadPresets } from "./presets.js";
@@ -33,7 +34,7 @@ export function describeStatus(row) {
     " · " +
     done +
     " of " +
-    pluralize(row.runs, "run") +
+    formatCount(row.runs, "run") +
     (failed ? ", " + failed + " failed" : "")
   );
 }

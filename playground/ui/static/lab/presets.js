@@ -1,4 +1,5 @@
-import { pluralize, setMessage } from "../shared/common.js";
+import { setMessage } from "../shared/common.js";
+import { formatCount } from "../shared/format.js";
 import { el, setText } from "../shared/dom.js";
 import { addPeriod, syncRows } from "./elements.js";
 import { renderSettings } from "./experiment_form.js";
@@ -34,7 +35,7 @@ export async function loadPresets() {
         item.querySelector(".takes"),
         each.missing
           ? addPeriod(each.missing)
-          : pluralize(each.runs, "run") + " · " + formatEstimate(each.estimate),
+          : formatCount(each.runs, "run") + " · " + formatEstimate(each.estimate),
       ).title = each.estimate ? addPeriod(each.estimate.message) : "";
       const button = item.querySelector(".run-it");
       setText(button, each.experiment ? "Open" : "Run").setAttribute(

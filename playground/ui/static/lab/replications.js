@@ -1,5 +1,6 @@
 // Replications of published claims.
-import { navigate, requestWithRetry, setMessage } from "../shared/common.js";
+import { requestWithRetry } from "../shared/api.js";
+import { navigate, setMessage } from "../shared/common.js";
 import { el, setText } from "../shared/dom.js";
 import { addPeriod, formatQueuePosition, syncRows } from "./elements.js";
 import { openExperiment } from "./experiments.js";

@@ -1,4 +1,6 @@
-import { createStorage, NO_RESPONSE, readLinkState, request } from "../shared/common.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { createStorage } from "../shared/common.js";
+import { readLinkState } from "../shared/links.js";
 import { state } from "./state.js";
 import { $ } from "./view.js";
 

@@ -1,5 +1,5 @@
 // Charts.
-import { formatMessage, formatNumber, pluralize } from "../shared/common.js";
+import { formatCount, formatMessage, formatNumber } from "../shared/format.js";
 import { heatmapChart, lineChart, paintSwatch } from "../shared/line_charts.js";
 import { formatShare } from "./elements.js";
 import { state } from "./state.js";
@@ -87,7 +87,7 @@ export function renderCharts() {
   const single = lengths.rows.some((row) => row.n === 1),
     how =
       "Up to " +
-      pluralize(lengths.n_requested, "held-out sequence") +
+      formatCount(lengths.n_requested, "held-out sequence") +
       " of each length; " +
       (single
         ? "bands are 95 % intervals for a single seed, otherwise the full range over seeds."

@@ -1,5 +1,6 @@
 import { setMessage } from "../shared/common.js";
-import { downloadBlob, setText } from "../shared/dom.js";
+import { downloadBlob } from "../shared/csv.js";
+import { setText } from "../shared/dom.js";
 import { addPeriod } from "./elements.js";
 import { requestExperiments } from "./requests.js";
 import { state } from "./state.js";

@@ -1,5 +1,6 @@
 // The table.
-import { formatNumber, navigate, pluralize } from "../shared/common.js";
+import { navigate } from "../shared/common.js";
+import { formatCount, formatNumber } from "../shared/format.js";
 import { el, setText } from "../shared/dom.js";
 import { formatQueuePosition, formatRange, formatShare, syncRows } from "./elements.js";
 import { createHeadRow, currentVariants, overlayInTrain } from "./results.js";
@@ -117,8 +118,8 @@ export function renderTable() {
       setText(
         row.querySelector(".what"),
         (cell.n < cell.planned
-          ? cell.n + " of " + pluralize(cell.planned, "run") + " done"
-          : pluralize(cell.n, "run")) +
+          ? cell.n + " of " + formatCount(cell.planned, "run") + " done"
+          : formatCount(cell.n, "run")) +
           (cell.diverged ? ", " + cell.diverged + " diverged" : "") +
           (cell.changed ? ", " + cell.changed + " excluded: settings changed during training" : ""),
       );

@@ -1,6 +1,8 @@
 // The open experiment.
-import { formatMessage, navigate, setMessage } from "../shared/common.js";
-import { downloadBlob, el, setText, visuallyHidden } from "../shared/dom.js";
+import { navigate, setMessage } from "../shared/common.js";
+import { formatMessage } from "../shared/format.js";
+import { downloadBlob } from "../shared/csv.js";
+import { el, setText, visuallyHidden } from "../shared/dom.js";
 import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { syncRows } from "./elements.js";
 import { createActions, describeStatus, renderActions } from "./experiments.js";

@@ -1,7 +1,8 @@
 // Find the bug: the correct model and a copy with a bug.
 // {name, seed, steps} is the request, `id` the job and `response` its last status, which is lost on
 // a reload.
-import { formatMessage, formatNumber, pluralize, setMessage } from "../shared/common.js";
+import { setMessage } from "../shared/common.js";
+import { formatCount, formatMessage, formatNumber } from "../shared/format.js";
 import { createSegmentedControl, el, setText } from "../shared/dom.js";
 import { createButton, createParagraph, formatShare } from "./elements.js";
 import { renderFigures } from "./figures.js";
@@ -230,7 +231,10 @@ function renderObservations(result) {
   setText(
     $(".traceback"),
     failure
-      ? "Buggy model, after " + pluralize(failure.step, "step") + ":\n\n" + failure.lines.join("\n")
+      ? "Buggy model, after " +
+          formatCount(failure.step, "step") +
+          ":\n\n" +
+          failure.lines.join("\n")
       : "",
   );
   const rows = [

@@ -1,7 +1,7 @@
 // Figures of measurements.
-import { formatNumber } from "../shared/common.js";
+import { formatNumber } from "../shared/format.js";
 import { el, setText } from "../shared/dom.js";
-import { mountMatrix } from "../shared/heatmap.js";
+import { mountMatrix } from "../shared/matrix.js";
 import { lineChart, paintSwatch } from "../shared/line_charts.js";
 import { formatShare } from "./elements.js";
 

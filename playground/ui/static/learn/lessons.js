@@ -1,5 +1,6 @@
 // Lessons, one at a time.
-import { formatMessage, navigate, setMessage } from "../shared/common.js";
+import { navigate, setMessage } from "../shared/common.js";
+import { formatMessage } from "../shared/format.js";
 import { el, setText } from "../shared/dom.js";
 import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { createButton, createParagraph } from "./elements.js";

@@ -1,12 +1,9 @@
 // The Learn tab: lessons, the exercise Find the bug, and a page for teachers. The server trains and
 // measures. The tab polls and draws the results, and stores the user's progress in the browser.
-import {
-  formatMessage,
-  setMessage,
-  sleep,
-  sleepWhileHidden,
-  takeQueryParam,
-} from "../shared/common.js";
+import { sleep } from "../shared/api.js";
+import { setMessage, sleepWhileHidden } from "../shared/common.js";
+import { formatMessage } from "../shared/format.js";
+import { takeQueryParam } from "../shared/links.js";
 import { buildBugs, pollBug } from "./bug_exercise.js";
 import { buildLessons, pollLesson } from "./lessons.js";
 import { requestLesson, storedState } from "./requests.js";

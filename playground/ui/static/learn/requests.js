@@ -1,4 +1,5 @@
-import { createStorage, NO_RESPONSE, request } from "../shared/common.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { createStorage } from "../shared/common.js";
 import { state } from "./state.js";
 
 export const { storedState, saveLocal } = createStorage("transformer-playground-learn");

@@ -1,5 +1,5 @@
 // For teachers: links, lesson plans, running a class.
-import { formatMessage, pluralize } from "../shared/common.js";
+import { formatCount, formatMessage } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { createButton, createParagraph } from "./elements.js";
 import { requestLesson } from "./requests.js";
@@ -146,7 +146,7 @@ export function buildTeaching() {
         "http://ADDRESS:7860, where ADDRESS is the address of that machine. Each browser " +
         "sees only its own runs.",
       "This server trains " +
-        pluralize(m.slots, "run") +
+        formatCount(m.slots, "run") +
         " at a time, at most " +
         m.an_owner +
         " per user, and measures " +

@@ -21,24 +21,24 @@ export class ServerError extends Error {
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /**
- * Return the URL of a route. This module is playground/static/VERSION/shared/api.js of the server,
- * which may be below a path of its own.
- * @param {string} name
+ * Return the URL of playground/ on the server, which may be below a path of its own. This module is
+ * playground/static/VERSION/shared/api.js.
  * @param {string} module
  */
-export const routeUrl = (name, module = import.meta.url) => new URL("../../../api/" + name, module);
+export const findBaseUrl = (module) => new URL("../../../", module);
+export const baseUrl = findBaseUrl(import.meta.url);
 
 /**
  * Send a request. A rate limit delays the request instead of failing it.
  * @param {string} name
  * @param {object} payload
- * @param {{ timeoutMs?: number }} [options]
+ * @param {number} [timeoutMs]
  * @returns {Promise<any>}
  */
-export async function request(name, payload, { timeoutMs = DEFAULT_TIMEOUT_MS } = {}) {
+export async function request(name, payload, timeoutMs = DEFAULT_TIMEOUT_MS) {
   const until = Date.now() + timeoutMs;
   for (;;) {
-    const response = await fetch(routeUrl(name), {
+    const response = await fetch(new URL("api/" + name, baseUrl), {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(payload),
@@ -54,11 +54,13 @@ export async function request(name, payload, { timeoutMs = DEFAULT_TIMEOUT_MS } 
 }
 
 /**
- * Repeat a request with increasing delays while the response has `again`.
+ * Repeat a request with increasing delays while the response has `again` and `isCurrent()` holds.
+ * `onDelay` receives the reason for the delay.
  * @param {() => Promise<any>} send
- * @param {{ isCurrent?: () => boolean, onDelay?: (reason: string) => void }} [options]
+ * @param {() => boolean} [isCurrent]
+ * @param {(reason: string) => void} [onDelay]
  */
-export async function requestWithRetry(send, { isCurrent = () => true, onDelay = () => {} } = {}) {
+export async function requestWithRetry(send, isCurrent = () => true, onDelay = () => {}) {
   const since = Date.now();
   for (let waitMs = 500; ; waitMs = Math.min(5000, 2 * waitMs)) {
     const response = await send();

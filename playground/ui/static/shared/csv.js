@@ -13,6 +13,17 @@ function formatCell(value) {
 /** Return rows of cells as CSV. @param {unknown[][]} rows */
 export const toCsv = (rows) => rows.map((row) => row.map(formatCell).join() + "\n").join("");
 
+/**
+ * Return records as CSV. The header has all their keys.
+ * @param {Record<string, unknown>[]} records
+ */
+export function recordsToCsv(records) {
+  const keys = [...new Set(records.flatMap((record) => Object.keys(record)))];
+  return records.length
+    ? toCsv([keys, ...records.map((each) => keys.map((key) => each[key]))])
+    : "";
+}
+
 /** Offer a file for download. @param {string} name @param {Blob} blob */
 export function downloadBlob(name, blob) {
   const link = document.createElement("a");

@@ -27,29 +27,6 @@ export function setPressed(box, value) {
   for (const each of box.children)
     each.setAttribute("aria-pressed", String(each.dataset.value === String(value)));
 }
-export function downloadBlob(name, blob) {
-  const link = el("a", { href: URL.createObjectURL(blob), download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-}
-export function toCsv(rows) {
-  if (!rows.length) return "";
-  const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))];
-  // A spreadsheet would evaluate a cell that starts like a formula.
-  const cell = (value) => {
-    const text = value === null || value === undefined ? "" : String(value);
-    return /^[=+@\t]|^-[^\d.]/.test(text)
-      ? "\"'" + text.replaceAll('"', '""') + '"'
-      : /[",\n]/.test(text)
-        ? '"' + text.replaceAll('"', '""') + '"'
-        : text;
-  };
-  return (
-    [keys.join(), ...rows.map((row) => keys.map((key) => cell(row[key])).join())].join("\n") + "\n"
-  );
-}
 // Set a text; an unchanged text causes no mutation. Returns the element.
 export function setText(box, text) {
   if (box.textContent !== text) box.textContent = text;

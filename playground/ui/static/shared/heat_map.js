@@ -1,6 +1,7 @@
 // A heat map on a canvas: one pixel per cell, scaled up, with labels and a cursor for pointer and
 // keys. Masked cells are hatched, to distinguish them from 0.
 
+import { setUpCanvas } from "./canvas.js";
 import { colorScale, cssVariable, onThemeChange } from "./palette.js";
 
 /** @import { HeatMapData } from "./types.js" */
@@ -16,28 +17,6 @@ const ARROWS = /** @type {Record<string, [number, number]>} */ ({
 });
 /** @type {HTMLCanvasElement | undefined} */
 let scratch;
-
-/**
- * Set the size of a canvas for the resolution of the screen and clear it.
- * @param {HTMLCanvasElement} canvas
- * @param {number} [cssHeight]
- */
-export function prepareCanvas(canvas, cssHeight) {
-  const ratio = devicePixelRatio || 1,
-    width = canvas.clientWidth;
-  if (cssHeight) canvas.style.height = cssHeight + "px";
-  const height = cssHeight || canvas.clientHeight;
-  const deviceWidth = Math.round(width * ratio),
-    deviceHeight = Math.round(height * ratio);
-  if (canvas.width !== deviceWidth || canvas.height !== deviceHeight) {
-    canvas.width = deviceWidth;
-    canvas.height = deviceHeight;
-  }
-  const ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-  ctx.clearRect(0, 0, width, height);
-  return { ctx, width, height };
-}
 
 /** @param {HeatMapData} data @param {number} row @param {number} column */
 export function isEmptyCell({ values, mask }, row, column) {
@@ -62,8 +41,8 @@ export function maxValue({ values, max, isSigned }) {
  * @param {{ left: number, top: number, width: number, height: number }} box
  */
 export function paintCells(ctx, data, { left, top, width, height }) {
-  const rows = data.rows.length,
-    columns = data.columns.length,
+  const rows = data.values.length,
+    columns = data.values[0].length,
     color = colorScale(maxValue(data), data.isSigned);
   scratch ??= document.createElement("canvas");
   scratch.width = columns;
@@ -118,9 +97,9 @@ function hatch(ctx, { left, top, width, height }) {
 export function paintThumbnail(canvas, data) {
   const width = canvas.clientWidth;
   if (!width) return;
-  const ideal = Math.round((width * data.rows.length) / data.columns.length),
-    prepared = prepareCanvas(canvas, Math.max(12, Math.min(width, ideal)));
-  paintCells(prepared.ctx, data, { left: 0, top: 0, ...prepared });
+  const ideal = Math.round((width * data.values.length) / data.values[0].length),
+    [ctx, cssWidth, height] = setUpCanvas(canvas, Math.max(12, Math.min(width, ideal)));
+  paintCells(ctx, data, { left: 0, top: 0, width: cssWidth, height });
 }
 
 /**
@@ -172,9 +151,6 @@ export class HeatMap {
     canvas.addEventListener("blur", () => this.moveTo(null));
     canvas.addEventListener("click", (event) => this.select(this.hitTest(event)));
     canvas.addEventListener("keydown", (event) => this.handleKey(event));
-    this.stopTheme = onThemeChange(() => this.paint());
-    this.resize = new ResizeObserver(() => this.paint());
-    this.resize.observe(canvas);
   }
 
   /** @param {HeatMapData} data */
@@ -235,12 +211,20 @@ export class HeatMap {
     return `${rows[row]}, ${columns[column]}: ${Number(values[row][column]).toFixed(3)}`;
   }
 
+  /** @param {number} row @param {number} column */
+  describeEmpty(row, column) {
+    const { rows, columns, mask } = /** @type {HeatMapData} */ (this.data);
+    return mask && !mask[row][column]
+      ? `${rows[row]} cannot attend to ${columns[column]} here: it is a later position, or padding.`
+      : `${rows[row]}, ${columns[column]}: no value`;
+  }
+
   /** The text of the cell at the cursor; empty without one. */
   cellText() {
     if (!this.data || !this.cursor) return "";
     const [row, column] = this.cursor;
     return isEmptyCell(this.data, row, column)
-      ? `${this.data.rows[row]}, ${this.data.columns[column]}: no value (hatched)`
+      ? this.describeEmpty(row, column)
       : this.describe(row, column);
   }
 
@@ -251,7 +235,7 @@ export class HeatMap {
       { left, top, cellWidth, cellHeight } = layout,
       width = cellWidth * data.columns.length,
       height = cellHeight * data.rows.length,
-      { ctx } = prepareCanvas(canvas, Math.round(top + height + 2));
+      [ctx] = setUpCanvas(canvas, Math.round(top + height + 2));
     paintLabels(ctx, data, layout);
     paintCells(ctx, data, { left, top, width, height });
     ctx.strokeStyle = cssVariable("--border-color-primary");
@@ -270,9 +254,15 @@ export class HeatMap {
     canvas.setAttribute("aria-label", `${this.label}. ${this.cellText() || summary}`);
   }
 
-  destroy() {
-    this.stopTheme();
-    this.resize.disconnect();
+  /** Draw again when the size or the theme changes. Returns a function that ends this. */
+  observe() {
+    const stopTheme = onThemeChange(() => this.paint()),
+      resize = new ResizeObserver(() => this.paint());
+    resize.observe(this.canvas);
+    return () => {
+      stopTheme();
+      resize.disconnect();
+    };
   }
 }
 
@@ -311,7 +301,7 @@ function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cel
  */
 export function paintScale(canvas, max, isSigned = false) {
   if (!canvas.clientWidth) return;
-  const { ctx, width, height } = prepareCanvas(canvas),
+  const [ctx, width, height] = setUpCanvas(canvas),
     color = colorScale(max, isSigned),
     from = isSigned ? -max : 0;
   for (let x = 0; x < width; x++) {

@@ -87,7 +87,8 @@ export class Job {
     const isCurrent = () => number === this.number;
     const submitted = await requestWithRetry(
       () => this.request(this.routes.submit, { owner, ...payload }),
-      { isCurrent, onDelay: (reason) => isCurrent() && this.patch(formatMessage(reason)) },
+      isCurrent,
+      (reason) => isCurrent() && this.patch(formatMessage(reason)),
     );
     if (submitted.error) throw new ServerError(submitted.error, { canRetry: submitted.again });
     this.current = { owner, job: submitted.job };

@@ -1,24 +1,8 @@
 // Charts: lines with bands, and a heat map.
-// Colours after Okabe and Ito, for light and dark mode. Each has its own dash pattern, so lines
-// never differ by colour alone.
-import { cssVariable, scaleColor, setUpCanvas } from "./canvas.js";
+import { setUpCanvas } from "./canvas.js";
+import { cssVariable, dashOf, resolveColor, scaleColor } from "./palette.js";
 import { setText } from "./dom.js";
 
-export const SERIES_COLORS = [
-  ["#1f6fb2", "#5aa7e0"],
-  ["#d98200", "#ffb000"],
-  ["#00795a", "#2fd6a5"],
-  ["#b8478c", "#f08fc4"],
-  ["#c0392b", "#ff7b61"],
-  ["#6b7280", "#c3c8d1"],
-  ["#7a5c00", "#d9c34a"],
-  ["#5b3fc4", "#b7a4ff"],
-];
-export const SERIES_DASHES = [[], [7, 3], [2, 2.5], [9, 3, 2, 3]];
-export const seriesColor = (i) =>
-  SERIES_COLORS[i % SERIES_COLORS.length][document.body.classList.contains("dark") ? 1 : 0];
-export const seriesDash = (i) =>
-  SERIES_DASHES[(i + Math.floor(i / SERIES_COLORS.length)) % SERIES_DASHES.length];
 export const chartStates = new WeakMap(); // canvas -> {chart data, selected position}
 
 // The range of a band in parentheses; empty if it has no width.
@@ -27,9 +11,9 @@ export const formatSpread = (low, high, write) =>
 export function paintSwatch(canvas, i) {
   if (!canvas.clientWidth) return;
   const [c, width, height] = setUpCanvas(canvas, 12);
-  c.strokeStyle = seriesColor(i);
+  c.strokeStyle = resolveColor(i);
   c.lineWidth = 2.4;
-  c.setLineDash(seriesDash(i));
+  c.setLineDash(dashOf({ color: i }));
   c.beginPath();
   c.moveTo(0, height / 2);
   c.lineTo(width, height / 2);
@@ -145,7 +129,7 @@ export function paintLines(canvas, state) {
   for (const s of d.series) {
     if (!s.xs.length) continue;
     const bandXs = s.bandXs || s.xs;
-    c.fillStyle = seriesColor(s.place);
+    c.fillStyle = resolveColor(s.place);
     c.globalAlpha = 0.16;
     c.beginPath();
     bandXs.forEach((v, k) => (k ? c.lineTo(x(v), y(s.high[k])) : c.moveTo(x(v), y(s.high[k]))));
@@ -154,10 +138,10 @@ export function paintLines(canvas, state) {
     c.globalAlpha = 1;
   }
   for (const s of d.series) {
-    c.strokeStyle = c.fillStyle = seriesColor(s.place);
+    c.strokeStyle = c.fillStyle = resolveColor(s.place);
     c.lineWidth = 2;
     c.lineJoin = "round";
-    c.setLineDash(seriesDash(s.place));
+    c.setLineDash(dashOf({ color: s.place }));
     c.beginPath();
     s.xs.forEach((v, k) => (k ? c.lineTo(x(v), y(s.median[k])) : c.moveTo(x(v), y(s.median[k]))));
     c.stroke();

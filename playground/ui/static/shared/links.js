@@ -119,3 +119,6 @@ export function takeQueryParam(name) {
   history.replaceState(history.state, "", address);
   return text;
 }
+
+/** Return the sanitized JSON of a query parameter once; empty if it is malformed. @param {string} name */
+export const readLinkState = (name) => parseState(takeQueryParam(name));

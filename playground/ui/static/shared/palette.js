@@ -2,7 +2,7 @@
 
 // Colours after Okabe and Ito. Each has its own dash pattern, so lines never differ by colour
 // alone.
-const SERIES_COLORS = [
+export const SERIES_COLORS = [
   ["#1f6fb2", "#5aa7e0"],
   ["#d98200", "#ffb000"],
   ["#00795a", "#2fd6a5"],
@@ -76,8 +76,11 @@ const mix = (from, to, t) => from.map((a, i) => Math.round(a + (to[i] - a) * t))
 /** @type {Partial<Record<Theme, number[][]>>} */
 const rampTables = {};
 
-/** @param {Theme} theme */
-function rampTable(theme) {
+/**
+ * Return red, green and blue for 0 to 1000 thousandths.
+ * @param {Theme} theme
+ */
+export function colorTable(theme = currentTheme()) {
   const stops = RAMPS[theme];
   return (rampTables[theme] ??= Array.from({ length: RAMP_STEPS + 1 }, (_, step) => {
     const at = (step / RAMP_STEPS) * (stops.length - 1),
@@ -96,7 +99,7 @@ function rampTable(theme) {
 export function colorScale(max, isSigned = false, theme = currentTheme()) {
   const scale = max || 1;
   if (!isSigned) {
-    const table = rampTable(theme);
+    const table = colorTable(theme);
     return (value) =>
       table[Math.max(0, Math.min(RAMP_STEPS, Math.round((RAMP_STEPS * value) / scale)))];
   }
@@ -105,6 +108,9 @@ export function colorScale(max, isSigned = false, theme = currentTheme()) {
     return mix(RAMPS[theme][0], SIGNED_ENDS[theme][share < 0 ? 0 : 1], Math.abs(share));
   };
 }
+
+/** Return the colour of a value in thousandths. @param {number} thousandths */
+export const scaleColor = (thousandths) => `rgb(${colorScale(RAMP_STEPS)(thousandths).join()})`;
 
 /**
  * Call `redraw` when the theme changes. Returns a function that ends this.

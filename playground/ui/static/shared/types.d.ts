@@ -1,5 +1,12 @@
 // The data that the shared modules exchange with the server and the tabs.
 
+declare global {
+  interface Window {
+    /** What a tab hands over to another one, by the name of the tab. */
+    playground: Record<string, any>;
+  }
+}
+
 /** A reference to a model: `run:ID`, `watch:ID` or `checkpoint:NAME`. */
 export type ModelRef = string;
 

@@ -17,7 +17,8 @@ function loadStylesheet(url) {
 // The root of the template, with functions for the modules of the tab. `gradio` has the properties
 // of the component and `trigger(event, data)`, which sends an event to the server.
 export function createView(template, styleUrls = []) {
-  const root = new DOMParser().parseFromString(template, "text/html").body.firstElementChild;
+  const parsed = new DOMParser().parseFromString(template, "text/html"),
+    root = /** @type {HTMLElement} */ (parsed.body.firstElementChild);
   const gradio = { props: {}, trigger: () => {} };
   const $ = (selector) => root.querySelector(selector);
   const wholePageLink = $(".open-whole");
@@ -53,7 +54,10 @@ export function createView(template, styleUrls = []) {
   }
   // Show the view in the element of its component. `onValueChange` receives the component's value
   // (JSON), now and after each change.
-  async function attach({ element, props, trigger, watch }, onValueChange = () => {}) {
+  async function attach(
+    { element, props, trigger, watch },
+    onValueChange = (/** @type {any} */ _value) => {},
+  ) {
     Object.assign(gradio, { props, trigger });
     const commonStyle = new URL("./common.css", import.meta.url);
     await Promise.all([commonStyle, ...styleUrls].map(loadStylesheet));

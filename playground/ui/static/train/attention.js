@@ -1,4 +1,5 @@
-import { cssVariable, scaleColor, setUpCanvas } from "../shared/canvas.js";
+import { setUpCanvas } from "../shared/canvas.js";
+import { cssVariable, scaleColor } from "../shared/palette.js";
 import { linkedHead } from "./share_dialog.js";
 import { state } from "./state.js";
 import { attentionKind } from "./status.js";

@@ -1,8 +1,9 @@
 // Drawing.
 // Up to eight curves: the accent colour for the open run, then the palette of Okabe and Ito for
 // overlays. The colours differ in light and dark mode, and every second curve is dashed as well.
-import { cssVariable, setUpCanvas } from "../shared/canvas.js";
-import { formatNumber, formatPercent, pluralize } from "../shared/common.js";
+import { setUpCanvas } from "../shared/canvas.js";
+import { cssVariable } from "../shared/palette.js";
+import { formatCount, formatNumber, formatPercent } from "../shared/format.js";
 import { state } from "./state.js";
 import { overlays, TERMINAL_STATUSES } from "./status.js";
 import { $ } from "./view.js";
@@ -240,7 +241,7 @@ export function paintCharts() {
       : null;
   $(".score-value").textContent = q ? formatPercent(q[1]) + atStep(q[0]) : "";
   $(".score-value").title = q
-    ? "of " + pluralize(q[3], "held-out sequence") + "; token accuracy " + formatPercent(q[2])
+    ? "of " + formatCount(q[3], "held-out sequence") + "; token accuracy " + formatPercent(q[2])
     : "";
 }
 // Return the index of the value nearest to `step` in a sorted list; ties take the later one.

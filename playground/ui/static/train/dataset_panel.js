@@ -1,14 +1,7 @@
 // The panel for the user's own data. The server parses the text or file and returns a summary or an
 // error; "Use this dataset" stores the dataset there and fills the form.
-import {
-  baseUrl,
-  formatBytes,
-  formatMessage,
-  NO_RESPONSE,
-  pluralize,
-  request,
-  requestWithRetry,
-} from "../shared/common.js";
+import { baseUrl, NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
+import { formatBytes, formatCount, formatMessage } from "../shared/format.js";
 import { el, setVisible } from "../shared/dom.js";
 import { createView } from "../shared/view.js";
 import template from "./dataset_panel_template.js";
@@ -25,8 +18,8 @@ let owner = "",
   debounceTimer;
 const formatLengthRange = ([low, high]) =>
   low === high
-    ? pluralize(low, "symbol")
-    : low.toLocaleString("en") + " to " + pluralize(high, "symbol");
+    ? formatCount(low, "symbol")
+    : low.toLocaleString("en") + " to " + formatCount(high, "symbol");
 
 // ---------------------------------------------------------------- reading
 function currentInput() {
@@ -135,7 +128,7 @@ function renderReport(report) {
     errorMessage = (report && report.error) || "";
   setVisible($(".problem"), Boolean(errorMessage));
   $(".problem p").textContent = lines.length
-    ? pluralize(report.bad, "line") + " rejected:"
+    ? formatCount(report.bad, "line") + " rejected:"
     : formatMessage(errorMessage);
   $(".problem ul").replaceChildren(
     ...lines.map((line) => el("li", { textContent: formatMessage(line) })),
@@ -190,12 +183,12 @@ function renderCounts(report) {
     ],
     report.duplicates && [
       "repeated",
-      pluralize(report.duplicates, "row") + ", left out",
+      formatCount(report.duplicates, "row") + ", left out",
       "An earlier line has the same source and target",
     ],
     report.contradictions && [
       "contradicting",
-      pluralize(report.contradictions, "row") +
+      formatCount(report.contradictions, "row") +
         ", left out: line " +
         report.contradicted.map((n) => n.toLocaleString("en")).join(", ") +
         (report.contradictions > report.contradicted.length ? " and more" : ""),
@@ -265,7 +258,7 @@ async function renderStoredDatasets() {
     return;
   }
   setVisible($(".shelf"), datasets.length > 0);
-  $(".shelf summary").textContent = pluralize(datasets.length, "dataset") + " on this server";
+  $(".shelf summary").textContent = formatCount(datasets.length, "dataset") + " on this server";
   $(".shelf ul").replaceChildren(
     ...datasets.map((each) => {
       const words =
@@ -278,7 +271,7 @@ async function renderStoredDatasets() {
         className: "pick",
         textContent: words,
         title:
-          pluralize(each.symbols, "symbol") +
+          formatCount(each.symbols, "symbol") +
           " · " +
           formatBytes(each.bytes) +
           " · " +

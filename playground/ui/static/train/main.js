@@ -1,6 +1,7 @@
 // The live view of the Train tab. It polls the server for new data and holds no connection open.
 // The page computes no values: the training and inspection processes do.
-import { navigate, sleep } from "../shared/common.js";
+import { sleep } from "../shared/api.js";
+import { navigate } from "../shared/common.js";
 import { initControls } from "./controls.js";
 import { initInput } from "./input.js";
 import { initModelDiagram } from "./model_diagram.js";

@@ -1,8 +1,10 @@
 // The diagram of the model.
 // Tokens, blocks with their heads, and links as thick as the attention weights of the selected
 // head, all on the probe sequence. It is drawn again only if something that it shows has changed.
-import { colorTable, cssVariable, setUpCanvas } from "../shared/canvas.js";
-import { pluralize, setMessage } from "../shared/common.js";
+import { setUpCanvas } from "../shared/canvas.js";
+import { colorTable, cssVariable } from "../shared/palette.js";
+import { setMessage } from "../shared/common.js";
+import { formatCount } from "../shared/format.js";
 import { selectKind } from "./input.js";
 import { scheduleRender } from "./rendering.js";
 import { embeddedView } from "./share_dialog.js";
@@ -230,7 +232,7 @@ function describeSelection(layers) {
 function describeDiagram(kinds) {
   const counts = kinds.map((kind) => {
     const layers = state.displayedSnapshot.attention[kind];
-    return pluralize(layers.length * layers[0].length, "head") + " of " + KIND_TITLES[kind];
+    return formatCount(layers.length * layers[0].length, "head") + " of " + KIND_TITLES[kind];
   });
   const output = state.displayedSnapshot.probe;
   const right = output

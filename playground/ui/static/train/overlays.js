@@ -1,6 +1,6 @@
 // Overlaid curves.
-import { cssVariable } from "../shared/canvas.js";
-import { request } from "../shared/common.js";
+import { cssVariable } from "../shared/palette.js";
+import { request } from "../shared/api.js";
 import { overlayColor, SERIES_COLORS } from "./curves.js";
 import { scheduleRender } from "./rendering.js";
 import { renderRuns } from "./run_list.js";

@@ -1,4 +1,5 @@
-import { request, setMessage, syncSuggestion } from "../shared/common.js";
+import { request } from "../shared/api.js";
+import { setMessage, syncSuggestion } from "../shared/common.js";
 import { renderControls } from "./controls.js";
 import { predict } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";

@@ -1,4 +1,5 @@
-import { NO_RESPONSE, request, requestWithRetry, setMessage } from "../shared/common.js";
+import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
+import { setMessage } from "../shared/common.js";
 import { renderAnswer } from "./samples.js";
 import { state } from "./state.js";
 import { $ } from "./view.js";

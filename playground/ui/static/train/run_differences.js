@@ -1,6 +1,7 @@
 // The diff of two configurations.
-import { cssVariable } from "../shared/canvas.js";
-import { formatMessage, setMessage } from "../shared/common.js";
+import { cssVariable } from "../shared/palette.js";
+import { setMessage } from "../shared/common.js";
+import { formatMessage } from "../shared/format.js";
 import { overlayColor } from "./curves.js";
 import { fetchDetails } from "./runs.js";
 import { state } from "./state.js";

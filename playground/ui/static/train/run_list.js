@@ -1,4 +1,4 @@
-import { formatAge, formatPercent, pluralize } from "../shared/common.js";
+import { formatAge, formatCount, formatPercent } from "../shared/format.js";
 import { overlayColor, SERIES_COLORS } from "./curves.js";
 import { openModel } from "./model_selection.js";
 import { toggleOverlay } from "./overlays.js";
@@ -30,7 +30,7 @@ export function renderRuns() {
   $(".show-hidden").hidden = !hidden;
   $(".show-hidden").textContent = showHidden
     ? "Hide hidden runs"
-    : "Show " + pluralize(hidden, "hidden run");
+    : "Show " + formatCount(hidden, "hidden run");
   const rowElements = visible.map((r) => {
     const row = rows.get(r.subject) || createRunRow(r.subject),
       cell = (name, text) => {
@@ -57,16 +57,16 @@ export function renderRuns() {
       "size",
       r.shape[0] + " × " + r.shape[1] + ", " + Math.round(r.parameters / 1000) + " K",
     ).title =
-      pluralize(r.shape[0], "layer") +
+      formatCount(r.shape[0], "layer") +
       ", " +
-      pluralize(r.shape[1], "head") +
+      formatCount(r.shape[1], "head") +
       ", d_model " +
       r.shape[2] +
       ", " +
       r.parameters.toLocaleString("en") +
       " parameters";
     cell("best", r.best === null ? "–" : formatPercent(r.best)).title =
-      r.best === null ? "" : "of " + pluralize(r.eval_size, "held-out sequence");
+      r.best === null ? "" : "of " + formatCount(r.eval_size, "held-out sequence");
     cell(
       "step-of",
       r.step.toLocaleString("en") +

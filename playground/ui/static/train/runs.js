@@ -1,10 +1,6 @@
-import {
-  formatMessage,
-  NO_RESPONSE,
-  request,
-  setMessage,
-  sleepWhileHidden,
-} from "../shared/common.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { setMessage, sleepWhileHidden } from "../shared/common.js";
+import { formatMessage } from "../shared/format.js";
 import { fetchOverlays, renderLegend } from "./overlays.js";
 import { pollNow } from "./poller.js";
 import { scheduleRender } from "./rendering.js";
@@ -15,7 +11,6 @@ import { ACTIVE_STATUSES, overlays } from "./status.js";
 import { $, root } from "./view.js";
 
 let checkpoints = [],
-  listing = null,
   nextListAt = 0;
 export const isAvailable = (s) => availableModels().includes(s);
 export const availableModels = () => [

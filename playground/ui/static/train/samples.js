@@ -1,4 +1,4 @@
-import { formatPercent } from "../shared/common.js";
+import { formatPercent } from "../shared/format.js";
 import { state } from "./state.js";
 import { SPECIAL_TOKENS } from "./status.js";
 import { $ } from "./view.js";

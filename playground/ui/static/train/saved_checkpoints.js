@@ -1,12 +1,7 @@
 // Checkpoints of the open run.
-import {
-  baseUrl,
-  formatAge,
-  formatBytes,
-  formatMessage,
-  formatPercent,
-  setMessage,
-} from "../shared/common.js";
+import { baseUrl } from "../shared/api.js";
+import { setMessage } from "../shared/common.js";
+import { formatAge, formatBytes, formatMessage, formatPercent } from "../shared/format.js";
 import { openModel } from "./model_selection.js";
 import { fetchDetails, loadRuns, runAction } from "./runs.js";
 import { state } from "./state.js";

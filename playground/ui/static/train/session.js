@@ -1,4 +1,5 @@
-import { openTab, request, TAB_SELECTOR } from "../shared/common.js";
+import { request } from "../shared/api.js";
+import { openTab, TAB_SELECTOR } from "../shared/common.js";
 import { state } from "./state.js";
 import { $ } from "./view.js";
 

@@ -1,7 +1,9 @@
 // Links to a view, embedded frames and code.
 // A link names a model (watch=ID or model=NAME) and a view of it: step, attention type, head, curve
 // and sequence.
-import { formatMessage, NO_RESPONSE, request, setMessage } from "../shared/common.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { setMessage } from "../shared/common.js";
+import { formatMessage } from "../shared/format.js";
 import { selectKind } from "./input.js";
 import { predict } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";

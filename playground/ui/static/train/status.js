@@ -1,4 +1,4 @@
-import { formatDuration, formatNumber, formatPercent, pluralize } from "../shared/common.js";
+import { formatCount, formatDuration, formatNumber, formatPercent } from "../shared/format.js";
 import { ENCODER_CAPTION } from "../shared/strings.js";
 import { state } from "./state.js";
 
@@ -73,13 +73,16 @@ export function formatStatus() {
       ? state.evaluations[state.evaluations.length - 1]
       : null;
   const latestScore = best
-    ? " · exact match " + formatPercent(best[1]) + " of " + pluralize(best[3], "held-out sequence")
+    ? " · exact match " +
+      formatPercent(best[1]) +
+      " of " +
+      formatCount(best[3], "held-out sequence")
     : "";
   const score = state.scores
     ? " · exact match " +
       formatPercent(state.scores.exact_match) +
       " of " +
-      pluralize(state.scores.n, "held-out sequence")
+      formatCount(state.scores.n, "held-out sequence")
     : latestScore;
   const messagePrefix = state.lastResponse.message
     ? state.lastResponse.message[0].toUpperCase() + state.lastResponse.message.slice(1) + ". "
@@ -122,7 +125,7 @@ export function formatStatus() {
             (p && p.steps_per_second && !state.lastResponse.speed
               ? " · " + formatNumber(p.steps_per_second) + " steps/s"
               : state.lastResponse.speed
-                ? " · slowed to " + pluralize(state.lastResponse.speed, "step") + "/s"
+                ? " · slowed to " + formatCount(state.lastResponse.speed, "step") + "/s"
                 : "") +
             details +
             (state.lastResponse.time_left
@@ -150,7 +153,7 @@ export function formatStatus() {
       return (
         messagePrefix +
         "Done · " +
-        pluralize(step, "step") +
+        formatCount(step, "step") +
         " in " +
         formatDuration(p && p.seconds ? p.seconds : 0) +
         score +
@@ -165,7 +168,7 @@ export function formatStatus() {
         "Checkpoint " +
         state.lastResponse.name +
         " · trained " +
-        pluralize(step, "step") +
+        formatCount(step, "step") +
         score +
         details
       );

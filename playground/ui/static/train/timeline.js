@@ -1,6 +1,8 @@
 // Timeline of earlier steps.
 // The server stores the weights of earlier steps and computes attention and predictions on request.
-import { pluralize, request, requestWithRetry, setMessage, sleep } from "../shared/common.js";
+import { request, requestWithRetry, sleep } from "../shared/api.js";
+import { setMessage } from "../shared/common.js";
+import { formatCount } from "../shared/format.js";
 import { axisMaxStep, nearestIndex, SERIES_COLORS } from "./curves.js";
 import { openModel } from "./model_selection.js";
 import { toggleOverlay } from "./overlays.js";
@@ -123,7 +125,7 @@ export function renderTimeline() {
   $(".viewing").textContent =
     state.viewedStep === null
       ? hasHistory()
-        ? pluralize(state.weightSteps.length, "recorded step") + " to replay"
+        ? formatCount(state.weightSteps.length, "recorded step") + " to replay"
         : state.status === "checkpoint"
           ? "This checkpoint has only its last step"
           : ""

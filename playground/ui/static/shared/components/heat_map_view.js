@@ -22,7 +22,7 @@ export function HeatMapView({ label, data, caption = "", describe, onSelect }) {
   useEffect(() => {
     const element = /** @type {HTMLCanvasElement} */ (canvas.current);
     map.current = new HeatMap(element, { label, describe, onSelect, onHover: setCell });
-    return () => map.current?.destroy();
+    return map.current.observe();
   }, []);
   useEffect(() => {
     const current = /** @type {HeatMap} */ (map.current);
