@@ -9,7 +9,7 @@ import { HeatMapView } from "../../playground/ui/static/shared/components/heat_m
 import { JobProgress } from "../../playground/ui/static/shared/components/job_progress.js";
 import { ModelSelect } from "../../playground/ui/static/shared/components/model_select.js";
 import { Section } from "../../playground/ui/static/shared/components/section.js";
-import { SegmentedControl } from "../../playground/ui/static/shared/components/segmented_control.js";
+import { SegmentedControl } from "../../playground/ui/static/shared/components/segments.js";
 import { StatusMessage } from "../../playground/ui/static/shared/components/status_message.js";
 import { TokenStrip } from "../../playground/ui/static/shared/components/token_strip.js";
 import { IDLE, Job } from "../../playground/ui/static/shared/job.js";

@@ -90,7 +90,13 @@ test("a table has its caption, its actions and a CSV file in its order", async (
   box.querySelector("caption button").click();
   assert.equal(
     await files[0].text(),
-    'model,parameters,exact match,link\nreverse,200,,"\'=reverse"\nadd,90,1,"\'=add"\ncopy,80,0.5,"\'=copy"\n',
+    [
+      "model,parameters,exact match,link",
+      'reverse,200,,"\'=reverse"',
+      'add,90,1,"\'=add"',
+      'copy,80,0.5,"\'=copy"',
+      "",
+    ].join("\n"),
   );
 });
 

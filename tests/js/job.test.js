@@ -87,7 +87,7 @@ test("a job that the server forgot fails", async () => {
 });
 
 test("a cancelled job is no error", async () => {
-  responses["jobs/poll"] = [{ status: "working" }, { status: "cancelled", message: "cancelled" }];
+  responses["jobs/poll"] = [{ status: "working" }, { status: "failed", message: "cancelled" }];
   const promise = job.run("o", {});
   const stop = job.state.subscribe(
     (state) => state.status === "working" && job.current && job.cancel(),

@@ -44,6 +44,7 @@ export class Job {
     this.number = 0; // of the submission; responses to earlier ones are ignored
     /** @type {{ owner: string, job: string } | null} */
     this.current = null;
+    this.isCancelled = false;
     this.retry = async () => {};
   }
 
@@ -56,6 +57,7 @@ export class Job {
    */
   async run(owner, payload) {
     const number = ++this.number;
+    this.isCancelled = false;
     this.retry = () => this.run(owner, payload);
     await this.cancelCurrent();
     if (number === this.number) this.update({ ...IDLE, status: "working", message: "Starting" });
@@ -72,13 +74,13 @@ export class Job {
 
   /** @param {unknown} error */
   fail(error) {
-    const isCancelled = error instanceof CancelledError;
+    const isCancelled = this.isCancelled && error instanceof ServerError;
     this.current = null;
     this.update({
       ...IDLE,
       status: isCancelled ? "cancelled" : "failed",
-      message: formatMessage(isCancelled ? error.message : errorMessage(error)),
-      canRetry: !(error instanceof ServerError) || error.canRetry,
+      message: formatMessage(errorMessage(error)),
+      canRetry: !isCancelled && (!(error instanceof ServerError) || error.canRetry),
     });
   }
 
@@ -91,11 +93,12 @@ export class Job {
       (reason) => isCurrent() && this.patch(formatMessage(reason)),
     );
     if (submitted.error) throw new ServerError(submitted.error, { canRetry: submitted.again });
-    this.current = { owner, job: submitted.job };
+    const current = { owner, job: submitted.job };
     if (!isCurrent()) {
-      await this.cancelCurrent();
+      await this.cancelOnServer(current);
       return null;
     }
+    this.current = current;
     let cursor = 0,
       lost = 0;
     for (let waitMs = MIN_POLL_MS; isCurrent(); waitMs = Math.min(MAX_POLL_MS, waitMs * 1.4)) {
@@ -123,12 +126,13 @@ export class Job {
   finish(response) {
     this.current = null;
     if (response.status === "done") return response.result;
-    if (response.status === "cancelled") throw new CancelledError(response.message);
+    this.isCancelled ||= response.status === "cancelled";
     throw new ServerError(response.message, { canRetry: response.again });
   }
 
   /** Cancel the job on the server; its next poll reports the end. */
   async cancel() {
+    this.isCancelled = true;
     await this.cancelCurrent();
   }
 
@@ -142,7 +146,12 @@ export class Job {
   async cancelCurrent() {
     const current = this.current;
     this.current = null;
-    if (current) await this.request(this.routes.cancel, current).catch(() => {}); // it ends anyway
+    if (current) await this.cancelOnServer(current);
+  }
+
+  /** @param {{ owner: string, job: string }} job */
+  async cancelOnServer(job) {
+    await this.request(this.routes.cancel, job).catch(() => {}); // it ends anyway
   }
 
   /** @param {string} message */
@@ -155,8 +164,6 @@ export class Job {
     this.state.value = state;
   }
 }
-
-class CancelledError extends Error {}
 
 /** @param {any} response */
 function describeProgress(response) {

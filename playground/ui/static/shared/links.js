@@ -120,5 +120,8 @@ export function takeQueryParam(name) {
   return text;
 }
 
-/** Return the sanitized JSON of a query parameter once; empty if it is malformed. @param {string} name */
+/**
+ * Return the JSON of a query parameter once; empty if it is malformed.
+ * @param {string} name
+ */
 export const readLinkState = (name) => parseState(takeQueryParam(name));
