@@ -20,6 +20,7 @@ from benchmarks import (
     one_client,
     page,
     page_history,
+    page_traffic,
     preset_ablation,
     published,
     recurrent_lengths,
@@ -142,6 +143,12 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "server and the viewers to another.",
     ),
     "page": (page, "The page", "Chromium on the same machine, with software rendering."),
+    "page-traffic": (
+        page_traffic,
+        "Size of the page",
+        "Chromium on the same machine, with an empty cache at the first visit. Responses from the "
+        "browser's cache do not count. Opening a tab includes the polls of its first seconds.",
+    ),
     "inspecting": (
         inspection_latency,
         "Latency of the Inspect tab",
