@@ -1,6 +1,6 @@
 """Measure what travels between browser and server, in Chromium.
 
-Measured: the size of the page's configuration; requests and bytes of a first and of a second visit;
+Measured: the uncompressed size of the page's configuration; requests and bytes of a first and of a second visit;
 and those of opening each tab.
 """
 
@@ -106,7 +106,7 @@ def table(rows: dict[str, Any]) -> str:
     names = ("first visit", "second visit", *(f"opening {row['tab']}" for row in rows["tabs"]))
     return "\n".join(
         [
-            f"The configuration of the page has {rows['config_bytes'] / 1000:.0f} KB, uncompressed.",
+            f"The page's configuration has {rows['config_bytes'] / 1000:.0f} KB.",
             "",
             f"| what | requests | KB as they travel | of which {modules} |",
             "|---|---|---|---|",

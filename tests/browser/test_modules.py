@@ -1,0 +1,68 @@
+"""The modules of the page: when the browser loads them, and what a failure shows."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.browser_page import go_to
+
+
+def requested_modules(page):
+    """Collect the paths of the modules that the page requests from now on."""
+    paths = []
+
+    def note(request):
+        if found := re.search(r"/playground/static/[^/]+/(.+\.js)$", request.url):
+            paths.append(found[1])
+
+    page.on("request", note)
+    return paths
+
+
+@pytest.mark.smoke
+def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
+    page = open_page(app.url, visit=False)
+    paths = requested_modules(page)
+    page.goto(app.url)
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    assert "train/main.js" in paths
+    assert {path.split("/")[0] for path in paths} <= {"train", "shared", "vendor"}
+    assert "train/dataset_panel.js" not in paths  # it is hidden until its task is selected
+    go_to(page, "Hub")
+    page.wait_for_selector("#hub .hub")
+    assert "hub/main.js" in paths
+    n_requests = len(paths)
+    go_to(page, "Train")
+    go_to(page, "Hub")
+    expect(page.locator("#hub .hub")).to_be_visible()
+    assert len(paths) == n_requests
+
+
+def test_second_visit_takes_the_modules_from_the_cache(app, open_page):
+    page = open_page(app.url)
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    page.goto("about:blank")
+    page.goto(app.url)
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    sizes = page.evaluate(
+        "performance.getEntriesByType('resource')"
+        ".filter(one => one.name.includes('/playground/static/')).map(one => one.transferSize)"
+    )
+    assert len(sizes) > 20
+    assert set(sizes) == {0}
+
+
+def test_tab_whose_modules_are_gone_says_what_to_do(app, open_page):
+    """As in a page that was open when the server was updated."""
+    page = open_page(app.url, visit=False, may_complain=True)
+    page.route("**/lab/main.js", lambda route: route.fulfill(status=404, body="Not found."))
+    page.goto(app.url)
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    go_to(page, "Lab")
+    expect(page.locator("#lab")).to_have_text(
+        "This part of the page could not be loaded. Reload the page."
+    )
+    page.unroute("**/lab/main.js")
+    go_to(page, "Hub")
+    expect(page.locator("#hub .hub")).to_be_visible()
