@@ -1,7 +1,7 @@
 """Measure what travels between browser and server, in Chromium.
 
-Measured: the uncompressed size of the page's configuration; requests and bytes of a first and of a second visit;
-and those of opening each tab.
+Measured: the uncompressed size of the page's configuration; requests and bytes of a first and of a
+second visit; and those of opening each tab.
 """
 
 from __future__ import annotations
