@@ -252,7 +252,7 @@ def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> d
 
     Without a token, a plan becomes a preview, which sends no authenticated request.
     """
-    from playground.hub.publisher import cancel, check_timeouts, start_job
+    from playground.hub.publisher import create_hub_queue, submit_task
     from playground.hub.tasks import HubTask
 
     token = click.prompt("Token", hide_input=True, err=True).strip() if ask_token else ""
@@ -268,21 +268,17 @@ def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> d
     if task_fields["kind"] == "plan" and not token:
         task_fields["kind"] = "preview"
     interrupted: list[int] = []
-    # The child inherits this. Ctrl-C reaches both processes, and this one ends the other.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    job = start_job(
-        HubTask(**task_fields, token=token),
-        on_progress=lambda message: click.echo(f"{message} ...", err=True),
-        fresh=True,
-    )
-    while job.process and job.process.process.pid is None and not job.finished.wait(0.01):
-        pass
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: interrupted.append(number))
-    while not job.finished.wait(0.2):
-        check_timeouts(job)
+    queue = create_hub_queue(fresh=True)
+    job = submit_task(
+        queue,
+        HubTask(**task_fields, token=token),
+        on_progress=lambda job: click.echo(f"{job.message} ...", err=True),
+    )
+    while not job.released.wait(0.2):  # until its temporary folder is removed
         if interrupted:
-            cancel(job)
+            queue.cancel(job)
     if job.result is None:
         click.echo(f"playground: {job.message}", err=True)
         raise SystemExit(128 + interrupted[0] if interrupted else 1)

@@ -372,7 +372,7 @@ class JobQueue:
         if job.status == "working":
             if message_type == "message" and not job.cancelled_at:
                 job.message, job.done, job.total, job.unit = content[0], 0.0, 0.0, ""
-            elif message_type == "share":
+            elif message_type == "progress":
                 job.done, job.total, job.unit = content
             elif message_type == "row" and len(job.rows) < MAX_ROWS:
                 job.rows.append(content[0])

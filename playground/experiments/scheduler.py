@@ -15,7 +15,7 @@ from contextlib import suppress
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError
-from playground.runs.registry import SLOW_VIEW_TIMEOUT_S, Registry, format_duration
+from playground.runs.registry import Registry, format_duration
 from playground.runs.run import WEIGHTS_EVICTED, Run
 from playground.training.config import RunConfig
 
@@ -90,15 +90,7 @@ class Scheduler:
         return run.status != "done" or bool(self.evaluator.unevaluated_runs(state, {key: run}))
 
     def _loop(self) -> None:
-        logged_error = ""
         while not self._stop_event.wait(POLL_INTERVAL_S):
-            try:
-                self.evaluator.inspector.check_timeout(SLOW_VIEW_TIMEOUT_S)
-                logged_error = ""
-            except Exception as error:  # this thread must not end
-                if repr(error) != logged_error:  # log a repeated error once
-                    logged_error = repr(error)
-                    log.exception("The inspection process of the experiments has no supervision")
             self._advance_all()
 
     def _advance_all(self) -> None:

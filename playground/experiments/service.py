@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from playground.runs.inspector_client import InspectorClient
-from playground.runs.registry import VIEWER_TTL_S, Registry
+from playground.runs.registry import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S, Registry
 from playground.runs.run import Run, owner_id
 
 from . import analysis, length_generalization, progress
@@ -34,7 +34,7 @@ class ExperimentService:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         # A separate inspection process: long evaluations must not delay other inspections.
-        self.experiment_inspector = InspectorClient()
+        self.experiment_inspector = InspectorClient(SLOW_VIEW_TIMEOUT_S)
         self.store = ExperimentStore(registry)
         self.evaluator = LengthEvaluator(registry, self.experiment_inspector)
         self.scheduler = Scheduler(registry, self.store, self.evaluator)

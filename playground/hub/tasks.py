@@ -3,9 +3,7 @@
 A hanging job cannot block the page, and a killed job leaves no partial state: a push is one commit,
 and a pull moves a complete folder into place.
 
-The process sends ("progress", message, extra seconds without messages, phase) through the pipe,
-then either ("result", dictionary) or ("failed", message, whether a retry may succeed). The kinds of
-job and their results:
+The kinds of job and their results:
 
     account        the account of the token
     gallery        the models with the playground's tag
@@ -27,11 +25,11 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from playground.jobs.entry import exit_with_parent, prepare_process
+from playground.errors import UserError
+from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.runs.limits import Limits
 
 from .repo_ids import Phase
@@ -83,65 +81,51 @@ class HubTask:
     limits: Limits = field(default_factory=Limits)  # of the server, for downloaded models
 
 
-def main(connection: Connection, task: HubTask, scratch: str) -> None:
-    """Run a job; the entry point of the process.
+def run_task(task: HubTask, reporter: ProgressReporter) -> dict[str, Any]:
+    """Run a job: the function of its process.
 
-    The caller creates the empty folder `scratch`, and removes it when the process has ended.
+    Raises:
+        UserError: with the reason of the failure, without the token or a path of this machine.
     """
-    prepare_process(nice=10)  # the priority of training, which is below that of the page
     os.environ.update(QUIET_ENV | ({"HF_ENDPOINT": task.endpoint} if task.endpoint else {}))
-    from playground.checkpoints.manifest import CheckpointError
-
     from .client import Hub
     from .errors import HubError
     from .transport import configure_process
 
+    scratch = reporter.scratch
     try:
         configure_process()
-        exit_with_parent(connection)
         if task.kind not in TASK_KINDS:
             raise HubError(f"{task.kind!r} is not a Hub job; use one of {', '.join(TASK_KINDS)}")
-        runner = HubTaskRunner(Hub(task.token, task.endpoint), task, connection, Path(scratch))
-        message: tuple[Any, ...] = ("result", getattr(runner, task.kind)())
-    except HubError as error:
-        message = ("failed", str(error), error.retryable)
-    except (CheckpointError, ValueError) as error:
+        runner = HubTaskRunner(Hub(task.token, task.endpoint), task, reporter)
+        result: dict[str, Any] = getattr(runner, task.kind)()
+        return result
+    except (OSError, MemoryError, JobCancelled):
+        raise
+    except ValueError as error:
         # The name of the manifest in the repository.
-        is_expected = str(error).replace(f"{scratch}/inspected/config.json", "playground.json")
-        message = ("failed", re.sub(rf"{re.escape(scratch)}/\w+/?", "", is_expected), False)
-    except OSError as error:
-        message = (
-            "failed",
-            f"the server has a file error: {error.strerror or type(error).__name__}; try again",
-            True,
-        )
-    except MemoryError:
-        message = ("failed", "the server has not enough memory now; try again later", True)
+        reason = str(error).replace(f"{scratch}/inspected/config.json", "playground.json")
+        reason = re.sub(rf"{re.escape(str(scratch))}/\w+/?", "", reason)
+        raise UserError(reason, retryable=getattr(error, "retryable", False)) from None
     except Exception as error:  # the message may contain a token; the traceback lines do not
         frame = "".join(traceback.format_tb(error.__traceback__))
         log.error("the Hub job %s failed with %s at:\n%s", task.kind, type(error).__name__, frame)
-        message = (
-            "failed",
-            f"unexpected error ({type(error).__name__}); try again",
-            True,
-        )
-    with suppress(OSError):
-        connection.send(message)
-    connection.close()
+        raise UserError(
+            f"unexpected error ({type(error).__name__}); try again", retryable=True
+        ) from None
 
 
 class HubTaskRunner:
     """The runner of one job, with a method for each kind of job."""
 
-    def __init__(self, hub: Any, task: HubTask, connection: Connection, scratch: Path) -> None:
-        self.hub, self.task, self.connection, self.scratch = hub, task, connection, scratch
+    def __init__(self, hub: Any, task: HubTask, reporter: ProgressReporter) -> None:
+        self.hub, self.task, self.reporter, self.scratch = hub, task, reporter, reporter.scratch
 
     def report(
         self, message: str, silence_timeout_s: float = 0.0, phase: Phase = Phase.READING
     ) -> None:
         """Report the current operation, its extra seconds without messages, and its phase."""
-        with suppress(OSError):
-            self.connection.send(("progress", message, silence_timeout_s, phase))
+        self.reporter.message(message, silence_timeout_s, phase)
 
     def report_loading(self) -> None:
         """Report that imports begin, which may take minutes; call it before the first import."""

@@ -8,8 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextvars import ContextVar
+from typing import NamedTuple
 
 CLIENT_ADDRESS = ContextVar("client_address", default="")
+VIEWER = "viewer"  # the owner of requests through a share link
+
+
+class Client(NamedTuple):
+    """The client whose quota a request uses: an address, and an owner's fingerprint or VIEWER."""
+
+    address: str = ""
+    owner: str = ""
+
+
+NO_CLIENT = Client()
 
 
 def max_per_address(slots: int) -> int:

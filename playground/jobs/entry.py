@@ -1,20 +1,26 @@
-"""The start of every background process, and the entry point of a single call."""
+"""The entry points of background processes.
+
+A process sends tuples through its pipe: ("message", text, extra seconds of silence, phase),
+("progress", done, total, unit), ("partial", result so far), ("row", row), and at the end
+("result", result), ("failed", message, whether a retry may succeed) or ("cancelled",). A resident
+process puts the id of the job first.
+"""
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from playground.errors import error_response
+from .progress import JobCancelled, ProgressReporter, to_user_error
 
-log = logging.getLogger(__name__)
+Message = tuple[Any, ...]
 
 
 def prepare_process(nice: int = 0) -> None:
@@ -42,19 +48,105 @@ def load_target(target: str) -> Callable[..., Any]:
     return loaded
 
 
-def run_call(connection: Connection, target: str, arguments: tuple[Any, ...]) -> None:
-    """Send the response of `target(*arguments)`; an error of the user becomes a response."""
-    prepare_process(nice=5)
-    exit_with_parent(connection)
+def last_message(function: Callable[[], dict[str, Any]]) -> Message:
+    """Call the function of a job, and return the last message: its result or its error."""
     try:
-        response = load_target(target)(*arguments)
-    except (ValueError, OSError) as error:
-        response = error_response(error)
-    except MemoryError:
-        response = {"error": "this needs more memory than is free; use a smaller model or input"}
+        return "result", function()
+    except JobCancelled:
+        return ("cancelled",)
     except Exception as error:
-        log.exception("The call of %s failed", target)
-        response = {"error": f"an unexpected error occurred ({type(error).__name__}); try again"}
-    with suppress(OSError):  # the parent has closed the pipe
-        connection.send((response,))
+        failure = to_user_error(error)
+        return "failed", str(failure), failure.retryable
+
+
+class JobOptions(NamedTuple):
+    """How a process runs its only job."""
+
+    nice: int
+    reports_progress: bool
+    scratch: str
+
+
+def run_job(
+    connection: Connection, target: str, arguments: tuple[Any, ...], options: JobOptions
+) -> None:
+    """Run one job: the entry point of a process for it.
+
+    The job is `target(*arguments)`, with a further argument `ProgressReporter` if it reports its
+    progress.
+    """
+    prepare_process(options.nice)
+    exit_with_parent(connection)
+
+    def send(*message: Any) -> None:
+        with suppress(OSError):  # the parent has closed the pipe
+            connection.send(message)
+
+    if options.reports_progress:
+        arguments += (ProgressReporter(send, scratch=Path(options.scratch)),)
+    send(*last_message(lambda: load_target(target)(*arguments)))
     connection.close()
+
+
+class ResidentOptions(NamedTuple):
+    """How a resident process runs jobs.
+
+    Attributes:
+        environment: variables that are set before the handler is imported.
+        concurrent: run each job in its own thread, so that it can be cancelled.
+        save_timeout_s: seconds for `saving_kinds` to save their results after the server has ended.
+    """
+
+    nice: int = 0
+    environment: Mapping[str, str] = {}
+    concurrent: bool = False
+    saving_kinds: frozenset[str] = frozenset()
+    save_timeout_s: float = 0.0
+
+
+def serve(connection: Connection, factory: str, options: ResidentOptions) -> None:
+    """Run jobs until the server closes the pipe: the entry point of a resident process.
+
+    `factory` names a function that returns the handler `(kind, *arguments, reporter) -> result`.
+    The process receives ("begin", job, kind, arguments) and ("cancel", job).
+    """
+    prepare_process(options.nice)
+    os.environ.update(options.environment)
+    handler = load_target(factory)()
+    sending = threading.Lock()
+    cancelled: dict[str, threading.Event] = {}
+    saving: dict[str, threading.Thread] = {}
+
+    def send(*message: Any) -> None:
+        with sending, suppress(OSError):
+            connection.send(message)
+
+    def run(job: str, kind: str, arguments: tuple[Any, ...]) -> None:
+        reporter = ProgressReporter(lambda *message: send(job, *message), cancelled[job])
+        message = last_message(lambda: handler(kind, *arguments, reporter))
+        cancelled.pop(job, None)
+        saving.pop(job, None)
+        send(job, *message)
+
+    try:
+        while True:
+            command, job, *content = connection.recv()
+            if command == "cancel":
+                if job in cancelled:
+                    cancelled[job].set()
+                continue
+            cancelled[job] = threading.Event()
+            if not options.concurrent:
+                run(job, *content)
+                continue
+            name = f"{content[0]} {job}"
+            thread = threading.Thread(target=run, args=(job, *content), name=name, daemon=True)
+            if content[0] in options.saving_kinds:
+                saving[job] = thread
+            thread.start()
+    except (EOFError, OSError):  # the server has ended, so only what is saved remains
+        for event in list(cancelled.values()):
+            event.set()
+        for thread in list(saving.values()):
+            thread.join(options.save_timeout_s)
+        os._exit(0)

@@ -1,100 +1,84 @@
-"""The queue before a process that inspects models: clients take turns, and none can fill it."""
+"""The order in which waiting jobs start: clients take turns."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
 
-MAX_PER_CLIENT = 8  # waiting requests of one owner at one address
-MAX_PER_ADDRESS = 64  # of all owners at one address, such as a class behind one router
-MAX_WAITING = 512
-VIEWER = "viewer"  # the owner of requests through a share link
+from .job import Job
+
+_Turns = OrderedDict[str, OrderedDict[str, deque[Job]]]  # by address, then by owner
 
 
-class Client(NamedTuple):
-    """The client whose quota a request uses: an address, and an owner's fingerprint or VIEWER."""
-
-    address: str = ""
-    owner: str = ""
-
-
-NO_CLIENT = Client()
-
-
-@dataclass(eq=False)
-class InspectionRequest:
-    """One request to an inspection process, and the future of its response."""
-
-    method: str
-    model_ref: dict[str, Any]
-    argument: str = ""
-    client: Client = NO_CLIENT
-    timeout_s: float = 0.0  # seconds; 0 for the limit of the process
-    future: Future[dict[str, Any]] = field(default_factory=Future)
-
-
-class InspectionQueue:
-    """Waiting requests of all clients.
+class FairQueue:
+    """The waiting jobs of all clients.
 
     Addresses take turns, and so do the owners behind one address: neither a backlog nor invented
-    owners delay another client by more than one request. The most recently served client comes
-    last. A cancelled request frees its slot. Not thread-safe.
+    owners delay another client by more than one job. The most recently served client comes last.
+    Not thread-safe.
     """
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, OrderedDict[str, deque[InspectionRequest]]] = OrderedDict()
-        self._last_address = NO_CLIENT
+        self._waiting: _Turns = OrderedDict()
+        self._last_served = ("", "")  # address and owner
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return sum(len(jobs) for owners in self._waiting.values() for jobs in owners.values())
 
-    def __iter__(self) -> Iterator[InspectionRequest]:
-        for owners in self._waiting.values():
-            for requests in owners.values():
-                yield from (request for request in requests if not request.future.cancelled())
+    def __iter__(self) -> Iterator[Job]:
+        """Yield the jobs in the order in which they start."""
+        turns: _Turns = OrderedDict(
+            (address, OrderedDict((owner, jobs.copy()) for owner, jobs in owners.items()))
+            for address, owners in self._waiting.items()
+        )
+        last = self._last_served
+        while turns:
+            address = _first_except(turns, last[0])
+            owner = _first_except(turns[address], last[1])
+            job = turns[address][owner][0]
+            _take(turns, job)
+            last = address, owner
+            yield job
 
-    def put(self, request: InspectionRequest) -> bool:
-        """Add a request; return False if its client or the queue has the maximum number."""
-        address, owner = request.client
-        owners = self._waiting.get(address, OrderedDict())
-        for name in list(owners):
-            owners[name] = deque(queued for queued in owners[name] if not queued.future.cancelled())
-        of_client, of_address = len(owners.get(owner, ())), sum(map(len, owners.values()))
-        if of_client >= MAX_PER_CLIENT or of_address >= MAX_PER_ADDRESS or len(self) >= MAX_WAITING:
-            return False
-        self._waiting.setdefault(address, owners).setdefault(owner, deque()).append(request)
-        return True
+    def put(self, job: Job) -> None:
+        """Add a job behind those of its owner."""
+        owners = self._waiting.setdefault(job.address, OrderedDict())
+        owners.setdefault(job.owner, deque()).append(job)
 
-    def next(self) -> InspectionRequest | None:
-        """Remove and return the next request that is not cancelled; None if there is none."""
-        while self._waiting:
-            address = _first_except(self._waiting, self._last_address.address)
-            owners = self._waiting.pop(address)
-            owner = _first_except(owners, self._last_address.owner)
-            requests = owners.pop(owner)
-            while requests and requests[0].future.cancelled():
-                requests.popleft()
-            request = requests.popleft() if requests else None
-            if requests:
-                owners[owner] = requests
-            if owners:
-                self._waiting[address] = owners
-            if request is not None:
-                self._last_address = request.client
-                return request
-        return None
+    def next(self, may_start: Callable[[Job], bool] = lambda job: True) -> Job | None:
+        """Remove and return the next job that may start; None if there is none."""
+        job = next(filter(may_start, self), None)
+        if job is not None:
+            _take(self._waiting, job)
+            self._last_served = job.address, job.owner
+        return job
 
-    def clear(self) -> list[InspectionRequest]:
-        """Remove and return all waiting requests."""
-        requests = list(self)
-        self._waiting.clear()
-        return requests
+    def discard(self, job: Job) -> None:
+        """Remove a job, if it is queued; the order of the others stays."""
+        owners = self._waiting.get(job.address, OrderedDict())
+        jobs = owners.get(job.owner, deque())
+        if job in jobs:
+            jobs.remove(job)
+            if not jobs:
+                del owners[job.owner]
+            if not owners:
+                del self._waiting[job.address]
+
+
+def _take(turns: _Turns, job: Job) -> None:
+    """Remove a job; its address and its owner come last from now on."""
+    owners = turns.pop(job.address)
+    jobs = owners.pop(job.owner)
+    jobs.remove(job)
+    if jobs:
+        owners[job.owner] = jobs
+    if owners:
+        turns[job.address] = owners
 
 
 def _first_except(names: OrderedDict[str, Any], last: str) -> str:
     """Return the first name, or the second if the first one was served last."""
-    first, *others = list(names)[:2]
+    first, *others = islice(names, 2)
     return others[0] if first == last and others else first

@@ -25,15 +25,17 @@ from playground.common.logs import configure_logging
 from .entry import load_target
 
 # The first optimizer of a process imports torch._dynamo.
-PRELOAD = [
-    "torch",
-    "torch._dynamo",
-    "playground.runs.training_worker",
-    "playground.runs.inspector_process",
-]
+PRELOAD = ["torch", "torch._dynamo"]  # `preload` adds the modules of higher layers
+KILLED_EXIT_CODES = (-9, 137)  # after SIGKILL
 OUTBOX_SIZE = 256  # messages that may wait for a busy child
+EXIT_TIMEOUT_S = 5  # seconds for a process to end after it has closed its pipe
 
 log = logging.getLogger(__name__)
+
+
+def preload(*modules: str) -> None:
+    """Let the fork server import these modules, too. Call it before the first process."""
+    PRELOAD.extend(module for module in modules if module not in PRELOAD)
 
 
 def context() -> Any:
@@ -107,6 +109,8 @@ def describe_exit(process: str, code: int | None) -> str:
     """Return how a process ended; the exit code None means that it could not be started."""
     if code is None:
         return f"{process} could not be started: the machine lacks memory, processes or open files"
+    if code in KILLED_EXIT_CODES:
+        return f"{process} was killed, probably because the machine ran out of memory"
     return f"{process} ended (exit code {code})"
 
 
@@ -139,9 +143,6 @@ class WorkerProcess:
     is None if the process could not be started. One thread makes both calls, never the
     constructor, and `exited` is set after them. A `fresh` child is a new interpreter; it starts
     earlier than the first child of a fork server, which imports torch first.
-
-    Raises:
-        RuntimeError: if the first thread for children cannot start; nothing has changed then.
     """
 
     def __init__(
@@ -158,13 +159,13 @@ class WorkerProcess:
         self._kill_requested = False
         self._outbox: queue.Queue[tuple[Any, ...] | None] = queue.Queue(OUTBOX_SIZE)
         self._on_message, self._on_exit = on_message, on_exit
-        report_failure = _failure_reporter()
+        start_failure_reporter()
         try:
             self._connection, self._child_end = start.Pipe()
         except OSError:
             self.process: Any = start.Process(name=name)
             log.exception("%s could not be started", name)
-            report_failure(self._fail)
+            _failures.put(self._fail)
             return
         self.process = start.Process(
             target=_run_entry, args=(entry, self._child_end, *arguments), name=name, daemon=True
@@ -176,7 +177,7 @@ class WorkerProcess:
             log.exception("%s could not be started", name)
             self._connection.close()
             self._child_end.close()
-            report_failure(self._fail)
+            _failures.put(self._fail)
 
     def send(self, *message: Any) -> bool:
         """Queue a message; return False if the child has exited or its queue is full."""
@@ -224,7 +225,10 @@ class WorkerProcess:
             self._receive_loop()
         finally:
             if self.process.pid is not None:
-                self.process.join(5)
+                self.process.join(EXIT_TIMEOUT_S)
+                if self.process.exitcode is None:  # it has closed the pipe, but does not end
+                    self.process.kill()
+                    self.process.join(EXIT_TIMEOUT_S)
             try:
                 self._on_exit(self.process.exitcode if self.process.pid is not None else None)
             finally:
@@ -244,30 +248,33 @@ class WorkerProcess:
                     log.exception("A message of %s was dropped after an error", self.process.name)
 
 
-_reporting: queue.SimpleQueue[Callable[[], None]] | None = None
-_reporter_lock = threading.Lock()
+_failures: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+_failure_thread: threading.Thread | None = None
+_failure_lock = threading.Lock()
 
 
-def _failure_reporter() -> Callable[[Callable[[], None]], None]:
-    """Return a function that queues a call for the thread that reports failed starts.
+def start_failure_reporter() -> None:
+    """Start the thread that reports failed starts, unless it runs.
 
-    The thread starts with the first child. A failed start cannot rely on a new thread, and its
-    caller may hold the locks that the callback takes.
+    It starts with the first child, because a failed start cannot rely on a new thread, and its
+    caller may hold the locks that the callback takes. If the system has no thread even for it,
+    the next call tries again; housekeeping calls this, too.
     """
-    global _reporting
-    with _reporter_lock:
-        if _reporting is None:
-            calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-            threading.Thread(
-                target=_report_failures, args=(calls,), name="failed-starts", daemon=True
-            ).start()
-            _reporting = calls
-        return _reporting.put
+    global _failure_thread
+    with _failure_lock:
+        if _failure_thread is None:
+            thread = threading.Thread(target=_report_failures, name="failed-starts", daemon=True)
+            try:
+                thread.start()
+            except (RuntimeError, MemoryError):
+                log.exception("The thread that reports failed starts could not be started")
+            else:
+                _failure_thread = thread
 
 
-def _report_failures(calls: queue.SimpleQueue[Callable[[], None]]) -> None:
+def _report_failures() -> None:
     while True:
-        report = calls.get()
+        report = _failures.get()
         try:
             report()
         except Exception:  # one faulty callback must not delay the others

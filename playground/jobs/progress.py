@@ -8,8 +8,10 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from playground.common.atomic_write import remedy
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
 
@@ -25,21 +27,31 @@ class ProgressReporter:
     """Reports the progress of a job, and checks whether it was cancelled.
 
     Args:
-        send: called with "message", "share" or "row" and the content; from any thread.
+        send: called with the kind of a message and its content; from any thread.
         cancelled: set to cancel the job.
+        scratch: an empty folder, which is removed after the job.
     """
 
     def __init__(
-        self, send: Callable[..., None] = lambda *_: None, cancelled: threading.Event | None = None
+        self,
+        send: Callable[..., None] = lambda *_: None,
+        cancelled: threading.Event | None = None,
+        scratch: Path = Path(),
     ) -> None:
         self._send = send
         self.cancelled = cancelled or threading.Event()
+        self.scratch = scratch
         self._reported_at = 0.0
 
-    def message(self, text: str) -> None:
-        """Report the current activity in one line."""
+    def message(self, text: str, extra_silence_s: float = 0.0, phase: Any = None) -> None:
+        """Report the current activity in one line.
+
+        Args:
+            extra_silence_s: seconds that the activity may take without a further message.
+            phase: the phase of the work, for a message about its end.
+        """
         self.raise_if_cancelled()
-        self._send("message", text)
+        self._send("message", text, extra_silence_s, phase)
 
     def progress(self, done: float, total: float, unit: str = "") -> None:
         """Report the progress; messages in quick succession are dropped, except the last one."""
@@ -47,10 +59,15 @@ class ProgressReporter:
         now = time.monotonic()
         if done >= total or now - self._reported_at >= PROGRESS_INTERVAL_S:
             self._reported_at = now
-            self._send("share", done, total, unit)
+            self._send("progress", done, total, unit)
+
+    def partial(self, result: dict[str, Any]) -> None:
+        """Report the result so far, which replaces the one before."""
+        self.raise_if_cancelled()
+        self._send("partial", to_json_safe(result))
 
     def row(self, row: dict[str, Any]) -> None:
-        """Report a partial result, which the page displays at once."""
+        """Report a part of the result, which the page displays at once."""
         self.raise_if_cancelled()
         self._send("row", to_json_safe(row))
 
@@ -95,13 +112,15 @@ def to_user_error(error: Exception, model: str = "") -> UserError:
         )
     if isinstance(error, ConfigError):
         return UserError(f"{where}{error}", field=error.field)
+    if isinstance(error, ValueError):
+        return UserError(f"{where}{error}")
     if isinstance(error, OSError) and error.strerror:
         return UserError(
-            f"{where}the system reported an error: {error.strerror}; free disk space and try again",
+            f"{where}the system reported an error: {error.strerror}; {remedy(error)} and try again",
             retryable=True,
         )
     # %r: a name comes from a browser, and a line break in it must not forge a line of the log.
-    log.error("Unexpected error in a comparison job (%r)", model, exc_info=error)
+    log.error("Unexpected error in a job (%r)", model, exc_info=error)
     return UserError(
         f"{where}an unexpected error occurred ({type(error).__name__}: {str(error)[:160]}); try "
         "again, and report it if it persists",

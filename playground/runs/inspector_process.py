@@ -3,8 +3,8 @@
 The server process therefore needs no torch, and inspection does not delay training: a worker only
 saves its weights to disk, and this process loads them.
 
-A request is (number, kind, what, text), and its response is (number, dict). `what` is
-{"checkpoint": folder} or {"run": folder, "fields": settings, "step": step}. The kinds are:
+A request has a method, a model and an argument. The model is {"checkpoint": folder} or
+{"run": folder, "fields": settings, "step": step}. The methods are:
 
     look      the description of the model (`stage`) and a snapshot
     predict   its prediction for `text`
@@ -24,7 +24,7 @@ import json
 import logging
 import math
 from collections import OrderedDict
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from playground.checkpoints.checkpoint import (
 from playground.checkpoints.manifest import CheckpointError, is_number
 from playground.datasets.pairs import DatasetError
 from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
-from playground.jobs.entry import prepare_process
+from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig
@@ -274,19 +274,24 @@ def is_finite(value: object) -> bool:
     return not isinstance(value, list | tuple) or all(map(is_finite, value))
 
 
-def main(connection: Connection) -> None:
-    """Handle requests until the server closes the pipe: the entry point of the process."""
-    prepare_process(nice=5)  # priority: the server, then inspection, then training
+def create_handler() -> Callable[[str, dict[str, Any], str, ProgressReporter], dict[str, Any]]:
+    """Return the function that handles the requests of the inspection process."""
     torch.set_num_threads(1)
     inspector = Inspector()
-    while True:
+
+    def handle(
+        method: str, model_ref: dict[str, Any], argument: str, reporter: ProgressReporter
+    ) -> dict[str, Any]:
         try:
-            number, kind, what, text = connection.recv()
-            try:
-                answer = inspector.dispatch(kind, what, text)
-            except Exception as error:  # one model must not stop the process for all clients
-                log.exception("A request of the kind %r failed", kind)
-                answer = {"error": f"{type(error).__name__}: {error}"}
-            connection.send((number, answer))
-        except (EOFError, OSError):
-            return
+            return inspector.dispatch(method, model_ref, argument)
+        except Exception as error:  # the page must not repeat such a request by itself
+            log.exception("A request of the kind %r failed", method)
+            return {"error": f"{type(error).__name__}: {error}"}
+
+    return handle
+
+
+def validate_checkpoint(folder: str) -> dict[str, Any]:
+    """Validate an uploaded checkpoint: the function of a job in its own process."""
+    torch.set_num_threads(1)
+    return Inspector().dispatch("check", {"checkpoint": folder})

@@ -33,10 +33,9 @@ from playground.common.atomic_write import clean_up_stale, remedy
 from playground.common.env import env_number
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS as CLIENT_ADDRESS
-from playground.jobs.addresses import max_per_address, uses_full_share
-from playground.jobs.call import set_result_if_pending
-from playground.jobs.fair_queue import NO_CLIENT, Client
-from playground.jobs.process import WorkerProcess, cpu_seconds
+from playground.jobs.addresses import NO_CLIENT, Client, max_per_address, uses_full_share
+from playground.jobs.job import set_result_if_pending
+from playground.jobs.process import WorkerProcess, cpu_seconds, describe_exit, preload
 from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
 from playground.training.setting_changes import (
@@ -72,6 +71,7 @@ from .storage_quota import StorageQuota, directory_size
 from .weight_history import weights_path
 from .zerogpu import SLICE_SECONDS, SliceRunner, ZeroGpuWorker, describe_error
 
+preload("playground.runs.training_worker", "playground.runs.inspector_process")
 log = logging.getLogger(__name__)
 
 STALE_TMP_AGE_S = 600.0  # age in seconds at which an unfinished write is removed
@@ -129,11 +129,9 @@ class Registry:
         self.hang_timeout_s = (
             env_number("HANG_TIMEOUT_S") if hang_timeout_s is None else hang_timeout_s
         )
-        self.inspector = InspectorClient()
+        self.inspector = InspectorClient(VIEW_TIMEOUT_S)
         # for views that take seconds, so that they do not delay fast ones
-        self.slow_inspector = InspectorClient()
-        # for uploads, so that a hostile one cannot interrupt other views
-        self.upload_validator = InspectorClient()
+        self.slow_inspector = InspectorClient(SLOW_VIEW_TIMEOUT_S)
         self.download_tokens = DownloadTokens()
         self.slice_runner: SliceRunner | None = None  # on ZeroGPU, the function that trains a slice
         self.device_summary = ""  # the training device and the reason, once they are known
@@ -1124,7 +1122,8 @@ class Registry:
             if run.forced_status:
                 run.status, run.message = run.forced_status
             elif run.status in ACTIVE_STATUSES or (run.status == "paused" and code):
-                run.status, run.message = "failed", f"{_exit_reason(code)}; {checkpoint_message}"
+                reason = describe_exit("the training process", code)
+                run.status, run.message = "failed", f"{reason}; {checkpoint_message}"
             run.forced_status = None
             run.worker, run.exiting, run.command_sent_at = None, False, None
             begin, run.next_command = run.next_command, ""
@@ -1145,8 +1144,6 @@ class Registry:
             if self.limits.bytes_total and time.monotonic() - swept_at > QUOTA_INTERVAL_S:
                 swept_at = time.monotonic()
                 _logging_errors(self.storage_quota.enforce)
-            _logging_errors(self.inspector.check_timeout, VIEW_TIMEOUT_S)
-            _logging_errors(self.slow_inspector.check_timeout, SLOW_VIEW_TIMEOUT_S)
             for run in list(self._runs.values()):
                 _logging_errors(self._supervise, run)
             _logging_errors(self._schedule)
@@ -1253,7 +1250,7 @@ class Registry:
                 ended += 1
             else:
                 worker.kill()
-        for process in (self.inspector, self.upload_validator, self.slow_inspector):
+        for process in (self.inspector, self.slow_inspector):
             process.stop()
         return ended, len(workers) - ended
 
@@ -1298,15 +1295,3 @@ def _default_name(config: RunConfig) -> str:
 
 def format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:g} s"
-
-
-def _exit_reason(code: int | None) -> str:
-    """Return why a training process ended that reported no reason."""
-    if code is None:
-        return (
-            "the training process could not be started (the server's log has the reason); "
-            "free memory or processes on the machine"
-        )
-    if code == -9:
-        return "the training process was killed, by the system for lack of memory or by a user"
-    return f"the training process ended unexpectedly (exit code {code})"

@@ -37,7 +37,7 @@ from playground.checkpoints.manifest import (
 from playground.common.atomic_write import write_file
 from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.compat import upgrade_run_record
-from playground.jobs.fair_queue import Client
+from playground.jobs.addresses import Client
 from playground.jobs.process import WorkerProcess
 from playground.models.config_fields import short_repr
 from playground.training.config import RunConfig

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from concurrent.futures import Future
 from types import FrameType
 from typing import Any
 
@@ -21,11 +20,14 @@ import gradio as gr
 from playground.common.env import set_env_default, withhold_secrets
 from playground.common.logs import configure_logging
 from playground.common.storage import resolve_storage
-from playground.comparison.job_queue import JobQueue
+from playground.comparison.job_queue import JobQueue as ComparisonQueue
 from playground.experiments.service import ExperimentService
 from playground.hub.publisher import AutoPublisher
-from playground.jobs.call import ProcessCall
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.job import Job
+from playground.jobs.policy import Policy
 from playground.jobs.process import warm_up
+from playground.jobs.queue import JobQueue
 from playground.lessons.service import LessonService
 from playground.runs.limits import Limits
 from playground.runs.owner_keys import (
@@ -160,7 +162,7 @@ def build_handlers(
     `public` means that other machines can reach the page.
     """
     pages = (
-        ComparePage(registry, JobQueue(hosted=public)),
+        ComparePage(registry, ComparisonQueue(hosted=public)),
         LabPage(registry, experiments),
         HubPage(registry, AutoPublisher(registry)),
     )
@@ -249,15 +251,17 @@ def report_device(registry: Registry) -> None:
     A process with torch determines the device after the launch.
     """
 
-    def on_done(future: Future[dict[str, Any]]) -> None:
-        if summary := future.result().get("summary"):
+    def on_done(job: Job) -> None:
+        if summary := job.response().get("summary"):
             registry.device_summary = summary
             print(summary, flush=True)
 
-    call = ProcessCall(
-        "playground.runs.device:report_device", name="device", description="the device process"
+    queue = JobQueue(
+        ProcessPerJob({"device": "playground.runs.device:report_device"}),
+        Policy(process="the device process"),
+        on_done=on_done,
     )
-    call.future.add_done_callback(on_done)
+    queue.submit("device")
 
 
 def serve(

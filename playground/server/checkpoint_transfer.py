@@ -34,6 +34,9 @@ from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common.atomic_write import remedy
 from playground.common.env import env_bytes
 from playground.errors import UserError
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.policy import Policy
+from playground.jobs.queue import JobQueue
 from playground.models.config_fields import ConfigError
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
@@ -41,6 +44,7 @@ from playground.runs.registry import Registry
 from playground.runs.run import MAX_NAME_LENGTH, Run
 
 from .client import resolve_client_address
+from .process_calls import run_job
 from .transfer_slots import Transfer, TransferSlots
 
 CHECKPOINT_PATH = "/playground/checkpoints"
@@ -64,6 +68,15 @@ def build_transfer_routes(registry: Registry) -> list[Route]:
         MAX_CONCURRENT_DOWNLOADS,
         DOWNLOAD_TIMEOUT_S,
         "Other downloads are in progress: press Download again in a moment.",
+    )
+    checks = JobQueue(
+        ProcessPerJob({"check": "playground.runs.inspector_process:validate_checkpoint"}),
+        Policy(
+            process="the process that checks the checkpoint",
+            nouns="uploads",
+            run_timeout_s=VALIDATION_TIMEOUT_S,
+            timeout_advice="upload a smaller model",
+        ),
     )
     # Own threads, so that other requests never wait for a zip file.
     transfer_pool = ThreadPoolExecutor(MAX_CONCURRENT_UPLOADS + 1, "transfer")
@@ -119,12 +132,9 @@ def build_transfer_routes(registry: Registry) -> list[Route]:
                 await run_in_pool(extract_checkpoint, folder / "packed.zip", folder / "checkpoint")
                 manifest = await run_in_pool(read_manifest, folder / "checkpoint")
                 await run_in_pool(registry.validate_size, manifest.config)
-                answer = await asyncio.wait_for(
-                    asyncio.wrap_future(
-                        registry.upload_validator.request("check", folder / "checkpoint")
-                    ),
-                    VALIDATION_TIMEOUT_S,
-                )
+                answer = await run_job(checks, "check", str(folder / "checkpoint"))
+                if answer.get("again"):
+                    return JSONResponse({"error": answer["error"]}, status_code=503)
                 if "error" in answer:
                     raise CheckpointError(answer["error"])
                 run = await run_in_pool(
@@ -140,14 +150,6 @@ def build_transfer_routes(registry: Registry) -> list[Route]:
             return JSONResponse(
                 {"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")},
                 status_code=400,
-            )
-        except TimeoutError:
-            if not transfer.is_complete:
-                raise
-            registry.upload_validator.close()
-            return JSONResponse(
-                {"error": f"its validation took longer than {VALIDATION_TIMEOUT_S} s; try again"},
-                status_code=503,
             )
         except OSError as error:
             return JSONResponse(

@@ -9,7 +9,7 @@ from functools import lru_cache
 from starlette.requests import HTTPConnection, Request
 
 from playground.common.env import env_number, is_env_set
-from playground.jobs.fair_queue import VIEWER, Client
+from playground.jobs.addresses import VIEWER, Client
 from playground.runs.model_ref import SHARE_PREFIX
 from playground.runs.run import owner_id
 

@@ -34,7 +34,10 @@ from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFo
 from playground.datasets.storage import datasets_dir, load_metadata
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address, uses_full_share
-from playground.jobs.call import ProcessCall
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.job import Job
+from playground.jobs.policy import Policy
+from playground.jobs.queue import JobQueue
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 from playground.runs.registry import Registry
 from playground.runs.run import flat_directory_size, owner_id
@@ -43,7 +46,6 @@ from playground.ui.training_form import missing_dataset_message
 
 from .checkpoint_transfer import save_body
 from .client import resolve_client_address
-from .rate_limit import FairSemaphoreQueue
 from .transfer_slots import Transfer, TransferSlots
 
 UPLOAD_PATH = "/playground/datasets"
@@ -77,12 +79,20 @@ class DatasetUploads:
             UPLOAD_TIMEOUT_S,
             "others are bringing rows just now; try again in a moment",
         )
-        self._reader_calls: dict[str, ProcessCall] = {}
+        self._read_jobs: dict[str, Job] = {}  # by owner: the latest one
         # by marker: address of the client, since the start of the server
         self._addresses: dict[Path, str] = {}
-        self._latest_request: dict[str, object] = {}  # by owner: the number of the latest request
-        self._read_slots = FairSemaphoreQueue(
-            MAX_CONCURRENT_READS, MAX_PENDING_UPLOADS + MAX_CONCURRENT_PREVIEWS
+        self._read_queue = JobQueue(
+            ProcessPerJob({"dataset": "playground.server.dataset_reader:read_dataset"}),
+            Policy(
+                process="the process that reads the dataset",
+                nouns="datasets",
+                max_running=MAX_CONCURRENT_READS,
+                max_running_per_address=1,
+                max_active=MAX_CONCURRENT_READS + MAX_PENDING_UPLOADS + MAX_CONCURRENT_PREVIEWS,
+                run_timeout_s=READ_TIMEOUT_S,
+                timeout_advice="use fewer pairs",
+            ),
         )
         self._preview_addresses: list[str] = []  # the address of each active `show`
         self._lock = threading.Lock()
@@ -184,34 +194,20 @@ class DatasetUploads:
         """Return the report of the reader process.
 
         A new upload of the same visitor cancels the earlier one.
+
+        Raises:
+            UserError: if too many datasets wait.
         """
-        if previous := self._reader_calls.pop(owner, None):
-            previous.kill()
-        request_token = self._latest_request[owner] = object()
+        if previous := self._read_jobs.pop(owner, None):
+            self._read_queue.cancel(previous, "a newer upload replaced this one")
+        job = self._read_queue.submit("dataset", read_request, owner=owner)
+        self._read_jobs[owner] = job
         try:
-            async with self._read_slots.slot():
-                if self._latest_request.get(owner) is not request_token:
-                    return {"error": "a newer upload replaced this one"}
-                call = ProcessCall(
-                    "playground.server.dataset_reader:read_dataset",
-                    read_request,
-                    name="dataset-reader",
-                    description="the process that reads the dataset",
-                )
-                self._reader_calls[owner] = call
-                try:
-                    return await asyncio.wait_for(asyncio.wrap_future(call.future), READ_TIMEOUT_S)
-                except TimeoutError:
-                    return {
-                        "error": f"these pairs could not be read within {READ_TIMEOUT_S} s; use "
-                        "fewer"
-                    }
-                finally:
-                    call.kill()
+            return await asyncio.wrap_future(job.future)
         finally:
-            if self._latest_request.get(owner) is request_token:
-                del self._latest_request[owner]
-                self._reader_calls.pop(owner, None)
+            self._read_queue.cancel(job)
+            if self._read_jobs.get(owner) is job:
+                del self._read_jobs[owner]
 
     def _set_pending(self, owner: str, content: str, folder: Path) -> None:
         """Store an upload until `keep`; it replaces the visitor's earlier one."""

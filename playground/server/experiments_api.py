@@ -30,6 +30,9 @@ from playground.experiments.replications import (
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import GRID, LENGTHS, Experiment, parse_experiment
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.policy import Policy
+from playground.jobs.queue import JobQueue
 from playground.models.config_fields import ConfigError, format_number, short_repr
 from playground.runs.model_ref import RUN_PREFIX, resolve_config
 from playground.runs.registry import Registry
@@ -40,8 +43,7 @@ from playground.ui.training_form import ADVANCED_SETTINGS, DERIVED_SETTINGS, lab
 
 from .client import resolve_client, resolve_client_address
 from .live_api import await_result
-from .process_calls import call_in_process
-from .rate_limit import FairSemaphoreQueue
+from .process_calls import run_job
 from .routes import Handler, call_owner_handler
 from .runs_api import describe_config, settings_for_viewer
 
@@ -50,7 +52,7 @@ log = logging.getLogger(__name__)
 MAX_REQUEST_LENGTH = 20_000  # characters
 SUGGESTED_VALUES = 5  # values of a setting that the form suggests
 FIGURES_TIMEOUT_S = 120  # seconds
-MAX_WAITING_FIGURES = 4  # queued requests
+MAX_ACTIVE_FIGURES, MAX_ACTIVE_FIGURES_PER_ADDRESS = 5, 3  # queued or running requests
 OUTCOME_TIMEOUT_S = 150
 MAX_OUTCOMES_PER_CLIENT, MAX_OUTCOMES_TOTAL = 2, 16  # pending outcomes
 MAX_CACHED_OUTCOMES = 256  # in memory
@@ -66,7 +68,17 @@ class LabPage:
         self._outcomes: OrderedDict[tuple[str, str, int], dict[str, Any]] = OrderedDict()
         self._pending_outcomes: Counter[str] = Counter()  # pending outcomes by client
         # each takes some seconds of one core
-        self._figure_slots = FairSemaphoreQueue(1, MAX_WAITING_FIGURES)
+        self._figure_queue = JobQueue(
+            ProcessPerJob({"figures": "playground.figures.export:export_experiment"}),
+            Policy(
+                process="the process that draws the figures",
+                nouns="figures",
+                max_active=MAX_ACTIVE_FIGURES,
+                max_active_per_address=MAX_ACTIVE_FIGURES_PER_ADDRESS,
+                run_timeout_s=FIGURES_TIMEOUT_S,
+                timeout_advice="try again when the machine is less busy",
+            ),
+        )
 
     def handlers(self) -> dict[str, Handler]:
         routes = {
@@ -229,23 +241,7 @@ class LabPage:
         figure_data = await asyncio.to_thread(call_owner_handler, self._figure_data, payload)
         if "error" in figure_data:
             return figure_data
-        try:
-            async with self._figure_slots.slot():
-                return await self._render_figures(figure_data, request)
-        except UserError as error:
-            return {"error": str(error), "again": True}
-
-    async def _render_figures(
-        self, figure_data: dict[str, Any], request: Request | None
-    ) -> dict[str, Any]:
-        return await call_in_process(
-            "playground.figures.export:export_experiment",
-            figure_data,
-            name="figures",
-            description="the process that draws the figures",
-            timeout_s=FIGURES_TIMEOUT_S,
-            request=request,
-        )
+        return await run_job(self._figure_queue, "figures", figure_data, request=request)
 
     def _figure_data(self, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
         experiment = self._require_experiment(owner, payload)

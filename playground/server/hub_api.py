@@ -24,9 +24,10 @@ from playground.checkpoints.manifest import read_manifest
 from playground.common.env import secret
 from playground.errors import UserError
 from playground.hub.formats import package_format
-from playground.hub.publisher import AutoPublisher, Job, cancel
+from playground.hub.publisher import AutoPublisher
 from playground.hub.repo_ids import LICENSES
 from playground.hub.tasks import HubTask
+from playground.jobs.job import JobStatus, Response
 from playground.models.config_fields import ConfigError
 from playground.runs.model_ref import RUN_PREFIX, resolve_checkpoint, resolve_run
 from playground.runs.registry import Registry
@@ -135,8 +136,8 @@ class HubPage:
         token = await asyncio.to_thread(
             resolve_token, payload, request.scope.get("session", {}), self.is_single_user
         )
-        task, on_done = await asyncio.to_thread(self._build_task, payload, owner, token)
-        job = self.publisher.start(task, owner, on_done, refresh=payload.get("again") is True)
+        task, on_result = await asyncio.to_thread(self._build_task, payload, owner, token)
+        job = self.publisher.start(task, owner, on_result, refresh=payload.get("again") is True)
         return {"job": job.id}
 
     def _build_task(self, payload: dict[str, Any], owner: str, token: str) -> tuple[HubTask, Any]:
@@ -151,11 +152,11 @@ class HubPage:
         }
         match kind:
             case "account":
-                return HubTask(kind, token=token), _no_op
+                return HubTask(kind, token=token), None
             case "gallery":
-                return HubTask(kind, token=token), _no_op
+                return HubTask(kind, token=token), None
             case "repo_info" | "reproduce":
-                return HubTask(kind, repo, token, revision=revision, **limits), _no_op
+                return HubTask(kind, repo, token, revision=revision, **limits), None
             case "pull":
                 # Housekeeping removes the folders that a killed server leaves.
                 destination = self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"
@@ -163,8 +164,8 @@ class HubPage:
                     kind, repo, token, revision=revision, destination=str(destination), **limits
                 )
                 name = repo if payload.get("main") is True else f"{repo} at {revision[:12]}"
-                return task, lambda job: self._import_pulled_checkpoint(
-                    job, destination, owner, name
+                return task, lambda result: self._import_pulled_checkpoint(
+                    result, destination, owner, name
                 )
             case "plan" | "push":
                 if not token:
@@ -186,7 +187,7 @@ class HubPage:
                     run_folder=str(run.folder) if run else "",
                     expected_parent=expected_commit,
                 )
-                return task, _no_op
+                return task, None
         raise UserError(f"{kind[:40]!r} is not a Hub job; reload the page and try again")
 
     def _checkpoint(self, payload: dict[str, Any]) -> tuple[Path, Run | None]:
@@ -210,41 +211,48 @@ class HubPage:
             raise UserError("choose one of your runs or a checkpoint of this machine")
         return folder, None
 
-    def _import_pulled_checkpoint(self, job: Job, folder: Path, owner: str, name: str) -> None:
-        """Import a downloaded checkpoint as a run of the owner."""
-        if job.status != "done" or job.result is None:
-            return
+    def _import_pulled_checkpoint(
+        self, result: Response, folder: Path, owner: str, name: str
+    ) -> Response:
+        """Import a downloaded checkpoint as a run of the owner.
+
+        Raises:
+            UserError: if that fails.
+        """
         try:
             run = self.registry.import_checkpoint(folder, owner, name)
-            job.result["subject"] = RUN_PREFIX + run.id
         except (UserError, ConfigError, OSError) as error:
-            job.status, job.message, job.result = (
-                "failed",
-                f"downloaded, but it could not be imported: {error}",
-                None,
-            )
             shutil.rmtree(folder, ignore_errors=True)
+            raise UserError(f"downloaded, but it could not be imported: {error}") from None
+        return result | {"subject": RUN_PREFIX + run.id}
 
     async def job_status(self, payload: object, request: Request) -> dict[str, Any]:
         """Return the status of a job."""
         payload = payload if isinstance(payload, dict) else {}
-        job = self.publisher.find(payload.get("job"), _text_field(payload, "owner"))
-        return (
-            job.to_json()
-            if job
-            else {
+        job = self.publisher.queue.find(payload.get("job"), _text_field(payload, "owner"))
+        if job is None:
+            return {
                 "status": "failed",
                 "message": "this job no longer exists on the server; start it again",
                 "again": True,
             }
-        )
+        status = job.status  # first: the queue sets it last
+        is_active = status in (JobStatus.QUEUED, JobStatus.RUNNING)
+        return {
+            "status": "working" if is_active else "done" if status is JobStatus.DONE else "failed",
+            "message": job.message or ("Starting" if is_active else ""),
+            "again": job.retryable,
+            "result": job.result,
+            "kind": job.kind,
+        }
 
     async def cancel(self, payload: object, request: Request) -> dict[str, Any]:
         """Cancel a job of the owner; a gallery is shared and continues."""
         payload = payload if isinstance(payload, dict) else {}
-        job = self.publisher.find(payload.get("job"), _text_field(payload, "owner"))
-        if job and job.task.kind != "gallery":
-            cancel(job)
+        queue = self.publisher.queue
+        job = queue.find(payload.get("job"), _text_field(payload, "owner"))
+        if job and job.kind != "gallery":
+            queue.cancel(job)
         return {}
 
     async def auto_publish(self, payload: object, request: Request) -> dict[str, Any]:
@@ -292,10 +300,6 @@ def requested_license(payload: Mapping[str, Any]) -> str:
             "enter one such as mit, apache-2.0 or cc-by-4.0"
         )
     return license_id
-
-
-def _no_op(job: Job) -> None:
-    """Do nothing after a job without further steps."""
 
 
 def _text_field(payload: Mapping[str, Any], name: str) -> str:

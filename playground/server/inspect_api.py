@@ -13,13 +13,16 @@ from typing import Any
 
 from starlette.requests import Request
 
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.policy import Policy
+from playground.jobs.queue import JobQueue
 from playground.runs.model_ref import non_negative_int, resolve_checkpoint, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.run import Run
 
 from .client import resolve_client
 from .live_api import RESPONSE_TIMEOUT_S, await_result
-from .process_calls import call_in_process
+from .process_calls import run_job
 from .routes import Handler
 
 SLOW_VIEWS = ("heads", "heads-over-training", "away")
@@ -34,13 +37,19 @@ def inspect_handlers(registry: Registry) -> dict[str, Handler]:
     async def view_handler(payload: object, request: Request) -> dict[str, Any]:
         return await load_view(registry, payload, request)
 
-    figure_semaphore = asyncio.Semaphore(1)  # each takes about 30 seconds of one core
+    figure_queue = JobQueue(
+        ProcessPerJob({"figures": "playground.figures.export:export_model"}),
+        Policy(
+            process="the process that draws the figures",
+            nouns="figures",
+            max_active=1,  # each takes about 30 seconds of one core
+            run_timeout_s=SLOW_VIEW_TIMEOUT_S,
+            timeout_advice="use a smaller model",
+        ),
+    )
 
-    async def figures_handler(payload: object, _: Request) -> dict[str, Any]:
-        if figure_semaphore.locked():
-            return {"error": "the server is drawing other figures; try again in a moment"}
-        async with figure_semaphore:
-            return await export_figures(registry, payload)
+    async def figures_handler(payload: object, request: Request) -> dict[str, Any]:
+        return await export_figures(registry, payload, figure_queue, request)
 
     return {"inspect/view": view_handler, "inspect/figures": figures_handler}
 
@@ -79,7 +88,9 @@ async def load_view(
     )
 
 
-async def export_figures(registry: Registry, payload: object) -> dict[str, Any]:
+async def export_figures(
+    registry: Registry, payload: object, queue: JobQueue, request: Request | None = None
+) -> dict[str, Any]:
     """Return all figures of the subject for a sequence, for print: {"zip": base64}."""
     payload = payload if isinstance(payload, dict) else {}
     text, step = payload.get("text"), payload.get("step")
@@ -95,12 +106,4 @@ async def export_figures(registry: Registry, payload: object) -> dict[str, Any]:
         model_ref = {"checkpoint": str(folder)} if folder else None
     if model_ref is None:
         return {"error": "this model has no weights yet; select another one above"}
-    return await call_in_process(
-        "playground.figures.export:export_model",
-        model_ref,
-        text,
-        FIGURE_SEQUENCES,
-        name="figures",
-        description="the process that draws the figures",
-        timeout_s=SLOW_VIEW_TIMEOUT_S,
-    )
+    return await run_job(queue, "figures", model_ref, text, FIGURE_SEQUENCES, request=request)

@@ -214,10 +214,10 @@ def _overlay_curves(registry: Registry, payload: dict[str, Any]) -> list[dict[st
 
 async def await_result(
     future: Future[dict[str, Any]],
-    timeout_s: float = RESPONSE_TIMEOUT_S,
+    timeout_s: float | None = RESPONSE_TIMEOUT_S,
     request: Request | None = None,
 ) -> dict[str, Any]:
-    """Return the response of a process, or an error after the time limit.
+    """Return the response of a process, or an error after the time limit; None is no limit.
 
     After the time limit, and when the client disconnects, a queued request leaves the queue of the
     process.
@@ -233,6 +233,8 @@ async def await_result(
         await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if result.done():
             return result.result()
+        if timeout_s is None:
+            return {"error": "the client has disconnected; send the request again"}
         timeout_response = retryable(
             f"no answer within {timeout_s:g} s; the machine is busy, try again"
         )

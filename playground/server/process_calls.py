@@ -1,4 +1,4 @@
-"""Calls in a process of their own, for request handlers."""
+"""Jobs in a process of their own whose result is the response to a request."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground.jobs.call import ProcessCall
+from playground.errors import UserError, error_response
+from playground.jobs.queue import JobQueue
 
 from .live_api import await_result
 
 
-async def call_in_process(
-    target: str,
-    *arguments: Any,
-    name: str,
-    description: str,
-    timeout_s: float,
-    request: Request | None = None,
+async def run_job(
+    queue: JobQueue, kind: str, *arguments: Any, request: Request | None = None
 ) -> dict[str, Any]:
-    """Return the response of `module:function(*arguments)`, called in a process of its own.
+    """Return the response of a job; it has `error` if the job fails or cannot be queued.
 
-    The process ends after `timeout_s` seconds, and when the client of `request` disconnects.
-    `description` names it in errors, for example "the process that draws".
+    The job is cancelled when the client of `request` disconnects, and when the caller is cancelled.
     """
-    call = ProcessCall(target, *arguments, name=name, description=description)
     try:
-        return await await_result(call.future, timeout_s, request)
+        job = queue.submit(kind, *arguments)
+    except UserError as error:
+        return error_response(error)
+    try:
+        return await await_result(job.future, None, request)
     finally:
-        call.kill()
+        queue.cancel(job)

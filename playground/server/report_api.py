@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 
-from playground.errors import UserError
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.policy import Policy
+from playground.jobs.queue import JobQueue
 from playground.runs.model_ref import resolve_checkpoint, resolve_run
 from playground.runs.registry import Registry
-from playground.runs.run import Run
 
-from .process_calls import call_in_process
-from .rate_limit import FairSemaphoreQueue
+from .process_calls import run_job
 from .routes import Handler
 
 REPORT_TIMEOUT_S = 100  # seconds
-MAX_WAITING = 4  # queued reports
+MAX_ACTIVE, MAX_ACTIVE_PER_ADDRESS = 5, 3  # queued or running; each takes seconds of one core
 
 
 def report_handlers(registry: Registry) -> dict[str, Handler]:
@@ -27,7 +26,17 @@ def report_handlers(registry: Registry) -> dict[str, Handler]:
 
     It responds with {"html": file content, "name": file name} or {"error": message}.
     """
-    report_slots = FairSemaphoreQueue(1, MAX_WAITING)  # each takes some seconds of one core
+    queue = JobQueue(
+        ProcessPerJob({"report": "playground.figures.report:render_report"}),
+        Policy(
+            process="the process that writes the report",
+            nouns="reports",
+            max_active=MAX_ACTIVE,
+            max_active_per_address=MAX_ACTIVE_PER_ADDRESS,
+            run_timeout_s=REPORT_TIMEOUT_S,
+            timeout_advice="try again, or choose a run with fewer steps",
+        ),
+    )
 
     async def report_handler(payload: object, request: Request | None) -> dict[str, Any]:
         run, is_owner = resolve_run(registry, payload)
@@ -47,31 +56,20 @@ def report_handlers(registry: Registry) -> dict[str, Handler]:
                 else "this model is not on this server, or not yours; select another one"
             }
         name = run.name if run else folder.name
-        try:
-            response = await write_report(run, is_owner, folder, name, request)
-        except UserError as error:
-            return {"error": str(error), "again": True}
+        response = await run_job(
+            queue,
+            "report",
+            str(folder),
+            str(run.folder) if run else "",
+            name,
+            bool(run) and not is_owner,
+            request=request,
+        )
         return (
             response
             if "error" in response
             else response
             | {"name": f"{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-') or 'model'}-report.html"}
         )
-
-    async def write_report(
-        run: Run | None, is_owner: bool, folder: Path, name: str, request: Request | None
-    ) -> dict[str, Any]:
-        async with report_slots.slot():
-            return await call_in_process(
-                "playground.figures.report:render_report",
-                str(folder),
-                str(run.folder) if run else "",
-                name,
-                bool(run) and not is_owner,
-                name="report",
-                description="the process that writes the report",
-                timeout_s=REPORT_TIMEOUT_S,
-                request=request,
-            )
 
     return {"runs/report": report_handler}

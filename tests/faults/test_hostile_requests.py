@@ -5,6 +5,7 @@ whatever cursor a page polls with, it gets every point once."""
 import json
 import math
 import shutil
+import threading
 from concurrent.futures import Future
 
 import pytest
@@ -24,9 +25,9 @@ from playground.checkpoints.checkpoint import (
 from playground.comparison.job_queue import JobQueue
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
-from playground.hub import publisher
 from playground.inspection.ablation import NUM_SEQUENCES
 from playground.inspection.views import VIEWS, ablation, head_scores
+from playground.jobs.executors import ProcessPerJob
 from playground.lessons.bugs import BUGS, RANDOM_BUG
 from playground.lessons.lessons import LESSONS
 from playground.lessons.service import LessonService
@@ -63,25 +64,14 @@ class Here:
         )
         return future
 
-    def check_timeout(self, seconds):
-        pass
-
     close = stop = warm_up = lambda self: None
 
 
-def nothing_drawn(*_, on_message, on_exit):
-    """In the place of the process that draws figures."""
-    on_message({"zip": ""})
-    return type("Child", (), {"kill": lambda self: None})()
-
-
-def no_errand(errand, owner="", on_done=None, **_):
-    """In the place of the process that goes to the Hub: it is over at once."""
-    job = publisher.Job(
-        "errand", owner, errand, status="failed", message="there is no network here"
-    )
-    job.finished.set()
-    return job
+def finish_at_once(executor, job):
+    """End each job at once, as if there were no network."""
+    last = ("failed", "there is no network here", False)
+    threading.Thread(target=executor.on_end, args=(job, last, None)).start()
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +92,13 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     shutil.copytree(checkpoint, tmp_path / "small")
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
-    monkeypatch.setattr(publisher, "start_job", no_errand)
-    monkeypatch.setattr("playground.jobs.call.WorkerProcess", nothing_drawn)
+    monkeypatch.setattr(ProcessPerJob, "start", finish_at_once)
     for module in (ablation, head_scores):
         monkeypatch.setattr(module, "TIME_BUDGET", 0.0)
     monkeypatch.setattr(LessonService, "_measure", lambda self, question, what: None)
     registry = registries()
     registry._schedule = lambda: None
-    registry.inspector = registry.slow_inspector = registry.upload_validator = Here()
+    registry.inspector = registry.slow_inspector = Here()
     laboratory = ExperimentService(registry)
     owner = new_owner_key()
     run = registry.import_checkpoint(shutil.copytree(checkpoint, tmp_path / ".sent"), owner, "mine")

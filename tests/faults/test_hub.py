@@ -22,13 +22,13 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.hub import transport
 from playground.hub.client import Hub
 from playground.hub.errors import HubError
-from playground.hub.publisher import cancel, check_timeouts, start_job
 from playground.hub.tasks import HubTask
 from playground.hub.transport import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, configure_process
 from playground.runs.export import CHECKPOINT_FILES
 from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
 from tests.support.fake_hub import FakeHub
+from tests.support.hub_tasks import run_hub_task, start_hub_task
 from tests.support.small_runs import start_run, tiny_config, wait_for_status
 
 pytestmark = pytest.mark.timeout(400)
@@ -235,13 +235,11 @@ def case_apart(case, checkpoint, folder, times=None, **errand):
         where, method = PLACES[operation]
         started = time.monotonic()
         with stand_in.fault(where, method=method, times=times, **FAULTS[name]) as fault:
-            job = start_job(asked, on_progress=said.append)
-            while not job.finished.wait(0.1) and time.monotonic() - started < LONGEST + 30:
-                check_timeouts(job)
+            job = run_hub_task(asked, said.append, LONGEST + 30)
         outcome.sentence, outcome.again, outcome.told = (
             job.message,
             job.retryable,
-            repr([job.to_json(), said, job.task]),
+            repr([job.to_json(), said, job]),
         )
         settle(outcome, stand_in, fault, started)
     outcome.kept = contents(checkpoint) == before
@@ -357,15 +355,15 @@ def test_training_goes_on_while_the_hub_hangs(registries, checkpoint, tmp_path):
     run = start_run(registries(), "ada")
     wait_for_status(run, "training")
     with FakeHub() as stand_in, stand_in.fault(FakeHub.WHOAMI, "hang") as hang:
-        job = start_job(
+        queue, job = start_hub_task(
             HubTask("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint))
         )
         wait_for(lambda: hang.hits, 60, "the first request")
         before = run.step
         wait_for(lambda: run.step > before + 20, 60, "steps while it hangs")
         assert run.status == "training"
-        cancel(job)
-        assert job.finished.wait(60)
+        queue.cancel(job)
+        assert job.released.wait(60)
 
 
 # Nobody there at all
@@ -449,8 +447,7 @@ def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path
         checkpoint=str(checkpoint),
         destination=str(tmp_path / "in"),
     )
-    job = start_job(errand, on_progress=on_say)
-    assert job.finished.wait(60)
+    job = run_hub_task(errand, on_say, 60)
     assert time.monotonic() - heard[0] < 3 + 2 + BUSY  # and the end of its process
     assert (job.status, job.retryable, said) == ("failed", True, ["Connecting to the Hub"])
     assert "check the network and try again" in job.message

@@ -586,11 +586,11 @@ import os, signal, threading, time
 from playground import __main__ as training_command
 from playground.hub import publisher
 
-def begin(*arguments, **settings):
-    job = real(*arguments, **settings)
+def submit(queue, *arguments, **settings):
+    job = real(queue, *arguments, **settings)
 
     def interrupt():
-        while job.process.process.pid is None or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        while queue.executor._processes[job].process.pid is None:
             time.sleep(0.001)
         os.killpg(0, signal.SIGINT)
 
@@ -598,6 +598,6 @@ def begin(*arguments, **settings):
     return job
 
 if __name__ == "__main__":
-    real, publisher.start_job = publisher.start_job, begin
+    real, publisher.submit_task = publisher.submit_task, submit
     training_command.run(["gallery"])
 """

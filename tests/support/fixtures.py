@@ -5,9 +5,6 @@ A plugin of pytest, loaded by tests/conftest.py; what few tests need is imported
 
 import gc
 import os
-import signal
-import threading
-from types import SimpleNamespace
 
 import pytest
 
@@ -103,22 +100,17 @@ def run_task_in_process(monkeypatch):
     from huggingface_hub.utils._http import default_client_factory
     from transformers.utils import logging
 
-    from playground.hub.tasks import main
+    from playground.hub.tasks import run_task
+    from playground.jobs.entry import last_message
+    from playground.jobs.progress import ProgressReporter
 
-    previous_handler, verbosity = signal.getsignal(signal.SIGINT), logging.get_verbosity()
+    verbosity = logging.get_verbosity()
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    monkeypatch.setattr(os, "nice", lambda _: 0, raising=False)
 
-    def run_task(task, scratch):
-        messages = []
-        main(
-            SimpleNamespace(send=messages.append, close=lambda: None, recv=threading.Event().wait),
-            task,
-            str(scratch),
-        )
-        return messages[-1]
+    def run(task, scratch):
+        reporter = ProgressReporter(scratch=scratch)
+        return last_message(lambda: run_task(task, reporter))
 
-    yield run_task
-    signal.signal(signal.SIGINT, previous_handler)
+    yield run
     logging.set_verbosity(verbosity)
     set_client_factory(default_client_factory)

@@ -302,7 +302,7 @@ def test_a_cancelled_job_may_not_go_on_telling():
     for done in range(50):
         tell.progress(done, 50)
     tell.progress(50, 50)
-    assert sent[-1] == ("share", 50, 50, "")
+    assert sent[-1] == ("progress", 50, 50, "")
     assert len(sent) < 10
     cancelled.set()
     for act in (

@@ -591,22 +591,3 @@ def test_an_error_of_one_experiment_is_logged_once_and_the_others_go_on(serve, c
         for record in caplog.records
         if record.name.startswith("playground.experiments")
     ] == [KeyError]
-
-
-def test_housekeeping_goes_on_when_its_process_cannot_be_supervised(serve, caplog, monkeypatch):
-    _, lab = serve()
-    rounds = []
-
-    def fail(seconds):
-        rounds.append(seconds)
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(lab.experiment_inspector, "check_timeout", fail)
-    wait_for(lambda: len(rounds) > 3, 10, "some rounds")
-    asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
-    finished(lab, asked)
-    assert [
-        record.exc_info[0]
-        for record in caplog.records
-        if record.name.startswith("playground.experiments")
-    ] == [OSError]

@@ -17,12 +17,12 @@ from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
 from playground.hub.export import build_package, checkpoint_from_package
-from playground.hub.publisher import start_job
 from playground.hub.repo_ids import PACKAGE_FILES
 from playground.hub.tasks import HubTask
 from playground.jobs.process import warm_up
 from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
+from tests.support.hub_tasks import run_hub_task
 from tests.support.small_configs import small_config
 
 CODELESS = {"bert", "gpt2", "bart"}  # classes of transformers
@@ -84,8 +84,7 @@ def published(request, hub, tmp_path_factory):
 
 
 def carry_out(errand):
-    job = start_job(errand)
-    assert job.finished.wait(120), f"still working: {job.message}"
+    job = run_hub_task(errand)
     assert job.status == "done", job.message
     return job.result
 

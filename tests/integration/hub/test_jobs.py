@@ -4,13 +4,11 @@ real client.
 
 import json
 import os
-import secrets
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -25,9 +23,6 @@ from playground.hub.publisher import (
     MAX_CONCURRENT_TASKS,
     MAX_TASKS_PER_OWNER,
     AutoPublisher,
-    Job,
-    cancel,
-    start_job,
 )
 from playground.hub.tasks import HubTask
 from playground.jobs.process import warm_up
@@ -36,6 +31,8 @@ from playground.runs.limits import Limits
 from playground.runs.registry import Registry
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
+from tests.support.fake_jobs import fake_processes
+from tests.support.hub_tasks import run_hub_task, start_hub_task
 from tests.support.small_runs import (
     newest_checkpoint_step,
     pause_and_wait,
@@ -91,9 +88,7 @@ def published(hub, checkpoint):
 
 
 def carry_out(errand, on_say=lambda _: None):
-    job = start_job(errand, on_progress=on_say)
-    assert job.finished.wait(110), f"still working: {job.message}"
-    return job
+    return run_hub_task(errand, on_say)
 
 
 def contents(folder):
@@ -164,8 +159,8 @@ def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_pat
     assert job.result["commit"] == hub.repo("ada/told").head.oid
     assert said[0] == "Connecting to the Hub"
     assert said[-1] == "Committing"
-    assert job.task.token == ""
-    assert hub.ADA not in repr([job.to_json(), said, job.task])
+    assert job.arguments == ()
+    assert hub.ADA not in repr([job.to_json(), said, job])
     assert not [name for name, data in hub.files("ada/told").items() if hub.ADA.encode() in data]
     assert not [name for name, data in contents(tmp_path).items() if hub.ADA.encode() in data]
 
@@ -530,36 +525,38 @@ def test_a_gallery_lists_what_was_published(hub, published):
 
 def test_an_errand_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
     with hub.fault(hub.UPLOAD, "silent", method="PUT") as silent:
-        job = start_job(
+        queue, job = start_hub_task(
             HubTask("push", "ada/cancelled", hub.ADA, hub.url, checkpoint=str(checkpoint))
         )
         wait_for(lambda: silent.hits, 60, "the first upload")
-        cancel(job)
-        assert job.finished.wait(60)
-    assert (job.status, job.retryable) == ("failed", True)
+        queue.cancel(job)
+        assert job.released.wait(60)
+    assert (job.status, job.retryable) == ("cancelled", True)
     assert "cancelled" in job.message
     assert titles(hub, "ada/cancelled") == ["initial commit"]
-    assert job.task.token == ""
+    assert job.arguments == ()
 
 
 def test_an_errand_whose_process_is_killed_says_so(hub, published, tmp_path):
     with hub.fault(hub.STORAGE, "silent", method="GET") as silent:
-        job = start_job(
+        queue, job = start_hub_task(
             HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in"))
         )
         wait_for(lambda: silent.hits, 60, "the first file in storage")
-        job.process.process.kill()
-        assert job.finished.wait(60)
+        queue.executor._processes[job].process.kill()
+        assert job.released.wait(60)
     assert (job.status, job.retryable) == ("failed", True)
-    assert "the job ended early (exit code -9) during: Downloading model.safetensors" in job.message
+    assert "was killed, probably because the machine ran out of memory" in job.message
+    assert "during: Downloading model.safetensors" in job.message
     assert not (tmp_path / "in").exists()
 
 
 def test_an_errand_that_says_nothing_for_too_long_is_ended(hub, monkeypatch):
     monkeypatch.setattr(jobs_module, "SILENCE_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(jobs_module, "LOADING_TIMEOUT_S", 60.0)
     with hub.fault(hub.WHOAMI, "silent"):
         job = AutoPublisher(None).start(HubTask("account", token=hub.ADA, endpoint=hub.url), "ada")
-        assert job.finished.wait(60)
+        assert job.released.wait(60)
     assert "the job sent no message for 3 s" in job.message
     assert job.retryable
 
@@ -569,8 +566,8 @@ def test_owners_find_their_own_errands_only(hub):
     jobs = AutoPublisher(None)
     adas = jobs.start(HubTask("repo_info", "ada/nothing", hub.ADA, hub.url), "ada")
     bens = jobs.start(HubTask("repo_info", "ada/nothing", hub.BEN, hub.url), "ben")
-    assert jobs.find(adas.id, "ada") is adas
-    assert jobs.find(bens.id, "ben") is bens
+    assert jobs.queue.find(adas.id, "ada") is adas
+    assert jobs.queue.find(bens.id, "ben") is bens
     others = (
         (adas.id, "ben"),
         (adas.id, ""),
@@ -579,9 +576,9 @@ def test_owners_find_their_own_errands_only(hub):
         (bens.id, "ada"),
     )
     for wanted, owner in (*others, ("", "ada"), (None, "ada"), ([adas.id], "ada"), ("ada", "ada")):
-        assert jobs.find(wanted, owner) is None
+        assert jobs.queue.find(wanted, owner) is None
     for job in (adas, bens):
-        assert job.finished.wait(60)
+        assert job.released.wait(60)
         assert "there is no repository ada/nothing that this token can read" in job.message
 
 
@@ -591,10 +588,10 @@ def test_nobodys_gallery_is_everybodys_and_a_visitors_own_is_not(hub):
     assert jobs.start(HubTask("gallery", endpoint=hub.url), "ben") is open_to_all
     own = jobs.start(HubTask("gallery", token=hub.ADA, endpoint=hub.url), "ada")
     assert own is not open_to_all
-    assert jobs.find(open_to_all.id, "ben") is open_to_all
-    assert jobs.find(own.id, "ben") is None
+    assert jobs.queue.find(open_to_all.id, "ben") is open_to_all
+    assert jobs.queue.find(own.id, "ben") is None
     for job in (open_to_all, own):
-        assert job.finished.wait(60)
+        assert job.released.wait(60)
 
 
 def test_only_so_many_errands_go_on_at_a_time(hub):
@@ -606,69 +603,61 @@ def test_only_so_many_errands_go_on_at_a_time(hub):
     with hub.fault(hub.WHOAMI, "silent"):
         for _ in range(MAX_TASKS_PER_OWNER):
             start("ada")
-        with pytest.raises(UserError, match="try again in a moment"):
+        with pytest.raises(UserError, match="2 of your Hub jobs are still queued or running"):
             start("ada")
         for number in range(MAX_CONCURRENT_TASKS - MAX_TASKS_PER_OWNER):
             start(f"visitor {number}")
-        with pytest.raises(UserError, match="try again in a moment"):
+        with pytest.raises(UserError, match="too many Hub jobs"):
             start("late")
         for job in going:
-            cancel(job)
-            assert job.finished.wait(60)
+            jobs.queue.cancel(job)
+            assert job.released.wait(60)
         start("ada")
-        cancel(going[-1])
-        assert going[-1].finished.wait(60)
+        jobs.queue.cancel(going[-1])
+        assert going[-1].released.wait(60)
 
 
 @pytest.mark.parametrize(
     ("kind", "token"), [("account", "secret"), ("gallery", "secret"), ("gallery", "")]
 )
 def test_one_address_holds_at_most_half_of_the_hub_jobs(monkeypatch, client_address, kind, token):
-    def begin(errand, owner, **_):
-        return Job(owner, owner, errand)  # its process is never begun
-
-    monkeypatch.setattr("playground.hub.publisher.start_job", begin)
+    started = fake_processes(monkeypatch)
     jobs = AutoPublisher(None)
     client_address.set("192.0.2.1")
     for number in range(MAX_CONCURRENT_TASKS // 2):
         jobs.start(HubTask(kind, token=token), f"invented {number}", refresh=True)
-    with pytest.raises(
-        UserError,
-        match="Hub jobs from your address are still running, which is the limit; try again",
-    ):
+    with pytest.raises(UserError, match="from your address are still queued or running"):
         jobs.start(HubTask(kind, token=token), "invented too", refresh=True)
     client_address.set("192.0.2.2")
     assert jobs.start(HubTask(kind, token=token), "ada", refresh=True)
+    for process in started:
+        process.finish()
 
 
 def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_address):
-    ended, seen = [], []
-
-    def begin(errand, owner, on_done):
-        ended.append(on_done)
-        return Job("job", owner, errand, address=client_address.get())
-
-    monkeypatch.setattr("playground.hub.publisher.start_job", begin)
+    started, seen = fake_processes(monkeypatch), []
     client_address.set("192.0.2.1")
-    job = AutoPublisher(None).start(
-        HubTask("pull", token="secret"), "ada", lambda _: seen.append(client_address.get())
-    )
+
+    def import_result(result):
+        seen.append(client_address.get())
+        return result
+
+    AutoPublisher(None).start(HubTask("pull", token="secret"), "ada", import_result)
     client_address.set("")  # as in the thread that waits for the process
-    ended[0](job)
+    started[0].finish()
     assert (seen, client_address.get()) == (["192.0.2.1"], "")
 
 
 def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
-    monkeypatch.setattr(
-        "playground.hub.publisher.start_job",
-        lambda errand, owner, **_: Job(secrets.token_hex(4), owner, errand),
-    )
+    started = fake_processes(monkeypatch)
     jobs = AutoPublisher(SimpleNamespace(single_owner="ada"))
     client_address.set("127.0.0.1")
     for _ in range(MAX_CONCURRENT_TASKS):
         jobs.start(HubTask("gallery"), "ada", refresh=True)
     with pytest.raises(UserError):
         jobs.start(HubTask("gallery"), "ada", refresh=True)
+    for process in started:
+        process.finish()
 
 
 def test_lists_of_somebody_signed_in_leave_the_places_of_errands_free(hub):
@@ -685,8 +674,8 @@ def test_lists_of_somebody_signed_in_leave_the_places_of_errands_free(hub):
             with pytest.raises(UserError):
                 jobs.start(HubTask(kind, token=hub.ADA, endpoint=hub.url), "ada")
         for job in going:
-            cancel(job)
-            assert job.finished.wait(60)
+            jobs.queue.cancel(job)
+            assert job.released.wait(60)
 
 
 # Publishing as it goes on
@@ -822,38 +811,11 @@ def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monk
     assert jobs.auto_publish_status(run) is None
 
 
-def test_an_error_in_the_supervision_of_one_job_is_logged_and_ends_nothing(
-    hub, monkeypatch, caplog
-):
-    jobs, seen, supervise = AutoPublisher(None), [], jobs_module.check_timeouts
-
-    def fails(job):
-        seen.append(job.id)
-        if job is odd:
-            raise RuntimeError("a bug in the supervision")
-        supervise(job)
-
-    monkeypatch.setattr(jobs_module, "check_timeouts", fails)
-    # on the old code the thread ends here
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    caplog.set_level("ERROR", logger="playground")
-    with hub.fault(hub.WHOAMI, "silent"):
-        odd = jobs.start(HubTask("account", token=hub.ADA, endpoint=hub.url), "ada")
-        wait_for(lambda: seen.count(odd.id) > 1, 30, "housekeeping after an error")
-        cancel(odd)
-        assert odd.finished.wait(60)
-    assert [
-        record
-        for record in caplog.records
-        if record.exc_info and "a bug in the supervision" in str(record.exc_info[1])
-    ]
-
-
 def test_a_cancelled_push_says_that_a_branch_may_have_been_made(hub, checkpoint, published):
     """What may be there is known from what was done, not from the words for it."""
     hub.put("ada/branching", published)
     with hub.fault(r"/branch/", "silent") as silent:
-        job = start_job(
+        queue, job = start_hub_task(
             HubTask(
                 "push",
                 "ada/branching",
@@ -863,42 +825,36 @@ def test_a_cancelled_push_says_that_a_branch_may_have_been_made(hub, checkpoint,
                 checkpoint=str(checkpoint),
             )
         )
-        wait_for(lambda: silent.hits or job.finished.is_set(), 60, "the branch")
-        cancel(job)
-        assert job.finished.wait(60)
+        wait_for(lambda: silent.hits or job.released.is_set(), 60, "the branch")
+        queue.cancel(job)
+        assert job.released.wait(60)
     assert "a new repository or branch may exist" in job.message
 
 
 IMPORTED = """
 import sys
-from multiprocessing import Pipe
 from pathlib import Path
 from playground.hub import tasks
+from playground.jobs.entry import last_message
+from playground.jobs.progress import ProgressReporter
 
 HEAVY = ("torch", "transformers", "matplotlib", "datasets")
-said = [("", 0.0)]
+messages = [("message", "", 0.0, None)]
 late = []
 
 class Watch:
     def find_spec(self, name, path=None, target=None):
-        if name in HEAVY and said[-1][1] < 300:
-            late.append((name, said[-1][0]))
-
-class Told:
-    def send(self, message):
-        if message[0] == "progress":
-            said.append(message[1:3])
-        else:
-            said.append((message, 0.0))
-    def close(self): pass
-    def recv(self): import threading; threading.Event().wait()
+        if name in HEAVY and messages[-1][2] < 300:
+            late.append((name, messages[-1][1]))
 
 sys.meta_path.insert(0, Watch())
 paths = {"checkpoint": sys.argv[5], "destination": sys.argv[6] + "/in"}
 task = tasks.HubTask(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], **paths)
-Path(sys.argv[6], "work").mkdir()
-tasks.main(Told(), task, sys.argv[6] + "/work")
-assert said[-1][0][0] == "result", said[-1]
+scratch = Path(sys.argv[6], "work")
+scratch.mkdir()
+reporter = ProgressReporter(lambda *message: messages.append(message), scratch=scratch)
+last = last_message(lambda: tasks.run_task(task, reporter))
+assert last[0] == "result", last
 assert "torch" in sys.modules
 assert not late, late
 """
@@ -945,7 +901,7 @@ def test_auto_publishing_ends_when_stopped_or_run_is_deleted(hub, registry, monk
     registry.control(runs[0], "stop")
     wait_for_status(runs[0], "stopped")
     wait_for(
-        lambda: all(job.finished.is_set() for job in jobs._jobs.values()),
+        lambda: not any(job.is_active for job in jobs.queue._jobs.values()),
         60,
         "the end of what was under way",
     )

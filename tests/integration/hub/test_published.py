@@ -10,14 +10,14 @@ import sys
 import pytest
 from huggingface_hub import ModelCard
 
-from playground.hub.publisher import start_job
 from playground.hub.tasks import HubTask
 from tests.support.app_server import ROOT
+from tests.support.hub_tasks import run_hub_task
 
 
 @pytest.fixture(scope="module")
 def published(hub):
-    job = start_job(
+    job = run_hub_task(
         HubTask(
             "push",
             "ada/reverse-10",
@@ -26,7 +26,6 @@ def published(hub):
             checkpoint=str(ROOT / "checkpoints" / "reverse"),
         )
     )
-    assert job.finished.wait(120)
     assert job.status == "done", job.message
     return "ada/reverse-10"
 

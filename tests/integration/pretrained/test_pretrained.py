@@ -72,7 +72,7 @@ def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     }
     weights = len(served.files("gpt2")["model.safetensors"])
     assert found.bytes == weights
-    shares = [entry for entry in told if entry[0] == "share"]
+    shares = [entry for entry in told if entry[0] == "progress"]
     assert shares[-1][1] <= shares[-1][2]
     assert any("KB in" in entry[1] for entry in told if entry[0] == "message")
     with served.record_requests() as seen:

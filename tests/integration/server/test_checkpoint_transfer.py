@@ -6,7 +6,6 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from concurrent.futures import Future
 from contextlib import suppress
 
 import pytest
@@ -14,6 +13,7 @@ from starlette.applications import Starlette
 
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.errors import UserError
+from playground.jobs.executors import ProcessPerJob
 from playground.runs import download_tokens as tickets_module
 from playground.runs.download_tokens import DownloadTokens
 from playground.runs.owner_keys import new_owner_key
@@ -364,9 +364,9 @@ def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(
     tmp_path, files, monkeypatch
 ):
     monkeypatch.setattr("playground.server.checkpoint_transfer.VALIDATION_TIMEOUT_S", 0.5)
-    registry, closed = Registry(tmp_path), []
-    monkeypatch.setattr(registry.upload_validator, "request", lambda *question: Future())
-    monkeypatch.setattr(registry.upload_validator, "close", lambda: closed.append("ended"))
+    registry, killed = Registry(tmp_path), []
+    monkeypatch.setattr(ProcessPerJob, "start", lambda executor, job: True)
+    monkeypatch.setattr(ProcessPerJob, "kill", lambda executor, job: killed.append(job.kind))
 
     async def all_of_it():
         return await whole(zipped(files))
@@ -376,10 +376,10 @@ def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(
     )
     registry.shutdown()
     assert (status, json.loads(text)["error"]) == (
-        503,
-        "its validation took longer than 0.5 s; try again",
+        400,
+        "this took longer than 0.5 s and was ended; upload a smaller model",
     )
-    assert closed[:1] == ["ended"]
+    assert killed[:1] == ["check"]
 
 
 def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(

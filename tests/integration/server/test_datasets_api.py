@@ -37,6 +37,7 @@ from playground.ui.train import panel_state
 from playground.ui.training_form import estimate_and_validate, run_config, validate_form
 from tests.support.app_server import AppServer
 from tests.support.coroutines import run_in_thread
+from tests.support.fake_jobs import fake_processes
 
 TEXT = "".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdef" for b in "abcdef" for c in "abcdef")
 CAP = 1  # MB
@@ -570,28 +571,6 @@ def test_how_hard_a_task_is_comes_from_the_measurements():
     )
 
 
-class Readers:
-    """Stands in for the readers' processes: each answers when the test lets it."""
-
-    def __init__(self, monkeypatch):
-        self.going, self.begun = [], []
-        monkeypatch.setattr("playground.jobs.call.WorkerProcess", self.begin)
-
-    def begin(self, _entry, _name, _target, arguments, on_message, on_exit):
-        (request,) = arguments
-        self.begun.append(request["name"])
-        self.going.append((request["name"], on_message))
-        return SimpleNamespace(kill=lambda: None)
-
-    def end(self, name):
-        at = [name for name, _ in self.going].index(name)
-        self.going.pop(at)[1]({"rows": 1})
-
-    @property
-    def names(self):
-        return [name for name, _ in self.going]
-
-
 async def quiet():
     for _ in range(50):
         await asyncio.sleep(0)
@@ -599,31 +578,41 @@ async def quiet():
 
 def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    bringing, readers = DatasetUploads(SimpleNamespace(single_owner="")), Readers(monkeypatch)
+    uploads = DatasetUploads(SimpleNamespace(single_owner=""))
+    started, finished = fake_processes(monkeypatch), []
 
     def read(name, address):
         client_address.set(address)
-        return asyncio.create_task(bringing.read_dataset(new_owner_key(), {"name": name}))
+        return asyncio.create_task(uploads.read_dataset(new_owner_key(), {"name": name}))
+
+    def running():
+        names = [process.arguments[1][0]["name"] for process in started]
+        return [name for name in names if name not in finished]
+
+    def finish(name):
+        names = [process.arguments[1][0]["name"] for process in started]
+        finished.append(name)
+        started[names.index(name)].finish(rows=1)
 
     async def scene():
         tasks = [read(f"crowd {n}", "192.0.2.1") for n in range(4)]
         await quiet()
-        alone = list(readers.names)
+        alone = running()
         tasks.append(read("ada", "192.0.2.2"))
         await quiet()
-        beside, seen = list(readers.names), []
+        beside, seen = running(), []
         for _ in range(4):
-            readers.end(next(name for name in readers.names if name != "ada"))
+            finish(next(name for name in running() if name != "ada"))
             await quiet()
-            seen.append(list(readers.names))
-        readers.end("ada")
+            seen.append(running())
+        finish("ada")
         return alone, beside, seen, await asyncio.gather(*tasks)
 
-    alone, beside, seen, answers = run_in_thread(scene())
+    alone, beside, seen, responses = run_in_thread(scene())
     assert alone == ["crowd 0"]
     assert beside == ["crowd 0", "ada"]
     assert seen == [["ada", "crowd 1"], ["ada", "crowd 2"], ["ada", "crowd 3"], ["ada"]]
-    assert answers == [{"rows": 1}] * 5
+    assert responses == [{"rows": 1}] * 5
 
 
 def test_only_so_many_kept_sets_wait_to_be_shown(tmp_path, monkeypatch, client_address):

@@ -308,10 +308,7 @@ def test_a_claim_that_takes_an_experiment_stands_with_it(page):
 
 
 def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, monkeypatch):
-    def none_left(*_, **__):
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr("playground.jobs.call.WorkerProcess", none_left)
+    monkeypatch.setattr(page._figure_queue.executor, "start", lambda job: False)
     monkeypatch.setattr(page, "_figure_data", lambda *_: {})
     for _ in range(2):
         assert "could not be started" in ask(page, "experiments/figures")["error"]

@@ -9,12 +9,9 @@ import pytest
 
 from playground.comparison import job_queue as comparison
 from playground.comparison.process import ENTRY_POINTS
-from playground.jobs import call
 from playground.lessons import service
 from playground.lessons.bugs import STEPS_RANGE
-from playground.server import experiments_api as lab_page
 from tests.support.app_server import wait_for
-from tests.support.coroutines import run_in_thread
 
 OWNER = "o" * 32
 SMALL = {
@@ -115,16 +112,6 @@ def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, f
         assert over(lessons.poll, begin(), OWNER)["status"] == "done"
     finally:
         lessons.close()
-
-
-@FAILURES
-def test_figures_fail_with_a_sentence(fail):
-    page = lab_page.LabPage.__new__(lab_page.LabPage)
-    page._figure_slots, page._figure_data = lab_page.FairSemaphoreQueue(1), lambda owner, what: {}
-    for _ in range(2):  # the place is free again
-        with failing(fail, call):
-            told = run_in_thread(page.export_figures({"owner": OWNER}, None))
-        assert "could not be started" in told["error"]
 
 
 def test_without_a_thread_for_its_housekeeping_the_comparer_takes_no_job(comparer, monkeypatch):

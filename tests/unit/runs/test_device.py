@@ -5,15 +5,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from playground.jobs.call import ProcessCall
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.policy import Policy
+from playground.jobs.queue import JobQueue
 from playground.runs import device
 from playground.runs.device import device_summary
 from playground.training.trainer import resolve_device
 
 
 def test_it_is_told_by_a_process_of_its_own():
-    call = ProcessCall("playground.runs.device:report_device", name="device", description="it")
-    line = call.future.result(timeout=100)["summary"]
+    queue = JobQueue(ProcessPerJob("playground.runs.device:report_device"), Policy())
+    line = queue.submit("device").future.result(timeout=100)["summary"]
     assert line.startswith(f"Training on {resolve_device('auto').type}")
 
 

@@ -1,27 +1,19 @@
-"""Reports and figures: one process at a time, and a line in which no address takes every place."""
+"""Reports and figures: one process at a time, and a queue that no address can fill."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 
 from playground.experiments.service import ExperimentService
 from playground.server import experiments_api, report_api
 from tests.support.coroutines import run_in_thread
+from tests.support.fake_jobs import fake_processes
 
 
 @pytest.fixture(params=["report", "figures"])
 def answer(request, monkeypatch, tmp_path):
-    """Asks for a report or for figures; the process answers when the test says so, through the
-    list `going`.
-    """
-    going = []
-
-    def begin(*arguments, on_message, on_exit):
-        going.append(on_message)
-        return SimpleNamespace(kill=lambda: None)
-
-    monkeypatch.setattr("playground.jobs.call.WorkerProcess", begin)
+    """The started processes, and a function that requests a report or figures."""
+    going = fake_processes(monkeypatch)
     if request.param == "report":
         monkeypatch.setattr(report_api, "resolve_checkpoint", lambda *_: tmp_path)
         ask = report_api.report_handlers(None)["runs/report"]
@@ -52,21 +44,21 @@ def test_busy_address_delays_another_address_by_one_turn(answer, client_address)
         await asyncio.sleep(0.2)
         assert len(going) == 1
         assert not other.done()
-        going[0]({"zip": "of the crowd"})
+        going[0].finish(zip="of the crowd")
         await until(2)
-        going[1]({"zip": "of the other"})
+        going[1].finish(zip="of the other")
         told = await asyncio.wait_for(other, 10)
         for turn in (2, 3):
             await until(turn + 1)
-            going[turn]({"zip": "of the crowd"})
+            going[turn].finish(zip="of the crowd")
         return told, await asyncio.gather(*crowd)
 
     told, crowd = run_in_thread(scene())
     assert told["zip"] == "of the other"
     refused = [each for each in crowd if "error" in each]
-    assert len(refused) == 7  # one at work, two in line
+    assert len(refused) == 7  # one runs and two wait
     assert all(
-        each["again"] and "from your address wait already; try again" in each["error"]
+        each["again"] and "from your address are still queued or running" in each["error"]
         for each in refused
     )
 
@@ -89,4 +81,4 @@ def test_what_is_made_for_a_client_that_has_left_ends_at_once(answer, client_add
         return await asyncio.wait_for(ask(Gone()), 20)
 
     assert "error" in run_in_thread(scene())
-    assert len(going) == 1
+    assert [process.is_killed for process in going] == [True]

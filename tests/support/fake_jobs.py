@@ -1,0 +1,88 @@
+"""Stand-ins for the processes of jobs, so that a test decides what happens in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playground.jobs.executors import Executor
+
+
+class FakeClock:
+    """A clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeExecutor(Executor):
+    """Starts no process; the test sends the messages of each job."""
+
+    def __init__(self) -> None:
+        self.started: list[Any] = []
+        self.killed: list[Any] = []
+        self.cancel_requests: list[Any] = []
+        self.can_start, self.can_cancel, self.is_closed = True, False, False
+
+    def start(self, job):
+        if self.can_start:
+            self.started.append(job)
+        return self.can_start
+
+    def kill(self, job):
+        self.killed.append(job)
+
+    def request_cancel(self, job):
+        if self.can_cancel:
+            self.cancel_requests.append(job)
+        return self.can_cancel
+
+    def close(self):
+        self.is_closed = True
+
+    def done(self, job, **result):
+        self.on_end(job, ("result", result), None)
+
+    @property
+    def names(self):
+        """The first argument of each started job."""
+        return [job.label for job in self.started]
+
+
+class FakeProcess:
+    """A `WorkerProcess` that sends and ends as the test decides."""
+
+    def __init__(self, started, entry, name, *arguments, on_message, on_exit, fresh=False):
+        self.name, self.arguments = name, arguments
+        self.on_message, self.on_exit = on_message, on_exit
+        self.sent, self.is_killed = [], False
+        started.append(self)
+
+    def send(self, *message):
+        self.sent.append(message)
+        return True
+
+    def kill(self):
+        """End the process at the next `exit`."""
+        self.is_killed = True
+
+    def finish(self, **result):
+        """Send the result of the only job of this process, and end it."""
+        self.on_message("result", result)
+        self.on_exit(0)
+
+    def respond(self, **result):
+        """Send the result of the latest job of a resident process."""
+        self.on_message(self.sent[-1][1], "result", result)
+
+
+def fake_processes(monkeypatch):
+    """Replace the processes of all executors, and return the list of those that were started."""
+    started: list[FakeProcess] = []
+    monkeypatch.setattr(
+        "playground.jobs.executors.WorkerProcess",
+        lambda *arguments, **options: FakeProcess(started, *arguments, **options),
+    )
+    return started

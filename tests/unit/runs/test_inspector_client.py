@@ -1,0 +1,185 @@
+"""Requests to an inspection process: clients take turns, and none can fill the queue."""
+
+import asyncio
+from concurrent.futures import CancelledError
+from types import SimpleNamespace
+
+import pytest
+from playground.ui.live_api import await_result
+from starlette.requests import Request
+
+from playground.jobs.addresses import VIEWER, Client
+from playground.runs import inspector_process
+from playground.runs.inspector_client import MAX_PER_ADDRESS, MAX_PER_CLIENT, InspectorClient
+from tests.support.coroutines import run_in_thread
+from tests.support.fake_jobs import fake_processes
+
+ADA, BOB, EVE = Client("10.0.0.1", "ada"), Client("10.0.0.2", "bob"), Client("10.0.0.1", "eve")
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that were started."""
+    return fake_processes(monkeypatch)
+
+
+@pytest.fixture
+def inspector(started):
+    inspector = InspectorClient(60.0)
+    yield inspector
+    inspector.stop()
+
+
+def request(inspector, client, *texts):
+    return [inspector.request("predict", {}, text, client=client) for text in texts]
+
+
+def texts(process):
+    return [arguments[1] for _, _, _, arguments in process.sent]
+
+
+def respond_to_all(process):
+    """Respond to request after request until none waits; return their texts in order."""
+    responses = 0
+    while responses < len(process.sent):
+        responses += 1
+        process.respond(text=texts(process)[-1])
+    return texts(process)
+
+
+def test_one_request_at_a_time_is_at_the_process(inspector, started):
+    first, second = request(inspector, ADA, "1", "2")
+    (process,) = started
+    assert texts(process) == ["1"]
+    process.respond(found=1)
+    assert (first.result(0), second.done(), texts(process)) == ({"found": 1}, False, ["1", "2"])
+
+
+def test_addresses_take_turns_and_so_do_the_owners_behind_one(inspector, started):
+    request(inspector, ADA, "a1", "a2", "a3")
+    request(inspector, EVE, "e1", "e2", "e3")
+    request(inspector, BOB, "b1", "b2", "b3")
+    order = ["a1", "b1", "a2", "b2", "e1", "b3", "a3", "e2", "e3"]
+    assert respond_to_all(started[0]) == order
+
+
+def test_a_client_and_an_address_have_as_many_requests_as_they_may(inspector):
+    futures = request(inspector, ADA, *("x" for _ in range(MAX_PER_CLIENT + 2)))
+    assert [future.done() for future in futures] == [False] * MAX_PER_CLIENT + [True] * 2
+    rejection = futures[-1].result(0)
+    assert "busy" in rejection["error"]
+    assert rejection["again"]
+    invented = [
+        request(inspector, Client("10.0.0.1", f"invented {number}"), "x")[0]
+        for number in range(MAX_PER_ADDRESS)
+    ]
+    assert sum(future.done() for future in invented) == MAX_PER_CLIENT
+    assert not request(inspector, BOB, "b")[0].done()
+
+
+def test_viewers_of_a_shared_run_do_not_use_the_quota_of_its_owner_or_of_each_other(
+    inspector, started
+):
+    request(inspector, Client(ADA.address, VIEWER), *("x" for _ in range(MAX_PER_CLIENT + 5)))
+    assert not request(inspector, Client(BOB.address, VIEWER), "other")[0].done()
+    assert not request(inspector, ADA, "mine")[0].done()
+    assert set(respond_to_all(started[0])[1:4]) == {"other", "x", "mine"}
+
+
+def test_a_cancelled_request_never_reaches_the_process_and_frees_its_place(inspector, started):
+    futures = request(inspector, ADA, *map(str, range(MAX_PER_CLIENT)))
+    assert all(future.cancel() for future in futures[1:])
+    again = request(inspector, ADA, *("again" for _ in range(MAX_PER_CLIENT - 1)))
+    assert not any(future.done() for future in again)
+    assert respond_to_all(started[0]) == ["0", *["again"] * (MAX_PER_CLIENT - 1)]
+    with pytest.raises(CancelledError):
+        futures[1].result(0)
+
+
+def test_request_past_time_limit_ends_and_next_gets_new_process(inspector, started):
+    slow = inspector.request("predict", {}, "slow", client=ADA, timeout_s=5.0)
+    (waiting,) = request(inspector, BOB, "next")
+    (job,) = inspector.queue.lane("predict").running
+    job.started_at -= 6
+    inspector.queue.housekeep()
+    response = slow.result(0)
+    assert "longer than 5 s" in response["error"]
+    assert not response.get("again")  # it would take as long again
+    assert started[0].is_killed
+    started[0].on_exit(-9)
+    assert texts(started[1]) == ["next"]
+    started[1].respond(found=1)
+    assert waiting.result(0) == {"found": 1}
+
+
+def test_requests_that_wait_survive_the_end_of_the_process(inspector, started):
+    (current,), (waiting,) = request(inspector, ADA, "1"), request(inspector, BOB, "2")
+    started[0].on_exit(-11)
+    assert current.result(0)["again"]
+    assert texts(started[1]) == ["2"]
+    started[1].respond(found=2)
+    assert waiting.result(0) == {"found": 2}
+
+
+def test_a_stopped_process_fails_what_waits_and_accepts_no_more(inspector, started):
+    current, waiting = request(inspector, ADA, "1", "2")
+    inspector.stop()
+    started[0].on_exit(-9)
+    late = request(inspector, BOB, "3")[0]
+    assert all("error" in future.result(0) for future in (current, waiting, late))
+    assert len(started) == 1
+
+
+# What a page's handler does with its future
+
+
+def page_request(*messages):
+    """Return a request whose connection delivers these messages, and nothing after them."""
+    waiting = list(messages)
+
+    async def receive():
+        return waiting.pop(0) if waiting else await asyncio.get_running_loop().create_future()
+
+    return Request({"type": "http", "path": "/playground/api/runs/predict", "headers": []}, receive)
+
+
+def test_a_time_limit_takes_the_request_out_of_the_queue(inspector):
+    _, waiting = request(inspector, ADA, "1", "2")
+    response = run_in_thread(await_result(waiting, 0.01))
+    assert response["again"]
+    assert waiting.cancelled()
+
+
+def test_a_client_that_disconnects_takes_its_request_out_of_the_queue(inspector):
+    _, waiting = request(inspector, ADA, "1", "2")
+    run_in_thread(await_result(waiting, None, page_request({"type": "http.disconnect"})))
+    assert waiting.cancelled()
+
+
+@pytest.mark.parametrize(
+    "http_request", [page_request(), SimpleNamespace(scope={"path": "/gradio_api/call/predict"})]
+)
+def test_a_client_that_stays_gets_its_response(inspector, started, http_request):
+    (future,) = request(inspector, ADA, "1")
+
+    async def respond():
+        task = asyncio.ensure_future(await_result(future, 600, http_request))
+        await asyncio.sleep(0)
+        started[0].respond(found=1)
+        return await task
+
+    assert run_in_thread(respond()) == {"found": 1}
+
+
+# The process
+
+
+def test_an_unexpected_error_of_a_view_is_a_response_and_logged(monkeypatch, caplog):
+    def fail(*_):
+        raise ZeroDivisionError("a defect of a view")
+
+    monkeypatch.setattr("torch.set_num_threads", lambda n: None)
+    monkeypatch.setattr(inspector_process.Inspector, "dispatch", fail)
+    response = inspector_process.create_handler()("snapshot", {}, "", None)
+    assert response == {"error": "ZeroDivisionError: a defect of a view"}
+    assert "Traceback" in caplog.text
