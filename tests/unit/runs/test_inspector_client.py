@@ -5,7 +5,7 @@ from concurrent.futures import CancelledError
 from types import SimpleNamespace
 
 import pytest
-from playground.ui.live_api import await_result
+from playground.server.live_api import await_result
 from starlette.requests import Request
 
 from playground.jobs.addresses import VIEWER, Client
