@@ -5,12 +5,12 @@ from concurrent.futures import CancelledError
 from types import SimpleNamespace
 
 import pytest
-from playground.server.live_api import await_result
 from starlette.requests import Request
 
 from playground.jobs.addresses import VIEWER, Client
 from playground.runs import inspector_process
 from playground.runs.inspector_client import MAX_PER_ADDRESS, MAX_PER_CLIENT, InspectorClient
+from playground.server.live_api import await_result
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import fake_processes
 
