@@ -44,7 +44,7 @@ class Policy:
         None  # a job that is not polled keeps its place, unstarted
     )
 
-    result_ttl_s: float = 0.0  # after the end; 0 keeps no finished job
+    result_ttl_s: float = 0.0  # after the end; 0 stores no finished job
     max_results_per_owner: int | None = None
     max_results: int | None = None
 

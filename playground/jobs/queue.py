@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from playground.errors import UserError
@@ -242,7 +243,7 @@ class JobQueue:
         """Start the jobs that may start now."""
         for lane in self._lanes:
             while not self._closed and len(lane.running) < lane.policy.max_running:
-                job = lane.waiting.next(lambda job, lane=lane: self._may_start(lane, job))  # type: ignore[misc]
+                job = lane.waiting.next(partial(self._may_start, lane))
                 if job is None:
                     break
                 if not job.future.set_running_or_notify_cancel():
@@ -377,7 +378,7 @@ class JobQueue:
 
     def _prune(self) -> None:
         """Delete expired results, and the oldest above the limits."""
-        now, kept = self._clock(), Counter[Any]()
+        now, stored = self._clock(), Counter[Any]()
         ended = [job for job in self._jobs.values() if not job.is_active]
         newest_first = sorted(
             enumerate(ended), key=lambda each: (each[1].ended_at, each[0]), reverse=True
@@ -385,12 +386,12 @@ class JobQueue:
         for _, job in newest_first:
             lane = self.lane(job.kind)
             policy, of_owner = lane.policy, (lane, job.owner)
-            kept[of_owner] += 1
-            kept[lane] += 1
+            stored[of_owner] += 1
+            stored[lane] += 1
             if job not in lane.running and (
                 now - job.ended_at > policy.result_ttl_s
-                or (policy.max_results_per_owner or kept[of_owner]) < kept[of_owner]
-                or (policy.max_results or kept[lane]) < kept[lane]
+                or (policy.max_results_per_owner or stored[of_owner]) < stored[of_owner]
+                or (policy.max_results or stored[lane]) < stored[lane]
             ):
                 del self._jobs[job.id]
 

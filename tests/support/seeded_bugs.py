@@ -72,7 +72,7 @@ BUGS = (
     Bug(
         "a swallowed worker failure",
         "playground/runs/registry.py",
-        'run.status, run.message = "failed", f"{_exit_reason(code)}; {checkpoint_message}"',
+        'run.status, run.message = "failed", f"{reason}; {checkpoint_message}"',
         'run.status, run.message = "stopped", ""',
         ("integration/runs/test_registry.py", "faults/test_workers.py"),
     ),

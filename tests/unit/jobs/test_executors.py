@@ -121,7 +121,7 @@ def test_jobs_that_wait_survive_the_end_of_the_process(started):
     assert waiting.result == {"n": 2}
 
 
-def test_process_that_cannot_be_started_fails_its_job_and_the_next_one_gets_a_new_one(started):
+def test_failed_start_fails_the_job_and_the_next_one_has_a_new_process(started):
     queue, _ = resident()
     job = queue.submit("count", "a")
     started[0].on_exit(None)

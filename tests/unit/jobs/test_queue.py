@@ -329,7 +329,7 @@ def test_cancelled_future_frees_its_place(build, executor):
         second.future.result(0)
 
 
-def test_running_job_is_killed_and_keeps_its_slot_until_its_process_has_ended(build, executor):
+def test_killed_job_has_its_slot_until_its_process_has_ended(build, executor):
     queue = build(
         cancel_message="cancelled; the rows stay", describe_end=lambda job, why: why + "!"
     )

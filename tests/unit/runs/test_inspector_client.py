@@ -77,9 +77,7 @@ def test_a_client_and_an_address_have_as_many_requests_as_they_may(inspector):
     assert not request(inspector, BOB, "b")[0].done()
 
 
-def test_viewers_of_a_shared_run_do_not_use_the_quota_of_its_owner_or_of_each_other(
-    inspector, started
-):
+def test_viewer_uses_neither_the_quota_of_the_owner_nor_of_others(inspector, started):
     request(inspector, Client(ADA.address, VIEWER), *("x" for _ in range(MAX_PER_CLIENT + 5)))
     assert not request(inspector, Client(BOB.address, VIEWER), "other")[0].done()
     assert not request(inspector, ADA, "mine")[0].done()
