@@ -19,7 +19,8 @@ from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from playground.runs.run import Run, owner_id
+from playground.runs.record import RunRecord, owner_id
+from playground.runs.state import Run
 from playground.runs.weight_history import is_retained
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, AppServer
@@ -226,16 +227,10 @@ def pauses(page: Page, url: str) -> list[float]:
 def long_run(root: Path) -> Run:
     """Write a run of 100,000 steps: invented metrics, real weights."""
     config = RunConfig.from_flat({"max_steps": LONG_RUN_STEPS})
-    run = Run(
-        "a" * 22,
-        "b" * 22,
-        owner_id("page benchmark"),
-        "a long run",
-        config,
-        root / "runs" / "long",
-        status="done",
-        step=LONG_RUN_STEPS,
+    record = RunRecord.new(config, owner_id("page benchmark"), "a long run").replace(
+        status="done", step=LONG_RUN_STEPS
     )
+    run = Run(record, root / "runs" / "long")
     (run.folder / "history").mkdir(parents=True)
     for step in range(LONG_RUN_STEPS + 1):
         if is_retained(step, 12):
@@ -319,7 +314,7 @@ def measure() -> dict[str, Any]:
         root.mkdir()
         shutil.copytree(ROOT / "checkpoints" / "reverse", root / "reverse")
         run = long_run(root)
-        run.points = None
+        run.update_live(points=None)
         app = AppServer(Path(scratch))
         browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
         loads = [first_load(browser, app.url) for _ in range(LOADS + 1)][1:]

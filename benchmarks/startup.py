@@ -63,7 +63,7 @@ def first_point_seconds() -> list[float]:
         for n in range(REPETITIONS + 1):
             started = time.perf_counter()
             run = registry.start(RunConfig.from_flat({"max_steps": 30}), "benchmark")
-            while not run.points:
+            while not run.live.points:
                 time.sleep(0.002)
             took.append(time.perf_counter() - started)
             if run.worker:

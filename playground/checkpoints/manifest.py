@@ -11,6 +11,7 @@ import math
 import os
 import platform
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -157,6 +158,26 @@ def read_manifest(folder: Path) -> Manifest:
     except (TypeError, ValueError) as error:
         field = f" ({error.field})" if isinstance(error, ConfigError) else ""
         raise CheckpointError(f"{path} does not describe a run{field}: {error}") from None
+
+
+def cached_manifest(folder: Path) -> Manifest:
+    """Return the result of `read_manifest`, cached while config.json does not change.
+
+    An uncached read takes milliseconds. The caller must not modify the result.
+
+    Raises:
+        CheckpointError: if config.json is missing or invalid.
+    """
+    try:
+        stat = os.stat(folder / "config.json")
+    except OSError:
+        return read_manifest(folder)  # raises an error with the reason
+    return _manifest_of(folder, stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+
+@lru_cache(maxsize=1024)
+def _manifest_of(folder: Path, *_version: int) -> Manifest:
+    return read_manifest(folder)
 
 
 def _parse_section(kind: Any, content: dict[str, Any], name: str) -> Any:

@@ -14,7 +14,7 @@ import click
 
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
-from playground.runs.run import DIVERGED_MESSAGE
+from playground.runs.worker_protocol import DIVERGED_MESSAGE
 
 from .common import MultiValueOption, exit_with_error, progress_bar
 from .train import with_option_names
@@ -86,8 +86,8 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
     from playground.errors import UserError
     from playground.experiments.service import ExperimentService
     from playground.experiments.spec import parse_experiment
+    from playground.runs.record import owner_id
     from playground.runs.registry import Registry
-    from playground.runs.run import owner_id
 
     registry, service = None, None
     try:

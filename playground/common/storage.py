@@ -76,3 +76,17 @@ def _install_bundled(root: Path) -> None:
         if not (root / name).exists() and shipped.is_dir():
             with suppress(OSError):  # the server starts even if the storage is full
                 write_dir(root / name, {path.name: path.read_bytes() for path in shipped.iterdir()})
+
+
+def directory_size(folder: Path) -> int:
+    """Return the bytes of a folder's files.
+
+    A file that several runs share, such as a run and its branch, counts in equal parts.
+    """
+    total = 0
+    for inside, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # the file was removed meanwhile
+                about = os.stat(os.path.join(inside, name))
+                total += about.st_size // max(1, about.st_nlink)
+    return total

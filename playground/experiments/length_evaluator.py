@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from playground.runs.inspector_client import InspectorClient
+from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
-from playground.runs.run import WEIGHTS_EVICTED, Run
+from playground.runs.state import Run
 
 from .length_generalization import load_scores, next_lengths, save_scores
 from .spec import LENGTHS
@@ -90,7 +91,7 @@ class LengthEvaluator:
                 save_scores(run.folder, run.step, n, self.counts(state, run))
             state.saved_counts.add((run.id, run.step))
             return False
-        model_ref = self.registry.model_ref(run, run.step)
+        model_ref = self.registry.snapshots.model_ref(run, run.step)
         if model_ref is None or run.evicted == WEIGHTS_EVICTED:
             return False
         if self._last_response is not None and not self._last_response.done():

@@ -6,8 +6,9 @@ from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from playground.runs.registry import Registry, format_duration
-from playground.runs.run import Run
+from playground.runs.registry import Registry
+from playground.runs.state import Run
+from playground.runs.summary import format_duration
 from playground.training.config import RunConfig
 
 from .length_evaluator import LengthEvaluator
@@ -77,7 +78,7 @@ def estimate(
     left = [(cell, run) for cell, run in planned if not run or run.status not in ENDED_STATUSES]
     if not left:
         return {"seconds": 0.0, "unknown": 0, "message": "every run has ended"}
-    n_parallel = min(len(left), registry.slots_per_owner) or 1
+    n_parallel = min(len(left), registry.settings.slots_per_owner) or 1
     speeds, seconds, unknown = _measure_speeds(registry, owner), 0.0, 0
     for cell, run in left:
         if cell.full_label not in keys:

@@ -14,7 +14,7 @@ from typing import Any
 from playground.common.stats import quantile
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
-from playground.runs.run import Run
+from playground.runs.state import Run
 from playground.training.config import RunConfig, section_of_field
 
 from .analysis import first_step_reaching, percent
@@ -381,7 +381,7 @@ def unmeasured_model(registry: Registry, name: str, run: Run) -> Mapping[str, An
     is_measured = (
         _claim(name).measure == "symbol_loss" and run.status == "done" and not run.modified_settings
     )
-    return registry.model_ref(run, run.step) if is_measured else None
+    return registry.snapshots.model_ref(run, run.step) if is_measured else None
 
 
 def evaluate_replication(
@@ -417,7 +417,7 @@ def evaluate_replication(
         return {"name": name, "passed": None, "ours": None, "summary": summary}
     facts = metrics_of_run(run.config, list(read_lines(run.folder)), run.scores)
     if measured is None and (what := unmeasured_model(registry, name, run)) is not None:
-        measured = registry.slow_inspector.request("loss", dict(what)).result(seconds)
+        measured = registry.snapshots.slow_inspector.request("loss", dict(what)).result(seconds)
     if measured is not None:
         facts["symbol_loss"] = measured.get("loss")
     return outcome(name, facts, differing_settings(required, run.config))

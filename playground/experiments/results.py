@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from playground.runs.run import Run
+from playground.runs.state import Run
 
 from . import analysis, length_generalization
 from .length_evaluator import LengthEvaluator

@@ -15,8 +15,10 @@ from contextlib import suppress
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError
-from playground.runs.registry import Registry, format_duration
-from playground.runs.run import WEIGHTS_EVICTED, Run
+from playground.runs.record import WEIGHTS_EVICTED
+from playground.runs.registry import Registry
+from playground.runs.state import Run
+from playground.runs.summary import format_duration
 from playground.training.config import RunConfig
 
 from .length_evaluator import LengthEvaluator
@@ -121,7 +123,7 @@ class Scheduler:
 
     def _pause_unwatched(self, state: ExperimentState) -> bool:
         """Cancel an experiment without polls during the idle timeout; its owner can resume it."""
-        timeout_s = self.registry.idle_timeout_s
+        timeout_s = self.registry.settings.idle_timeout_s
         viewed_at = state.last_viewed_at
         owner_seen_at = self.registry.owner_last_seen.get(state.experiment.owner, viewed_at)
         idle_s = time.monotonic() - max(viewed_at, owner_seen_at)

@@ -16,8 +16,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from playground.runs.inspector_client import InspectorClient
-from playground.runs.registry import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S, Registry
-from playground.runs.run import Run, owner_id
+from playground.runs.record import owner_id
+from playground.runs.registry import Registry
+from playground.runs.snapshots import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S
+from playground.runs.state import Run
 
 from . import analysis, length_generalization, progress
 from .length_evaluator import LengthEvaluator
@@ -96,7 +98,7 @@ class ExperimentService:
         experiment = parse_experiment(spec, owner_id(owner))
         experiment.check_cost()
         for cell in experiment.variants:
-            self.registry.limits.validate(cell.config(experiment.seeds[0]))
+            self.registry.settings.limits.validate(cell.config(experiment.seeds[0]))
         return experiment
 
     # Actions of an owner
@@ -140,7 +142,7 @@ class ExperimentService:
         state.last_viewed_at = time.monotonic()
         experiment = state.experiment
         statuses = Counter(run.status for run in runs.values())
-        positions = [p for run in runs.values() if (p := self.registry.queue_position(run))]
+        positions = [p for run in runs.values() if (p := self.registry.scheduler.position(run))]
         return {
             "id": experiment.id,
             "name": experiment.name,
@@ -197,7 +199,7 @@ class ExperimentService:
             "run": f"run:{run.id}",
             "status": run.status,
             "step": run.step,
-            "queue_position": self.registry.queue_position(run),
+            "queue_position": self.registry.scheduler.position(run),
             "steps": run.steps,
             "message": run.message,
         }

@@ -30,7 +30,7 @@ from playground.architectures import ARCHITECTURES
 from playground.common.validation import describe
 from playground.compat import upgrade_settings
 from playground.models.config_fields import ConfigError, short_repr
-from playground.runs.run import MAX_NAME_LENGTH
+from playground.runs.record import MAX_NAME_LENGTH
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, default_max_length, field_named, section_of_field
 

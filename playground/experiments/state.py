@@ -10,7 +10,7 @@ from typing import Any
 
 from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.runs.registry import Registry
-from playground.runs.run import Run
+from playground.runs.state import Run
 
 from .spec import Experiment
 

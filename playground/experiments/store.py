@@ -17,8 +17,8 @@ from playground.common.atomic_write import clean_up_stale, remedy, write_file
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.models.config_fields import short_repr
+from playground.runs.record import owner_id
 from playground.runs.registry import MAX_RUNS_PER_OWNER, Registry
-from playground.runs.run import owner_id
 
 from .spec import Experiment
 from .state import ExperimentState, ResultCache

@@ -26,8 +26,8 @@ from playground.checkpoints.train_command import training_command
 from playground.common.stats import wilson_interval
 from playground.evaluation import evaluate
 from playground.runs.metric_series import MetricSeries
-from playground.runs.run import task_label
 from playground.runs.snapshot import SnapshotBuilder
+from playground.runs.summary import task_label
 from playground.runs.weight_history import read_lines
 from playground.tasks import LOOKUP
 from playground.tasks.held_out import build_held_out_set

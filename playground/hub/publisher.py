@@ -24,8 +24,9 @@ from playground.jobs.housekeeping import HOUSEKEEPER
 from playground.jobs.job import Job, JobStatus, Response
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
+from playground.runs.record import ACTIVE_STATUSES
 from playground.runs.registry import Registry
-from playground.runs.run import ACTIVE_STATUSES, Run
+from playground.runs.state import Run
 
 from .repo_ids import Phase, is_repo
 from .tasks import LOADING_TIMEOUT_S, HubTask

@@ -228,7 +228,7 @@ class HubTaskRunner:
 
     def _describe_repo(self, repo: Any, manifest: Any, card: str) -> dict[str, Any]:
         self.report_loading()
-        from playground.runs.run import task_label
+        from playground.runs.summary import task_label
 
         from .card_scores import read_scores
         from .transport import format_bytes

@@ -22,8 +22,9 @@ from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.jobs.process import WorkerProcess
 from playground.models.config_fields import ConfigError, short_repr
+from playground.runs.record import WEIGHTS_EVICTED, owner_id
 from playground.runs.registry import Registry
-from playground.runs.run import WEIGHTS_EVICTED, Run, owner_id
+from playground.runs.state import Run
 from playground.training.config import RunConfig
 
 from . import lessons
@@ -79,7 +80,7 @@ class LessonService:
 
     def __init__(self, registry: Registry, base: Mapping[str, Any] | None = None) -> None:
         self.registry, self.base = registry, dict(base or {})
-        self.max_workers = max(1, registry.slots // 2)
+        self.max_workers = max(1, registry.settings.slots // 2)
         self._measurements: dict[str, Measurement] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -334,7 +335,7 @@ class LessonService:
                 "status": run.status,
                 "step": run.step,
                 "steps": run.steps,
-                "queue_position": self.registry.queue_position(run),
+                "queue_position": self.registry.scheduler.position(run),
             }
             for label, run in measurement.runs.items()
         ]

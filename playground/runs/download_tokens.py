@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from .run import Run
+from .state import Run
 
 TOKEN_TTL_S = 60.0  # seconds
 MAX_TOKENS = 200

@@ -18,22 +18,28 @@ MAX_DELTA_POINTS = 3000  # points in one response; a longer gap gets the whole d
 
 
 class MetricSeries:
-    """One point for every step from `first` on, and the scores of the evaluated steps."""
+    """One point for every step from `first` on, and the scores of the evaluated steps.
+
+    One thread may append points while others read: readers ignore what follows the last complete
+    point, and copy a column before they use it.
+    """
 
     def __init__(self, lines: Iterable[Mapping[str, Any]] = ()) -> None:
         self.first = 1
+        self._count = 0  # complete points
         self.columns = {name: array("d") for name in METRIC_COLUMNS}
         # step, exact match, token accuracy, sequences
         self.evaluations: list[tuple[int, float, float, int]] = []
         self.add(lines)
 
     def __len__(self) -> int:
-        return len(self.columns["loss"])
+        return self._count
 
     @property
     def last(self) -> int:
         """The step of the last point; 0 if there is none."""
-        return self.first + len(self) - 1 if len(self) else 0
+        count = self._count
+        return self.first + count - 1 if count else 0
 
     @property
     def best(self) -> float | None:
@@ -67,6 +73,7 @@ class MetricSeries:
                 column.append(value)
             if score:
                 self.evaluations.append((step, score[0], score[1], line.get("eval_size") or 0))
+            self._count += 1
 
     def delta_since(self, n_points: int) -> dict[str, Any]:
         """Return the points after the first `n_points` ones.
@@ -74,17 +81,18 @@ class MetricSeries:
         If there are too many, or fewer than `n_points` exist, return the whole downsampled curve.
         With `whole` the client replaces its curve. `steps` are in order, without duplicates.
         """
-        if n_points > len(self) or len(self) - n_points > MAX_DELTA_POINTS:
+        count = self._count
+        if n_points > count or count - n_points > MAX_DELTA_POINTS:
             return self.downsampled(MAX_DELTA_POINTS // 2)
-        steps = list(range(self.first + n_points, self.last + 1))
-        after = steps[0] if steps else self.last + 1
-        delta = {name: list(self.columns[name][n_points:]) for name in PLOTTED_COLUMNS}
+        steps = list(range(self.first + n_points, self.first + count))
         return {
             "whole": n_points == 0,
-            "count": len(self),
+            "count": count,
             "steps": steps,
-            **delta,
-            "evaluations": downsample_evaluations([s for s in self.evaluations if s[0] >= after]),
+            **{name: list(self.columns[name][n_points:count]) for name in PLOTTED_COLUMNS},
+            "evaluations": downsample_evaluations(
+                [each for each in self.evaluations if steps and steps[0] <= each[0] <= steps[-1]]
+            ),
         }
 
     def downsampled(self, columns: int) -> dict[str, Any]:
@@ -93,7 +101,9 @@ class MetricSeries:
         Each interval contributes its points of lowest and of highest loss. Every point is
         measured, none is interpolated.
         """
-        loss = np.array(self.columns["loss"])
+        count = self._count
+        plotted = {name: np.array(self.columns[name][:count]) for name in PLOTTED_COLUMNS}
+        loss, last = plotted["loss"], self.first + count - 1
         if len(loss) <= 2 * columns:
             chosen = np.arange(len(loss))
         else:
@@ -104,22 +114,23 @@ class MetricSeries:
                 for a, b in zip(starts, ends, strict=True)
             ]
             chosen = np.unique(np.array([*chain.from_iterable(extremes), 0, len(loss) - 1]))
-        result = {name: np.array(self.columns[name])[chosen].tolist() for name in PLOTTED_COLUMNS}
         return {
             "whole": True,
-            "count": len(loss),
+            "count": count,
             "steps": (chosen + self.first).tolist(),
-            **result,
-            "evaluations": downsample_evaluations(self.evaluations),
+            **{name: values[chosen].tolist() for name, values in plotted.items()},
+            "evaluations": downsample_evaluations(
+                [each for each in self.evaluations if each[0] <= last]
+            ),
         }
 
     def latest(self) -> dict[str, Any]:
         """Return the last point, with the columns that only the status line needs."""
-        return (
-            {"step": self.last} | {name: column[-1] for name, column in self.columns.items()}
-            if len(self)
-            else {"step": 0}
-        )
+        count = self._count
+        if not count:
+            return {"step": 0}
+        values = {name: column[count - 1] for name, column in self.columns.items()}
+        return {"step": self.first + count - 1} | values
 
 
 def downsample_evaluations(

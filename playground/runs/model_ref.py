@@ -9,11 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from playground.checkpoints.manifest import cached_manifest
 from playground.tasks import LOOKUP
 from playground.training.config import RunConfig
 
 from .registry import Registry
-from .run import Run, cached_manifest
+from .state import Run
 
 RUN_PREFIX, SHARE_PREFIX, CHECKPOINT_PREFIX = "run:", "watch:", "checkpoint:"
 
@@ -43,7 +44,7 @@ def resolve_checkpoint(registry: Registry, payload: object) -> Path | None:
     model_ref = payload.get("subject") if isinstance(payload, dict) else None
     if not isinstance(model_ref, str) or not model_ref.startswith(CHECKPOINT_PREFIX):
         return None
-    return registry.list_checkpoints().get(model_ref.removeprefix(CHECKPOINT_PREFIX))
+    return registry.storage.list_checkpoints().get(model_ref.removeprefix(CHECKPOINT_PREFIX))
 
 
 def public_fields(config: RunConfig, is_owner: bool) -> dict[str, Any]:

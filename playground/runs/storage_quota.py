@@ -13,22 +13,21 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import filelock
 
+from playground.common.storage import directory_size
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
 
 from .limits import estimated_run_bytes, format_bytes
-from .run import HISTORY_THINNED, WEIGHTS_EVICTED, Run
+from .record import HISTORY_THINNED, WEIGHTS_EVICTED, owner_id
+from .settings import RegistrySettings
+from .state import RecordLock, Run
 from .weight_history import STATE_SUFFIX, is_retained, weight_steps, weights_path
-
-if TYPE_CHECKING:
-    from .registry import Registry
 
 # bytes of metrics that remain after the eviction of the model
 MAX_RETAINED_METRICS_BYTES = 1_000_000
@@ -40,14 +39,27 @@ Eviction = Callable[[Run], Callable[[], object]]
 
 
 class StorageQuota:
-    """The storage quota of a registry's runs. Safe to call from any thread."""
+    """The storage quota of a registry's runs. Safe to call from any thread.
 
-    def __init__(self, registry: Registry) -> None:
-        self.registry = registry
+    Args:
+        runs: returns all runs.
+        is_idle: returns whether nothing uses a run.
+        remove: removes a run from the registry.
+        lock: the lock of the registry; while it is held, no run starts or resumes.
+        owner_last_seen: when each owner last listed their runs, by fingerprint.
+    """
 
-    @property
-    def _runs(self) -> list[Run]:
-        return self.registry.all_runs()
+    def __init__(
+        self,
+        settings: RegistrySettings,
+        runs: Callable[[], list[Run]],
+        is_idle: Callable[[Run], bool],
+        remove: Callable[[Run], None],
+        lock: RecordLock,
+        owner_last_seen: Mapping[str, float],
+    ) -> None:
+        self.settings, self.runs, self.is_idle, self.remove = settings, runs, is_idle, remove
+        self.lock, self.owner_last_seen = lock, owner_last_seen
 
     def ensure_available(self, owner: str, n_bytes: int) -> None:
         """Ensure that an owner can store more bytes.
@@ -62,9 +74,9 @@ class StorageQuota:
         Raises:
             UserError: if the quota is used up, with the names of the largest runs.
         """
-        limits = self.registry.limits
+        limits = self.settings.limits
         if limits.bytes_per_owner:
-            owned = [run for run in self._runs if run.owner == owner and run.deleted_at is None]
+            owned = [run for run in self.runs() if run.owner == owner and not run.is_deleted]
             excess = sum(map(self.size_of_run, owned)) + n_bytes - limits.bytes_per_owner
             if self._thin_histories(owned, excess) > 0:
                 runs_by_size = sorted(owned, key=self.size_of_run, reverse=True)[:MAX_NAMED_RUNS]
@@ -104,7 +116,7 @@ class StorageQuota:
         Returns:
             the bytes that still exceed the quota.
         """
-        limits, runs = self.registry.limits, self._runs
+        limits, runs = self.settings.limits, self.runs()
         share = limits.bytes_per_owner or limits.bytes_total
         used = self._bytes_by_owner(runs)
         excess = sum(max(0, each - share) for each in used.values())
@@ -113,22 +125,23 @@ class StorageQuota:
             min(excess, sum(used.values()) + needed - limits.bytes_total),
         )
         half = int(max_amount_per_address(limits.bytes_total))
-        for crowded, size in self._bytes_by_address(self._runs, needed, address).items():
+        for crowded, size in self._bytes_by_address(self.runs(), needed, address).items():
             if crowded and size > half:
-                over = sum(self._bytes_by_owner(self._runs).values()) + needed - limits.bytes_total
+                over = sum(self._bytes_by_owner(self.runs()).values()) + needed - limits.bytes_total
                 self._evict(
-                    [run for run in self._runs if run.address == crowded], min(size - half, over)
+                    [run for run in self.runs() if run.address == crowded], min(size - half, over)
                 )
-        fair = self._bytes_by_address(self._runs, needed, address, share)
+        fair = self._bytes_by_address(self.runs(), needed, address, share)
         return self._evict(
             runs,
             sum(min(size, half) if name else size for name, size in fair.items())
             - limits.bytes_total,
         )
 
-    def eviction_message(self, owner: str) -> str:
+    def eviction_message(self, owner_key: str) -> str:
         """Return a message about the evicted data of an owner's runs; empty if there is none."""
-        owned = [run for run in self.registry.list_for_owner(owner) if run.deleted_at is None]
+        owner = owner_id(owner_key)
+        owned = [run for run in self.runs() if run.owner == owner and not run.is_deleted]
         thinned = [run.name for run in owned if run.evicted == HISTORY_THINNED]
         emptied = [run.name for run in owned if run.evicted == WEIGHTS_EVICTED]
         parts = []
@@ -139,7 +152,7 @@ class StorageQuota:
                 f"The weights of {_join_names(emptied)} were deleted. "
                 "Use “Run again exactly” to retrain them."
             )
-        reason = self.registry.limits.storage_limit_message()
+        reason = self.settings.limits.storage_limit_message()
         return " ".join([f"Storage limit reached: {reason}.", *parts]) if parts else ""
 
     def size_of_run(self, run: Run) -> int:
@@ -174,8 +187,8 @@ class StorageQuota:
             filelock.FileLock(run.folder / ".lock", timeout=0),
         ):
             before = self.size_of_run(run)
-            with self.registry.scheduling_paused(), run.lock:
-                if not self.registry.is_idle(run):
+            with self.lock, run.lock:
+                if not self.is_idle(run):
                     return 0
                 run.size_bytes = None
                 remove = evict(run)
@@ -185,7 +198,7 @@ class StorageQuota:
 
     def delete_run(self, run: Run) -> Callable[[], object]:
         """Remove a run, and return the function that removes its folder."""
-        self.registry.remove(run)
+        self.remove(run)
         return lambda: shutil.rmtree(run.folder, ignore_errors=True)
 
     def _bytes_by_owner(self, runs: list[Run]) -> Counter[str]:
@@ -215,8 +228,8 @@ class StorageQuota:
 
     def _exceeds_address_quota(self, needed: int, address: str) -> bool:
         """Return whether more bytes would exceed the half of an address and the total quota."""
-        limit = self.registry.limits.bytes_total
-        used = self._bytes_by_address(self._runs, needed, address)
+        limit = self.settings.limits.bytes_total
+        used = self._bytes_by_address(self.runs(), needed, address)
         return used[address] > max_amount_per_address(limit) and used.total() > limit
 
     def _thin_histories(self, runs: list[Run], excess: int) -> int:
@@ -237,8 +250,8 @@ class StorageQuota:
         if excess <= 0:
             return excess
         runs = self._least_recently_used(runs)
-        deleted = [run for run in runs if run.deleted_at is not None]
-        remaining = [run for run in runs if run.deleted_at is None]
+        deleted = [run for run in runs if run.is_deleted]
+        remaining = [run for run in runs if not run.is_deleted]
         excess = self._free_until(excess, deleted, self.delete_run)
         excess = self._thin_histories(remaining, excess)
         order = sorted(
@@ -262,7 +275,7 @@ class StorageQuota:
 
         Args:
             select_files: returns the files and folders to remove from the run's folder.
-            state: the value of `removed` from now on.
+            state: the value of `evicted` from now on.
 
         Returns:
             the number of freed bytes.
@@ -274,20 +287,17 @@ class StorageQuota:
         if not paths:
             return 0
 
-        def taking(run: Run) -> Callable[[], None]:
-            run.weight_steps, run.latest_weights_step, run.evicted, run.checkpoint_version = (
-                None,
-                None,
-                state,
-                run.checkpoint_version + 1,
-            )
+        def mark_evicted(run: Run) -> Callable[[], None]:
+            run.update_live(weight_steps=None, latest_weights_step=None)
+            run.count_checkpoint_change()
+            run.update(evicted=state)
             if state == WEIGHTS_EVICTED:
-                run.snapshot = run.probe_info = None
+                run.update_live(snapshot=None, probe_info=None)
                 why = f"{run.message}; " if run.status == "failed" else ""
-                run.message = why + (
-                    "its weights were deleted because the storage limit was reached "
-                    f"({self.registry.limits.storage_limit_message()}); use “Run again exactly” to "
-                    "retrain it"
+                reason = self.settings.limits.storage_limit_message()
+                run.update(
+                    message=f"{why}its weights were deleted because the storage limit was reached "
+                    f"({reason}); use “Run again exactly” to retrain it"
                 )
             run.write()
             return remove
@@ -298,7 +308,7 @@ class StorageQuota:
             # An eviction does not count as use of the run.
             os.utime(run.folder / "run.json", (modified_at, modified_at))
 
-        return self.evict_if_idle(run, taking)
+        return self.evict_if_idle(run, mark_evicted)
 
     def _least_recently_used(self, runs: list[Run]) -> list[Run]:
         """Sort runs, least recently used first; runs with an active owner or viewer come last."""
@@ -317,25 +327,11 @@ class StorageQuota:
         return (
             time.monotonic()
             - max(
-                self.registry.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S),
+                self.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S),
                 run.last_viewed_at,
             )
             < OWNER_ACTIVE_TTL_S
         )
-
-
-def directory_size(folder: Path) -> int:
-    """Return the bytes of a folder's files.
-
-    A file that several runs share, such as a run and its branch, counts in equal parts.
-    """
-    total = 0
-    for inside, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):  # the file was removed meanwhile
-                about = os.stat(os.path.join(inside, name))
-                total += about.st_size // max(1, about.st_nlink)
-    return total
 
 
 def surplus_weights(folder: Path) -> list[Path]:
@@ -363,7 +359,7 @@ def all_weights(folder: Path) -> list[Path]:
 
 
 def _join_names(names: list[str]) -> str:
-    """Join names with commas and "and"; at most `NAMED` of them are named."""
+    """Join names with commas and "and"; at most `MAX_NAMED_RUNS` of them are named."""
     parts = [f"“{name}”" for name in names[:MAX_NAMED_RUNS]]
     if len(names) > MAX_NAMED_RUNS:
         parts.append(f"{len(names) - MAX_NAMED_RUNS} more")

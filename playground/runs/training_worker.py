@@ -54,8 +54,8 @@ from playground.training.setting_changes import SettingChange
 from playground.training.thread_tuning import ThreadTuner
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer, TrainingDivergedError
 
-from .run import DIVERGED_MESSAGE, NO_USABLE_CHECKPOINT, PINNED_SUFFIX, WorkerSpec
 from .weight_history import WeightHistory, read_lines, state_path, state_steps, weights_path
+from .worker_protocol import DIVERGED_MESSAGE, NO_USABLE_CHECKPOINT, PINNED_SUFFIX, WorkerSpec
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ for bit as far as the device allows.
 
 The server process must not use CUDA, and no thread of it may request the GPU: the quota is the
 visitor's, whom the request of the event identifies. Hence the page requests every slice
-(`Registry.run_slice`).
+(`Supervisor.run_slice`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from playground.common.devices import is_zero_gpu
 from playground.common.env import env_number
 from playground.jobs.process import OUTBOX_SIZE, WorkerProcess
 
-from .run import WorkerSpec
+from .worker_protocol import WorkerSpec
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def find_slice_runner() -> tuple[SliceRunner | None, str]:
 
 
 class ZeroGpuWorker(WorkerProcess):
-    """The registry's handle of a slice: a child whose process belongs to ZeroGPU."""
+    """The handle of a slice: a child whose process belongs to ZeroGPU."""
 
     def __init__(self, name: str, on_message: Callable[..., None]) -> None:
         self.exited = threading.Event()
@@ -144,7 +144,7 @@ class ZeroGpuWorker(WorkerProcess):
             self._receive_loop()
         finally:
             with suppress(queue.Full):
-                self._outbox.put_nowait(None)  # ends `_write`
+                self._outbox.put_nowait(None)  # ends `_send_loop`
             self._connection.close()
 
 

@@ -33,6 +33,7 @@ from playground.common.stats import wilson_interval
 from playground.comparison.export import latest_rows
 from playground.compat import add_old_keys, upgrade_settings
 from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.model_ref import (
     CHECKPOINT_PREFIX,
@@ -42,8 +43,8 @@ from playground.runs.model_ref import (
     resolve_run,
 )
 from playground.runs.owner_keys import OWNER_KEY_PATTERN, new_owner_key
-from playground.runs.registry import CLIENT_ADDRESS, Registry
-from playground.runs.run import ACTIVE_STATUSES
+from playground.runs.record import ACTIVE_STATUSES
+from playground.runs.registry import Registry
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
@@ -390,7 +391,11 @@ class Endpoints:
         async with self.evaluation_slots.slot():
             result = await await_result(
                 await asyncio.to_thread(
-                    self.registry.evaluate, model_source, n_sequences, load_at_step, client
+                    self.registry.snapshots.evaluate,
+                    model_source,
+                    n_sequences,
+                    load_at_step,
+                    client,
                 ),
                 EVALUATION_TIMEOUT_S,
             )

@@ -290,17 +290,17 @@ def serve(
         storage.root, limits=Limits.shared_instance() if public else Limits.unlimited()
     )
     registry.storage_note = " ".join(filter(None, (storage.note, note)))
-    registry.slice_runner = slice_runner
+    registry.supervisor.slice_runner = slice_runner
     if note:
         print(note, file=sys.stderr, flush=True)
-    for warning in filter(None, (registry.storage_error(), registry.lock_storage())):
+    for warning in filter(None, (registry.storage.error(), registry.storage.lock())):
         print(warning, file=sys.stderr, flush=True)
     report_device(registry)
-    registry.inspector.warm_up()
+    registry.snapshots.inspector.warm_up()
     if not public:
         registry.single_owner = machine_owner_key(registry.root)
-    if public:
-        registry.slots_per_owner = max(1, registry.slots - 1)  # one visitor cannot hold every slot
+    if public:  # one visitor cannot hold every slot
+        registry.settings.slots_per_owner = max(1, registry.settings.slots - 1)
     experiments = ExperimentService(registry)
 
     def shut_down() -> None:

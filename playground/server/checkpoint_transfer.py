@@ -40,8 +40,9 @@ from playground.jobs.queue import JobQueue
 from playground.models.config_fields import ConfigError
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.record import MAX_NAME_LENGTH
 from playground.runs.registry import Registry
-from playground.runs.run import MAX_NAME_LENGTH, Run
+from playground.runs.state import Run
 
 from .client import resolve_client_address
 from .process_calls import run_job

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection, Request
 from playground.common.env import env_number, is_env_set
 from playground.jobs.addresses import VIEWER, Client
 from playground.runs.model_ref import SHARE_PREFIX
-from playground.runs.run import owner_id
+from playground.runs.record import owner_id
 
 
 def resolve_client_address(connection: HTTPConnection) -> str:

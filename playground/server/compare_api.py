@@ -19,8 +19,8 @@ from playground.comparison.job_queue import JobQueue
 from playground.compat import job_kind
 from playground.errors import UserError
 from playground.runs.model_ref import non_negative_int, resolve_checkpoint, resolve_run
+from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.runs.run import owner_id
 
 from . import matched_parameters
 from .routes import Handler, require_owner, respond_with_errors

@@ -30,6 +30,7 @@ from starlette.routing import Route
 
 from playground.common.atomic_write import remedy, write_dir
 from playground.common.env import env_number
+from playground.common.storage import directory_size
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import datasets_dir, load_metadata
 from playground.errors import UserError
@@ -39,8 +40,8 @@ from playground.jobs.job import Job
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.runs.run import flat_directory_size, owner_id
 from playground.tasks import LOOKUP
 from playground.ui.training_form import missing_dataset_message
 
@@ -292,7 +293,7 @@ class DatasetUploads:
             if not self.registry.single_owner and not marker.exists():
                 new_bytes = sum(map(len, files.values()))
                 self._ensure_quota(
-                    owner, new_bytes or flat_directory_size(datasets_dir() / content), new_bytes
+                    owner, new_bytes or directory_size(datasets_dir() / content), new_bytes
                 )
             if files:
                 write_dir(datasets_dir() / content, files)
@@ -324,7 +325,7 @@ class DatasetUploads:
                         "rows": metadata["rows"],
                         "symbols": len(metadata["vocabulary"]),
                         "vocabulary": metadata["vocabulary"][:8],
-                        "bytes": flat_directory_size(datasets_dir() / path.name),
+                        "bytes": directory_size(datasets_dir() / path.name),
                     }
                 )
         return datasets
@@ -370,7 +371,7 @@ class DatasetUploads:
         Raises Refused.
         """
         dataset_sizes = [
-            flat_directory_size(datasets_dir() / marker.name)
+            directory_size(datasets_dir() / marker.name)
             for marker in self._owner_markers(owner).glob("*")
             if (datasets_dir() / marker.name).is_dir()
         ]
@@ -424,7 +425,7 @@ class DatasetUploads:
             for path in datasets_dir().glob("[!.]*")
             if path.is_dir() and (contents is None or path.name in contents)
         ]
-        size_by_path = {path: flat_directory_size(path) for path in paths}
+        size_by_path = {path: directory_size(path) for path in paths}
         excess_bytes = (
             sum(size_by_path.values())
             + new_bytes

@@ -35,8 +35,9 @@ from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.models.config_fields import ConfigError, format_number, short_repr
 from playground.runs.model_ref import RUN_PREFIX, resolve_config
+from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.runs.run import Run, owner_id
+from playground.runs.state import Run
 from playground.tasks import LOOKUP
 from playground.training.config import field_named, section_of_field
 from playground.ui.training_form import ADVANCED_SETTINGS, DERIVED_SETTINGS, label_of
@@ -325,7 +326,7 @@ class LabPage:
                 "steps": run.steps,
                 "message": run.message,
             }
-            status["queue_position"] = self.registry.queue_position(run)
+            status["queue_position"] = self.registry.scheduler.position(run)
         return status
 
     def _find_run(self, owner: str, name: str) -> Run | None:
@@ -382,7 +383,7 @@ class LabPage:
             }
         self._pending_outcomes[client] += 1
         try:
-            future = self.registry.slow_inspector.request(
+            future = self.registry.snapshots.slow_inspector.request(
                 "loss", outcome["model"], client=resolve_client(payload, True, request)
             )
             loss = await await_result(future, OUTCOME_TIMEOUT_S - 30, request)

@@ -31,7 +31,7 @@ from playground.jobs.job import JobStatus, Response
 from playground.models.config_fields import ConfigError
 from playground.runs.model_ref import RUN_PREFIX, resolve_checkpoint, resolve_run
 from playground.runs.registry import Registry
-from playground.runs.run import Run
+from playground.runs.state import Run
 
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
 from .routes import Handler, require_owner, respond_with_errors
@@ -148,7 +148,7 @@ class HubPage:
         )
         limits: dict[str, Any] = {
             "max_bytes": MAX_UPLOAD_BYTES * MAX_EXPANSION,
-            "limits": self.registry.limits,
+            "limits": self.registry.settings.limits,
         }
         match kind:
             case "account":

@@ -18,7 +18,7 @@ from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.runs.model_ref import non_negative_int, resolve_checkpoint, resolve_run
 from playground.runs.registry import Registry
-from playground.runs.run import Run
+from playground.runs.state import Run
 
 from .client import resolve_client
 from .live_api import RESPONSE_TIMEOUT_S, await_result
@@ -76,7 +76,7 @@ async def load_view(
     if model_source is None:
         return {"error": "this model is not on this server, or not yours; select another one above"}
     future = await asyncio.to_thread(
-        registry.inspect_view,
+        registry.snapshots.inspect_view,
         model_source,
         argument,
         None if step is None else non_negative_int(step),
@@ -100,7 +100,7 @@ async def export_figures(
     folder = None if run else resolve_checkpoint(registry, payload)
     if run:
         model_ref = await asyncio.to_thread(
-            registry.model_ref, run, None if step is None else non_negative_int(step)
+            registry.snapshots.model_ref, run, None if step is None else non_negative_int(step)
         )
     else:
         model_ref = {"checkpoint": str(folder)} if folder else None

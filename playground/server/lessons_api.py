@@ -46,8 +46,8 @@ class LearnPage:
         lessons = [{"name": name, **_lesson_info(lesson)} for name, lesson in LESSONS.items()]
         bugs = [{"name": name, "title": bug.title} for name, bug in BUGS.items()]
         machine = {
-            "slots": self.registry.slots,
-            "an_owner": self.registry.slots_per_owner,
+            "slots": self.registry.settings.slots,
+            "an_owner": self.registry.settings.slots_per_owner,
             "measuring": self.lesson_service.max_workers,
             "timeout_s": MEASUREMENT_TIMEOUT_S,
             "open": not self.registry.single_owner,

@@ -22,7 +22,7 @@ from playground.runs.metric_series import MetricSeries
 from playground.runs.model_ref import non_negative_int, resolve_checkpoint, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.replay import load_replay
-from playground.runs.run import Run
+from playground.runs.state import Run
 from playground.runs.weight_history import nearest_step, read_lines
 
 from .client import resolve_client
@@ -71,7 +71,7 @@ async def poll_model(
     if folder is None:
         return NOT_FOUND_RESPONSE
     snapshot_fields = await await_result(
-        registry.inspector.request("snapshot", folder, client=client), request=request
+        registry.snapshots.inspector.request("snapshot", folder, client=client), request=request
     )
     try:
         if "error" in snapshot_fields:
@@ -111,7 +111,7 @@ async def poll_model(
 
 async def _read_from_disk(run: Run) -> None:
     """Read the data of a run from disk in a thread, off the event loop."""
-    if run.points is None or run.weight_steps is None:
+    if run.live.points is None or run.live.weight_steps is None:
         await asyncio.to_thread(lambda: (run.load_points(), run.load_weight_steps()))
 
 
@@ -138,7 +138,7 @@ async def snapshot(
         )
     await _read_from_disk(run)
     return await await_result(
-        registry.snapshot_at(
+        registry.snapshots.snapshot_at(
             run, non_negative_int(payload.get("step")), resolve_client(payload, is_owner, request)
         ),
         request=request,
@@ -170,14 +170,17 @@ async def predict(
     if run:
         await _read_from_disk(run)
         return await await_result(
-            registry.predict(run, text, None if step is None else non_negative_int(step), client),
+            registry.snapshots.predict(
+                run, text, None if step is None else non_negative_int(step), client
+            ),
             request=request,
         )
     folder = await asyncio.to_thread(resolve_checkpoint, registry, payload)
     if folder is None:
         return {"error": "no model is open; train one, or choose a checkpoint above"}
     response = await await_result(
-        registry.inspector.request("predict", folder, text, client=client), request=request
+        registry.snapshots.inspector.request("predict", folder, text, client=client),
+        request=request,
     )
     if step is not None and "note" in response:
         # A replay has no weights, so the prediction is always that of the last step.

@@ -17,7 +17,8 @@ from playground.pretrained.model_facts import ARCHITECTURE_TREE
 from playground.pretrained.model_facts import FAMILIES as MODEL_FAMILIES
 from playground.runs.model_ref import RUN_PREFIX, resolve_config, resolve_run
 from playground.runs.registry import Registry
-from playground.runs.run import Run, task_label
+from playground.runs.state import Run
+from playground.runs.summary import task_label
 from playground.training.config import RunConfig
 from playground.training.matched_size import match_parameter_count
 
@@ -137,7 +138,7 @@ def family_curves(registry: Registry, payload: dict[str, Any]) -> dict[str, Any]
             curves_by_run.append(
                 {
                     "subject": model_ref,
-                    "queue_position": registry.queue_position(run),
+                    "queue_position": registry.scheduler.position(run),
                     **run_curves(run),
                 }
             )

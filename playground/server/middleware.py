@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from playground.checkpoints.manifest import parse_strict_json
-from playground.runs.registry import CLIENT_ADDRESS
+from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.ui.embedding import EMBED_HEAD, is_embedded
 
 from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH

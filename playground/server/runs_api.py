@@ -11,9 +11,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.manifest import CheckpointError, cached_manifest
 from playground.common.atomic_write import remove_dir
+from playground.common.storage import directory_size
 from playground.errors import UserError
+from playground.runs.commands import COMMANDS
 from playground.runs.model_ref import (
     CHECKPOINT_PREFIX,
     RUN_PREFIX,
@@ -22,15 +24,10 @@ from playground.runs.model_ref import (
     resolve_run,
 )
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
-from playground.runs.registry import COMMANDS, Registry
-from playground.runs.run import (
-    PINNED_SUFFIX,
-    Run,
-    architecture_suffix,
-    cached_manifest,
-    flat_directory_size,
-    task_label,
-)
+from playground.runs.registry import Registry
+from playground.runs.state import Run
+from playground.runs.summary import architecture_suffix, task_label
+from playground.runs.worker_protocol import PINNED_SUFFIX
 from playground.training.config import RunConfig
 
 from .routes import respond_with_errors
@@ -52,7 +49,7 @@ async def list_runs(
 
 def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
     checkpoints = []
-    for name, folder in registry.list_checkpoints().items():
+    for name, folder in registry.storage.list_checkpoints().items():
         try:
             manifest = cached_manifest(folder)
             checkpoints.append(
@@ -78,7 +75,7 @@ def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
         "storage_message": storage_message,
         "checkpoints": checkpoints,
         "now": time.time(),
-        "slots": registry.slots,
+        "slots": registry.settings.slots,
     }
     return response | {"device": registry.device_summary, "note": registry.storage_note}
 
@@ -105,7 +102,7 @@ def _run_action(registry: Registry, run: Run, payload: dict[str, Any]) -> dict[s
     elif action == "change":
         registry.change_setting(run, _validate_text(payload.get("setting")), payload.get("value"))
     elif action == "extend":
-        registry.ensure_trainable(run)
+        registry.commands.ensure_trainable(run)
         registry.change_setting(
             run, "max_steps", min(1_000_000, run.step + run.config.training.max_steps)
         )
@@ -148,7 +145,7 @@ def _checkpoint_action(registry: Registry, run: Run, name: str, action: str) -> 
             "run instead"
         )
     remove_dir(path_by_name[name])
-    run.checkpoint_version, run.size_bytes = run.checkpoint_version + 1, None
+    run.count_checkpoint_change()
     return {}
 
 
@@ -193,7 +190,7 @@ def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
                 {
                     "name": path.name,
                     "step": manifest.step,
-                    "bytes": flat_directory_size(path),
+                    "bytes": directory_size(path),
                     "written": (path / "config.json").stat().st_mtime,
                     "exact_match": manifest.scores["exact_match"]
                     if manifest.scores

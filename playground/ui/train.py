@@ -17,9 +17,10 @@ from playground.architectures import ARCHITECTURES
 from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.datasets.pairs import SHA256_PATTERN
 from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.runs.model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, SHARE_PREFIX, resolve_run
 from playground.runs.owner_keys import new_owner_key, owner_from_session, session_value
-from playground.runs.registry import CLIENT_ADDRESS, Registry
+from playground.runs.registry import Registry
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
 from playground.training.presets import PRESETS
@@ -120,7 +121,7 @@ def build_train_tab(
         return session_value(owner), live_view_value(owner, RUN_PREFIX + run.id), ""
 
     def validate(session_json: Any, speed: Any, *values: Any) -> list[Any]:
-        errors = validate_form(names, values, registry.limits)
+        errors = validate_form(names, values, registry.settings.limits)
         valid = gr.validate(True, "")
         return [
             valid,
@@ -175,7 +176,7 @@ def build_train_tab(
         """
         run, is_owner = resolve_run(registry, event._data)
         if run and is_owner:
-            registry.run_slice(run)
+            registry.supervisor.run_slice(run)
 
     def on_preset_change(preset: str) -> list[Any]:
         values = preset_values(preset)
@@ -234,7 +235,7 @@ def build_train_tab(
         return [LOOKUP, rows, min_length, max_length]
 
     def update_estimate(*values: Any) -> tuple[str, str]:
-        return estimate_and_validate(form_dict(values), registry.limits)
+        return estimate_and_validate(form_dict(values), registry.settings.limits)
 
     for button in (train, train_another):
         button.click(
@@ -247,7 +248,7 @@ def build_train_tab(
         )
     for button, command in ((pause, "pause"), (resume, "resume"), (step, "step"), (stop, "stop")):
         button.click(None, None, None, js=DISPATCH_COMMAND_JS.format(command))
-    if registry.slice_runner is not None:
+    if registry.supervisor.slice_runner is not None:
         live.submit(
             run_next_slice, None, None, **SILENT_EVENT | {"concurrency_limit": MAX_ZEROGPU_EVENTS}
         )

@@ -115,7 +115,7 @@ def app(model_hub, tmp_path_factory):
         registry.import_checkpoint(
             shutil.copytree(folder / "trained", folder / "copy"), owner, name
         )
-    registry.slots = 0  # experiments wait: nothing of them is trained
+    registry.settings.slots = 0  # experiments wait: nothing of them is trained
     laboratory = ExperimentService(registry)
     laboratory.close()
     for name in PAYLOADS:

@@ -75,19 +75,19 @@ def paused_at(registry, step):
     wait_for_status(run, "paused")
     while run.step < step:
         one_step(registry, run)
-    before = run.checkpoint_version
+    before = run.live.checkpoint_version
     registry.control(run, "keep")
-    wait_for(lambda: run.checkpoint_version > before, 60, "the checkpoint")
+    wait_for(lambda: run.live.checkpoint_version > before, 60, "the checkpoint")
     assert run.message == ""
     return run
 
 
 def one_step(registry, run):
     """A single step; False when something could not be written."""
-    step, looks = run.step, run.weight_steps
+    step, looks = run.step, run.live.weight_steps
     registry.control(run, "step")
     wait_for(
-        lambda: run.message or (run.step == step + 1 and run.weight_steps != looks),
+        lambda: run.message or (run.step == step + 1 and run.live.weight_steps != looks),
         60,
         "a single step, or trouble",
     )

@@ -31,10 +31,10 @@ from playground.jobs.executors import ProcessPerJob
 from playground.lessons.bugs import BUGS, RANDOM_BUG
 from playground.lessons.lessons import LESSONS
 from playground.lessons.service import LessonService
+from playground.runs.commands import COMMANDS
 from playground.runs.inspector_process import Inspector
 from playground.runs.metric_series import MAX_DELTA_POINTS, MetricSeries
 from playground.runs.owner_keys import new_owner_key
-from playground.runs.registry import COMMANDS
 from playground.runs.snapshot import SnapshotBuilder
 from playground.server.app import build_handlers, launch_options
 from playground.server.middleware import MAX_DATA_BODY_BYTES
@@ -98,8 +98,8 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
         monkeypatch.setattr(module, "TIME_BUDGET", 0.0)
     monkeypatch.setattr(LessonService, "_measure", lambda self, question, what: None)
     registry = registries()
-    registry._schedule = lambda: None
-    registry.inspector = registry.slow_inspector = Here()
+    registry.scheduler.schedule = lambda: None
+    registry.snapshots.inspector = registry.snapshots.slow_inspector = Here()
     laboratory = ExperimentService(registry)
     owner = new_owner_key()
     run = registry.import_checkpoint(shutil.copytree(checkpoint, tmp_path / ".sent"), owner, "mine")
@@ -382,7 +382,7 @@ def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
         # as many as are allowed would end the questions about runs
         for other in registry.list_for_owner(owner):
             if other is not run:
-                registry._queue.clear()
+                registry.scheduler._queue.clear()
                 registry._runs.pop(other.id)
 
     def send_random(names, n):
@@ -571,17 +571,17 @@ def test_any_cursor_gets_every_point_once(server, count):
     @given(
         st.lists(st.integers(0, 40), min_size=1, max_size=4),
         cursors,
-        st.one_of(st.just(run.series_id), st.integers(-2, 2), ODD),
+        st.one_of(st.just(run.live.series_id), st.integers(-2, 2), ODD),
     )
     def follow(growth, cursor, epoch):
-        run.points = MetricSeries()
-        run.points.add(lines(1, growth[0] + 1))
+        run.update_live(points=MetricSeries())
+        run.live.points.add(lines(1, growth[0] + 1))
         page = Followed(ask, cursor, epoch)
         page.poll()
         for more in growth[1:]:
-            run.points.add(
-                lines(run.points.last + 1, run.points.last + 1 + more)
-                if len(run.points)
+            run.live.points.add(
+                lines(run.live.points.last + 1, run.live.points.last + 1 + more)
+                if len(run.live.points)
                 else lines(1, 1 + more)
             )
             page.poll()

@@ -10,8 +10,9 @@ import string
 import pytest
 
 from playground.errors import UserError
+from playground.runs.commands import COMMANDS
 from playground.runs.owner_keys import new_owner_key
-from playground.runs.registry import COMMANDS, MAX_QUEUED_PER_OWNER
+from playground.runs.scheduler import MAX_QUEUED_PER_OWNER
 from playground.server.live_api import HANDLERS, poll_model
 from playground.server.runs_api import list_runs, run_action
 from tests.support.coroutines import run_in_thread

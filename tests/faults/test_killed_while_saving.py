@@ -17,7 +17,7 @@ from playground.checkpoints.checkpoint import (
 )
 from playground.common.atomic_write import clean_up_stale
 from playground.jobs.process import WorkerProcess, context
-from playground.runs.run import Run, WorkerSpec
+from playground.runs.state import Run
 from playground.runs.training_worker import N_AUTOMATIC_CHECKPOINTS, TrainingWorker
 from playground.runs.weight_history import (
     read_lines,
@@ -26,6 +26,7 @@ from playground.runs.weight_history import (
     weight_steps,
     weights_path,
 )
+from playground.runs.worker_protocol import WorkerSpec
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.exit_at_call import ExitAtCall

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from playground.runs.owner_keys import new_owner_key
-from playground.runs.run import Run
+from playground.runs.state import Run
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import (
     PageClient,

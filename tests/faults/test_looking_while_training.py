@@ -44,7 +44,7 @@ def test_models_are_looked_into_and_asked_while_every_place_trains(registries):
         wait_for(
             lambda run=run: run.status == "training" and run.step > 2, 120, "steps of every run"
         )
-    assert registry.queue_position(runs[SLOTS]) == 1
+    assert registry.scheduler.position(runs[SLOTS]) == 1
     before = [run.step for run in runs[:SLOTS]]
     with ThreadPoolExecutor(1) as thread:
         for run in runs[:SLOTS]:

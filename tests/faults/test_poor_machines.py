@@ -18,8 +18,8 @@ from playground.checkpoints.checkpoint import resume_trainer
 from playground.errors import UserError
 from playground.jobs.process import context
 from playground.runs.owner_keys import new_owner_key
-from playground.runs.run import WorkerSpec
 from playground.runs.training_worker import TrainingWorker
+from playground.runs.worker_protocol import WorkerSpec
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint
 from tests.support.small_runs import IN_CI, run_as_root, tiny_config
@@ -159,7 +159,7 @@ def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registr
             os.utime(runs / half.split("/")[0], (0, 0))
         assert run_as_root("mount", "-o", "remount,ro", str(runs))
         registry = registries(runs.parent)
-        assert registry.storage_error().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
+        assert registry.storage.error().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
         with pytest.raises(
             UserError,
             match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder that can be written and "

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from playground.runs.owner_keys import new_owner_key
-from playground.runs.run import Run
+from playground.runs.state import Run
 from playground.runs.weight_history import read_lines
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint

@@ -17,8 +17,8 @@ from playground.checkpoints.checkpoint import load_model, resume_trainer
 from playground.checkpoints.manifest import SCHEMA_VERSION, read_manifest
 from playground.datasets.storage import load_pairs
 from playground.experiments.service import ExperimentService
+from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.runs.run import owner_id
 from playground.tasks.task import Batch
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
@@ -141,7 +141,7 @@ def test_runs_of_a_recorded_server_continue(server):
     runs = {run.name: run for run in registry.list_for_owner("ada")}
     run = runs["recorded"]
     assert (run.status, run.step, run.owner) == ("done", 5, owner_id("ada"))
-    assert run.changes == [
+    assert list(run.changes) == [
         SettingChange(0, "speed", 500.0),
         SettingChange(1, "learning_rate", 0.001),
         SettingChange(1, "stop_at_exact_match", 0.9),

@@ -65,15 +65,15 @@ BUGS = (
     Bug(
         "a cursor off by one",
         "playground/runs/metric_series.py",
-        "self.columns[name][n_points:]",
-        "self.columns[name][n_points + 1 :]",
+        "self.columns[name][n_points:count]",
+        "self.columns[name][n_points + 1 : count]",
         ("unit/runs",),
     ),
     Bug(
         "a swallowed worker failure",
-        "playground/runs/registry.py",
-        'run.status, run.message = "failed", f"{reason}; {checkpoint_message}"',
-        'run.status, run.message = "stopped", ""',
+        "playground/runs/supervisor.py",
+        'run.update(status="failed", message=reason)',
+        'run.update(status="stopped", message="")',
         ("integration/runs/test_registry.py", "faults/test_workers.py"),
     ),
     Bug(

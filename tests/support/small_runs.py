@@ -11,7 +11,7 @@ import pytest
 from playground.checkpoints.checkpoint import resume_trainer
 from playground.checkpoints.manifest import CheckpointError
 from playground.runs.registry import Registry
-from playground.runs.run import Run
+from playground.runs.state import Run
 from playground.runs.weight_history import read_lines, weight_steps
 from playground.training.config import RunConfig
 from tests.support.app_server import wait_for
@@ -86,10 +86,10 @@ def start_trained_runs(registry: Registry, *owners: str, **fields: object) -> li
 
 def pause_and_wait(registry: Registry, run: Run) -> None:
     """Pause a run, and wait until it has saved."""
-    before = run.checkpoint_version
+    before = run.live.checkpoint_version
     registry.control(run, "pause")
     wait_for_status(run, "paused")
-    wait_for(lambda: run.checkpoint_version > before, 60, "the checkpoint of a paused run")
+    wait_for(lambda: run.live.checkpoint_version > before, 60, "the checkpoint of a paused run")
 
 
 def newest_checkpoint_step(run: Run) -> int:

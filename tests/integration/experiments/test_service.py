@@ -12,8 +12,8 @@ from playground.experiments.service import ExperimentService
 from playground.experiments.store import MAX_EXPERIMENTS_PER_OWNER
 from playground.jobs.process import warm_up
 from playground.models.config_fields import ConfigError
+from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
-from playground.runs.run import WEIGHTS_EVICTED
 from playground.runs.storage_quota import all_weights
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
@@ -137,8 +137,8 @@ def test_large_experiment_does_not_block_single_runs_in_the_queue(serve):
     wait_for(lambda: statuses(lab, asked).count("waiting") == MAX_QUEUED_RUNS, description="a line")
     bob = registry.start(RunConfig.from_flat(SMALL | {"max_steps": 3}), "bob")
     own = registry.start(RunConfig.from_flat(SMALL | {"max_steps": 3}), "ada")
-    assert registry.queue_position(bob) in (1, None)
-    assert registry.queue_position(own) <= MAX_QUEUED_RUNS + 2
+    assert registry.scheduler.position(bob) in (1, None)
+    assert registry.scheduler.position(own) <= MAX_QUEUED_RUNS + 2
     wait_for(lambda: bob.status == "done", description="the single run")
     assert statuses(lab, asked).count("done") <= 3
     wait_for(lambda: own.status == "done", description="the owner's own run")
@@ -219,7 +219,7 @@ def test_restarted_experiment_is_paused_and_resumes_unfinished_runs(serve):
 
 def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
     registry, lab = serve()
-    registry.slow_inspector.request = lambda *_: pytest.fail(
+    registry.snapshots.slow_inspector.request = lambda *_: pytest.fail(
         "this process is there for whoever looks into a model"
     )
     more = {

@@ -15,7 +15,7 @@ from playground.lessons.bugs import BUGS, RANDOM_BUG, resolve_bug
 from playground.lessons.service import LessonService
 from playground.lessons.tasks import main
 from playground.models.config_fields import ConfigError
-from playground.runs.run import WEIGHTS_EVICTED
+from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.storage_quota import all_weights
 from tests.support.app_server import wait_for
 

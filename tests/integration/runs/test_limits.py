@@ -3,6 +3,7 @@
 Real registries, limits from the environment.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -23,14 +24,16 @@ from playground.common.env import (
     set_env_default,
     validate_env,
 )
+from playground.common.storage import directory_size
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.jobs.process import warm_up
 from playground.models.config_fields import ConfigError
 from playground.runs.limits import MAX_METRICS_BYTES, Limits, estimated_run_bytes
+from playground.runs.record import HISTORY_THINNED, WEIGHTS_EVICTED, owner_id
 from playground.runs.registry import Registry
-from playground.runs.run import HISTORY_THINNED, WEIGHTS_EVICTED, Run, owner_id
-from playground.runs.storage_quota import directory_size, surplus_weights
+from playground.runs.state import Run
+from playground.runs.storage_quota import surplus_weights
 from playground.runs.weight_history import read_lines, state_steps, weight_steps
 from playground.server.matched_parameters import train_families
 from playground.server.runs_api import _run_action
@@ -296,9 +299,9 @@ def test_model_above_visitor_disk_quota_is_rejected_with_its_size():
 
 def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
     registry = hosted(SLOTS=1)
-    assert registry.limits.threads == usable_cores()
+    assert registry.settings.limits.threads == usable_cores()
     registry = hosted(SLOTS=1000)
-    assert registry.limits.threads == 1
+    assert registry.settings.limits.threads == 1
     going = registry.start(
         small(max_steps=ENDLESS, num_threads=1), "ada", changes=[SettingChange(0, "speed", 40)]
     )
@@ -320,10 +323,10 @@ def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
     save_checkpoint(tmp_path / "sent", trainer, [trainer.train_step()])
     # trained where there was more: it is held to its part here
     sent = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
-    assert registry._worker_spec(sent).threads == 1
+    assert registry.supervisor.worker_spec(sent).threads == 1
     torch.set_num_threads(1)
     registry.change_setting(stopped, "num_threads", 1)
-    assert stopped.changes == [SettingChange(stopped.step, "num_threads", 1)]
+    assert list(stopped.changes) == [SettingChange(stopped.step, "num_threads", 1)]
     Limits.unlimited().validate(small(num_threads=200))
 
 
@@ -344,7 +347,7 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
     assert registry.list_for_owner("ada") == []
     assert metrics.is_file()
     os.truncate(metrics, size)
-    registry.limits = replace(registry.limits, metrics_bytes=size)
+    registry.settings.limits = replace(registry.settings.limits, metrics_bytes=size)
     without = shutil.copytree(
         checkpoint, tmp_path / "without", ignore=shutil.ignore_patterns("metrics.jsonl")
     )
@@ -450,15 +453,14 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     assert state_steps(runs[1].folder) == []
     told = registry.storage_quota.eviction_message("ada")
     assert (
-        told
-        == f"Storage limit reached: {registry.limits.storage_limit_message()}. Some earlier steps "
-        "of “run 1” were deleted."
+        told == f"Storage limit reached: {registry.settings.limits.storage_limit_message()}. "
+        "Some earlier steps of “run 1” were deleted."
     )
     assert registry.summaries("ada")[1]["evicted"] == HISTORY_THINNED
     # Everything that is at rest is thin now, and more does not fit: nobody loses a model by
     # pressing Train.
     small(d_model=64, n_layers=2, d_ff=128, max_steps=5)
-    registry.limits = replace(registry.limits, bytes_per_owner=400_000)
+    registry.settings.limits = replace(registry.settings.limits, bytes_per_owner=400_000)
     said = (
         r"your runs use .* and this needs about .* more, but this server stores .* per "
         r"visitor: "
@@ -471,8 +473,8 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     assert weight_steps(other.folder) == theirs
     registry.control(third, "stop")
     until(lambda: third.status == "stopped" and not third.has_worker)
-    registry.limits = replace(
-        registry.limits,
+    registry.settings.limits = replace(
+        registry.settings.limits,
         bytes_per_owner=registry.storage_quota.size_of_run(third)
         + estimated_run_bytes(third.config)
         + 1000,
@@ -502,8 +504,8 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     def take(much: int) -> dict[str, str]:
         total = sum(directory_size(run.folder) for run in registry.all_runs())
         limit = total - much
-        registry.limits = replace(registry.limits, bytes_per_owner=10**9)
-        registry.limits = replace(registry.limits, bytes_total=limit)
+        registry.settings.limits = replace(registry.settings.limits, bytes_per_owner=10**9)
+        registry.settings.limits = replace(registry.settings.limits, bytes_total=limit)
         registry.storage_quota.enforce()
         return {name: runs[name].evicted for name in names}
 
@@ -524,18 +526,18 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     said = "its weights were deleted because the storage limit was reached (this server stores"
     assert said in registry.poll(old, 0, -1, 0)["message"]
     assert registry.poll(old, 0, -1, 0)["points"]["steps"][-1] == 60  # the curves stay
-    assert "error" in registry.predict(old, "1 2 3").result(5)
+    assert "error" in registry.snapshots.predict(old, "1 2 3").result(5)
     assert "The weights of “old” were deleted." in registry.storage_quota.eviction_message(
         "visitor old"
     )
     with pytest.raises(UserError, match="its weights were deleted"):
         registry.control(old, "resume")
-    registry.limits = replace(registry.limits, bytes_total=10**9)
+    registry.settings.limits = replace(registry.settings.limits, bytes_total=10**9)
     again = registry.rerun(old, "visitor old")
     until(lambda: again.status == "done" and not again.has_worker)
     assert list(again.load_points().columns["loss"]) == list(old.load_points().columns["loss"])
     # Nobody can make a live run give way, however little there is.
-    registry.limits = replace(registry.limits, bytes_total=1)
+    registry.settings.limits = replace(registry.settings.limits, bytes_total=1)
     registry.storage_quota.enforce()
     assert going.checkpoints()
     assert registry.find(going.id, "zoe") is going
@@ -558,8 +560,8 @@ def test_one_visitors_excess_costs_nobody_else(hosted):
         directory_size(modest.folder),
         sum(directory_size(run.folder) for run in registry.all_runs()),
     )
-    registry.limits = replace(registry.limits, bytes_per_owner=int(1.2 * one))
-    registry.limits = replace(registry.limits, bytes_total=total - one)
+    registry.settings.limits = replace(registry.settings.limits, bytes_per_owner=int(1.2 * one))
+    registry.settings.limits = replace(registry.settings.limits, bytes_total=total - one)
     registry.storage_quota.enforce()
     assert modest.evicted == ""
     assert weight_steps(modest.folder)
@@ -569,11 +571,11 @@ def test_one_visitors_excess_costs_nobody_else(hosted):
 
 def rest(registry: Registry, owner: str, size: int, hours: float) -> Run:
     """A run that was left alone for so long, with so many bytes of weights; nothing was trained."""
-    run = registry._new(small(), owner, "", registry._new_folder(small()))
+    run = registry._new(small(), owner, "", registry.storage.new_run_folder(small()))
     (run.folder / "checkpoints").mkdir(parents=True)
     (run.folder / "checkpoints" / "weights").write_bytes(bytes(size))
     (run.folder / "history").mkdir()
-    run.status = "done"
+    run.update(status="done")
     run.write()
     registry._add(run)
     age(run, hours)
@@ -582,7 +584,9 @@ def rest(registry: Registry, owner: str, size: int, hours: float) -> Run:
 
 def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     registry = hosted()
-    registry.limits = replace(registry.limits, bytes_per_owner=250_000, bytes_total=1_000_000)
+    registry.settings.limits = replace(
+        registry.settings.limits, bytes_per_owner=250_000, bytes_total=1_000_000
+    )
     client_address.set("192.0.2.1")
     modest = rest(registry, "ada", 100_000, 99)
     client_address.set("192.0.2.9")
@@ -596,7 +600,7 @@ def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     assert [run.evicted for run in (modest, *crowd)] == ["", WEIGHTS_EVICTED, "", "", ""]
     client_address.set("192.0.2.1")
     registry.storage_quota.ensure_available(owner_id("bob"), 230_000)
-    registry.limits = replace(registry.limits, bytes_total=800_000)
+    registry.settings.limits = replace(registry.settings.limits, bytes_total=800_000)
     registry.storage_quota.enforce()
     assert modest.evicted == ""
 
@@ -605,12 +609,14 @@ def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(
     hosted, client_address, monkeypatch
 ):
     registry = hosted()
-    registry.limits = replace(registry.limits, bytes_per_owner=250_000, bytes_total=1_000_000)
+    registry.settings.limits = replace(
+        registry.settings.limits, bytes_per_owner=250_000, bytes_total=1_000_000
+    )
     client_address.set("192.0.2.1")
     modest = rest(registry, "ada", 100_000, 99)
     client_address.set("192.0.2.9")
     crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(4)]
-    monkeypatch.setattr(registry, "is_idle", lambda run: run not in crowd)
+    monkeypatch.setattr(registry.storage_quota, "is_idle", lambda run: run not in crowd)
     with pytest.raises(
         UserError,
         match=r"stores 1 MB in total, of which one address may use half, .* delete some, try again "
@@ -639,7 +645,9 @@ def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_p
 
     def take() -> dict[str, str]:
         total = sum(directory_size(run.folder) for run in registry.all_runs())
-        registry.limits = replace(registry.limits, bytes_per_owner=10**9, bytes_total=total - 1000)
+        registry.settings.limits = replace(
+            registry.settings.limits, bytes_per_owner=10**9, bytes_total=total - 1000
+        )
         registry.storage_quota.enforce()
         return {name: run.evicted for name, run in runs.items()}
 
@@ -664,10 +672,10 @@ def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
     parent = done(registry, "ada", "parent", max_steps=60)
     age(parent, 9)
     forget_visits(registry)
-    registry.slots = 0
+    registry.settings.slots = 0
     branch = registry.branch(parent, 30, "ada")
     assert branch.status == "waiting"
-    registry.limits = replace(registry.limits, bytes_total=1)
+    registry.settings.limits = replace(registry.settings.limits, bytes_total=1)
     registry.storage_quota.enforce()
     assert parent.evicted == ""
     assert parent.checkpoints()
@@ -679,8 +687,8 @@ def test_keeping_a_checkpoint_and_an_upload_need_room_too(hosted, tmp_path):
     until(lambda: run.step > 0)
     checkpoint = tmp_path / "sent"
     save_checkpoint(checkpoint, Trainer(small()), None)
-    registry.limits = replace(
-        registry.limits, bytes_per_owner=estimated_run_bytes(run.config) + 1000
+    registry.settings.limits = replace(
+        registry.settings.limits, bytes_per_owner=estimated_run_bytes(run.config) + 1000
     )
     with pytest.raises(UserError, match="delete “"):
         registry.control(run, "keep")
@@ -719,11 +727,10 @@ def test_a_record_of_an_earlier_version_is_read(hosted, tmp_path):
     folder = tmp_path / "earlier"
     folder.mkdir()
     # the server may still write into its own
-    written = (run.folder / "run.json").read_text()
-    later = ('"trained_seconds"', '"evicted"', '"imported"')
-    shorter = [line for line in written.splitlines() if not any(name in line for name in later)]
-    assert len(shorter) == len(written.splitlines()) - len(later)
-    (folder / "run.json").write_text("\n".join(shorter))
+    written = json.loads((run.folder / "run.json").read_text())
+    for name in ("trained_seconds", "evicted", "imported"):
+        del written[name]
+    (folder / "run.json").write_text(json.dumps(written))
     again = Run.read(folder)
     assert (again.id, again.trained_seconds, again.evicted, again.imported, again.owner) == (
         run.id,

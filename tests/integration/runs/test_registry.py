@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,16 +16,20 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from playground.checkpoints import manifest as manifest_module
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.errors import UserError
 from playground.jobs.process import WorkerProcess, warm_up
 from playground.models.config_fields import ConfigError
 from playground.runs import registry as registry_module
-from playground.runs import run as run_module
+from playground.runs import scheduler, storage_folder, supervisor
 from playground.runs.inspector_client import MAX_PER_CLIENT, InspectorClient
-from playground.runs.registry import MAX_QUEUED_PER_OWNER, UNDO_TTL_S, Registry
-from playground.runs.run import MAX_NAME_LENGTH, Run, owner_id
+from playground.runs.record import MAX_NAME_LENGTH, RunRecord, owner_id
+from playground.runs.registry import Registry
+from playground.runs.scheduler import MAX_QUEUED_PER_OWNER
+from playground.runs.state import Run
+from playground.runs.supervisor import UNDO_TTL_S
 from playground.runs.weight_history import read_lines, state_steps, weight_steps, weights_path
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
@@ -76,7 +81,7 @@ def serve(tmp_path):
 
 
 def start(
-    registry: Registry, owner: str = "ada", changes: list[SettingChange] | None = None, **fields
+    registry: Registry, owner: str = "ada", changes: Iterable[SettingChange] = (), **fields
 ) -> Run:
     return registry.start(RunConfig.from_flat(SMALL | fields), owner, changes=changes)
 
@@ -230,7 +235,7 @@ def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry
         registry.control(run, "step")
         wait_for(lambda: run.step == held_at + further, description="a single step")  # noqa: B023
         assert run.status == "paused"
-    assert answer(registry.predict(run, "3 1 4"))["target"] == ["4", "1", "3"]
+    assert answer(registry.snapshots.predict(run, "3 1 4"))["target"] == ["4", "1", "3"]
     assert run.step == held_at + 2
     registry.control(run, "resume")
     wait_for_steps(run, held_at + 5)
@@ -249,7 +254,7 @@ def test_stopped_run_saves_predicts_and_resumes_bit_exactly(registry, settings):
     wait_for_the_end(wait_for_status(run, "stopped"))
     stopped_at = run.step
     assert newest(run) == stopped_at < 60
-    assert answer(registry.predict(run, "1 2"))["target"] == ["2", "1"]
+    assert answer(registry.snapshots.predict(run, "1 2"))["target"] == ["2", "1"]
     finished(registry, run)
     assert losses(run) == losses(wait_for_status(undisturbed, "done"))
     assert len(losses(run)) == 60
@@ -383,12 +388,12 @@ def test_a_kept_checkpoint_stays_and_of_the_others_only_the_latest(registry):
     run = slow(registry)
     wait_for_steps(run)
     registry.control(run, "keep")
-    wait_for(lambda: run.checkpoint_version == 1, description="a kept checkpoint")
+    wait_for(lambda: run.live.checkpoint_version == 1, description="a kept checkpoint")
     (kept,) = (path.name for path, _ in run.checkpoints())
     assert kept.endswith("-kept")
     for count in (2, 3, 4, 5):
         held(registry, run, run.step + 1)
-        wait_for(lambda: run.checkpoint_version == count, description="a checkpoint")  # noqa: B023
+        wait_for(lambda n=count: run.live.checkpoint_version == n, description="a checkpoint")
         registry.control(run, "resume")
         wait_for_status(run, "training")
     names = [path.name for path, _ in run.checkpoints()]
@@ -406,35 +411,39 @@ def test_more_runs_than_places_wait_in_line_and_move_up(serve):
     first, second, third, fourth = (slow(registry) for _ in range(4))
     wait_for_steps(first)
     runs = (first, second, third, fourth)
-    assert [registry.queue_position(run) for run in runs] == [None, 1, 2, 3]
+    assert [registry.scheduler.position(run) for run in runs] == [None, 1, 2, 3]
     assert [Page(registry, run).poll()["queue_position"] for run in runs] == [None, 1, 2, 3]
     assert [row["queue_position"] for row in registry.summaries("ada")] == [3, 2, 1, None]
     registry.control(third, "stop")
-    assert (third.status, registry.queue_position(third), registry.queue_position(fourth)) == (
+    assert (
+        third.status,
+        registry.scheduler.position(third),
+        registry.scheduler.position(fourth),
+    ) == (
         "stopped",
         None,
         2,
     )
     registry.control(first, "stop")
     wait_for_steps(second)
-    assert [registry.queue_position(run) for run in runs] == [None, None, None, 1]
+    assert [registry.scheduler.position(run) for run in runs] == [None, None, None, 1]
     registry.control(second, "stop")
     wait_for_steps(fourth)
     assert sum(run.has_worker for run in runs) == 1
     registry.control(third, "resume")
-    assert (third.status, registry.queue_position(third)) == ("waiting", 1)
+    assert (third.status, registry.scheduler.position(third)) == ("waiting", 1)
 
 
 def test_paused_queued_run_rejoins_the_queue_at_its_end(serve):
     registry = serve(slots=1)
     first, second, third = (slow(registry) for _ in range(3))
     registry.control(second, "pause")
-    assert (second.status, registry.queue_position(third)) == ("paused", 1)
+    assert (second.status, registry.scheduler.position(third)) == ("paused", 1)
     registry.control(second, "resume")
-    assert [registry.queue_position(run) for run in (second, third)] == [2, 1]
+    assert [registry.scheduler.position(run) for run in (second, third)] == [2, 1]
     for action in ("step", "keep", "resume"):
         registry.control(second, action)
-    assert [registry.queue_position(run) for run in (second, third)] == [2, 1]
+    assert [registry.scheduler.position(run) for run in (second, third)] == [2, 1]
     assert first.has_worker
 
 
@@ -444,7 +453,7 @@ def test_who_has_fewest_places_comes_first(serve):
     ada, ada_2, bob, bob_2, eve = (
         slow(registry, owner) for owner in ("ada", "ada", "bob", "bob", "eve")
     )
-    assert [registry.queue_position(run) for run in (bob, eve, bob_2, ada, ada_2)] == [
+    assert [registry.scheduler.position(run) for run in (bob, eve, bob_2, ada, ada_2)] == [
         1,
         2,
         3,
@@ -453,17 +462,17 @@ def test_who_has_fewest_places_comes_first(serve):
     ]
     registry.control(going[0], "stop")
     wait_for_steps(bob)
-    assert [registry.queue_position(run) for run in (eve, ada, bob_2, ada_2)] == [1, 2, 3, 4]
+    assert [registry.scheduler.position(run) for run in (eve, ada, bob_2, ada_2)] == [1, 2, 3, 4]
     registry.control(bob, "stop")
     wait_for_steps(eve)  # bob has no place now either, and came before her; but he had his turn
-    assert [registry.queue_position(run) for run in (bob_2, ada, ada_2)] == [1, 2, 3]
+    assert [registry.scheduler.position(run) for run in (bob_2, ada, ada_2)] == [1, 2, 3]
 
 
 def test_many_runs_of_one_owner_do_not_delay_a_run_of_another(serve):
     registry = serve(slots=1)
     many = [start(registry, "ada", max_steps=1) for _ in range(6)]
     single = start(registry, "bob", max_steps=1)
-    assert registry.queue_position(single) == 1
+    assert registry.scheduler.position(single) == 1
     waiting = [run for run in many if run.status == "waiting"]
     wait_for_status(single, "done")
     assert sum(run.status == "waiting" for run in waiting) >= len(waiting) - 1
@@ -474,7 +483,7 @@ def test_many_runs_of_one_owner_do_not_delay_a_run_of_another(serve):
 def test_one_owner_may_be_held_to_fewer_places_than_there_are(serve):
     registry = serve(slots=3, slots_per_owner=1)
     first, second, other = slow(registry, "ada"), slow(registry, "ada"), slow(registry, "bob")
-    assert (second.status, registry.queue_position(second)) == ("waiting", 1)
+    assert (second.status, registry.scheduler.position(second)) == ("waiting", 1)
     wait_for_steps(other)
     assert (first.has_worker, second.has_worker, other.has_worker) == (True, False, True)
     registry.control(first, "stop")
@@ -511,7 +520,7 @@ def test_a_run_resumed_while_it_gives_up_its_place_waits_for_the_next_one(serve)
     registry.control(run, "resume")
     wait_for_steps(other)
     wait_for_status(run, "waiting")
-    assert registry.queue_position(run) == 1
+    assert registry.scheduler.position(run) == 1
     registry.control(other, "stop")
     wait_for_steps(run, at + 2)
 
@@ -559,16 +568,16 @@ def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
         }
         # the one whose turn was longest ago first
         turns = chance.sample(owners, chance.randint(0, len(owners)))
-        registry._queue, registry._turn_counter = list(waiting), len(turns)
-        registry._last_served = OrderedDict(
+        registry.scheduler._queue, registry.scheduler._turn_counter = list(waiting), len(turns)
+        registry.scheduler._last_served = OrderedDict(
             (owner, number) for number, owner in enumerate(turns, start=1)
         )
         order = [
             next(at for at, each in enumerate(waiting) if each is run)
-            for run in registry._next_in_queue()
+            for run in registry.scheduler.order()
         ]
         assert order == as_it_is_meant(line, Counter(held), turns)
-    registry._runs, registry._queue = {}, []
+    registry._runs, registry.scheduler._queue = {}, []
 
 
 @pytest.mark.parametrize(
@@ -602,14 +611,14 @@ def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
 
     registry = serve(slots=1)
     going, large, small = slow(registry), slow(registry, batch_size=16), slow(registry)
-    monkeypatch.setattr(registry_module, "ensure_memory_available", scarce)
+    monkeypatch.setattr(scheduler, "ensure_memory_available", scarce)
     wait_for_steps(going)
     registry.control(going, "stop")
     wait_for_steps(small)
     told = Page(registry, large).poll()
     # for a place, once more
     assert (told["status"], told["queue_position"], told["message"]) == ("waiting", 1, "")
-    registry.slots = registry.slots_per_owner = 2
+    registry.settings.slots = registry.settings.slots_per_owner = 2
     wait_for(lambda: large.message, description="the reason")
     assert large.message == "waiting for memory: this run needs about 9.0 GB and 1.0 GB are free"
     monkeypatch.undo()
@@ -629,13 +638,13 @@ def test_run_short_of_memory_is_overtaken_for_a_limited_time(serve, monkeypatch)
     wait_for_steps(live[0])
     registry.control(live[0], "pause")
     wait_for_status(live[0], "paused")
-    monkeypatch.setattr(registry_module, "BYPASS_WINDOW_S", 3600.0)
-    monkeypatch.setattr(registry_module, "ensure_memory_available", scarce)
+    monkeypatch.setattr(scheduler, "BYPASS_WINDOW_S", 3600.0)
+    monkeypatch.setattr(scheduler, "ensure_memory_available", scarce)
     monkeypatch.setattr(registry, "validate_size", lambda config: None)
     large, small = slow(registry, batch_size=16), slow(registry)
     wait_for_steps(small)  # it went first
     assert large.status == "waiting"
-    monkeypatch.setattr(registry_module, "BYPASS_WINDOW_S", 0.0)  # two minutes later
+    monkeypatch.setattr(scheduler, "BYPASS_WINDOW_S", 0.0)  # two minutes later
     wait_for_steps(large)  # for the paused run has given its memory back
     assert not live[0].has_worker
 
@@ -693,14 +702,14 @@ def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
     assert (
         left.status,
         left.message,
-        registry.queue_position(left),
-        registry.queue_position(behind),
+        registry.scheduler.position(left),
+        registry.scheduler.position(behind),
     ) == ("stopped", said, None, 1)
     assert Run.read(left.folder).status == "stopped"
     page = Page(registry, left)
     page.poll()  # it is on the screen of who presses Resume
     registry.control(left, "resume")
-    assert (left.status, left.message, registry.queue_position(left)) == ("waiting", "", 2)
+    assert (left.status, left.message, registry.scheduler.position(left)) == ("waiting", "", 2)
     registry.control(behind, "stop")
     registry.control(going, "stop")
     page.poll_until(lambda told: told["step"])
@@ -714,7 +723,7 @@ def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
     registry.control(resumed, "resume")
     alone.last_viewed_at -= 1000
     wait_for_status(alone, "stopped")  # the house has looked after both
-    assert (resumed.status, registry.queue_position(resumed), going.has_worker) == (
+    assert (resumed.status, registry.scheduler.position(resumed), going.has_worker) == (
         "waiting",
         1,
         True,
@@ -727,9 +736,9 @@ def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
     for run in (mine, theirs):
         run.last_viewed_at -= 1000
     assert registry.summaries("ada")[0]["queue_position"] is not None
-    registry.idle_timeout_s = 600
+    registry.settings.idle_timeout_s = 600
     wait_for_status(theirs, "stopped")  # the house has looked after both
-    assert (mine.status, registry.queue_position(mine), mine.message, going.has_worker) == (
+    assert (mine.status, registry.scheduler.position(mine), mine.message, going.has_worker) == (
         "waiting",
         1,
         "",
@@ -756,8 +765,8 @@ def test_what_nobody_watches_is_let_go_from_memory_and_comes_back(registry):
     page.poll_until(lambda told: told["snapshot"])
     told, at, before = (page.looks, page.known), page.epoch, page.losses
     run.last_viewed_at -= 1000
-    wait_for(lambda: run.points is None, description="letting go")
-    assert (run.snapshot, run.probe_info, run.weight_steps) == (None, None, None)
+    wait_for(lambda: run.live.points is None, description="letting go")
+    assert (run.live.snapshot, run.live.probe_info, run.live.weight_steps) == (None, None, None)
     assert registry.summaries("ada")[0]["step"] == 40
     assert told == (page.looks, 40)
     page.poll_until(lambda told: told["snapshot"])
@@ -882,10 +891,10 @@ def test_a_broken_newest_checkpoint_is_passed_over_with_a_word(registry):
     undisturbed = start(registry, max_steps=60, dropout=0.1)
     run = start(registry, changes=SLOWLY, max_steps=60, dropout=0.1)
     held(registry, run, 3)
-    wait_for(lambda: run.checkpoint_version >= 1, description="a checkpoint")
+    wait_for(lambda: run.live.checkpoint_version >= 1, description="a checkpoint")
     registry.control(run, "resume")
     held(registry, run, run.step + 5)
-    wait_for(lambda: run.checkpoint_version >= 2, description="another checkpoint")
+    wait_for(lambda: run.live.checkpoint_version >= 2, description="another checkpoint")
     run.send_command("park")
     wait_for_the_end(run)
     (last, _), (_, before) = run.checkpoints()
@@ -951,12 +960,12 @@ def test_branch_repeats_its_parent_unless_a_setting_changes(registry, settings):
         assert same.scores == parent.scores
         assert losses(other)[: step + 1] == losses(parent)[: step + 1]
         assert losses(other)[step + 2 :] != losses(parent)[step + 2 :]
-        assert other.changes == [SettingChange(step, "learning_rate", 0.05)]
+        assert list(other.changes) == [SettingChange(step, "learning_rate", 0.05)]
         for branch in (same, other):
             assert set(weight_steps(branch.folder)) >= {
                 s for s in weight_steps(parent.folder) if s <= min(step, 16)
             }
-    assert parent.changes == []
+    assert parent.changes == ()
 
 
 def test_a_branch_keeps_the_changes_until_its_step_and_none_after(registry):
@@ -989,7 +998,7 @@ def test_a_branch_from_the_last_step_goes_further(registry):
     finished(registry, branch)
     assert len(losses(branch)) == 60
     assert losses(branch)[:30] == losses(parent)
-    assert branch.changes == [SettingChange(30, "max_steps", 60)]
+    assert list(branch.changes) == [SettingChange(30, "max_steps", 60)]
 
 
 def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
@@ -1046,7 +1055,7 @@ def test_a_branch_outlives_its_parent(registry):
     registry.delete(parent)
     parent.deleted_at_monotonic -= UNDO_TTL_S + 1
     wait_for(lambda: not parent.folder.exists(), description="the parent's folder to go")
-    assert answer(registry.snapshot_at(branch, 10))["snapshot"]["step"] == 10
+    assert answer(registry.snapshots.snapshot_at(branch, 10))["snapshot"]["step"] == 10
     finished(registry, branch)
     assert losses(branch) == expected
 
@@ -1082,7 +1091,7 @@ def test_a_run_that_is_not_going_changes_when_it_is_resumed(registry):
     registry.change_setting(run, "learning_rate", 0.05)
     registry.change_setting(run, "max_steps", at + 5)
     registry.change_setting(run, "speed", 0)
-    assert run.changes == [
+    assert list(run.changes) == [
         *SLOWLY,
         SettingChange(at, "learning_rate", 0.05),
         SettingChange(at, "max_steps", at + 5),
@@ -1192,10 +1201,10 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
     assert set(range(40)) <= set(recorded)
     seen = {}
     for step in (0, 1, 37, 120, 0):
-        told = answer(registry.snapshot_at(run, step))
+        told = answer(registry.snapshots.snapshot_at(run, step))
         assert told["snapshot"]["step"] == step
         assert seen.setdefault(step, told) == told
-        assert answer(registry.predict(run, "1 2 3", step))["step"] == step
+        assert answer(registry.snapshots.predict(run, "1 2 3", step))["step"] == step
     assert len({json.dumps(seen[step]["snapshot"]["attention"]) for step in (0, 37, 120)}) == 3
     heads = seen[120]["snapshot"]["attention"]["cross"]
     source, written = (
@@ -1205,33 +1214,36 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
     assert [len(heads), len(heads[0]), len(heads[0][0])] == [1, 2, source * written]
     for row in range(written):
         assert abs(sum(heads[0][0][row * source : (row + 1) * source]) - 1000) <= source
-    assert answer(registry.predict(run, "1 2 3"))["step"] == 120
+    assert answer(registry.snapshots.predict(run, "1 2 3"))["step"] == 120
     thinned = (
         next(step for step in range(1, 120) if step not in recorded)
         if len(recorded) < 121
         else None
     )
     for missing, near in [(10**9, 120), (-5, 0)] + ([(thinned, None)] if thinned else []):
-        found = answer(registry.snapshot_at(run, missing))["snapshot"]["step"]
+        found = answer(registry.snapshots.snapshot_at(run, missing))["snapshot"]["step"]
         assert found in recorded
         assert near in (None, found)
 
 
 def test_weights_that_are_broken_are_said_and_do_no_harm_to_the_next_look(registry):
     run = wait_for_the_end(wait_for_status(start(registry, max_steps=20), "done"))
-    whole = answer(registry.snapshot_at(run, 10))
+    whole = answer(registry.snapshots.snapshot_at(run, 10))
     weights_path(run.folder, 11).write_bytes(b"12345678")
-    assert "11.safetensors" in answer(registry.snapshot_at(run, 11))["error"]
-    assert answer(registry.snapshot_at(run, 10)) == whole
+    assert "11.safetensors" in answer(registry.snapshots.snapshot_at(run, 11))["error"]
+    assert answer(registry.snapshots.snapshot_at(run, 10)) == whole
     weights_path(run.folder, 11).unlink()
-    assert answer(registry.snapshot_at(run, 11))["snapshot"]["step"] == 10
+    assert answer(registry.snapshots.snapshot_at(run, 11))["snapshot"]["step"] == 10
 
 
 def test_a_run_that_has_no_weights_yet_says_so(serve):
     registry = serve(slots=1)
     first, waiting = slow(registry), slow(registry)
-    assert "has no weights yet" in answer(registry.predict(waiting, "1 2"))["error"]
-    assert "this run has no stored weights yet" in answer(registry.snapshot_at(waiting, 3))["error"]
+    assert "has no weights yet" in answer(registry.snapshots.predict(waiting, "1 2"))["error"]
+    assert (
+        "this run has no stored weights yet"
+        in answer(registry.snapshots.snapshot_at(waiting, 3))["error"]
+    )
     assert Page(registry, waiting).poll()["snapshot"] is None
     assert first.has_worker
 
@@ -1247,27 +1259,29 @@ def test_a_run_that_has_no_weights_yet_says_so(serve):
 )
 def test_what_cannot_be_asked_is_explained(registry, text, says):
     run = slow(registry)
-    wait_for(lambda: run.latest_weights_step is not None, description="weights")
-    assert says in answer(registry.predict(run, text))["error"]
+    wait_for(lambda: run.live.latest_weights_step is not None, description="weights")
+    assert says in answer(registry.snapshots.predict(run, text))["error"]
 
 
 def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(registry):
     run = slow(registry)
-    wait_for(lambda: run.latest_weights_step is not None, description="weights")
+    wait_for(lambda: run.live.latest_weights_step is not None, description="weights")
     for _ in range(3):
-        registry.predict(run, "1 2 3").cancel()
-    assert answer(registry.predict(run, "1 2 3"))["target"] == ["3", "2", "1"]
+        registry.snapshots.predict(run, "1 2 3").cancel()
+    assert answer(registry.snapshots.predict(run, "1 2 3"))["target"] == ["3", "2", "1"]
     assert run.has_worker
 
 
 def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(registry):
     run, other = slow(registry), slow(registry, "bob")
     wait_for(
-        lambda: run.latest_weights_step is not None and other.latest_weights_step is not None,
+        lambda: (
+            run.live.latest_weights_step is not None and other.live.latest_weights_step is not None
+        ),
         description="weights",
     )
-    replies = [registry.predict(run, "1 2 3") for _ in range(300)]
-    assert "prediction" in answer(registry.predict(other, "1 2"))
+    replies = [registry.snapshots.predict(run, "1 2 3") for _ in range(300)]
+    assert "prediction" in answer(registry.snapshots.predict(other, "1 2"))
     told = [answer(reply) for reply in replies]
     # the run's own snapshot may hold one of the places
     assert sum("prediction" in reply for reply in told) >= MAX_PER_CLIENT - 2
@@ -1282,10 +1296,10 @@ def test_request_after_inspector_is_killed_gets_new_process(registry):
     run = slow(registry)
     page = Page(registry, run)
     page.poll_until(lambda told: told["snapshot"])
-    child = registry.inspector.process._process
+    child = registry.snapshots.inspector.process._process
     child.process.kill()
     child.exited.wait(60)
-    assert answer(registry.predict(run, "1 2"))["target"] == ["2", "1"]
+    assert answer(registry.snapshots.predict(run, "1 2"))["target"] == ["2", "1"]
     looks = page.looks
     page.poll_until(lambda told: told["snapshot_version"] > looks + 1)
     assert run.status == "training"
@@ -1294,26 +1308,26 @@ def test_request_after_inspector_is_killed_gets_new_process(registry):
 def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeypatch):
     run = start(registry, max_steps=4)
     wait_for_status(run, "done")
-    assert "prediction" in answer(registry.predict(run, "1 2 3"))
+    assert "prediction" in answer(registry.snapshots.predict(run, "1 2 3"))
     with monkeypatch.context() as patch:
         # the process is at it for as long as it lives
         patch.setattr(WorkerProcess, "send", lambda child, *message: True)
-        registry._refresh_snapshot(run)
-    registry.inspector.process._process.kill()
+        registry.snapshots.refresh(run)
+    registry.snapshots.inspector.process._process.kill()
     wait_for(lambda: not run.snapshot_pending, description="the end of that look")
-    assert "prediction" in answer(registry.predict(run, "1 2 3"))
+    assert "prediction" in answer(registry.snapshots.predict(run, "1 2 3"))
 
 
 def test_retry_when_inspector_ends_goes_to_the_next_process(registry, monkeypatch):
     asked_again = Future()
     # nothing comes of the first question
     monkeypatch.setattr(WorkerProcess, "send", lambda child, *message: True)
-    first = registry.inspector.request("warm", {})
+    first = registry.snapshots.inspector.request("warm", {})
     monkeypatch.undo()
     first.add_done_callback(
-        lambda _: asked_again.set_result(registry.inspector.request("warm", {}))
+        lambda _: asked_again.set_result(registry.snapshots.inspector.request("warm", {}))
     )
-    registry.inspector.process._process.kill()
+    registry.snapshots.inspector.process._process.kill()
     assert "was killed" in answer(first)["error"]
     assert answer(asked_again.result(60)) == {}
 
@@ -1341,8 +1355,8 @@ def test_looking_and_asking_change_no_bit(registry):
     page = Page(registry, watched)
     while watched.status != "done":
         page.poll()
-        registry.predict(watched, "1 2 3")
-        registry.snapshot_at(watched, 0)
+        registry.snapshots.predict(watched, "1 2 3")
+        registry.snapshots.snapshot_at(watched, 0)
         time.sleep(0.005)
     assert losses(watched) == losses(wait_for_status(alone, "done"))
 
@@ -1381,7 +1395,7 @@ def test_a_page_that_polls_has_every_point_once(registry):
         lambda told: (
             told["status"] == "done"
             and told["points"]["count"] == 120
-            and run.snapshot["step"] == 120
+            and run.live.snapshot["step"] == 120
         )
     )
     assert page.steps == list(range(1, 121))
@@ -1572,7 +1586,7 @@ def test_a_checkpoint_from_elsewhere_becomes_a_run_that_goes_on(registry, traine
         list(range(1, 13)),
         0.02,
     )
-    assert answer(registry.predict(run, "1 2"))["step"] == 12
+    assert answer(registry.snapshots.predict(run, "1 2"))["step"] == 12
     finished(registry, run)
     expected = metrics + list(trainer)
     assert losses(run) == pytest.approx([each.loss for each in expected], rel=1e-5)
@@ -1596,7 +1610,7 @@ def test_weights_alone_can_be_looked_at_and_not_trained_on(registry, trained, tm
     trainer, metrics = trained
     save_checkpoint(tmp_path / "upload", trainer, metrics, resumable=False)
     run = registry.import_checkpoint(tmp_path / "upload", "ada", "Weights")
-    assert answer(registry.predict(run, "1 2"))["target"] == ["2", "1"]
+    assert answer(registry.snapshots.predict(run, "1 2"))["target"] == ["2", "1"]
     assert not run.has_worker
     before = list(run.changes)
     ways = [
@@ -1622,12 +1636,14 @@ def test_shared_checkpoint_can_be_inspected_and_broken_one_fails(registry, train
     save_checkpoint(tmp_path / "shared", trainer, metrics)
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "config.json").write_text("{}")
-    assert registry.list_checkpoints() == {"shared": tmp_path / "shared"}
+    assert registry.storage.list_checkpoints() == {"shared": tmp_path / "shared"}
     assert (
-        answer(registry.inspector.request("snapshot", tmp_path / "shared"))["snapshot"]["step"]
+        answer(registry.snapshots.inspector.request("snapshot", tmp_path / "shared"))["snapshot"][
+            "step"
+        ]
         == 12
     )
-    assert answer(registry.inspector.request("check", tmp_path / "shared")) == {
+    assert answer(registry.snapshots.inspector.request("check", tmp_path / "shared")) == {
         "step": 12,
         "resumable": True,
     }
@@ -1636,11 +1652,11 @@ def test_shared_checkpoint_can_be_inspected_and_broken_one_fails(registry, train
     for kind in ("snapshot", "check"):
         assert (
             "model.safetensors"
-            in answer(registry.inspector.request(kind, tmp_path / "shared"))["error"]
+            in answer(registry.snapshots.inspector.request(kind, tmp_path / "shared"))["error"]
         )
     assert (
         "no config.json"
-        in answer(registry.inspector.request("snapshot", tmp_path / "nothing"))["error"]
+        in answer(registry.snapshots.inspector.request("snapshot", tmp_path / "nothing"))["error"]
     )
 
 
@@ -1651,15 +1667,15 @@ def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
     registry = serve(slots=3)
     hung, other = slow(registry), slow(registry)
     held(registry, hung)
-    wait_for(lambda: hung.checkpoint_version, description="a checkpoint")
+    wait_for(lambda: hung.live.checkpoint_version, description="a checkpoint")
     registry.control(hung, "resume")
     wait_for_status(hung, "training")
     wait_for_steps(other)
     pid, theirs = hung.worker.process.pid, other.worker.process.pid
     os.kill(pid, signal.SIGSTOP)
-    registry.hang_timeout_s = 6
+    registry.settings.hang_timeout_s = 6
     wait_for_the_end(wait_for_status(hung, "failed"))
-    registry.hang_timeout_s = 60
+    registry.settings.hang_timeout_s = 60
     assert (
         "the training process hung for 6 s and was ended; its checkpoint of step " in hung.message
     )
@@ -1674,9 +1690,11 @@ def test_a_run_in_very_slow_motion_does_not_hang(serve):
     registry = serve(slots=1)
     run = start(registry, max_steps=ENDLESS, changes=[SettingChange(1, "speed", 0.01)])
     wait_for_steps(run, 1)
-    registry.hang_timeout_s, began = 5, time.monotonic()
+    registry.settings.hang_timeout_s, began = 5, time.monotonic()
     wait_for(
-        lambda: time.monotonic() > began + 2 * registry.hang_timeout_s or not run.has_worker,
+        lambda: (
+            time.monotonic() > began + 2 * registry.settings.hang_timeout_s or not run.has_worker
+        ),
         description="twice the patience to pass",
     )
     assert (run.status, run.message) == ("training", "")
@@ -1686,7 +1704,7 @@ def test_a_run_in_very_slow_motion_does_not_hang(serve):
 
 def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(registry):
     run = held(registry, slow(registry))
-    wait_for(lambda: run.checkpoint_version, description="the checkpoint")
+    wait_for(lambda: run.live.checkpoint_version, description="the checkpoint")
     folder = run.folder / "checkpoints"
     os.rename(folder, run.folder / "aside")
     folder.write_text("in the way")  # as a full disk would, it makes every save fail, for root too
@@ -1700,7 +1718,7 @@ def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(regist
     )
     wait_for_status(run, "paused")
     assert run.has_worker
-    assert answer(registry.predict(run, "1 2"))["target"] == ["2", "1"]
+    assert answer(registry.snapshots.predict(run, "1 2"))["target"] == ["2", "1"]
     folder.unlink()
     registry.control(run, "stop")
     wait_for_the_end(wait_for_status(run, "stopped"))
@@ -1768,8 +1786,9 @@ def test_the_manifests_of_a_run_hold_its_changes(registry):
 
 def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, caplog):
     broken = wait_for_the_end(wait_for_status(start(registry, max_steps=1), "done"))
-    broken.points, broken.last_viewed_at = None, None  # what no round can work with
-    rounds, schedule = [], registry._schedule
+    broken.update_live(points=None)
+    broken.last_viewed_at = None  # what no round can work with
+    rounds, schedule = [], registry.scheduler.schedule
 
     def fail():
         rounds.append(1)
@@ -1777,10 +1796,10 @@ def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, cap
         if len(rounds) <= 2:
             raise RuntimeError("a defect of the supervisor")
 
-    registry._schedule = fail
+    registry.scheduler.schedule = fail
     wait_for(lambda: len(rounds) >= 3, 60, "a third round after two that failed")
     assert "a defect of the supervisor" in caplog.text
-    assert "_supervise" in caplog.text
+    assert "supervise" in caplog.text
     other = start(registry, max_steps=1)
     wait_for_status(other, "done")
 
@@ -1790,7 +1809,7 @@ def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, cap
 
 def test_invented_owners_and_turns_are_forgotten(registry, monkeypatch):
     monkeypatch.setattr(registry_module, "MAX_TRACKED_OWNERS", 5)
-    monkeypatch.setattr(registry_module, "MAX_TRACKED_TURNS", 2)
+    monkeypatch.setattr(scheduler, "MAX_TRACKED_TURNS", 2)
     for number in range(20):
         registry.summaries(f"invented {number}")
     registry.summaries("ada")
@@ -1798,7 +1817,7 @@ def test_invented_owners_and_turns_are_forgotten(registry, monkeypatch):
     assert owner_id("ada") in registry.owner_last_seen
     for owner in ("ada", "bob", "eve"):
         wait_for_the_end(wait_for_status(start(registry, owner, max_steps=1), "done"))
-    assert list(registry._last_served) == [owner_id("bob"), owner_id("eve")]
+    assert list(registry.scheduler._last_served) == [owner_id("bob"), owner_id("eve")]
 
 
 def test_deleted_run_stays_restorable_if_wall_clock_jumps(registry, monkeypatch):
@@ -1806,7 +1825,7 @@ def test_deleted_run_stays_restorable_if_wall_clock_jumps(registry, monkeypatch)
     registry.delete(run)
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 10 * UNDO_TTL_S)
-    registry._supervise(run)
+    registry.supervisor.supervise(run)
     assert registry.find(run.id, "ada") is run
     registry.restore(run)
     assert run.deleted_at is None
@@ -1826,14 +1845,14 @@ def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(serve, tmp_path
         return read(folder)
 
     moving = threading.Event()
-    move = registry_module.shutil.move
+    move = storage_folder.shutil.move
 
     def move_slowly(*arguments):
         moving.wait(0.5)  # long enough for the others to count the runs
         return move(*arguments)
 
     monkeypatch.setattr(registry_module, "read_manifest", read_together)
-    monkeypatch.setattr(registry_module.shutil, "move", move_slowly)
+    monkeypatch.setattr(storage_folder.shutil, "move", move_slowly)
 
     def adopt(folder):
         try:
@@ -1855,12 +1874,12 @@ def test_looking_that_cannot_begin_leaves_the_run_at_rest(registry, monkeypatch)
         raise RuntimeError("no process")
 
     with monkeypatch.context() as patch:
-        patch.setattr(registry.inspector, "request", fail)
+        patch.setattr(registry.snapshots.inspector, "request", fail)
         with pytest.raises(RuntimeError):
-            registry._refresh_snapshot(run)
+            registry.snapshots.refresh(run)
     assert registry.is_idle(run)
-    registry._refresh_snapshot(run)
-    wait_for(lambda: run.snapshot, description="a snapshot")
+    registry.snapshots.refresh(run)
+    wait_for(lambda: run.live.snapshot, description="a snapshot")
 
 
 def test_a_page_gets_the_changes_of_a_run_only_when_they_are_others(registry):
@@ -1870,7 +1889,7 @@ def test_a_page_gets_the_changes_of_a_run_only_when_they_are_others(registry):
     version = first["changes_version"]
     assert registry.poll(run, 0, -1, 0, changes=version)["changes"] is None
     wait_for_the_end(wait_for_status(run, "done"))
-    run.changes = [*run.changes, SettingChange(1, "learning_rate", 2e-3)]
+    run.update(changes=(*run.changes, SettingChange(1, "learning_rate", 2e-3)))
     told = registry.poll(run, 0, -1, 0, changes=version)
     assert len(told["changes"]) == len(run.changes)
     assert told["changes_version"] != version
@@ -1880,7 +1899,9 @@ def test_a_manifest_that_has_not_changed_is_read_once(registry, monkeypatch):
     run = wait_for_the_end(wait_for_status(start(registry, max_steps=2), "done"))
     reads = []
     monkeypatch.setattr(
-        run_module, "read_manifest", lambda folder: reads.append(folder) or read_manifest(folder)
+        manifest_module,
+        "read_manifest",
+        lambda folder: reads.append(folder) or read_manifest(folder),
     )
     for _ in range(3):
         assert newest(run) == 2
@@ -1893,19 +1914,19 @@ def test_a_manifest_that_has_not_changed_is_read_once(registry, monkeypatch):
 
 
 def test_a_worker_that_gets_no_processor_is_not_taken_for_hung(registry, monkeypatch):
-    registry.hang_timeout_s = 0.0  # no round of housekeeping judges
+    registry.settings.hang_timeout_s = 0.0  # no round of housekeeping judges
     run = slow(registry)
     wait_for_steps(run)
     killed, active = [], [5.0]
     monkeypatch.setattr(run.worker, "kill", lambda: killed.append(run))
-    monkeypatch.setattr(registry_module, "cpu_seconds", lambda pid: active[0])
+    monkeypatch.setattr(supervisor, "cpu_seconds", lambda pid: active[0])
 
     def silent_for_long():
         with run.lock:
             run.last_message_at = time.monotonic() - 100
-            registry.hang_timeout_s = 60.0
-            registry._kill_if_hung(run, time.monotonic())
-            registry.hang_timeout_s = 0.0
+            registry.settings.hang_timeout_s = 60.0
+            registry.supervisor.kill_if_hung(run, time.monotonic())
+            registry.settings.hang_timeout_s = 0.0
         return bool(killed)
 
     run.cpu_seconds = 0.0
@@ -1917,11 +1938,11 @@ def test_a_worker_that_gets_no_processor_is_not_taken_for_hung(registry, monkeyp
 
 def test_a_second_server_on_the_same_folder_is_warned_about(serve, tmp_path):
     first, second = serve(), serve()
-    assert (first.storage_error(), first.lock_storage()) == ("", "")
-    assert "another server uses" in second.lock_storage()
-    assert str(tmp_path) in second.lock_storage()
-    first._storage_lock.release()
-    assert second.lock_storage() == ""
+    assert (first.storage.error(), first.storage.lock()) == ("", "")
+    assert "another server uses" in second.storage.lock()
+    assert str(tmp_path) in second.storage.lock()
+    first.storage.unlock()
+    assert second.storage.lock() == ""
 
 
 @pytest.mark.parametrize("result", ["snapshot", "error"])
@@ -1929,35 +1950,24 @@ def test_late_snapshot_does_not_replace_the_last_weights_of_a_run(registry, monk
     """A short run may end before the snapshot of its first weights is drawn."""
     requests = []
     monkeypatch.setattr(
-        registry.inspector,
+        registry.snapshots.inspector,
         "request",
         lambda kind, model_ref, **options: (
             requests.append((model_ref["step"], Future())) or requests[-1][1]
         ),
     )
-    run = SimpleNamespace(
-        lock=threading.RLock(),
-        folder=Path("run"),
-        config=RunConfig(),
-        owner="ada",
-        viewer_client=None,
-        has_worker=True,
-        snapshot=None,
-        snapshot_pending=False,
-        snapshot_version=0,
-        failed_snapshots=0,
-        last_viewed_at=time.monotonic(),
-        latest_weights_step=0,
-        message="",
-    )
-    registry._refresh_snapshot(run)
-    run.latest_weights_step, run.has_worker = 50, False  # the run ends
+    run = Run(RunRecord.new(RunConfig(), "ada", "short"), Path("run"))
+    run.worker = SimpleNamespace(exited=threading.Event())
+    run.update_live(latest_weights_step=0)
+    registry.snapshots.refresh(run)
+    run.update_live(latest_weights_step=50)
+    run.worker.exited.set()  # the run ends
     answers = {
         "snapshot": {"probe_info": {}, "snapshot": {"step": 0}},
         "error": {"error": "damaged"},
     }
     requests[0][1].set_result(answers[result])
-    assert run.latest_weights_step == 50
+    assert run.live.latest_weights_step == 50
     assert run.message == ""
     if result == "snapshot":
         assert [step for step, _ in requests] == [0, 50]

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.runs import run as run_module
-from playground.runs import storage_quota as room_module
+from playground.runs import state, storage_quota
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 
@@ -41,7 +40,9 @@ class SlowDisk:
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
     registry = Registry(tmp_path, slots=1)
-    monkeypatch.setattr(registry, "_schedule", lambda: None)  # everything waits in the line
+    monkeypatch.setattr(
+        registry.scheduler, "schedule", lambda: None
+    )  # everything waits in the line
     yield registry
     registry.shutdown()
 
@@ -51,7 +52,7 @@ def start(registry, owner="ada"):
 
 
 def slow_write(monkeypatch, disk, registry):
-    monkeypatch.setattr(run_module, "write_file", disk.around(run_module.write_file))
+    monkeypatch.setattr(state, "write_file", disk.around(state.write_file))
 
 
 def slow_check(monkeypatch, disk, registry):
@@ -63,7 +64,7 @@ def slow_check(monkeypatch, disk, registry):
 
 
 def slow_removal(monkeypatch, disk, registry):
-    monkeypatch.setattr(room_module.shutil, "rmtree", disk.around(room_module.shutil.rmtree))
+    monkeypatch.setattr(storage_quota.shutil, "rmtree", disk.around(storage_quota.shutil.rmtree))
 
 
 ACTIONS = {
@@ -73,10 +74,10 @@ ACTIONS = {
     ),
     "a run is deleted": (slow_write, lambda registry, run: registry.delete(run)),
     "a run leaves the line": (slow_write, lambda registry, run: registry.control(run, "stop")),
-    "its worker ends": (slow_write, lambda registry, run: registry._on_worker_exit(run, 0)),
+    "its worker ends": (slow_write, lambda registry, run: registry.supervisor.on_exit(run, 0)),
     "its worker saves": (
         slow_write,
-        lambda registry, run: registry._on_worker_message(run, "saved", 3),
+        lambda registry, run: registry.supervisor.on_message(run, "saved", 3),
     ),
     "a run starts": (slow_write, lambda registry, run: start(registry, "bob")),
     "room is made for a run": (slow_check, lambda registry, run: start(registry, "bob")),
@@ -95,7 +96,7 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
     watched, changed = start(registry), start(registry)
     if action == "a run is forgotten":
         registry.control(changed, "stop")
-    changed.points, watched.points = changed.load_points(), watched.load_points()
+    changed.load_points(), watched.load_points()
     disk = SlowDisk()
     make_slow(monkeypatch, disk, registry)
     with ThreadPoolExecutor(2) as threads:
@@ -107,7 +108,9 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
                 assert told["name"] == run.name
                 assert (
                     "no weights yet"
-                    in threads.submit(registry.predict, run, "1 2").result(20).result(20)["error"]
+                    in threads.submit(registry.snapshots.predict, run, "1 2")
+                    .result(20)
+                    .result(20)["error"]
                 )
                 threads.submit(registry.find_shared, run.share_id).result(20)
         finally:

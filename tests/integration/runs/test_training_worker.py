@@ -8,9 +8,9 @@ from safetensors.torch import load_file, save_file
 
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.jobs.process import context
-from playground.runs.run import WorkerSpec
 from playground.runs.training_worker import TrainingWorker
 from playground.runs.weight_history import WeightHistory, read_lines, state_steps, weight_steps
+from playground.runs.worker_protocol import WorkerSpec
 from playground.training.config import RunConfig
 from playground.training.cuda_graphs import CudaGraphSteps
 from playground.training.trainer import Trainer

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 from playground.checkpoints.checkpoint import load_model, weights_by_name
-from playground.runs import registry as registry_module
+from playground.runs import supervisor
 from playground.runs import zerogpu as zero_module
 from playground.runs.registry import Registry
-from playground.runs.run import Run, WorkerSpec
+from playground.runs.state import Run
+from playground.runs.worker_protocol import WorkerSpec
 from playground.runs.zerogpu import (
     SLICE_MARGIN_S,
     SLICE_SECONDS,
@@ -68,7 +69,7 @@ def zero():
 @pytest.fixture
 def registry(tmp_path, zero):
     registry = Registry(tmp_path)
-    registry.slice_runner = zero
+    registry.supervisor.slice_runner = zero
     yield registry
     registry.shutdown()
 
@@ -76,14 +77,14 @@ def registry(tmp_path, zero):
 @pytest.fixture
 def slices_of(monkeypatch):
     """Sets how many seconds a slice has."""
-    return lambda seconds: monkeypatch.setattr(registry_module, "SLICE_SECONDS", seconds)
+    return lambda seconds: monkeypatch.setattr(supervisor, "SLICE_SECONDS", seconds)
 
 
 def in_an_event(registry: Registry, run: Run, who: str = "ada") -> threading.Thread:
     """A slice in the event of a visitor, under way."""
     context = contextvars.copy_context()
     context.run(CURRENT_REQUEST.set, who)
-    thread = threading.Thread(target=context.run, args=(registry.run_slice, run))
+    thread = threading.Thread(target=context.run, args=(registry.supervisor.run_slice, run))
     thread.start()
     return thread
 
@@ -134,7 +135,7 @@ def test_slices_train_what_one_go_trains_to_the_bit(registry, zero, slices_of, a
 
 def test_a_thread_of_ours_is_not_lent_a_gpu_and_the_run_pauses(registry, zero):
     run = registry.start(CONFIG, "ada")
-    thread = threading.Thread(target=registry.run_slice, args=(run,))
+    thread = threading.Thread(target=registry.supervisor.run_slice, args=(run,))
     thread.start()
     thread.join(30)
     assert run.status == "paused"
@@ -278,7 +279,7 @@ def test_two_pages_that_ask_at_once_get_one_slice(registry, zero, slices_of):
 
 def test_a_run_in_slices_takes_no_place_from_those_that_train_here(registry, slices_of):
     slices_of(LONG)
-    registry.slots = registry.slots_per_owner = 1
+    registry.settings.slots = registry.settings.slots_per_owner = 1
     sliced = registry.start(CONFIG.replace(max_steps=100_000), "ada")
     event = in_an_event(registry, sliced)
     wait_for(lambda: sliced.step, description="a step on the GPU that is lent")

@@ -10,8 +10,8 @@ from playground.checkpoints.manifest import read_manifest
 from playground.comparison.job_queue import JobQueue
 from playground.compat import JOB_KINDS
 from playground.runs.model_ref import RUN_PREFIX
+from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.runs.run import owner_id
 from playground.server import matched_parameters
 from playground.server.compare_api import SHARED_MAX_EXAMPLES, ComparePage
 from playground.training.config import RunConfig
@@ -270,7 +270,7 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
         next(each[0] for each in curve["evaluations"] if each[1] >= matched_parameters.TARGET_SCORE)
         == step
     )
-    assert seconds == pytest.approx(run.points.columns["seconds"][step - 1])
+    assert seconds == pytest.approx(run.live.points.columns["seconds"][step - 1])
     assert [each[0] for each in curve["loss"]][-1] == curve["step"]
     assert ask(page, "architectures/curves", asked | {"owner": OTHER}) == {"curves": []}
 

@@ -14,13 +14,13 @@ from urllib.parse import quote
 import pytest
 
 from playground.checkpoints.checkpoint import save_checkpoint
+from playground.common.storage import directory_size
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_text
 from playground.datasets.storage import load_metadata, load_pairs, store, to_files
 from playground.errors import UserError
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
-from playground.runs.run import flat_directory_size
 from playground.server.datasets_api import (
     MAX_PENDING_UPLOADS,
     MB,
@@ -368,7 +368,7 @@ class Shelf:
         """Let there be room for so many rows more than there are; for less than one in
         fractions.
         """
-        sizes = [flat_directory_size(self.root / "rows" / content) for content in self.contents()]
+        sizes = [directory_size(self.root / "rows" / content) for content in self.contents()]
         self.bringing.all_mb = (sum(sizes) + sets * max(sizes)) / MB
 
     def contents(self):
@@ -418,7 +418,7 @@ def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_a
     shelf.bringing.all_mb = (
         2
         * 2.5
-        * max(flat_directory_size(shelf.root / "rows" / content) for content in shelf.contents())
+        * max(directory_size(shelf.root / "rows" / content) for content in shelf.contents())
         / MB
     )
     newer = shelf.use("d", crowd[2])  # the address's own go first, if nobody chose them for long

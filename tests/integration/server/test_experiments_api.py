@@ -338,7 +338,7 @@ def measured(page, registry, monkeypatch):
         futures.append(Future())
         return futures[-1]
 
-    monkeypatch.setattr(registry.slow_inspector, "request", prover)
+    monkeypatch.setattr(registry.snapshots.slow_inspector, "request", prover)
     yield futures
     for future in futures:
         with contextlib.suppress(InvalidStateError):

@@ -21,7 +21,9 @@ from tests.support.coroutines import run_in_thread
 @pytest.fixture(scope="module")
 def registry():
     registry = Registry(ROOT / "checkpoints")
-    registry.inspector.request("warm", {}).result(120)  # the fork server imports torch first
+    registry.snapshots.inspector.request("warm", {}).result(
+        120
+    )  # the fork server imports torch first
     yield registry
     registry.shutdown()
 
@@ -49,7 +51,7 @@ def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
         )
         assert ask(registry, view="attention", text="9 8 7")["columns"] == ["9", "8", "7", "EOS"]
         slow.result()
-    assert registry.slow_inspector is not registry.inspector
+    assert registry.snapshots.slow_inspector is not registry.snapshots.inspector
 
 
 @pytest.mark.parametrize(

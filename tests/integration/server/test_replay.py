@@ -20,7 +20,7 @@ def handlers(tmp_path_factory):
     shutil.copytree(ROOT / "checkpoints/reverse-one-head", root / "plain")
     (root / "plain" / REPLAY_FILE).unlink()
     registry = Registry(root)
-    registry.inspector.request("warm", {}).result(120)
+    registry.snapshots.inspector.request("warm", {}).result(120)
     routes = live_handlers(registry)
     yield lambda name, payload: run_in_thread(routes[name](payload, None))
     registry.shutdown()

@@ -43,8 +43,8 @@ def test_space_storage_holds_runs_downloads_and_shipped_checkpoints(storage):
     assert os.environ["PLAYGROUND_CHECKPOINTS"] == str(storage / "checkpoints")
     assert os.environ["HF_HOME"] == str(storage / ".huggingface")
     registry = Registry(home.root)
-    assert set(registry.list_checkpoints()) == set(BUNDLED_CHECKPOINTS)
-    for name, folder in registry.list_checkpoints().items():
+    assert set(registry.storage.list_checkpoints()) == set(BUNDLED_CHECKPOINTS)
+    for name, folder in registry.storage.list_checkpoints().items():
         assert read_manifest(folder) == read_manifest(ROOT / "checkpoints" / name)
     registry.shutdown()
 

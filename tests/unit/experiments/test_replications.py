@@ -15,7 +15,8 @@ from playground.experiments.replications import (
     replication_config,
 )
 from playground.models.config_fields import ConfigError
-from playground.runs.run import Run
+from playground.runs.record import RunRecord
+from playground.runs.state import Run
 from playground.training.lr_schedule import learning_rate_at
 from playground.training.setting_changes import SettingChange
 
@@ -173,29 +174,24 @@ def test_a_run_that_is_not_finished_is_not_compared():
 
 def test_a_run_whose_settings_changed_on_the_way_is_not_compared(tmp_path):
     config = replication_config("x-transformers-copy")
-    run = Run(
-        "a",
-        "b",
-        "ada",
-        "as published",
-        config,
-        tmp_path,
-        status="done",
-        scores={"exact_match": 1.0, "token_accuracy": 1.0, "n": 9},
-    )
-    run.changes = [
+    record = RunRecord.new(config, "ada", "as published")
+    run = Run(record, tmp_path)
+    changes = (
         SettingChange(5, "speed", 3.0),
         SettingChange(5, "learning_rate", config.training.learning_rate),
-    ]
+    )
+    scores = {"exact_match": 1.0, "token_accuracy": 1.0, "n": 9}
+    run.update(status="done", scores=scores, changes=changes)
     assert (
         "99.9 % exact match not reached"
         in evaluate_replication(None, "x-transformers-copy", run)["summary"]
     )
-    run.changes += [
+    later = (
         SettingChange(9, "learning_rate", 1e-3),
         SettingChange(9, "stop_at_exact_match", 0.5),
         SettingChange(20, "stop_at_exact_match", config.training.stop_at_exact_match),
-    ]
+    )
+    run.update(changes=changes + later)
     told = evaluate_replication(None, "x-transformers-copy", run)
     assert told["passed"] is None
     assert "learning_rate, stop_at_exact_match changed on the way" in told["summary"]

@@ -11,6 +11,7 @@ from playground.runs import inspection_cost
 from playground.runs.inspection_cost import min_seconds
 from playground.runs.limits import Limits
 from playground.runs.registry import Registry
+from playground.runs.scheduler import Scheduler
 from playground.training.config import RunConfig
 
 LARGE = {
@@ -45,7 +46,7 @@ def test_larger_models_and_longer_sequences_cost_more():
 
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
-    monkeypatch.setattr(Registry, "_schedule", lambda self: None)
+    monkeypatch.setattr(Scheduler, "schedule", lambda self: None)
     registry = Registry(tmp_path)
     yield registry
     registry.shutdown()
@@ -56,12 +57,12 @@ def registry(tmp_path, monkeypatch):
 )
 def test_shared_server_rejects_request_estimated_above_time_limit(registry, limit, fields, refused):
     run = registry.start(RunConfig.from_flat(fields), "ada")
-    run.weight_steps, run.latest_weights_step = [1], 1
-    registry.limits = Limits(slow_view_timeout_s=limit, view_timeout_s=20.0)
+    run.update_live(weight_steps=(1,), latest_weights_step=1)
+    registry.settings.limits = Limits(slow_view_timeout_s=limit, view_timeout_s=20.0)
     asked = []
-    registry.slow_inspector.request = lambda *arguments, **named: (
+    registry.snapshots.slow_inspector.request = lambda *arguments, **named: (
         asked.append(named["timeout_s"]) or Future()
     )
-    future = registry.inspect_view(run, '{"view": "away"}', slow=True)
+    future = registry.snapshots.inspect_view(run, '{"view": "away"}', slow=True)
     assert asked == ([] if refused else [limit])
     assert not refused or "minutes or more" in future.result(0)["error"]

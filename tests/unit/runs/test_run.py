@@ -6,15 +6,11 @@ import time
 
 import pytest
 
+from playground.common.storage import directory_size
+from playground.runs.record import MAX_NAME_LENGTH, TERMINAL_STATUSES, RunRecord, owner_id
 from playground.runs.registry import Registry
-from playground.runs.run import (
-    MAX_NAME_LENGTH,
-    TERMINAL_STATUSES,
-    Run,
-    flat_directory_size,
-    owner_id,
-    to_summary,
-)
+from playground.runs.state import Run
+from playground.runs.summary import to_summary
 from playground.runs.weight_history import WeightHistory, weights_path
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
@@ -36,16 +32,12 @@ def run(tmp_path):
     """A run that has ended, in the folder of a server."""
     folder = tmp_path / "runs" / "20260101-000000-reverse-abc123"
     folder.mkdir(parents=True)
-    run = Run(
-        "the-id",
-        "the-watch-id",
-        owner_id("ada's secret"),
-        "My run · 1",
-        RunConfig.from_flat(SMALL),
-        folder,
+    record = RunRecord.new(RunConfig.from_flat(SMALL), owner_id("ada's secret"), "My run · 1")
+    run = Run(record.replace(id="the-id", share_id="the-watch-id"), folder)
+    run.update(
         status="stopped",
         message="why",
-        changes=[SettingChange(3, "learning_rate", 0.5), SettingChange(9, "speed", 2)],
+        changes=(SettingChange(3, "learning_rate", 0.5), SettingChange(9, "speed", 2)),
         step=12,
         best=0.5,
         scores={"n": 4, "exact_match": 0.5, "token_accuracy": 0.75, "by_length": []},
@@ -72,7 +64,7 @@ def lines(*steps, **more):
 
 def test_a_record_reads_as_it_was_written(run):
     read = Run.read(run.folder)
-    assert read.to_json() == run.to_json()
+    assert read.record == run.record
     assert (read.config, read.changes, read.branched_from, read.folder) == (
         run.config,
         run.changes,
@@ -91,21 +83,21 @@ def test_the_owners_secret_is_nowhere_on_disk(run):
 
 @pytest.mark.parametrize("status", ["waiting", "starting", "training", "paused", "stopping"])
 def test_a_run_that_was_going_when_its_server_went_is_paused(run, status):
-    run.status = status
+    run.update(status=status)
     run.write()
     assert Run.read(run.folder).status == "paused"
 
 
 @pytest.mark.parametrize("status", TERMINAL_STATUSES)
 def test_a_run_that_was_over_stays_over(run, status):
-    run.status = status
+    run.update(status=status)
     run.write()
     assert Run.read(run.folder).status == status
 
 
 def test_a_record_that_cannot_be_written_is_said_and_the_old_one_stays(run):
     before = (run.folder / "run.json").read_bytes()
-    run.message, run.name = "", "x"
+    run.update(message="", name="x")
     os.rename(run.folder / "run.json", run.folder / "aside")
     # as a full disk would, it makes every write fail, for root too
     (run.folder / "run.json").mkdir()
@@ -188,7 +180,7 @@ def test_a_record_that_no_server_writes_is_refused(run, name, value):
 
 def test_what_a_newer_version_may_have_written_besides_is_left_out(run):
     edit(run, surprise=1, worker=3, folder="/etc", points=[3], lock=None)
-    assert Run.read(run.folder).to_json() == run.to_json()
+    assert Run.read(run.folder).record == run.record
 
 
 def test_a_record_that_lacks_something_is_refused(run):
@@ -203,7 +195,7 @@ def test_a_record_that_lacks_something_is_refused(run):
 
 def test_what_a_newer_version_wrote_beside_it_does_no_harm(run):
     edit(run, worker=3, points=3, lock=3, folder="/etc", asked=3, surprise=1)
-    assert Run.read(run.folder).to_json() == run.to_json()
+    assert Run.read(run.folder).record == run.record
     assert not Run.read(run.folder).has_worker
     assert Run.read(run.folder).folder == run.folder
 
@@ -216,9 +208,10 @@ def test_a_giant_record_is_refused_unread(run):
 
 
 def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_path):
+    content = json.loads(run.record.to_json())
     broken = [
         *NO_RECORDS,
-        *(json.dumps(json.loads(run.to_json()) | {name: value}).encode() for name, value in CASES),
+        *(json.dumps(content | {name: value}).encode() for name, value in CASES),
     ]
     for number, data in enumerate(broken):
         folder = tmp_path / "runs" / f"broken-{number}"
@@ -249,7 +242,7 @@ def wait_for_house(registry):
     run = next(iter(registry._runs.values()))
     run.load_points()
     run.last_viewed_at -= 1000
-    wait_for(lambda: run.points is None, description="a round of the house")
+    wait_for(lambda: run.live.points is None, description="a round of the house")
 
 
 # What it knows of its steps
@@ -260,10 +253,10 @@ def test_points_and_steps_come_from_disk_when_somebody_asks(run):
     history.open(0)
     history.add(lines(1, 2, 3, exact_match=0.25, eval_size=64))
     history.save_weights(2, b"w")
-    assert (run.points, run.weight_steps) == (None, None)
+    assert (run.live.points, run.live.weight_steps) == (None, None)
     assert run.load_points().last == 3
-    assert run.load_points() is run.points
-    assert (run.load_weight_steps(), run.latest_weights_step) == ([2], 2)
+    assert run.load_points() is run.live.points
+    assert (run.load_weight_steps(), run.live.latest_weights_step) == ((2,), 2)
     assert (run.score_at(2), run.score_at(7)) == (0.25, None)
 
 
@@ -272,8 +265,8 @@ def test_points_that_are_read_anew_are_another_epoch(run):
     epochs = set()
     for _ in range(5):
         run.load_points()
-        epochs.add(run.series_id)
-        run.points = None
+        epochs.add(run.live.series_id)
+        run.update_live(points=None)
     assert len(epochs) == 5
 
 
@@ -292,7 +285,7 @@ def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
     (run.folder / "metrics.jsonl").write_bytes(
         b'{"step": 1, "loss": 1}\n{"step": 2, "loss": 1}\n' + odd + b'\n{"step": 4, "loss": 1}\n'
     )
-    run.message = ""
+    run.update(message="")
     told = run.load_points().delta_since(0)
     assert told["steps"] == [1, 2]
     assert told["grad_norm"] == [0.0, 0.0]
@@ -300,15 +293,18 @@ def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
 
 
 def test_settings_are_those_in_force_where_the_run_stands(run):
-    run.changes = [
-        SettingChange(3, "learning_rate", 0.5),
-        SettingChange(9, "speed", 2),
-        SettingChange(12, "max_steps", 90),
-        SettingChange(20, "learning_rate", 0.25),
-    ]
+    run.update(
+        changes=(
+            SettingChange(3, "learning_rate", 0.5),
+            SettingChange(9, "speed", 2),
+            SettingChange(12, "max_steps", 90),
+            SettingChange(20, "learning_rate", 0.25),
+        )
+    )
     told = {}
-    for run.step in (0, 3, 12, 20):
-        told[run.step] = (run.learning_rate, run.steps, run.max_steps_per_second)
+    for step in (0, 3, 12, 20):
+        run.update(step=step)
+        told[step] = (run.learning_rate, run.steps, run.max_steps_per_second)
     assert told == {0: (6e-3, 40, 0.0), 3: (0.5, 40, 0.0), 12: (0.5, 90, 2.0), 20: (0.25, 90, 2.0)}
 
 
@@ -320,9 +316,9 @@ def test_a_run_without_checkpoints_says_so_and_has_none(run):
 
 
 def test_the_size_of_a_folder_is_that_of_its_files(run):
-    assert flat_directory_size(run.folder) == (run.folder / "run.json").stat().st_size
+    assert directory_size(run.folder) == (run.folder / "run.json").stat().st_size
     weights_path(run.folder, 1).parent.mkdir()
-    assert flat_directory_size(run.folder) == (run.folder / "run.json").stat().st_size
+    assert directory_size(run.folder) == (run.folder / "run.json").stat().st_size
 
 
 def test_a_row_of_the_list_says_what_a_run_is(run):

@@ -1,0 +1,174 @@
+"""Commands of owners to their runs: pause, resume, step, stop, keep, and changes of settings."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from playground.errors import UserError
+from playground.training.setting_changes import MAX_CHANGES, SettingChange, add_change
+
+from .limits import estimated_run_bytes
+from .record import WEIGHTS_EVICTED
+from .scheduler import Scheduler
+from .settings import RegistrySettings
+from .state import Run
+from .storage_quota import StorageQuota
+
+COMMANDS = ("pause", "resume", "step", "stop", "keep")
+BUSY_WORKER_MESSAGE = "the training process accepts no commands now; try again in a moment"
+
+
+class RunCommands:
+    """The commands of a registry. Safe to call from any thread."""
+
+    def __init__(
+        self, settings: RegistrySettings, scheduler: Scheduler, storage_quota: StorageQuota
+    ) -> None:
+        self.settings, self.scheduler, self.storage_quota = settings, scheduler, storage_quota
+
+    def control(self, run: Run, action: str) -> None:
+        """Pause, resume, step or stop a run, or save a checkpoint of its current step.
+
+        An action that does not apply to the status of the run has no effect.
+
+        Raises:
+            ValueError: for an unknown action.
+            UserError: if the run cannot be resumed, has reached its time limit, or the checkpoint
+                exceeds the storage quota.
+            ConfigError: if a run to resume exceeds the limits of this server.
+        """
+        if action not in COMMANDS:
+            raise ValueError(f"action is {action!r}; use one of {', '.join(COMMANDS)}")
+        continues, ends = action in ("resume", "step"), action in ("pause", "stop")
+        # read before the locks are taken
+        checkpoint_message = (
+            run.last_checkpoint_message() if action == "stop" and run.has_worker else ""
+        )
+        if continues:
+            self.ensure_trainable(run)
+        elif action == "keep":
+            n_bytes = estimated_run_bytes(run.config) // 2
+            self.storage_quota.ensure_available(run.owner, n_bytes)
+        with self.scheduler.lock, run.lock:
+            # The eviction may have happened since the check above.
+            if continues and run.evicted == WEIGHTS_EVICTED:
+                raise UserError(run.message)
+            if ends and self.scheduler.remove(run):
+                run.update(status=_status_after(action), message="")
+                run.write()
+            elif ends and run.awaits_zerogpu:
+                run.update(status=_status_after(action))
+                run.write()
+            elif run.has_worker and (run.exiting or (run.uses_zerogpu and run.status == "paused")):
+                _control_exiting(run, action)
+            elif run.has_worker:
+                _control_worker(run, action, checkpoint_message)
+            elif continues and _can_continue(run):
+                self.scheduler.enqueue(run, _first_command(action))
+            elif action == "stop" and run.status == "paused":
+                run.update(status="stopped")
+                run.write()
+
+    def ensure_trainable(self, run: Run) -> None:
+        """Check that a run may continue to train.
+
+        Raises:
+            UserError: if it has reached its time limit, or its training state is not available.
+            ConfigError: if it exceeds the limits of this server.
+        """
+        limits = self.settings.limits
+        limits.validate(run.config)
+        if run.evicted == WEIGHTS_EVICTED:
+            raise UserError(run.message)
+        if limits.seconds and run.trained_seconds >= limits.seconds:
+            raise UserError(limits.time_limit_message())
+        checkpoints = [] if run.has_worker else [path for path, _ in run.checkpoints()]
+        if checkpoints and not any(
+            (path / "training.safetensors").is_file() for path in checkpoints
+        ):
+            raise UserError(
+                "this checkpoint holds weights only: it can be inspected, but not trained further"
+            )
+
+    def change_setting(self, run: Run, setting: str, value: Any) -> None:
+        """Change a setting of a run from its next step on.
+
+        Raises:
+            ConfigError: if the setting cannot change, or the value is invalid.
+            UserError: if `max_steps` is not more than the steps already taken.
+        """
+        run.load_points()
+        requested = SettingChange(0, setting, value)
+        # More steps let a finished run continue.
+        extends = setting == "max_steps" and run.status == "done"
+        if extends and requested.value > run.step:
+            self.ensure_trainable(run)
+        with run.lock:
+            branch_step = run.branched_from[1] if run.branched_from else 0
+            change = SettingChange(max(run.step, branch_step), setting, value)
+            if setting == "num_threads":
+                self.settings.limits.validate_threads(int(change.value))
+            if setting == "max_steps" and change.value <= run.step:
+                raise UserError(f"the run has taken {run.step} steps already; give a larger number")
+            if len(run.changes) >= MAX_CHANGES:
+                raise UserError(
+                    f"this run has {MAX_CHANGES} changes of settings, which is the maximum; "
+                    "start a new run"
+                )
+            if run.has_worker and not run.exiting:
+                if not run.send_command("change", setting, change.value):
+                    raise UserError(BUSY_WORKER_MESSAGE)
+                return
+            run.update(changes=tuple(add_change(run.changes, change)))
+            if setting == "max_steps" and run.status == "done":
+                run.update(status="paused")
+            run.write()
+
+
+def _status_after(action: str) -> str:
+    return "paused" if action == "pause" else "stopped"
+
+
+def _first_command(action: str) -> str:
+    return "train" if action == "resume" else "step"
+
+
+def _can_continue(run: Run) -> bool:
+    return run.status in ("paused", "stopped", "failed") and not run.is_deleted
+
+
+def _control_exiting(run: Run, action: str) -> None:
+    """Apply an action to a run whose worker is about to exit. Needs the run's lock."""
+    if action in ("resume", "step"):
+        if _can_continue(run):
+            run.next_command = _first_command(action)
+    elif action in ("pause", "stop"):
+        if run.status == "waiting":
+            run.update(status=_status_after(action))
+            return
+        run.next_command = ""
+        if action == "stop" and run.status == "paused":
+            run.update(status="stopped")
+
+
+def _control_worker(run: Run, action: str, checkpoint_message: str) -> None:
+    """Send an action to the worker of a run. Needs the run's lock.
+
+    Raises:
+        UserError: if the worker accepts no commands.
+    """
+    if action == "stop" and run.status == "stopping":
+        message = f"ended immediately by a second Stop; {checkpoint_message}"
+        run.forced_status = ("stopped", message)
+        run.worker.kill()  # type: ignore[union-attr]  # a live run has one
+        return
+    if not run.send_command(*(("step", 1) if action == "step" else (action,))):
+        raise UserError(BUSY_WORKER_MESSAGE)
+    if action not in ("keep", "pause"):
+        run.command_sent_at = run.command_sent_at or time.monotonic()
+    run.pause_pending = action == "pause"
+    if action == "stop":
+        run.update(status="stopping")
+    elif action in ("resume", "step"):
+        run.update(message="")

@@ -1,0 +1,203 @@
+"""The queue of runs that wait for a worker: fair order, slots and memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+
+from playground.errors import UserError
+from playground.jobs.addresses import max_per_address, uses_full_share
+from playground.models.config_fields import ConfigError
+
+from .memory import ensure_memory_available
+from .settings import RegistrySettings
+from .state import RecordLock, Run
+
+MAX_QUEUED_TOTAL = 100  # queued runs of all owners
+MAX_QUEUED_PER_ADDRESS = max_per_address(MAX_QUEUED_TOTAL)
+MAX_QUEUED_PER_OWNER = 16  # queued runs of one owner
+BYPASS_WINDOW_S = 120.0  # seconds that smaller runs may start before a run that lacks memory
+MAX_TRACKED_TURNS = 1000  # owners whose last turn is stored; the others count as never served
+
+
+class Scheduler:
+    """The queue of runs, and the slots of the workers. Safe to call from any thread.
+
+    Args:
+        runs: returns all runs of the registry.
+        launch: starts the worker of a run; called with `lock` held.
+        lock: the lock of the registry. A thread that holds it may take the lock of a run, never the
+            other way round.
+    """
+
+    def __init__(
+        self,
+        settings: RegistrySettings,
+        runs: Callable[[], list[Run]],
+        launch: Callable[[Run], None],
+        lock: RecordLock,
+    ) -> None:
+        self.settings, self.lock = settings, lock
+        self.stop_event = threading.Event()  # once it is set, no run starts
+        self._runs, self._launch = runs, launch
+        self._queue: list[Run] = []  # in order of arrival
+        # queue positions by run id, 1 for the next run; replaced as a whole, never modified
+        self._positions: dict[str, int] = {}
+        # number of the last turn of each owner, earliest first
+        self._last_served: OrderedDict[str, int] = OrderedDict()
+        self._turn_counter = 0
+
+    def __contains__(self, run: Run) -> bool:
+        return run in self._queue
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(tuple(self._queue))
+
+    def position(self, run: Run) -> int | None:
+        """Return the queue position of a run, 1 for the next one; None if it is not queued."""
+        return self._positions.get(run.id) if run.status == "waiting" else None
+
+    def ensure_can_enqueue(self, owned: list[Run]) -> None:
+        """Check that the queue has a place for one more run of an owner.
+
+        Args:
+            owned: the runs of this owner.
+
+        Raises:
+            UserError: if the owner, their address or all owners together have the maximum.
+        """
+        if sum(run in self for run in owned) >= MAX_QUEUED_PER_OWNER:
+            raise UserError(
+                f"you have {MAX_QUEUED_PER_OWNER} queued runs, which is the maximum; "
+                "wait until one starts, or stop one"
+            )
+        if len(self._queue) >= MAX_QUEUED_TOTAL:
+            raise UserError(
+                f"the queue has {MAX_QUEUED_TOTAL} runs, which is the maximum; try again later"
+            )
+        if uses_full_share((run.address for run in self), MAX_QUEUED_TOTAL):
+            raise UserError(
+                f"the queue has {MAX_QUEUED_PER_ADDRESS} runs from your address, "
+                "which is the maximum; try again later"
+            )
+
+    def enqueue(self, run: Run, first_command: str) -> None:
+        """Add a run without a worker to the queue."""
+        with self.lock:
+            if run.has_worker or run in self:
+                return
+            run.first_command = first_command
+            run.update(status="waiting", message="")
+            run.last_viewed_at, run.memory_wait_since = time.monotonic(), None
+            if run.uses_zerogpu:  # the page requests its slices
+                run.write()
+                return
+            self._queue.append(run)
+            self.schedule()
+
+    def remove(self, run: Run) -> bool:
+        """Remove a run from the queue; return False if it is not there."""
+        with self.lock:
+            if run not in self:
+                return False
+            self._queue.remove(run)
+            self._publish_positions()
+            return True
+
+    def schedule(self) -> None:
+        """Start queued runs in the free slots; if none is free, reclaim one of a paused run."""
+        with self.lock:
+            while not self.stop_event.is_set() and self._start_next():
+                pass
+            self._publish_positions()
+
+    def _publish_positions(self) -> None:
+        """Store the queue positions where a poll reads them without a lock. Needs the lock."""
+        self._positions = {run.id: at for at, run in enumerate(self.order(), start=1)}
+
+    def _start_next(self) -> bool:
+        """Launch the first queued run that has a slot and enough memory. Needs the lock.
+
+        A run that needs less memory may start before one that lacks it. After `BYPASS_WINDOW_S`
+        seconds it may not, if the end of a live run would free memory.
+
+        Returns:
+            whether a run was launched.
+        """
+        now = time.monotonic()
+        live = [run for run in self._runs() if run.has_worker and not run.uses_zerogpu]
+        for run in self.order():
+            mine = sum(other.owner == run.owner for other in live)
+            if len(live) >= self.settings.slots or mine >= self.settings.slots_per_owner:
+                run.update(message="")  # the run waits for a slot, not for memory
+                if mine >= self.settings.slots_per_owner:
+                    _reclaim_slot([other for other in live if other.owner == run.owner], live)
+                else:
+                    _reclaim_slot(live, live)
+                return False
+            starting = sum(
+                other.config.estimate_memory() for other in live if other.status == "starting"
+            )
+            try:
+                ensure_memory_available(run.config, reserved_bytes=starting)
+            except ConfigError as error:
+                run.update(message=f"waiting for memory: {error}")
+                run.memory_wait_since = run.memory_wait_since or now
+                if not live or now - run.memory_wait_since < BYPASS_WINDOW_S:
+                    continue
+                _reclaim_slot(live, [other for other in live if other.status == "paused"])
+                return False
+            self._queue.remove(run)
+            run.memory_wait_since = None
+            self._count_turn(run.owner)
+            self._launch(run)
+            return True
+        return False
+
+    def _count_turn(self, owner: str) -> None:
+        self._turn_counter += 1
+        self._last_served[owner] = self._turn_counter
+        self._last_served.move_to_end(owner)
+        while len(self._last_served) > MAX_TRACKED_TURNS:
+            self._last_served.popitem(last=False)
+
+    def order(self) -> list[Run]:
+        """Return the queued runs in the order in which they start.
+
+        Fair order: owners with the fewest active runs first, then round-robin. The runs of one
+        owner start in order of arrival.
+        """
+        with self.lock:
+            n_active = Counter(
+                run.owner for run in self._runs() if run.has_worker and not run.uses_zerogpu
+            )
+            queued_by_owner: dict[str, deque[tuple[int, Run]]] = defaultdict(deque)
+            for at, run in enumerate(self._queue):
+                queued_by_owner[run.owner].append((at, run))
+            owners = [
+                (n_active[owner], self._last_served.get(owner, 0), queued[0][0], owner)
+                for owner, queued in queued_by_owner.items()
+            ]
+            heapify(owners)
+            order = list[Run]()
+            while owners:
+                active, _, _, owner = heappop(owners)
+                order.append(queued_by_owner[owner].popleft()[1])
+                if queued := queued_by_owner[owner]:
+                    turn = self._turn_counter + len(order)
+                    heappush(owners, (active + 1, turn, queued[0][0], owner))
+            return order
+
+
+def _reclaim_slot(candidates: list[Run], live: list[Run]) -> None:
+    """Reclaim the slot of the paused candidate that was viewed least recently.
+
+    Its run saves, and its worker exits. Nothing happens while a run of `live` exits already.
+    """
+    paused = [run for run in candidates if run.status == "paused"]
+    if paused and not any(run.exiting for run in live):
+        idle = min(paused, key=lambda run: run.last_viewed_at)
+        idle.exiting = idle.send_command("park")

@@ -1,0 +1,203 @@
+"""Snapshots, predictions and views of runs, from the inspection processes."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from playground.jobs.addresses import NO_CLIENT, Client
+from playground.jobs.job import Response, set_result_if_pending
+
+from .inspection_cost import min_seconds
+from .inspector_client import BUSY_MESSAGE, InspectorClient, retryable
+from .settings import RegistrySettings
+from .state import Run
+
+VIEWER_TTL_S = 5.0  # seconds after its last poll for which a page counts as open
+MAX_SNAPSHOT_FAILURES = 3  # failed snapshots in a row after which a run that has ended gets no more
+VIEW_TIMEOUT_S = 60.0  # seconds after which the inspection process is restarted
+SLOW_VIEW_TIMEOUT_S = 300.0  # the same for views that measure on hundreds of sequences
+
+
+class Snapshots:
+    """The inspection processes of a registry, and the requests of its runs to them.
+
+    Safe to call from any thread. No method takes the lock of a run or of the registry, so the event
+    loop may call them for a run whose weight steps are in memory.
+    """
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self.settings = settings
+        self.inspector = InspectorClient(VIEW_TIMEOUT_S)
+        # for views that take seconds, so that they do not delay fast ones
+        self.slow_inspector = InspectorClient(SLOW_VIEW_TIMEOUT_S)
+        # guards `snapshot_pending` and `pending_requests`; no other lock is taken inside
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        """End the inspection processes."""
+        for process in (self.inspector, self.slow_inspector):
+            process.stop()
+
+    def has_pending(self, run: Run) -> bool:
+        """Return whether a snapshot or a request of this run is pending."""
+        with self._lock:
+            return run.snapshot_pending or any(not future.done() for future in run.pending_requests)
+
+    # Live snapshots
+
+    def refresh(self, run: Run) -> None:
+        """Request a snapshot of the latest weights, unless it exists or one is pending."""
+        live = run.live
+        step = live.latest_weights_step
+        if step is None or (live.snapshot is not None and live.snapshot["step"] == step):
+            return
+        with self._lock:
+            if run.snapshot_pending:
+                return
+            run.snapshot_pending = True
+        try:
+            future = self.inspector.request(
+                "snapshot",
+                self._weights_ref(run, step),
+                client=run.viewer_client or Client(owner=run.owner),
+                timeout_s=self.settings.limits.view_timeout_s,
+            )
+        except BaseException:
+            run.snapshot_pending = False
+            raise
+        future.add_done_callback(lambda done: self._on_snapshot(run, step, done.result()))
+
+    def _on_snapshot(self, run: Run, requested_step: int, response: Response) -> None:
+        failed = "error" in response
+        with run.lock:
+            run.snapshot_pending = False
+            # Newer weights may have arrived meanwhile, even the last ones of the run.
+            is_last = run.live.latest_weights_step == requested_step and not run.has_worker
+            if response.get("error") != BUSY_MESSAGE:  # a full queue is no failure of the run
+                run.failed_snapshots = run.failed_snapshots + 1 if failed else 0
+            if not failed:
+                snapshot = response["snapshot"]
+                run.update_live(
+                    probe_info=response["probe_info"],
+                    snapshot=snapshot,
+                    snapshot_version=run.live.snapshot_version + 1,
+                )
+                if is_last:  # the nearest step with stored weights
+                    run.update_live(latest_weights_step=snapshot["step"])
+            elif is_last and (
+                not response.get("again") or run.failed_snapshots >= MAX_SNAPSHOT_FAILURES
+            ):
+                # Another request would fail, too.
+                run.update_live(latest_weights_step=None)
+                run.update(message=run.message or response["error"])
+        if not failed and is_viewed(run):
+            self.refresh(run)
+
+    # Requests of the page
+
+    def snapshot_at(self, run: Run, step: int, client: Client | None = None) -> Future[Response]:
+        """Return the snapshot at a step, or at the nearest step with stored weights."""
+        return self._request(run, self.inspector, "snapshot", step, "", client)
+
+    def predict(
+        self, run: Run, text: str, step: int | None = None, client: Client | None = None
+    ) -> Future[Response]:
+        """Return the model's prediction for a sequence, at a step or with the latest weights."""
+        return self._request(run, self.inspector, "predict", step, text, client)
+
+    def inspect_view(
+        self,
+        run: Run | Path,
+        request: str,
+        step: int | None = None,
+        slow: bool = False,
+        client: Client | None = None,
+    ) -> Future[Response]:
+        """Return one view of the Inspect tab, of a run or of a checkpoint.
+
+        Args:
+            request: the request of the page as JSON.
+            step: the step of a run; None for the latest.
+            slow: whether the view takes seconds, so that a separate process computes it.
+        """
+        process = self.slow_inspector if slow else self.inspector
+        if isinstance(run, Path):
+            return process.request("show", run, request, client=client or NO_CLIENT)
+        return self._request(run, process, "show", step, request, client)
+
+    def evaluate(
+        self, run: Run | Path, n: int, step: int | None = None, client: Client | None = None
+    ) -> Future[Response]:
+        """Return the scores of a run or a checkpoint on `n` held-out sequences."""
+        if isinstance(run, Path):
+            return self.slow_inspector.request("evaluate", run, str(n), client=client or NO_CLIENT)
+        return self._request(run, self.slow_inspector, "evaluate", step, str(n), client)
+
+    def model_ref(self, run: Run, step: int | None = None) -> dict[str, Any] | None:
+        """Return the reference of a run's weights for an inspection process.
+
+        Args:
+            step: the step of the weights; None for the latest.
+
+        Returns:
+            the reference; None while the run has no weights.
+        """
+        run.load_weight_steps()
+        step = run.live.latest_weights_step if step is None else step
+        return None if step is None else self._weights_ref(run, step)
+
+    @staticmethod
+    def _weights_ref(run: Run, step: int) -> dict[str, Any]:
+        return {"run": str(run.folder), "fields": run.config.to_flat(), "step": step}
+
+    def _request(
+        self,
+        run: Run,
+        process: InspectorClient,
+        kind: str,
+        step: int | None,
+        text: str,
+        client: Client | None,
+    ) -> Future[Response]:
+        model_ref = self.model_ref(run, step)
+        if model_ref is None:
+            return _completed_future(
+                retryable("this run has no weights yet; try again in a moment")
+            )
+        limits = self.settings.limits
+        is_slow = process is self.slow_inspector
+        limit_s = limits.slow_view_timeout_s if is_slow else limits.view_timeout_s
+        view = json.loads(text).get("view") if kind == "show" else kind
+        seconds = min_seconds(run.config, str(view), int(text) if kind == "evaluate" else 0)
+        if limit_s and seconds > limit_s:
+            return _completed_future({"error": limits.timeout_message(seconds)})
+        placeholder = Future[Response]()  # keeps the weights until the request is queued
+        with self._lock:
+            pending = {each for each in run.pending_requests if not each.done()}
+            run.pending_requests = pending | {placeholder}
+        try:
+            future = process.request(
+                kind, model_ref, text, client=client or Client(owner=run.owner), timeout_s=limit_s
+            )
+            with self._lock:
+                run.pending_requests.add(future)
+            return future
+        finally:
+            with self._lock:
+                run.pending_requests.discard(placeholder)
+
+
+def is_viewed(run: Run) -> bool:
+    """Return whether a page shows this run."""
+    return time.monotonic() - run.last_viewed_at < VIEWER_TTL_S
+
+
+def _completed_future(response: Response) -> Future[Response]:
+    future = Future[Response]()
+    set_result_if_pending(future, response)
+    return future

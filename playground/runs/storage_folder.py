@@ -1,0 +1,112 @@
+"""The folder of a server: shared checkpoints directly in it, and a folder per run in `runs/`."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import filelock
+
+from playground.checkpoints.manifest import Manifest
+from playground.common.atomic_write import clean_up_stale, remedy
+from playground.training.config import RunConfig
+
+from .weight_history import weights_path
+from .worker_protocol import PINNED_SUFFIX
+
+STALE_TMP_AGE_S = 600.0  # age in seconds at which an unfinished write is removed
+
+
+class StorageFolder:
+    """The folder of a server."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.runs = root, root / "runs"
+        self._server_lock: filelock.BaseFileLock | None = None
+        for folder in (root, *(root / name for name in ("runs", "rows", "compared"))):
+            clean_up_stale(folder, STALE_TMP_AGE_S)
+
+    def error(self) -> str:
+        """Return why this folder cannot store runs and what to do; empty if it can."""
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.runs):
+                return ""
+        except OSError as error:
+            return (
+                f"{self.runs} cannot be written ({error.strerror or error}): models can be "
+                f"inspected, but not trained; {remedy(error)}"
+            )
+
+    def lock(self) -> str:
+        """Lock the folder for this server; return a warning if another server uses it, else ""."""
+        self._server_lock = filelock.FileLock(self.runs / ".server.lock")
+        try:
+            self._server_lock.acquire(timeout=0)
+        except filelock.Timeout:
+            return (
+                f"another server uses {self.root}: each may overwrite the names and deletions "
+                "of the other; stop one, or set PLAYGROUND_CHECKPOINTS to another folder"
+            )
+        except OSError:  # `error` reports a folder that cannot be written
+            pass
+        return ""
+
+    def unlock(self) -> None:
+        """Release the lock of `lock`."""
+        if self._server_lock is not None:
+            self._server_lock.release()
+
+    def list_checkpoints(self) -> dict[str, Path]:
+        """Return the checkpoints that all visitors may inspect, by name.
+
+        They are the folders directly under the root.
+        """
+        folders = sorted(path.parent for path in self.root.glob("*/config.json"))
+        return {folder.name: folder for folder in folders if not folder.name.startswith(".")}
+
+    def run_folders(self) -> Iterator[Path]:
+        """Yield the folders of the runs of earlier servers, without their unfinished writes."""
+        for path in sorted(self.runs.glob("*/run.json")):
+            folder = path.parent
+            with (
+                suppress(filelock.Timeout, OSError),
+                filelock.FileLock(folder / ".lock", timeout=0),
+            ):
+                for each in (folder, folder / "checkpoints", folder / "history"):
+                    clean_up_stale(each)  # no process writes there, as the lock is free
+            yield folder
+
+    def new_run_folder(self, config: RunConfig) -> Path:
+        """Return the folder of a new run: its date, its task and a random suffix."""
+        date = time.strftime("%Y%m%d-%H%M%S")
+        return self.runs / f"{date}-{config.task.task}-{secrets.token_hex(3)}"
+
+    def import_files(self, folder: Path, manifest: Manifest) -> tuple[Path, bool]:
+        """Move the files of a checkpoint into the folder of a new run.
+
+        Returns:
+            the folder of the run, and whether its training can be resumed.
+
+        Raises:
+            OSError: if a file cannot be written; the new folder is removed then.
+        """
+        target = self.new_run_folder(manifest.config)
+        checkpoint = target / "checkpoints" / f"{manifest.step:07d}{PINNED_SUFFIX}"
+        try:
+            checkpoint.parent.mkdir(parents=True)
+            shutil.move(folder, checkpoint)
+            (target / "history").mkdir()
+            weights = weights_path(target, manifest.step)
+            shutil.copyfile(checkpoint / "model.safetensors", weights)
+            if (checkpoint / "metrics.jsonl").is_file():
+                shutil.move(checkpoint / "metrics.jsonl", target / "metrics.jsonl")
+        except OSError:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+        return target, (checkpoint / "training.safetensors").is_file()

@@ -1,0 +1,361 @@
+"""The workers of runs: start, messages, exit, hang, idle timeout."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from playground.jobs.process import WorkerProcess, cpu_seconds, describe_exit
+from playground.training.setting_changes import SettingChange
+
+from .metric_series import MetricSeries
+from .record import ACTIVE_STATUSES
+from .scheduler import Scheduler
+from .settings import RegistrySettings
+from .snapshots import VIEWER_TTL_S, Snapshots, is_viewed
+from .state import Run, max_score
+from .storage_quota import StorageQuota
+from .summary import format_duration
+from .worker_protocol import NO_USABLE_CHECKPOINT, WorkerSpec
+from .zerogpu import SLICE_SECONDS, SliceRunner, ZeroGpuWorker, describe_error
+
+HOUSEKEEPING_INTERVAL_S = 0.5  # seconds between two rounds
+QUOTA_INTERVAL_S = 30.0  # seconds between two checks of the storage quota
+# Seconds without a poll after which the points of a run without a worker are removed from memory.
+PAUSED_WORKER_TTL_S = 60.0
+UNDO_TTL_S = 600.0  # seconds that a deleted run stays on disk
+
+log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """The workers of a registry. Safe to call from any thread.
+
+    Each worker has its own threads (`jobs/process.py`), and one thread does the housekeeping.
+
+    Args:
+        root: the folder of checkpoints and runs.
+        runs: returns all runs of the registry.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        settings: RegistrySettings,
+        runs: Callable[[], list[Run]],
+        scheduler: Scheduler,
+        snapshots: Snapshots,
+        storage_quota: StorageQuota,
+    ) -> None:
+        self.root, self.settings, self._runs = root, settings, runs
+        self.scheduler, self.snapshots, self.storage_quota = scheduler, snapshots, storage_quota
+        self.slice_runner: SliceRunner | None = None  # on ZeroGPU, the function that trains a slice
+
+    # Start
+
+    def launch(self, run: Run) -> None:
+        """Start the worker of a run. The caller holds the lock of the registry."""
+        with run.lock:
+            run.worker = WorkerProcess(
+                "playground.runs.training_worker:main",
+                f"run-{run.folder.name}",
+                self.worker_spec(run),
+                on_message=lambda *message: self.on_message(run, *message),
+                on_exit=lambda code: self.on_exit(run, code),
+            )
+            run.write()
+
+    def worker_spec(self, run: Run, seconds: float = 0.0) -> WorkerSpec:
+        """Return the specification for a worker that is about to start. Needs the run's lock."""
+        run.update(status="starting", message="")
+        run.exiting, run.pause_pending = False, False
+        run.viewer_active, run.last_viewed_at = True, time.monotonic()
+        run.last_message_at, run.cpu_seconds, run.size_bytes = time.monotonic(), 0.0, None
+        origin = (
+            (str(self.root / "runs" / run.branched_from[0]), run.branched_from[1])
+            if run.branched_from
+            else None
+        )
+        return WorkerSpec(
+            str(run.folder),
+            run.config.to_flat(),
+            [change.to_list() for change in run.changes],
+            run.first_command,
+            origin,
+            trained_seconds=run.trained_seconds,
+            time_slice_s=seconds,
+            threads=self.settings.limits.threads,
+        )
+
+    def run_slice(self, run: Run) -> None:
+        """Train the next slice of a run that waits for one, and return when it has ended.
+
+        If the run waits for none, nothing happens. Call it in the thread of the owner's event,
+        because ZeroGPU assigns the GPU to that request.
+        """
+        with self.scheduler.lock, run.lock:
+            if (
+                self.slice_runner is None
+                or not run.awaits_zerogpu
+                or run.is_deleted
+                or self.scheduler.stop_event.is_set()
+            ):
+                return
+            spec, run.first_command = self.worker_spec(run, SLICE_SECONDS), "train"
+            slice_worker = ZeroGpuWorker(
+                f"slice-{run.folder.name}", lambda *message: self.on_message(run, *message)
+            )
+            run.worker = slice_worker
+            run.write()
+        failure: Exception | None
+        try:
+            failure = slice_worker.run(self.slice_runner, spec)
+        except (OSError, RuntimeError) as error:  # no socket, or no thread, could be created
+            failure = error
+        checkpoint_message = run.last_checkpoint_message() if run.status in ACTIVE_STATUSES else ""
+        with run.lock:
+            if run.status in ACTIVE_STATUSES:
+                reason = describe_error(failure or EOFError())
+                status = "stopped" if run.status == "stopping" else "paused"
+                run.forced_status = status, f"{reason}; {checkpoint_message}"
+        self.on_exit(run, None)
+        slice_worker.exited.set()
+
+    # Messages
+
+    def on_message(self, run: Run, kind: str, *content: Any) -> None:
+        """Handle one message of a worker (`worker_protocol.py`)."""
+        if kind == "ended":
+            self._on_end(run, *content)
+            return
+        with run.lock:
+            run.last_message_at, run.command_sent_at = time.monotonic(), None
+            match kind:
+                case "points":
+                    run.append_points(content[0])
+                    run.paused_at = time.monotonic() if content[0] else run.paused_at
+                case "history":
+                    run.update_live(weight_steps=tuple(content[0]), latest_weights_step=content[1])
+                case "started":
+                    self._on_start(run, *content)
+                case "trouble":
+                    run.update(message=self._redact_paths(content[0]))
+                case "changes":
+                    run.update(changes=tuple(SettingChange.parse(content[0])))
+                    run.write()
+                case "active":
+                    run.update(trained_seconds=content[0])
+                case "saved":
+                    run.count_checkpoint_change()
+                    run.write()
+                case "status" if run.status != "stopping" or content[0] == "paused":
+                    run.update(status=content[0])
+                    run.paused_at, run.exiting = time.monotonic(), False
+                    run.write()
+        if kind == "history" and is_viewed(run):
+            self.snapshots.refresh(run)
+
+    @staticmethod
+    def _on_start(run: Run, step: int, device: str) -> None:
+        points = run.live.points
+        if points is None or points.last != step:
+            run.update_live(
+                points=MetricSeries() if not step else None,
+                snapshot=None,
+                series_id=secrets.randbelow(2**31),
+            )
+        run.update_live(weight_steps=None)
+        run.update(step=step, device=device)
+
+    def _on_end(self, run: Run, status: str, message: str, scores: dict[str, Any] | None) -> None:
+        """Handle the last message of a worker."""
+        checkpoint_message = ""  # read before the lock is taken
+        if status == "failed" and NO_USABLE_CHECKPOINT not in message and run.checkpoints():
+            checkpoint_message = f"; {run.last_checkpoint_message()}"
+        with run.lock:
+            run.last_message_at, run.command_sent_at = time.monotonic(), None
+            before = run.status
+            # The pause came after the end of the slice.
+            if status == "waiting" and run.pause_pending:
+                status = "paused"
+            if before == "stopped" or (before == "stopping" and status == "waiting"):
+                status = "stopped"
+            # A paused run whose worker exits keeps the reason of the pause.
+            if message or status != "paused":
+                text = self._redact_paths(message)
+                run.update(message=text + checkpoint_message if status == "failed" else text)
+            run.update(
+                status=status,
+                scores=scores or run.scores,
+                best=max_score(run.best, scores["exact_match"] if scores else None),
+            )
+            run.exiting = True  # later commands go to the next worker
+            run.write()
+
+    def on_exit(self, run: Run, code: int | None) -> None:
+        """Handle the exit of a worker process."""
+        checkpoint_message = "" if run.forced_status else run.last_checkpoint_message()
+        with run.lock:
+            if run.forced_status:
+                status, message = run.forced_status
+                run.update(status=status, message=message)
+            elif run.status in ACTIVE_STATUSES or (run.status == "paused" and code):
+                reason = f"{describe_exit('the training process', code)}; {checkpoint_message}"
+                run.update(status="failed", message=reason)
+            run.forced_status = None
+            run.worker, run.exiting, run.command_sent_at = None, False, None
+            next_command, run.next_command = run.next_command, ""
+            run.write(flush=True)
+        if next_command and not self.scheduler.stop_event.is_set():
+            self.scheduler.enqueue(run, next_command)
+        self.scheduler.schedule()
+
+    def _redact_paths(self, message: str) -> str:
+        """Remove the root folder from a worker's message, because viewers read it, too."""
+        return message.replace(f"{self.root}{os.sep}", "")
+
+    # Housekeeping
+
+    def start_housekeeping(self) -> None:
+        """Start the thread that supervises all runs."""
+        threading.Thread(target=self._housekeeping_loop, name="housekeeping", daemon=True).start()
+
+    def _housekeeping_loop(self) -> None:
+        checked_at = -QUOTA_INTERVAL_S
+        while not self.scheduler.stop_event.wait(HOUSEKEEPING_INTERVAL_S):
+            now = time.monotonic()
+            if self.settings.limits.bytes_total and now - checked_at > QUOTA_INTERVAL_S:
+                checked_at = now
+                _logging_errors(self.storage_quota.enforce)
+            for run in self._runs():
+                _logging_errors(self.supervise, run)
+            _logging_errors(self.scheduler.schedule)
+
+    def supervise(self, run: Run) -> None:
+        """Apply the timeouts and limits to a run."""
+        if run.has_worker:
+            self._supervise_worker(run)
+        elif run in self.scheduler:
+            self._remove_unviewed(run)
+        else:
+            self._unload(run)
+        if (
+            run.is_deleted
+            and not run.has_worker
+            and time.monotonic() - run.deleted_at_monotonic > UNDO_TTL_S
+        ):
+            self.storage_quota.evict_if_idle(run, self.storage_quota.delete_run)
+
+    def _supervise_worker(self, run: Run) -> None:
+        now, limits = time.monotonic(), self.settings.limits
+        unviewed_s = now - run.last_viewed_at
+        if run.viewer_active and unviewed_s > VIEWER_TTL_S:
+            run.viewer_active = not run.send_command("watch", False)
+        if run.status == "training":
+            idle_timeout_s = self.settings.idle_timeout_s
+            if idle_timeout_s and unviewed_s > idle_timeout_s:
+                reason = (
+                    f"paused automatically after {format_duration(idle_timeout_s)} without viewers"
+                )
+                run.update(message=run.message or reason)
+                run.send_command("pause")
+            if limits.seconds and run.trained_seconds >= limits.seconds:
+                run.update(message=limits.time_limit_message())
+                run.send_command("pause")
+        release_after_s = self.settings.release_after_s
+        is_released = (
+            run.status == "paused" and release_after_s and now - run.paused_at > release_after_s
+        )
+        if (is_released or run.is_deleted) and not run.exiting:
+            run.exiting = run.send_command("park")
+        self.kill_if_hung(run, now)
+
+    def _remove_unviewed(self, run: Run) -> None:
+        """Remove a run without viewers from the queue, after the idle timeout."""
+        idle_timeout_s = self.settings.idle_timeout_s
+        if not idle_timeout_s or time.monotonic() - run.last_viewed_at <= idle_timeout_s:
+            return
+        with self.scheduler.lock:
+            if self.scheduler.remove(run):  # it may have started meanwhile
+                run.update(
+                    status="stopped",
+                    message=f"removed from the queue after {format_duration(idle_timeout_s)} "
+                    "without viewers; press Resume to queue it again",
+                )
+                run.write()
+
+    def _unload(self, run: Run) -> None:
+        """Remove the data of a run without viewers from memory; the disk has them."""
+        if run.live.points is None or run.snapshot_pending:
+            return
+        with run.lock:
+            if time.monotonic() - run.last_viewed_at > PAUSED_WORKER_TTL_S:
+                run.update_live(points=None, snapshot=None, probe_info=None, weight_steps=None)
+
+    def kill_if_hung(self, run: Run, now: float) -> None:
+        """Kill a worker that is silent and has neither used nor waited for the processor."""
+        timeout_s, worker = self.settings.hang_timeout_s, run.worker
+        due_since = run.command_sent_at or (run.last_message_at if run.status != "paused" else None)
+        if worker is None or worker.process.pid is None:  # it has exited, or is about to start
+            return
+        if (
+            not timeout_s
+            or due_since is None
+            or now - max(due_since, run.last_message_at) < timeout_s
+        ):
+            return
+        with suppress(psutil.Error):
+            used = cpu_seconds(worker.process.pid)
+            if used > run.cpu_seconds + 0.02 * timeout_s:
+                # It is busy with a long step or an evaluation.
+                run.cpu_seconds, run.last_message_at = used, now - timeout_s / 2
+                return
+            run.forced_status = (
+                "failed",
+                f"the training process hung for {format_duration(timeout_s)} and was ended; "
+                f"{run.last_checkpoint_message()}",
+            )
+            worker.kill()
+
+    def shutdown(self, seconds: float) -> tuple[int, int]:
+        """Save and end all workers at the same time, and kill those that exceed the timeout.
+
+        Returns:
+            the number of workers that exited, and the number of those that were killed.
+        """
+        self.scheduler.stop_event.set()
+        with self.scheduler.lock:
+            workers = [run.worker for run in self._runs() if run.has_worker and run.worker]
+            for run in self.scheduler:
+                run.update(status="paused")
+                run.write()
+        for worker in workers:
+            worker.send("park")
+        deadline = time.monotonic() + seconds
+        n_exited = 0
+        for worker in workers:
+            if worker.exited.wait(max(0.0, deadline - time.monotonic())):
+                n_exited += 1
+            else:
+                worker.kill()
+        return n_exited, len(workers) - n_exited
+
+
+def _logging_errors(work: Callable[..., object], *arguments: Any) -> None:
+    """Run one part of a housekeeping round, and log its error.
+
+    The other parts and the later rounds then still run.
+    """
+    try:
+        work(*arguments)
+    except Exception:
+        log.exception("%s failed in a round of housekeeping", getattr(work, "__qualname__", work))

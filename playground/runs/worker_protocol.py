@@ -1,0 +1,35 @@
+"""What the server and a training process exchange.
+
+The pipe carries commands to the worker and messages to the server. Both are tuples that start with
+their kind.
+
+    commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("keep",)
+               ("watch", bool) ("change", setting, value)
+    messages   ("started", step, device) ("points", [dict]) ("history", [steps], latest step)
+               ("status", name) ("saved", step) ("changes", [[step, setting, value]])
+               ("trouble", text) ("active", seconds of training without pauses)
+               ("ended", status, text, scores or None)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+DIVERGED_MESSAGE = "training diverged"  # start of the message of a diverged run
+NO_USABLE_CHECKPOINT = "no checkpoint of this run can be used"
+PINNED_SUFFIX = "-kept"  # suffix of the folder of a checkpoint that the owner saved
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """The specification for a worker."""
+
+    folder: str
+    config: dict[str, Any]
+    changes: list[list[Any]] = field(default_factory=list)
+    first_command: str = "train"  # or "step"
+    branched_from: tuple[str, int] | None = None  # folder and step that this run branches from
+    trained_seconds: float = 0.0  # seconds of training so far
+    time_slice_s: float = 0.0  # of a slice, after which the worker saves and exits; 0: no limit
+    threads: int = 0  # the maximum, whatever the settings are; 0: no maximum
