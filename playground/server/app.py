@@ -39,7 +39,7 @@ from playground.runs.owner_keys import (
 from playground.runs.registry import Registry
 from playground.runs.zerogpu import find_slice_runner
 from playground.ui.embedding import EMBED_HEAD, is_embedded
-from playground.ui.mount import UI_DIR
+from playground.ui.mount import STATIC_DIR, UI_DIR
 from playground.ui.theme import build_theme
 from playground.ui.train import build_train_tab
 from playground.ui.views import (
@@ -73,6 +73,7 @@ from .static_files import static_mount
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
 MAX_SESSIONS = 100  # of Gradio; the page stores no state in them
+STYLESHEETS = (STATIC_DIR / "shared" / "theme.css", UI_DIR / "theme.css")
 TITLE = (
     "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from "
     "scratch, learns while you watch.</p>"
@@ -194,7 +195,7 @@ def launch_options(
     load = LoadLimits.from_environment(public)
     return {
         "theme": build_theme(),
-        "css": (UI_DIR / "theme.css").read_text(encoding="utf-8"),
+        "css": "".join(path.read_text(encoding="utf-8") for path in STYLESHEETS),
         "head": EMBED_HEAD + PRELOAD_HEAD,
         "server_name": host,
         "server_port": port,

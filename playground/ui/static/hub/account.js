@@ -1,80 +1,97 @@
 // Sign-in.
-import { request } from "../shared/api.js";
-import { setMessage } from "../shared/common.js";
-import { setVisible } from "../shared/dom.js";
-import { errorText, runHubTask } from "./jobs.js";
-import { renderModelSelect, suggestRepo } from "./local_models.js";
-import { state } from "./state.js";
-import { $ } from "./view.js";
+import { html, signal } from "../vendor/preact.js";
+import { errorMessage, request } from "../shared/api.js";
+import { StatusMessage } from "../shared/components/status_message.js";
+import { formatMessage } from "../shared/format.js";
+import { isActive } from "../shared/job.js";
+import { store } from "../shared/store.js";
+import { account, createHubJob, runHubJob, session, token } from "./state.js";
+
+const accountJob = createHubJob();
+const sessionError = signal("");
+const READ_ONLY = "; it is read-only. Publishing needs a token with write access.";
 
 export async function loadSession() {
   try {
-    state.session = await request("hub/session", { owner: state.owner });
+    session.value = await request("hub/session", { owner: store.owner.value });
+    sessionError.value = "";
   } catch (error) {
-    setMessage($(".publish-note"), errorText(error), "error");
-    return;
+    sessionError.value = formatMessage(errorMessage(error));
   }
-  setVisible($(".token-label"), ["machine", "typed"].includes(state.session.way));
-  setVisible(
-    $(".check"),
-    ["machine", "typed"].includes(state.session.way) && state.session.signed_in && !state.account,
-  );
-  renderSession();
-  renderModelSelect();
 }
-function renderSession() {
+
+export async function verifyToken() {
+  account.value = await runHubJob(accountJob, { kind: "account" });
+}
+
+/** Describe how the user signs in, and whether the user has. */
+export function describeSession({ way, signed_in: isSignedIn, name }, holder, hasToken) {
   const access =
-    state.account &&
-    "Token of " +
-      state.account.name +
-      (state.account.writes
-        ? "; it has write access."
-        : "; it is read-only. Publishing needs a token with write access.");
-  const ofMachine = state.session.signed_in
-    ? "This machine is signed in to the Hub" +
-      (state.account ? " as " + state.account.name : "") +
-      ". You can enter another token:"
+    holder && `Token of ${holder.name}` + (holder.writes ? "; it has write access." : READ_ONLY);
+  const ofMachine = isSignedIn
+    ? `This machine is signed in to the Hub${holder ? " as " + holder.name : ""}. ` +
+      "You can enter another token:"
     : "This machine is not signed in to the Hub: run hf auth login, or enter a token with " +
       "write access.";
-  const words = {
-    oauth: state.session.signed_in
-      ? "Signed in as " + (state.session.name || "you") + "."
+  const texts = {
+    oauth: isSignedIn
+      ? `Signed in as ${name || "you"}.`
       : "Sign in above to publish; browsing and importing need no account.",
     none:
       "This Space has no sign-in, so it cannot publish. Download your checkpoints in the Train " +
       "tab, or duplicate the Space.",
-    machine: state.account && $(".token").value.trim() ? access : ofMachine,
-    typed: state.account
-      ? access
-      : "To publish, enter a token with write access. It is used for the operations that you " +
+    machine: holder && hasToken ? access : ofMachine,
+    typed:
+      access ||
+      "To publish, enter a token with write access. It is used for the operations that you " +
         "start, and not stored.",
   };
-  const notice = state.session.lasting
-    ? ""
-    : " A restart of this Space deletes all runs: publish the models that you want to keep, or " +
-      "download them in the Train tab.";
-  $(".who").textContent = (words[state.session.way] || "") + notice;
-}
-export async function verifyToken() {
-  try {
-    state.account = await runHubTask({ kind: "account" }, (message) => {
-      $(".who").textContent = message;
-    });
-    setMessage($(".publish-note"), "");
-  } catch (error) {
-    state.account = null;
-    setMessage($(".publish-note"), errorText(error), "error");
-  }
-  renderSession();
-  setVisible($(".check"), !state.account);
-  suggestRepo();
+  return texts[way] || "Checking sign-in…";
 }
 
-export function initAccount() {
-  $(".check").addEventListener("click", verifyToken);
-  $(".token").addEventListener("input", () => {
-    state.account = null;
-    setVisible($(".check"), true);
-    renderModelSelect();
-  });
+const RESTART_NOTICE =
+  " A restart of this Space deletes all runs: publish the models that you want to keep, or " +
+  "download them in the Train tab.";
+
+export function Account() {
+  const { way, lasting: isLasting } = session.value,
+    hasField = way === "machine" || way === "typed",
+    job = accountJob.state.value,
+    text = isActive(job)
+      ? job.message
+      : describeSession(session.value, account.value, Boolean(token.value.trim())) +
+        (isLasting ? "" : RESTART_NOTICE);
+  const onInput = (event) => {
+    token.value = event.currentTarget.value;
+    account.value = null;
+    accountJob.reset();
+  };
+  return html`<div class="account">
+    <span class="who" role="status">${text}</span>
+    ${
+      hasField &&
+      html`<label>
+        Token
+        <input
+          class="token"
+          type="password"
+          autocomplete="off"
+          spellcheck=${false}
+          placeholder="hf_…"
+          title="Used for the operations that you start, and not stored"
+          value=${token.value}
+          onInput=${onInput}
+        />
+      </label>`
+    }
+    ${
+      hasField &&
+      !account.value &&
+      html`<button type="button" class="pg-button check" onClick=${verifyToken}>Check</button>`
+    }
+    <${StatusMessage}
+      kind="error"
+      text=${sessionError.value || (job.status === "failed" ? job.message : "")}
+    />
+  </div>`;
 }

@@ -1,113 +1,69 @@
+// The models on the Hub.
+import { html, signal } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
-import { setMessage } from "../shared/common.js";
-import { formatAge, formatCount, formatPercent } from "../shared/format.js";
-import { setVisible } from "../shared/dom.js";
-import { addRetryButton, errorText, runHubTask } from "./jobs.js";
-import { addActionButton, createTableRow } from "./local_models.js";
+import { DataTable } from "../shared/components/data_table.js";
+import { StatusMessage } from "../shared/components/status_message.js";
+import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/format.js";
+import { isActive } from "../shared/job.js";
+import { store } from "../shared/store.js";
 import { openRepo } from "./repository.js";
-import { state } from "./state.js";
-import { $, root } from "./view.js";
+import { createHubJob, runHubJob } from "./state.js";
 
-let models = null,
-  sortBy = "likes";
-
-// ---------------------------------------------------------------- the gallery
-const GALLERY_COLUMNS = [
-  ["repo", "model", ""],
-  ["task", "task", "wide"],
-  ["parameters", "parameters", "number wide"],
-  ["exact_match", "exact match", "number"],
-  ["likes", "likes", "number wide"],
-  ["when", "updated", "number wide"],
+const MAX_RETRIES = 3;
+const FIRST_RETRY_MS = 4000;
+const NO_MODELS = "No model has the playground's tag yet. Publish the first one.";
+const COLUMNS = [
+  { key: "repo", label: "model", render: (row) => html`<span class="name">${row.repo}</span>` },
+  { key: "task", label: "task", isOptional: true },
+  {
+    key: "parameters",
+    label: "parameters",
+    isNumber: true,
+    isOptional: true,
+    render: (row) => (row.parameters ? formatInteger(row.parameters) : ""),
+  },
+  {
+    key: "exact_match",
+    label: "exact match",
+    isNumber: true,
+    render: ({ exact_match: score, n }) =>
+      score !== null &&
+      score !== undefined &&
+      html`<span title=${n ? `from its model card, on ${formatCount(n, "held-out sequence")}` : ""}>
+        ${formatPercent(score)}
+      </span>`,
+  },
+  { key: "likes", label: "likes", isNumber: true, isOptional: true },
+  {
+    key: "when",
+    label: "updated",
+    isNumber: true,
+    isOptional: true,
+    render: (row) => (row.when ? formatAge(Date.now() / 1000 - row.when) : ""),
+  },
 ];
-let galleryRequestId = 0; // number of requests: only the response to the latest is drawn
-export async function loadGallery(force = true, tries = 0) {
-  if (!force && galleryRequestId) return; // a refresh came before the page was loaded
-  const requestId = ++galleryRequestId;
-  $(".gallery-words").textContent = "Loading";
-  setMessage($(".gallery-note"), "");
-  try {
-    const galleryModels = (
-      await runHubTask(
-        { kind: "gallery", again: force },
-        (message) => {
-          if (requestId === galleryRequestId) $(".gallery-words").textContent = message;
-        },
-        undefined,
-        () => requestId === galleryRequestId,
-      )
-    ).models;
-    if (requestId !== galleryRequestId) return;
-    models = galleryModels;
-  } catch (error) {
-    if (requestId !== galleryRequestId) return;
-    setMessage(
-      $(".gallery-note"),
-      errorText(error) + " The models on this machine are below.",
-      "error",
-    );
-    $(".gallery-words").textContent = models ? "earlier list" : "";
-    addRetryButton($(".gallery-note"), () => loadGallery());
-    if (!error.again || tries > 2) return;
-    await sleep(4000 * 2 ** tries); // temporary errors are retried a few times
-    if (requestId === galleryRequestId && root.isConnected) loadGallery(true, tries + 1);
-    return;
+const galleryJob = createHubJob();
+/** The list of the last response; null before the first one. */
+const galleryModels = signal(null);
+let requestId = 0;
+
+/** Load the list. Temporary errors are retried a few times. */
+export async function loadGallery({ isRefresh = true } = {}) {
+  if (!store.owner.value || (!isRefresh && requestId)) return; // a refresh was faster than the page
+  const id = ++requestId;
+  for (let retries = 0; id === requestId; retries++) {
+    const result = await runHubJob(galleryJob, {
+      kind: "gallery",
+      again: isRefresh || retries > 0,
+    });
+    if (id !== requestId) return;
+    if (result) galleryModels.value = result.models;
+    if (result || !galleryJob.state.value.canRetry || retries === MAX_RETRIES) return;
+    await sleep(FIRST_RETRY_MS * 2 ** retries);
   }
-  $(".gallery-words").textContent = models.length
-    ? formatCount(models.length, "model") + " with the playground's tag"
-    : "No model has the playground's tag yet. Publish the first one.";
-  renderGallery();
 }
-function renderGallery() {
-  setVisible($(".models"), models && models.length);
-  $(".models thead tr").replaceChildren(
-    ...GALLERY_COLUMNS.map(([key, label, kind]) => {
-      const cell = document.createElement("th"),
-        button = document.createElement("button");
-      cell.scope = "col";
-      cell.className = kind;
-      button.type = "button";
-      button.textContent = label;
-      button.title = "Sort by " + label;
-      if (key === sortBy)
-        cell.setAttribute("aria-sort", ["repo", "task"].includes(key) ? "ascending" : "descending");
-      button.addEventListener("click", () => {
-        sortBy = key;
-        renderGallery();
-      });
-      cell.append(button);
-      return cell;
-    }),
-    document.createElement("th"),
-  );
-  const by = (m) => (m[sortBy] === null || m[sortBy] === undefined ? -Infinity : m[sortBy]);
-  const sorted = [...models].sort((a, b) =>
-    ["repo", "task"].includes(sortBy)
-      ? String(a[sortBy]).localeCompare(String(b[sortBy]))
-      : by(b) - by(a),
-  );
-  $(".models tbody").replaceChildren(
-    ...sorted.map((m) => {
-      const row = createTableRow([
-        [m.repo, "name"],
-        [m.task || "", "tight wide"],
-        [m.parameters ? m.parameters.toLocaleString("en") : "", "number wide"],
-        [
-          m.exact_match === null || m.exact_match === undefined ? "" : formatPercent(m.exact_match),
-          "number tight",
-        ],
-        [String(m.likes), "number wide"],
-        [m.when ? formatAge(Date.now() / 1000 - m.when) : "", "number wide tight"],
-      ]);
-      row.children[3].title = m.n
-        ? "from its model card, on " + formatCount(m.n, "held-out sequence")
-        : "";
-      addActionButton(row, "Open", () => openRepo(m.repo));
-      return row;
-    }),
-  );
-}
-// Parse a name, a name@revision, or the URL of a repository; returns [repository, revision].
+
+/** Return the repository and the revision of a name, a name@revision, or a URL. */
 export function parseRepoAddress(text) {
   const path = text
       .trim()
@@ -120,14 +76,66 @@ export function parseRepoAddress(text) {
   return [repo, revision || "main"];
 }
 
-export function initGallery() {
-  // Without an owner the page is still loading, and requests the list afterwards.
-  $(".again").addEventListener("click", () => {
-    if (state.owner) loadGallery();
-  });
-  $(".any").addEventListener("submit", (event) => {
+function AddressForm() {
+  const onSubmit = (event) => {
     event.preventDefault();
-    const [repo, revision] = parseRepoAddress($(".any-repo").value);
+    const [repo, revision] = parseRepoAddress(event.currentTarget.elements.repo.value);
     if (repo) openRepo(repo, revision);
-  });
+  };
+  return html`<form class="any" onSubmit=${onSubmit}>
+    <label>
+      Other repository
+      <input
+        class="any-repo"
+        name="repo"
+        type="text"
+        spellcheck=${false}
+        autocomplete="off"
+        maxlength="190"
+        placeholder="user/name or URL"
+      />
+    </label>
+    <button type="submit" class="pg-button">Open</button>
+  </form>`;
+}
+
+export function Gallery() {
+  const job = galleryJob.state.value,
+    list = galleryModels.value,
+    isFailed = job.status === "failed",
+    count = list?.length
+      ? formatCount(list.length, "model") + " with the playground's tag"
+      : list && NO_MODELS,
+    text = isActive(job) ? job.message : isFailed ? list && "earlier list" : count;
+  return html`<div class="gallery">
+    <header class="pg-section-header">
+      <h3>Models on the Hub</h3>
+      <span class="pg-hint gallery-words" role="status">${text}</span>
+      <span class="pg-spacer"></span>
+      <button type="button" class="pg-button again" onClick=${() => loadGallery()}>Refresh</button>
+    </header>
+    <${AddressForm} />
+    <${StatusMessage}
+      class="gallery-note"
+      kind="error"
+      text=${isFailed ? job.message + " The models on this machine are below." : ""}
+      onRetry=${() => loadGallery()}
+    />
+    ${
+      list?.length > 0 &&
+      html`<${DataTable}
+        class="models"
+        caption="Models on the Hub"
+        isCaptionHidden
+        columns=${COLUMNS}
+        rows=${list}
+        rowKey=${(row) => row.repo}
+        sortKey="likes"
+        actions=${(row) =>
+          html`<button type="button" class="pg-button" onClick=${() => openRepo(row.repo)}>
+            Open
+          </button>`}
+      />`
+    }
+  </div>`;
 }

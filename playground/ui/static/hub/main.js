@@ -1,56 +1,99 @@
 // The Hub tab. The server runs every Hub operation as a job, and the tab polls the job.
-import { sleepWhileHidden } from "../shared/common.js";
+import { html, render } from "../vendor/preact.js";
+import { DataTable } from "../shared/components/data_table.js";
+import { formatInteger, formatPercent } from "../shared/format.js";
 import { takeQueryParam } from "../shared/links.js";
-import { initAccount, loadSession, verifyToken } from "./account.js";
-import { initGallery, loadGallery, parseRepoAddress } from "./gallery.js";
-import { initLocalModels, loadCheckpoints, loadModels } from "./local_models.js";
-import { initPublishing, updateAutoPublish } from "./publishing.js";
-import { initRepository, openRepo } from "./repository.js";
-import { state } from "./state.js";
+import { poller } from "../shared/poller.js";
+import { store } from "../shared/store.js";
+import { Account, loadSession, verifyToken } from "./account.js";
+import { updateAutoPublish } from "./auto_publish.js";
+import { Gallery, loadGallery, parseRepoAddress } from "./gallery.js";
+import { loadCheckpoints, PublishForm } from "./publish_form.js";
+import { openInTrain, openRepo, Repository } from "./repository.js";
+import { models, session } from "./state.js";
 import { attach, root } from "./view.js";
 
-let isStarted = false;
+const MODEL_COLUMNS = [
+  { key: "name", label: "model", render: (row) => html`<span class="name">${row.name}</span>` },
+  { key: "task", label: "task", isOptional: true },
+  {
+    key: "parameters",
+    label: "parameters",
+    isNumber: true,
+    isOptional: true,
+    render: (row) => formatInteger(row.parameters),
+  },
+  {
+    key: "best",
+    label: "exact match",
+    isNumber: true,
+    render: (row) => (row.best === null ? "" : formatPercent(row.best)),
+  },
+];
+const REFRESH_MS = 4000;
 
-// ---------------------------------------------------------------- start and polling
-function onValueChange(value) {
-  state.owner = value.owner || "";
-  if (!isStarted && root.offsetParent) init();
+function LocalModels() {
+  return html`<h3 class="here-title">On this machine</h3>
+    <${DataTable}
+      class="here"
+      caption="Models on this machine"
+      isCaptionHidden
+      columns=${MODEL_COLUMNS}
+      rows=${models.value}
+      rowKey=${(row) => row.subject}
+      actions=${(row) =>
+        html`<button type="button" class="pg-button" onClick=${() => openInTrain(row.subject)}>
+          Open
+        </button>`}
+    />`;
 }
-async function init() {
-  isStarted = true;
+
+function Hub() {
+  return html`<h2 class="pg-unseen">Hub</h2>
+    <${Account} />
+    <div class="columns">
+      <${PublishForm} />
+      <section class="find" aria-label="Models">
+        <${Repository} />
+        <${Gallery} />
+        <${LocalModels} />
+      </section>
+    </div>`;
+}
+
+const isVisible = () => Boolean(root.offsetParent);
+
+async function start() {
   await loadSession();
-  await loadModels();
-  loadGallery(false);
-  updateAutoPublish("status");
+  store.subscribeToModels(isVisible, poller, REFRESH_MS);
+  loadGallery({ isRefresh: false });
   const [repo, revision] = parseRepoAddress((takeQueryParam("hub") || "").slice(0, 300));
   if (repo) openRepo(repo, revision);
-  if (state.session.way === "machine" && state.session.signed_in) verifyToken();
-}
-async function pollLoop() {
-  for (let round = 0; root.isConnected || round < 5; round++) {
-    await sleepWhileHidden(1000);
-    if (!state.owner || !root.offsetParent || document.hidden) continue; // the tab is hidden
-    if (!isStarted) {
-      await init();
-      continue;
-    }
-    if (round % 4 === 0) {
-      if (state.session.way === "oauth" && !state.session.signed_in) await loadSession();
-      await loadModels();
-      await loadCheckpoints(false);
-      await updateAutoPublish("status");
-    }
-  }
+  if (session.value.way === "machine" && session.value.signed_in) verifyToken();
+  refresh();
 }
 
-initLocalModels();
-initAccount();
-initPublishing();
-initGallery();
-initRepository();
+/** Update what changes without a command: sign-in in another window, checkpoints of a run. */
+async function refresh() {
+  if (!root.isConnected) return;
+  if (isVisible() && !document.hidden) {
+    if (session.value.way === "oauth" && !session.value.signed_in) await loadSession();
+    await loadCheckpoints();
+    await updateAutoPublish("status");
+  }
+  setTimeout(refresh, REFRESH_MS);
+}
+
+let isStarted = false;
+function onValueChange(value) {
+  store.owner.value = value.owner || "";
+  if (isStarted || !store.owner.value) return;
+  isStarted = true;
+  start();
+}
 
 // Show the tab in the element of its Gradio component.
 export default async function main(component) {
+  render(html`<${Hub} />`, root);
   await attach(component, onValueChange);
-  pollLoop();
 }

@@ -1,184 +1,225 @@
-import { copyText } from "../shared/common.js";
-import { formatAge, formatCount, formatDuration, formatPercent } from "../shared/format.js";
+// One repository on the Hub.
+import { html, signal, useEffect, useRef } from "../vendor/preact.js";
+import { navigate } from "../shared/common.js";
+import { CopyButton } from "../shared/components/copy_field.js";
+import { JobProgress } from "../shared/components/job_progress.js";
+import {
+  formatAge,
+  formatCount,
+  formatDuration,
+  formatInteger,
+  formatPercent,
+} from "../shared/format.js";
 import { buildLink } from "../shared/links.js";
-import { setVisible } from "../shared/dom.js";
-import { runWithProgress } from "./jobs.js";
-import { addActionButton, createTableRow, openInTrain } from "./local_models.js";
-import { $ } from "./view.js";
+import { createHubJob, opened, runHubJob } from "./state.js";
 
-let openRepository = null;
+const infoJob = createHubJob();
+const importJob = createHubJob(); // it continues when another repository is opened
+/** The result of the evaluation on this server; null before. */
+const evaluation = signal(/** @type {any} */ (null));
+
+export const openInTrain = (subject) => navigate("Train", subject);
 
 export async function openRepo(repo, revision = "main") {
-  openRepository = { repo, revision };
-  const repository = openRepository;
-  setVisible($(".opened"), true);
-  $(".opened").scrollIntoView({ block: "nearest" });
-  $(".opened-name").textContent =
-    repo + (revision === "main" ? "" : " at " + revision.slice(0, 12));
-  $(".opened-about").textContent = "";
-  $(".verdict").textContent = "";
-  for (const box of [$(".opened > .buttons"), $(".scores"), $(".opened-files"), $(".revisions")])
-    setVisible(box, false);
-  let response;
-  try {
-    response = await runWithProgress(
-      { kind: "repo_info", repo, revision, retry: () => openRepo(repo, revision) },
-      $(".opened-progress"),
-      $(".opened-note"),
-      $(".cancel-opened"),
-      () => repository === openRepository,
-    );
-  } catch (error) {
-    return;
-  }
-  if (repository !== openRepository) return;
-  Object.assign(openRepository, response);
-  const [layers, heads, width] = response.shape;
-  const facts = [
-    response.task,
-    formatCount(layers, "layer") + " × " + formatCount(heads, "head") + ", width " + width,
-    formatCount(response.parameters, "parameter"),
-    "trained " +
-      formatCount(response.step, "step") +
-      (response.seconds
-        ? " in " + formatDuration(response.seconds) + " on " + response.device
-        : ""),
-    response.resumable
-      ? "can be trained further"
-      : "weights only: can be inspected and run, but not trained further",
-    formatCount(response.likes, "like"),
-  ];
-  $(".opened-about").textContent = facts.join(" · ") + ".";
-  renderScores(null);
-  $(".opened-files summary").textContent =
-    formatCount(response.files_in_all, "file") +
-    (response.files_in_all > response.files.length ? ", the first " + response.files.length : "");
-  $(".opened-files tbody").replaceChildren(
-    ...response.files.map((f) => createTableRow([[f.path], [f.size, "number"]])),
-  );
-  const older = response.revisions || [],
-    others = (response.branches || []).filter((branch) => branch !== revision);
-  $(".revisions summary").textContent =
-    formatCount(older.length, "revision") +
-    (others.length ? ", other branches: " + others.join(", ") : "");
-  $(".revisions tbody").replaceChildren(
-    ...older.map((r) => {
-      const row = createTableRow([
-        [r.commit.slice(0, 8), "tight"],
-        [r.title],
-        [formatAge(Date.now() / 1000 - r.when), "tight"],
-      ]);
-      if (r.commit === response.commit)
-        row.append(Object.assign(document.createElement("td"), { textContent: "open" }));
-      else addActionButton(row, "Open", () => openRepo(repo, r.commit));
-      return row;
-    }),
-    ...others.map((branch) => {
-      const row = createTableRow([[branch, "tight"], ["branch"], [""]]);
-      addActionButton(row, "Open", () => openRepo(repo, branch));
-      return row;
-    }),
-  );
-  for (const box of [$(".opened > .buttons"), $(".opened-files")]) setVisible(box, true);
-  $(".opened").scrollIntoView({ block: "nearest" });
-  setVisible($(".revisions"), older.length + others.length > 1);
-}
-function renderScores(measured) {
-  const card = openRepository.card,
-    rows = [];
-  if (card)
-    rows.push(
-      createTableRow([
-        ["model card"],
-        [formatPercent(card.exact_match), "number"],
-        [card.n ? card.n.toLocaleString("en") : "not given", "number"],
-      ]),
-    );
-  if (measured)
-    rows.push(
-      createTableRow([
-        ["this server"],
-        [formatPercent(measured.exact_match), "number"],
-        [measured.n.toLocaleString("en"), "number"],
-      ]),
-    );
-  setVisible($(".scores"), rows.length);
-  $(".scores tbody").replaceChildren(...rows);
-}
-async function reproduceEvaluation() {
-  const repository = openRepository;
-  try {
-    const response = await runWithProgress(
-      {
-        kind: "reproduce",
-        repo: repository.repo,
-        revision: repository.commit,
-        retry: reproduceEvaluation,
-      },
-      $(".opened-progress"),
-      $(".opened-note"),
-      $(".cancel-opened"),
-      () => repository === openRepository,
-    );
-    if (repository !== openRepository) return;
-    renderScores(response.measured);
-    const same =
-      response.card &&
-      Math.abs(response.card.exact_match - response.measured.exact_match) <
-        0.5 / response.measured.n;
-    const equal =
-      "The scores are equal. The evaluation took " +
-      formatDuration(response.measured_seconds) +
-      ".";
-    const different = "The scores differ: the card may describe other weights or another metric.";
-    $(".verdict").textContent = !response.card
-      ? "Its model card has no score to compare with."
-      : same
-        ? equal
-        : different;
-  } catch (error) {
-    /* the note shows the error */
-  }
-}
-async function importModel() {
-  const repository = openRepository;
-  try {
-    const response = await runWithProgress(
-      {
-        kind: "pull",
-        repo: repository.repo,
-        revision: repository.commit,
-        main: repository.revision === "main",
-        retry: importModel,
-      },
-      $(".opened-progress"),
-      $(".opened-note"),
-      $(".cancel-opened"),
-      () => repository === openRepository,
-    );
-    if (response.subject) openInTrain(response.subject);
-  } catch (error) {
-    /* the note shows the error */
-  }
+  opened.value = { repo, revision };
+  evaluation.value = null;
+  const repository = opened.value;
+  const info = await runHubJob(infoJob, { kind: "repo_info", repo, revision });
+  if (info && repository === opened.value) opened.value = { ...repository, ...info };
 }
 
-export function initRepository() {
-  // ---------------------------------------------------------------- one model
-  $(".link").addEventListener("click", () =>
-    copyText(
-      buildLink(
-        "hub",
-        openRepository.repo +
-          (openRepository.revision === "main" ? "" : "@" + openRepository.revision),
-      ),
-      $(".link"),
-      "The link",
-    ),
-  );
-  $(".bring").addEventListener("click", importModel);
-  $(".measure").addEventListener("click", reproduceEvaluation);
-  $(".close-opened").addEventListener("click", () => {
-    openRepository = null;
-    setVisible($(".opened"), false);
+async function reproduceEvaluation() {
+  const { repo, commit } = opened.value;
+  const result = await runHubJob(infoJob, { kind: "reproduce", repo, revision: commit });
+  if (result && opened.value?.commit === commit) evaluation.value = result;
+}
+
+async function importModel() {
+  const { repo, revision, commit } = opened.value;
+  const result = await runHubJob(importJob, {
+    kind: "pull",
+    repo,
+    revision: commit,
+    main: revision === "main",
   });
+  if (result?.subject) openInTrain(result.subject);
+}
+
+function close() {
+  infoJob.reset();
+  opened.value = null;
+}
+
+/** Describe the facts of a repository in one line. */
+export function describeRepo(info) {
+  const [layers, heads, width] = info.shape,
+    training = info.seconds ? ` in ${formatDuration(info.seconds)} on ${info.device}` : "";
+  return (
+    [
+      info.task,
+      `${formatCount(layers, "layer")} × ${formatCount(heads, "head")}, width ${width}`,
+      formatCount(info.parameters, "parameter"),
+      `trained ${formatCount(info.step, "step")}${training}`,
+      info.resumable
+        ? "can be trained further"
+        : "weights only: can be inspected and run, but not trained further",
+      formatCount(info.likes, "like"),
+    ].join(" · ") + "."
+  );
+}
+
+/** Describe whether the evaluation agrees with the model card. */
+export function describeEvaluation({ card, measured, measured_seconds: seconds }) {
+  if (!card) return "Its model card has no score to compare with.";
+  const isEqual = Math.abs(card.exact_match - measured.exact_match) < 0.5 / measured.n;
+  return isEqual
+    ? `The scores are equal. The evaluation took ${formatDuration(seconds)}.`
+    : "The scores differ: the card may describe other weights or another metric.";
+}
+
+function Scores() {
+  const { card } = opened.value,
+    measured = evaluation.value?.measured,
+    rows = [card && ["model card", card], measured && ["this server", measured]].filter(Boolean);
+  if (!rows.length) return null;
+  return html`<table class="scores">
+    <thead>
+      <tr>
+        <th scope="col"><span class="pg-unseen">Measured by</span></th>
+        <th scope="col">exact match</th>
+        <th scope="col">held-out sequences</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${rows.map(
+        ([source, { exact_match: score, n }]) =>
+          html`<tr key=${source}>
+            <td>${source}</td>
+            <td class="number">${formatPercent(score)}</td>
+            <td class="number">${n ? formatInteger(n) : "not given"}</td>
+          </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+function Files() {
+  const { files, files_in_all: count } = opened.value;
+  return html`<details class="opened-files">
+    <summary>
+      ${formatCount(count, "file")}${count > files.length && `, the first ${files.length}`}
+    </summary>
+    <table>
+      <tbody>
+        ${files.map(
+          ({ path, size }) =>
+            html`<tr key=${path}>
+              <td>${path}</td>
+              <td class="number">${size}</td>
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </details>`;
+}
+
+function Revisions() {
+  const { repo, revision, commit, revisions = [], branches = [] } = opened.value,
+    others = branches.filter((branch) => branch !== revision);
+  if (revisions.length + others.length < 2) return null;
+  const rows = [
+    ...revisions.map((each) => ({
+      name: each.commit.slice(0, 8),
+      title: each.title,
+      age: formatAge(Date.now() / 1000 - each.when),
+      revision: each.commit,
+    })),
+    ...others.map((branch) => ({ name: branch, title: "branch", age: "", revision: branch })),
+  ];
+  return html`<details class="revisions">
+    <summary>
+      ${formatCount(revisions.length, "revision")}${
+        others.length > 0 && `, other branches: ${others.join(", ")}`
+      }
+    </summary>
+    <table>
+      <tbody>
+        ${rows.map(
+          (row) =>
+            html`<tr key=${row.revision}>
+              <td class="tight">${row.name}</td>
+              <td>${row.title}</td>
+              <td class="tight">${row.age}</td>
+              <td class="tight">
+                ${
+                  row.revision === commit
+                    ? "open"
+                    : html`<button
+                        type="button"
+                        class="pg-button"
+                        onClick=${() => openRepo(repo, row.revision)}
+                      >
+                        Open
+                      </button>`
+                }
+              </td>
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </details>`;
+}
+
+function Facts() {
+  return html`<p class="opened-about">${describeRepo(opened.value)}</p>
+    <p class="pg-buttons">
+      <button
+        type="button"
+        class="pg-button primary bring"
+        title="Downloads and validates the model and adds it to your runs"
+        onClick=${importModel}
+      >
+        Import
+      </button>
+      <button
+        type="button"
+        class="pg-button measure"
+        title="Downloads the model and evaluates it on the same held-out sequences"
+        onClick=${reproduceEvaluation}
+      >
+        Reproduce evaluation
+      </button>
+    </p>
+    <${Scores} />
+    <p class="verdict pg-hint">${evaluation.value && describeEvaluation(evaluation.value)}</p>
+    <${Files} />
+    <${Revisions} />`;
+}
+
+export function Repository() {
+  const box = useRef(/** @type {HTMLElement | null} */ (null)),
+    repository = opened.value,
+    isLoaded = Boolean(repository?.commit);
+  useEffect(() => {
+    box.current?.scrollIntoView({ block: "nearest" });
+  }, [repository?.repo, repository?.revision, isLoaded]);
+  if (!repository) return html`<${JobProgress} class="opened-note" job=${importJob} />`;
+  const { repo, revision } = repository,
+    isMain = revision === "main";
+  return html`<div class="opened" ref=${box}>
+    <header class="pg-section-header">
+      <h3 class="opened-name">${repo}${!isMain && ` at ${revision.slice(0, 12)}`}</h3>
+      <span class="pg-spacer"></span>
+      <${CopyButton}
+        class="link"
+        label="Copy link"
+        title="Copies a link that opens this model here"
+        text=${() => buildLink("hub", repo + (isMain ? "" : "@" + revision))}
+      />
+      <button type="button" class="pg-button" onClick=${close}>Close</button>
+    </header>
+    ${isLoaded && html`<${Facts} />`}
+    <${JobProgress} class="opened-note" job=${infoJob} />
+    <${JobProgress} class="import-note" job=${importJob} />
+  </div>`;
 }

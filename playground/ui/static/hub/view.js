@@ -1,4 +1,5 @@
 import { createView } from "../shared/view.js";
-import template from "./template.js";
 
-export const { $, attach, root } = createView(template, [new URL("./hub.css", import.meta.url)]);
+export const { attach, root } = createView('<div class="hub pg"></div>', [
+  new URL("./hub.css", import.meta.url),
+]);

@@ -19,6 +19,7 @@ const DEFAULTS = {
   formatY: formatNumber,
   emptyText: "The curve appears with the first value.",
 };
+const LARGE_STEP = 10; // values, with the Shift key
 const ZOOM_STEP = 0.5; // of the visible part of the x axis
 
 export class Chart {
@@ -44,7 +45,8 @@ export class Chart {
     this.columns = listColumns([], false);
     this.data = alignColumns([], {});
     this.root = appendElement(box, "div", "pg-chart");
-    this.legendBox = appendElement(this.root, "div", "pg-legend");
+    this.legendBox = options.legendBox ?? appendElement(this.root, "div", "");
+    this.legendBox.classList.add("pg-legend");
     this.plotBox = appendElement(this.root, "div", "pg-chart-plot");
     this.emptyBox = appendElement(this.root, "p", "pg-chart-empty");
     this.live = appendElement(this.root, "p", "pg-unseen");
@@ -125,10 +127,11 @@ export class Chart {
 
   /** Show the values at a position; null shows the latest values. @param {number | null} x */
   setCursor(x) {
-    const plot = this.plot;
+    const plot = /** @type {any} */ (this.plot);
     if (!plot) return;
-    if (x === null) plot.setCursor({ left: -10, top: -10 });
-    else plot.setCursor({ left: plot.valToPos(x, "x"), top: plot.over.clientHeight / 2 });
+    const top = x === null ? -10 : plot.over.clientHeight / 2;
+    // The cursors of other charts with the same key follow.
+    plot.setCursor({ left: x === null ? -10 : plot.valToPos(x, "x"), top }, true, true);
   }
 
   /** Called by uPlot after each move of the cursor. @param {number | null | undefined} index */
@@ -148,8 +151,9 @@ export class Chart {
     if (!xs.length) return;
     const last = xs.length - 1,
       at = this.cursorX === null ? xs.length : nearestIndex(xs, this.cursorX),
+      by = event.shiftKey ? LARGE_STEP : 1,
       /** @type {Record<string, number>} */
-      targets = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last };
+      targets = { ArrowLeft: at - by, ArrowRight: at + by, Home: 0, End: last };
     if (event.key in targets) this.moveTo(xs[Math.max(0, Math.min(last, targets[event.key]))]);
     else if (event.key === "+" || event.key === "-") this.zoomByKey(event.key === "+");
     else if (event.key === "0" || event.key === "Escape") this.zoom(null);
@@ -247,7 +251,7 @@ export class Chart {
         )}
         ${
           this.zoomRange &&
-          html`<button type="button" key="zoom" onClick=${() => this.zoom(null)}>
+          html`<button type="button" key="zoom" data-zoom onClick=${() => this.zoom(null)}>
             Reset zoom
           </button>`
         }`,

@@ -9,7 +9,7 @@ import { cssVariable, dashOf, resolveColor } from "./palette.js";
 const BAND_ALPHA = "29"; // of 255, in hexadecimal
 const RAW_ALPHA = "4d";
 const MAX_POINTS = 40; // a line with more values has no points
-const Y_AXIS_WIDTH = 50;
+const Y_AXIS_WIDTH = 44;
 const MIN_DECADES = 1.5; // of a logarithmic axis
 
 /** @param {Chart} chart @returns {uPlot.Options} */
@@ -48,7 +48,9 @@ export function buildPlotOptions(chart) {
         ...axisStyle(),
         size: Y_AXIS_WIDTH,
         values: (_, splits) =>
-          splits.map((value) => (value === null ? "" : chart.options.formatY(value))),
+          splits.map((value) =>
+            value === null ? "" : (chart.options.formatTick ?? chart.options.formatY)(value),
+          ),
       },
     ],
     cursor: buildCursor(chart, syncKey),

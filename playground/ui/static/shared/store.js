@@ -30,6 +30,9 @@ function writeStorage(name, value) {
   }
 }
 
+/** The model that this browser opened last; empty without one. */
+export const rememberedModel = () => readStorage(MODEL_KEY);
+
 /** @param {RunSummary[]} runs @param {CheckpointSummary[]} checkpoints @returns {Option[]} */
 const buildModelOptions = (runs, checkpoints) => [
   ...runs.map((run) => ({
@@ -102,7 +105,7 @@ export class Store {
     const state = readViewState(search);
     batch(() => {
       this.tab.value = state.tab;
-      this.model.value = state.model ?? (readStorage(MODEL_KEY) || null);
+      this.model.value = state.model ?? (rememberedModel() || null);
       this.step.value = state.step;
       this.input.value = state.input;
     });
@@ -122,12 +125,13 @@ export class Store {
    * Poll the lists of runs and checkpoints while a view is visible.
    * @param {() => boolean} isVisible
    * @param {Poller} [poller]
+   * @param {number} [intervalMs]
    */
-  subscribeToModels(isVisible, poller = pagePoller) {
+  subscribeToModels(isVisible, poller = pagePoller, intervalMs = RUNS_INTERVAL_MS) {
     return poller.subscribe({
       route: "runs/list",
       payload: () => (this.owner.value ? { owner: this.owner.value } : null),
-      intervalMs: RUNS_INTERVAL_MS,
+      intervalMs,
       isVisible,
       onData: (response) => this.setModels(response),
       onError: (error) => {

@@ -110,6 +110,10 @@ export interface ChartOptions {
   smoothing?: number;
   formatX?: (x: number) => string;
   formatY?: (y: number) => string;
+  /** The text of a tick of the y axis; the default is formatY. */
+  formatTick?: (y: number) => string;
+  /** Where the legend is; the default is above the plot. */
+  legendBox?: HTMLElement;
   /** The limits of an axis. Null stands for the limit of the data. */
   xRange?: [number | null, number | null];
   yRange?: [number | null, number | null];

@@ -1,6 +1,9 @@
 // The elements of one Gradio component: built from a template, and attached when the tab opens.
 import { el } from "./dom.js";
 
+const SHARED_STYLES = ["../vendor/uplot.css", "./common.css", "./components.css"].map(
+  (path) => new URL(path, import.meta.url),
+);
 const stylesheets = new Map(); // URL -> a promise of its load event
 function loadStylesheet(url) {
   if (!stylesheets.has(url.href))
@@ -59,8 +62,7 @@ export function createView(template, styleUrls = []) {
     onValueChange = (/** @type {any} */ _value) => {},
   ) {
     Object.assign(gradio, { props, trigger });
-    const commonStyle = new URL("./common.css", import.meta.url);
-    await Promise.all([commonStyle, ...styleUrls].map(loadStylesheet));
+    await Promise.all([...SHARED_STYLES, ...styleUrls].map(loadStylesheet));
     element.replaceChildren(root);
     const update = () => {
       let value;

@@ -133,9 +133,10 @@ function renderControl(field, value, onInput, common) {
  *   step?: number,
  *   isInteger?: boolean,
  *   hint?: string,
+ *   class?: string,
  * }} props `onChange` receives valid numbers only
  */
-export function NumberField({ value, onChange, ...rest }) {
+export function NumberField({ value, onChange, class: className = "", ...rest }) {
   const field = /** @type {FieldSpec} */ ({ name: "", type: "number", isRequired: true, ...rest }),
     [draft, setDraft] = useState(/** @type {string | null} */ (null)),
     displayed = draft ?? value;
@@ -147,6 +148,7 @@ export function NumberField({ value, onChange, ...rest }) {
   const error = validateField(field, displayed);
   return html`<${Field}
     field=${field}
+    class=${className}
     value=${displayed}
     error=${error}
     onInput=${onInput}
@@ -163,6 +165,7 @@ export function NumberField({ value, onChange, ...rest }) {
  *   onInput: (name: string, value: any) => void,
  *   onSubmit: (values: Record<string, any>) => void,
  *   submitLabel: string,
+ *   submitClass?: string,
  *   errors?: Record<string, string>,
  *   isBusy?: boolean,
  *   disabledReason?: string,
@@ -176,6 +179,7 @@ export function Form({
   onInput,
   onSubmit,
   submitLabel,
+  submitClass = "",
   errors = {},
   isBusy = false,
   disabledReason = "",
@@ -201,6 +205,7 @@ export function Form({
         html`<${Field}
           key=${field.name}
           field=${field}
+          class=${field.name}
           value=${values[field.name]}
           error=${(touched.has(field.name) && messages[field.name]) || errors[field.name]}
           onInput=${(/** @type {any} */ value) => onInput(field.name, value)}
@@ -211,7 +216,7 @@ export function Form({
     <p class="pg-buttons">
       <button
         type="submit"
-        class="pg-button primary"
+        class=${`pg-button primary ${submitClass}`}
         disabled=${isBusy || Boolean(disabledReason)}
         title=${disabledReason}
       >

@@ -1,0 +1,69 @@
+import { html, useState } from "../../vendor/preact.js";
+import { thin, toTable } from "../chart_data.js";
+import { toPng } from "../chart_options.js";
+import { downloadBlob, downloadCsv } from "../csv.js";
+import { DataTable } from "./data_table.js";
+
+/** @import { Chart } from "../chart.js" */
+
+const MAX_TABLE_ROWS = 50;
+
+/**
+ * Buttons for the table and the files of a chart. The table has the data of the moment at which it
+ * was opened.
+ * @param {{ chart: { current: Chart | null }, title?: string }} props
+ */
+export function ChartTools({ chart, title = "" }) {
+  const [table, setTable] = useState(/** @type {ReturnType<typeof toTable> | null} */ (null));
+  const read = () => {
+    const { series, options } = /** @type {Chart} */ (chart.current);
+    return {
+      name: options.label.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-"),
+      table: toTable(series, options.xLabel),
+    };
+  };
+  const exportCsv = () => {
+    const { name, table } = read();
+    downloadCsv(name + ".csv", [table.header, ...table.rows]);
+  };
+  const exportPng = async () => {
+    const blob = chart.current && (await toPng(chart.current));
+    if (blob) downloadBlob(read().name + ".png", blob);
+  };
+  return html`<span class="pg-chart-tools" role="group" aria-label=${"Data of the chart " + title}>
+      ${title}
+      <button
+        type="button"
+        aria-expanded=${String(table !== null)}
+        onClick=${() => setTable(table ? null : read().table)}
+      >
+        Table
+      </button>
+      <button type="button" onClick=${exportCsv}>CSV</button>
+      <button type="button" onClick=${exportPng}>PNG</button>
+    </span>
+    ${table && html`<${ChartTable} table=${table} chart=${chart.current} />`}`;
+}
+
+/** @param {{ table: ReturnType<typeof toTable>, chart: Chart }} props */
+function ChartTable({ table: { header, rows }, chart }) {
+  const { label, formatX, formatY } = chart.options;
+  const columns = header.map((heading, i) => ({
+    key: String(i),
+    label: heading,
+    isNumber: true,
+    isSortable: false,
+    render: (/** @type {(number | null)[]} */ row) =>
+      row[i] === null ? "" : (i ? formatY : formatX)(row[i]),
+  }));
+  return html`<${DataTable}
+    caption=${
+      rows.length > MAX_TABLE_ROWS
+        ? `${label}: ${MAX_TABLE_ROWS} of ${rows.length} rows; the CSV file has all`
+        : label
+    }
+    columns=${columns}
+    rows=${thin(rows, MAX_TABLE_ROWS)}
+    rowKey=${(/** @type {number[]} */ row) => String(row[0])}
+  />`;
+}
