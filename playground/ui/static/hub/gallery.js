@@ -44,7 +44,7 @@ const COLUMNS = [
 ];
 const galleryJob = createHubJob();
 /** The list of the last response; null before the first one. */
-const galleryModels = signal(null);
+const galleryModels = signal(/** @type {any[] | null} */ (null));
 let requestId = 0;
 
 /** Load the list. Temporary errors are retried a few times. */
@@ -122,7 +122,7 @@ export function Gallery() {
       onRetry=${() => loadGallery()}
     />
     ${
-      list?.length > 0 &&
+    ${Boolean(list?.length) &&
       html`<${DataTable}
         class="models"
         caption="Models on the Hub"

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import { enter, makeBox, settle } from "./support/dom.js";
+import { describeSession } from "../../playground/ui/static/hub/account.js";
+import { describeProgress } from "../../playground/ui/static/hub/auto_publish.js";
+import { parseRepoAddress } from "../../playground/ui/static/hub/gallery.js";
+import { countChanges, describePlan } from "../../playground/ui/static/hub/plan.js";
+import {
+  PublishForm,
+  buildCheckpointOptions,
+  suggestName,
+} from "../../playground/ui/static/hub/publish_form.js";
+import { describeEvaluation, describeRepo } from "../../playground/ui/static/hub/repository.js";
+import { choice, plan, session, token } from "../../playground/ui/static/hub/state.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import { html, render } from "../../playground/ui/static/vendor/preact.js";
+
+const RUN = {
+  subject: "run:1",
+  name: "reverse",
+  task: "Reverse 1–10",
+  parameters: 171_597,
+  status: "training",
+  best: null,
+};
+const MODEL_PLAN = {
+  kind: "model",
+  repo: "ada/reverse",
+  exists: false,
+  private: false,
+  parent: "abc",
+  changes: [
+    { path: "README.md", size: 2000, what: "new" },
+    { path: "config.json", size: 1000, what: "same" },
+  ],
+};
+let box, responses, sent;
+
+beforeEach(() => {
+  if (box) render(null, box);
+  box = makeBox();
+  sent = [];
+  responses = {
+    "runs/details": { checkpoints: [{ name: "a", step: 40, exact_match: 1 }] },
+    "hub/submit": { job: "j" },
+  };
+  mock.restoreAll();
+  mock.method(globalThis, "fetch", async (url, { body }) => {
+    const name = url.href.split("/api/")[1];
+    sent.push([name, JSON.parse(body)]);
+    return new Response(JSON.stringify(responses[name] ?? {}));
+  });
+});
+const wait = async (isDone) => {
+  for (let i = 0; i < 100 && !isDone(); i++) await settle();
+  assert.ok(isDone());
+};
+
+test("a repository is a name, a name with a revision, or an address", () => {
+  assert.deepEqual(parseRepoAddress(" ada/model "), ["ada/model", "main"]);
+  assert.deepEqual(parseRepoAddress("ada/model@v1"), ["ada/model", "v1"]);
+  const tree = "https://hub.example/ada/model/tree/while-training?x=1#y";
+  assert.deepEqual(parseRepoAddress(tree), ["ada/model", "while-training"]);
+  assert.deepEqual(parseRepoAddress("https://hub.example/ada/model/"), ["ada/model", "main"]);
+  assert.deepEqual(parseRepoAddress(""), ["", "main"]);
+});
+
+test("the state of sign-in is a sentence", () => {
+  const describe = (state, holder = null, hasToken = false) =>
+    describeSession({ name: "", signed_in: false, ...state }, holder, hasToken);
+  assert.match(describe({ way: "typed" }), /^To publish, enter a token/);
+  assert.match(describe({ way: "machine" }), /not signed in/);
+  assert.match(describe({ way: "machine", signed_in: true }, { name: "ada" }), /as ada\./);
+  const ada = { name: "ada", writes: true };
+  assert.equal(describe({ way: "typed" }, ada, true), "Token of ada; it has write access.");
+  assert.match(describe({ way: "machine" }, { name: "ada" }, true), /read-only/);
+  assert.equal(describe({ way: "oauth", signed_in: true, name: "ada" }), "Signed in as ada.");
+  assert.match(describe({ way: "none" }), /cannot publish/);
+  assert.equal(describe({ way: "" }), "Checking sign-in…");
+});
+
+test("a plan says what it changes", () => {
+  assert.equal(
+    describePlan({ plans: [MODEL_PLAN], step: 40 }, false),
+    "New public repository ada/reverse: step 40, 1 file, 2 KB.",
+  );
+  const data = { ...MODEL_PLAN, kind: "dataset", repo: "ada/data" };
+  assert.equal(
+    describePlan(
+      { plans: [data, { ...MODEL_PLAN, exists: true, private: true }], step: 1000 },
+      true,
+    ),
+    "ada/reverse already exists (private). One commit changes it: step 1,000, 1 file, 2 KB. " +
+      "The run continues; its latest checkpoint is published. " +
+      "Its training set becomes the new dataset ada/data, 2 KB.",
+  );
+  const same = { ...MODEL_PLAN, changes: [{ path: "a", size: 1, what: "same" }] };
+  assert.equal(
+    describePlan({ plans: [same], step: 40 }, false),
+    "ada/reverse already has this checkpoint, step 40.",
+  );
+  assert.equal(countChanges(MODEL_PLAN.changes), "1 new, 1 same");
+});
+
+test("progress of publishing during training", () => {
+  assert.equal(describeProgress({ now: true }), "Publishing now.");
+  assert.equal(describeProgress({ pushed: null }), "Nothing published yet.");
+  assert.equal(
+    describeProgress({ pushed: 1200, ago: 130, in: 61 }),
+    "Step 1,200 published 2 minutes ago, next in 2 min.",
+  );
+  assert.equal(describeProgress({ pushed: 1, ago: 3, in: 0 }), "Step 1 published just now.");
+});
+
+test("checkpoints and suggested names", () => {
+  const checkpoints = [
+    { name: "b", step: 2000, exact_match: 1 },
+    { name: "a", step: 40, exact_match: null },
+  ];
+  assert.deepEqual(buildCheckpointOptions("run:1", checkpoints), [
+    { value: "", label: "latest, step 2,000, exact match 100 %" },
+    { value: "a", label: "step 40" },
+  ]);
+  assert.match(buildCheckpointOptions("run:1", [])[0].label, /none yet/);
+  assert.match(buildCheckpointOptions("checkpoint:copy", [])[0].label, /the only checkpoint/);
+  assert.equal(suggestName(RUN), "reverse-10-172k");
+});
+
+test("facts and scores of a repository", () => {
+  const info = {
+    shape: [2, 1, 64],
+    task: "Reverse",
+    parameters: 1000,
+    step: 40,
+    seconds: 61,
+    device: "CPU",
+    resumable: true,
+    likes: 1,
+  };
+  assert.equal(
+    describeRepo(info),
+    "Reverse · 2 layers × 1 head, width 64 · 1,000 parameters · " +
+      "trained 40 steps in 1 min 1 s on CPU · can be trained further · 1 like.",
+  );
+  assert.match(describeRepo({ ...info, seconds: 0, resumable: false }), /steps · weights only/);
+  const measured = { exact_match: 0.5, n: 100 };
+  const evaluate = (card) => describeEvaluation({ card, measured, measured_seconds: 2 });
+  assert.match(evaluate(null), /no score/);
+  assert.match(evaluate({ exact_match: 0.501 }), /^The scores are equal\. .* 2\.0 s\.$/);
+  assert.match(evaluate({ exact_match: 0.52 }), /differ/);
+});
+
+test("the form selects a model, needs a token and a name, and shows the plan", async () => {
+  store.owner.value = "owner";
+  session.value = { way: "typed", signed_in: false, name: "", lasting: true };
+  store.setModels({ runs: [RUN], checkpoints: [] });
+  render(html`<${PublishForm} />`, box);
+  await settle();
+  assert.equal(choice.value.model, "run:1");
+  const button = () => box.querySelector(".preview-push");
+  assert.equal(button().disabled, true);
+  assert.match(box.textContent, /Enter a token above first/);
+  token.value = "hf_x";
+  await settle();
+  assert.equal(button().disabled, false);
+  assert.equal(box.querySelector(".repo").placeholder, "you/reverse-10-172k");
+
+  responses["hub/poll"] = { status: "done", result: { name: "ada", writes: false } };
+  enter(box.querySelector(".repo"), "ada/reverse");
+  await settle();
+  responses["hub/poll"] = {
+    status: "done",
+    result: { plans: [MODEL_PLAN], step: 40, card: "# Card" },
+  };
+  box.querySelector("form").dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
+  await wait(() => box.querySelector(".plan"));
+  const [, payload] = sent.find(([name]) => name === "hub/submit");
+  assert.deepEqual(
+    [payload.kind, payload.subject, payload.repo, payload.token],
+    ["plan", "run:1", "ada/reverse", "hf_x"],
+  );
+  assert.match(box.querySelector(".what").textContent, /The run continues/);
+  assert.equal(box.querySelector(".card-preview pre").textContent, "# Card");
+
+  enter(box.querySelector(".license"), "mit");
+  await settle();
+  assert.equal(plan.value, null, "the plan was for other choices");
+});
