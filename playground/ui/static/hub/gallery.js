@@ -122,7 +122,7 @@ export function Gallery() {
       onRetry=${() => loadGallery()}
     />
     ${
-    ${Boolean(list?.length) &&
+      Boolean(list?.length) &&
       html`<${DataTable}
         class="models"
         caption="Models on the Hub"
