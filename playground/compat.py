@@ -1,4 +1,4 @@
-"""Names of version 0.1.0, accepted for one release.
+"""Names of earlier versions, accepted for one release.
 
 Every reader of saved files, links, commands and environment variables maps them with these
 functions. Nothing writes them. This file and its callers' lines go away together in version 0.3.0.
@@ -51,6 +51,17 @@ RESPONSE_KEYS = {
     "message": "sentence",
     "grad_norm": "gradient_norm",
     "evaluations": "scored",
+}
+# keys of a row of the benchmark in responses of the API, by their present names
+BENCHMARK_KEYS = {
+    "index": "place",
+    "description": "what",
+    "decoding": "way",
+    "caveat": "note",
+    "finished": "over",
+    "n_few_shot": "examples",
+    "seconds_per_example": "seconds_an_item",
+    "rank_seconds_per_example": "rank_seconds_an_item",
 }
 RUN_FIELDS = {
     "watch_id": "share_id",
@@ -192,6 +203,14 @@ def add_old_keys(response: Mapping[str, Any]) -> dict[str, Any]:
     """Return a response that also has the keys of version 0.1.0."""
     old = {RESPONSE_KEYS[key]: value for key, value in response.items() if key in RESPONSE_KEYS}
     return {**old, **response}
+
+
+def add_old_benchmark_keys(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of the benchmark that also have the keys of version 0.2.0."""
+    return [
+        {old: row[key] for key, old in BENCHMARK_KEYS.items() if key in row} | dict(row)
+        for row in rows
+    ]
 
 
 def upgrade_run_record(record: Mapping[str, Any]) -> dict[str, Any]:

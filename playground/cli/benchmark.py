@@ -122,7 +122,7 @@ def compare(
         for row in rows:
             click.echo(format_row(row))
         for note in [
-            *(row["note"] for row in rows if row["note"]),
+            *(row["caveat"] for row in rows if row["caveat"]),
             *(row["message"] for row in events if row["kind"] == "leak"),
         ]:
             click.echo(

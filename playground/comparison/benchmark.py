@@ -3,10 +3,10 @@
 All get the same metrics. Rows as they are reported, each with its "kind":
 
     settings   a note on the examples, the few-shot examples, the caption
-    model      the metrics of a model so far (see sheet.COLUMNS), reported after every example;
-               `place` is its line, `over` whether it is done
+    model      the metrics of a model so far (see export.RESULT_COLUMNS), reported after every
+               example; `index` is its line, `finished` whether all examples are done
     estimate   the expected seconds of a model, from a measured forward pass
-    item       a prediction: prompt, tokens, raw output, parsed symbols, whether each is
+    example    a prediction: prompt, tokens, raw output, parsed symbols, whether each is
                correct, candidates with their scores
     leak       the gain of a masked model if the other symbols of the target are visible
 """
@@ -135,7 +135,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
         "task": dataclasses.asdict(task_config),
     }
     few_shot = [[each.prompt, each.target] for each in example_set.examples[: parsed.shots]]
-    progress.row({"kind": "settings", "examples": few_shot, **summary})
+    progress.row({"kind": "settings", "few_shot_examples": few_shot, **summary})
     benchmark.add_random_baseline()
     for baseline in (
         CopyBaseline(),
@@ -206,17 +206,17 @@ class Benchmark:
         """Return the row of a model before its first example."""
         return {
             "kind": "model",
-            "place": len(self.rows),
+            "index": len(self.rows),
             "model": model.name,
-            "what": model.kind,
-            "way": model.decoding,
-            "note": getattr(model, "caveat", ""),
+            "description": model.kind,
+            "decoding": model.decoding,
+            "caveat": getattr(model, "caveat", ""),
             "error": "",
             "parameters": getattr(model, "parameters", None),
-            "examples": len(getattr(model, "examples", ())) or None,
+            "n_few_shot": len(getattr(model, "examples", ())) or None,
             "weights_bytes": getattr(model, "weights", None),
             "added_bytes": None,
-            "over": False,
+            "finished": False,
             **MetricAccumulator().compute(),
             **more,
         }
@@ -233,7 +233,7 @@ class Benchmark:
             "n": len(self.examples),
             "ranked": len(self.ranked),
             "rank_chance": scores["rank_accuracy"],
-            "over": True,
+            "finished": True,
         }
         self.emit(self.new_row(RandomBaseline) | scores | more)
 
@@ -261,7 +261,7 @@ class Benchmark:
                 self.progress.row(
                     {
                         "kind": "estimate",
-                        "place": row["place"],
+                        "index": row["index"],
                         "model": model.name,
                         "seconds": estimate[0],
                         "message": text,
@@ -277,7 +277,7 @@ class Benchmark:
                 row |= tally.compute() | {"added_bytes": memory_delta() if memory_delta else None}
                 if note:
                     self.progress.row(
-                        entry | {"place": row["place"], "model": model.name, "way": model.decoding}
+                        entry | {name: row[name] for name in ("index", "model", "decoding")}
                     )
                     self.progress.row(row)
             self.progress.progress(len(self.examples), len(self.examples), "questions")
@@ -285,7 +285,7 @@ class Benchmark:
             raise
         except Exception as error:
             row["error"] = str(to_user_error(error, model.name))
-        row["over"] = True
+        row["finished"] = True
         self.progress.row(row)
         return tally, summed if tally.n else None
 
@@ -293,21 +293,21 @@ class Benchmark:
         self, model: BenchmarkModel, example: Example, number: int, tally: MetricAccumulator
     ) -> tuple[dict[str, Any], float | None]:
         started = time.perf_counter()
-        answer = model.generate(example)
+        output = model.generate(example)
         seconds = time.perf_counter() - started
-        tally.add(answer.parsed, example.answer, seconds)
+        tally.add(output.parsed, example.answer, seconds)
         entry: dict[str, Any] = {
-            "kind": "item",
+            "kind": "example",
             "number": number + 1,
-            "question": example.prompt,
-            "answer": example.target,
-            "prompt": answer.prompt,
-            "tokens": answer.tokens,
-            "ids": answer.ids,
-            "raw": answer.raw_output,
-            "read": answer.parsed and list(answer.parsed),
-            "right": exact_match(answer.parsed, example.answer),
-            "places": correct_positions(answer.parsed, example.answer),
+            "source": example.prompt,
+            "target": example.target,
+            "prompt": output.prompt,
+            "tokens": output.tokens,
+            "ids": output.ids,
+            "raw_output": output.raw_output,
+            "prediction": output.parsed and list(output.parsed),
+            "correct": exact_match(output.parsed, example.answer),
+            "correct_positions": correct_positions(output.parsed, example.answer),
             "seconds": seconds,
             "candidates": [],
             "rank": None,
@@ -324,13 +324,13 @@ class Benchmark:
             entry["candidates"] = [
                 {
                     "symbols": " ".join(each.symbols),
-                    "made": each.origin,
+                    "origin": each.origin,
                     "score": score,
-                    "right": place == target,
+                    "is_target": index == target,
                 }
-                for place, (each, score) in enumerate(zip(candidates, scores, strict=True))
+                for index, (each, score) in enumerate(zip(candidates, scores, strict=True))
             ]
-        return entry, answer.log_prob
+        return entry, output.log_prob
 
     # Pretrained models
 
@@ -374,13 +374,13 @@ class Benchmark:
         except Exception as error:
             row = {
                 "model": name,
-                "what": training_data_note(resolved) if resolved else "not evaluated",
-                "way": "",
+                "description": training_data_note(resolved) if resolved else "not evaluated",
+                "decoding": "",
             }
             self.emit(
                 self.new_row(RandomBaseline)
                 | row
-                | {"error": str(to_user_error(error, name)), "over": True}
+                | {"error": str(to_user_error(error, name)), "finished": True}
             )
 
     def elimination_gain(
@@ -412,7 +412,7 @@ class Benchmark:
             "at_once": before,
             "one_at_a_time": after,
             "gain": after - before,
-            "nats_a_symbol": gained,
+            "nats_per_symbol": gained,
             "by_elimination": guessed,
             "n": visible.n,
             "symbols": visible.symbols,

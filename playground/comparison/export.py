@@ -15,8 +15,8 @@ from playground.common.format import format_percent
 
 RESULT_COLUMNS = (
     "model",
-    "what",
-    "way",
+    "description",
+    "decoding",
     "exact_match",
     "exact_match_low",
     "exact_match_high",
@@ -31,24 +31,24 @@ RESULT_COLUMNS = (
     "symbols",
     "ranked",
     "parameters",
-    "examples",
-    "seconds_an_item",
-    "rank_seconds_an_item",
+    "n_few_shot",
+    "seconds_per_example",
+    "rank_seconds_per_example",
     "weights_bytes",
     "added_bytes",
-    "note",
+    "caveat",
     "error",
 )
 EXAMPLE_COLUMNS = (
     "model",
-    "way",
+    "decoding",
     "number",
-    "question",
-    "answer",
-    "raw",
-    "read",
-    "right",
-    "places",
+    "source",
+    "target",
+    "raw_output",
+    "prediction",
+    "correct",
+    "correct_positions",
     "rank",
     "candidates",
     "seconds",
@@ -61,8 +61,8 @@ def latest_rows(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     latest: dict[int, dict[str, Any]] = {}
     for row in events:
         if row.get("kind") == "model":
-            latest[row["place"]] = row
-    return [latest[place] for place in sorted(latest)]
+            latest[row["index"]] = row
+    return [latest[index] for index in sorted(latest)]
 
 
 def to_csv(events: Iterable[dict[str, Any]]) -> str:
@@ -74,16 +74,16 @@ def examples_to_csv(events: Iterable[dict[str, Any]]) -> str:
     """Return a CSV with one line for each example of each model."""
     rows = []
     for row in events:
-        if row.get("kind") == "item":
-            read = " ".join(each or "?" for each in row["read"] or [])
-            places = "".join("1" if right else "0" for right in row["places"])
+        if row.get("kind") == "example":
+            prediction = " ".join(symbol or "?" for symbol in row["prediction"] or [])
+            positions = "".join("1" if correct else "0" for correct in row["correct_positions"])
             rows.append(
                 row
                 | {
-                    "right": int(row["right"]),
-                    "read": read,
+                    "correct": int(row["correct"]),
+                    "prediction": prediction,
                     "candidates": len(row["candidates"]),
-                    "places": places,
+                    "correct_positions": positions,
                 }
             )
     return _lines(EXAMPLE_COLUMNS, rows)
@@ -96,7 +96,7 @@ def to_json(
     events = list(events)
     rest = {
         "leaks": [row for row in events if row.get("kind") == "leak"],
-        "items": [row for row in events if row.get("kind") == "item"],
+        "examples": [row for row in events if row.get("kind") == "example"],
     }
     return json.dumps(
         (result or {"rows": latest_rows(events)}) | rest,
@@ -128,4 +128,4 @@ def format_row(row: dict[str, Any]) -> str:
     text = f"{row['model'][:34]:34} {share('exact_match')} {share('token_accuracy')}"
     text += f" {share('rank_accuracy')}"
     text += f" {row['parameters'] or 0:>13,}" if row["parameters"] else f" {'':>13}"
-    return text + (f"  {row['error']}" if row["error"] else f"  {row['way']}")
+    return text + (f"  {row['error']}" if row["error"] else f"  {row['decoding']}")

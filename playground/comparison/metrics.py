@@ -114,6 +114,6 @@ class MetricAccumulator:
             low, high = wilson_interval(right, of) if of else (None, None)
             row |= {name: right / of if of else None, f"{name}_low": low, f"{name}_high": high}
         row["rank_chance"] = sum(self.chance) / len(self.chance) if self.chance else None
-        row["seconds_an_item"] = self.seconds / self.n if self.n else None
-        row["rank_seconds_an_item"] = self.rank_seconds / self.ranked if self.ranked else None
+        row["seconds_per_example"] = self.seconds / self.n if self.n else None
+        row["rank_seconds_per_example"] = self.rank_seconds / self.ranked if self.ranked else None
         return row

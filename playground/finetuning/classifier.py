@@ -107,7 +107,7 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
 
     Each evaluation on the held-out texts reports a row: step, loss (mean since the last
     evaluation), held_out_accuracy. The result has `before` and `after` of the sentence,
-    `held_out` (right, n, accuracy, and its 95 % interval), the baselines `chance` and
+    `held_out` (n_correct, n, accuracy, and its 95 % interval), the baselines `chance` and
     `majority_fraction`, and if local folders are allowed as models, `folder`, which can be used as
     one.
 
@@ -153,7 +153,7 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
         "before": {"labels": before, "note": UNTRAINED_NOTE},
         "after": {"labels": trainer.predict(parsed.sentence)},
         "held_out": {
-            "right": n_correct,
+            "n_correct": n_correct,
             "n": n,
             "accuracy": n_correct / n,
             "low": low,

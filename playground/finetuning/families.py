@@ -99,7 +99,7 @@ class PretrainedFamilyConfig(AttentionConfig):
         return {
             "weights": 4 * self.parameters,
             "gradients": 4 * self.parameters,
-            "averages": 8 * self.parameters,
+            "optimizer_state": 8 * self.parameters,
             "activations": 4 * rows * (stored + scored),
         }
 

@@ -129,7 +129,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     ensure_disk_space(folder, resolved)
     if not local_paths_allowed():
         models_to_evict(folder.parent, parsed.owner)
-    memory = {"bytes": sum(parts.values()), "parts": parts, "free": free_memory()}
+    memory = {"bytes": sum(parts.values()), "parts": parts, "free_bytes": free_memory()}
     progress.row({"kind": "memory", **memory, "model": name})
     pipe, kind = load_and_detect_kind(resolved, progress)
     unload(resolved.folder)  # training changes its weights, so no other job may share it
@@ -152,7 +152,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     return {
         "model": name,
         "kind": kind,
-        "asked_steps": parsed.steps,
+        "requested_steps": parsed.steps,
         "cancelled": trainer.step_count < parsed.steps,
         "before": before,
         "after": after,
@@ -234,12 +234,12 @@ def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
         row = describe_models(
             {"models": [settings.model]}, ProgressReporter(cancelled=progress.cancelled)
         )["models"][0]
-        if row["where"] != "hub":
+        if row["location"] != "hub":
             raise
         numbers = row["parameters"] or row["bytes"] // 4
-        parts = {"weights": 4 * numbers, "gradients": 4 * numbers, "averages": 8 * numbers}
+        parts = {"weights": 4 * numbers, "gradients": 4 * numbers, "optimizer_state": 8 * numbers}
     needed, free = sum(parts.values()), free_memory()
-    return {"bytes": needed, "parts": parts, "free": free, "fits": needed <= 0.9 * free}
+    return {"bytes": needed, "parts": parts, "free_bytes": free, "fits": needed <= 0.9 * free}
 
 
 def memory_estimate(resolved: ResolvedModel, task: TaskConfig, batch_size: int) -> dict[str, int]:

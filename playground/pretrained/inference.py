@@ -93,7 +93,7 @@ def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[s
 def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     """Predict the tokens at the masks of a text.
 
-    `gaps` has for each mask its `place` among the tokens, and `candidates` with token, id,
+    `masks` has for each mask its `position` among the tokens, and `candidates` with token, id,
     probability and the whole text. Several masks are predicted independently, while the others
     stay masked.
     """
@@ -122,9 +122,9 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     ]
     return {
         "tokens": tokens(pipe, ids),
-        "gaps": [
+        "masks": [
             {
-                "place": place,
+                "position": position,
                 "candidates": [
                     {
                         "token": pipe.tokenizer.convert_ids_to_tokens(each["token"]),
@@ -136,7 +136,7 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
                     for each in answer
                 ],
             }
-            for place, answer in zip(mask_positions, answers, strict=True)
+            for position, answer in zip(mask_positions, answers, strict=True)
         ],
         "notes": notes if len(mask_positions) > 1 else [],
     }
@@ -190,7 +190,7 @@ def generate_text(
         ended = f"stopped at the limit of {sampling.max_new_tokens} new tokens"
     return {
         "tokens": tokens(pipe, ids),
-        "written": rows,
+        "generated": rows,
         "continuation": steps,
         "ended": ended,
         "notes": [],

@@ -207,8 +207,8 @@ class ModelSizesRequest(JobRequest):
 def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Return the parameter counts of well-known models in ascending order.
 
-    `request`: see ModelSizesRequest. `how` is "here", "counted" or "cited"; `source` is the
-    configuration or the reference; `times` is the ratio to the user's model.
+    `request`: see ModelSizesRequest. `method` is "here", "counted" or "cited"; `source` is the
+    configuration or the reference; `ratio` is the ratio to the user's model.
     """
     rows: list[dict[str, Any]] = []
     for done, (name, built, config, fields, source) in enumerate(COUNTED):
@@ -217,12 +217,12 @@ def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str
             {
                 "name": name,
                 "parameters": count_parameters(built, config, tuple(fields.items())),
-                "how": "counted",
+                "method": "counted",
                 "source": source,
             }
         )
     rows += [
-        {"name": name, "parameters": parameters, "how": "cited", "source": source}
+        {"name": name, "parameters": parameters, "method": "cited", "source": source}
         for name, parameters, source in CITED
     ]
     parsed = ModelSizesRequest.parse(request)
@@ -232,12 +232,12 @@ def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str
             {
                 "name": parsed.name,
                 "parameters": own,
-                "how": "here",
+                "method": "here",
                 "source": "this model",
             }
         )
     for row in rows:
-        row["times"] = row["parameters"] / own if own else None
+        row["ratio"] = row["parameters"] / own if own else None
     return {
         "models": sorted(rows, key=lambda row: row["parameters"]),
         "families": FAMILIES,

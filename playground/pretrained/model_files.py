@@ -62,7 +62,7 @@ class ResolvedModel:
     parameters  numbers in its weights file; stored buffers count, too
     bytes       size of the weights
     commit      of the Hub's repository; empty for a folder
-    where       "directory", "cache" or "downloaded"
+    location       "directory", "cache" or "downloaded"
     """
 
     name: str
@@ -70,7 +70,7 @@ class ResolvedModel:
     parameters: int
     bytes: int
     commit: str
-    where: str
+    location: str
 
 
 def max_model_bytes() -> int:
@@ -160,7 +160,7 @@ def kind_of(config: dict[str, Any]) -> str:
     return KIND_OF_TYPE.get(str(config.get("model_type")), "")
 
 
-def inspect_folder(name: str, folder: Path, commit: str, where: str) -> ResolvedModel:
+def inspect_folder(name: str, folder: Path, commit: str, location: str) -> ResolvedModel:
     """Validate a model's folder: a config, a tokenizer, and weights of an accepted size."""
     config = read_config(folder, name)
     weights = weight_files(folder)
@@ -182,7 +182,7 @@ def inspect_folder(name: str, folder: Path, commit: str, where: str) -> Resolved
         sum(_parameter_count(path, name) for path in weights),
         size,
         commit,
-        where,
+        location,
     )
 
 
@@ -247,12 +247,12 @@ def ensure_size_allowed(name: str, size: int) -> None:
 
 def is_finetuned(resolved: ResolvedModel) -> bool:
     """Return whether a model was fine-tuned here."""
-    return resolved.where == "directory" and (Path(resolved.folder) / METADATA_FILE).is_file()
+    return resolved.location == "directory" and (Path(resolved.folder) / METADATA_FILE).is_file()
 
 
 def training_data_note(resolved: ResolvedModel) -> str:
     """Describe the training data of a model, as far as it is known."""
-    if resolved.where != "directory":
+    if resolved.location != "directory":
         return "pretrained, never trained on this task"
     try:
         metadata = json.loads((Path(resolved.folder) / METADATA_FILE).read_text(encoding="utf-8"))

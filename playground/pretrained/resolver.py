@@ -54,9 +54,9 @@ def resolve(name: str, progress: ProgressReporter, local_only: bool = False) -> 
 def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Describe models without a download. `request`: {"models": [names]}.
 
-    For each: name, where ("directory", "cache", "hub" or empty), bytes, parameters, kind
+    For each: name, location ("directory", "cache", "hub" or empty), bytes, parameters, kind
     (causal, masked or empty), a sentence if it cannot be used, and whether that is because the
-    Hub was `unreached`.
+    Hub was `hub_unreachable`.
     """
     names = request.get("models", [request.get("name")])
     info: list[dict[str, Any]] = []
@@ -65,34 +65,34 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
         progress.raise_if_cancelled()
         row: dict[str, Any] = {
             "name": str(name)[:200],
-            "where": "",
+            "location": "",
             "bytes": None,
             "parameters": None,
             "kind": "",
             "message": "",
         }
-        row["unreached"] = False
+        row["hub_unreachable"] = False
         try:
             try:
                 resolved = resolve(name, progress, local_only=True)
                 row |= {
                     key: value
                     for key, value in asdict(resolved).items()
-                    if key in ("name", "where", "bytes", "parameters", "commit")
+                    if key in ("name", "location", "bytes", "parameters", "commit")
                 }
                 row["kind"] = kind_of(read_config(resolved.folder, resolved.name))
             except UserError:
                 row["name"] = checked = validate_name(name)
                 if cached_snapshot(checked) or local_folder(checked):
                     raise
-                row["unreached"] = hub is None
+                row["hub_unreachable"] = hub is None
                 hub = hub or connect_to_hub()
-                row["unreached"] = False
+                row["hub_unreachable"] = False
                 response = fetch_model_info(hub, checked)
                 files = files_to_download(response, checked)
                 numbers = response.get("safetensors")
                 row |= {
-                    "where": "hub",
+                    "location": "hub",
                     "bytes": sum(files.values()),
                     "commit": str(response.get("sha") or ""),
                 }

@@ -80,7 +80,7 @@ def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict
         "word": word,
         "tokens": model.tokenizer.convert_ids_to_tokens(outputs.ids),
         "spans": [list(span) for span in spans],
-        "places": [first, second],
+        "occurrences": [first, second],
         "word_vectors": _cosine(*words),
         "layers": layers,
         "references": parsed.references,
@@ -98,17 +98,17 @@ def _compare_layers(
 ) -> list[dict[str, Any]]:
     """Return the cosines after each layer.
 
-    `alike` is the cosine of the two occurrences; `others` the mean cosine of all pairs of two
-    different words of the text, as a baseline, because in most models all vectors have a high
-    cosine (Ethayarajh 2019, section 4.1); `references`, for every reference word the cosine with
-    the first and with the second.
+    `similarity` is the cosine of the two occurrences; `baseline` the mean cosine of all pairs of
+    two different words of the text, because in most models all vectors have a high cosine
+    (Ethayarajh 2019, section 4.1); `references`, for every reference word the cosine with the
+    first and with the second.
     """
     one_LD, two_LD = outputs.hidden_LQD[:, first].mean(1), outputs.hidden_LQD[:, second].mean(1)
     return [
         {
             "layer": layer,
-            "alike": _cosine(one_LD[layer], two_LD[layer]),
-            "others": baseline_L[layer],
+            "similarity": _cosine(one_LD[layer], two_LD[layer]),
+            "baseline": baseline_L[layer],
             "references": [
                 each_LD
                 if each_LD is None
@@ -151,13 +151,13 @@ def _argmax_distance(layers: list[dict[str, Any]], word: str, normed: bool) -> s
 
     If the last layer is `normed`, it is left out of the comparison.
     """
-    first, last = layers[0]["alike"], layers[-1]["alike"]
-    least = min(layers[:-1] if normed else layers, key=lambda each: each["alike"])
+    first, last = layers[0]["similarity"], layers[-1]["similarity"]
+    least = min(layers[:-1] if normed else layers, key=lambda each: each["similarity"])
     summary = f"The cosine of the two {word!r} begins at {first:.2f} (one word, two positions), "
     if normed:
         distance = (
             f"is lowest after layer {least['layer']} of {len(layers) - 1}, at "
-            f"{least['alike']:.2f}, "
+            f"{least['similarity']:.2f}, "
         )
         summary += distance if least["layer"] else "no layer before the last reduces it, "
         return summary + (
@@ -167,7 +167,7 @@ def _argmax_distance(layers: list[dict[str, Any]], word: str, normed: bool) -> s
     if least["layer"] == 0:
         return summary + f"and no layer reduces it; after the last one it is {last:.2f}."
     summary += (
-        f"is lowest after layer {least['layer']} of {len(layers) - 1}, at {least['alike']:.2f}"
+        f"is lowest after layer {least['layer']} of {len(layers) - 1}, at {least['similarity']:.2f}"
     )
     if least["layer"] == len(layers) - 1:
         return summary + ", the last one."

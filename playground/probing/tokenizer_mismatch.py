@@ -79,7 +79,7 @@ def _mismatch_notes(pipe: Any, with_other: dict[str, Any]) -> list[str]:
     """Describe how many ids of the other tokenizer mean the same token, or none."""
     tokens, embeddings = with_other["tokens"], pipe.model.get_input_embeddings().num_embeddings
     beyond = sum(not token["in_range"] for token in tokens)
-    same = sum(token["in_range"] and token["to_the_model"] == token["token"] for token in tokens)
+    same = sum(token["in_range"] and token["own_token"] == token["token"] for token in tokens)
     notes = [f"{same} of {len(tokens)} ids stand for the same token in both tokenizers"]
     if beyond:
         notes.append(
@@ -108,11 +108,11 @@ def _encode_and_run(
 ) -> dict[str, Any]:
     """Run a model on a text with one of the two tokenizers.
 
-    `tokens` has the text's piece by the tokenizer, its id, and `to_the_model`, the token of that
+    `tokens` has the text's piece by the tokenizer, its id, and `own_token`, the token of that
     id in the model's own tokenizer; None if the id is beyond the model's embedding. Then
-    `in_range` is false, a lookup would raise an IndexError, and the id is left out. `answer` is
-    the output, decoded by the tokenizer; `answer_by_own` is the same ids decoded by the model's
-    own. `surprise` is, for a causal model, the mean negative log-probability of the text after
+    `in_range` is false, a lookup would raise an IndexError, and the id is left out. `output` is
+    the output, decoded by the tokenizer; `output_by_own` is the same ids decoded by the model's
+    own. `mean_nll` is, for a causal model, the mean negative log-probability of the text after
     its first token, in nats per token.
     """
     gap_note = ""
@@ -124,10 +124,10 @@ def _encode_and_run(
     ensure_fits(pipe, len(valid_ids))
     result: dict[str, Any] = {
         "tokens": tokens,
-        "answer": "",
-        "answer_by_own": "",
+        "output": "",
+        "output_by_own": "",
         "candidates": [],
-        "surprise": None,
+        "mean_nll": None,
         "gap_note": gap_note,
     }
     if not valid_ids:
@@ -161,7 +161,7 @@ def _token_by_both(pipe: Any, tokenizer: Any, token: int) -> dict[str, Any]:
         "token": tokenizer.convert_ids_to_tokens(token),
         "id": token,
         "in_range": token < embeddings,
-        "to_the_model": pipe.tokenizer.convert_ids_to_tokens(token) if is_known else None,
+        "own_token": pipe.tokenizer.convert_ids_to_tokens(token) if is_known else None,
     }
 
 
@@ -176,9 +176,9 @@ def _continue_text(
         progress.raise_if_cancelled()
         generated_ids.append(token.id)
     return {
-        "surprise": mean_nll(pipe.model, ids),
-        "answer": _decode_ids(tokenizer, generated_ids),
-        "answer_by_own": pipe.tokenizer.decode(generated_ids),
+        "mean_nll": mean_nll(pipe.model, ids),
+        "output": _decode_ids(tokenizer, generated_ids),
+        "output_by_own": pipe.tokenizer.decode(generated_ids),
     }
 
 
@@ -206,15 +206,15 @@ def _predict_mask(pipe: Any, tokenizer: Any, ids: list[int], position: int) -> d
         {
             "id": token,
             "word": _decode_ids(tokenizer, [token]),
-            "by_own": pipe.tokenizer.decode([token]),
+            "word_by_own": pipe.tokenizer.decode([token]),
             "probability": probability,
         }
         for token, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     ]
     return {
         "candidates": candidates,
-        "answer": candidates[0]["word"],
-        "answer_by_own": candidates[0]["by_own"],
+        "output": candidates[0]["word"],
+        "output_by_own": candidates[0]["word_by_own"],
     }
 
 

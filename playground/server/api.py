@@ -31,7 +31,7 @@ from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.common.env import env_number
 from playground.common.stats import wilson_interval
 from playground.comparison.export import latest_rows
-from playground.compat import add_old_keys, upgrade_settings
+from playground.compat import add_old_benchmark_keys, add_old_keys, upgrade_settings
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.models.config_fields import ConfigError, short_repr
@@ -624,7 +624,7 @@ class Endpoints:
             result |= {
                 "done": response["done"],
                 "total": response["total"],
-                "rows": latest_rows(response["rows"]),
+                "rows": add_old_benchmark_keys(latest_rows(response["rows"])),
             }
         return add_old_keys(result | {"result": _rename_path_keys(response["result"])})
 

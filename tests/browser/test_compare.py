@@ -121,7 +121,7 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
     with page.expect_download() as download:
         page.get_by_role("button", name="All data (JSON)").click()
     everything = json.loads(Path(download.value.path()).read_text())
-    assert len(everything["items"]) == 3 * 4
+    assert len(everything["examples"]) == 3 * 4
     assert float(lines[0]["exact_match"]) == everything["rows"][0]["exact_match"]
 
     shown = page.locator(".of-table .sheet tbody").text_content()

@@ -258,7 +258,7 @@ def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_model
     page.click(".part-banks .main")
     wait_until(page, "document.querySelector('.two-alike')?.drawn?.length === 7", timeout=120_000)
     layers = page.evaluate("document.querySelector('.two-alike').drawn")
-    assert all(each["others"] < each["alike"] < 1 for each in layers)
+    assert all(each["baseline"] < each["similarity"] < 1 for each in layers)
     assert page.locator(".part-banks .marked").all_text_contents() == ["bank 1", "bank 2"]
     expect(page.locator(".reference-word")).to_have_count(4)
     assert count_colors(page, ".two-alike") > 3

@@ -53,7 +53,7 @@ def whole(digits, tiny_gpt2, tiny_bert):
 def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
     rows, result, _ = whole
     lines = [
-        (row["model"], row["what"], row["n"], row["ranked"], bool(row["error"]))
+        (row["model"], row["description"], row["n"], row["ranked"], bool(row["error"]))
         for row in result["rows"]
     ]
     unknown = "a folder; its training data is unknown"
@@ -73,12 +73,12 @@ def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
     assert result["rows"][8]["exact_match"] is None
     assert "is not the name of a model" in result["rows"][8]["error"]
     for row in result["rows"][5:8]:
-        assert row["over"] is True
+        assert row["finished"] is True
         assert row["weights_bytes"] == 4 * row["parameters"] > 0
         assert row["added_bytes"] is not None
-        assert row["seconds_an_item"] > 0
+        assert row["seconds_per_example"] > 0
         assert 0 <= row["exact_match_low"] <= row["exact_match"] <= row["exact_match_high"] <= 1
-    assert "1 few-shot examples" in result["rows"][5]["way"]
+    assert "1 few-shot examples" in result["rows"][5]["decoding"]
     assert result["rows"][0]["rank_accuracy"] == pytest.approx(result["rows"][5]["rank_chance"])
     assert len(result["leaks"]) == 1
 
@@ -90,34 +90,34 @@ def test_the_caption_says_what_is_compared(whole):
     assert "mine (" in result["caption"]
     assert "was trained on exactly this task, reverse of 3 symbols" in result["caption"]
     assert "do not compete on equal terms" in result["caption"]
-    assert rows[0]["examples"] == [
+    assert rows[0]["few_shot_examples"] == [
         [" ".join(each) for each in (example.split(), example.split()[::-1])]
-        for example, _ in rows[0]["examples"]
+        for example, _ in rows[0]["few_shot_examples"]
     ]
 
 
 def test_every_item_is_told_with_what_the_model_saw(whole, tiny_gpt2):
-    items = [row for row in whole[0] if row["kind"] == "item" and row["model"] == tiny_gpt2]
+    items = [row for row in whole[0] if row["kind"] == "example" and row["model"] == tiny_gpt2]
     assert [row["number"] for row in items] == [1, 2, 3, 4, 5, 6]
     for row in items:
-        assert row["prompt"].endswith(f"Input: {row['question']}\nOutput:")
+        assert row["prompt"].endswith(f"Input: {row['source']}\nOutput:")
         assert "".join(row["tokens"]) == row["prompt"]
-        assert row["right"] == all(row["places"]) or len(row["read"]) > 3
+        assert row["correct"] == all(row["correct_positions"]) or len(row["prediction"]) > 3
         assert (row["rank"] is None) == (row["number"] > 3)
         if row["rank"]:
             scores = {each["symbols"]: each["score"] for each in row["candidates"]}
-            assert sum(each["right"] for each in row["candidates"]) == 1
+            assert sum(each["is_target"] for each in row["candidates"]) == 1
             assert row["rank"] == 1 + sum(
-                score >= scores[row["answer"]]
+                score >= scores[row["target"]]
                 for text, score in scores.items()
-                if text != row["answer"]
+                if text != row["target"]
             )
     json.dumps(whole[0], allow_nan=False)
 
 
 def test_the_time_is_told_before_the_first_item(whole, tiny_gpt2):
     order = [row["kind"] for row in whole[0] if row.get("model") == tiny_gpt2]
-    assert order[:3] == ["estimate", "item", "model"]
+    assert order[:3] == ["estimate", "example", "model"]
     estimate = next(row for row in whole[0] if row["kind"] == "estimate")
     assert estimate["seconds"] > 0
     assert "one forward pass of" in estimate["message"]
@@ -132,11 +132,11 @@ def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):
     )
     assert result is None
     lines = latest_rows(rows)
-    assert [(row["model"], row["n"], row["over"]) for row in lines[4:]] == [
+    assert [(row["model"], row["n"], row["finished"]) for row in lines[4:]] == [
         (digits.name, 20, True),
         (tiny_gpt2, 2, False),
     ]
-    assert sum(row["kind"] == "item" and row["model"] == tiny_gpt2 for row in rows) == 2
+    assert sum(row["kind"] == "example" and row["model"] == tiny_gpt2 for row in rows) == 2
 
 
 def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
@@ -149,13 +149,13 @@ def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
     _, result, _ = told_by(
         {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0}
     )
-    assert result["rows"][-1]["what"] == "fine-tuned: 50 steps on reverse, from gpt2"
+    assert result["rows"][-1]["description"] == "fine-tuned: 50 steps on reverse, from gpt2"
     unload(str(folder))
     (folder / METADATA_FILE).write_text("[1]")
     _, result, _ = told_by(
         {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0}
     )
-    assert "unknown" in result["rows"][-1]["what"]
+    assert "unknown" in result["rows"][-1]["description"]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_line_in_a_terminal_does_not_round_up_to_all():
     row |= {
         "model": "mine",
         "error": "",
-        "way": "",
+        "decoding": "",
         "exact_match": 0.9996,
         "exact_match_low": 0.99,
         "exact_match_high": 1.0,

@@ -59,7 +59,7 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     ]
     assert [row["model"] for row in told["rows"]] == models
     assert told["rows"][4]["exact_match"] == 1.0
-    assert len(told["items"]) == 4 * 4
+    assert len(told["examples"]) == 4 * 4
     assert (len(told["leaks"]), told["request"]["shots"]) == (1, 1)
     with open(tmp_path / "table.csv") as file:
         assert [row["model"] for row in csv.DictReader(file)] == models

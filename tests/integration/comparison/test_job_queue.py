@@ -81,7 +81,7 @@ def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
     )
     answer = over(comparer, job)
     assert answer["status"] == "done", answer["message"]
-    lines = [(row["model"], row["what"], row["n"]) for row in answer["result"]["rows"][4:]]
+    lines = [(row["model"], row["description"], row["n"]) for row in answer["result"]["rows"][4:]]
     pretrained = "pretrained, never trained on this task"
     assert lines == [
         ("digits", "trained on this task", 4),
@@ -95,7 +95,7 @@ def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
         "settings",
         "model",
         "estimate",
-        "item",
+        "example",
         "leak",
     }
     assert served.received_tokens() == set()
@@ -123,9 +123,9 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
         comparer.cancel(job, "ada")
         answer = comparer.poll(job, "ada")
         assert answer["status"] == "cancelled"
-        assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["over"]][
-            -1
-        ] == "digits"  # what had come stays
+        assert [
+            row["model"] for row in answer["rows"] if row["kind"] == "model" and row["finished"]
+        ][-1] == "digits"  # what had come stays
         wait_for(
             lambda: comparer.poll(behind, "ben")["status"] != "waiting", 60, "the next job's turn"
         )
@@ -148,7 +148,7 @@ def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, 
         "ben/dies: the process ended (killed, probably because the machine ran out"
     )
     assert answer["again"]
-    assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["over"]][
+    assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["finished"]][
         -1
     ] == "digits"
     second = over(comparer, behind)

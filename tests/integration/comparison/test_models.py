@@ -278,7 +278,7 @@ def test_trained_fixture_reverses_through_the_real_pipeline(causal):
     assert tally.exact / tally.n > 0.5
     assert tally.first >= 3
     items = table.rows[0]
-    assert items["examples"] is None
+    assert items["n_few_shot"] is None
     assert items["parameters"] == sum(each.numel() for each in causal.model.parameters())
 
 
@@ -356,7 +356,9 @@ def leak_of(pipe):
     assert leak["one_at_a_time"] == one_by_one[0].correct_symbols / one_by_one[0].symbols
     assert leak["at_once"] == at_once[0].correct_symbols / at_once[0].symbols
     assert leak["gain"] == pytest.approx(leak["one_at_a_time"] - leak["at_once"])
-    assert leak["nats_a_symbol"] == pytest.approx((one_by_one[1] - at_once[1]) / at_once[0].symbols)
+    assert leak["nats_per_symbol"] == pytest.approx(
+        (one_by_one[1] - at_once[1]) / at_once[0].symbols
+    )
     assert leak["by_elimination"] == 1.0
     assert rows[-1] == leak
     return leak, rows, at_once[0], one_by_one[0]
@@ -368,13 +370,13 @@ def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
     assert (at_once.correct_symbols, one_by_one.correct_symbols) == (zeros, 75)
     assert at_once.exact == 0
     assert one_by_one.exact == 25
-    assert leak["nats_a_symbol"] > 5
+    assert leak["nats_per_symbol"] > 5
     assert "times as likely" in leak["message"]
     assert "without knowing the rule" in leak["message"]
-    asked_one_by_one = [row for row in rows if row["kind"] == "item" and row["place"] == 1]
+    asked_one_by_one = [row for row in rows if row["kind"] == "example" and row["index"] == 1]
     assert all(row["prompt"].count("[MASK]") == 1 for row in asked_one_by_one)
-    assert "leaks" in asked_one_by_one[0]["way"]
-    asked_at_once = [row for row in rows if row["kind"] == "item" and row["place"] == 0]
+    assert "leaks" in asked_one_by_one[0]["decoding"]
+    asked_at_once = [row for row in rows if row["kind"] == "example" and row["index"] == 0]
     assert all(row["tokens"].count("[MASK]") == 3 for row in asked_at_once)
 
 
@@ -382,7 +384,7 @@ def test_a_fixture_that_knows_the_rule_gains_nothing_by_the_leak(masked):
     leak, _, at_once, one_by_one = leak_of(masked)
     assert at_once.exact / at_once.n > 0.5
     assert one_by_one.exact >= at_once.exact - 2
-    assert leak["nats_a_symbol"] < 5
+    assert leak["nats_per_symbol"] < 5
 
 
 def test_elimination_knows_nothing_but_the_symbols():

@@ -126,13 +126,15 @@ def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, 
         ProgressReporter(),
     )
     shots, after = (
-        next(row for row in table["rows"] if row["model"] == name and "leaks" not in row["way"])
+        next(
+            row for row in table["rows"] if row["model"] == name and "leaks" not in row["decoding"]
+        )
         for name in (asked(fixture)["model"], told["model"])
     )
     assert after["exact_match"] >= 0.9 > 0.5 >= shots["exact_match"]
-    assert after["what"].startswith(f"fine-tuned: {STEPS[fixture]} steps on reverse")
-    assert "after 0 few-shot examples" in after["way"]
-    assert "after 4 few-shot examples" in shots["way"]
+    assert after["description"].startswith(f"fine-tuned: {STEPS[fixture]} steps on reverse")
+    assert "after 0 few-shot examples" in after["decoding"]
+    assert "after 4 few-shot examples" in shots["decoding"]
 
 
 @BOTH
@@ -269,7 +271,7 @@ def test_whoever_cancels_before_the_first_step_leaves_nothing(asked, root):
 def test_finetuning_beyond_free_memory_is_rejected_before_loading(asked, monkeypatch):
     monkeypatch.setattr(job, "free_memory", lambda: 3_000_000)
     plan = job.plan(asked(batch_size=64), ProgressReporter())
-    assert plan["bytes"] == sum(plan["parts"].values()) > plan["free"] == 3_000_000
+    assert plan["bytes"] == sum(plan["parts"].values()) > plan["free_bytes"] == 3_000_000
     assert not plan["fits"]
     heard = Heard()
     with pytest.raises(
@@ -369,7 +371,7 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
     ]
     assert len(set(names)) == 3
     assert {FINETUNED_PREFIX + name for name in os.listdir(root / "compared")} == set(names[1:])
-    assert resolve(names[2], ProgressReporter()).where == "directory"
+    assert resolve(names[2], ProgressReporter()).location == "directory"
     with pytest.raises(UserError):
         resolve(
             str(root / "compared" / names[2].removeprefix(FINETUNED_PREFIX)),

@@ -38,8 +38,8 @@ def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
         },
         ProgressReporter(),
     )
-    (gap,) = found["gaps"]
-    assert found["tokens"][gap["place"]]["token"] == "[MASK]"
+    (gap,) = found["masks"]
+    assert found["tokens"][gap["position"]]["token"] == "[MASK]"
     best, *others = gap["candidates"]
     assert best["word"] == "france"
     assert best["text"] == "the capital of france is paris."
@@ -56,7 +56,7 @@ def test_several_gaps_are_filled_each_by_itself_and_that_is_said(tiny_bert):
         {"task": "fill-mask", "model": tiny_bert, "text": "the capital of [MASK] is [MASK]."},
         ProgressReporter(),
     )
-    countries, cities = ([each["word"] for each in gap["candidates"]] for gap in found["gaps"])
+    countries, cities = ([each["word"] for each in gap["candidates"]] for gap in found["masks"])
     assert set(countries) <= {"france", "spain", "italy", "japan", "egypt", "peru", "norway"}
     assert set(cities) <= {"paris", "madrid", "rome", "tokyo", "cairo", "lima", "oslo"}
     assert "2 masks: each is predicted independently" in found["notes"][0]
@@ -79,7 +79,7 @@ def test_text_is_written_token_by_token_as_generate_writes_it(tiny_gpt2):
     assert found["continuation"] == own
     assert found["continuation"].startswith(" 5 7 2\n")
     rows = rows_of(messages)
-    assert rows == found["written"]
+    assert rows == found["generated"]
     assert "".join(row["text"] for row in rows) == own
     assert all(
         row["candidates"][0]["id"] == row["id"] and len(row["candidates"]) == 4 for row in rows
@@ -108,7 +108,7 @@ def test_a_text_ends_where_the_model_ends_it_or_can_read_no_more(tiny_gpt2):
     )
     full = run("inference", what | {"text": " 1" * 250}, ProgressReporter())
     assert (
-        len(full["tokens"]) + len(full["written"]) == 256
+        len(full["tokens"]) + len(full["generated"]) == 256
         or full["ended"] == "the model ended the text"
     )
     with pytest.raises(UserError, match="has 300 tokens and this model accepts at most 256"):
@@ -166,7 +166,7 @@ def test_letters_of_several_bytes_come_whole(tiny_gpt2):
             ProgressReporter(),
         )
     assert len(ids) == 3
-    assert [row["text"] for row in found["written"]] == ["n", "", "é"]
+    assert [row["text"] for row in found["generated"]] == ["n", "", "é"]
 
 
 def test_a_head_that_nobody_trained_is_called_chance(tiny_bert):
@@ -224,4 +224,4 @@ def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
 def test_any_text_is_read(tiny_bert, text):
     assert run(
         "inference", {"task": "fill-mask", "model": tiny_bert, "text": text}, ProgressReporter()
-    )["gaps"]
+    )["masks"]

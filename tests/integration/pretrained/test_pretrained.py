@@ -64,7 +64,7 @@ def refusal(name, tell=None, **settings):
 def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     told = []
     found = resolve("gpt2", ProgressReporter(lambda *entry: told.append(entry)))
-    assert (found.where, found.commit) == ("downloaded", served.repo("gpt2").head.oid)
+    assert (found.location, found.commit) == ("downloaded", served.repo("gpt2").head.oid)
     assert {path.name for path in Path(found.folder).iterdir()} == set(served.files("gpt2")) - {
         "pytorch_model.bin",
         "onnx/model.onnx",
@@ -77,7 +77,7 @@ def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     assert any("KB in" in entry[1] for entry in told if entry[0] == "message")
     with served.record_requests() as seen:
         again = resolve("gpt2", ProgressReporter())
-    assert (again.where, again.folder, seen) == ("cache", found.folder, [])
+    assert (again.location, again.folder, seen) == ("cache", found.folder, [])
     assert served.received_tokens() == set()
     assert list_cached_names() == ["gpt2"]
 
@@ -105,15 +105,15 @@ def test_about_tells_sizes_without_a_download(served, tiny_gpt2):
             {"models": ["gpt2", "bert-base-uncased", "nobody/nothing", tiny_gpt2, 7]},
             ProgressReporter(),
         )["models"]
-    assert [(row["name"], row["where"], row["kind"]) for row in rows[:2]] == [
+    assert [(row["name"], row["location"], row["kind"]) for row in rows[:2]] == [
         ("gpt2", "hub", "causal"),
         ("bert-base-uncased", "hub", "masked"),
     ]
     assert rows[0]["parameters"] > 100_000
     assert "there is no repository nobody/nothing" in rows[2]["message"]
-    assert (rows[3]["where"], rows[3]["kind"]) == ("directory", "causal")
+    assert (rows[3]["location"], rows[3]["kind"]) == ("directory", "causal")
     assert "is not the name of a model" in rows[4]["message"]
-    assert not any(row["unreached"] for row in rows)
+    assert not any(row["hub_unreachable"] for row in rows)
     assert not [request for request in seen if "/resolve/" in request.path]
     assert list_cached({}, ProgressReporter())["models"] == []
 
@@ -162,12 +162,12 @@ def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(
     monkeypatch.setenv("SPACE_ID", "owner/space")
     for name in ("gpt2", "openai-community/gpt2"):
         found = resolve(name, ProgressReporter())
-        assert (found.folder, found.where) == (str(snapshot), "cache")
+        assert (found.folder, found.location) == (str(snapshot), "cache")
 
 
 def test_a_download_that_is_interrupted_goes_on_or_says_so(served, cache):
     with served.fault(served.STORAGE, "cut", times=1, method="GET"):
-        assert resolve("gpt2", ProgressReporter()).where == "downloaded"
+        assert resolve("gpt2", ProgressReporter()).location == "downloaded"
     shutil.rmtree(cache)
     with served.fault(served.RESOLVE, 503, method="GET"):
         sentence, again = refusal("gpt2")
@@ -207,7 +207,7 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
         {"models": ["gpt2", "bert-base-uncased", "x" * 200]}, ProgressReporter()
     )["models"]
     # that a name is none is known without the Hub
-    assert [row["unreached"] for row in rows] == [True, False, False]
+    assert [row["hub_unreachable"] for row in rows] == [True, False, False]
 
     def nobody(*_, **__):
         time.sleep(20)
@@ -218,7 +218,7 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
     # what a busy machine adds; both would take 20 s and more
     assert time.monotonic() - started < 3 + 3
     # no network is asked for
-    assert resolve("bert-base-uncased", ProgressReporter()).where == "cache"
+    assert resolve("bert-base-uncased", ProgressReporter()).location == "cache"
     assert "not on this machine yet" in refusal("gpt2", local_only=True)[0]
 
 
@@ -267,7 +267,7 @@ def test_odd_names_are_refused_before_anything_is_asked(served, name):
 
 
 def test_where_strangers_come_a_folder_is_no_model(cache, tiny_gpt2, monkeypatch):
-    assert resolve(tiny_gpt2, ProgressReporter()).where == "directory"
+    assert resolve(tiny_gpt2, ProgressReporter()).location == "directory"
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     assert "is not the name of a model" in refusal(tiny_gpt2)[0]
     assert "folder" not in refusal(tiny_gpt2)[0]
@@ -504,7 +504,7 @@ def test_own_model_cache_evicts_the_least_recently_used_model(
         "text-generation", resolve("ada/b", ProgressReporter(), local_only=True), ProgressReporter()
     )
     resolve("ada/a", ProgressReporter())
-    assert resolve("ada/d", ProgressReporter()).where == "downloaded"
+    assert resolve("ada/d", ProgressReporter()).location == "downloaded"
     assert list_cached_names() == ["ada/b", "ada/d"]
     unload()
 

@@ -80,10 +80,10 @@ def test_the_model_is_as_it_was_after_a_look_even_one_that_fails():
 def test_a_causal_model_cannot_look_ahead_and_a_masked_one_can(tiny_gpt2):
     causal = run("attention", {"model": tiny_gpt2}, ProgressReporter())
     n = len(causal["tokens"])
-    assert causal["possible"] == np.tri(n, dtype=int).tolist()
+    assert causal["mask"] == np.tri(n, dtype=int).tolist()
     assert (unpacked(causal)[:, :, np.tri(n) == 0] == 0).all()
     both_ways = run("attention", {"model": ENCODER}, ProgressReporter())
-    assert np.all(both_ways["possible"])
+    assert np.all(both_ways["mask"])
     assert unpacked(both_ways)[:, :, 0, -1].max() > 0
     np.testing.assert_allclose(unpacked(both_ways).sum(-1), 1, atol=0.01)
 
@@ -91,7 +91,7 @@ def test_a_causal_model_cannot_look_ahead_and_a_masked_one_can(tiny_gpt2):
 def test_sat_is_found_and_its_row_and_the_scores_of_a_head_are_shown():
     shown = run("attention", {"model": ENCODER, "layer": 3, "head": 12}, ProgressReporter())
     assert shown["tokens"] == ["[CLS]", "the", "cat", "sat", "on", "the", "mat", "[SEP]"]
-    assert shown["word_at"] == [[3]]
+    assert shown["word_tokens"] == [[3]]
     scores, weights = np.array(shown["scores"]), np.array(shown["head_weights"])
     by_hand = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     np.testing.assert_allclose(by_hand, weights, atol=1e-5)

@@ -21,16 +21,16 @@ def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
     again.
     """
     found = run("word-in-context", {"model": ENCODER}, ProgressReporter())
-    assert [found["tokens"][i] for place in found["places"] for i in place] == ["bank", "bank"]
+    assert [found["tokens"][i] for place in found["occurrences"] for i in place] == ["bank", "bank"]
     # before positions are added it is one vector
     assert found["word_vectors"] == pytest.approx(1, abs=1e-6)
-    alike = [layer["alike"] for layer in found["layers"]]
+    alike = [layer["similarity"] for layer in found["layers"]]
     assert len(alike) == 7
     assert 0.9 < alike[0] < 1
     assert alike[0] > alike[1] > alike[2] > alike[3]
     assert min(alike) == alike[3] < alike[0] - 0.05
     assert "lowest after layer 3 of 6" in found["finding"]
-    assert all(layer["others"] < layer["alike"] for layer in found["layers"])
+    assert all(layer["baseline"] < layer["similarity"] for layer in found["layers"])
 
 
 def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
@@ -52,9 +52,9 @@ def test_cosines_equal_those_by_hand(tiny_bert):
         hidden = inside.model(
             **inside.tokenizer(text, return_tensors="pt"), output_hidden_states=True
         ).hidden_states
-    one, two = (place[0] for place in found["places"])
+    one, two = (place[0] for place in found["occurrences"])
     by_hand = [torch.cosine_similarity(each[0, one], each[0, two], dim=0).item() for each in hidden]
-    assert [layer["alike"] for layer in found["layers"]] == pytest.approx(by_hand, abs=1e-5)
+    assert [layer["similarity"] for layer in found["layers"]] == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
@@ -63,7 +63,7 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
         {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "references": []},
         ProgressReporter(),
     )
-    assert len(found["places"][0]) > 1
+    assert len(found["occurrences"][0]) > 1
     assert any("does not depend on the text after it" in note for note in found["notes"])
 
 
@@ -173,7 +173,7 @@ def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
         word = reference[0, 1:].mean(0)
         by_hand = [
             torch.cosine_similarity(hidden[0, place].mean(0), word, dim=0).item()
-            for place in found["places"]
+            for place in found["occurrences"]
         ]
         assert found["layers"][layer]["references"][0] == pytest.approx(by_hand, abs=1e-5)
 
@@ -187,13 +187,17 @@ def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
     ids = inside.tokenizer(text)["input_ids"]
     with torch.no_grad():
         hidden = inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
-    keep = [i for i in range(1, len(ids)) if i not in [*found["places"][0], *found["places"][1]]]
+    keep = [
+        i
+        for i in range(1, len(ids))
+        if i not in [*found["occurrences"][0], *found["occurrences"][1]]
+    ]
     pairs = [(i, j) for i in keep for j in keep if i < j and ids[i] != ids[j]]
     for layer, each in zip(found["layers"], hidden, strict=True):
         by_hand = sum(
             torch.cosine_similarity(each[0, i], each[0, j], dim=0).item() for i, j in pairs
         ) / len(pairs)
-        assert layer["others"] == pytest.approx(by_hand, abs=1e-5)
+        assert layer["baseline"] == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, tiny_bert):

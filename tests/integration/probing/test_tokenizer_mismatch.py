@@ -18,11 +18,11 @@ def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
         {"model": tiny_gpt2, "tokenizer": tiny_bert, "text": "The capital of France is"},
         ProgressReporter(),
     )
-    assert found["own"]["answer"].startswith(" Paris.")
-    assert " Paris" not in found["other"]["answer"]
-    assert all(token["to_the_model"] == token["token"] for token in found["own"]["tokens"])
-    assert not any(token["to_the_model"] == token["token"] for token in found["other"]["tokens"])
-    assert found["other"]["surprise"] > found["own"]["surprise"] + 3
+    assert found["own"]["output"].startswith(" Paris.")
+    assert " Paris" not in found["other"]["output"]
+    assert all(token["own_token"] == token["token"] for token in found["own"]["tokens"])
+    assert not any(token["own_token"] == token["token"] for token in found["other"]["tokens"])
+    assert found["other"]["mean_nll"] > found["own"]["mean_nll"] + 3
     assert found["notes"] == ["0 of 7 ids stand for the same token in both tokenizers"]
 
 
@@ -46,8 +46,8 @@ def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert)
         {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of [MASK] is Paris."},
         ProgressReporter(),
     )
-    assert found["own"]["answer"] == "france"
-    assert found["other"]["answer"] != "france"
+    assert found["own"]["output"] == "france"
+    assert found["other"]["output"] != "france"
     embeddings = (
         open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
         .model.get_input_embeddings()
@@ -55,7 +55,7 @@ def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert)
     )
     beyond = [token for token in found["other"]["tokens"] if token["id"] >= embeddings]
     assert beyond
-    assert all(not token["in_range"] and token["to_the_model"] is None for token in beyond)
+    assert all(not token["in_range"] and token["own_token"] is None for token in beyond)
     assert f"{len(beyond)} ids are {embeddings} or more" in found["notes"][1]
     assert "has no mask token" in found["notes"][2]
 
@@ -67,7 +67,7 @@ def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
         ProgressReporter(),
     )
     assert found["own"] == found["other"]
-    assert found["own"]["answer"].startswith(" Tokyo.")
+    assert found["own"]["output"].startswith(" Tokyo.")
 
 
 def test_a_text_without_a_gap_is_refused(tiny_gpt2, tiny_bert):

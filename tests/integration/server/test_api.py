@@ -207,7 +207,8 @@ def test_a_comparison_is_a_job_of_whoever_began_it(ask):
     told = ask("job", job=begun["job"], owner=begun["owner"], wait=60)
     assert told["status"] == "done", told
     ours = next(row for row in told["rows"] if row["model"] == "reverse-one-head")
-    assert (ours["n"], ours["over"]) == (3, True)
+    assert (ours["n"], ours["finished"]) == (3, True)
+    assert (ours["over"], ours["way"]) == (True, ours["decoding"])  # names of version 0.2.0
     assert told["result"]["request"]["n"] == 3
     with pytest.raises(AppError, match="use at most 40"):
         ask("compare", model=REVERSE, n=41)

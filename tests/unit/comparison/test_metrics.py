@@ -113,7 +113,7 @@ def test_a_tally_counts_items_symbols_and_ranks():
     assert told["token_accuracy"] == pytest.approx(4 / 10)
     assert (told["token_accuracy_low"], told["token_accuracy_high"]) == wilson_interval(4, 10)
     assert (told["rank_accuracy"], told["rank_chance"]) == (0.5, (1 / 4 + 1 / 8) / 2)
-    assert (told["seconds_an_item"], told["rank_seconds_an_item"]) == (3.0, 1.0)
+    assert (told["seconds_per_example"], told["rank_seconds_per_example"]) == (3.0, 1.0)
 
 
 def test_as_many_examples_as_fit_are_taken():
@@ -126,20 +126,20 @@ def test_as_many_examples_as_fit_are_taken():
 
 TOLD = [
     {"kind": "settings", "caption": "what is compared"},
-    {"kind": "model", "place": 1, "model": "a, b", "exact_match": 0.0, "over": False},
-    {"kind": "model", "place": 0, "model": "chance", "exact_match": None, "over": True},
+    {"kind": "model", "index": 1, "model": "a, b", "exact_match": 0.0, "finished": False},
+    {"kind": "model", "index": 0, "model": "chance", "exact_match": None, "finished": True},
     {
-        "kind": "item",
+        "kind": "example",
         "model": "a, b",
         "number": 1,
-        "raw": ' 4 "1"\n',
-        "read": ["4", None],
-        "right": False,
-        "places": [True, False],
+        "raw_output": ' 4 "1"\n',
+        "prediction": ["4", None],
+        "correct": False,
+        "correct_positions": [True, False],
         "candidates": [{}, {}],
         "rank": 2,
     },
-    {"kind": "model", "place": 1, "model": "a, b", "exact_match": 0.25, "over": True},
+    {"kind": "model", "index": 1, "model": "a, b", "exact_match": 0.25, "finished": True},
     {"kind": "leak", "model": "a, b"},
 ]
 
@@ -156,7 +156,13 @@ def test_the_table_as_files_holds_the_latest_line_of_each_model():
         ("a, b", "0.25"),
     ]
     (item,) = csv.DictReader(io.StringIO(examples_to_csv(TOLD)))
-    assert (item["raw"], item["read"], item["places"], item["right"], item["candidates"]) == (
+    assert (
+        item["raw_output"],
+        item["prediction"],
+        item["correct_positions"],
+        item["correct"],
+        item["candidates"],
+    ) == (
         ' 4 "1"\n',
         "4 ?",
         "10",
@@ -164,5 +170,5 @@ def test_the_table_as_files_holds_the_latest_line_of_each_model():
         "2",
     )
     whole = json.loads(to_json(TOLD))
-    assert (len(whole["rows"]), len(whole["items"]), len(whole["leaks"])) == (2, 1, 1)
+    assert (len(whole["rows"]), len(whole["examples"]), len(whole["leaks"])) == (2, 1, 1)
     assert json.loads(to_json(TOLD, {"caption": "done", "rows": []}))["caption"] == "done"

@@ -16,9 +16,9 @@ def test_counts_are_those_of_the_published_weights():
     sizes = {row["name"]: row for row in found["models"]}
     assert sizes["GPT-2"]["parameters"] == 124_439_808
     assert sizes["BERT base"]["parameters"] == 109_482_240
-    assert sizes["BERT base"]["how"] == "counted"
-    assert (sizes["GPT-3"]["parameters"], sizes["GPT-3"]["how"]) == (175_000_000_000, "cited")
-    assert sizes["GPT-3"]["times"] == 875_000
+    assert sizes["BERT base"]["method"] == "counted"
+    assert (sizes["GPT-3"]["parameters"], sizes["GPT-3"]["method"]) == (175_000_000_000, "cited")
+    assert sizes["GPT-3"]["ratio"] == 875_000
     assert all(row["source"] for row in found["models"])
     assert found["models"][0]["name"] == "mine"
     counts = [row["parameters"] for row in found["models"]]

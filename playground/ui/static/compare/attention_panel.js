@@ -164,7 +164,8 @@ function applyPretrainedResult(panel, result) {
     rows: names,
     columns: names,
     causal: result.kind === "causal",
-    at: result.word_at.length ? result.word_at[0][0] : 0,
+    possible: result.mask,
+    at: result.word_tokens.length ? result.word_tokens[0][0] : 0,
   };
   if (panel.source === "pretrained") applyResult(panel, panel.before);
 }

@@ -335,7 +335,7 @@ function renderCost() {
   const chosen = state.benchmarkForm.models.filter((each) => each.on),
     away = chosen
       .map((each) => modelFacts.get(each.name))
-      .filter((row) => row && row.where === "hub" && row.bytes);
+      .filter((row) => row && row.location === "hub" && row.bytes);
   const unknown = chosen.filter((each) => !modelFacts.has(each.name)).length;
   state.benchmarkForm.sum.textContent = away.length
     ? "Downloads " +

@@ -6,7 +6,11 @@ import { sortedRows } from "./benchmark_table.js";
 import { state } from "./state.js";
 
 const decodingSuffix = (row) =>
-  /at once/.test(row.way) ? " (all slots)" : /one slot/.test(row.way) ? " (one slot)" : "";
+  /at once/.test(row.decoding)
+    ? " (all slots)"
+    : /one slot/.test(row.decoding)
+      ? " (one slot)"
+      : "";
 export function renderExamples() {
   state.benchmarkForm.note.textContent = benchmarkResults.settings
     ? formatMessage(benchmarkResults.settings.note)
@@ -15,8 +19,8 @@ export function renderExamples() {
       [...state.benchmarkForm.items.children].map((each) => [each.dataset.number, each]),
     ),
     examples =
-      benchmarkResults.settings && benchmarkResults.settings.examples.length
-        ? benchmarkResults.settings.examples
+      benchmarkResults.settings && benchmarkResults.settings.few_shot_examples.length
+        ? benchmarkResults.settings.few_shot_examples
         : [];
   const boxes = [];
   if (examples.length) {
@@ -42,7 +46,8 @@ export function renderExamples() {
       .map(([id, row]) => [row, answers.get(id)]);
     if (!by.length) continue;
     const signature =
-      by.map(([row, item]) => row.model + row.way + item.raw).join("\n") + by[0][1].question;
+      by.map(([row, item]) => row.model + row.decoding + item.raw_output).join("\n") +
+      by[0][1].source;
     let box = existing.get(String(at));
     if (!box) {
       box = el(
@@ -61,15 +66,15 @@ export function renderExamples() {
       box.dataset.signature = signature;
       const marks = by.map(([row, item]) =>
         el("span", {
-          className: "mark " + (item.right ? "ok" : "bad"),
-          textContent: (item.right ? "✓ " : "✗ ") + row.model + decodingSuffix(row),
-          title: item.right ? "correct" : "wrong",
+          className: "mark " + (item.correct ? "ok" : "bad"),
+          textContent: (item.correct ? "✓ " : "✗ ") + row.model + decodingSuffix(row),
+          title: item.correct ? "correct" : "wrong",
         }),
       );
       box.firstChild.replaceChildren(
         el("span", {
           className: "question",
-          textContent: by[0][1].question + " → " + by[0][1].answer,
+          textContent: by[0][1].source + " → " + by[0][1].target,
         }),
         el("span", { className: "marks" }, ...marks),
       );
@@ -108,9 +113,9 @@ function createAnswer(row, item) {
       }),
     ),
   );
-  const right = item.answer.split(" "),
+  const right = item.target.split(" "),
     read = el("span", { className: "symbols" });
-  if (item.read === null)
+  if (item.prediction === null)
     read.append(
       el("span", {
         className: "wrong",
@@ -118,8 +123,8 @@ function createAnswer(row, item) {
       }),
     );
   else {
-    for (let i = 0; i < Math.max(right.length, item.read.length); i++) {
-      const answer = item.read[i],
+    for (let i = 0; i < Math.max(right.length, item.prediction.length); i++) {
+      const answer = item.prediction[i],
         fine = i < right.length && answer === right[i];
       read.append(
         el("span", {
@@ -142,8 +147,8 @@ function createAnswer(row, item) {
     }
     read.append(
       el("span", {
-        className: item.right ? "ok" : "wrong verdict",
-        textContent: item.right ? "✓ correct" : "✗ wrong",
+        className: item.correct ? "ok" : "wrong verdict",
+        textContent: item.correct ? "✓ correct" : "✗ wrong",
       }),
     );
   }
@@ -151,7 +156,10 @@ function createAnswer(row, item) {
   if (item.prompt) parts.push(...part("prompt", el("pre", { textContent: item.prompt })));
   if (item.tokens.length) parts.push(...part(formatCount(item.tokens.length, "token"), tokens));
   parts.push(
-    ...part("output", el("code", { className: "raw", textContent: visibleWhitespace(item.raw) })),
+    ...part(
+      "output",
+      el("code", { className: "raw", textContent: visibleWhitespace(item.raw_output) }),
+    ),
     ...part("parsed as", read),
   );
   if (item.candidates.length) {
@@ -182,9 +190,9 @@ function createAnswer(row, item) {
               ...sorted.map((each) =>
                 el(
                   "tr",
-                  { className: each.right ? "right" : "" },
+                  { className: each.is_target ? "right" : "" },
                   el("td", { className: "mono", textContent: each.symbols }),
-                  el("td", { textContent: each.made + (each.right ? " ✓ target" : "") }),
+                  el("td", { textContent: each.origin + (each.is_target ? " ✓ target" : "") }),
                   el("td", {
                     className: "number",
                     textContent: each.score === null ? "–∞" : each.score.toFixed(2),

@@ -31,7 +31,7 @@ function applyRow(row, request) {
       subject: request.of || "",
     });
   if (only && row.model !== only) return;
-  const id = benchmarkResults.part + ":" + row.place;
+  const id = benchmarkResults.part + ":" + row.index;
   if (row.kind === "model") {
     if (only && !benchmarkResults.cleared) {
       for (const [key, each] of benchmarkResults.rows)
@@ -44,7 +44,7 @@ function applyRow(row, request) {
     benchmarkResults.rows.set(id, row);
   } else if (row.kind === "estimate") benchmarkResults.estimates.set(id, row);
   else if (row.kind === "leak") benchmarkResults.leaks.push(row);
-  else if (row.kind === "item") {
+  else if (row.kind === "example") {
     if (!benchmarkResults.items.has(row.number)) benchmarkResults.items.set(row.number, new Map());
     benchmarkResults.items.get(row.number).set(id, row);
   }
@@ -83,15 +83,48 @@ function saveResults() {
     /* storage is full: the server keeps the results for some time */
   }
 }
+// Names of the fields in results that version 0.2.0 has saved.
+const OLD_NAMES = {
+  place: "index",
+  what: "description",
+  way: "decoding",
+  note: "caveat",
+  over: "finished",
+  seconds_an_item: "seconds_per_example",
+  rank_seconds_an_item: "rank_seconds_per_example",
+  question: "source",
+  answer: "target",
+  raw: "raw_output",
+  read: "prediction",
+  right: "correct",
+  places: "correct_positions",
+};
+const upgradeRow = (row) =>
+  Object.fromEntries(Object.entries(row).map(([name, value]) => [OLD_NAMES[name] || name, value]));
+const upgradeCandidates = ({ candidates, ...row }) => ({
+  ...row,
+  candidates: candidates.map(({ made, right, ...each }) => ({
+    origin: made,
+    is_target: right,
+    ...each,
+  })),
+});
+const upgradeRows = (rows) => rows.map(([id, row]) => [id, upgradeRow(row)]);
 export function loadResults() {
   try {
     const whole = JSON.parse(localStorage.getItem(RESULTS_KEY) || "null");
     if (whole && whole.settings)
       Object.assign(benchmarkResults, whole, {
         pending: null,
-        rows: new Map(whole.rows),
-        estimates: new Map(whole.estimates),
-        items: new Map(whole.items.map(([number, of]) => [number, new Map(of)])),
+        settings: { few_shot_examples: whole.settings.examples, ...whole.settings },
+        rows: new Map(upgradeRows(whole.rows)),
+        estimates: new Map(upgradeRows(whole.estimates)),
+        items: new Map(
+          whole.items.map(([number, of]) => [
+            number,
+            new Map(upgradeRows(of).map(([id, row]) => [id, upgradeCandidates(row)])),
+          ]),
+        ),
       });
   } catch (error) {
     /* the stored value is malformed */
@@ -100,21 +133,21 @@ export function loadResults() {
 }
 
 // ---------------------------------------------------------------- files
-export const resultRows = () => sortedRows().map(([, { kind, place, over, ...row }]) => row);
+export const resultRows = () => sortedRows().map(([, { kind, index, finished, ...row }]) => row);
 export const exampleRows = () =>
   [...benchmarkResults.items]
     .sort(([a], [b]) => a - b)
     .flatMap(([, answers]) =>
       [...answers].map(([id, item]) => ({
         model: item.model,
-        way: (benchmarkResults.rows.get(id) || {}).way || "",
+        decoding: (benchmarkResults.rows.get(id) || {}).decoding || "",
         number: item.number,
-        question: item.question,
-        answer: item.answer,
-        raw: item.raw,
-        read: (item.read || []).map((each) => each || "?").join(" "),
-        right: Number(item.right),
-        places: item.places.map(Number).join(""),
+        source: item.source,
+        target: item.target,
+        raw_output: item.raw_output,
+        prediction: (item.prediction || []).map((each) => each || "?").join(" "),
+        correct: Number(item.correct),
+        correct_positions: item.correct_positions.map(Number).join(""),
         rank: item.rank,
         candidates: item.candidates.length,
         seconds: item.seconds,
@@ -125,7 +158,7 @@ export const exportData = () => ({
   settings: benchmarkResults.settings,
   rows: resultRows(),
   leaks: benchmarkResults.leaks,
-  items: [...benchmarkResults.items]
+  examples: [...benchmarkResults.items]
     .sort(([a], [b]) => a - b)
     .flatMap(([, answers]) => [...answers.values()]),
 });

@@ -6,14 +6,14 @@ import { renderExamples } from "./benchmark_examples.js";
 import { formatProbability } from "./inference_form.js";
 import { state } from "./state.js";
 
-export const isBaseline = (row) => row.what === "baseline";
+export const isBaseline = (row) => row.description === "baseline";
 // Your model first, then the selected models in their order, then the baselines.
 export function sortedRows() {
   const requested = benchmarkResults.what ? benchmarkResults.what.models : [],
     rank = (row) =>
       isBaseline(row) ? 1000 : requested.includes(row.model) ? 1 + requested.indexOf(row.model) : 0;
   return [...benchmarkResults.rows].sort(
-    ([a, x], [b, y]) => rank(x) - rank(y) || x.place - y.place || (a < b ? -1 : 1),
+    ([a, x], [b, y]) => rank(x) - rank(y) || x.index - y.index || (a < b ? -1 : 1),
   );
 }
 function createScoreCell(row, name) {
@@ -27,7 +27,7 @@ function createScoreCell(row, name) {
       el("span", {
         className: "nothing",
         textContent: "–",
-        title: row.over ? "not measured" : "not yet",
+        title: row.finished ? "not measured" : "not yet",
       }),
     );
     return cell;
@@ -77,7 +77,7 @@ const formatSecondsPerExample = (s) =>
       : formatNumber(+s.toPrecision(2)) + " s";
 // The number of evaluated examples of an active or cancelled model.
 const formatExampleCount = (row) =>
-  row.over || row.error || !benchmarkResults.what
+  row.finished || row.error || !benchmarkResults.what
     ? String(row.n)
     : row.n + " of " + benchmarkResults.what.n;
 function createResultRow(id, row) {
@@ -85,9 +85,12 @@ function createResultRow(id, row) {
     "td",
     { className: "who" },
     el("span", { className: "name", textContent: row.model }),
-    el("span", { className: "what", textContent: row.what + (row.way ? "; " + row.way : "") }),
+    el("span", {
+      className: "what",
+      textContent: row.description + (row.decoding ? "; " + row.decoding : ""),
+    }),
   );
-  if (row.note) name.append(el("span", { className: "what", textContent: row.note }));
+  if (row.caveat) name.append(el("span", { className: "what", textContent: row.caveat }));
   const cells = [name];
   if (row.error) {
     const cell = el(
@@ -123,9 +126,9 @@ function createResultRow(id, row) {
   cells.push(
     el("td", {
       className: "number",
-      textContent: formatSecondsPerExample(row.seconds_an_item),
-      title: row.rank_seconds_an_item
-        ? "and " + formatSecondsPerExample(row.rank_seconds_an_item) + " per ranked example"
+      textContent: formatSecondsPerExample(row.seconds_per_example),
+      title: row.rank_seconds_per_example
+        ? "and " + formatSecondsPerExample(row.rank_seconds_per_example) + " per ranked example"
         : "",
     }),
   );
@@ -184,7 +187,7 @@ export function renderResults(response = null) {
       ),
       own = [...benchmarkResults.rows.values()].some(
         (row) =>
-          !isBaseline(row) && !benchmarkResults.pending.models.includes(row.model) && row.over,
+          !isBaseline(row) && !benchmarkResults.pending.models.includes(row.model) && row.finished,
       );
     const before = rowSpecs.findIndex(([id]) => isBaseline(benchmarkResults.rows.get(id)));
     rowSpecs.splice(

@@ -44,15 +44,15 @@ export function createFillMaskForm(name) {
             formatCount(result.tokens.length, "token"),
         }),
         createTokenList(result.tokens),
-        ...result.gaps.flatMap((gap, i) => [
+        ...result.masks.flatMap((mask, i) => [
           el("h4", {
             textContent:
-              result.gaps.length > 1
-                ? "Mask " + (i + 1) + ", token " + (gap.place + 1)
-                : "Mask, token " + (gap.place + 1),
+              result.masks.length > 1
+                ? "Mask " + (i + 1) + ", token " + (mask.position + 1)
+                : "Mask, token " + (mask.position + 1),
           }),
           createBarList(
-            gap.candidates.map((each, k) => [
+            mask.candidates.map((each, k) => [
               visibleWhitespace(each.word),
               each.probability,
               { chosen: k === 0, title: each.text },

@@ -23,7 +23,7 @@ const finetuneState = { what: null, memory: null, steps: [], result: null };
 const MEMORY_PARTS = [
   ["weights", "weights"],
   ["gradients", "gradients"],
-  ["averages", "Adam states"],
+  ["optimizer_state", "Adam states"],
   ["activations", "activations for the backward pass"],
 ];
 let finetuneForm, finetuneJob;
@@ -207,7 +207,7 @@ async function planFinetune() {
     " of memory" +
     (response.parts.activations ? "" : " plus activations") +
     "; " +
-    formatBytes(response.free) +
+    formatBytes(response.free_bytes) +
     " are free" +
     (response.fits ? "." : ", which is not enough. Select a smaller model or stop a run.");
   finetuneForm.cost.title = MEMORY_PARTS.filter(([key]) => response.parts[key])

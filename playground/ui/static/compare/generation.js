@@ -25,9 +25,9 @@ export function createGenerationForm(name) {
       ["new_tokens", "New tokens", createNumberBox(40, 1, 200)],
       ["top_k", "Candidates displayed", createNumberBox(8, 1, 50)],
       [
-        "way",
+        "decoding",
         "Decoding",
-        el("select", {}, new Option("greedy", "greedy"), new Option("sampling", "drawn")),
+        el("select", {}, new Option("greedy", "greedy"), new Option("sampling", "sampling")),
       ],
       [
         "temperature",
@@ -49,8 +49,8 @@ export function createGenerationForm(name) {
       text: inputs.text.value,
       new_tokens: toInteger(inputs.new_tokens),
       top_k: toInteger(inputs.top_k),
-      way: inputs.way.value,
-      ...(inputs.way.value === "drawn"
+      decoding: inputs.decoding.value,
+      ...(inputs.decoding.value === "sampling"
         ? {
             temperature: +inputs.temperature.value,
             top_p: +inputs.top_p.value,
@@ -69,9 +69,9 @@ export function createGenerationForm(name) {
   });
   const chance = () => {
     for (const key of ["temperature", "top_p", "seed"])
-      part.inputs[key].disabled = part.inputs.way.value !== "drawn";
+      part.inputs[key].disabled = part.inputs.decoding.value !== "sampling";
   };
-  part.inputs.way.addEventListener("change", chance);
+  part.inputs.decoding.addEventListener("change", chance);
   chance();
   return part;
 }

@@ -208,7 +208,7 @@ function paintTraining(part) {
       className: "verdict",
       textContent:
         "Held out: " +
-        held.right +
+        held.n_correct +
         " of " +
         held.n +
         " correct, " +

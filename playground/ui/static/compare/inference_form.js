@@ -22,7 +22,7 @@ export function autoRun(jobRunner, key, fields, start) {
   if (
     !fields.every((field) => {
       const row = modelFacts.get(field.value);
-      return row && !row.message && row.where !== "hub";
+      return row && !row.message && row.location !== "hub";
     })
   )
     return;
@@ -107,6 +107,8 @@ export function createInferenceForm(
 ) {
   const memoryOf = loadLocal("free-" + name) || {},
     inputs = {};
+  // saved by version 0.2.0, or contained in one of its links
+  if (memoryOf.way) memoryOf.decoding = memoryOf.way === "drawn" ? "sampling" : memoryOf.way;
   const part = {
     name,
     title,

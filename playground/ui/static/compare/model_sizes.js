@@ -98,7 +98,7 @@ function renderSizes() {
             dot.style.left = (100 * (logs[i] - low)) / (high - low) + "%";
             return el(
               "tr",
-              { className: each.how === "here" ? "own" : "" },
+              { className: each.method === "here" ? "own" : "" },
               el(
                 "td",
                 { className: "who" },
@@ -112,12 +112,12 @@ function renderSizes() {
               ),
               el("td", {
                 className: "number",
-                textContent: each.times === null ? "" : times(each.times),
+                textContent: each.ratio === null ? "" : times(each.ratio),
               }),
-              el("td", { className: "how", textContent: SOURCE_LABELS[each.how] }),
+              el("td", { className: "how", textContent: SOURCE_LABELS[each.method] }),
               el("td", {
                 className: "what-of",
-                textContent: each.how === "here" ? "" : each.source,
+                textContent: each.method === "here" ? "" : each.source,
               }),
             );
           }),

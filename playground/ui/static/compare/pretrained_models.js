@@ -8,7 +8,7 @@ import { $ } from "./view.js";
 export const DEFAULT_MODELS = ["gpt2", "bert-base-uncased"];
 export const modelFacts = new Map(),
   pendingModelFacts = new Set(),
-  listeners = []; // model name -> response of `about`
+  listeners = []; // model name -> row of the job model-info
 let cachedModels = [];
 // Request size and location of models. Cached models are requested again only with `anew`.
 export async function loadModelFacts(names, force = false) {
@@ -47,8 +47,8 @@ export async function listLocalModels() {
   notifyListeners();
 }
 function notifyListeners() {
-  const unreached = [...modelFacts.values()].find((row) => row.unreached);
-  const text = unreached ? formatMessage(unreached.message) : "",
+  const unreachable = [...modelFacts.values()].find((row) => row.hub_unreachable);
+  const text = unreachable ? formatMessage(unreachable.message) : "",
     net = $(".net");
   if (net.dataset.text !== text) {
     net.dataset.text = text;
@@ -68,7 +68,7 @@ export function formatModelCost(name) {
   if (!row) return [pendingModelFacts.has(name.trim()) ? "checking" : "", false];
   if (row.message)
     return [
-      row.unreached
+      row.hub_unreachable
         ? "not on this machine, and the Hub is not reachable"
         : formatMessage(row.message),
       true,
@@ -80,11 +80,11 @@ export function formatModelCost(name) {
     .filter(Boolean)
     .join(", ");
   return [
-    row.where === "hub"
+    row.location === "hub"
       ? formatBytes(row.bytes) +
         " to download, once" +
         (row.parameters ? "; " + row.parameters.toLocaleString("en") + " parameters" : "")
-      : (row.where === "directory"
+      : (row.location === "directory"
           ? name.startsWith("tuned:")
             ? "fine-tuned here"
             : "a local folder"

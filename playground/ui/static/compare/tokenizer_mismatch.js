@@ -59,7 +59,7 @@ export function createTokenizerMismatchForm(name) {
               mark("to the model", "The token with this id in the model's own tokenizer"),
             ),
             ...side.tokens.map((token) => {
-              const same = token.in_range && token.to_the_model === token.token;
+              const same = token.in_range && token.own_token === token.token;
               return el(
                 "span",
                 {
@@ -75,7 +75,7 @@ export function createTokenizerMismatchForm(name) {
                 el("span", {
                   textContent: !token.in_range
                     ? "✗ none"
-                    : (same ? "= " : "≠ ") + readableToken(token.to_the_model || "unused"),
+                    : (same ? "= " : "≠ ") + readableToken(token.own_token || "unused"),
                 }),
               );
             }),
@@ -87,9 +87,9 @@ export function createTokenizerMismatchForm(name) {
             el(
               "dd",
               {},
-              el("code", { className: "raw", textContent: visibleWhitespace(side.answer) }),
+              el("code", { className: "raw", textContent: visibleWhitespace(side.output) }),
             ),
-            ...(side.answer_by_own !== side.answer
+            ...(side.output_by_own !== side.output
               ? [
                   el("dt", {
                     textContent: "own decoding",
@@ -100,19 +100,19 @@ export function createTokenizerMismatchForm(name) {
                     {},
                     el("code", {
                       className: "raw",
-                      textContent: visibleWhitespace(side.answer_by_own),
+                      textContent: visibleWhitespace(side.output_by_own),
                     }),
                   ),
                 ]
               : []),
-            ...(side.surprise === null
+            ...(side.mean_nll === null
               ? []
               : [
                   el("dt", {
                     textContent: "loss",
                     title: "The mean negative log-probability of the text after its first token",
                   }),
-                  el("dd", { textContent: formatNumber(side.surprise) + " nats per token" }),
+                  el("dd", { textContent: formatNumber(side.mean_nll) + " nats per token" }),
                 ]),
           ),
           ...(side.candidates.length
@@ -123,7 +123,7 @@ export function createTokenizerMismatchForm(name) {
                     each.probability,
                     {
                       chosen: i === 0,
-                      title: "id " + each.id + ", in the model's own tokenizer " + each.by_own,
+                      title: "id " + each.id + ", in the model's own tokenizer " + each.word_by_own,
                     },
                   ]),
                 ),

@@ -60,7 +60,7 @@ export function createWordInContextForm(name) {
 }
 function renderWordInContext(part) {
   const result = embeddingsView.banks,
-    [first, second] = result.places;
+    [first, second] = result.occurrences;
   const chart = (className, label) => {
     const canvas = el("canvas", { className });
     canvas.setAttribute("role", "img");
@@ -144,8 +144,8 @@ function renderWordInContext(part) {
           "tr",
           {},
           el("td", { className: "number", textContent: each.layer || "in" }),
-          cell(each.alike),
-          cell(each.others),
+          cell(each.similarity),
+          cell(each.baseline),
           ...each.references.flatMap((pair) => (pair ? pair.map(cell) : [cell(null), cell(null)])),
         ),
       ),
@@ -213,8 +213,8 @@ function paintWordInContext() {
       [1, "1"],
     ],
     values = layers.flatMap((each) => [
-      each.alike,
-      each.others ?? 0,
+      each.similarity,
+      each.baseline ?? 0,
       ...each.references.flatMap((pair) => pair || []),
     ]),
     low = Math.min(0, Math.floor(10 * Math.min(...values)) / 10);
@@ -223,8 +223,8 @@ function paintWordInContext() {
   paintLines(
     embeddingsView.alike,
     [
-      layers.map((each) => [each.layer, each.alike]),
-      layers.filter((each) => each.others !== null).map((each) => [each.layer, each.others]),
+      layers.map((each) => [each.layer, each.similarity]),
+      layers.filter((each) => each.baseline !== null).map((each) => [each.layer, each.baseline]),
     ],
     [low, 1],
     ticks,
