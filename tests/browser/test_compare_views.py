@@ -102,7 +102,7 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
     to_view(page, "Inference", "Text generation")
     expect(page.locator(".written")).to_have_text(text, use_inner_text=False)
 
-    page.select_option(".part-continue select", "drawn")
+    page.select_option(".part-continue select", "sampling")
     drawn = []
     for seed in ("1", "1"):
         page.locator(".part-continue label", has_text="Seed").locator("input").fill(seed)
