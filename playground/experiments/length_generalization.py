@@ -15,7 +15,7 @@ from typing import Any
 from playground.checkpoints.manifest import CheckpointError, read_json
 from playground.common.atomic_write import write_file
 from playground.common.stats import five_number_summary, quantile, wilson_interval
-from playground.models.config import StackConfig
+from playground.models.stack_config import StackConfig
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
 

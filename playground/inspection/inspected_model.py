@@ -21,7 +21,8 @@ from playground.models.transformer import Transformer
 from playground.tasks import EOS, SOS
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Batch, Task
-from playground.training.config import RunConfig, TaskConfig
+from playground.training.config import RunConfig
+from playground.training.task_config import TaskConfig
 
 MAX_HELD_OUT_SETS = 8
 # A cache, because every view needs a held-out set and building one takes 0.15 s.

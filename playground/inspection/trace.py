@@ -30,6 +30,7 @@ from .inspected_model import InspectionError
 from .trace_attention import AttentionCall
 from .trace_stage import (
     Explain,
+    Norm,
     TraceStage,
     explain_equation,
     explain_linear,
@@ -206,7 +207,7 @@ class ForwardTrace:
         y_XD = x_XD
         if self._is_pre_norm:
             y_XD = norm.output[0]
-            explain = explain_norm(residual.norm, x_XD, y_XD)
+            explain = explain_norm(cast(Norm, residual.norm), x_XD, y_XD)
             code = find_source_line(ResidualNorm.sublayer_input, "self.norm(x_BSD)")
             yield TraceStage(block, "norm", f"y = {self._norm_name}(x)", shape, y_XD, code, explain)
         if part == "feed_forward":
@@ -237,7 +238,7 @@ class ForwardTrace:
         if self._is_pre_norm:
             return sum_XD
         normed_XD = norm.output[0]
-        explain = explain_norm(residual.norm, sum_XD, normed_XD)
+        explain = explain_norm(cast(Norm, residual.norm), sum_XD, normed_XD)
         code = find_source_line(ResidualNorm.add, "self.norm(sum_BSD)")
         yield TraceStage(
             block, "norm", f"x = {self._norm_name}(x)", shape, normed_XD, code, explain

@@ -75,6 +75,7 @@ class Equation:
     score: DotProduct | None = None
 
 
+Norm = nn.LayerNorm | nn.RMSNorm
 CellOrigin = DotProduct | WeightedSum | Equation
 # The computation of the number in this head, row and column of a stage.
 Explain = Callable[[int, int, int], CellOrigin]
@@ -166,7 +167,7 @@ def explain_linear(layer: nn.Linear, input_XD: Tensor, output: Tensor, n_heads: 
     return explain
 
 
-def explain_norm(norm: nn.LayerNorm | nn.RMSNorm, input_XD: Tensor, output_XD: Tensor) -> Explain:
+def explain_norm(norm: Norm, input_XD: Tensor, output_XD: Tensor) -> Explain:
     """Explain an output of layer norm or RMSNorm."""
     eps = norm.eps or 0.0
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import StackConfig
 from .position_encoding import RelativePositionEncoding
+from .stack_config import StackConfig
 
 
 def scaled_dot_product_attention(
@@ -69,6 +69,7 @@ class MultiHeadAttention(nn.Module):
         self.v_proj = nn.Linear(d_model, self.n_kv_heads * config.value_size, bias=bias)
         self.out_proj = nn.Linear(self.n_heads * config.value_size, d_model, bias=bias)
         self.position_encoding = position_encoding or RelativePositionEncoding()
+        self.dropout = config.attention_dropout
         # Xavier initialization (Glorot and Bengio 2010). With gains below 1 attention is nearly
         # uniform at initialization, and training is faster.
         gains = {self.q_proj: 0.5, self.k_proj: 0.5, self.v_proj: 0.7, self.out_proj: 1.0}
@@ -95,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         """Return the output (BQD), and the attention weights (BHQM) if `need_weights`, else None.
 
         Without weights, PyTorch's kernel computes the output. A fused one never stores the weights
-        (Dao et al. 2022, FlashAttention, section 3.1).
+        (Dao et al. 2022, FlashAttention, section 3.1). Only this kernel applies attention dropout.
         """
         n_queries, n_keys = x_BQD.shape[1], key_BGMK.shape[2]
         query_BHQK = split_heads(self.q_proj(x_BQD), self.n_heads)
@@ -111,7 +112,10 @@ class MultiHeadAttention(nn.Module):
             )
         else:
             mask = merge_mask_and_bias(attn_mask, bias_HQM)
-            output_BHQK = F.scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, mask)
+            dropout = self.dropout if self.training else 0.0
+            output_BHQK = F.scaled_dot_product_attention(
+                query_BHQK, key_BHMK, value_BHMK, mask, dropout
+            )
             weights_BHQM = None
         return self.out_proj(output_BHQK.transpose(1, 2).flatten(2)), weights_BHQM
 

@@ -7,128 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base_config import AttentionConfig
 from .config_fields import ConfigError, config_field
 from .parameter_count import count_stack
-
-POSITION_TYPES = (
-    "learned",
-    "sinusoidal",
-    "none",
-    "learned-from-end",
-    "rope",
-    "alibi",
-    "t5",
-    "randomized",
-)
-# positions that add no vectors to the token embeddings
-WITHOUT_POSITION_VECTORS = ("none", "rope", "alibi", "t5")
-
-
-@dataclass(frozen=True)
-class StackConfig(AttentionConfig):
-    """The settings of a stack of our own layers."""
-
-    n_kv_heads: int = config_field(
-        0,
-        "Heads of keys and values, each used by an equal number of query heads (grouped-query "
-        "attention). 1: a single one (multi-query attention). 0: one for each query head.",
-        low=0,
-        high=64,
-    )
-    d_k: int = config_field(
-        0, "Size of a head's queries and keys; 0 means d_model / n_heads.", low=0, high=4096
-    )
-    d_v: int = config_field(
-        0, "Size of a head's values; 0 means d_model / n_heads.", low=0, high=4096
-    )
-    activation: str = config_field(
-        "relu",
-        "Activation of the feed-forward network: ReLU, GELU or SwiGLU. SwiGLU has a third matrix, "
-        "so the network is half as large again; with two thirds of d_ff it has the usual size.",
-        choices=("relu", "gelu", "swiglu"),
-    )
-    norm_placement: str = config_field(
-        "pre",
-        "Layer norm before each sublayer (pre), or after its result was added (post, the paper's).",
-        choices=("pre", "post"),
-    )
-    norm_type: str = config_field(
-        "layer",
-        "Layer norm, or RMSNorm, which does not subtract the mean and has no shift.",
-        choices=("layer", "rms"),
-    )
-    position_type: str = config_field(
-        "learned",
-        "Position encoding. Vectors added to the token embeddings: learned, sinusoidal, learned "
-        "and counted from the source's end, or learned at randomized positions. Inside "
-        "self-attention: rope, alibi, t5. Or none.",
-        choices=POSITION_TYPES,
-    )
-    sinusoidal_scale: float = config_field(
-        1.0,
-        "Scale of sinusoidal positions relative to the token embeddings; only they use it.",
-        low=0,
-        high=100,
-    )
-    attention_bias: bool = config_field(
-        True, "Biases in the query, key, value and output projections of attention."
-    )
-    bias: bool = config_field(
-        True, "Biases in all projections and norms, including those of attention."
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n_kv_heads and self.n_heads % self.n_kv_heads:
-            divisors = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
-            raise ConfigError(
-                "n_kv_heads",
-                f"n_kv_heads is {self.n_kv_heads}, which does not divide n_heads {self.n_heads}; "
-                f"use one of {', '.join(map(str, divisors))}",
-            )
-        if self.position_type == "sinusoidal" and self.d_model % 2:
-            raise ConfigError(
-                "d_model",
-                f"d_model is {self.d_model}, but sinusoidal positions pair sines with cosines; use "
-                f"an even number",
-            )
-        if self.position_type == "rope" and self.key_size % 2:
-            name = "d_k" if self.d_k else "n_heads"
-            raise ConfigError(
-                name,
-                f"{name} is {getattr(self, name)}, so queries and keys have {self.key_size} "
-                f"numbers; rope rotates pairs of numbers and needs an even size: change {name}"
-                + ("" if self.d_k else " or set d_k"),
-            )
-
-    @property
-    def has_head_sizes(self) -> bool:
-        return bool(self.d_k and self.d_v)
-
-    @property
-    def key_size(self) -> int:
-        """Return the size of a head's query or key."""
-        return self.d_k or self.d_model // self.n_heads
-
-    @property
-    def value_size(self) -> int:
-        """Return the size of a head's value."""
-        return self.d_v or self.d_model // self.n_heads
-
-    @property
-    def n_kv_heads_resolved(self) -> int:
-        """Return the number of heads of keys and values."""
-        return self.n_kv_heads or self.n_heads
-
-    @property
-    def n_position_vectors(self) -> int:
-        """Return the number of position vectors on each side; 0 if none are added."""
-        return 0 if self.position_type in WITHOUT_POSITION_VECTORS else self.max_positions
-
-    def layer_sizes(self) -> tuple[int, int, int]:
-        width = max(self.d_model, self.n_heads * max(self.key_size, self.value_size))
-        return width, self.d_ff * (2 if self.activation == "swiglu" else 1), self.n_heads
+from .stack_config import StackConfig
 
 
 @dataclass(frozen=True)
@@ -180,7 +61,7 @@ class ModelConfig(StackConfig):
         n_tables += 0 if self.share_embeddings else self.source_vocab_size
         n_tables += 0 if self.tie_output_embeddings else self.target_vocab_size
         n_tables += 0 if self.position_type == "sinusoidal" else 2 * self.n_position_vectors
-        output_bias = self.target_vocab_size if self.bias else 0
+        output_bias = self.target_vocab_size if self.has_output_bias else 0
         stacks = count_stack(self) + count_stack(self, has_cross_attention=True)
         return stacks + n_tables * self.d_model + output_bias
 

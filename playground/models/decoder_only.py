@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .attention import causal_mask, padding_mask
 from .embeddings import build_token_embedding, sinusoidal_positions
+from .initialization import reinitialize
 from .layers import EncoderLayer, KVCache, build_norm
 from .variant_configs import DecoderOnlyConfig
 
@@ -27,7 +28,7 @@ class DecoderOnlyEmbedding(nn.Module):
     def __init__(self, config: DecoderOnlyConfig) -> None:
         super().__init__()
         self.token_embedding = build_token_embedding(config.source_vocab_size, config.d_model)
-        self.scale = math.sqrt(config.d_model)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.dropout = nn.Dropout(config.dropout)
         n_positions = config.sequence_length(config.max_positions, config.max_positions)
         self.position_embedding: Tensor | None
@@ -65,10 +66,13 @@ class DecoderOnly(nn.Module):
             EncoderLayer(config, causal=True) for _ in range(config.n_layers)
         )
         self.norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
-        self.output_proj = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
+        self.output_proj = nn.Linear(
+            config.d_model, config.target_vocab_size, bias=config.has_output_bias
+        )
         nn.init.xavier_uniform_(self.output_proj.weight)
         if config.tie_output_embeddings:
             self.output_proj.weight = self.embedding.token_embedding.weight
+        reinitialize(self, config)
 
     def forward(
         self,

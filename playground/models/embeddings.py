@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .config import StackConfig
+from .stack_config import StackConfig
 
 
 def build_token_embedding(vocab_size: int, d_model: int) -> nn.Embedding:
@@ -46,7 +46,7 @@ class InputEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         self.token_embedding = token_embedding
-        self.scale = math.sqrt(config.d_model)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.dropout = nn.Dropout(config.dropout)
         self.position_type, self.side = config.position_type, side
         self.max_positions = config.max_positions

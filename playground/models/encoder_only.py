@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from .embeddings import InputEmbedding, build_token_embedding
+from .initialization import reinitialize
 from .layers import EncoderLayer, build_norm
 from .variant_configs import EncoderOnlyConfig
 
@@ -23,8 +24,11 @@ class EncoderOnly(nn.Module):
         )
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         self.norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
-        self.output_proj = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
+        self.output_proj = nn.Linear(
+            config.d_model, config.target_vocab_size, bias=config.has_output_bias
+        )
         nn.init.xavier_uniform_(self.output_proj.weight)
+        reinitialize(self, config)
 
     def forward(
         self, tokens_BT: Tensor, attn_mask: Tensor, weights: list[Tensor] | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import StackConfig
+from .stack_config import StackConfig
 
 # GELU(x) = x * P(a standard normal number <= x) (Hendrycks and Gimpel 2016)
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
@@ -21,11 +21,12 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
         self.up_proj = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
         self.down_proj = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
+        self.dropout = nn.Dropout(config.activation_dropout)
         nn.init.xavier_uniform_(self.up_proj.weight)
         nn.init.xavier_uniform_(self.down_proj.weight)
 
     def forward(self, x_BSD: Tensor) -> Tensor:
-        return self.down_proj(self.activation(self.up_proj(x_BSD)))
+        return self.down_proj(self.dropout(self.activation(self.up_proj(x_BSD))))
 
 
 class SwiGLU(nn.Module):
@@ -40,11 +41,12 @@ class SwiGLU(nn.Module):
         self.gate_proj = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
         self.up_proj = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
         self.down_proj = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
+        self.dropout = nn.Dropout(config.activation_dropout)
         for projection in (self.gate_proj, self.up_proj, self.down_proj):
             nn.init.xavier_uniform_(projection.weight)
 
     def forward(self, x_BSD: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x_BSD)) * self.up_proj(x_BSD))
+        return self.down_proj(self.dropout(F.silu(self.gate_proj(x_BSD)) * self.up_proj(x_BSD)))
 
 
 def build_feed_forward(config: StackConfig) -> FeedForward | SwiGLU:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from .attention import MultiHeadAttention
-from .config import StackConfig
 from .feed_forward import build_feed_forward
 from .position_encoding import build_position_encoding
+from .stack_config import StackConfig
 
 NORM_EPS = 1e-5  # as in nn.LayerNorm; it keeps a vector of zeros at zero
 
 
-def build_norm(config: StackConfig) -> nn.LayerNorm | nn.RMSNorm:
-    """Build layer norm, or RMSNorm (Zhang and Sennrich 2019), which subtracts no mean."""
+def build_norm(config: StackConfig) -> nn.Module:
+    """Build layer norm, RMSNorm (Zhang and Sennrich 2019), which subtracts no mean, or no norm."""
+    if config.norm_type == "none":
+        return nn.Identity()
     if config.norm_type == "rms":
         return nn.RMSNorm(config.d_model, NORM_EPS)
     return nn.LayerNorm(config.d_model, NORM_EPS, bias=config.bias)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .config import StackConfig
+    from .stack_config import StackConfig
 
 T5_NUM_BUCKETS = 32  # relative distances that T5 distinguishes
 
@@ -41,6 +41,8 @@ def count_feed_forward(config: StackConfig) -> int:
 
 def count_norm(config: StackConfig) -> int:
     """Count the parameters of a norm: a weight and, in a layer norm with biases, a bias."""
+    if config.norm_type == "none":
+        return 0
     return config.d_model * (2 if config.norm_type == "layer" and config.bias else 1)
 
 

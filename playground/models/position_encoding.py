@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .config import StackConfig
 from .parameter_count import T5_NUM_BUCKETS
+from .stack_config import StackConfig
 
 T5_MAX_DISTANCE = 128  # positions; T5 does not distinguish larger distances
 

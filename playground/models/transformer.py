@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from .attention import causal_mask, padding_mask
 from .config import ModelConfig
 from .embeddings import InputEmbedding, build_token_embedding
+from .initialization import reinitialize
 from .layers import DecoderLayer, EncoderLayer, KVCache, build_norm
 
 
@@ -51,10 +52,13 @@ class Transformer(nn.Module):
         self.decoder_layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.encoder_norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
         self.decoder_norm = build_norm(config) if config.norm_placement == "pre" else nn.Identity()
-        self.output_proj = nn.Linear(config.d_model, config.target_vocab_size, bias=config.bias)
+        self.output_proj = nn.Linear(
+            config.d_model, config.target_vocab_size, bias=config.has_output_bias
+        )
         nn.init.xavier_uniform_(self.output_proj.weight)
         if config.tie_output_embeddings:
             self.output_proj.weight = target_tokens.weight
+        reinitialize(self, config)
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Return the logits (BTV) of the token that follows each target position."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .base_config import AttentionConfig, BaseConfig
-from .config import POSITION_TYPES, StackConfig
 from .config_fields import ConfigError, config_field
 from .parameter_count import count_library_layer, count_linear, count_stack
+from .stack_config import POSITION_TYPES, StackConfig
 
 # Single stacks have no positions that depend on where a source ends and a target begins.
 SINGLE_STACK_POSITION_TYPES = tuple(
@@ -52,6 +52,11 @@ class TorchTransformerConfig(AttentionConfig):
 class SingleStackConfig(StackConfig):
     """Sizes of one stack of our own layers."""
 
+    norm_type: str = config_field(
+        "layer",
+        "Layer norm, RMSNorm, which does not subtract the mean and has no shift, or none.",
+        choices=("layer", "rms", "none"),
+    )
     position_type: str = config_field(
         "learned",
         "Position encoding. Vectors added to the token embeddings: learned or sinusoidal. Inside "
@@ -70,7 +75,7 @@ class EncoderOnlyConfig(SingleStackConfig):
     def parameter_count(self) -> int:
         n_positions = self.max_positions if self.position_type == "learned" else 0
         embeddings = (self.source_vocab_size + n_positions) * self.d_model
-        output = count_linear(self.d_model, self.target_vocab_size, self.bias)
+        output = count_linear(self.d_model, self.target_vocab_size, self.has_output_bias)
         return count_stack(self) + embeddings + output
 
 
@@ -91,7 +96,7 @@ class DecoderOnlyConfig(SingleStackConfig):
         n_vectors += 0 if self.tie_output_embeddings else self.target_vocab_size
         if self.position_type == "learned":
             n_vectors += self.sequence_length(self.max_positions, self.max_positions)
-        output_bias = self.target_vocab_size if self.bias else 0
+        output_bias = self.target_vocab_size if self.has_output_bias else 0
         return count_stack(self) + n_vectors * self.d_model + output_bias
 
     def sequence_length(self, source: int, target: int) -> int:

@@ -42,9 +42,11 @@ CODE = {
     "config_fields.py",
     "embeddings.py",
     "feed_forward.py",
+    "initialization.py",
     "layers.py",
     "parameter_count.py",
     "position_encoding.py",
+    "stack_config.py",
     "transformer.py",
 }
 ALWAYS = CODE | {

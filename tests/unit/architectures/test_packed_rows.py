@@ -16,8 +16,8 @@ from playground.architectures.packed_rows import (
 )
 from playground.checkpoints.checkpoint import build_model
 from playground.evaluation import evaluate
-from playground.models.config import POSITION_TYPES
 from playground.models.position_encoding import RelativePositionEncoding
+from playground.models.stack_config import POSITION_TYPES
 from playground.tasks import PAD
 from playground.tasks.held_out import build_held_out_set, sample_training_batch
 from playground.training.config import RunConfig

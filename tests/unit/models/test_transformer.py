@@ -279,12 +279,12 @@ def test_projecting_gives_the_log_probabilities_of_the_logits():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_dropout_is_active_at_every_site_in_training_mode_only(norm):
-    model = build(norm_placement=norm, dropout=0.5)
+    model = build(norm_placement=norm, dropout=0.5, activation_dropout=0.5)
     source_BS, target_BT = tokens()
     quiet_BTV = model(source_BS, target_BT)
     assert torch.equal(model(source_BS, target_BT), quiet_BTV)
     sites = [module for module in model.modules() if isinstance(module, nn.Dropout)]
-    assert len(sites) == 2 + 2 * 2 + 2 * 3
+    assert len(sites) == 2 + 2 * 3 + 2 * 4
     model.train()
     for site in sites:
         for other in sites:
