@@ -28,9 +28,10 @@ from playground.architectures.base import Seq2SeqModel
 from playground.common.atomic_write import wait_for_replacement, write_dir
 from playground.compat import upgrade_metrics
 from playground.evaluation import EvalResult
-from playground.training.config import RunConfig, TrainConfig
+from playground.training.config import RunConfig
 from playground.training.distributed import SINGLE_PROCESS, DistributedContext
 from playground.training.optimizers import optimizer_state_keys
+from playground.training.train_config import TrainConfig
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer
 
 from .manifest import (

@@ -21,8 +21,10 @@ from playground.architectures import ARCHITECTURES
 from playground.compat import upgrade_manifest
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError, short_repr
-from playground.training.config import RunConfig, TaskConfig, TrainConfig, drop_foreign_defaults
+from playground.training.config import RunConfig, drop_foreign_defaults
 from playground.training.setting_changes import SettingChange
+from playground.training.task_config import TaskConfig
+from playground.training.train_config import TrainConfig
 
 SCHEMA_VERSION = 2
 MANIFEST_KEYS = {

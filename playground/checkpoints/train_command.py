@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP
-from playground.training.config import RunConfig, TaskConfig
+from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
+from playground.training.task_config import TaskConfig
 
 from .manifest import Manifest
 

@@ -23,15 +23,10 @@ from playground.datasets.storage import store
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.tasks import TASKS
-from playground.training.config import (
-    RunConfig,
-    TaskConfig,
-    default_max_length,
-    field_named,
-    section_of_field,
-)
+from playground.training.config import RunConfig, default_max_length, field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.setting_changes import config_at_step
+from playground.training.task_config import TaskConfig
 
 from .common import (
     check_output_dir,

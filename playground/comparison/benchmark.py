@@ -38,7 +38,7 @@ from playground.pretrained.pipelines import (
 from playground.pretrained.prompts import Example
 from playground.pretrained.requests import JobRequest, ModelName
 from playground.pretrained.resolver import resolve
-from playground.training.config import TaskConfig
+from playground.training.task_config import TaskConfig
 
 from .baselines import (
     CopyBaseline,

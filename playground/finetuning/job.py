@@ -34,7 +34,9 @@ from playground.pretrained.requests import JobRequest, Seed
 from playground.pretrained.resolver import describe_models, resolve
 from playground.runs.memory import free_memory
 from playground.tasks.vocabulary import SPECIAL_TOKENS
-from playground.training.config import RunConfig, TaskConfig, TrainConfig
+from playground.training.config import RunConfig
+from playground.training.task_config import TaskConfig
+from playground.training.train_config import TrainConfig
 from playground.training.trainer import Trainer, TrainingDivergedError
 
 from .families import (

@@ -24,7 +24,7 @@ from playground.pretrained.model_names import (
     local_paths_allowed,
 )
 from playground.pretrained.pipelines import unload
-from playground.training.config import TaskConfig
+from playground.training.task_config import TaskConfig
 
 SHARED_MAX_MODELS = 6  # fine-tuned models stored on a shared instance
 MODEL_TTL_S = 3600.0  # seconds for which another user's model cannot be evicted

@@ -31,12 +31,13 @@ from playground.figures.training import training_curve
 from playground.tasks import LOOKUP
 from playground.tasks.held_out import HELD_OUT_FRACTION, HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
-from playground.training.config import RunConfig, TaskConfig, field_named
+from playground.training.config import RunConfig, field_named
 from playground.training.setting_changes import (
     RESULT_NEUTRAL_SETTINGS,
     SettingChange,
     config_at_step,
 )
+from playground.training.task_config import TaskConfig
 from playground.training.trainer import FINAL_EVAL_SIZE
 
 from .card_measurements import (

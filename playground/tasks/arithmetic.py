@@ -79,3 +79,17 @@ class AdditionReversed(Addition):
 
     name = "addition-reversed"
     least_significant_first = True
+
+
+class ModularAddition(Task):
+    """Add the symbols modulo the number of symbols (Power et al. 2022): 7 5 -> 2."""
+
+    name = "modular-addition"
+
+    def target(self, sequence_BL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        column_L = torch.arange(sequence_BL.shape[1], device=sequence_BL.device)
+        is_symbol_BL = column_L < lengths_B[:, None]
+        sum_B = ((sequence_BL - FIRST_SYMBOL_ID) * is_symbol_BL).sum(1) % self.n_symbols
+        target_BL = torch.zeros_like(sequence_BL)
+        target_BL[:, 0] = sum_B + FIRST_SYMBOL_ID
+        return target_BL, torch.ones_like(lengths_B)

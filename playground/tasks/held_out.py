@@ -1,4 +1,4 @@
-"""The split into training and held-out sequences: a hash holds out one in 16.
+"""The split into training and held-out sequences: a hash holds out one in `held_out_one_in`.
 
 The decision needs no list and no record of the sampled sequences. A sequence is on the same side in
 every run, for every seed and on every device, so no model trains on the sequences that evaluate it.
@@ -14,7 +14,7 @@ from torch import Tensor
 from .hashing import sequence_hash
 from .task import Batch, Task, make_batch
 
-HELD_OUT_FRACTION = 1 / 16
+HELD_OUT_FRACTION = 1 / 16  # by default
 # Any constant; scores of runs are comparable because all are evaluated on the same sequences.
 EVALUATION_SEED = 20170612
 MAX_SYMBOLS_PER_CHUNK = (
@@ -22,12 +22,12 @@ MAX_SYMBOLS_PER_CHUNK = (
 )
 
 
-def is_held_out(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
-    """Return True for held-out sequences (B booleans).
+def is_held_out(sequence_BL: Tensor, lengths_B: Tensor, one_in: int = 16) -> Tensor:
+    """Return True for held-out sequences (B booleans), one in `one_in`, a power of two.
 
     `sequence_BL` holds the ids that `Task.hash_ids` returns. Padding does not affect the result.
     """
-    return (sequence_hash(sequence_BL, lengths_B) & 15) == 0
+    return (sequence_hash(sequence_BL, lengths_B) & (one_in - 1)) == 0
 
 
 def sample_training_batch(
@@ -35,7 +35,8 @@ def sample_training_batch(
 ) -> Batch:
     """Sample a new batch on the generator's device; held-out sequences get loss weight 0."""
     sequence_BL, lengths_B = task.sample(batch_size, min_length, max_length, generator)
-    loss_weight_B = (~is_held_out(task.hash_ids(sequence_BL), lengths_B)).float()
+    held_out_B = is_held_out(task.hash_ids(sequence_BL), lengths_B, task.held_out_one_in)
+    loss_weight_B = (~held_out_B).float()
     return make_batch(task, sequence_BL, lengths_B, loss_weight_B)
 
 
@@ -161,8 +162,5 @@ def _balance_strata(task: Task, sequence_NL: Tensor) -> Tensor:
 
 def _filter_held_out(task: Task, sequence_NL: Tensor) -> Tensor:
     """Return the held-out sequences among sequences of full length."""
-    return sequence_NL[
-        is_held_out(
-            task.hash_ids(sequence_NL), torch.full((len(sequence_NL),), sequence_NL.shape[1])
-        )
-    ]
+    lengths_N = torch.full((len(sequence_NL),), sequence_NL.shape[1])
+    return sequence_NL[is_held_out(task.hash_ids(sequence_NL), lengths_N, task.held_out_one_in)]

@@ -124,6 +124,13 @@ TASKS = {
         min_length=3,
         num_sources=_num_sums,
     ),
+    "modular-addition": TaskSpec(
+        "playground.tasks.arithmetic:ModularAddition",
+        "Add the symbols modulo the number of different symbols.",
+        ("7 5", "2"),
+        min_length=2,
+        max_target_length=_constant_one,
+    ),
     "odds-first": TaskSpec(
         "playground.tasks.rules:OddsFirst",
         "Write the odd symbols, then the even ones, each group in the original order.",

@@ -31,6 +31,9 @@ class Task:
     name: str
     example: tuple[str, str]
     all_strata: tuple[int, ...] = ()  # every value of `strata`; empty if the task has no strata
+    # Set by the configuration of a run; see `TaskConfig`.
+    held_out_one_in = 16
+    predict_eos = True
     max_enumerated = 200_000  # up to this many sources of a length are listed instead of sampled
 
     def __init__(self, n_symbols: int = 10) -> None:
@@ -142,7 +145,7 @@ class Batch:
     """Examples for a model, padded with PAD.
 
     source_BS      the sequence and EOS
-    target_BT      SOS, the target sequence and EOS
+    target_BT      SOS, the target sequence and EOS, unless `Task.predict_eos` is False
     loss_weight_B  1.0 for training examples, 0.0 for held-out ones
     """
 
@@ -187,7 +190,10 @@ def make_batch(
     Widths depend only on L, never on the data, because a CUDA graph needs fixed shapes.
     """
     target_BL, target_lengths_B = task.target(sequence_BL, lengths_B)
-    target_BT = torch.nn.functional.pad(append_eos(target_BL, target_lengths_B), (1, 0), value=SOS)
+    ended_BT = append_eos(target_BL, target_lengths_B)
+    if not task.predict_eos:
+        ended_BT = ended_BT.masked_fill(ended_BT == EOS, PAD)
+    target_BT = torch.nn.functional.pad(ended_BT, (1, 0), value=SOS)
     if loss_weight_B is None:
         loss_weight_B = torch.ones(len(sequence_BL), device=sequence_BL.device)
     return Batch(append_eos(sequence_BL, lengths_B), target_BT, loss_weight_B)

@@ -22,7 +22,7 @@ from playground.architectures.base import Seq2SeqModel
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .config import TrainConfig
+from .train_config import TrainConfig
 from .train_step import train_step
 from .weight_averaging import WeightAverage, averaging_rate
 

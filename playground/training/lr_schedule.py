@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .config import TrainConfig
+from .train_config import TrainConfig
 
 
 def learning_rate_at(config: TrainConfig, d_model: int, step: int) -> float:

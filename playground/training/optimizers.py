@@ -10,8 +10,8 @@ from torch import nn
 from playground.models.decoder_only import DecoderOnlyEmbedding
 from playground.models.embeddings import InputEmbedding
 
-from .config import TrainConfig
 from .muon import Muon
+from .train_config import TrainConfig
 
 
 def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
@@ -23,8 +23,8 @@ def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimi
     sgd     with momentum (Polyak 1964); weight decay is added to the gradient
     muon    Muon on the hidden matrices (Jordan et al. 2024), AdamW on all other weights
 
-    Weight decay applies to norms, biases and embeddings, too; minGPT and nanoGPT decay matrices
-    only.
+    Weight decay applies to norms, biases and embeddings, too, unless `weight_decay_on` is "linear",
+    as in minGPT. Only adam and adamw use that setting.
 
     Raises:
         RuntimeError: if torch's optimizers do not accept the gradient scale and mask of `update`.
@@ -63,7 +63,14 @@ def _build(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
             **adam,
         )
     optimizer_class = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return optimizer_class(weights, lr=lr, weight_decay=decay, fused=True, **adam)
+    if config.weight_decay_on == "all":
+        return optimizer_class(weights, lr=lr, weight_decay=decay, fused=True, **adam)
+    linear = {each.weight for each in model.modules() if isinstance(each, nn.Linear)}
+    groups = [
+        {"params": [each for each in weights if each in linear], "weight_decay": decay},
+        {"params": [each for each in weights if each not in linear], "weight_decay": 0.0},
+    ]
+    return optimizer_class(groups, lr=lr, fused=True, **adam)
 
 
 def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:

@@ -10,7 +10,7 @@ from typing import Any
 from playground.compat import setting_name
 from playground.models.config_fields import ConfigError, short_repr, validate_field
 
-from .config import TrainConfig
+from .train_config import TrainConfig
 
 # Settings that may change during a run. Speed is not a setting of the run: it only limits the speed
 # for viewers.

@@ -11,8 +11,8 @@ from torch import Tensor
 from playground.architectures.base import Seq2SeqModel
 from playground.tasks.task import Batch
 
-from .config import TrainConfig
 from .distributed import SINGLE_PROCESS, DistributedContext, LossFn
+from .train_config import TrainConfig
 
 MAX_CONCAT_NUMEL = 2_000_000  # up to this many numbers, gradients are concatenated for their norm
 

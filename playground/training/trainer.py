@@ -23,13 +23,15 @@ from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP, PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set, sample_training_batch
 from playground.tasks.task import Batch
+from playground.tasks.training_set import TrainingSet
 
-from .config import RunConfig, TrainConfig
+from .config import RunConfig
 from .cuda_graphs import RING_SIZE, CudaGraphSteps, StepResult
 from .distributed import SINGLE_PROCESS, DistributedContext
 from .lr_schedule import learning_rate_at
 from .optimizers import build_optimizer, optimizer_state_keys
 from .setting_changes import MAX_CHANGES, SettingChange, add_change, config_at_step
+from .train_config import TrainConfig
 from .train_step import train_step
 from .weight_averaging import WeightAverage, averaging_rate
 
@@ -111,6 +113,7 @@ class Trainer:
         torch.manual_seed(config.training.seed)
         self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
         self.task = config.task.load()
+        self.training_set = self._build_training_set()
         self.model = (
             load_architecture(config.architecture)(config.model) if model is None else model
         ).to(self.device)
@@ -133,9 +136,14 @@ class Trainer:
         self._active: tuple[tuple[SettingChange, ...], TrainConfig] = ((), training)
         self.max_threads = max_threads  # overrides the settings
         self._set_threads()
-        # Pairs of a dataset are looked up on the CPU. A capture would fail, and a failed capture
-        # cannot always be undone.
-        may_capture = capture and dist.world_size == 1 and config.task.task != LOOKUP
+        # Sequences of a dataset or of a fixed set are looked up on the CPU. A capture would fail,
+        # and a failed capture cannot always be undone.
+        may_capture = (
+            capture
+            and dist.world_size == 1
+            and config.task.task != LOOKUP
+            and self.training_set is None
+        )
         self.cuda_graph = (
             self._build_cuda_graph() if may_capture and self.device.type == "cuda" else None
         )
@@ -175,13 +183,20 @@ class Trainer:
 
     def _next_batch(self) -> Batch:
         """Sample the next batch, on the device."""
-        task = self.config.task
+        task, batch_size = self.config.task, self.config.training.batch_size
+        if self.training_set is not None:
+            index = self.step_count * self.dist.world_size + self.dist.rank
+            return self.training_set.batch(index, batch_size).to(self.device)
         return sample_training_batch(
-            self.task,
-            self.config.training.batch_size,
-            task.min_length,
-            task.max_length,
-            self.data_generator,
+            self.task, batch_size, task.min_length, task.max_length, self.data_generator
+        )
+
+    def _build_training_set(self) -> TrainingSet | None:
+        task, seed = self.config.task, self.config.training.seed
+        if not task.n_training_sources:
+            return None
+        return TrainingSet(
+            self.task, task.n_training_sources, task.min_length, task.max_length, seed
         )
 
     def _finish_step(self, result: StepResult, lr: float, seconds: float) -> Metrics:

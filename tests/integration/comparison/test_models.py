@@ -37,7 +37,7 @@ from playground.pretrained.prompts import Example, few_shot_prompt, masked_promp
 from playground.pretrained.resolver import resolve
 from playground.tasks import EOS, load_task
 from playground.tasks.held_out import build_held_out_set
-from playground.training.config import TaskConfig
+from playground.training.task_config import TaskConfig
 
 DIGITS = "0123456789"
 TASK = load_task("reverse", 10)

@@ -8,8 +8,8 @@ from playground.checkpoints.manifest import (
     parse_strict_json,
     read_manifest,
 )
-from playground.training.config import TrainConfig
 from playground.training.setting_changes import SettingChange
+from playground.training.train_config import TrainConfig
 
 SCORES = {
     "n": 4,

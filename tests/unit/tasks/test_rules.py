@@ -58,6 +58,7 @@ ANSWERS = {
     "brackets": lambda v, n: matched(v),
     "addition": lambda v, n: total(v, n)[::-1],
     "addition-reversed": total,
+    "modular-addition": lambda v, n: [sum(v) % n],
     "odds-first": lambda v, n: [x for x in v if x % 2] + [x for x in v if not x % 2],
     "random": fixed_by_chance,
 }

@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from playground.training.config import TrainConfig
 from playground.training.lr_schedule import learning_rate_at
+from playground.training.train_config import TrainConfig
 
 
 def rates(steps, d_model=64, **settings):

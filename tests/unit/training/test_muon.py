@@ -6,10 +6,10 @@ from torch import nn
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import build_model
-from playground.training.config import TrainConfig
 from playground.training.muon import Muon, orthogonalize
 from playground.training.optimizers import build_optimizer, hidden_matrices
 from playground.training.presets import architecture_preset
+from playground.training.train_config import TrainConfig
 
 SHAPES = [(8, 8), (8, 8), (16, 8), (8, 16), (3, 5), (1, 6)]
 

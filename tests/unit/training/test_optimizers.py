@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from playground.checkpoints.checkpoint import CheckpointError, resume_trainer, save_checkpoint
-from playground.training.config import RunConfig, TrainConfig
+from playground.training.config import RunConfig
 from playground.training.optimizers import build_optimizer
+from playground.training.train_config import TrainConfig
 from playground.training.trainer import Trainer, TrainingDivergedError
 from tests.support.app_server import ROOT
 from tests.support.trainer_fingerprint import fingerprint
@@ -176,3 +177,24 @@ def test_installed_torch_is_the_pinned_version():
         if line.startswith("torch==")
     )
     assert torch.__version__.split("+")[0] == pinned.removeprefix("torch==").split()[0]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_weight_decay_can_be_limited_to_linear_weights(optimizer):
+    every = trainer(optimizer=optimizer, weight_decay=0.5)
+    linear = trainer(optimizer=optimizer, weight_decay=0.5, weight_decay_on="linear")
+    without = trainer(optimizer=optimizer)
+    for each in (every, linear, without):
+        each.train_step()
+    decayed = {
+        name
+        for (name, one), (_, other) in zip(
+            linear.model.named_parameters(), without.model.named_parameters(), strict=True
+        )
+        if not torch.equal(one, other)
+    }
+    names = {name for name, weight in linear.model.named_parameters() if weight.dim() == 2}
+    assert decayed == {name for name in names if "embedding" not in name}
+    table = "source_embedding.token_embedding.weight"
+    unequal = [dict(each.model.named_parameters())[table] for each in (every, without)]
+    assert not torch.equal(*unequal)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playground.models.config_fields import ConfigError
-from playground.training.config import TrainConfig
 from playground.training.setting_changes import MUTABLE_SETTINGS, SettingChange, config_at_step
+from playground.training.train_config import TrainConfig
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint
 

@@ -1,0 +1,141 @@
+"""The settings of optimization and evaluation.
+
+This file does not import torch, because forms use it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from playground.common.devices import ZERO_GPU
+from playground.models.config_fields import config_field, validate_fields
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Optimization and evaluation during training."""
+
+    max_steps: int = config_field(200, "Number of training steps.", low=1, high=1_000_000)
+    batch_size: int = config_field(
+        128, "Sequences in each step; every batch is sampled anew.", low=1, high=65_536
+    )
+    learning_rate: float = config_field(
+        6e-3,
+        "Learning rate; with the noam schedule a factor, 1 in the paper.",
+        low=1e-9,
+        high=100,
+    )
+    lr_schedule: str = config_field(
+        "cosine",
+        "Learning rate after the warm-up: constant, cosine decay, or as in the paper (noam).",
+        choices=("constant", "cosine", "noam"),
+    )
+    warmup_steps: int = config_field(
+        20, "Steps of linear warm-up of the learning rate.", low=0, high=1_000_000
+    )
+    lr_decay_steps: int = config_field(
+        160, "Cosine only: the step at which the decay ends.", low=1, high=1_000_000
+    )
+    min_lr_ratio: float = config_field(
+        0.05, "Cosine only: final learning rate as a fraction of the maximum.", low=0, high=1
+    )
+    optimizer: str = config_field(
+        "adam",
+        "Optimizer: Adam, AdamW, SGD with momentum, or Muon for the hidden matrices with AdamW for "
+        "all other weights.",
+        choices=("adam", "adamw", "sgd", "muon"),
+    )
+    weight_decay: float = config_field(
+        0.0,
+        "Weight decay; Adam and SGD add it to the gradient, AdamW and Muon apply it separately.",
+        low=0,
+        high=10,
+    )
+    weight_decay_on: str = config_field(
+        "all",
+        "Adam and AdamW: weight decay applies to all weights, or to those of linear layers only.",
+        choices=("all", "linear"),
+    )
+    momentum: float = config_field(
+        0.9,
+        "SGD and Muon: momentum, the fraction of the last update that is kept.",
+        low=0,
+        high=0.9999,
+    )
+    muon_lr_ratio: float = config_field(
+        7.5,
+        "Muon only: learning rate of the hidden matrices as a multiple of the learning rate, which "
+        "all other weights have.",
+        low=1e-3,
+        high=1000,
+    )
+    adam_beta1: float = config_field(
+        0.9, "Adam, AdamW and Muon: decay rate of the gradient's mean.", low=0, high=0.9999
+    )
+    adam_beta2: float = config_field(
+        0.98,
+        "Adam, AdamW and Muon: decay rate of the squared gradient's mean.",
+        low=0,
+        high=0.999999,
+    )
+    adam_eps: float = config_field(
+        1e-9, "Adam, AdamW and Muon: constant that prevents division by zero.", low=1e-16, high=1
+    )
+    label_smoothing: float = config_field(
+        0.0,
+        "Probability that is spread over the whole vocabulary, including special tokens.",
+        low=0,
+        high=0.9,
+    )
+    max_grad_norm: float = config_field(
+        1.0,
+        "Maximum gradient norm; larger gradients are scaled down. 0 turns clipping off.",
+        low=0,
+        high=1e6,
+    )
+    weight_averaging: bool = config_field(
+        False,
+        "Scores, the live view and saved models use a running average of the weights, in which "
+        "recent steps count more.",
+    )
+    eval_every: int = config_field(10, "Steps between two evaluations.", low=1, high=1_000_000)
+    eval_size: int = config_field(
+        256,
+        "Held-out sequences in each evaluation; the final one uses 2,000.",
+        low=1,
+        high=10_000,
+    )
+    stop_at_exact_match: float = config_field(
+        0.0,
+        "Stop early at this exact match, once confirmed on 2,000 sequences; 0 never stops.",
+        low=0,
+        high=1,
+    )
+    seed: int = config_field(
+        0,
+        "The same seed gives exactly the same run on the same machine.",
+        low=0,
+        high=2**31 - 1,
+    )
+    device: str = config_field(
+        "auto",
+        "Device: auto uses a CUDA GPU if there is one; zero uses ZeroGPU in time slices on such a "
+        "Space, and is auto elsewhere.",
+        choices=("auto", "cpu", "cuda", ZERO_GPU),
+    )
+    precision: str = config_field(
+        "float32",
+        "Precision of matrix products: float32, or on a GPU tf32 or bfloat16, which are faster for "
+        "large models and less exact.",
+        choices=("float32", "tf32", "bfloat16"),
+    )
+    num_threads: int = config_field(
+        1,
+        "CPU threads; 0 measures which number is fastest, now and then. Another number changes the "
+        "last bits of the results.",
+        low=0,
+        high=256,
+    )
+
+    def __post_init__(self) -> None:
+        validate_fields(self)

@@ -1,0 +1,98 @@
+import pytest
+import torch
+
+from playground.models.config_fields import ConfigError
+from playground.tasks import EOS, PAD, load_task
+from playground.tasks.held_out import is_held_out
+from playground.tasks.task import make_batch
+from playground.tasks.training_set import TrainingSet
+from playground.training.config import RunConfig
+from playground.training.task_config import TaskConfig
+from playground.training.trainer import Trainer
+
+SMALL = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16, "eval_size": 16, "device": "cpu"}
+
+
+def rows(batch):
+    return [tuple(row) for row in batch.source_BS.tolist()]
+
+
+def test_training_set_has_distinct_training_sequences_of_all_lengths():
+    for max_length in (3, 12):  # enumerated and sampled
+        task = load_task("reverse")
+        training_set = TrainingSet(task, 500, 2, max_length, seed=3)
+        assert len(training_set) == 500
+        assert not is_held_out(training_set.sequence_NL, training_set.lengths_N).any()
+        assert set(training_set.lengths_N.tolist()) == set(range(2, max_length + 1))
+        whole = training_set.batch(0, 1000)
+        assert len(set(rows(whole))) == 500
+        assert whole.loss_weight_B.all()
+        same = TrainingSet(task, 500, 2, max_length, seed=3)
+        assert torch.equal(same.sequence_NL, training_set.sequence_NL)
+
+
+def test_every_epoch_has_each_sequence_once_in_another_order():
+    training_set = TrainingSet(load_task("copy"), 30, 4, 4, seed=0)
+    seen = [row for index in range(6) for row in rows(training_set.batch(index, 10))]
+    assert len(set(seen[:30])) == len(set(seen[30:])) == 30
+    assert seen[:30] != seen[30:]
+    # a batch at the end of an epoch continues with the next epoch
+    assert rows(training_set.batch(1, 20)) == seen[20:40]
+    assert rows(training_set.batch(0, 10)) == seen[:10]
+
+
+def test_small_task_has_fewer_sequences_than_requested():
+    task = load_task("modular-addition", 20)
+    task.held_out_one_in = 2
+    training_set = TrainingSet(task, 1000, 2, 2, seed=0)
+    assert 150 < len(training_set) < 250  # about half of 400
+    assert len(training_set.batch(7, 1000).source_BS) == len(training_set)
+
+
+@pytest.mark.parametrize("one_in", [2, 4, 8, 16])
+def test_one_source_in_so_many_is_held_out(one_in):
+    sequence_NL = torch.randint(3, 13, (20_000, 8))
+    lengths_N = torch.full((20_000,), 8)
+    held_out_N = is_held_out(sequence_NL, lengths_N, one_in)
+    assert float(held_out_N.float().mean()) == pytest.approx(1 / one_in, rel=0.1)
+    assert held_out_N[is_held_out(sequence_NL, lengths_N)].all()
+
+
+def test_targets_without_eos_neither_train_nor_score_it():
+    config = TaskConfig(min_length=4, max_length=4, predict_eos=False)
+    task = config.load()
+    batch = make_batch(task, torch.randint(3, 13, (5, 4)), torch.full((5,), 4))
+    assert (batch.source_BS[:, -1] == EOS).all()
+    assert (batch.labels_BT[:, -1] == PAD).all()
+    assert (batch.labels_BT[:, :-1] >= 3).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "message"),
+    [
+        ({"held_out_one_in": 3}, "held_out_one_in", "choose one of 2, 4, 8, 16"),
+        ({"predict_eos": False}, "predict_eos", "make min_length equal to max_length"),
+        (
+            {"task": "dataset", "dataset_sha256": "0" * 64, "n_training_sources": 5},
+            "task",
+            "leave held_out_one_in, n_training_sources",
+        ),
+    ],
+)
+def test_impossible_splits_are_rejected(settings, field, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        TaskConfig(**settings)
+    assert error.value.field == field
+
+
+def test_trainer_repeats_the_fixed_set():
+    settings = {"min_length": 4, "max_length": 4, "n_training_sources": 8, "batch_size": 4}
+    trainer = Trainer(
+        RunConfig.from_flat(SMALL | settings | {"max_steps": 4, "predict_eos": False})
+    )
+    seen = []
+    while trainer.should_continue():
+        seen += rows(trainer._next_batch())
+        trainer.train_step()
+    assert len(set(seen)) == 8
+    assert len(seen) == 16
