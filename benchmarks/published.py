@@ -1,6 +1,7 @@
 """Replicate published results.
 
-Runs `python -m playground published NAME` for each result that takes one run.
+Runs `python -m playground published NAME --seeds 3` for each claim; an experiment has its own
+seeds.
 """
 
 from __future__ import annotations
@@ -18,38 +19,27 @@ from playground.experiments.replications import claims
 
 from ._results import Progress, run_once
 
-SEED = 0
+SEEDS = 3
 
 
 def measure() -> list[dict[str, Any]]:
-    """Measure each claim that takes one run, in its own process."""
+    """Measure each claim in its own process."""
     progress = Progress("published")
     for claim in claims():
-        if claim["experiment"] is None:
-            run_once(
-                progress, progress.row(name=claim["name"], seed=SEED), partial(reproduce, claim)
-            )
+        seeds = SEEDS if claim["experiment"] is None else len(claim["experiment"]["seeds"])
+        run_once(progress, progress.row(name=claim["name"], seeds=seeds), partial(replicate, claim))
     return progress.rows
 
 
-def reproduce(claim: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of one claim."""
+def replicate(claim: dict[str, Any], seeds: int | None = None) -> dict[str, Any]:
+    """Return the row of one claim; `seeds` replaces the number of seeds."""
+    words = ["published", claim["name"], "--json", "--out"]
     with tempfile.TemporaryDirectory() as scratch:
-        command = [
-            sys.executable,
-            "-m",
-            "playground",
-            "published",
-            claim["name"],
-            "--seed",
-            str(SEED),
-            "--json",
-            "--out",
-        ]
+        command = [sys.executable, "-m", "playground", *words, str(Path(scratch) / "run")]
+        if seeds or claim["experiment"] is None:
+            command += ["--seeds", str(seeds or SEEDS)]
         started = time.monotonic()
-        done = subprocess.run(
-            [*command, str(Path(scratch) / "run")], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         seconds = time.monotonic() - started
     if not done.stdout.strip():
         raise RuntimeError(f"{claim['name']} printed nothing: {done.stderr[-500:]}")
@@ -60,33 +50,20 @@ def reproduce(claim: dict[str, Any]) -> dict[str, Any]:
         "published": result["statement"],
         "rule": result["rule"],
         "ours": result["ours"],
+        "by_seed": result.get("by_seed"),
         "passed": result["passed"],
-        "sentence": result["summary"],
+        "word": result.get("word", "not measured"),
+        "written": result.get("written", result["summary"]),
         "seconds": round(seconds),
     }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
-    lines = ["| claim | published | ours | rule | |", "|---|---|---|---|---|"]
-    for row in rows:
-        ours = (
-            f"step {row['ours']}" if row["name"] == "x-transformers-copy" else f"{row['ours']:.4g}"
-        )
-        if row["name"] in ("uva-reversal", "mingpt-sort"):
-            ours = f"{row['ours']:.2%}"
-        lines.append(
-            f"| {row['title']} | {row['published']} | {ours} | {row['rule']} | "
-            f"{_outcome_label(row)} |"
-        )
+    lines = ["| claim | published | ours | criterion | |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {row['title']} | {row['published']} | {row['written']} | {row['rule']} | "
+        f"{row['word']} |"
+        for row in rows
+    ]
     return "\n".join(lines)
-
-
-def _outcome_label(row: dict[str, Any]) -> str:
-    if not row["passed"]:
-        return "does not hold"
-    return (
-        "reached; there is no figure to hold against"
-        if row["published"].startswith("no figure")
-        else "holds"
-    )

@@ -1,10 +1,10 @@
-"""published: reproduce a published claim."""
+"""published: replicate published claims."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,56 +21,119 @@ from .experiment_runs import experiments_folder_option, run_experiment
 from .train import train_with_progress, translating_option_names
 
 if TYPE_CHECKING:
+    from playground.experiments.claim import Claim
     from playground.training.trainer import Trainer
 
 
 @click.command()
 @click.argument("name", required=False)
+@click.option("--all", "run_all", is_flag=True, help="Replicate every claim, one after the other.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 20),
+    default=None,
+    help="Number of runs with the seeds 0, 1, ...; the median is compared. [default: one run with "
+    "--seed; an experiment has its own seeds]",
+)
 @click.option("--threads", type=int, default=1, show_default=True, help="CPU threads.")
 @experiments_folder_option
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
-def published(name: str | None, seed: int, threads: int, out: Path | None, as_json: bool) -> None:
-    """Reproduce a published claim: train as published, and compare the measured result.
+@click.option("--json", "as_json", is_flag=True, help="Write one line of JSON for each result.")
+def published(
+    name: str | None,
+    run_all: bool,
+    seed: int,
+    seeds: int | None,
+    threads: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Replicate a published claim: train as published, and compare the measured result.
 
-    Without NAME, the claims are listed. The exit code is 1 if the result differs.
+    Without NAME and --all, the claims are listed. The exit code is 1 if a result fails its
+    criterion.
     """
+    from playground.experiments.claims import CLAIMS
+    from playground.experiments.replications import find_claim
+
+    if name is None and not run_all:
+        reject_options(("seed", "seeds", "threads", "out"), "without a NAME or --all; give one")
+        _list_claims(as_json)
+        return
+    if name is not None and run_all:
+        exit_with_error(f"--all includes {name}; give only one of them")
+    if seeds is not None:
+        reject_options(("seed",), "with --seeds; give only one of them")
+    chosen = list(range(seeds)) if seeds else [seed]
+    has_failed = False
+    for each in [name] if name is not None else list(CLAIMS):
+        try:
+            claim = find_claim(each)
+            click.echo(f"{each}: {claim.title}, {_expected_duration(claim, chosen)}", err=True)
+            folder = _output_folder(out, each, run_all)
+            if claim.experiment is not None:
+                result = _replicate_experiment(each, claim.experiment, seeds, folder)
+            else:
+                result = _replicate_run(each, claim, chosen, threads, folder)
+        except ConfigError as error:
+            exit_with_error(translating_option_names(error))
+        line = json.dumps(result | {"out": str(folder), "seed": seed})
+        click.echo(line if as_json else result["summary"])
+        has_failed |= result["passed"] is False or "word" not in result
+    if has_failed:
+        raise SystemExit(1)
+
+
+def _list_claims(as_json: bool) -> None:
+    from playground.experiments.replications import claims
+
+    listed = claims()
+    if as_json:
+        click.echo(json.dumps(listed))
+        return
+    for line in listed:
+        click.echo(f"{line['name']:20} {line['title']}: {line['statement']} ({line['source']})")
+        duration = f"about {line['minutes']:g} min on two cores"
+        click.echo(f"{'':20} {line['missing'] or line['command']} ({duration})")
+
+
+def _expected_duration(claim: Claim, seeds: list[int]) -> str:
+    n_runs = 1 if claim.experiment is not None else len(seeds)
+    return f"about {n_runs * claim.minutes:g} min on two cores"
+
+
+def _output_folder(out: Path | None, name: str, run_all: bool) -> Path:
+    if out is None:
+        return checkpoints_root() / "runs" / f"published-{name}"
+    return out / name if run_all else out
+
+
+def _replicate_experiment(
+    name: str, spec: Mapping[str, Any], seeds: int | None, out: Path
+) -> dict[str, Any]:
+    from playground.experiments.replications import outcome_of_experiment
+
+    own_seeds = {"seeds": list(range(seeds))} if seeds else {}
+    return outcome_of_experiment(name, run_experiment({**spec, **own_seeds}, out))
+
+
+def _replicate_run(
+    name: str, claim: Claim, seeds: list[int], threads: int, out: Path
+) -> dict[str, Any]:
+    """Train a run for each seed; several seeds have their own folders in `out`."""
     from playground.experiments.replications import (
-        CLAIMS,
-        claims,
         metrics_of_run,
-        outcome,
-        outcome_of_lengths,
+        outcome_of_seeds,
         replication_config,
     )
 
-    if name is None:
-        reject_options(("seed", "num_threads", "out"), "without a NAME; give one")
-        claims_listed = claims()
-        for line in [] if as_json else claims_listed:
-            click.echo(f"{line['name']:20} {line['title']}: {line['statement']} ({line['source']})")
-            click.echo(f"{'':20} {line['missing'] or line['command']}")
-        if as_json:
-            click.echo(json.dumps(claims_listed))
-        return
-    out = out or checkpoints_root() / "runs" / f"published-{name}"
-    try:
-        if name in CLAIMS and (requested := CLAIMS[name].experiment) is not None:
-            result = outcome_of_lengths(run_experiment(dict(requested), out)["lengths"])
-        else:
-            config = replication_config(name, seed).replace(num_threads=threads)
-            ensure_memory_available(config)
-            result = outcome(
-                name, train_and_measure(config, out, metrics_of_run, CLAIMS[name].measure)
-            )
-    except ConfigError as error:
-        exit_with_error(translating_option_names(error))
-    if as_json:
-        click.echo(json.dumps(result | {"out": str(out), "seed": seed}))
-    else:
-        click.echo(result["summary"])
-    if not result["passed"]:
-        raise SystemExit(1)
+    metrics = []
+    for seed in seeds:
+        config = replication_config(name, seed).replace(num_threads=threads)
+        ensure_memory_available(config)
+        folder = out / f"seed-{seed}" if len(seeds) > 1 else out
+        metrics.append(train_and_measure(config, folder, metrics_of_run, claim.measure))
+    return outcome_of_seeds(name, metrics)
 
 
 def train_and_measure(

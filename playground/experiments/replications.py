@@ -1,326 +1,66 @@
-"""Define replications of published claims: settings, published value and criterion.
+"""Compare trained runs with published claims (claims.py).
 
-Each published value has its source. This file contains no values measured here.
+A result has these values, for JSON:
+
+    name, statement, rule    the claim, its published result and its criterion
+    ours      the measured value: the median over the seeds, or a value for each variant
+    passed    whether the criterion is met; None without a criterion or a measurement
+    word      "pass" or "fail", or "compared" for a measurement without a criterion
+    written   the measured value as text
+    summary   one text about all of it
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-from playground.common.stats import quantile
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.training.config import RunConfig, section_of_field
 
 from .analysis import first_step_reaching, percent
-from .spec import LENGTHS, parse_experiment
+from .claim import Claim
+from .claims import CLAIMS
+from .spec import parse_experiment
+from .variant import VARIANT_KEY, label
 
+NEAR_PERFECT = 0.999  # exact match
 LOSS_WINDOW = 10  # updates over which the final training loss is averaged
-# settings that a reproduction may choose
+# settings that a replication may choose
 MACHINE_SETTINGS = ("seed", "device", "num_threads", "eval_every")
-NEAR_PERFECT = 0.999
+GENERALIZED, MEMORIZED_LOSS = 0.9, 0.1  # held-out exact match and training loss
+MIN_GENERALIZATION_STEP, MIN_DELAY = 500, 5  # of grokking: updates, and times as late
+MIN_TWO_LAYERS, MAX_ONE_LAYER = 0.95, 0.5  # exact match
 # as published, best first; those in one group are about equal
 EXPECTED_ORDER = (("none", "t5"), ("alibi",), ("rope", "sinusoidal"))
 
+Result = dict[str, Any]
 
-@dataclass(frozen=True)
-class Claim:
-    """A published claim.
 
-    measure    the compared metric: token_accuracy, exact_match, symbol_loss, steps_to,
-               training_loss or order
-    published  the published value, or None
-    rule       the criterion as text; `_meets_criterion` implements it
-    differs    the deviations from the original, and their reasons
+def find_claim(name: str) -> Claim:
+    """Return a claim.
+
+    Raises:
+        ConfigError: when it is unknown.
     """
-
-    title: str
-    source: str
-    measure: str
-    statement: str
-    published: float | None
-    rule: str
-    differs: tuple[str, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    experiment: Mapping[str, Any] | None = None
-
-
-NOTE_FRESH_BATCHES = (
-    "every batch is drawn afresh, where the original goes through a fixed set again and again"
-)
-NOTE_HELD_OUT = (
-    "scored on distinct sequences that never trained; the original scores what it "
-    "drew, which may repeat"
-)
-NOTE_EOS = (
-    "sources and answers end in EOS, which counts as a token; the original has fixed "
-    "lengths and no EOS"
-)
-PLAIN_ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_eps": 1e-8}
-
-CLAIMS = {
-    "uva-reversal": Claim(
-        "Reversal with the encoder alone",
-        "UvA Deep Learning Tutorial 6, Transformers and Multi-Head Attention (P. Lippe), section "
-        "Sequence to Sequence",
-        "token_accuracy",
-        "100 % of tokens, validation and test",
-        1.0,
-        "token accuracy on 2,000 held-out sequences is 100.00 %, as printed to two decimals",
-        (
-            NOTE_FRESH_BATCHES
-            + "; 10 epochs of 50,000 in batches of 128, the last one dropped, are 3,900 updates",
-            NOTE_EOS,
-            "symbols enter by a table of vectors instead of a linear layer, and leave by one "
-            "linear layer instead of two",
-            "the learning rate's warm-up and cosine are the original's, one update earlier: its "
-            "first update has a rate of zero",
-        ),
-        {
-            "architecture": "encoder-only",
-            "task": "reverse",
-            "n_symbols": 10,
-            "min_length": 16,
-            "max_length": 16,
-            "d_model": 32,
-            "n_heads": 1,
-            "n_layers": 1,
-            "d_ff": 64,
-            "dropout": 0.0,
-            "norm_placement": "post",
-            "position_type": "sinusoidal",
-            "max_steps": 3900,
-            "batch_size": 128,
-            "learning_rate": 5e-4,
-            "lr_schedule": "cosine",
-            "warmup_steps": 50,
-            "lr_decay_steps": 3900,
-            "min_lr_ratio": 0.0,
-            "max_grad_norm": 5.0,
-            "eval_every": 100,
-            **PLAIN_ADAM,
-        },
-    ),
-    "mingpt-sort": Claim(
-        "Sorting with a tiny GPT",
-        "minGPT, demo.ipynb (A. Karpathy)",
-        "exact_match",
-        "5000 of 5000 right, train and test",
-        1.0,
-        "every distinct held-out sequence is answered exactly right",
-        (
-            NOTE_HELD_OUT
-            + ": of the 729 sequences of 6 digits out of 3, 48 are held out, so all right means at "
-            "least 92.6 % (95 %)",
-            "questions are held out, answers are not: there are 28, and each answer to one of the "
-            "48 also answers some training sequence",
-            NOTE_EOS,
-            NOTE_FRESH_BATCHES + "; the original also draws sequences with many repeats more often",
-            "dropout after embeddings and sublayers, the original also on attention weights; "
-            "weight decay on every weight, the original on matrices only",
-        ),
-        {
-            "architecture": "decoder-only",
-            "task": "sort",
-            "n_symbols": 3,
-            "min_length": 6,
-            "max_length": 6,
-            "d_model": 48,
-            "n_heads": 3,
-            "n_layers": 3,
-            "d_ff": 192,
-            "dropout": 0.1,
-            "norm_placement": "pre",
-            "activation": "gelu",
-            "position_type": "learned",
-            "max_steps": 2000,
-            "batch_size": 64,
-            "learning_rate": 5e-4,
-            "lr_schedule": "constant",
-            "warmup_steps": 0,
-            "optimizer": "adamw",
-            "weight_decay": 0.1,
-            "adam_beta1": 0.9,
-            "adam_beta2": 0.95,
-            "adam_eps": 1e-8,
-            "max_grad_norm": 1.0,
-            "eval_every": 50,
-        },
-    ),
-    "annotated-copy": Claim(
-        "Copying, as in The Annotated Transformer",
-        "The Annotated Transformer (A. Rush 2018), section A First Example",
-        "symbol_loss",
-        "an evaluation loss of 0.2962 after 10 epochs of 20 batches",
-        0.2962,
-        "the same loss on held-out sequences is below 0.2962",
-        (
-            "the loss is its own: Kullback-Leibler divergence to the right answer smoothed by 0, "
-            "in nats per token, given the right answer "
-            "so far, dropout off; EOS is left out, since its sequences have none",
-            "ten symbols are written, the original writes nine behind a first one that is always "
-            "the same",
-            NOTE_HELD_OUT,
-            "token vectors begin with a standard deviation of d_model^-0.5, the original draws all "
-            "matrices by Xavier's rule",
-        ),
-        {
-            "architecture": "transformer",
-            "task": "copy",
-            "n_symbols": 10,
-            "min_length": 10,
-            "max_length": 10,
-            "d_model": 512,
-            "n_heads": 8,
-            "n_layers": 2,
-            "d_ff": 2048,
-            "dropout": 0.1,
-            "norm_placement": "pre",
-            "position_type": "sinusoidal",
-            "share_embeddings": False,
-            "max_steps": 200,
-            "batch_size": 30,
-            "learning_rate": 1.0,
-            "lr_schedule": "noam",
-            "warmup_steps": 400,
-            "adam_beta1": 0.9,
-            "adam_beta2": 0.98,
-            "adam_eps": 1e-9,
-            "label_smoothing": 0.0,
-            "max_grad_norm": 0.0,
-            "eval_every": 20,
-        },
-    ),
-    "x-transformers-copy": Claim(
-        "Copying twice, as in x-transformers",
-        "x-transformers, train_copy.py (P. Wang)",
-        "steps_to",
-        "no figure; the script prints samples for 100,000 batches",
-        None,
-        "99.9 % exact match is reached; the step is the first figure for it",
-        (
-            NOTE_HELD_OUT,
-            NOTE_EOS,
-            "token vectors of source and target are two tables, the original ties them; its "
-            "positions are learned and scaled, ours learned",
-        ),
-        {
-            "architecture": "transformer",
-            "task": "duplicate",
-            "n_symbols": 16,
-            "min_length": 32,
-            "max_length": 32,
-            "d_model": 128,
-            "n_heads": 8,
-            "d_k": 64,
-            "d_v": 64,
-            "n_layers": 3,
-            "d_ff": 512,
-            "dropout": 0.0,
-            "norm_placement": "pre",
-            "activation": "gelu",
-            "attention_bias": False,
-            "position_type": "learned",
-            "max_steps": 20_000,
-            "batch_size": 32,
-            "learning_rate": 3e-4,
-            "lr_schedule": "constant",
-            "warmup_steps": 0,
-            "max_grad_norm": 0.0,
-            "eval_every": 100,
-            "stop_at_exact_match": NEAR_PERFECT,
-            **PLAIN_ADAM,
-        },
-    ),
-    "benchmark-page": Claim(
-        "Reversal with 169,933 parameters",
-        "transformers-benchmark page",
-        "training_loss",
-        "a loss of 1.33 after 100 epochs over 10,000 sequences in under 5 s on a CPU, which is not "
-        "solved",
-        1.33,
-        "as many parameters, and a training loss below 1.33 after 100 updates (mean of the last "
-        "10)",
-        (
-            "neither length, batch size nor optimiser are given: here 10 symbols, 128 sequences, "
-            "Adam at 0.001",
-            "100 passes over 10,000 sequences would be a million sequences in 5 s; here an epoch "
-            "is one update of 128",
-            NOTE_FRESH_BATCHES,
-        ),
-        {
-            "architecture": "transformer",
-            "task": "reverse",
-            "n_symbols": 10,
-            "min_length": 10,
-            "max_length": 10,
-            "d_model": 64,
-            "n_heads": 4,
-            "n_layers": 2,
-            "d_ff": 128,
-            "dropout": 0.0,
-            "norm_placement": "post",
-            "position_type": "sinusoidal",
-            "share_embeddings": False,
-            "max_steps": 100,
-            "batch_size": 128,
-            "learning_rate": 1e-3,
-            "lr_schedule": "constant",
-            "warmup_steps": 0,
-            "eval_every": 20,
-            **PLAIN_ADAM,
-        },
-    ),
-    "length-order": Claim(
-        "Which positions generalise to longer sequences",
-        "Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization (arXiv "
-        "2305.19466)",
-        "order",
-        "decoder alone, trained to length 20, evaluated to 40: none and T5's about equal, then "
-        "ALiBi, then RoPE and sine waves",
-        None,
-        "by median exact match over lengths 21 to 40, each of none and t5 is at least as good as "
-        "alibi, and alibi as each of rope and sinusoidal",
-        (
-            "one task, copying, where the paper takes ten; a model of two layers, where it takes "
-            "twelve",
-            "sine waves stand for its absolute positions",
-        ),
-        experiment={
-            "name": "length-order",
-            "question": "Which positions generalise to longer sequences?",
-            "base": {
-                "architecture": "decoder-only",
-                "task": "copy",
-                "min_length": 1,
-                "max_length": 20,
-                "max_steps": 2000,
-                "lr_decay_steps": 2000,
-                "eval_every": 100,
-            },
-            "grid": {"position_type": ["none", "t5", "alibi", "rope", "sinusoidal"]},
-            "kind": LENGTHS,
-            "times": 2,
-            "seeds": [0, 1, 2],
-        },
-    ),
-}
+    if name not in CLAIMS:
+        raise ConfigError("name", f"claim is {name!r}; choose one of {', '.join(CLAIMS)}")
+    return CLAIMS[name]
 
 
 def replication_config(name: str, seed: int = 0) -> RunConfig:
-    """Return the configuration of the run that reproduces a claim.
+    """Return the configuration of the run that replicates a claim.
 
     Raises:
         ConfigError: when the claim or one of its settings is unknown, or it needs an experiment.
     """
-    claim = _claim(name)
+    claim = find_claim(name)
     if claim.experiment is not None:
-        raise ConfigError("name", f"{name} takes an experiment of several runs, not one")
+        raise ConfigError("name", f"{name} needs an experiment of several runs, not one run")
     unknown = sorted(set(claim.settings) - set(section_of_field()) - {"architecture"})
     if unknown:
         raise ConfigError(
@@ -330,45 +70,69 @@ def replication_config(name: str, seed: int = 0) -> RunConfig:
 
 
 def claims() -> list[dict[str, Any]]:
-    """Return every claim for JSON, with the command that reproduces it.
+    """Return every claim for JSON, with the command that replicates it.
 
     `missing` is "" when the claim can run, otherwise the reason why it cannot.
     """
-    rows = []
-    for name, claim in CLAIMS.items():
-        line = {each.name: getattr(claim, each.name) for each in dataclasses.fields(claim)}
-        line |= {
-            "name": name,
-            "seed": 0,
-            "command": f"python -m playground published {name} --seed 0",
-            "missing": "",
-        }
-        line |= {"differs": list(claim.differs), "settings": dict(claim.settings)}
-        try:
-            if claim.experiment is None:
-                line["parameters"] = replication_config(name).model.parameter_count()
-            else:
-                parse_experiment(claim.experiment, owner="")
-        except ConfigError as error:
-            line["missing"] = str(error)
-        rows.append(line)
-    return rows
+    return [_describe_claim(name, claim) for name, claim in CLAIMS.items()]
+
+
+def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:
+    line = {
+        "name": name,
+        "title": claim.title,
+        "source": claim.source,
+        "measure": claim.measure,
+        "statement": claim.statement,
+        "published": claim.published,
+        "rule": claim.criterion,
+        "differs": list(claim.deviations),
+        "minutes": claim.minutes,
+        "settings": dict(claim.settings),
+        "experiment": claim.experiment,
+        "seed": 0,
+        "command": f"python -m playground published {name} --seed 0",
+        "missing": "",
+    }
+    try:
+        if claim.experiment is None:
+            line["parameters"] = replication_config(name).model.parameter_count()
+        else:
+            parse_experiment(claim.experiment, owner="")
+            line["settings"] = _experiment_settings(claim.experiment)
+            line["command"] = f"python -m playground published {name}"
+    except ConfigError as error:
+        line["missing"] = str(error)
+    return line
+
+
+def _experiment_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an experiment by name; a variant is a text."""
+    grid = {
+        name: [label(value) for value in values] if name == VARIANT_KEY else values
+        for name, values in spec["grid"].items()
+    }
+    return {**spec["base"], **grid, "seeds": spec["seeds"]}
 
 
 def metrics_of_run(
     config: RunConfig, lines: Sequence[Mapping[str, Any]], scores: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the metrics of a run from its log and its final scores."""
-    scored = [
+    every = config.training.eval_every
+    evaluations = [
         (line["step"], line["exact_match"]) for line in lines if line.get("exact_match") is not None
     ]
     last = [line["loss"] for line in lines[-LOSS_WINDOW:]]
+    memorized = (line["step"] for line in lines if line["loss"] < MEMORIZED_LOSS)
     return {
         "exact_match": scores["exact_match"] if scores else None,
         "token_accuracy": scores["token_accuracy"] if scores else None,
         "n": scores["n"] if scores else None,
         "steps": lines[-1]["step"] if lines else 0,
-        "steps_to": first_step_reaching(scored, NEAR_PERFECT, config.training.eval_every),
+        "steps_to": first_step_reaching(evaluations, NEAR_PERFECT, every),
+        "generalization_step": first_step_reaching(evaluations, GENERALIZED, every),
+        "memorization_step": next(memorized, None),
         "training_loss": sum(last) / len(last) if last else None,
         "seconds": lines[-1]["seconds"] if lines else 0.0,
         "parameters": config.model.parameter_count(),
@@ -378,9 +142,8 @@ def metrics_of_run(
 
 def unmeasured_model(registry: Registry, name: str, run: Run) -> Mapping[str, Any] | None:
     """Return the model for the loss measurement, or None when the claim needs no loss."""
-    is_measured = (
-        _claim(name).measure == "symbol_loss" and run.status == "done" and not run.modified_settings
-    )
+    needs_loss = find_claim(name).measure == "symbol_loss"
+    is_measured = needs_loss and run.status == "done" and not run.modified_settings
     return registry.snapshots.model_ref(run, run.step) if is_measured else None
 
 
@@ -390,8 +153,8 @@ def evaluate_replication(
     run: Run,
     seconds: float = 120.0,
     measured: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Compare a run with a claim; see `verdict`. This call blocks during the evaluation.
+) -> Result:
+    """Compare a run with a claim. This call blocks during the evaluation.
 
     Args:
         measured: the response of the inspection process, if available; otherwise requested here.
@@ -403,24 +166,20 @@ def evaluate_replication(
 
     required = replication_config(name)
     if run.status != "done":
-        return {
-            "name": name,
-            "passed": None,
-            "ours": None,
-            "summary": f"the run is {run.status}; a claim is compared with a finished one",
-        }
+        return _without_result(name, f"the run is {run.status}; only a finished run is compared")
     if run.modified_settings:
-        summary = (
-            "this run does not have the settings of the claim: "
-            f"{', '.join(run.modified_settings)} changed on the way; run it again"
+        changed = ", ".join(run.modified_settings)
+        return _without_result(
+            name,
+            f"this run does not have the settings of the claim: {changed} changed during the run; "
+            "run it again",
         )
-        return {"name": name, "passed": None, "ours": None, "summary": summary}
-    facts = metrics_of_run(run.config, list(read_lines(run.folder)), run.scores)
-    if measured is None and (what := unmeasured_model(registry, name, run)) is not None:
-        measured = registry.snapshots.slow_inspector.request("loss", dict(what)).result(seconds)
+    metrics = metrics_of_run(run.config, list(read_lines(run.folder)), run.scores)
+    if measured is None and (model := unmeasured_model(registry, name, run)) is not None:
+        measured = registry.snapshots.slow_inspector.request("loss", dict(model)).result(seconds)
     if measured is not None:
-        facts["symbol_loss"] = measured.get("loss")
-    return outcome(name, facts, differing_settings(required, run.config))
+        metrics["symbol_loss"] = measured.get("loss")
+    return outcome(name, metrics, differing_settings(required, run.config))
 
 
 def differing_settings(required: RunConfig, actual: RunConfig) -> list[str]:
@@ -431,107 +190,155 @@ def differing_settings(required: RunConfig, actual: RunConfig) -> list[str]:
     ]
 
 
-def outcome(name: str, facts: Mapping[str, Any], other: Sequence[str] = ()) -> dict[str, Any]:
-    """Compare a measurement with the published value.
-
-    The result has `ours`, `passed` and a summary. `passed` is None when there is no measurement or
-    when settings differ.
+def outcome(name: str, metrics: Mapping[str, Any], differing: Sequence[str] = ()) -> Result:
+    """Compare the metrics of one run with a claim.
 
     Raises:
         ConfigError: when the claim is unknown.
     """
-    claim = _claim(name)
-    ours = facts.get(claim.measure)
-    result = {
-        "name": name,
-        "published": claim.published,
-        "statement": claim.statement,
-        "rule": claim.rule,
-        "ours": ours,
-    }
-    if other:
-        summary = (
-            f"this run does not have the settings of the claim: it differs in {', '.join(other)}"
+    if differing:
+        return _without_result(
+            name,
+            "this run does not have the settings of the claim: it differs in "
+            f"{', '.join(differing)}",
         )
-        return result | {"passed": None, "summary": summary}
-    if ours is None and claim.measure != "steps_to":
-        return result | {"passed": None, "summary": f"{claim.measure} was not measured"}
-    passed = _meets_criterion(claim, facts)
-    written = _summary(claim, facts)
-    # which no figure can contradict
-    word = "fail" if not passed else "pass" if claim.published is not None else "reached"
-    summary = f"published: {claim.statement}; ours: {written}; {word}: {claim.rule}"
-    return result | {"passed": passed, "word": word, "written": written, "summary": summary}
+    return outcome_of_seeds(name, [metrics])
 
 
-def outcome_of_lengths(results: Mapping[str, Any]) -> dict[str, Any]:
+def outcome_of_seeds(name: str, runs: Sequence[Mapping[str, Any]]) -> Result:
+    """Compare the runs of several seeds with a claim, by the median of the measured value.
+
+    A value that a run did not reach counts as worse than every other one.
+
+    Raises:
+        ConfigError: when the claim is unknown.
+    """
+    claim = find_claim(name)
+    values = [run.get(claim.measure) for run in runs]
+    is_step = claim.measure == "generalization_step"
+    if not is_step and None in values:
+        return _without_result(name, f"{claim.measure} was not measured")
+    ordered = sorted(runs, key=lambda run: _sort_key(run.get(claim.measure)))
+    middle = ordered[(len(runs) - 1) // 2 if claim.measure != "exact_match" else len(runs) // 2]
+    known = [value for value in values if value is not None]
+    ours = None if len(known) < len(values) else median(known)
+    metrics = middle if len(runs) % 2 else {**middle, claim.measure: ours}
+    written = _describe_metrics(claim, metrics)
+    if len(runs) > 1:
+        each = ", ".join(_format_value(claim.measure, value) for value in values)
+        written += f" (median of {len(runs)} seeds: {each})"
+    result = _result(name, metrics[claim.measure], _meets_criterion(claim, metrics), written)
+    return result | {"by_seed": values}
+
+
+def _sort_key(value: float | None) -> float:
+    return float("inf") if value is None else value
+
+
+def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:
+    """Compare the results of an experiment (`ExperimentService.details`) with a claim."""
+    claim = find_claim(name)
+    if claim.measure == "order":
+        return outcome_of_lengths(details["lengths"])
+    cells = details["results"]["cells"]
+    if any(cell["n"] < cell["planned"] for cell in cells):
+        return _without_result(name, "not every run has finished yet")
+    if claim.measure == "layers":
+        ours = {cell["label"]: cell["exact_match"]["median"] for cell in cells}
+        written = "; ".join(f"{each} {percent(score)}" for each, score in ours.items())
+        return _result(name, ours, _needs_two_layers(cells), f"median exact match: {written}")
+    ours = {cell["label"]: cell["loss"]["median"][-1] for cell in cells}
+    steps = cells[0]["loss"]["steps"][-1]
+    written = "; ".join(f"{each} {loss:.3f}" for each, loss in ours.items())
+    return _result(name, ours, None, f"median training loss at update {steps}: {written}")
+
+
+def _needs_two_layers(cells: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether only the variants with two layers learn the task."""
+    medians = [
+        (cell["values"][VARIANT_KEY]["n_layers"], cell["exact_match"]["median"]) for cell in cells
+    ]
+    return all(
+        score >= MIN_TWO_LAYERS if layers > 1 else score <= MAX_ONE_LAYER
+        for layers, score in medians
+    )
+
+
+def outcome_of_lengths(results: Mapping[str, Any]) -> Result:
     """Compare the published order of position encodings with `ExperimentService.lengths`."""
-    claim = CLAIMS["length-order"]
-    result = {
-        "name": "length-order",
-        "published": None,
-        "statement": claim.statement,
-        "rule": claim.rule,
-    }
+    name = "length-order"
     beyond = {row["label"]: row["beyond"] for row in results["rows"]}
     if any(beyond.get(scheme) is None for group in EXPECTED_ORDER for scheme in group) or any(
         row["n"] < row["planned"] for row in results["rows"]
     ):
-        return result | {
-            "ours": None,
-            "passed": None,
-            "summary": "not every scheme has been measured yet",
-        }
+        return _without_result(name, "not every position encoding has been measured yet")
     medians = {scheme: beyond[scheme]["median"] for group in EXPECTED_ORDER for scheme in group}
     groups = [[medians[scheme] for scheme in group] for group in EXPECTED_ORDER]
     passed = all(min(one) >= max(next_one) for one, next_one in itertools.pairwise(groups))
-    ours = ", ".join(
-        f"{scheme} {percent(share)}"
-        for scheme, share in sorted(medians.items(), key=lambda each: -each[1])
+    ranked = sorted(medians.items(), key=lambda each: -each[1])
+    written = "median exact match beyond length 20: " + ", ".join(
+        f"{scheme} {percent(share)}" for scheme, share in ranked
     )
-    if quantile(list(medians.values()), 1) == 0:
-        passed, ours = (
-            False,
-            f"{ours}: nothing is right beyond the trained lengths, so there is no order",
+    if not any(medians.values()):
+        passed = False
+        written += "; no output beyond the training lengths is right, so there is no order"
+    return _result(name, medians, passed, written)
+
+
+def _result(name: str, ours: Any, passed: bool | None, written: str) -> Result:
+    claim = find_claim(name)
+    word = "compared" if passed is None else "pass" if passed else "fail"
+    return {
+        "name": name,
+        "published": claim.published,
+        "statement": claim.statement,
+        "rule": claim.criterion,
+        "ours": ours,
+        "passed": passed,
+        "word": word,
+        "written": written,
+        "summary": f"published: {claim.statement}; ours: {written}; {word}: {claim.criterion}",
+    }
+
+
+def _without_result(name: str, reason: str) -> Result:
+    """Return the result of a claim that cannot be compared yet, with the reason."""
+    claim = find_claim(name)
+    return {
+        "name": name,
+        "published": claim.published,
+        "statement": claim.statement,
+        "rule": claim.criterion,
+        "ours": None,
+        "passed": None,
+        "summary": reason,
+    }
+
+
+def _meets_criterion(claim: Claim, metrics: Mapping[str, Any]) -> bool:
+    ours, threshold = metrics[claim.measure], claim.threshold
+    if claim.measure == "generalization_step":
+        memorized = metrics["memorization_step"]
+        if ours is None or memorized is None:
+            return False
+        return MIN_GENERALIZATION_STEP <= ours <= threshold and ours >= MIN_DELAY * memorized
+    return bool(ours <= threshold if claim.measure == "symbol_loss" else ours >= threshold)
+
+
+def _describe_metrics(claim: Claim, metrics: Mapping[str, Any]) -> str:
+    value = _format_value(claim.measure, metrics[claim.measure])
+    if claim.measure == "generalization_step":
+        memorized = metrics["memorization_step"]
+        return f"held-out exact match of 90 %: {value}; training loss below {MEMORIZED_LOSS}: " + (
+            f"update {memorized:,}" if memorized else "not reached"
         )
-    summary = (
-        f"published: {claim.statement}; ours, median exact match beyond length 20: {ours}; "
-        f"{'pass' if passed else 'fail'}: {claim.rule}"
-    )
-    return result | {"ours": medians, "passed": passed, "written": ours, "summary": summary}
-
-
-def _meets_criterion(claim: Claim, facts: Mapping[str, Any]) -> bool:
-    ours = facts[claim.measure]
-    if claim.measure == "steps_to":
-        return ours is not None
-    if claim.measure == "training_loss":
-        return facts["parameters"] == 169_933 and ours < claim.published
     if claim.measure == "symbol_loss":
-        return ours < claim.published
-    return ours >= (0.99995 if claim.measure == "token_accuracy" else 1.0)
+        return f"{value} after {metrics['steps']:,} updates"
+    noun = "tokens" if claim.measure == "token_accuracy" else "sequences"
+    return f"{value} of the {noun}, on {metrics['n']:,} held-out sequences"
 
 
-def _summary(claim: Claim, facts: Mapping[str, Any]) -> str:
-    ours = facts[claim.measure]
-    if claim.measure == "steps_to":
-        return (
-            f"99.9 % exact match at step {ours:,}"
-            if ours
-            else f"99.9 % exact match not reached in {facts['steps']:,} steps"
-        )
-    if claim.measure == "training_loss":
-        return (
-            f"a training loss of {ours:.3f} with {facts['parameters']:,} parameters in "
-            f"{facts['seconds']:.1f} s"
-        )
-    if claim.measure == "symbol_loss":
-        return f"{ours:.4f} after {facts['steps']:,} updates"
-    what = "tokens" if claim.measure == "token_accuracy" else "answers"
-    return f"{ours:.2%} of the {what} of {facts['n']:,} held-out sequences"
-
-
-def _claim(name: str) -> Claim:
-    if name not in CLAIMS:
-        raise ConfigError("name", f"claim is {name!r}; choose one of {', '.join(CLAIMS)}")
-    return CLAIMS[name]
+def _format_value(measure: str, value: float | None) -> str:
+    if measure == "generalization_step":
+        return "not reached" if value is None else f"update {value:,.0f}"
+    return f"{value:.4f}" if measure == "symbol_loss" else f"{value:.2%}"

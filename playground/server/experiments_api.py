@@ -16,14 +16,15 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.architectures import ARCHITECTURES
+from playground.common.format import format_count
 from playground.errors import UserError
+from playground.experiments.claims import CLAIMS
 from playground.experiments.presets import list_presets, spec
 from playground.experiments.replications import (
-    CLAIMS,
     claims,
     differing_settings,
     evaluate_replication,
-    outcome_of_lengths,
+    outcome_of_experiment,
     replication_config,
     unmeasured_model,
 )
@@ -279,23 +280,24 @@ class LabPage:
         }
 
     def _describe_claim(self, name: str) -> dict[str, Any]:
-        """Return a short description of a claim's training, and all its settings by name."""
-        spec, settings = CLAIMS[name].experiment, dict(CLAIMS[name].settings)
+        """Return a short description of a claim's training and its expected duration."""
+        spec = CLAIMS[name].experiment
+        minutes = f"about {CLAIMS[name].minutes:g} min on two cores"
         if spec is not None:
-            base, grid = spec["base"], spec["grid"]
+            base = spec["base"]
             lengths = f"{base['min_length']}–{base['max_length']}"
             description = (
                 f"{base['architecture']}, {base['task']} {lengths}; "
-                f"{_describe_varied_settings(grid)}; "
-                f"{base['max_steps']:,} updates, {len(spec['seeds'])} seeds"
+                f"{_describe_varied_settings(spec['grid'])}; "
+                f"{base['max_steps']:,} updates, {format_count(len(spec['seeds']), 'seed')}"
             )
-            return {"setting": description, "settings": {**base, **grid}, "is_experiment": True}
-        config = replication_config(name)
-        description = (
-            f"{describe_config(config)}, d_model {config.model.d_model}; "
-            f"{config.training.max_steps:,} updates of {config.training.batch_size}"
-        )
-        return {"setting": description, "settings": settings, "is_experiment": False}
+        else:
+            config = replication_config(name)
+            description = (
+                f"{describe_config(config)}, d_model {config.model.d_model}; "
+                f"{config.training.max_steps:,} updates of {config.training.batch_size}"
+            )
+        return {"setting": f"{description}; {minutes}", "is_experiment": spec is not None}
 
     def _replication_status(self, owner: str, name: str) -> dict[str, Any]:
         """Return the progress of the owner's replication of a claim."""
@@ -407,7 +409,7 @@ class LabPage:
         if CLAIMS[name].experiment is not None:
             experiment = self._find_experiment(owner, name)
             return (
-                outcome_of_lengths(self.experiments.lengths(experiment, owner))
+                outcome_of_experiment(name, self.experiments.details(experiment, owner))
                 if experiment
                 else _no_result(name)
             )

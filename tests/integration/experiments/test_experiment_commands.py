@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from playground.__main__ import main
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.experiments.replications import CLAIMS, replication_config
+from playground.experiments.claims import CLAIMS
+from playground.experiments.replications import replication_config
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
@@ -248,6 +249,50 @@ def test_a_claim_goes_on_where_it_was_ended_and_is_not_trained_twice(here, tmp_p
     )
 
 
+TINY_RUN = {
+    "min_length": 6,
+    "max_length": 6,
+    "n_training_sources": 50,
+    "d_model": 16,
+    "n_heads": 2,
+    "n_layers": 1,
+    "d_ff": 16,
+    "max_steps": 6,
+    "batch_size": 8,
+    "eval_every": 3,
+    "eval_size": 16,
+}
+
+
+def tiny_claim(claim):
+    """Return the claim with a few steps of a small model."""
+    if claim.experiment is None:
+        lengths = {name: claim.settings[name] for name in ("min_length", "max_length")}
+        return dataclasses.replace(claim, settings={**claim.settings, **TINY_RUN, **lengths})
+    spec = claim.experiment
+    sizes = {name: TINY_RUN[name] for name in ("max_steps", "batch_size", "eval_every", "d_ff")}
+    return dataclasses.replace(claim, experiment={**spec, "base": {**spec["base"], **sizes}})
+
+
+def test_all_claims_are_replicated_one_after_the_other(here, tmp_path, monkeypatch):
+    chosen = {name: tiny_claim(CLAIMS[name]) for name in ("mingpt-sort", "benchmark-page")}
+    for name in list(CLAIMS):
+        monkeypatch.delitem(CLAIMS, name)
+    for name, claim in chosen.items():
+        monkeypatch.setitem(CLAIMS, name, claim)
+    done = here("published", "--all", "--seeds", 2, "--json", "--out", tmp_path)
+    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    assert (first["name"], first["passed"], len(first["by_seed"])) == ("mingpt-sort", False, 2)
+    assert (second["name"], second["word"], len(second["ours"])) == (
+        "benchmark-page",
+        "compared",
+        2,
+    )
+    assert done.exit_code == 1  # sorting is not learned in 6 steps
+    assert {path.name for path in (tmp_path / "mingpt-sort").iterdir()} == {"seed-0", "seed-1"}
+    assert "mingpt-sort: Sorting with a tiny GPT, about " in done.stderr
+
+
 def test_questions_and_claims_are_listed():
     listed = json.loads(run_in_interpreter("experiment", "--json").stdout)
     assert "recurrent" in [line["name"] for line in listed]
@@ -295,6 +340,11 @@ def test_questions_and_claims_are_listed():
         (("experiment", "--vary", "wings=1"), "is no setting of a run"),
         (("experiment", "why"), "choose one of positions, heads"),
         (("published", "bert"), "choose one of uva-reversal"),
+        (("published", "uva-reversal", "--all"), "--all includes uva-reversal"),
+        (
+            ("published", "uva-reversal", "--seed", 1, "--seeds", 2),
+            "--seed has no effect with --seeds",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(words, says, tmp_path):

@@ -1,3 +1,4 @@
+import dataclasses
 import gc
 import json
 import time
@@ -504,9 +505,10 @@ def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):
 
 def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatch):
     from playground.experiments import replications
+    from playground.experiments.claims import CLAIMS
 
     registry, _ = serve()
-    small = replications.CLAIMS["annotated-copy"].settings | {
+    small = CLAIMS["annotated-copy"].settings | {
         "d_model": 16,
         "n_heads": 2,
         "n_layers": 1,
@@ -514,9 +516,9 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatc
         "max_steps": 5,
     }
     monkeypatch.setitem(
-        replications.CLAIMS,
+        CLAIMS,
         "annotated-copy",
-        replications.dataclasses.replace(replications.CLAIMS["annotated-copy"], settings=small),
+        dataclasses.replace(CLAIMS["annotated-copy"], settings=small),
     )
     run = registry.start(
         replications.replication_config("annotated-copy"),

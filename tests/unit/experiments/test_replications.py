@@ -3,42 +3,48 @@ import json
 
 import pytest
 
+from playground.experiments.claims import CLAIMS
 from playground.experiments.presets import EXPERIMENT_PRESETS, list_presets, spec
 from playground.experiments.replications import (
-    CLAIMS,
     claims,
     differing_settings,
     evaluate_replication,
     metrics_of_run,
     outcome,
+    outcome_of_experiment,
     outcome_of_lengths,
+    outcome_of_seeds,
     replication_config,
 )
 from playground.models.config_fields import ConfigError
 from playground.runs.record import RunRecord
 from playground.runs.state import Run
+from playground.training.config import RunConfig
 from playground.training.lr_schedule import learning_rate_at
 from playground.training.setting_changes import SettingChange
 
 
-def test_every_claim_has_source_criterion_deviations_and_command():
-    told = claims()
-    json.dumps(told, allow_nan=False)
-    assert [line["name"] for line in told] == list(CLAIMS)
-    for line in told:
+def test_every_claim_has_source_criterion_deviations_duration_and_command():
+    listed = claims()
+    json.dumps(listed, allow_nan=False)
+    assert [line["name"] for line in listed] == list(CLAIMS)
+    for line in listed:
         assert line["source"]
-        assert line["rule"]
+        assert line["rule"].endswith(".")
         assert line["differs"]
-        assert line["command"] == f"python -m playground published {line['name']} --seed 0"
+        assert all(each.endswith(".") for each in line["differs"])
+        assert 0 < line["minutes"] <= 10
+        seed = "" if line["experiment"] else " --seed 0"
+        assert line["command"] == f"python -m playground published {line['name']}{seed}"
 
 
-def test_everything_that_a_claim_or_a_question_needs_is_here():
+def test_every_claim_and_every_preset_has_only_known_settings():
     assert [line["missing"] for line in claims() + list_presets()] == [""] * (
         len(CLAIMS) + len(EXPERIMENT_PRESETS)
     )
 
 
-def test_a_claim_that_needs_what_is_not_here_says_what(monkeypatch):
+def test_claim_with_an_unknown_setting_names_it(monkeypatch):
     odd = dataclasses.replace(CLAIMS["uva-reversal"], settings={"wings": 2})
     monkeypatch.setitem(CLAIMS, "uva-reversal", odd)
     assert (
@@ -47,85 +53,133 @@ def test_a_claim_that_needs_what_is_not_here_says_what(monkeypatch):
     )
 
 
-def test_the_tiny_gpt_has_as_many_parameters_as_published():
+def test_sizes_of_the_models_are_the_published_ones():
+    # minGPT counts weights without the output layer's; its tables have 3 tokens and 11 positions
     assert round(replication_config("mingpt-sort").model.parameter_count() / 1e6, 2) == 0.09
+    assert round(replication_config("mingpt-addition").model.parameter_count() / 1e5) == 4
+    page = CLAIMS["benchmark-page"].experiment
+    assert RunConfig.from_flat(page["base"]).model.parameter_count() == 169_933
 
 
-def test_the_tutorial_on_reversal_is_trained_as_published():
+def test_reversal_tutorial_is_trained_as_published():
     config = replication_config("uva-reversal", seed=3)
-    assert (config.architecture, config.task.max_length, config.training.seed) == (
-        "encoder-only",
-        16,
-        3,
-    )
-    assert config.training.max_steps == 10 * (50_000 // 128)
-    rates = [learning_rate_at(config.training, 32, step) for step in (25, 50, 1950, 3900)]
+    task, training = config.task, config.training
+    assert (config.architecture, task.max_length, training.seed) == ("encoder-only", 16, 3)
+    assert (task.n_training_sources, task.predict_eos) == (50_000, False)
+    assert training.max_steps == 10 * (50_000 // 128)
+    rates = [learning_rate_at(training, 32, step) for step in (25, 50, 1950, 3900)]
     assert rates == pytest.approx([2.5e-4, 5e-4, 2.5e-4, 0], rel=1e-3, abs=1e-9)
 
 
-def test_the_annotated_transformer_is_trained_as_published():
+def test_annotated_transformer_is_trained_as_published():
     config = replication_config("annotated-copy")
-    assert learning_rate_at(config.training, 512, 200) == pytest.approx(512**-0.5 * 200 * 400**-1.5)
-    assert (
-        config.model.d_model,
-        config.model.d_ff,
-        config.model.n_layers,
-        config.training.batch_size,
-    ) == (512, 2048, 2, 30)
+    model, training = config.model, config.training
+    assert learning_rate_at(training, 512, 200) == pytest.approx(512**-0.5 * 200 * 400**-1.5)
+    sizes = (model.d_model, model.d_ff, model.n_layers, training.batch_size)
+    assert sizes == (512, 2048, 2, 30)
+    assert (model.dropout, model.attention_dropout, model.activation_dropout) == (0.1, 0.1, 0.1)
+    assert model.weight_init == "xavier"
+    assert model.parameter_count() == 14_734_861
 
 
-def test_the_benchmark_page_has_as_many_parameters_here():
-    assert replication_config("benchmark-page").model.parameter_count() == 169_933
+def test_mingpt_holds_out_a_quarter_and_decays_linear_weights_only():
+    config = replication_config("mingpt-sort")
+    assert (config.task.held_out_one_in, config.training.weight_decay_on) == (4, "linear")
+    assert not config.model.has_output_bias
+    assert replication_config("mingpt-addition").training.max_steps == 50 * -(-9000 // 512)
 
 
-def facts(name, **more):
+def metrics(name, **values):
     config = replication_config(name)
     lines = [
         {"step": step, "loss": 2.0 - 0.01 * step, "seconds": 0.1 * step} for step in range(1, 101)
     ]
     lines[59]["exact_match"] = 0.5
     scores = {"exact_match": 1.0, "token_accuracy": 1.0, "n": 2000}
-    return metrics_of_run(config, lines, scores) | more
+    return metrics_of_run(config, lines, scores) | values
 
 
-def test_a_measurement_passes_or_fails_beside_the_published_figure():
-    good = outcome("uva-reversal", facts("uva-reversal"))
+def test_measurement_passes_or_fails_beside_the_published_value():
+    good = outcome("uva-reversal", metrics("uva-reversal"))
     assert (good["passed"], good["ours"], good["published"]) == (True, 1.0, 1.0)
-    assert "ours: 100.00% of the tokens of 2,000 held-out sequences; pass" in good["summary"]
-    bad = outcome("uva-reversal", facts("uva-reversal", token_accuracy=0.9998))
+    assert "ours: 100.00% of the tokens, on 2,000 held-out sequences; pass" in good["summary"]
+    bad = outcome("uva-reversal", metrics("uva-reversal", token_accuracy=0.9998))
     assert (bad["passed"], "fail" in bad["summary"]) == (False, True)
-    assert outcome("annotated-copy", facts("annotated-copy", symbol_loss=0.2))["passed"]
-    assert not outcome("annotated-copy", facts("annotated-copy", symbol_loss=0.2962))["passed"]
-    assert outcome("annotated-copy", facts("annotated-copy"))["passed"] is None  # not measured
-    ours = facts("benchmark-page")
-    assert ours["training_loss"] == pytest.approx(2.0 - 0.01 * 95.5)
-    assert outcome("benchmark-page", ours)["passed"]
-    assert not outcome("benchmark-page", ours | {"training_loss": 1.33})["passed"]
-    assert not outcome("benchmark-page", ours | {"parameters": 169_934})["passed"]
+    assert outcome("annotated-copy", metrics("annotated-copy", symbol_loss=0.4323))["passed"]
+    assert not outcome("annotated-copy", metrics("annotated-copy", symbol_loss=0.45))["passed"]
+    assert outcome("annotated-copy", metrics("annotated-copy"))["passed"] is None  # not measured
+    assert outcome("mingpt-addition", metrics("mingpt-addition", exact_match=0.996))["passed"]
 
 
-def test_a_first_figure_is_the_step_at_which_it_was_reached():
-    reached = {"steps_to": 1200, "steps": 1200}
-    assert outcome("x-transformers-copy", reached)["passed"]
-    assert "at step 1,200" in outcome("x-transformers-copy", reached)["summary"]
-    assert "reached: 99.9 % exact match" in outcome("x-transformers-copy", reached)["summary"]
-    missed = outcome("x-transformers-copy", {"steps_to": None, "steps": 20_000})
-    assert (missed["passed"], "not reached in 20,000 steps" in missed["summary"]) == (False, True)
+def test_median_of_several_seeds_is_compared():
+    runs = [metrics("annotated-copy", symbol_loss=loss) for loss in (0.9, 0.3, 0.4)]
+    result = outcome_of_seeds("annotated-copy", runs)
+    assert (result["ours"], result["passed"], result["by_seed"]) == (0.4, True, [0.9, 0.3, 0.4])
+    assert "median of 3 seeds: 0.9000, 0.3000, 0.4000" in result["written"]
+    scores = [metrics("mingpt-sort", exact_match=score) for score in (1.0, 0.9)]
+    assert outcome_of_seeds("mingpt-sort", scores)["ours"] == pytest.approx(0.95)
 
 
-def test_another_run_is_not_compared():
-    wanted = replication_config("uva-reversal")
-    assert differing_settings(wanted, wanted.replace(seed=9, num_threads=2, eval_every=7)) == []
+def test_grokking_needs_late_generalization_and_early_memorization():
+    def judge(generalized, memorized=100):
+        values = {"generalization_step": generalized, "memorization_step": memorized}
+        return outcome("grokking", metrics("grokking", **values))
+
+    assert judge(1500)["passed"]
+    assert judge(450)["passed"] is False
+    assert judge(1500, 400)["passed"] is False
+    assert judge(1500, None)["passed"] is False
+    late = judge(None)
+    assert (late["passed"], "not reached" in late["written"]) == (False, True)
+    lines = [{"step": step, "loss": 5 / step, "seconds": 0.0} for step in range(1, 101)]
+    lines[49]["exact_match"] = 0.95
+    found = metrics_of_run(replication_config("grokking"), lines, None)
+    assert (found["memorization_step"], found["generalization_step"]) == (51, 50)
+
+
+def cell(values, exact_match=None, loss=None):
+    return {
+        "label": str(values),
+        "values": values,
+        "n": 3,
+        "planned": 3,
+        "exact_match": {"median": exact_match},
+        "loss": {"steps": [50, 100], "median": [2.0, loss]},
+    }
+
+
+def test_experiments_are_compared_by_variant():
+    def judge(*scores):
+        layers = zip((2, 1, 1), scores, strict=True)
+        cells = [cell({"variant": {"n_layers": n}}, score) for n, score in layers]
+        return outcome_of_experiment("two-layers", {"results": {"cells": cells}})
+
+    assert judge(1.0, 0.2, 0.24)["passed"]
+    assert judge(1.0, 0.2, 0.9)["passed"] is False
+    assert judge(0.9, 0.2, 0.2)["passed"] is False
+    cells = [cell({"embedding_std": 1.0}, loss=0.7), cell({"embedding_std": 8.0}, loss=1.36)]
+    page = outcome_of_experiment("benchmark-page", {"results": {"cells": cells}})
+    assert (page["passed"], page["word"]) == (None, "compared")
+    assert list(page["ours"].values()) == [0.7, 1.36]
+    assert "at update 100" in page["written"]
+    cells[0]["n"] = 2
+    page = outcome_of_experiment("benchmark-page", {"results": {"cells": cells}})
+    assert (page["ours"], page["summary"]) == (None, "not every run has finished yet")
+
+
+def test_run_with_other_settings_is_not_compared():
+    required = replication_config("uva-reversal")
+    assert differing_settings(required, required.replace(seed=9, num_threads=2, eval_every=7)) == []
     # a single sequence is soon right
-    assert differing_settings(wanted, wanted.replace(eval_size=1)) == ["eval_size"]
-    other = differing_settings(wanted, wanted.replace(max_steps=10, norm_placement="pre"))
+    assert differing_settings(required, required.replace(eval_size=1)) == ["eval_size"]
+    other = differing_settings(required, required.replace(max_steps=10, norm_placement="pre"))
     assert sorted(other) == ["max_steps", "norm_placement"]
-    told = outcome("uva-reversal", facts("uva-reversal"), other)
-    assert told["passed"] is None
-    assert "it differs in norm_placement, max_steps" in told["summary"]
+    result = outcome("uva-reversal", metrics("uva-reversal"), other)
+    assert result["passed"] is None
+    assert "it differs in norm_placement, max_steps" in result["summary"]
 
 
-def found(**medians):
+def length_results(**medians):
     rows = [
         {"label": name, "planned": 3, "n": 3, "beyond": {"median": share}}
         for name, share in medians.items()
@@ -134,36 +188,36 @@ def found(**medians):
 
 
 def test_the_order_of_schemes_is_compared_by_groups():
-    assert outcome_of_lengths(found(none=0.5, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2))[
-        "passed"
-    ]
-    assert not outcome_of_lengths(found(none=0.4, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2))[
-        "passed"
-    ]
-    nothing = outcome_of_lengths(found(none=0, t5=0, alibi=0, rope=0, sinusoidal=0))
+    assert outcome_of_lengths(
+        length_results(none=0.5, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2)
+    )["passed"]
+    assert not outcome_of_lengths(
+        length_results(none=0.4, t5=0.6, alibi=0.5, rope=0.1, sinusoidal=0.2)
+    )["passed"]
+    nothing = outcome_of_lengths(length_results(none=0, t5=0, alibi=0, rope=0, sinusoidal=0))
     assert (nothing["passed"], "there is no order" in nothing["summary"]) == (False, True)
-    assert outcome_of_lengths(found(none=0.5, t5=0.6))["passed"] is None
+    assert outcome_of_lengths(length_results(none=0.5, t5=0.6))["passed"] is None
 
 
-def test_an_unknown_claim_or_question_is_refused_with_those_there_are():
+def test_unknown_claim_or_preset_is_rejected_with_the_known_ones():
     with pytest.raises(ConfigError, match="choose one of uva-reversal"):
         outcome("bert", {})
-    with pytest.raises(ConfigError, match="takes an experiment"):
+    with pytest.raises(ConfigError, match="needs an experiment"):
         replication_config("length-order")
     with pytest.raises(ConfigError, match="choose one of positions"):
         spec("why")
 
 
 def test_preset_experiments_are_startable_or_state_what_is_missing():
-    told = list_presets()
-    json.dumps(told, allow_nan=False)
-    assert [line["name"] for line in told] == list(EXPERIMENT_PRESETS)
-    assert all(line["title"].endswith("?") and line["why"] for line in told)
-    assert all((line["runs"] > 0) != bool(line["missing"]) for line in told)
-    assert {line["runs"] for line in told if line["name"] == "norm"} == {6}
+    listed = list_presets()
+    json.dumps(listed, allow_nan=False)
+    assert [line["name"] for line in listed] == list(EXPERIMENT_PRESETS)
+    assert all(line["title"].endswith("?") and line["why"] for line in listed)
+    assert all((line["runs"] > 0) != bool(line["missing"]) for line in listed)
+    assert {line["runs"] for line in listed if line["name"] == "norm"} == {6}
 
 
-def test_a_run_that_is_not_finished_is_not_compared():
+def test_unfinished_run_is_not_compared():
     class Unfinished:
         status = "training"
 
@@ -172,33 +226,27 @@ def test_a_run_that_is_not_finished_is_not_compared():
     )
 
 
-def test_a_run_whose_settings_changed_on_the_way_is_not_compared(tmp_path):
-    config = replication_config("x-transformers-copy")
-    record = RunRecord.new(config, "ada", "as published")
-    run = Run(record, tmp_path)
-    changes = (
-        SettingChange(5, "speed", 3.0),
-        SettingChange(5, "learning_rate", config.training.learning_rate),
-    )
+def test_run_whose_settings_changed_is_not_compared(tmp_path):
+    config = replication_config("mingpt-sort")
     scores = {"exact_match": 1.0, "token_accuracy": 1.0, "n": 9}
+    run = Run(RunRecord.new(config, "ada", "replication"), tmp_path)
+    rate = config.training.learning_rate
+    changes = (SettingChange(5, "speed", 3.0), SettingChange(5, "learning_rate", rate))
     run.update(status="done", scores=scores, changes=changes)
-    assert (
-        "99.9 % exact match not reached"
-        in evaluate_replication(None, "x-transformers-copy", run)["summary"]
-    )
+    assert evaluate_replication(None, "mingpt-sort", run)["passed"]
     later = (
         SettingChange(9, "learning_rate", 1e-3),
         SettingChange(9, "stop_at_exact_match", 0.5),
         SettingChange(20, "stop_at_exact_match", config.training.stop_at_exact_match),
     )
     run.update(changes=changes + later)
-    told = evaluate_replication(None, "x-transformers-copy", run)
-    assert told["passed"] is None
-    assert "learning_rate, stop_at_exact_match changed on the way" in told["summary"]
+    result = evaluate_replication(None, "mingpt-sort", run)
+    assert result["passed"] is None
+    assert "learning_rate, stop_at_exact_match changed during the run" in result["summary"]
 
 
 def test_evaluation_at_a_cut_does_not_count_as_reaching_the_target():
-    config = replication_config("x-transformers-copy")
+    config = replication_config("uva-reversal")
     lines = [
         {"step": step, "loss": 1.0, "seconds": 1.0, "exact_match": None} for step in range(1, 301)
     ]

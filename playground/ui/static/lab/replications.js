@@ -163,7 +163,7 @@ function createDetailsRow(each) {
       el(
         "dl",
         {},
-        ...line("passes when", addPeriod(each.rule)),
+        ...line("criterion", addPeriod(each.rule)),
         ...line(
           "differences",
           el("ul", {}, ...each.differs.map((text) => el("li", { textContent: addPeriod(text) }))),
