@@ -20,6 +20,7 @@ its own folder.
     9  figures/       figures for papers and model cards
     9  experiments/   experiments, length generalization, published claims
     9  lessons/       lessons with measurements, and models with a bug to find
+   10  reports/       the HTML report of a model
    10  hub/           publishing and downloading models, a task's data as a dataset
    11  pretrained/    pretrained models: download, files, pipelines, inference
    12  finetuning/    fine-tuning on a task or on labelled texts

@@ -42,7 +42,7 @@ def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: boo
         exit_with_error(f"--out {out} already exists; choose another file, or add --overwrite")
 
     from playground.datasets.pairs import DatasetError
-    from playground.figures.report import write_report
+    from playground.reports.report import write_report
 
     try:
         text = write_report(checkpoint, run_folder(checkpoint), name)

@@ -43,6 +43,7 @@ CAPTIONS = {
 }
 COLORBAR_NOTE = "darker: more attention, from 0 to 1; every row sums to 1"
 MAX_PANEL_IN, MIN_PANEL_IN, MAX_CELL_IN = 4.0, 1.25, 0.36
+MAX_HEAD_IN = 6.0  # of a single head
 # The most that one figure draws.
 MAX_LAYERS, MAX_HEADS = 8, 16
 MAX_STEPS = 24
@@ -65,7 +66,7 @@ def attention_grid(data: Row) -> Figure:
     visible_LHQM = np.where(np.asarray(data["possible"], dtype=bool), weights, np.nan)
     is_cut = weights.size < every.size
     cut = f"; the first {heads} heads of the first {layers} layers" if is_cut else ""
-    return _draw_grid(
+    return draw_heads(
         visible_LHQM,
         rows,
         columns,
@@ -84,16 +85,17 @@ def cross_attention(weights_LHQM: Any, rows: Sequence[str], columns: Sequence[st
     """
     data = {"weights": weights_LHQM, "rows": rows, "columns": columns}
     weights, _, _ = _check_labels(data, 4)
-    return _draw_grid(weights, rows, columns, "", (CAPTIONS["cross"], COLORBAR_NOTE))
+    return draw_heads(weights, rows, columns, "", (CAPTIONS["cross"], COLORBAR_NOTE))
 
 
-def _draw_grid(
+def draw_heads(
     weights_LHQM: Any,
     rows: Sequence[str],
     columns: Sequence[str],
-    title: str,
-    caption: Sequence[str],
+    title: str = "",
+    caption: Sequence[str] = (),
 ) -> Figure:
+    """Draw a heat map for each head, with one row of them per layer; NaN is hatched."""
     layers, heads = weights_LHQM.shape[:2]
     panel = max(MIN_PANEL_IN, min(MAX_PANEL_IN, 2 * MAX_PANEL_IN / heads))
     cell = min(MAX_CELL_IN, panel / max(len(rows), len(columns)))
@@ -128,21 +130,34 @@ def single_head(data: Row) -> Figure:
         ValueError: if the labels do not fit the weights.
     """
     weights, rows, columns = _check_labels(data, 2)
-    possible = np.asarray(data["possible"], dtype=bool)
-    cell = max(0.2, min(0.52, 6.0 / max(len(rows), len(columns))))
-    width, height = cell * len(columns), cell * len(rows)
-    figure = new_figure(title=data["title"].capitalize())
+    visible_QM = np.where(np.asarray(data["possible"], dtype=bool), weights, np.nan)
+    caption = CAPTIONS[data["kind"]], COLORBAR_NOTE
+    panel = max(MAX_HEAD_IN, 0.2 * max(len(rows), len(columns)))
+    return draw_head(visible_QM, rows, columns, data["title"].capitalize(), caption, panel)
+
+
+def draw_head(
+    weights_QM: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str = "",
+    caption: Sequence[str] = (),
+    panel: float = MAX_HEAD_IN,
+) -> Figure:
+    """Draw one heat map of at most `panel` inches, with numbers if they fit; NaN is hatched."""
+    cell = min(0.52, panel / max(len(rows), len(columns)))
+    figure = new_figure(title=title)
     panels: Any = figure.subplots(1, 1, squeeze=False)
     axes = panels[0, 0]
-    draw_heatmap(axes, np.where(possible, weights, np.nan), rows, columns, (cell, cell))
+    draw_heatmap(axes, weights_QM, rows, columns, (cell, cell))
     axes.tick_params(labelsize=10)
     if cell > MAX_CELL_IN:
-        for q, m in np.argwhere(possible & (weights >= 0.01)):
-            number = f"{floor_to(weights[q, m], 2):.2f}".removeprefix("0")
-            annotate_cell(axes, m, q, number, weights[q, m])
-    add_colorbar(axes, height)
-    set_caption(figure, CAPTIONS[data["kind"]], COLORBAR_NOTE)
-    size_panels(figure, panels, width, height)
+        for q, m in np.argwhere(weights_QM >= 0.01):
+            number = f"{floor_to(weights_QM[q, m], 2):.2f}".removeprefix("0")
+            annotate_cell(axes, m, q, number, weights_QM[q, m])
+    add_colorbar(axes, cell * len(rows))
+    set_caption(figure, *caption)
+    size_panels(figure, panels, cell * len(columns), cell * len(rows))
     return figure
 
 

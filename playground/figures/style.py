@@ -99,7 +99,9 @@ def set_title(figure: Figure, text: str) -> None:
 
 
 def set_caption(figure: Figure, *lines: str) -> None:
-    """Add lines of small text below the panels."""
+    """Add lines of small text below the panels; none is possible."""
+    if not lines:
+        return
     figure.supxlabel(
         "\n".join(lines),
         x=0.012,
@@ -114,7 +116,7 @@ def set_caption(figure: Figure, *lines: str) -> None:
 def size_panels(figure: Figure, panels: Any, width: float, height: float) -> None:
     """Resize a figure so that every panel of a grid has this size in inches.
 
-    The layout engine adds the margins. The figure is at least as wide as a caption.
+    The layout engine adds the margins. A figure with a caption is at least as wide as that.
     """
     shape = np.array(panels.shape[::-1])
     panel = np.array([width, height])
@@ -126,7 +128,7 @@ def size_panels(figure: Figure, panels: Any, width: float, height: float) -> Non
         if np.allclose(measured, panel, rtol=0.02):
             break
         figure.set_size_inches(size + shape * (panel - measured))
-    if figure.get_size_inches()[0] < MIN_WIDTH_IN:
+    if figure.get_supxlabel() and figure.get_size_inches()[0] < MIN_WIDTH_IN:
         for axes in panels.flat:
             axes.set_box_aspect(height / width)
         figure.set_size_inches(MIN_WIDTH_IN, figure.get_size_inches()[1])

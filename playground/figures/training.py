@@ -34,10 +34,13 @@ CURVES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
-def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
+def training_curve(
+    lines: Sequence[Mapping[str, Any]], evaluated: Sequence[Mapping[str, Any]] | None = None
+) -> Figure:
     """Draw the loss over the steps, and exact match and token accuracy at the evaluated steps.
 
-    `lines` are those of metrics.jsonl.
+    `lines` are those of metrics.jsonl. `evaluated` are the lines with accuracies, if they are not
+    among `lines`.
 
     Raises:
         ValueError: for no lines.
@@ -46,7 +49,8 @@ def training_curve(lines: Sequence[Mapping[str, Any]]) -> Figure:
         raise ValueError(
             "there are no metrics to draw; give the lines of a run of one step or more"
         )
-    evaluated = [line for line in lines if line.get("exact_match") is not None]
+    if evaluated is None:
+        evaluated = [line for line in lines if line.get("exact_match") is not None]
     n_panels = 2 if evaluated else 1
     figure = new_figure(4.4 if evaluated else 2.65)
     panels = figure.subplots(

@@ -1,4 +1,4 @@
-"""Serve the report of a model (figures/report.py), written in a separate process, one at a time."""
+"""Serve the report of a model (reports/report.py), written in a separate process, one at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def report_handlers(registry: Registry) -> dict[str, Handler]:
     It responds with {"html": file content, "name": file name} or {"error": message}.
     """
     queue = JobQueue(
-        ProcessPerJob({"report": "playground.figures.report:render_report"}),
+        ProcessPerJob({"report": "playground.reports.report:render_report"}),
         Policy(
             process="the process that writes the report",
             nouns="reports",

@@ -12,8 +12,8 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.datasets.sources import from_text
 from playground.datasets.storage import load_pairs, store
 from playground.experiments.service import ExperimentService
-from playground.figures.report import render_report
 from playground.jobs.executors import ProcessPerJob
+from playground.reports.report import render_report
 from playground.runs.model_ref import resolve_config
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry

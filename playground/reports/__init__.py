@@ -1,0 +1,1 @@
+"""The HTML report of a model: one file without requests and scripts."""

@@ -1,0 +1,279 @@
+"""The report of a run: one self-contained HTML file without requests and scripts.
+
+It has scores with intervals, curves, attention weights, sample outputs, settings, and the command
+that repeats the training. Every number is measured. The text is in templates/report.html.j2; this
+file collects its facts.
+
+User input (names, datasets) is escaped. A Content-Security-Policy in the file blocks everything
+else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from playground.architectures import ARCHITECTURES
+from playground.architectures.base import Seq2SeqModel
+from playground.checkpoints.checkpoint import load_model
+from playground.checkpoints.manifest import Manifest
+from playground.checkpoints.train_command import training_command
+from playground.common.format import format_count, format_percent
+from playground.common.stats import wilson_interval
+from playground.evaluation import evaluate
+from playground.figures.attention import draw_head, draw_heads
+from playground.figures.training import exact_match_by_length, training_curve
+from playground.runs.metric_series import MetricSeries
+from playground.runs.snapshot import SnapshotBuilder
+from playground.runs.summary import task_label
+from playground.runs.weight_history import read_lines
+from playground.tasks import LOOKUP
+from playground.tasks.held_out import build_held_out_set
+from playground.training.config import field_named
+from playground.training.setting_changes import RESULT_NEUTRAL_SETTINGS
+from playground.training.trainer import FINAL_EVAL_SIZE
+
+from .inline_svg import inline_svg
+
+TEMPLATES = Path(__file__).with_name("templates")
+CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+CHART_POINTS = 300  # bins of a curve; the minimum and the maximum of each bin are drawn
+COVER_IN = 2.9  # the heat map of the first screen
+MAX_LAYERS, MAX_HEADS = 6, 8  # of one type of attention
+ATTENTION_KINDS = {
+    "cross": (
+        "Cross-attention",
+        "Rows: generated tokens (queries). Columns: source tokens (keys)",
+    ),
+    "encoder": ("Encoder self-attention", "Rows and columns: source tokens"),
+    "decoder": (
+        "Decoder self-attention",
+        "Rows: generated tokens (queries). Columns: decoder input (keys)",
+    ),
+}
+# An architecture with one stack has source and target in one sequence. The keys are types of
+# attention or names of architectures.
+IN_ONE_SEQUENCE = {
+    "encoder": "Rows and columns: the source, whose positions predict the target (SOS: positions "
+    "beyond the source)",
+    "bert": "Rows and columns: the source, then the masked positions (SOS) that predict the target",
+    "decoder": "Rows and columns: the source, then the target so far",
+}
+
+
+def render_report(checkpoint: str, run: str, name: str, for_viewer: bool) -> dict[str, str]:
+    """Return {"html": text}: the call of the page, in a process of its own."""
+    torch.set_num_threads(1)
+    return {"html": write_report(Path(checkpoint), Path(run) if run else None, name, for_viewer)}
+
+
+def write_report(
+    checkpoint: Path, run: Path | None = None, name: str = "", for_viewer: bool = False
+) -> str:
+    """Return the report of a checkpoint as HTML.
+
+    run          the folder with the metrics of its run, if it is not `checkpoint`
+    name         the name that the owner gave it
+    for_viewer   omit the id of the owner's dataset, with which others could use the dataset
+
+    Raises:
+        CheckpointError: for a checkpoint or metrics that cannot be read.
+        DatasetError: if the dataset of its task is not stored here.
+    """
+    manifest, model = load_model(checkpoint)
+    lines = [line for line in read_lines(run or checkpoint) if line["step"] <= manifest.step]
+    scores = manifest.scores
+    if scores is None:
+        task = manifest.config.task
+        scores = dataclasses.asdict(
+            evaluate(
+                model,
+                build_held_out_set(task.load(), FINAL_EVAL_SIZE, task.min_length, task.max_length),
+            )
+        )
+    return render_html(
+        manifest, model, scores, lines, name or checkpoint.resolve().name, for_viewer
+    )
+
+
+def render_html(
+    manifest: Manifest,
+    model: Seq2SeqModel,
+    scores: Mapping[str, Any],
+    lines: Iterable[Mapping[str, Any]],
+    name: str,
+    for_viewer: bool = False,
+) -> str:
+    """Return the report as HTML, from loaded data.
+
+    `scores` are those of `evaluate`, `lines` those of metrics.jsonl.
+    """
+    config = manifest.config
+    builder = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    snapshot, axes = builder.snapshot(model.eval(), manifest.step), builder.describe(model)["axes"]
+    attention = _attention(snapshot["attention"], axes, config.architecture)
+    facts = {
+        "content_security_policy": CONTENT_SECURITY_POLICY,
+        "style": (TEMPLATES / "report.css").read_text(encoding="utf-8"),
+        "name": name,
+        "task": task_label(config),
+        "architecture": ARCHITECTURES[config.architecture].title,
+        "n_parameters": config.model.parameter_count(),
+        "manifest": manifest,
+        "scores": scores,
+        "interval": _interval(scores) or (0.0, 1.0),
+        "lengths": [{**line, "interval": _interval(line)} for line in scores["by_length"]],
+        "lengths_figure": _lengths_figure(scores),
+        "curves": _curves(MetricSeries(lines)),
+        "samples": snapshot["samples"],
+        "attention": attention,
+        "cover": _cover(attention),
+        **_training_facts(manifest),
+        "settings": _settings(manifest, for_viewer),
+    }
+    return _environment().get_template("report.html.j2").render(facts)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": format_percent,
+        "count": format_count,
+        "thousands": lambda n: f"{n:,}",
+        "symbols": lambda names: " ".join(names) or "nothing",
+    }
+    return environment
+
+
+# Figures
+
+
+def _curves(series: MetricSeries) -> Markup | None:
+    if not len(series):
+        return None
+    curve = series.downsampled(CHART_POINTS)
+    losses = [
+        {"step": step, "loss": loss}
+        for step, loss in zip(curve["steps"], curve["loss"], strict=True)
+    ]
+    evaluated = [
+        {"step": step, "exact_match": exact, "token_accuracy": tokens, "eval_size": size or None}
+        for step, exact, tokens, size in curve["evaluations"]
+    ]
+    return inline_svg(
+        training_curve(losses, evaluated), "curves", "Loss and accuracy over the training steps"
+    )
+
+
+def _lengths_figure(scores: Mapping[str, Any]) -> Markup | None:
+    if len(scores["by_length"]) < 2:
+        return None
+    return inline_svg(exact_match_by_length(scores), "lengths", "Exact match by length")
+
+
+def _attention(
+    attention: Mapping[str, Sequence[Sequence[Sequence[int]]]],
+    axes: Mapping[str, Sequence[Sequence[str]]],
+    architecture: str,
+) -> list[dict[str, Any]]:
+    """Return the facts and the figure of each type of attention.
+
+    `attention` is [kind][layer][head], each flattened by rows, in thousandths.
+    """
+    sections = []
+    for kind, (title, labels) in ATTENTION_KINDS.items():
+        if not attention.get(kind):
+            continue
+        rows, columns = axes[kind]
+        weights_LHQM = np.array(attention[kind]).reshape(
+            len(attention[kind]), -1, len(rows), len(columns)
+        )
+        weights_LHQM = weights_LHQM[:MAX_LAYERS, :MAX_HEADS] / 1000
+        if kind == "decoder":
+            causal = np.tri(len(rows), len(columns), dtype=bool)
+            weights_LHQM = np.where(causal, weights_LHQM, np.nan)
+        figure = draw_heads(weights_LHQM, rows, columns)
+        is_one_sequence = "cross" not in axes
+        sections.append(
+            {
+                "kind": kind,
+                "title": title,
+                "axes": IN_ONE_SEQUENCE.get(architecture, IN_ONE_SEQUENCE[kind])
+                if is_one_sequence
+                else labels,
+                "weights": weights_LHQM,
+                "labels": (rows, columns),
+                "n_drawn": weights_LHQM.shape[0] * weights_LHQM.shape[1],
+                "n_heads": sum(map(len, attention[kind])),
+                "svg": inline_svg(figure, kind, f"Heat maps of the {title.lower()} of every head"),
+            }
+        )
+    return sections
+
+
+def _cover(attention: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the figure of the first screen: the head with the most concentrated weights."""
+    if not attention:
+        return None
+    section = attention[0]
+    concentration_LH = np.nanmax(section["weights"], axis=-1).mean(-1)
+    layer, head = np.unravel_index(int(concentration_LH.argmax()), concentration_LH.shape)
+    figure = draw_head(section["weights"][layer, head], *section["labels"], panel=COVER_IN)
+    title = f"{section['title']}, layer {layer + 1}, head {head + 1}"
+    return {
+        "svg": inline_svg(figure, "cover", f"Heat map of one head: {title}"),
+        "caption": f"{title}: the head with the most concentrated attention. {section['axes']}.",
+    }
+
+
+# Facts
+
+
+def _interval(scores: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the 95 % interval of an exact match; None if nothing was evaluated."""
+    if not scores["n"]:
+        return None
+    return wilson_interval(round(scores["exact_match"] * scores["n"]), scores["n"])
+
+
+def _training_facts(manifest: Manifest) -> dict[str, Any]:
+    command = training_command(manifest)
+    in_command = ("max_steps",) if command else ()
+    return {
+        "command": command,
+        "changes": [
+            change
+            for change in manifest.changes
+            if change.step < manifest.step
+            and change.setting not in (*RESULT_NEUTRAL_SETTINGS, *in_command)
+        ],
+    }
+
+
+def _settings(manifest: Manifest, for_viewer: bool) -> list[tuple[str, Any, str]]:
+    """Return the name, the value and the meaning of each setting."""
+    is_hidden = for_viewer and manifest.config.task.task == LOOKUP
+    return [
+        (
+            name,
+            value,
+            "Architecture of the model."
+            if name == "architecture"
+            else field_named(name).metadata["help"],
+        )
+        for name, value in manifest.config.to_flat().items()
+        if not (is_hidden and name == "dataset_sha256")
+    ]
