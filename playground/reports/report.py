@@ -231,7 +231,8 @@ def _cover(attention: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     section = attention[0]
     concentration_LH = np.nanmax(section["weights"], axis=-1).mean(-1)
     layer, head = np.unravel_index(int(concentration_LH.argmax()), concentration_LH.shape)
-    figure = draw_head(section["weights"][layer, head], *section["labels"], panel=COVER_IN)
+    rows, columns = section["labels"]
+    figure = draw_head(section["weights"][layer, head], rows, columns, panel=COVER_IN)
     title = f"{section['title']}, layer {layer + 1}, head {head + 1}"
     return {
         "svg": inline_svg(figure, "cover", f"Heat map of one head: {title}"),
