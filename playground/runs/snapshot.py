@@ -12,7 +12,7 @@ import torch
 
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel, TeacherForcedModel, eval_mode
-from playground.inspection.contributions import record_contributions
+from playground.inspection.contributions import SUBLAYERS, record_contributions
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.tasks.task import Batch, Task
@@ -67,7 +67,12 @@ class SnapshotBuilder:
             "question": self.validate_input(),
             "parameters": model.config.parameter_count(),
             "architecture": ARCHITECTURES[self.architecture].title,
-            "n_layers": getattr(model.config, "n_layers", 1),
+            "n_layers": model.config.n_layers,
+            "component_parameters": {
+                name: sum(parameter.numel() for parameter in module.parameters())
+                for name, module in model.named_modules()
+                if name.rpartition(".")[2] in SUBLAYERS
+            },
         }
 
     def _axes(self, model: Seq2SeqModel, batch: Batch) -> dict[str, list[list[str]]]:

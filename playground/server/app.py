@@ -74,10 +74,12 @@ from .static_files import static_mount
 MAX_QUEUE = 2000
 MAX_SESSIONS = 100  # of Gradio; the page stores no state in them
 STYLESHEETS = (STATIC_DIR / "shared" / "theme.css", UI_DIR / "theme.css")
-TITLE = (
-    "<h1>Transformer Playground</h1><p>A small encoder-decoder transformer, written from "
-    "scratch, learns while you watch.</p>"
-)
+TITLE = """
+<a class="skip-link" href="#train">Skip to training</a>
+<h1>Transformer Playground</h1>
+<p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>
+<button type="button" class="theme-switch" aria-label="Dark theme" aria-pressed="false">◐</button>
+"""
 
 
 def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:

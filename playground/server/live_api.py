@@ -154,7 +154,9 @@ def _recorded_snapshot(folder: Path | None, step: int) -> dict[str, Any]:
     except (CheckpointError, OSError) as error:
         return {"error": str(error)}
     nearest = nearest_step(list(replay), step)
-    return {"error": "this checkpoint has no history"} if nearest is None else replay[nearest]
+    if nearest is None:
+        return {"error": "this checkpoint has no history"}
+    return {"snapshot": replay[nearest]}
 
 
 async def predict(
@@ -178,15 +180,11 @@ async def predict(
     folder = await asyncio.to_thread(resolve_checkpoint, registry, payload)
     if folder is None:
         return {"error": "no model is open; train one, or choose a checkpoint above"}
-    response = await await_result(
+    # A replay has no weights, so the prediction is that of the last step, which `step` names.
+    return await await_result(
         registry.snapshots.inspector.request("predict", folder, text, client=client),
         request=request,
     )
-    if step is not None and "note" in response:
-        # A replay has no weights, so the prediction is always that of the last step.
-        notes = [response["note"], "predicted with the weights of the last step"]
-        response = response | {"note": "; ".join(filter(None, notes))}
-    return response
 
 
 async def overlay_curves(

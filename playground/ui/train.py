@@ -85,8 +85,6 @@ def build_train_tab(
                 "Train another run", elem_id="another", size="sm", variant="secondary"
             )
             problem = gr.HTML("", elem_id="problem", padding=False)
-        with gr.Column(elem_id="view", min_width=280):
-            live = live_view()
         with gr.Column(elem_id="form", min_width=200):
             form, task_info, panel = build_form()
             size = gr.HTML(
@@ -96,6 +94,8 @@ def build_train_tab(
                 elem_id="size",
                 padding=False,
             )
+        with gr.Column(elem_id="view", min_width=280):
+            live = live_view()
     speed = gr.Textbox("0", visible=False)
 
     names, components = list(form), list(form.values())

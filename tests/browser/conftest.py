@@ -21,6 +21,7 @@ from tests.support.fake_hub import FakeHub
 # names on the Hub, and the fixtures that stand there
 SERVED = {"gpt2": "tiny-gpt2", "bert-base-uncased": "tiny-bert"}
 VIEWPORT = {"width": 1440, "height": 950}
+REDUCED_MOTION = "reduce"  # no recording plays on the first visit
 # how Gradio's validators say no; the browser logs it, the page explains it
 REFUSED = "422 (Unprocessable Entity)"
 expect.set_options(timeout=60_000)  # a busy machine is slow, not wrong
@@ -174,14 +175,14 @@ def open_page(
         elif same_browser_as is not None:
             page = same_browser_as.context.new_page()
         elif init_script:
-            contexts.append(browser.new_context(viewport=size))
+            contexts.append(browser.new_context(viewport=size, reduced_motion=REDUCED_MOTION))
             page = contexts[-1].new_page()
             page.add_init_script(init_script)
         else:
             page = (
                 pages.pop()
                 if (pages := idle.get(url_origin(url)))
-                else browser.new_context(viewport=size).new_page()
+                else browser.new_context(viewport=size, reduced_motion=REDUCED_MOTION).new_page()
             )
             if share:
                 left_open.append((page, set()))

@@ -44,7 +44,9 @@ def framing(browser, app):
         route.fulfill(response=reply, headers=reply.headers | {"content-security-policy": policy})
 
     def open_framed(without_cookies=False):
-        contexts.append(browser.new_context(viewport={"width": 1440, "height": 950}))
+        contexts.append(
+            browser.new_context(viewport={"width": 1440, "height": 950}, reduced_motion="reduce")
+        )
         contexts[-1].add_init_script(NO_STORAGE)
         contexts[-1].route(
             lambda url: url.startswith(app.url) and re.fullmatch(r"/?(\?.*)?", url[len(app.url) :]),

@@ -132,7 +132,7 @@ def app(model_hub, tmp_path_factory):
 @pytest.fixture(scope="module")
 def window(app, browser):
     """One page for all tests, and what it asked the server for."""
-    context = browser.new_context(viewport={"width": 1440, "height": 950})
+    context = browser.new_context(viewport={"width": 1440, "height": 950}, reduced_motion="reduce")
     context.add_init_script(ARMED)
     page, asked = context.new_page(), []
     page.set_default_timeout(180_000)

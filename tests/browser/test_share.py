@@ -54,7 +54,9 @@ def visiting(browser):
     contexts = []
 
     def visit(url):
-        contexts.append(browser.new_context(viewport={"width": 1000, "height": 800}))
+        contexts.append(
+            browser.new_context(viewport={"width": 1000, "height": 800}, reduced_motion="reduce")
+        )
         page = contexts[-1].new_page()
         page.goto(url)
         return page
@@ -77,7 +79,7 @@ def test_a_link_shows_what_its_sender_saw(app, open_page):
     start_run(page, app.url, max_steps=40, eval_every=10)
     wait_for_status(page, "done")
     page.click(".kinds [data-kind=decoder]")
-    page.click(".heads [data-head='1']")
+    page.click(".head[data-kind=decoder][data-head='1']")
     page.select_option(".metric", "grad_norm")
     page.fill(".live .sequence", "9 8 7")
     page.focus(".scrub")
@@ -92,7 +94,7 @@ def test_a_link_shows_what_its_sender_saw(app, open_page):
     assert other.input_value(".live .sequence") == "9 8 7"
     assert other.input_value(".metric") == "grad_norm"
     assert other.get_attribute(".kinds [data-kind=decoder]", "aria-pressed") == "true"
-    assert other.get_attribute(".heads [data-head='1']", "aria-pressed") == "true"
+    assert other.get_attribute(".head[data-kind=decoder][data-head='1']", "aria-pressed") == "true"
     assert not other.is_visible("#pause")
 
 
@@ -210,7 +212,7 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     code = shared(page, ".embed-code")
     host = visiting(foreign(code))
     frame = host.frame_locator("iframe")
-    frame.locator(".heads canvas").first.wait_for()
+    frame.locator(".diagram .head canvas").first.wait_for()
     for absent in (
         "#title",
         "#train",

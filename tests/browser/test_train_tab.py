@@ -32,7 +32,7 @@ def page(app, open_page):
 def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(page):
     expect(page.locator(".status-text")).to_contain_text("exact match")
     expect(page.locator(".answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
-    expect(page.locator(".heads .head")).to_have_count(8)
+    expect(page.locator(".diagram .head")).to_have_count(24)
     wait_for(lambda: count_colors(page, ".focus-map") > 20, description="the picture of a head")
     wait_for(lambda: count_colors(page, ".loss-chart") > 5, description="the curve of the loss")
     page.fill(".sequence", "9 8 7")
@@ -55,7 +55,7 @@ def test_nothing_is_cut_off_at_any_width(page, width):
     if width == 390:
         tops = [
             page.locator(selector).bounding_box()["y"]
-            for selector in ("#train", ".learning", ".attention", "#form")
+            for selector in ("#train", ".diagram", ".learning", "#form")
         ]
         assert tops == sorted(tops)
 
@@ -68,20 +68,83 @@ def test_diagram_shows_the_model_and_selects_its_heads(page):
         "aria-label", re.compile("11 of 11 predicted tokens are right")
     )
     expect(page.locator(".diagram-note")).to_contain_text("Cross-attention, layer 2, head 1")
-    canvas.click(position={"x": 20, "y": 50})  # the first head of the upper encoder block
+    page.click(".head[data-kind=encoder][data-layer='1'][data-head='0']")
     expect(page.locator(".diagram-note")).to_contain_text("Encoder self-attention, layer 2, head 1")
-    expect(page.locator("[data-kind=encoder]")).to_have_attribute("aria-pressed", "true")
-    expect(page.locator(".head[data-layer='1'][data-head='0']")).to_have_attribute(
-        "aria-pressed", "true"
+    expect(page.locator(".kinds [data-kind=encoder]")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".diagram-note")).to_contain_text("Encoder self-attention, layer 2, head 2")
+    expect(page.locator(".head[aria-pressed=true]")).to_be_focused()
+    page.click(".diagram-block[data-kind=cross] .diagram-block-title >> nth=0")
+    expect(page.locator(".diagram-note")).to_contain_text("Cross-attention, layer 2.")
+    expect(page.locator(".diagram-note")).to_contain_text("16,640 parameters")
+    page.click(".diagram-block[data-kind=cross] .diagram-block-title >> nth=0")
+    page.click(".head[data-kind=cross][data-layer='1'][data-head='0']")
+
+
+def test_diagram_shows_the_typed_sequence(page):
+    canvas, suggested = page.locator(".diagram-canvas"), page.input_value(".sequence")
+    page.fill(".sequence", "9 8 7")
+    expect(page.locator(".probe")).to_contain_text("9 8 7")
+    expect(canvas).to_have_attribute("aria-label", re.compile("4 of 4 predicted tokens are right"))
+    page.click(".sample >> nth=0")
+    sample = page.locator(".sample").first.text_content()
+    expect(page.locator(".sequence")).to_have_value(sample)
+    expect(page.locator(".probe")).to_contain_text(sample)
+    page.fill(".sequence", suggested)
+    expect(canvas).to_have_attribute(
+        "aria-label", re.compile("11 of 11 predicted tokens are right")
     )
 
 
+def test_enter_on_a_head_opens_it_in_inspect(app, open_page):
+    page = open_page(app.url)
+    wait_for_status(page, "checkpoint")
+    page.click(".head[data-kind=encoder][data-layer='0'][data-head='2']")
+    page.keyboard.press("Enter")
+    pressed = page.locator(".inspect .attention-grid button[aria-pressed=true]")
+    expect(pressed).to_have_attribute("aria-label", re.compile("layer 1, head 3"))
+    expect(page.locator(".inspect [data-value=encoder][aria-pressed=true]")).to_be_visible()
+
+
+def test_the_first_visit_plays_the_recorded_training(app, browser):
+    context = browser.new_context(viewport={"width": 1366, "height": 768})
+    page = context.new_page()
+    page.goto(app.url)
+    note = page.locator(".recording-note")
+    expect(note).to_contain_text("A recording of training. Step 0")
+    expect(page.locator(".viewing")).to_contain_text("Showing step")
+    expect(note).to_contain_text("Press Train")
+    expect(page.locator(".viewing")).to_contain_text("recorded steps")
+    page.reload()
+    wait_for_status(page, "checkpoint")
+    expect(page.locator(".answer")).to_contain_text("✓")
+    assert page.locator(".recording-note").is_hidden()
+    context.close()
+
+
+def test_train_and_task_are_reached_with_few_tab_presses(page):
+    page.evaluate("document.activeElement.blur()")
+    page.mouse.click(2, 2)
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip-link")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#train")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator("#field-task input")).to_be_focused()
+
+
+def test_theme_switch_changes_the_theme(page):
+    page.click(".theme-switch")
+    assert page.evaluate("document.body.classList.contains('dark')")
+    page.click(".theme-switch")
+    assert not page.evaluate("document.body.classList.contains('dark')")
+
+
 def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
-    page.focus("[data-kind=decoder]")
+    page.focus(".kinds [data-kind=decoder]")
     page.keyboard.press("Enter")
-    expect(page.locator("[data-kind=decoder]")).to_have_attribute("aria-pressed", "true")
-    page.focus(".head[data-layer='0'][data-head='2']")
-    page.keyboard.press("Enter")
+    expect(page.locator(".kinds [data-kind=decoder]")).to_have_attribute("aria-pressed", "true")
+    page.click(".head[data-kind=decoder][data-layer='0'][data-head='2']")
     expect(page.locator("figcaption")).to_contain_text("Layer 1, head 3")
     page.focus(".focus-map")
     page.keyboard.press("ArrowRight")

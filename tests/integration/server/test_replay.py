@@ -31,13 +31,14 @@ def test_a_bundled_checkpoint_has_the_snapshots_of_its_training(handlers):
     replay = load_replay(ROOT / "checkpoints/reverse-one-head")
     assert handlers("runs/poll", REVERSE)["weight_steps"] == list(replay)
     for step, nearest in ((0, 0), (21, 20), (10_000, 200)):
-        assert handlers("runs/snapshot", REVERSE | {"step": step}) == replay[nearest]
+        response = handlers("runs/snapshot", REVERSE | {"step": step})
+        assert response == {"snapshot": replay[nearest]}
 
 
 def test_a_prediction_at_an_earlier_step_uses_the_last_weights(handlers):
-    for step, note in ((None, ""), (5, "predicted with the weights of the last step")):
+    for step in (None, 5):
         response = handlers("runs/predict", REVERSE | {"text": "3 1 4", "step": step})
-        assert (response["prediction"], response["note"]) == (["4", "1", "3"], note)
+        assert (response["prediction"], response["step"]) == (["4", "1", "3"], 200)
 
 
 def test_a_checkpoint_without_a_replay_has_no_history(handlers):

@@ -141,6 +141,8 @@ export const attentionSpec = {
   },
   options: () => ({ kind: attentionState.kind, mode: attentionState.mode }),
   take(options) {
+    for (const name of ["layer", "head"])
+      if (Number.isInteger(options[name])) attentionState[name] = Math.max(0, options[name]);
     // Links of version 0.1.0 have `way` in place of `mode`.
     if (options.way)
       options.mode = { own: "free-running", right: "teacher-forced", drawn: "sampled" }[

@@ -52,6 +52,7 @@ async function init() {
   if (sent) {
     state.subject = sent.subject;
     state.step = sent.step ?? null;
+    applyHandOff(sent);
   }
   const remembered = state.subject;
   await loadModels();
@@ -93,7 +94,20 @@ async function pollLoop() {
 // The Train tab can send a model here before this tab is initialized.
 function onNavigate() {
   const handOff = isStarted && takeHandOff("Inspect");
-  if (handOff) loadModels().then(() => selectModel(handOff.subject, handOff.step ?? null));
+  if (!handOff) return;
+  applyHandOff(handOff);
+  loadModels().then(() => {
+    selectModel(handOff.subject, handOff.step ?? null);
+    selectView(state.view);
+  });
+}
+// Another tab may name the view, its options and the sequence.
+function applyHandOff({ view, options, text }) {
+  if (VIEWS[view]) {
+    state.view = view;
+    VIEWS[view].take?.(options);
+  }
+  if (text) $(".sequence").value = state.text = text;
 }
 
 // in the order of their buttons

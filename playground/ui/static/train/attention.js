@@ -1,6 +1,6 @@
 import { setUpCanvas } from "../shared/canvas.js";
 import { cssVariable, scaleColor } from "../shared/palette.js";
-import { linkedHead } from "./share_dialog.js";
+import { displayedPass } from "./diagram/diagram.js";
 import { state } from "./state.js";
 import { attentionKind } from "./status.js";
 import { $ } from "./view.js";
@@ -32,62 +32,11 @@ function paintHeatmap(c, weights, rows, columns, x, y, cw, ch) {
   }
 }
 
-export function renderHeads() {
-  const box = $(".heads"),
-    layers = state.displayedSnapshot.attention[state.selectedKind],
-    [rows, columns] = state.probeInfo.axes[state.selectedKind].map((names) => names.length);
-  const signature = layers.map((l) => l.length).join();
-  if (box.dataset.signature !== signature) {
-    box.dataset.signature = signature;
-    box.replaceChildren(
-      ...layers.flatMap((heads, l) => {
-        const label = document.createElement("div");
-        label.className = "layer";
-        label.textContent =
-          "layer " +
-          (l + 1) +
-          (l ? "" : heads.length === 1 ? ", one head" : ", heads 1 to " + heads.length);
-        return [
-          label,
-          ...heads.map((_, h) => {
-            const button = document.createElement("button");
-            button.type = "button";
-            button.className = "head";
-            button.dataset.layer = l;
-            button.dataset.head = h;
-            button.setAttribute("aria-label", "layer " + (l + 1) + ", head " + (h + 1));
-            button.append(document.createElement("canvas"));
-            return button;
-          }),
-        ];
-      }),
-    );
-    state.selectedHead = linkedHead(layers) || [layers.length - 1, 0];
-  }
-  const across = Math.min(layers[0].length, 8);
-  box.style.gridTemplateColumns = across === 1 ? "112px" : "repeat(" + across + ", minmax(0, 1fr))";
-  for (const button of box.querySelectorAll(".head")) {
-    const l = +button.dataset.layer,
-      h = +button.dataset.head;
-    button.setAttribute(
-      "aria-pressed",
-      String(l === state.selectedHead[0] && h === state.selectedHead[1]),
-    );
-    const canvas = button.firstChild,
-      width = canvas.clientWidth;
-    if (!width) continue;
-    const [c, w, height] = setUpCanvas(canvas, Math.round((width * rows) / columns));
-    paintHeatmap(c, layers[l][h], rows, columns, 0, 0, w / columns, height / rows);
-  }
-}
-
 export function paintSelectedHead() {
   const canvas = $(".focus-map"),
-    [rows, columns] = state.probeInfo.axes[state.selectedKind];
-  const weights =
-      state.displayedSnapshot.attention[state.selectedKind][state.selectedHead[0]][
-        state.selectedHead[1]
-      ],
+    pass = displayedPass(),
+    [rows, columns] = pass.axes[state.selectedKind];
+  const weights = pass.attention[state.selectedKind][state.selectedHead[0]][state.selectedHead[1]],
     left = 40,
     top = 22;
   const size = Math.min(31, (canvas.clientWidth - left) / columns.length);

@@ -15,6 +15,7 @@ export function renderControls() {
     const box = $("." + name);
     set(box, state.lastResponse[setting] ?? "");
     box.disabled = !own;
+    box.parentElement.hidden = !own;
   }
   if (own && document.activeElement !== $(".speed") && ACTIVE_STATUSES.includes(state.status))
     set($(".speed"), state.lastResponse.speed || 0);

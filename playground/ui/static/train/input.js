@@ -33,6 +33,12 @@ export function initInput() {
       predict();
     }
   });
+  $(".samples").addEventListener("click", (event) => {
+    const sample = event.target.closest(".sample");
+    if (!sample) return;
+    $(".sequence").value = sample.textContent;
+    predict();
+  });
   $(".log").addEventListener("change", scheduleRender);
   $(".metric").addEventListener("change", (event) => {
     state.selectedMetric = event.target.value;
@@ -44,13 +50,6 @@ export function initInput() {
     const button = event.target.closest("button");
     if (button) {
       selectKind(button.dataset.kind);
-      scheduleRender();
-    }
-  });
-  $(".heads").addEventListener("click", (event) => {
-    const button = event.target.closest("button");
-    if (button) {
-      state.selectedHead = [+button.dataset.layer, +button.dataset.head];
       scheduleRender();
     }
   });

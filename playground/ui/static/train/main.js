@@ -3,8 +3,9 @@
 import { sleep } from "../shared/api.js";
 import { navigate } from "../shared/common.js";
 import { initControls } from "./controls.js";
+import { initDiagram } from "./diagram/diagram.js";
+import { initHeader } from "./header.js";
 import { initInput } from "./input.js";
-import { initModelDiagram } from "./model_diagram.js";
 import { initModelSelection, openModel } from "./model_selection.js";
 import { loadSavedOverlays, setOverlays } from "./overlays.js";
 import { resetView } from "./poller.js";
@@ -69,7 +70,7 @@ async function waitForRuns() {
   return generationId === state.pollGeneration;
 }
 
-initModelDiagram();
+initDiagram();
 initModelSelection();
 initInput();
 initTimeline();
@@ -79,6 +80,7 @@ initControls();
 initSavedCheckpoints();
 initShortcuts();
 initShareDialog();
+initHeader();
 resetView();
 
 // Show the tab in the element of its Gradio component.

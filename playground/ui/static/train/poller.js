@@ -2,6 +2,7 @@ import { request } from "../shared/api.js";
 import { setMessage, syncSuggestion } from "../shared/common.js";
 import { renderControls } from "./controls.js";
 import { predict } from "./prediction.js";
+import { playFirstVisit } from "./first_visit.js";
 import { scheduleRender } from "./rendering.js";
 import { refreshRuns } from "./runs.js";
 import { renderLengths, renderSamples } from "./samples.js";
@@ -25,6 +26,7 @@ export function renderStatus() {
   root.dataset.status = state.status;
   root.dataset.own = state.lastResponse.is_owner ? "yes" : "no";
   $(".status-text").textContent = formatStatus();
+  renderProgress();
   renderControls();
   announceStatus();
   const page = document.querySelector("#train-page");
@@ -46,6 +48,12 @@ export function renderStatus() {
   const primary = [...page.querySelectorAll("#train, #pause, #resume")];
   if (primary.includes(focused) && !focused.offsetParent)
     primary.find((button) => button.offsetParent)?.focus();
+}
+
+function renderProgress() {
+  const { step = 0, max_steps: maxSteps } = state.lastResponse,
+    bar = $(".progress i");
+  bar.style.width = maxSteps ? Math.min(100, (100 * step) / maxSteps) + "%" : "0";
 }
 
 // Screen readers announce the status of the run, but not its changing numbers.
@@ -152,6 +160,7 @@ function applyUpdate(response) {
   )
     predict();
   if (state.status !== previousStatus) refreshRuns();
+  if (state.status === "checkpoint") playFirstVisit();
   applyLinkState();
   if (response.awaits_zerogpu && response.is_owner) requestSlice();
 }
@@ -176,12 +185,12 @@ export function resetView() {
   seriesId = -1;
   snapshotVersion = 0;
   state.probeInfo = state.latestSnapshot = state.displayedSnapshot = state.scores = null;
-  state.viewedStep = state.hoverStep = state.hoverCell = null;
+  state.viewedStep = state.hoverStep = state.hoverCell = state.hoverRow = null;
+  state.typedPass = null;
   state.weightSteps = [];
   stopPlayback();
   // The charts of the previous model stay, dimmed, so that the layout does not jump.
   root.classList.add("old");
-  delete $(".heads").dataset.signature;
   for (const selector of [".hand-note", ".runs-note", ".saved-note", ".try-note"])
     setMessage($(selector), "");
 }

@@ -1,5 +1,6 @@
 import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
 import { setMessage } from "../shared/common.js";
+import { scheduleRender } from "./rendering.js";
 import { renderAnswer } from "./samples.js";
 import { state } from "./state.js";
 import { $ } from "./view.js";
@@ -13,6 +14,7 @@ export async function predict() {
     $(".answer").replaceChildren();
     setMessage($(".try-note"), "");
     $(".sequence").removeAttribute("aria-invalid");
+    showTypedPass(null);
     return;
   }
   // without weights; the prediction runs once a snapshot arrives
@@ -35,6 +37,9 @@ export async function predict() {
     (error) => setMessage($(".try-note"), error),
   );
   if (requestId !== state.predictRequestId) return;
+  const isTyped = text !== $(".sequence").placeholder,
+    isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step;
+  showTypedPass((isTyped && isOfDisplayedStep && reply.forward_pass) || null);
   setMessage(
     $(".try-note"),
     reply.error ||
@@ -52,4 +57,11 @@ export async function predict() {
       ? renderAnswer($(".answer"), reply.prediction, reply.target)
       : $(".answer").replaceChildren(reply.prediction.join(" "));
   }
+}
+
+// The diagram shows the typed sequence, or the probe while the user has typed nothing.
+function showTypedPass(pass) {
+  if (pass === state.typedPass) return;
+  state.typedPass = pass;
+  scheduleRender();
 }

@@ -1,7 +1,7 @@
-import { paintSelectedHead, renderHeads } from "./attention.js";
+import { paintSelectedHead } from "./attention.js";
 import { paintCharts } from "./curves.js";
+import { displayedPass, renderDiagram } from "./diagram/diagram.js";
 import { selectKind } from "./input.js";
-import { renderDiagram } from "./model_diagram.js";
 import { state } from "./state.js";
 import { renderTimeline } from "./timeline.js";
 import { $, root } from "./view.js";
@@ -18,22 +18,20 @@ export function scheduleRender() {
     renderTimeline();
     if (!state.displayedSnapshot || !state.probeInfo) return;
     $(".probe").textContent =
-      "on " +
-      state.probeInfo.source.slice(0, -1).join(" ") +
+      displayedPass()
+        .source.filter((token) => token !== "EOS")
+        .join(" ") +
       " · step " +
       state.displayedSnapshot.step.toLocaleString("en");
     const kinds = Object.keys(state.displayedSnapshot.attention);
     for (const button of $(".kinds").children) button.hidden = !kinds.includes(button.dataset.kind);
     $(".attention").classList.toggle("none", !kinds.length);
+    if (kinds.length && !kinds.includes(state.selectedKind)) selectKind(kinds[0]);
+    renderDiagram();
     if (!kinds.length) {
-      $(".diagram").hidden = true;
-      $(".focus figcaption").textContent =
-        "This architecture has no attention; it passes the input on as one vector.";
+      $(".focus figcaption").textContent = "";
       return;
     }
-    if (!kinds.includes(state.selectedKind)) selectKind(kinds[0]);
-    renderHeads();
-    renderDiagram();
     paintSelectedHead();
   });
 }

@@ -38,7 +38,12 @@ export function renderSamples() {
     ...state.displayedSnapshot.samples.map(({ source, target, prediction }) => {
       const row = document.createElement("tr"),
         cells = [0, 1, 2].map(() => row.insertCell());
-      cells[0].textContent = source.join(" ");
+      const use = document.createElement("button");
+      use.type = "button";
+      use.className = "sample";
+      use.textContent = source.join(" ");
+      use.setAttribute("aria-label", "Try " + source.join(" "));
+      cells[0].append(use);
       cells[1].textContent = "→";
       renderAnswer(cells[2], prediction, target);
       return row;

@@ -20,9 +20,12 @@ export const state = {
   viewedStep: null, // the displayed snapshot, and the earlier step selected on the timeline
   selectedKind: "cross",
   selectedHead: [0, 0],
+  selectedBlock: "", // the block that the diagram explains, instead of the selected head
+  typedPass: null, // the forward pass of a sequence that the user has typed
   selectedMetric: "loss",
   hoverStep: null,
-  hoverCell: null,
+  hoverCell: null, // [row, column] of the map of the selected head
+  hoverRow: null, // row of the diagram
   predictRequestId: 0,
   predictedAt: 0,
   runs: [],

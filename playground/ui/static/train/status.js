@@ -55,6 +55,19 @@ export const overlays = new Map(); // model reference -> {place, curve} of an ov
 
 export const formatQueuePosition = (n) =>
   (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in the queue";
+// The time until the last step at the present speed.
+function formatTimeLeft(latest) {
+  const { step, max_steps: maxSteps, speed } = state.lastResponse,
+    stepsPerSecond = speed || latest?.steps_per_second;
+  return stepsPerSecond && maxSteps > step
+    ? " · about " +
+        formatDuration(Math.max(1, Math.round((maxSteps - step) / stepsPerSecond))).replace(
+          ".0 s",
+          " s",
+        ) +
+        " left"
+    : "";
+}
 export function formatStatus() {
   const p = state.lastResponse.latest,
     step = state.lastResponse.step || 0;
@@ -127,6 +140,7 @@ export function formatStatus() {
               : state.lastResponse.speed
                 ? " · slowed to " + formatCount(state.lastResponse.speed, "step") + "/s"
                 : "") +
+            formatTimeLeft(p) +
             details +
             (state.lastResponse.time_left
               ? " · pauses in " +

@@ -20,6 +20,7 @@ export default /* HTML */ `
     <p class="status">
       <span class="dot" aria-hidden="true"></span><span class="status-text">Opening a model</span>
     </p>
+    <div class="progress" aria-hidden="true"><i></i></div>
     <p class="unseen announced" role="status"></p>
     <p class="visit-note hint" role="status" hidden></p>
     <div class="hand" role="group" aria-label="Settings that can change during training">
@@ -50,11 +51,73 @@ export default /* HTML */ `
       </button>
       <span class="hand-note" role="alert"></span>
     </div>
-    <figure class="diagram" hidden>
-      <canvas class="diagram-canvas" role="img"></canvas>
-      <p class="diagram-note hint"></p>
-    </figure>
     <div class="columns">
+      <section class="attention" aria-label="Model">
+        <div class="bar" data-part="try">
+          <h3>Try it</h3>
+          <span class="hint accepts"></span>
+        </div>
+        <div class="try" data-part="try">
+          <input
+            class="sequence"
+            type="text"
+            maxlength="400"
+            spellcheck="false"
+            autocomplete="off"
+            aria-label="Sequence for the model"
+            placeholder="3 1 4 1 5"
+          />
+          <span class="arrow" aria-hidden="true">→</span>
+          <output class="answer symbols" aria-live="polite"></output>
+        </div>
+        <p class="try-note" data-part="try" role="alert"></p>
+        <div class="bar model-bar">
+          <h3 title="Attention weights and predictions on one sequence, teacher-forced">Model</h3>
+          <output class="value probe" aria-live="off"></output>
+          <div class="kinds" role="group" aria-label="Kind of attention">
+            <button
+              type="button"
+              data-kind="cross"
+              aria-pressed="true"
+              title="From each target position to the source"
+            >
+              cross
+            </button>
+            <button
+              type="button"
+              data-kind="encoder"
+              aria-pressed="false"
+              title="From each source position to the source"
+            >
+              encoder
+            </button>
+            <button
+              type="button"
+              data-kind="decoder"
+              aria-pressed="false"
+              title="From each target position to earlier target positions"
+            >
+              decoder
+            </button>
+          </div>
+        </div>
+        <p class="recording-note" role="status" hidden></p>
+        <figure class="diagram">
+          <div class="diagram-grid" role="group" aria-label="Heads and blocks of the model">
+            <div class="diagram-links"><canvas class="diagram-canvas" role="img"></canvas></div>
+          </div>
+        </figure>
+        <p class="diagram-note hint"></p>
+        <figure class="focus">
+          <figcaption></figcaption>
+          <canvas
+            class="focus-map"
+            role="img"
+            aria-label="Attention of the selected head"
+            tabindex="0"
+          ></canvas>
+        </figure>
+      </section>
       <section class="learning" aria-label="Learning">
         <div class="bar" data-part="curves">
           <select
@@ -118,24 +181,6 @@ export default /* HTML */ `
           <span class="rewind-note" role="alert"></span>
         </div>
         <div class="overlay-legend" hidden></div>
-        <div class="bar" data-part="try">
-          <h3>Try it</h3>
-          <span class="hint accepts"></span>
-        </div>
-        <div class="try" data-part="try">
-          <input
-            class="sequence"
-            type="text"
-            maxlength="400"
-            spellcheck="false"
-            autocomplete="off"
-            aria-label="Sequence for the model"
-            placeholder="3 1 4 1 5"
-          />
-          <span class="arrow" aria-hidden="true">→</span>
-          <output class="answer symbols" aria-live="polite"></output>
-        </div>
-        <p class="try-note" data-part="try" role="alert"></p>
         <div class="bar" data-part="samples">
           <h3 title="Sequences outside the training set. Wrong predicted tokens are underlined.">
             Held-out samples
@@ -159,52 +204,6 @@ export default /* HTML */ `
             <tbody></tbody>
           </table>
         </details>
-      </section>
-      <section class="attention" aria-label="Attention">
-        <div class="bar">
-          <h3
-            title="Attention weights on one probe sequence, teacher-forced. Each row sums to one."
-          >
-            Attention
-          </h3>
-          <output class="value probe" aria-live="off"></output>
-        </div>
-        <div class="kinds" role="group" aria-label="Kind of attention">
-          <button
-            type="button"
-            data-kind="cross"
-            aria-pressed="true"
-            title="From each target position to the source"
-          >
-            cross
-          </button>
-          <button
-            type="button"
-            data-kind="encoder"
-            aria-pressed="false"
-            title="From each source position to the source"
-          >
-            encoder
-          </button>
-          <button
-            type="button"
-            data-kind="decoder"
-            aria-pressed="false"
-            title="From each target position to earlier target positions"
-          >
-            decoder
-          </button>
-        </div>
-        <div class="heads"></div>
-        <figure class="focus">
-          <figcaption></figcaption>
-          <canvas
-            class="focus-map"
-            role="img"
-            aria-label="Attention of the selected head"
-            tabindex="0"
-          ></canvas>
-        </figure>
       </section>
     </div>
     <a class="open-whole" target="_blank" rel="noopener">Open in Transformer Playground</a>

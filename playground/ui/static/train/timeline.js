@@ -33,7 +33,7 @@ async function fetchSnapshot(step, isCurrent = () => false) {
       (error) => setMessage($(".rewind-note"), error),
     );
   if (reply.error) throw new Error(reply.error);
-  state.probeInfo = state.probeInfo || reply.stage;
+  state.probeInfo = state.probeInfo || reply.probe_info;
   cache.set(step, reply.snapshot);
   if (cache.size > MAX_CACHED_SNAPSHOTS) cache.delete(cache.keys().next().value);
   return reply.snapshot;
@@ -84,7 +84,13 @@ export function stopPlayback() {
   delete button.dataset.playing;
 }
 
-async function startPlayback() {
+/**
+ * Play the recorded steps from the displayed one, or from the start.
+ * @param {(index: number) => number} frameMs minimum time of a step
+ * @param {() => void} onStep called after each step is displayed
+ * @returns {Promise<boolean>} whether the playback reached the end
+ */
+export async function startPlayback(frameMs = () => 120, onStep = () => {}) {
   const id = ++playbackId,
     button = $(".play"),
     generationId = state.pollGeneration;
@@ -103,11 +109,15 @@ async function startPlayback() {
     const started = Date.now();
     for (const next of state.weightSteps.slice(at + 1, at + 4)) fetchSnapshot(next).catch(() => {});
     await showStep(state.weightSteps[at]);
-    if (id !== playbackId) return;
+    if (id !== playbackId) return false;
+    onStep();
+    const untilNext = frameMs(at) - (Date.now() - started);
     at = nearestIndex(state.weightSteps, state.weightSteps[at] ?? 0) + 1;
-    await sleep(Math.max(0, 120 - (Date.now() - started)));
+    await sleep(Math.max(0, untilNext));
   }
-  if (id === playbackId) stopPlayback();
+  if (id !== playbackId) return false;
+  showLatest();
+  return true;
 }
 
 export function renderTimeline() {

@@ -1,0 +1,227 @@
+// The diagram of the model: its stacks with their heads, and between them the tokens with a link
+// for each attention weight of the selected head. Every number is measured, on the probe
+// sequence or on the typed one. Elements are built once for an architecture.
+import { navigate } from "../../shared/common.js";
+import { setText } from "../../shared/dom.js";
+import { formatCount } from "../../shared/format.js";
+import { cssVariable } from "../../shared/palette.js";
+import { selectKind } from "../input.js";
+import { scheduleRender } from "../rendering.js";
+import { linkedHead } from "../share_dialog.js";
+import { state } from "../state.js";
+import { $ } from "../view.js";
+import { paintLinks } from "./links.js";
+import { createStacks, updateStacks } from "./stacks.js";
+import { buildStacks, describeHead, KIND_TITLES, summarizeHead } from "./structure.js";
+
+const BLOCK_TEXTS = {
+  encoder:
+    "Each source token collects information from all source tokens. In each head, the attention " +
+    "weights say how much of every token's value it takes.",
+  decoder:
+    "Each target token collects information from itself and the tokens before it. Later tokens " +
+    "are masked.",
+  cross:
+    "Each target token reads from the source: the queries come from the decoder, the keys and " +
+    "values from the memory, which is the encoder's output.",
+  "feed-forward":
+    "Two linear layers with an activation between them transform each position alone.",
+  recurrent: "The cell updates its state from one token to the next.",
+};
+let elements = null,
+  signature = "";
+
+/** The forward pass that the page shows: of the typed sequence, or of the probe. */
+export function displayedPass() {
+  if (state.typedPass) return { step: state.displayedSnapshot.step, ...state.typedPass };
+  return { axes: state.probeInfo.axes, source: state.probeInfo.source, ...state.displayedSnapshot };
+}
+
+export const colorOf = (kind) => cssVariable("--pg-" + kind);
+
+/** Build the stacks if the architecture differs from the displayed one. */
+function buildElements() {
+  const { attention } = state.displayedSnapshot,
+    shape = Object.entries(attention).map(([kind, layers]) => [kind, layers.map((l) => l.length)]),
+    next = JSON.stringify([state.modelRef, state.probeInfo.architecture, shape]);
+  if (next === signature) return;
+  signature = next;
+  const stacks = buildStacks(state.probeInfo, attention);
+  elements = createStacks(stacks);
+  const grid = $(".diagram-grid"),
+    links = $(".diagram-links");
+  grid.replaceChildren(elements.boxes[0], links, ...elements.boxes.slice(1));
+  grid.dataset.stacks = String(stacks.length);
+  const layers = attention[state.selectedKind];
+  state.selectedBlock = "";
+  if (layers) state.selectedHead = linkedHead(layers) || [layers.length - 1, 0];
+}
+
+export function renderDiagram() {
+  buildElements();
+  const pass = displayedPass(),
+    kind = state.selectedKind,
+    [layer, head] = state.selectedHead;
+  updateStacks(elements, pass, { kind, layer, head, block: state.selectedBlock });
+  const [queries, keys] = pass.axes[kind] || [[], pass.source];
+  paintLinks($(".diagram-canvas"), {
+    keys,
+    queries,
+    weights: pass.attention[kind]?.[layer]?.[head] || null,
+    output: pass.probe,
+    titles: kind === "cross" || !pass.axes[kind] ? ["source", "target"] : ["keys", "queries"],
+    color: colorOf(kind),
+    memoryColor: colorOf("cross"),
+    highlight: state.hoverRow ?? state.hoverCell?.[0] ?? null,
+    hasMemory: Boolean(pass.axes.cross),
+    minHeight: isStacked() ? 0 : Math.max(...elements.boxes.map((box) => box.clientHeight)),
+  });
+  $(".diagram-canvas").setAttribute("aria-label", describePass(pass));
+  setText($(".diagram-note"), state.selectedBlock ? describeBlock(pass) : describeSelection(pass));
+}
+
+// On a narrow page, the links stand above the stacks.
+const isStacked = () => $(".diagram-links").offsetWidth > 0.9 * $(".diagram-grid").offsetWidth;
+
+function describeSelection(pass) {
+  const kind = state.selectedKind,
+    [layer, head] = state.selectedHead,
+    weights = pass.attention[kind]?.[layer]?.[head];
+  if (!weights) return "This architecture has no attention; it passes the input on as one vector.";
+  const [queries, keys] = pass.axes[kind],
+    { entropy, maxWeight } = summarizeHead(weights, queries.length, keys.length);
+  return (
+    describeHead(kind, layer, head, elements.boxes.length === 1) +
+    ". The thicker a link, the larger the attention weight. Largest weight of a row, on average: " +
+    maxWeight.toFixed(2) +
+    "; entropy " +
+    entropy.toFixed(1) +
+    " bits."
+  );
+}
+
+function describeBlock(pass) {
+  const block = elements.blocks.find((each) => each.component === state.selectedBlock),
+    parameters = state.probeInfo.component_parameters?.[block.component],
+    contribution = pass.contributions?.[block.component];
+  return [
+    block.title + ", layer " + (block.layer + 1) + ".",
+    BLOCK_TEXTS[block.kind],
+    parameters ? formatCount(parameters, "parameter") + "." : "",
+    contribution === undefined
+      ? ""
+      : "Its output has " +
+        contribution.toFixed(2) +
+        " times the norm of the vectors it is added to.",
+  ].join(" ");
+}
+
+function describePass(pass) {
+  const counts = Object.entries(pass.attention).map(
+      ([kind, layers]) =>
+        formatCount(layers.length * layers[0].length, "head") +
+        " of " +
+        KIND_TITLES[kind].toLowerCase(),
+    ),
+    right = pass.probe
+      ? pass.probe.target.filter((token, i) => token === pass.probe.predicted[i]).length
+      : 0;
+  return (
+    "Diagram of the model: " +
+    (counts.join(", ") || "no attention") +
+    (pass.probe
+      ? ". " + right + " of " + pass.probe.target.length + " predicted tokens are right"
+      : "")
+  );
+}
+
+function select(kind, layer, head) {
+  selectKind(kind);
+  state.selectedHead = [layer, head];
+  state.selectedBlock = "";
+  scheduleRender();
+}
+
+const isSelected = ({ dataset: { kind, layer, head } }) =>
+  kind === state.selectedKind &&
+  +layer === state.selectedHead[0] &&
+  +head === state.selectedHead[1];
+
+function openInInspect() {
+  navigate("Inspect", {
+    subject: state.modelRef,
+    step: state.viewedStep,
+    view: "attention",
+    options: {
+      kind: state.selectedKind,
+      layer: state.selectedHead[0],
+      head: state.selectedHead[1],
+    },
+    text: state.typedPass ? $(".sequence").value : undefined,
+  });
+}
+
+// Arrow keys move between the heads, in the order of the picture.
+const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+function moveFocus(event) {
+  const direction = DIRECTIONS[event.key],
+    button = event.target.closest(".head");
+  if (!direction || !button) return;
+  event.preventDefault();
+  const from = center(button),
+    [dx, dy] = direction;
+  let best = null,
+    bestDistance = Infinity;
+  for (const { button: other } of elements.heads) {
+    const at = center(other),
+      along = (at.x - from.x) * dx + (at.y - from.y) * dy,
+      across = Math.abs((at.x - from.x) * dy) + Math.abs((at.y - from.y) * dx);
+    if (along > 2 && along + 3 * across < bestDistance) {
+      bestDistance = along + 3 * across;
+      best = other;
+    }
+  }
+  if (!best) return;
+  best.focus();
+  best.click();
+}
+
+function center(element) {
+  const box = element.getBoundingClientRect();
+  return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+}
+
+export function initDiagram() {
+  const diagram = $(".diagram");
+  diagram.addEventListener("click", (event) => {
+    const head = event.target.closest(".head"),
+      title = event.target.closest(".diagram-block-title");
+    if (head) select(head.dataset.kind, +head.dataset.layer, +head.dataset.head);
+    if (title) {
+      const { component } = elements.blocks.find((block) => block.button === title);
+      state.selectedBlock = state.selectedBlock === component ? "" : component;
+      scheduleRender();
+    }
+  });
+  diagram.addEventListener("dblclick", (event) => {
+    if (event.target.closest(".head")) openInInspect();
+  });
+  diagram.addEventListener("keydown", (event) => {
+    const head = event.target.closest(".head");
+    if (event.key === "Enter" && head && isSelected(head)) openInInspect();
+    else moveFocus(event);
+  });
+  const canvas = $(".diagram-canvas");
+  canvas.addEventListener("pointermove", (event) => {
+    const { y, rowHeight, count } = canvas.layout || { y: () => 0, rowHeight: 1, count: 0 },
+      row = Array.from({ length: count }, (_, i) => i).find(
+        (i) => Math.abs(event.offsetY - y(i)) < rowHeight / 2,
+      );
+    state.hoverRow = row ?? null;
+    scheduleRender();
+  });
+  canvas.addEventListener("pointerleave", () => {
+    state.hoverRow = null;
+    scheduleRender();
+  });
+}

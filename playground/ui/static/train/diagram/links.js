@@ -1,0 +1,120 @@
+// The middle of the diagram: source tokens, target tokens, and between them a link for each
+// attention weight of the selected head. Beside the target, the predicted tokens.
+import { setUpCanvas } from "../../shared/canvas.js";
+import { cssVariable } from "../../shared/palette.js";
+
+const MIN_LINK_WEIGHT = 0.02;
+const TOP = 34, // height of the memory arrow and the column titles
+  BOTTOM = 8;
+
+/** The height of a token's row: smaller for long sequences. */
+export const rowHeightFor = (longest) => (longest > 24 ? 9 : longest > 14 ? 14 : 22);
+
+/**
+ * Paint the middle of the diagram.
+ * @param {HTMLCanvasElement} canvas
+ * @param {{
+ *   keys: string[], queries: string[], weights: number[] | null, output: any, titles: string[],
+ *   color: string, highlight: number | null, memoryColor: string, hasMemory: boolean,
+ *   minHeight: number,
+ * }} view
+ */
+export function paintLinks(canvas, view) {
+  const { keys, queries, weights, output } = view,
+    longest = Math.max(keys.length, queries.length),
+    rowHeight = rowHeightFor(longest),
+    height = Math.max(TOP + longest * rowHeight + BOTTOM, view.minHeight);
+  const [c, width] = setUpCanvas(canvas, height);
+  if (!width) return;
+  const middle = TOP + (height - TOP - BOTTOM) / 2,
+    y = (names, i) => middle + (i + 0.5 - names.length / 2) * rowHeight,
+    barWidth = output ? Math.min(58, width * 0.16) : 0,
+    keysX = 26,
+    queriesX = width - (output ? barWidth + 62 : 26);
+  c.textBaseline = "middle";
+  c.lineCap = "round";
+  if (view.hasMemory) paintMemoryArrow(c, width, view.memoryColor);
+  if (weights) {
+    for (let r = 0; r < queries.length; r++)
+      for (let k = 0; k < keys.length; k++) {
+        const weight = weights[r * keys.length + k] / 1000;
+        if (weight < MIN_LINK_WEIGHT) continue;
+        const isQuiet = view.highlight !== null && view.highlight !== r;
+        c.strokeStyle = view.color;
+        c.globalAlpha = (isQuiet ? 0.15 : 1) * (0.12 + 0.88 * weight);
+        c.lineWidth = 0.5 + weight * Math.min(7, rowHeight * 0.4);
+        paintLink(c, keysX + 16, y(keys, k), queriesX - 18, y(queries, r));
+      }
+    c.globalAlpha = 1;
+  }
+  paintTokens(c, keys, keysX, (i) => y(keys, i), rowHeight);
+  paintTokens(c, queries, queriesX, (i) => y(queries, i), rowHeight);
+  if (output)
+    paintOutput(c, output, queriesX + 26, barWidth, (i) => y(output.target, i), rowHeight);
+  const titleY = middle - (longest / 2) * rowHeight - 9;
+  paintTitle(c, view.titles[0], keysX - 18, titleY, "left");
+  paintTitle(c, view.titles[1], queriesX, titleY, "center");
+  if (output) paintTitle(c, "prediction", queriesX + 26, titleY, "left");
+  canvas.layout = { keysX, queriesX, rowHeight, y: (i) => y(queries, i), count: queries.length };
+}
+
+function paintLink(c, x0, y0, x1, y1) {
+  const middle = (x0 + x1) / 2;
+  c.beginPath();
+  c.moveTo(x0, y0);
+  c.bezierCurveTo(middle, y0, middle, y1, x1, y1);
+  c.stroke();
+}
+
+// The encoder's output goes to every cross-attention of the decoder.
+function paintMemoryArrow(c, width, color) {
+  const y = 9,
+    label = "memory: keys and values";
+  c.font = "11px " + cssVariable("--font");
+  const half = c.measureText(label).width / 2 + 8;
+  c.strokeStyle = c.fillStyle = color;
+  c.lineWidth = 1.5;
+  c.beginPath();
+  c.moveTo(0, y);
+  c.lineTo(width / 2 - half, y);
+  c.moveTo(width / 2 + half, y);
+  c.lineTo(width - 6, y);
+  c.stroke();
+  c.beginPath();
+  c.moveTo(width, y);
+  c.lineTo(width - 8, y - 4);
+  c.lineTo(width - 8, y + 4);
+  c.fill();
+  c.textAlign = "center";
+  c.fillText(label, width / 2, y);
+}
+
+function paintTitle(c, text, x, y, align) {
+  c.font = "12px " + cssVariable("--font");
+  c.textAlign = align;
+  c.fillStyle = cssVariable("--pg-quiet-text");
+  c.fillText(text, x, y);
+}
+
+function paintTokens(c, names, x, y, rowHeight) {
+  c.font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--font-mono");
+  c.textAlign = "center";
+  c.fillStyle = cssVariable("--body-text-color");
+  names.forEach((name, i) => c.fillText(name, x, y(i)));
+}
+
+// Each predicted token with a bar of its probability; wrong tokens are red and underlined.
+function paintOutput(c, { target, predicted, probability }, x, barWidth, y, rowHeight) {
+  c.font = (rowHeight < 12 ? 8 : 14) + "px " + cssVariable("--font-mono");
+  c.textAlign = "left";
+  target.forEach((token, i) => {
+    const isRight = token === predicted[i],
+      textWidth = c.measureText(predicted[i]).width;
+    c.fillStyle = cssVariable("--pg-grid");
+    c.fillRect(x + 32, y(i) - 3, barWidth, 6);
+    c.fillStyle = cssVariable(isRight ? "--pg-good" : "--pg-bad");
+    c.fillRect(x + 32, y(i) - 3, (barWidth * probability[i]) / 1000, 6);
+    c.fillText(predicted[i], x, y(i));
+    if (!isRight) c.fillRect(x, y(i) + rowHeight * 0.36, textWidth, 1.5);
+  });
+}

@@ -1,0 +1,60 @@
+// On the first visit, the page plays the recorded training of the bundled checkpoint once.
+import { setText } from "../shared/dom.js";
+import { state } from "./state.js";
+import { startPlayback } from "./timeline.js";
+import { $ } from "./view.js";
+
+const VISITED_KEY = "transformer-playground-visited",
+  RECORDED_MODEL = "checkpoint:reverse",
+  FIRST_FRAME_MS = 1500, // time to read the first caption
+  FRAME_MS = 170;
+const frameMs = (index) => (index ? FRAME_MS : FIRST_FRAME_MS);
+
+/** The text beside the recording at a step; `isSolved` when the displayed samples are right. */
+export function captionOf(step, isSolved) {
+  if (step === 0)
+    return "A recording of training. Step 0: the weights are random, every token attends to all.";
+  return isSolved
+    ? "Step " + step + ": each output token reads the source token that it has to copy."
+    : "Step " + step + ": links become thicker where attention lowers the loss.";
+}
+
+function isFirstVisit() {
+  try {
+    if (localStorage.getItem(VISITED_KEY)) return false;
+    localStorage.setItem(VISITED_KEY, "yes");
+    return true;
+  } catch (error) {
+    return false; // without storage, the recording would play at every visit
+  }
+}
+
+const canPlay = () =>
+  state.modelRef === RECORDED_MODEL &&
+  state.status === "checkpoint" &&
+  state.weightSteps.length > 1 &&
+  state.displayedSnapshot &&
+  !document.documentElement.dataset.embed &&
+  !matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+/** Play the recording, if this is the first visit and the page shows the recorded model. */
+export async function playFirstVisit() {
+  if (!canPlay() || !isFirstVisit()) return;
+  const box = $(".recording-note");
+  box.hidden = false;
+  const isFinished = await startPlayback(frameMs, () => {
+    const { samples, step } = state.displayedSnapshot;
+    const isSolved = samples.every((each) => each.prediction.join() === each.target.join());
+    setText(box, captionOf(step, isSolved));
+  });
+  setText(
+    box,
+    isFinished ? "That was a recording. Press Train, and a new model learns in front of you." : "",
+  );
+  box.hidden = !isFinished;
+  const train = document.querySelector("#train");
+  if (isFinished && train) {
+    train.classList.add("invites");
+    train.addEventListener("click", () => train.classList.remove("invites"), { once: true });
+  }
+}

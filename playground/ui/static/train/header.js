@@ -1,0 +1,43 @@
+// The header of the page: the skip link, and the switch between the themes of Gradio.
+const THEME_KEY = "transformer-playground-theme";
+
+function setTheme(theme) {
+  document.body.classList.toggle("dark", theme === "dark");
+  const button = document.querySelector(".theme-switch");
+  button?.setAttribute("aria-pressed", String(theme === "dark"));
+}
+
+function storedTheme() {
+  try {
+    return localStorage.getItem(THEME_KEY);
+  } catch (error) {
+    return null; // this browser has no storage
+  }
+}
+
+export function initHeader() {
+  document.querySelector(".skip-link")?.addEventListener("click", (event) => {
+    event.preventDefault();
+    [...document.querySelectorAll("#train, #pause, #resume")]
+      .find((button) => button.offsetParent)
+      ?.focus();
+  });
+  initThemeSwitch();
+}
+
+function initThemeSwitch() {
+  const button = document.querySelector(".theme-switch"),
+    linked = new URLSearchParams(location.search).get("__theme"),
+    isDark = document.body.classList.contains("dark");
+  if (!button) return;
+  setTheme(linked || storedTheme() || (isDark ? "dark" : "light"));
+  button.addEventListener("click", () => {
+    const theme = document.body.classList.contains("dark") ? "light" : "dark";
+    setTheme(theme);
+    try {
+      localStorage.setItem(THEME_KEY, theme);
+    } catch (error) {
+      /* likewise */
+    }
+  });
+}

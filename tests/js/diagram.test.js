@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import {
+  buildStacks,
+  describeHead,
+  summarizeHead,
+} from "../../playground/ui/static/train/diagram/structure.js";
+
+const heads = (n) => Array.from({ length: n }, () => [1000]);
+const layers = (n, h) => Array.from({ length: n }, () => heads(h));
+
+test("an encoder-decoder has two stacks whose blocks name their modules", () => {
+  const stacks = buildStacks(
+    { architecture: "Transformer", n_layers: 2 },
+    { encoder: layers(2, 4), decoder: layers(2, 4), cross: layers(2, 4) },
+  );
+  assert.deepEqual(
+    stacks.map((stack) => [stack.side, stack.title, stack.layers.length]),
+    [
+      ["encoder", "Encoder", 2],
+      ["decoder", "Decoder", 2],
+    ],
+  );
+  assert.deepEqual(
+    stacks[1].layers[1].map((block) => [block.component, block.heads]),
+    [
+      ["decoder_layers.1.self_attn", 4],
+      ["decoder_layers.1.cross_attn", 4],
+      ["decoder_layers.1.feed_forward", 0],
+    ],
+  );
+});
+
+test("a model with one stack is named by its architecture", () => {
+  const [stack, ...others] = buildStacks(
+    { architecture: "Decoder only", n_layers: 1 },
+    { decoder: layers(1, 2) },
+  );
+  assert.equal(others.length, 0);
+  assert.equal(stack.title, "Decoder only");
+  assert.deepEqual(
+    stack.layers[0].map((block) => block.component),
+    ["layers.0.self_attn", "layers.0.feed_forward"],
+  );
+});
+
+test("a recurrent model has cells, and attention only if it attends", () => {
+  const info = { architecture: "Recurrent", n_layers: 2 };
+  const [, plain] = buildStacks(info, {});
+  assert.deepEqual(
+    plain.layers.map(([block]) => block.kind),
+    ["recurrent", "recurrent"],
+  );
+  const [, attentive] = buildStacks(info, { cross: layers(1, 1) });
+  assert.deepEqual(
+    attentive.layers.map(([block]) => block.kind),
+    ["recurrent", "recurrent", "cross"],
+  );
+});
+
+test("heads are named as in Inspect", () => {
+  assert.equal(describeHead("cross", 1, 0, false), "Cross-attention, layer 2, head 1");
+  assert.equal(describeHead("encoder", 0, 2, false), "Encoder self-attention, layer 1, head 3");
+  assert.equal(describeHead("decoder", 0, null, true), "Self-attention, layer 1");
+});
+
+test("the summary of a head measures how concentrated its weights are", () => {
+  const uniform = summarizeHead([250, 250, 250, 250], 1, 4),
+    sharp = summarizeHead([0, 1000, 0, 0, 1000, 0, 0, 0], 2, 4);
+  assert.equal(uniform.entropy, 2);
+  assert.equal(uniform.maxWeight, 0.25);
+  assert.equal(sharp.entropy, 0);
+  assert.equal(sharp.maxWeight, 1);
+});
