@@ -1,26 +1,25 @@
-"""Queue and run the measurements of the lessons.
+"""Start the measurements of the lessons.
 
 A lesson trains runs of its owner through the registry, with its queue and its limits, and is then
-measured. A bug is trained and evaluated in a separate process. The number of measurement processes
-is limited; each has a timeout and ends at once when its owner cancels. A lesson reuses runs of the
-owner that have the same settings. This module does not import torch.
+measured. A lesson reuses runs of the owner that have the same settings. A bug is trained and
+evaluated in one job. This module does not import torch.
 Threads: all public methods are safe to call from any thread.
 """
 
 from __future__ import annotations
 
-import logging
 import secrets
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
-from playground.jobs.process import WorkerProcess
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.policy import Policy
+from playground.jobs.queue import JobQueue
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.record import WEIGHTS_EVICTED, owner_id
 from playground.runs.registry import Registry
@@ -29,47 +28,13 @@ from playground.training.config import RunConfig
 
 from . import lessons
 from .bugs import BUGS, RANDOM_BUG, STEPS_RANGE, hint, resolve_bug
-
-log = logging.getLogger(__name__)
+from .measurement import ACTIVE_STATUSES, Measurement
 
 MAX_PER_OWNER = 2  # active measurements of one owner
 MAX_TOTAL = 200
 MEASUREMENT_TIMEOUT_S = 180.0  # seconds, the timeout of one process
 RESULT_TTL_S = 1800.0  # seconds without a poll until a measurement is deleted
 UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement is inactive
-KILLED_EXIT_CODES = (-9, 137)  # exit codes after SIGKILL
-ACTIVE_STATUSES = ("training", "waiting", "measuring")
-HIDDEN_UNTIL_SOLVED = ("changed", "diff")  # hidden until the user identifies the line
-# hidden until the user identifies the bug
-HIDDEN_UNTIL_IDENTIFIED = ("source", "unnoticed", *HIDDEN_UNTIL_SOLVED)
-
-
-@dataclass
-class Measurement:
-    """A measurement, with its state and its result."""
-
-    id: str
-    owner: str  # the owner's fingerprint
-    kind: str  # stop or bug
-    name: str
-    request: dict[str, Any]
-    status: str = "training"  # waiting (for a process), measuring, done, failed, cancelled
-    message: str = ""
-    # the latest progress message of its process
-    progress: dict[str, Any] = field(default_factory=dict)
-    runs: dict[str, Run] = field(default_factory=dict)  # of a lesson, by label
-    # the runs that this measurement started or resumed
-    started_runs: list[Run] = field(default_factory=list)
-    result: dict[str, Any] | None = None
-    process: WorkerProcess | None = None
-    bug_identified: bool = False  # for a bug: whether the user identified it
-    line_identified: bool = False  # for a bug: whether the user identified its line
-    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that made the request
-    polled_at: float = field(default_factory=time.monotonic)
-
-    def finish(self, status: str, message: str = "") -> None:
-        if self.status in ACTIVE_STATUSES:
-            self.status, self.message = status, message
 
 
 class LessonService:
@@ -81,6 +46,27 @@ class LessonService:
     def __init__(self, registry: Registry, base: Mapping[str, Any] | None = None) -> None:
         self.registry, self.base = registry, dict(base or {})
         self.max_workers = max(1, registry.settings.slots // 2)
+        self.queue = JobQueue(
+            ProcessPerJob(
+                {
+                    "bug": "playground.lessons.tasks:measure_bug",
+                    "stop": "playground.lessons.tasks:measure_lesson",
+                },
+                reports_progress=True,
+            ),
+            Policy(
+                process="the measurement process",
+                nouns="measurements",
+                advice="stop a run or lower the steps, and measure again",
+                max_running=self.max_workers,
+                max_active=MAX_TOTAL,
+                run_timeout_s=MEASUREMENT_TIMEOUT_S,
+                timeout_advice="lower the steps, or measure again later",
+                cancel_message="cancelled; there is no measurement",
+                # The measurement of an owner without a page starts after the next poll.
+                start_polled_within_s=UNPOLLED_TIMEOUT_S,
+            ),
+        )
         self._measurements: dict[str, Measurement] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -145,18 +131,16 @@ class LessonService:
                 {"seed": seed, "steps": steps, "mystery": name == RANDOM_BUG},
                 owner,
             )
-            measurement.bug_identified, measurement.status = name != RANDOM_BUG, "waiting"
+            measurement.bug_identified = name != RANDOM_BUG
+            self._submit(measurement, measurement.name, seed, steps)
             self._measurements[measurement.id] = measurement
-            self._schedule()
         return measurement.id
 
     def _new(self, kind: str, name: str, request: dict[str, Any], owner: str) -> Measurement:
         now, mark = time.monotonic(), owner_id(owner)
-        self._measurements = {
-            key: each
-            for key, each in self._measurements.items()
-            if now - each.polled_at < RESULT_TTL_S or each.status == "measuring"
-        }
+        for each in list(self._measurements.values()):
+            if now - each.polled_at >= RESULT_TTL_S and each.status != "measuring":
+                self._delete(each)
         owned = [
             each
             for each in self._measurements.values()
@@ -198,7 +182,12 @@ class LessonService:
             and address in ("", each.address)
         ]
         if left:
-            del self._measurements[min(left, key=lambda each: each.polled_at).id]
+            self._delete(min(left, key=lambda each: each.polled_at))
+
+    def _delete(self, measurement: Measurement) -> None:
+        del self._measurements[measurement.id]
+        if measurement.job is not None:
+            self.queue.cancel(measurement.job)
 
     def _find_reusable_run(self, owner: str, config: RunConfig) -> Run | None:
         """Return a run of the owner with the same settings, preferably a finished one.
@@ -255,10 +244,11 @@ class LessonService:
             measurement = self._find(measurement_id, owner)
             if measurement.status not in ACTIVE_STATUSES:
                 return
-            measurement.finish("cancelled", "cancelled; there is no measurement")
+            if measurement.job is not None:
+                self.queue.cancel(measurement.job)
+            else:
+                measurement.end("cancelled", "cancelled; there is no measurement")
             self._stop_runs(measurement)
-            if measurement.process:
-                measurement.process.kill()
 
     def submit_guess(
         self,
@@ -311,100 +301,19 @@ class LessonService:
         """
         with self._lock:
             measurement = self._find(measurement_id, owner)
-            measurement.polled_at = time.monotonic()
+            measurement.touch()
             if measurement.status == "training":
                 self._advance(measurement)
-            self._schedule()
-            response = {
-                "id": measurement.id,
-                "kind": measurement.kind,
-                "status": measurement.status,
-                "message": measurement.message,
-            }
-            return response | (
-                self._lesson_response(measurement)
-                if measurement.kind == "stop"
-                else self._bug_response(measurement)
-            )
-
-    def _lesson_response(self, measurement: Measurement) -> dict[str, Any]:
-        runs: list[dict[str, Any]] = [
-            {
-                "label": label,
-                "run": f"run:{run.id}",
-                "status": run.status,
-                "step": run.step,
-                "steps": run.steps,
-                "queue_position": self.registry.scheduler.position(run),
-            }
-            for label, run in measurement.runs.items()
-        ]
-        response: dict[str, Any] = {
-            "name": measurement.name,
-            **measurement.request,
-            "runs": runs,
-            "result": None,
-        }
-        response |= {
-            "done": sum(run["step"] for run in runs),
-            "total": sum(run["steps"] for run in runs),
-        }
-        if measurement.status == "training":
-            response["curves"] = [
-                {
-                    "label": label,
-                    "evaluations": [each[:2] for each in run.load_points().evaluations],
-                }
-                for label, run in measurement.runs.items()
-            ]
-        if measurement.result is not None:
-            right = lessons.is_correct(
-                lessons.LESSONS[measurement.name],
-                measurement.request["prediction"],
-                measurement.result["answer"],
-            )
-            response["result"] = measurement.result | {"right": right}
-        return response
-
-    def _bug_response(self, measurement: Measurement) -> dict[str, Any]:
-        response: dict[str, Any] = {
-            **measurement.request,
-            "name": measurement.name if measurement.bug_identified else RANDOM_BUG,
-            "result": None,
-        }
-        response |= {
-            "bug_identified": measurement.bug_identified,
-            "line_identified": measurement.line_identified,
-            **measurement.progress,
-        }
-        if measurement.bug_identified:
-            response["title"] = BUGS[measurement.name].title
-        if measurement.line_identified:
-            response |= {
-                "why": BUGS[measurement.name].why,
-                "met_in": BUGS[measurement.name].source,
-            }
-        if measurement.result is not None:
-            hidden = (
-                ()
-                if measurement.line_identified
-                else HIDDEN_UNTIL_SOLVED
-                if measurement.bug_identified
-                else HIDDEN_UNTIL_IDENTIFIED
-            )
-            response["result"] = {
-                name: value for name, value in measurement.result.items() if name not in hidden
-            }
-        return response
+            return measurement.to_json(self.registry)
 
     def close(self) -> None:
         """End every measurement process. The registry manages the runs."""
         with self._lock:
             self._closed = True
             for measurement in self._measurements.values():
-                measurement.finish("cancelled", "the server is shutting down")
-                if measurement.process:
-                    measurement.process.kill()
+                if measurement.job is None:
+                    measurement.end("cancelled", "the server is shutting down")
+        self.queue.close()
 
     # The following methods require the lock
 
@@ -437,110 +346,31 @@ class LessonService:
                     if run.deleted_at is not None
                     else f"the run is {run.status}"
                 )
-                measurement.finish("failed", f"{label}: {how}; measure again to continue")
+                measurement.end("failed", f"{label}: {how}; measure again to continue")
         if measurement.status == "training" and all(
             run.status == "done" and not run.has_worker for run in measurement.runs.values()
         ):
-            measurement.status = "waiting"
-            self._schedule()
+            self._measure(measurement)
 
-    def _schedule(self) -> None:
-        """Start waiting measurements in order, within the process limit.
-
-        An inactive measurement keeps its position in the queue; it starts after its next poll.
-        """
-        here = time.monotonic() - UNPOLLED_TIMEOUT_S
-        waiting = [
-            each
-            for each in self._measurements.values()
-            if each.status == "waiting" and each.polled_at > here
-        ]
-        busy = sum(each.process is not None for each in self._measurements.values())
-        for measurement in waiting[: max(0, self.max_workers - busy)] if not self._closed else ():
-            if measurement.kind == "bug":
-                what: dict[str, Any] = {
-                    "name": measurement.name,
-                    "seed": measurement.request["seed"],
-                    "steps": measurement.request["steps"],
-                }
-            else:
-                saved = {label: run.checkpoints() for label, run in measurement.runs.items()}
-                if lost := next(
-                    (label for label, checkpoint in saved.items() if not checkpoint), None
-                ):
-                    measurement.finish(
-                        "failed",
-                        f"{lost}: the run has no readable checkpoint; delete it and measure again",
-                    )
-                    continue
-                runs = [
-                    [label, str(run.folder), str(saved[label][0][0])]
-                    for label, run in measurement.runs.items()
-                ]
-                what = {
-                    "measure": lessons.LESSONS[measurement.name].measure,
-                    "options": measurement.request["options"],
-                    "runs": runs,
-                }
-            self._measure(measurement, what)
-
-    def _measure(self, measurement: Measurement, request: dict[str, Any]) -> None:
-        def take(word: str, content: Any) -> None:
-            with self._lock:
-                if measurement.status != "measuring":
-                    return
-                if word == "share":
-                    measurement.progress = content
-                elif word == "result":
-                    measurement.result, measurement.progress = content, {}
-                    measurement.finish("done")
-                else:
-                    measurement.finish("failed", content)
-
-        def ended(code: int | None) -> None:
-            with self._lock:
-                timer.cancel()
-                measurement.process = None
-                measurement.finish("failed", _exit_reason(code, timed_out.is_set()))
-                self._schedule()
-
-        def expire() -> None:
-            timed_out.set()
-            if child := measurement.process:
-                child.kill()
-
-        timed_out = threading.Event()
-        timer = threading.Timer(MEASUREMENT_TIMEOUT_S, expire)
-        timer.daemon = True
-        arguments = (
-            "playground.lessons.tasks:main",
-            f"lesson-{measurement.kind}",
-            measurement.kind,
-            request,
-        )
+    def _measure(self, measurement: Measurement) -> None:
+        """Submit the measurement of a lesson whose runs have ended."""
+        runs = []
+        for label, run in measurement.runs.items():
+            checkpoints = run.checkpoints()
+            if not checkpoints:
+                measurement.end(
+                    "failed",
+                    f"{label}: the run has no readable checkpoint; delete it and measure again",
+                )
+                return
+            runs.append([label, str(run.folder), str(checkpoints[0][0])])
+        measure, options = lessons.LESSONS[measurement.name].measure, measurement.request["options"]
         try:
-            timer.start()
-            measurement.process = WorkerProcess(*arguments, on_message=take, on_exit=ended)
-        except (OSError, RuntimeError):  # no thread or file descriptor is free
-            log.exception("The measurement %s could not be started", measurement.name)
-            timer.cancel()
-            measurement.finish("failed", _exit_reason(None))
-            return
-        measurement.status = "measuring"
+            self._submit(measurement, measure, options, runs)
+        except UserError as error:
+            measurement.end("failed", str(error))
 
-
-def _exit_reason(code: int | None, timed_out: bool = False) -> str:
-    """Return a message that explains why a process ended without a result."""
-    if code is None:
-        return "no process could be started on this machine; stop a run and measure again"
-    if timed_out:
-        return (
-            f"the measurement exceeded {MEASUREMENT_TIMEOUT_S:.0f} s and was stopped; lower the "
-            "steps, or measure again later"
+    def _submit(self, measurement: Measurement, *arguments: Any) -> None:
+        measurement.job = self.queue.submit(
+            measurement.kind, *arguments, owner=measurement.owner, address=measurement.address
         )
-    if code in KILLED_EXIT_CODES:
-        killed = (
-            "the measurement process was killed, probably because the machine ran out of memory"
-        )
-        return f"{killed}; stop a run or lower the steps, and measure again"
-    return f"the measurement process ended (exit code {code}); measure again"

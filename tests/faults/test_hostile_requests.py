@@ -30,7 +30,6 @@ from playground.inspection.views import VIEWS, ablation, head_scores
 from playground.jobs.executors import ProcessPerJob
 from playground.lessons.bugs import BUGS, RANDOM_BUG
 from playground.lessons.lessons import LESSONS
-from playground.lessons.service import LessonService
 from playground.runs.commands import COMMANDS
 from playground.runs.inspector_process import Inspector
 from playground.runs.metric_series import MAX_DELTA_POINTS, MetricSeries
@@ -96,7 +95,6 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr(ProcessPerJob, "start", finish_at_once)
     for module in (ablation, head_scores):
         monkeypatch.setattr(module, "TIME_BUDGET", 0.0)
-    monkeypatch.setattr(LessonService, "_measure", lambda self, question, what: None)
     registry = registries()
     registry.scheduler.schedule = lambda: None
     registry.snapshots.inspector = registry.snapshots.slow_inspector = Here()

@@ -6,18 +6,20 @@ import os
 import shutil
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
 from playground.errors import UserError
 from playground.lessons import service as classrooms
 from playground.lessons.bugs import BUGS, RANDOM_BUG, resolve_bug
+from playground.lessons.measurement import ACTIVE_STATUSES
 from playground.lessons.service import LessonService
-from playground.lessons.tasks import main
 from playground.models.config_fields import ConfigError
 from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.storage_quota import all_weights
 from tests.support.app_server import wait_for
+from tests.support.fake_jobs import fake_processes
 
 OWNER, OTHER = "o" * 32, "x" * 32
 SMALL = {
@@ -41,12 +43,14 @@ def room(registry):
     room.close()
 
 
+def process_id(room, question):
+    """Return the id of the process of a measurement."""
+    return room.queue.executor._processes[room._measurements[question].job].process.pid
+
+
 def over(room, question, owner=OWNER):
     return wait_for(
-        lambda: (
-            (told := room.poll(question, owner))["status"] not in classrooms.ACTIVE_STATUSES
-            and told
-        ),
+        lambda: (told := room.poll(question, owner))["status"] not in ACTIVE_STATUSES and told,
         description="an answer",
     )
 
@@ -237,7 +241,7 @@ def test_full_service_evicts_longest_abandoned_waiting_measurement(room, monkeyp
 
 def test_one_address_holds_at_most_half_of_the_measurements(room, monkeypatch, client_address):
     monkeypatch.setattr(classrooms, "MAX_TOTAL", 8)
-    monkeypatch.setattr(room, "_schedule", lambda: None)  # no process is begun
+    fake_processes(monkeypatch)
     client_address.set("192.0.2.1")
     for number in range(4):
         room.start_bug("no-return", 0, 20, f"{number:032d}")
@@ -302,29 +306,30 @@ def test_who_gives_up_is_told(room):
     assert told["result"]["diff"]
 
 
-def test_measuring_is_bounded_cancelled_and_survives_its_process(room, monkeypatch):
+def test_measuring_is_bounded_cancelled_and_survives_its_process(room):
     question = room.start_bug("last-layer", 0, 1000, OWNER)
     wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
     room.cancel(question, OWNER)
     assert room.poll(question, OWNER)["status"] == "cancelled"
-    wait_for(lambda: room._measurements[question].process is None, description="the process to end")
+    assert room._measurements[question].job.released.wait(60)
 
     question = room.start_bug("last-layer", 0, 1000, OWNER)
     wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
-    os.kill(room._measurements[question].process.process.pid, signal.SIGTERM)
+    os.kill(process_id(room, question), signal.SIGTERM)
     assert "ended (exit code -15)" in over(room, question)["message"]
 
     question = room.start_bug("last-layer", 0, 1000, OWNER)
     wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
     # as a machine does that has no memory left
-    os.kill(room._measurements[question].process.process.pid, signal.SIGKILL)
+    os.kill(process_id(room, question), signal.SIGKILL)
     killed = over(room, question)["message"]
     assert "out of memory" in killed
-    assert "exceeded" not in killed
+    assert "longer than" not in killed
 
-    monkeypatch.setattr(classrooms, "MEASUREMENT_TIMEOUT_S", 0.5)
+    lane = room.queue.lane("bug")
+    lane.policy = replace(lane.policy, run_timeout_s=0.5)
     late = over(room, room.start_bug("last-layer", 0, 1000, OWNER))
-    assert (late["status"], "exceeded" in late["message"]) == ("failed", True)
+    assert (late["status"], "longer than 0.5 s" in late["message"]) == ("failed", True)
 
 
 def test_who_comes_later_waits_for_a_place(room):
@@ -342,27 +347,8 @@ def test_who_comes_later_waits_for_a_place(room):
 def test_who_has_left_keeps_nobody_waiting_and_is_served_on_coming_back(room):
     first = room.start_bug("last-layer", 0, 1000, OWNER)
     left, here = (room.start_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32))
-    room._measurements[left].polled_at -= classrooms.UNPOLLED_TIMEOUT_S
+    room._measurements[left].job.polled_at -= classrooms.UNPOLLED_TIMEOUT_S
     room.cancel(first, OWNER)
     assert over(room, here, "z" * 32)["status"] == "done"
     assert room._measurements[left].status == "waiting"
     assert over(room, left, OTHER)["status"] == "done"
-
-
-def test_a_measurement_that_fails_is_logged_with_its_traceback(monkeypatch, caplog):
-    # this process stays as it is
-    for name in ("prepare_process", "torch.set_num_threads"):
-        monkeypatch.setattr(f"playground.lessons.tasks.{name}", lambda *_, **__: None)
-
-    def fail(*_):
-        raise KeyError("bug")
-
-    monkeypatch.setattr("playground.lessons.tasks.compare", fail)
-    sent = []
-    main(
-        type("Pipe", (), {"send": lambda _, message: sent.append(message)})(),
-        "bug",
-        {"name": RANDOM_BUG, "seed": 0, "steps": 1},
-    )
-    assert [word for word, _ in sent] == ["failed"]
-    assert [record.exc_info[0] for record in caplog.records] == [KeyError]

@@ -9,22 +9,9 @@ import pytest
 
 from playground.comparison import job_queue as comparison
 from playground.comparison.process import ENTRY_POINTS
-from playground.lessons import service
-from playground.lessons.bugs import STEPS_RANGE
 from tests.support.app_server import wait_for
 
 OWNER = "o" * 32
-SMALL = {
-    "max_length": 3,
-    "d_model": 16,
-    "n_heads": 2,
-    "n_layers": 1,
-    "d_ff": 32,
-    "batch_size": 32,
-    "max_steps": 20,
-    "eval_size": 32,
-    "eval_every": 10,
-}
 OVER = ("done", "failed", "cancelled")
 
 
@@ -89,29 +76,6 @@ def test_comparison_jobs_go_on_after_a_failed_start(comparer, fail, tmp_path, mo
     assert (
         over(comparer.poll, comparer.submit("cached-models", {}, OWNER), OWNER)["status"] == "done"
     )
-
-
-@FAILURES
-@pytest.mark.parametrize("kind", ["stop", "bug"])
-def test_a_lesson_fails_with_a_sentence_and_the_next_one_works(registry, kind, fail):
-    lessons = service.LessonService(registry, SMALL)
-    try:
-        if kind == "stop":  # its run has ended, so only the process that measures is to start
-            over(lessons.poll, lessons.start_lesson("stop-1", 10, {}, OWNER), OWNER)
-
-        def begin():
-            return (
-                lessons.start_lesson("stop-1", 10, {}, OWNER)
-                if kind == "stop"
-                else lessons.start_bug("mystery", 1, STEPS_RANGE[0], OWNER)
-            )
-
-        for _ in range(service.MAX_PER_OWNER + 1):  # none of them stays under way
-            with failing(fail, service):
-                check_sentence(over(lessons.poll, begin(), OWNER))
-        assert over(lessons.poll, begin(), OWNER)["status"] == "done"
-    finally:
-        lessons.close()
 
 
 def test_without_a_thread_for_its_housekeeping_the_comparer_takes_no_job(comparer, monkeypatch):

@@ -1,0 +1,141 @@
+"""A measurement of a lesson or of a bug, and its state as values for JSON."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.jobs.job import Job, JobStatus
+from playground.runs.registry import Registry
+from playground.runs.state import Run
+
+from . import lessons
+from .bugs import BUGS, RANDOM_BUG
+
+ACTIVE_STATUSES = ("training", "waiting", "measuring")
+_ACTIVE_JOB_STATUSES = {JobStatus.QUEUED: "waiting", JobStatus.RUNNING: "measuring"}
+HIDDEN_UNTIL_SOLVED = ("changed", "diff")  # hidden until the user identifies the line
+# hidden until the user identifies the bug
+HIDDEN_UNTIL_IDENTIFIED = ("source", "unnoticed", *HIDDEN_UNTIL_SOLVED)
+
+
+@dataclass
+class Measurement:
+    """A measurement, with its state and its result."""
+
+    id: str
+    owner: str  # the owner's fingerprint
+    kind: str  # stop or bug
+    name: str
+    request: dict[str, Any]
+    job: Job | None = None  # after the training
+    ended: str = ""  # failed or cancelled, if it ended before its job
+    message: str = ""
+    runs: dict[str, Run] = field(default_factory=dict)  # of a lesson, by label
+    # the runs that this measurement started or resumed
+    started_runs: list[Run] = field(default_factory=list)
+    bug_identified: bool = False  # for a bug: whether the user identified it
+    line_identified: bool = False  # for a bug: whether the user identified its line
+    address: str = field(default_factory=CLIENT_ADDRESS.get)  # of the client that made the request
+    polled_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def status(self) -> str:
+        """The status: training, waiting (for a process), measuring, done, failed or cancelled."""
+        if self.ended:
+            return self.ended
+        if self.job is None:
+            return "training"
+        status = self.job.status
+        return _ACTIVE_JOB_STATUSES.get(status, status.value)
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """The result of the job, if it has one."""
+        return self.job.result if self.job is not None else None
+
+    def end(self, status: str, message: str) -> None:
+        """End the measurement, unless it has ended."""
+        if self.status in ACTIVE_STATUSES:
+            self.ended, self.message = status, message
+
+    def touch(self) -> None:
+        """Record that the page of the owner polls."""
+        self.polled_at = time.monotonic()
+        if self.job is not None:
+            self.job.polled_at = self.polled_at
+
+    def to_json(self, registry: Registry) -> dict[str, Any]:
+        """Return the state, and the result when there is one."""
+        status = self.status  # before the result, which the queue sets first
+        message = self.message or (self.job.message if self.job and not self.job.is_active else "")
+        response = {"id": self.id, "kind": self.kind, "status": status, "message": message}
+        return response | (
+            self._lesson_response(registry, status)
+            if self.kind == "stop"
+            else self._bug_response(status)
+        )
+
+    def _lesson_response(self, registry: Registry, status: str) -> dict[str, Any]:
+        runs: list[dict[str, Any]] = [
+            {
+                "label": label,
+                "run": f"run:{run.id}",
+                "status": run.status,
+                "step": run.step,
+                "steps": run.steps,
+                "queue_position": registry.scheduler.position(run),
+            }
+            for label, run in self.runs.items()
+        ]
+        response: dict[str, Any] = {
+            "name": self.name,
+            **self.request,
+            "runs": runs,
+            "result": None,
+            "done": sum(run["step"] for run in runs),
+            "total": sum(run["steps"] for run in runs),
+        }
+        if status == "training":
+            response["curves"] = [
+                {
+                    "label": label,
+                    "evaluations": [each[:2] for each in run.load_points().evaluations],
+                }
+                for label, run in self.runs.items()
+            ]
+        if self.result is not None:
+            lesson, prediction = lessons.LESSONS[self.name], self.request["prediction"]
+            right = lessons.is_correct(lesson, prediction, self.result["answer"])
+            response["result"] = self.result | {"right": right}
+        return response
+
+    def _bug_response(self, status: str) -> dict[str, Any]:
+        bug = BUGS[self.name]
+        response: dict[str, Any] = {
+            **self.request,
+            "name": self.name if self.bug_identified else RANDOM_BUG,
+            "result": None,
+            "bug_identified": self.bug_identified,
+            "line_identified": self.line_identified,
+        }
+        if self.job is not None and status in ACTIVE_STATUSES:
+            response |= self.job.partial
+        if self.bug_identified:
+            response["title"] = bug.title
+        if self.line_identified:
+            response |= {"why": bug.why, "met_in": bug.source}
+        if self.result is not None:
+            hidden = (
+                ()
+                if self.line_identified
+                else HIDDEN_UNTIL_SOLVED
+                if self.bug_identified
+                else HIDDEN_UNTIL_IDENTIFIED
+            )
+            response["result"] = {
+                name: value for name, value in self.result.items() if name not in hidden
+            }
+        return response
