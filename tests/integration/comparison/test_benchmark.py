@@ -121,7 +121,7 @@ def test_the_time_is_told_before_the_first_item(whole, tiny_gpt2):
     estimate = next(row for row in whole[0] if row["kind"] == "estimate")
     assert estimate["seconds"] > 0
     assert "one forward pass of" in estimate["message"]
-    assert ("message", estimate["message"]) in whole[2]
+    assert ("message", estimate["message"]) in [message[:2] for message in whole[2]]
 
 
 def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):
