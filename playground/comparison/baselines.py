@@ -16,7 +16,7 @@ class CopyBaseline(BenchmarkModel):
     name, kind, decoding, can_rank = "copy the input", "baseline", "copies the input", True
 
     def generate(self, example: Example) -> Output:
-        return Output("", [], [], example.prompt, example.source)
+        return Output("", [], [], example.source_text, example.source)
 
     def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
         return [0.0 if each == example.source else float("-inf") for each in choices]
@@ -32,7 +32,7 @@ class MajoritySymbolBaseline(BenchmarkModel):
     )
 
     def generate(self, example: Example) -> Output:
-        symbols = (majority_symbol(example.source),) * len(example.answer)
+        symbols = (majority_symbol(example.source),) * len(example.target)
         return Output("", [], [], " ".join(symbols), symbols)
 
 
@@ -67,7 +67,7 @@ class RandomBaseline:
         """Return the scores; `symbols` is the number of different symbols in targets."""
         chances = [1 / len(choices_for(item, items)) for item in ranked]
         return {
-            "exact_match": sum(symbols ** -len(item.answer) for item in items) / len(items),
+            "exact_match": sum(symbols ** -len(item.target) for item in items) / len(items),
             "token_accuracy": 1 / symbols,
             "rank_accuracy": sum(chances) / len(chances) if chances else None,
         }
@@ -80,10 +80,10 @@ def elimination_baseline(example: Example) -> tuple[str | None, ...]:
     are several.
     """
     filled: list[str | None] = []
-    for place in range(len(example.answer)):
+    for position in range(len(example.target)):
         left = list(example.source)
-        for other, symbol in enumerate(example.answer):
-            if other != place and symbol in left:
+        for other, symbol in enumerate(example.target):
+            if other != position and symbol in left:
                 left.remove(symbol)
         filled.append(left[0] if len(left) == 1 else None)
     return tuple(filled)

@@ -120,7 +120,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     task_config = manifest.config.task
     task = task_config.load()
     example_set = sample_examples(task, parsed.n, task_config.min_length, task_config.max_length)
-    if not example_set.items:
+    if not example_set.examples:
         raise UserError(
             f"there is no held-out sequence of {task_config.max_length} symbols or fewer; choose a "
             "checkpoint of longer ones"
@@ -134,13 +134,16 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
         "request": parsed.model_dump(),
         "task": dataclasses.asdict(task_config),
     }
-    few_shot = [[each.prompt, each.target] for each in example_set.examples[: parsed.shots]]
+    few_shot = [
+        [each.source_text, each.target_text]
+        for each in example_set.few_shot_examples[: parsed.shots]
+    ]
     progress.row({"kind": "settings", "few_shot_examples": few_shot, **summary})
     benchmark.add_random_baseline()
     for baseline in (
         CopyBaseline(),
         MajoritySymbolBaseline(),
-        MajorityTargetBaseline(example_set.items),
+        MajorityTargetBaseline(example_set.examples),
     ):
         benchmark.evaluate(baseline, note=False)
     benchmark.evaluate(checkpoint)
@@ -162,7 +165,7 @@ class Benchmark:
     ) -> None:
         self.settings, self.example_set, self.task = settings, example_set, task
         self.symbols, self.progress = symbols, progress
-        self.examples = example_set.items
+        self.examples = example_set.examples
         self.rankable_examples = [
             item for item in self.examples if len(choices_for(item, self.examples)) > 1
         ]
@@ -269,7 +272,7 @@ class Benchmark:
                 )
                 self.progress.message(text)
             for number, item in enumerate(self.examples):
-                self.progress.progress(number, len(self.examples), "questions")
+                self.progress.progress(number, len(self.examples), "examples")
                 entry, log_probability = self.evaluate_example(model, item, number, tally)
                 summed = (
                     None if summed is None or log_probability is None else summed + log_probability
@@ -280,7 +283,7 @@ class Benchmark:
                         entry | {name: row[name] for name in ("index", "model", "decoding")}
                     )
                     self.progress.row(row)
-            self.progress.progress(len(self.examples), len(self.examples), "questions")
+            self.progress.progress(len(self.examples), len(self.examples), "examples")
         except JobCancelled:
             raise
         except Exception as error:
@@ -295,19 +298,19 @@ class Benchmark:
         started = time.perf_counter()
         output = model.generate(example)
         seconds = time.perf_counter() - started
-        tally.add(output.parsed, example.answer, seconds)
+        tally.add(output.parsed, example.target, seconds)
         entry: dict[str, Any] = {
             "kind": "example",
             "number": number + 1,
-            "source": example.prompt,
-            "target": example.target,
+            "source": example.source_text,
+            "target": example.target_text,
             "prompt": output.prompt,
             "tokens": output.tokens,
             "ids": output.ids,
             "raw_output": output.raw_output,
             "prediction": output.parsed and list(output.parsed),
-            "correct": exact_match(output.parsed, example.answer),
-            "correct_positions": correct_positions(output.parsed, example.answer),
+            "correct": exact_match(output.parsed, example.target),
+            "correct_positions": correct_positions(output.parsed, example.target),
             "seconds": seconds,
             "candidates": [],
             "rank": None,
@@ -316,7 +319,7 @@ class Benchmark:
             candidates = choices_for(example, self.examples)
             started = time.perf_counter()
             scores = model.loglikelihoods(example, [each.symbols for each in candidates])
-            target = [each.symbols for each in candidates].index(example.answer)
+            target = [each.symbols for each in candidates].index(example.target)
             entry["rank"] = rank_of(scores, target)
             tally.add_rank(
                 first_credit(scores, target), len(candidates), time.perf_counter() - started
@@ -352,7 +355,7 @@ class Benchmark:
                 self.symbols,
                 self.progress,
                 self.examples,
-                self.example_set.examples,
+                self.example_set.few_shot_examples,
                 shots,
             )
 
@@ -398,7 +401,7 @@ class Benchmark:
         ):
             return
         left_over = [
-            correct_positions(elimination_baseline(item), item.answer) for item in self.examples
+            correct_positions(elimination_baseline(item), item.target) for item in self.examples
         ]
         guessed = sum(map(sum, left_over)) / visible.symbols
         before, after = (

@@ -40,11 +40,11 @@ class PretrainedCausalLM(PretrainedModel):
     ) -> None:
         super().__init__(name, kind, pipe, symbols, progress)
         max_example = max(
-            items, key=lambda item: len(self.token_ids(f"{item.prompt} {item.target}"))
+            items, key=lambda item: len(self.token_ids(f"{item.source_text} {item.target_text}"))
         )
         self.max_new_tokens = (
             max(
-                len(self.tokenizer.encode(f" {item.target}", add_special_tokens=False))
+                len(self.tokenizer.encode(f" {item.target_text}", add_special_tokens=False))
                 for item in items
             )
             + EXTRA_NEW_TOKENS

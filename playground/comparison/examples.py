@@ -30,7 +30,7 @@ OTHER_CHOICES = 8
 
 @dataclass(frozen=True)
 class Choice:
-    """An answer to choose from, and how it was made."""
+    """A candidate to choose from, and how it was made."""
 
     symbols: tuple[str, ...]
     origin: str
@@ -40,8 +40,8 @@ class Choice:
 class ExampleSet:
     """The evaluation examples, the few-shot examples, a description, and the target symbols."""
 
-    items: tuple[Example, ...]
     examples: tuple[Example, ...]
+    few_shot_examples: tuple[Example, ...]
     note: str
     target_symbols: tuple[str, ...] = ()
 
@@ -68,7 +68,7 @@ def sample_examples(task: Task, n: int, min_length: int, max_length: int) -> Exa
     candidates = _examples_of(
         task, build_held_out_set(task, 4 * n + 200, min_length, max_length).batch
     )
-    selected = [item for item in candidates if item.answer != item.source]
+    selected = [item for item in candidates if item.target != item.source]
     if selected:
         left_out = len(candidates) - len(selected)
         note = (
@@ -94,7 +94,7 @@ def sample_examples(task: Task, n: int, min_length: int, max_length: int) -> Exa
     if len(items) < n:
         note += f"; only {len(items)} exist" if items else "; none exist"
     training = _training_items(task, min_length, max_length)
-    used = {symbol for item in (*training, *items) for symbol in item.answer}
+    used = {symbol for item in (*training, *items) for symbol in item.target}
     target_symbols = tuple(symbol for symbol in task.vocabulary.symbols if symbol in used)
     return ExampleSet(
         tuple(items),
@@ -121,9 +121,9 @@ def _choose_examples(
     training: Sequence[Example], evaluated: set[tuple[str, ...]]
 ) -> tuple[Example, ...]:
     """Choose distinct few-shot examples; one whose target equals its input only if unavoidable."""
-    drawn = list(dict.fromkeys(item for item in training if item.source not in evaluated))
-    telling = [item for item in drawn if item.answer != item.source]
-    return tuple((telling or drawn)[:MAX_FEW_SHOT_EXAMPLES])
+    distinct = list(dict.fromkeys(item for item in training if item.source not in evaluated))
+    informative = [item for item in distinct if item.target != item.source]
+    return tuple((informative or distinct)[:MAX_FEW_SHOT_EXAMPLES])
 
 
 def choices_for(
@@ -138,39 +138,39 @@ def choices_for(
     distinct, and their order does not reveal the target. The result is a single candidate if there
     are no others.
     """
-    generator = random.Random(f"{EVALUATION_SEED} {item.prompt}")
-    rearranged = sorted(item.source) == sorted(item.answer)
-    base, of = (item.source, "") if rearranged else (item.answer, "the answer, ")
-    made = [
-        Choice(base, "as it is" if rearranged else "the answer"),
+    generator = random.Random(f"{EVALUATION_SEED} {item.source_text}")
+    rearranged = sorted(item.source) == sorted(item.target)
+    base, of = (item.source, "") if rearranged else (item.target, "the target, ")
+    choices = [
+        Choice(base, "as it is" if rearranged else "the target"),
         Choice(base[::-1], f"{of}reversed"),
     ]
-    made += [Choice(base[by:] + base[:by], f"{of}rotated by {by}") for by in range(1, len(base))]
+    choices += [Choice(base[by:] + base[:by], f"{of}rotated by {by}") for by in range(1, len(base))]
     for _ in range(shuffles):
-        made.append(Choice(tuple(generator.sample(base, len(base))), f"{of}shuffled"))
+        choices.append(Choice(tuple(generator.sample(base, len(base))), f"{of}shuffled"))
     if not rearranged:
         others = sorted(
-            {other.answer for other in items if len(other.answer) == len(item.answer)}
-            - {item.answer}
+            {other.target for other in items if len(other.target) == len(item.target)}
+            - {item.target}
         )
-        made += [
-            Choice(each, "the answer to another")
+        choices += [
+            Choice(each, "the target of another input")
             for each in generator.sample(others, min(OTHER_CHOICES, len(others)))
         ]
-    made.append(Choice(item.answer, "the answer"))
-    distinct: dict[tuple[str, ...], Choice] = {}
-    for candidate in made:
-        distinct.setdefault(candidate.symbols, candidate)
+    choices.append(Choice(item.target, "the target"))
+    by_symbols: dict[tuple[str, ...], Choice] = {}
+    for candidate in choices:
+        by_symbols.setdefault(candidate.symbols, candidate)
     return (
-        list(distinct.values())
+        list(by_symbols.values())
         if rearranged
-        else sorted(distinct.values(), key=lambda candidate: candidate.symbols)
+        else sorted(by_symbols.values(), key=lambda candidate: candidate.symbols)
     )
 
 
 def commonest_target(items: Sequence[Example]) -> tuple[str, ...]:
     """Return the most frequent target of the examples; the first of several."""
-    return Counter(item.answer for item in items).most_common(1)[0][0]
+    return Counter(item.target for item in items).most_common(1)[0][0]
 
 
 def majority_symbol(symbols: tuple[str, ...]) -> str:
@@ -178,13 +178,13 @@ def majority_symbol(symbols: tuple[str, ...]) -> str:
     return Counter(symbols).most_common(1)[0][0]
 
 
-def make_batch(task: Task, question: tuple[str, ...], answers: list[tuple[str, ...]]) -> Batch:
-    """Make a batch with one example per answer to the same input (weights are 1)."""
-    source = [*task.vocabulary.encode(" ".join(question)), EOS]
-    targets = [[SOS, *task.vocabulary.encode(" ".join(answer)), EOS] for answer in answers]
-    widest = max(map(len, targets))
+def make_batch(task: Task, source: tuple[str, ...], targets: list[tuple[str, ...]]) -> Batch:
+    """Make a batch with one example per target of the same input (weights are 1)."""
+    source_ids = [*task.vocabulary.encode(" ".join(source)), EOS]
+    target_ids = [[SOS, *task.vocabulary.encode(" ".join(target)), EOS] for target in targets]
+    max_length = max(map(len, target_ids))
     return Batch(
-        torch.tensor([source] * len(answers)),
-        torch.tensor([target + [PAD] * (widest - len(target)) for target in targets]),
-        torch.ones(len(answers)),
+        torch.tensor([source_ids] * len(targets)),
+        torch.tensor([ids + [PAD] * (max_length - len(ids)) for ids in target_ids]),
+        torch.ones(len(targets)),
     )

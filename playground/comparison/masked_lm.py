@@ -15,6 +15,7 @@ from playground.pretrained.prompts import (
     Example,
     masked_prompt,
 )
+from playground.pretrained.tokens import find_masks
 
 from .examples import choices_for
 from .models import BATCH_SIZE, Output, PretrainedModel
@@ -49,7 +50,7 @@ class PretrainedMaskedLM(PretrainedModel):
                 "masked language model"
             )
         self.token_by_symbol = {symbol: self._token_id(symbol) for symbol in symbols}
-        max_example = max(items, key=lambda item: len(item.source) + len(item.answer))
+        max_example = max(items, key=lambda item: len(item.source) + len(item.target))
         self.fit_few_shot(
             examples,
             n_requested,
@@ -92,9 +93,7 @@ class PretrainedMaskedLM(PretrainedModel):
         inputs = self.pipe.preprocess(text)
         ids = inputs["input_ids"][0].tolist()
         outputs = self.pipe.forward(inputs)
-        mask_positions = [
-            place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id
-        ]
+        mask_positions = find_masks(self.tokenizer, ids)
         filled = self.pipe.postprocess(outputs, top_k=1)
         best = [each[0] for each in filled] if isinstance(filled[0], list) else filled
         return (
@@ -105,9 +104,9 @@ class PretrainedMaskedLM(PretrainedModel):
 
     @torch.no_grad()
     def generate(self, example: Example) -> Output:
-        places = range(len(example.answer))
-        hidden = [set(places)] if self.fills_jointly else [{place} for place in places]
-        right = torch.tensor([self.token_by_symbol[symbol] for symbol in example.answer])
+        positions = range(len(example.target))
+        hidden = [set(positions)] if self.fills_jointly else [{each} for each in positions]
+        target_ids = torch.tensor([self.token_by_symbol[symbol] for symbol in example.target])
         predicted: list[str] = []
         summed, first = 0.0, None
         for each in hidden:
@@ -115,7 +114,7 @@ class PretrainedMaskedLM(PretrainedModel):
             best, log_probs_GV, ids = self._predict_masks(text)
             first = first or (text, ids)
             predicted += best
-            summed += float(log_probs_GV.cpu().gather(1, right[sorted(each)][:, None]).sum())
+            summed += float(log_probs_GV.cpu().gather(1, target_ids[sorted(each)][:, None]).sum())
         assert first is not None  # an answer has at least one symbol
         parsed = tuple(each if each in self.symbols else None for each in predicted)
         return Output(
@@ -129,9 +128,7 @@ class PretrainedMaskedLM(PretrainedModel):
         Each symbol of a candidate is predicted from all its other symbols; the results are summed.
         """
         ids = self.token_ids(masked_prompt(example, self.examples, self.mask))
-        mask_positions = [
-            place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id
-        ]
+        mask_positions = find_masks(self.tokenizer, ids)
         rows, labels, owners = [], [], []
         for number, candidate in enumerate(choices):
             visible_ids = list(ids)
@@ -161,9 +158,9 @@ class PretrainedMaskedLM(PretrainedModel):
         started = time.perf_counter()
         self.model(ids_1P)
         forward = time.perf_counter() - started
-        passes = sum(1 if self.fills_jointly else len(item.answer) for item in examples)
+        passes = sum(1 if self.fills_jointly else len(item.target) for item in examples)
         passes += (
-            sum(len(item.answer) * len(choices_for(item, examples)) for item in ranked)
+            sum(len(item.target) * len(choices_for(item, examples)) for item in ranked)
             if self.can_rank
             else 0
         )

@@ -1,9 +1,10 @@
 """Metrics of predicted symbol sequences, with confidence intervals.
 
 exact match      fraction of examples whose whole prediction is correct
-token accuracy   fraction of the targets' symbols that are predicted at their position; a
-missing or unparsable symbol is wrong rank accuracy    fraction of examples whose target has a
-higher log-probability than every other candidate; a tie of k counts 1/k
+token accuracy   fraction of the targets' symbols that are predicted at their position; a missing
+                 or unparsable symbol is wrong
+rank accuracy    fraction of examples whose target has a higher log-probability than every other
+                 candidate; a tie of k counts 1/k
 
 Pure Python, because the page's process uses it too.
 """
@@ -22,33 +23,34 @@ TIE_TOLERANCE = 1e-4
 def parse_answer(text: str, symbols: Sequence[str]) -> tuple[str, ...] | None:
     """Return the symbols of an answer of symbols and spaces only; None for any other text."""
     parts = text.split(" ")
-    read = tuple(part for part in parts if part)
-    return read if read and set(read) <= set(symbols) else None
+    parsed = tuple(part for part in parts if part)
+    return parsed if parsed and set(parsed) <= set(symbols) else None
 
 
-def correct_positions(predicted: Sequence[str | None] | None, answer: Sequence[str]) -> list[bool]:
+def correct_positions(predicted: Sequence[str | None] | None, target: Sequence[str]) -> list[bool]:
     """Return for each symbol of the target whether it is predicted at its position."""
     predicted = predicted or ()
     return [
-        place < len(predicted) and predicted[place] == symbol for place, symbol in enumerate(answer)
+        position < len(predicted) and predicted[position] == symbol
+        for position, symbol in enumerate(target)
     ]
 
 
-def exact_match(predicted: Sequence[str | None] | None, answer: Sequence[str]) -> bool:
+def exact_match(predicted: Sequence[str | None] | None, target: Sequence[str]) -> bool:
     """Return whether the prediction equals the target."""
-    return predicted is not None and tuple(predicted) == tuple(answer)
+    return predicted is not None and tuple(predicted) == tuple(target)
 
 
 def rank_of(scores: Sequence[float], target: int) -> int:
     """Return the rank of the target among the candidates, from 1.
 
-    Candidates that tie with it, within TIE, rank before it. A NaN score ranks last.
+    Candidates that tie with it, within TIE_TOLERANCE, rank before it. A NaN score ranks last.
     """
     ordered = _ordered(scores)
     return 1 + sum(
         score > ordered[target] or _is_tie(score, ordered[target])
-        for place, score in enumerate(ordered)
-        if place != target
+        for index, score in enumerate(ordered)
+        if index != target
     )
 
 
@@ -83,13 +85,13 @@ class MetricAccumulator:
         self.chance: list[float] = []  # of ranking the target first, per ranked example
 
     def add(
-        self, predicted: Sequence[str | None] | None, answer: Sequence[str], seconds: float
+        self, predicted: Sequence[str | None] | None, target: Sequence[str], seconds: float
     ) -> None:
-        places = correct_positions(predicted, answer)
+        correct = correct_positions(predicted, target)
         self.n += 1
-        self.exact += exact_match(predicted, answer)
-        self.symbols += len(places)
-        self.correct_symbols += sum(places)
+        self.exact += exact_match(predicted, target)
+        self.symbols += len(correct)
+        self.correct_symbols += sum(correct)
         self.seconds += seconds
 
     def add_rank(self, credit: float, of: int, seconds: float) -> None:
@@ -106,13 +108,13 @@ class MetricAccumulator:
             "symbols": self.symbols,
             "ranked": self.ranked,
         }
-        for name, right, of in (
+        for name, correct, n in (
             ("exact_match", self.exact, self.n),
             ("token_accuracy", self.correct_symbols, self.symbols),
             ("rank_accuracy", self.first, self.ranked),
         ):
-            low, high = wilson_interval(right, of) if of else (None, None)
-            row |= {name: right / of if of else None, f"{name}_low": low, f"{name}_high": high}
+            low, high = wilson_interval(correct, n) if n else (None, None)
+            row |= {name: correct / n if n else None, f"{name}_low": low, f"{name}_high": high}
         row["rank_chance"] = sum(self.chance) / len(self.chance) if self.chance else None
         row["seconds_per_example"] = self.seconds / self.n if self.n else None
         row["rank_seconds_per_example"] = self.rank_seconds / self.ranked if self.ranked else None

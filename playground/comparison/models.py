@@ -93,7 +93,7 @@ class CheckpointModel(BenchmarkModel):
         self.can_rank = isinstance(model, Transformer)
 
     def generate(self, example: Example) -> Output:
-        batch = make_batch(self.task, example.source, [example.answer])
+        batch = make_batch(self.task, example.source, [example.target])
         max_tokens = min(
             self.task.max_target_length(len(example.source)) + 1 + EXTRA_NEW_TOKENS,
             self.model.config.max_positions,
@@ -108,7 +108,7 @@ class CheckpointModel(BenchmarkModel):
             if "EOS" in ended and set(symbols) <= set(self.task.vocabulary.symbols)
             else None
         )
-        return Output(example.prompt, names, ids, " ".join(ended), parsed)
+        return Output(example.source_text, names, ids, " ".join(ended), parsed)
 
     @torch.no_grad()
     def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:

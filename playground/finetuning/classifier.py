@@ -221,7 +221,7 @@ def _load_with_head(
     config.num_labels = len(labels)
     config.id2label, config.label2id = (
         dict(enumerate(labels)),
-        {label: place for place, label in enumerate(labels)},
+        {label: index for index, label in enumerate(labels)},
     )
     config.problem_type = "single_label_classification"
     if tokenizer.pad_token_id is None:  # GPT-2 has none; padding is masked in any case

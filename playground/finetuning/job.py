@@ -39,12 +39,12 @@ from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig
 from playground.training.trainer import Trainer, TrainingDivergedError
 
-from .families import (
+from .seq2seq import (
     MAX_POSITIONS,
-    PretrainedCausalFamily,
-    PretrainedFamily,
-    PretrainedFamilyConfig,
-    PretrainedMaskedFamily,
+    CausalSeq2Seq,
+    MaskedSeq2Seq,
+    PretrainedSeq2Seq,
+    PretrainedSeq2SeqConfig,
 )
 from .storage import ensure_disk_space, models_to_evict, output_location, save
 
@@ -135,12 +135,12 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
     progress.row({"kind": "memory", **memory, "model": name})
     pipe, kind = load_and_detect_kind(resolved, progress)
     unload(resolved.folder)  # training changes its weights, so no other job may share it
-    family = (PretrainedCausalFamily if kind == CAUSAL else PretrainedMaskedFamily)(
+    model = (CausalSeq2Seq if kind == CAUSAL else MaskedSeq2Seq)(
         pipe.model, pipe.tokenizer, task.load(), resolved.name
     )
-    family.ensure_fits_context(task.max_length)
-    trainer = Trainer(parsed.run_config(task), model=family)
-    before, after = _train(trainer, family, parsed, resolved.name, progress)
+    model.ensure_fits_context(task.max_length)
+    trainer = Trainer(parsed.run_config(task), model=model)
+    before, after = _train(trainer, model, parsed, resolved.name, progress)
     metadata = {
         "from": resolved.name,
         "task": task.task,
@@ -150,7 +150,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
         "batch_size": parsed.batch_size,
         "seed": parsed.seed,
     }
-    save(family.model, pipe.tokenizer, folder, metadata | {"owner": parsed.owner}, resolved.name)
+    save(model.model, pipe.tokenizer, folder, metadata | {"owner": parsed.owner}, resolved.name)
     return {
         "model": name,
         "kind": kind,
@@ -159,7 +159,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
         "before": before,
         "after": after,
         "seconds": trainer.seconds,
-        "parameters": family.config.parameters,
+        "parameters": model.config.parameters,
         "bytes": resolved.bytes,
         "note": "a masked model is given the length of the answer" if kind != CAUSAL else "",
         **metadata,
@@ -168,7 +168,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
 
 def _train(
     trainer: Trainer,
-    model: PretrainedFamily,
+    model: PretrainedSeq2Seq,
     settings: FinetuneRequest,
     name: str,
     progress: ProgressReporter,
@@ -224,7 +224,7 @@ def _train(
 def plan(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     """Estimate the cost of fine-tuning without a download. `request`: see FinetuneRequest.
 
-    "bytes" by "parts" and "free" ones; "fits". For a model that is only on the Hub, activations
+    "bytes" by "parts", "free_bytes" and "fits". For a model that is only on the Hub, activations
     are unknown and left out.
     """
     settings = FinetuneRequest.parse(request)
@@ -256,7 +256,7 @@ def memory_estimate(resolved: ResolvedModel, task: TaskConfig, batch_size: int) 
     kind = kind_of(read_config(resolved.folder, resolved.name))
     try:
         config = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
-        sizes = PretrainedFamilyConfig.of(
+        sizes = PretrainedSeq2SeqConfig.of(
             config,
             MAX_POSITIONS,
             DEFAULT_PROMPT_TOKENS,

@@ -18,7 +18,7 @@ from .classification import classify_text
 from .pipelines import newly_initialized_weights, open_pipeline
 from .requests import JobRequest, ModelName, Seed, Text
 from .resolver import resolve
-from .tokens import eos_token_ids, max_input_tokens, token_info, tokenize, tokens
+from .tokens import eos_token_ids, find_masks, max_input_tokens, token_info, tokenize, tokens
 
 MASK_PLACEHOLDER = "[MASK]"  # the mask in user input, whatever the model's own mask token is
 MAX_NEW_TOKENS = 200
@@ -105,9 +105,7 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
         )
     input_text = text if mask_token in text else text.replace(MASK_PLACEHOLDER, mask_token)
     ids = tokenize(pipe, input_text)
-    mask_positions = [
-        place for place, token in enumerate(ids) if token == pipe.tokenizer.mask_token_id
-    ]
+    mask_positions = find_masks(pipe.tokenizer, ids)
     if not mask_positions:
         raise UserError(
             f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"

@@ -22,21 +22,23 @@ class Example:
     """An example: an input sequence and its target, as symbols."""
 
     source: tuple[str, ...]
-    answer: tuple[str, ...]
+    target: tuple[str, ...]
 
     @property
-    def prompt(self) -> str:
+    def source_text(self) -> str:
         return " ".join(self.source)
 
     @property
-    def target(self) -> str:
-        return " ".join(self.answer)
+    def target_text(self) -> str:
+        return " ".join(self.target)
 
 
 def few_shot_prompt(example: Example, examples: Sequence[Example]) -> str:
     """Return the few-shot examples and the input; the answer follows after a space."""
-    solved = "".join(f"Input: {each.prompt}\nOutput: {each.target}\n\n" for each in examples)
-    return f"{solved}Input: {example.prompt}\nOutput:"
+    solved = "".join(
+        f"Input: {each.source_text}\nOutput: {each.target_text}\n\n" for each in examples
+    )
+    return f"{solved}Input: {example.source_text}\nOutput:"
 
 
 def masked_prompt(
@@ -44,8 +46,8 @@ def masked_prompt(
 ) -> str:
     """Return the prompt with the target, with masks at the `hidden` positions (None: all)."""
     symbols = [
-        mask if hidden is None or place in hidden else symbol
-        for place, symbol in enumerate(example.answer)
+        mask if hidden is None or position in hidden else symbol
+        for position, symbol in enumerate(example.target)
     ]
     return f"{few_shot_prompt(example, examples)} {' '.join(symbols)}"
 

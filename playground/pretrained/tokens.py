@@ -51,6 +51,11 @@ def eos_token_ids(pipe: Any) -> set[int]:
     }
 
 
+def find_masks(tokenizer: Any, ids: list[int]) -> list[int]:
+    """Return the positions of the mask tokens."""
+    return [position for position, token in enumerate(ids) if token == tokenizer.mask_token_id]
+
+
 def token_info(pipe: Any, token: int) -> dict[str, Any]:
     """Return a token's name in the vocabulary, its text and its id."""
     name = pipe.tokenizer.convert_ids_to_tokens(token)

@@ -287,11 +287,11 @@ def word_token_indices(word: str, text: str, spans: list[tuple[int, int]]) -> li
     if not word.strip():
         return []
     matches = re.finditer(rf"(?<!\w){re.escape(word.strip())}(?!\w)", text, re.IGNORECASE)
-    places = [
+    occurrences = [
         [i for i, (begin, end) in enumerate(spans) if begin < match.end() and end > match.start()]
         for match in matches
     ]
-    return [place for place in places if place]
+    return [indices for indices in occurrences if indices]
 
 
 def _rounded(values_QM: Tensor) -> list[list[float]]:

@@ -42,13 +42,14 @@ from playground.training.task_config import TaskConfig
 DIGITS = "0123456789"
 TASK = load_task("reverse", 10)
 QUESTIONS = sample_examples(TASK, 25, 3, 3)
+EXAMPLES, FEW_SHOT = QUESTIONS.examples, QUESTIONS.few_shot_examples
 
 
 def asked(questions=QUESTIONS, rank=4, tell=None):
     task = TaskConfig(min_length=3, max_length=3)
     return Benchmark(
         BenchmarkRequest.model_construct(
-            checkpoint="", name="scratch", models=[], n=len(questions.items), shots=4, rank=rank
+            checkpoint="", name="scratch", models=[], n=len(questions.examples), shots=4, rank=rank
         ),
         questions,
         task,
@@ -94,13 +95,13 @@ def masked(tiny_bert):
     return open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
 
 
-def writer(pipe, shots=4, items=QUESTIONS.items, examples=QUESTIONS.examples, tell=None):
+def writer(pipe, shots=4, items=EXAMPLES, examples=FEW_SHOT, tell=None):
     return PretrainedCausalLM(
         "stub", "pretrained", pipe, DIGITS, tell or ProgressReporter(), items, examples, shots
     )
 
 
-def filler(pipe, at_once, shots=4, items=QUESTIONS.items):
+def filler(pipe, at_once, shots=4, items=EXAMPLES):
     return PretrainedMaskedLM(
         "stub",
         "pretrained",
@@ -108,7 +109,7 @@ def filler(pipe, at_once, shots=4, items=QUESTIONS.items):
         DIGITS,
         ProgressReporter(),
         items,
-        QUESTIONS.examples,
+        FEW_SHOT,
         shots,
         fills_jointly=at_once,
     )
@@ -151,9 +152,9 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
 def test_the_prompt_is_what_was_sent_and_the_tokens_are_its_own(tokenizer):
     pipe = StubPipe(tokenizer, RIGHT["right"])
     stub = writer(pipe, shots=2)
-    answer = stub.generate(QUESTIONS.items[0])
+    answer = stub.generate(EXAMPLES[0])
     prompt, settings = pipe.calls[0]
-    assert prompt == answer.prompt == few_shot_prompt(QUESTIONS.items[0], QUESTIONS.examples[:2])
+    assert prompt == answer.prompt == few_shot_prompt(EXAMPLES[0], FEW_SHOT[:2])
     assert settings["do_sample"] is False
     assert "".join(answer.tokens) == prompt
     assert answer.ids == tokenizer(prompt)["input_ids"]
@@ -162,7 +163,7 @@ def test_the_prompt_is_what_was_sent_and_the_tokens_are_its_own(tokenizer):
 
 def test_examples_are_capped_by_positions_and_that_is_said(tokenizer):
     stub = writer(StubPipe(tokenizer, RIGHT["right"], positions=80), shots=32)
-    tokens = len(tokenizer(few_shot_prompt(QUESTIONS.items[0], stub.examples))["input_ids"])
+    tokens = len(tokenizer(few_shot_prompt(EXAMPLES[0], stub.examples))["input_ids"])
     assert 0 < len(stub.examples) < 32
     assert tokens + stub.max_new_tokens <= 80
     assert f"{len(stub.examples)} few-shot examples instead of 32" in stub.caveat
@@ -175,7 +176,7 @@ def test_examples_are_capped_by_positions_and_that_is_said(tokenizer):
 def test_ranking_what_is_written_on_equals_a_sum_over_tokens(tiny_gpt2, tokenizer, causal):
     model = AutoModelForCausalLM.from_pretrained(tiny_gpt2).eval()
     stub = writer(causal)
-    for item in QUESTIONS.items[:3]:
+    for item in EXAMPLES[:3]:
         candidates = [each.symbols for each in choices_for(item)]
         prompt = few_shot_prompt(item, stub.examples)
         brute = []
@@ -210,7 +211,7 @@ def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
         AutoModelForMaskedLM.from_pretrained(tiny_bert).eval(),
     )
     stub = filler(masked, at_once=True)
-    item = QUESTIONS.items[0]
+    item = EXAMPLES[0]
     candidates = [each.symbols for each in choices_for(item)]
     brute = []
     for candidate in candidates:
@@ -229,16 +230,16 @@ def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
         brute.append(total)
     assert stub.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
     one_by_one = filler(masked, at_once=False).generate(item)
-    assert one_by_one.log_prob == pytest.approx(brute[candidates.index(item.answer)], abs=1e-4)
+    assert one_by_one.log_prob == pytest.approx(brute[candidates.index(item.target)], abs=1e-4)
 
 
 @torch.no_grad()
 def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
     _, family = load_model(digits)
     scratch = CheckpointModel("digits", TASK, family)
-    item = QUESTIONS.items[0]
+    item = EXAMPLES[0]
     candidates = [each.symbols for each in choices_for(item)]
-    source = torch.tensor([[*TASK.vocabulary.encode(item.prompt), EOS]])
+    source = torch.tensor([[*TASK.vocabulary.encode(item.source_text), EOS]])
     brute = []
     for candidate in candidates:
         written, total = [1], 0.0
@@ -283,7 +284,7 @@ def test_trained_fixture_reverses_through_the_real_pipeline(causal):
 
 
 def test_generation_stops_at_the_end_of_the_line(causal):
-    answer = writer(causal, shots=1).generate(QUESTIONS.items[0])
+    answer = writer(causal, shots=1).generate(EXAMPLES[0])
     assert answer.raw_output.count("\n") <= 1
     assert (
         answer.raw_output.endswith("\n")
@@ -366,7 +367,7 @@ def leak_of(pipe):
 
 def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
     leak, rows, at_once, one_by_one = leak_of(StubFiller(AutoTokenizer.from_pretrained(tiny_bert)))
-    zeros = sum(item.answer.count("0") for item in QUESTIONS.items)
+    zeros = sum(item.target.count("0") for item in EXAMPLES)
     assert (at_once.correct_symbols, one_by_one.correct_symbols) == (zeros, 75)
     assert at_once.exact == 0
     assert one_by_one.exact == 25
@@ -440,11 +441,11 @@ def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
 
 
 def test_majority_baseline_is_the_best_constant_prediction():
-    items = sample_examples(load_task("parity"), 40, 1, 8).items
+    items = sample_examples(load_task("parity"), 40, 1, 8).examples
     tally = MetricAccumulator()
     for item in items:
-        tally.add(MajorityTargetBaseline(items).generate(item).parsed, item.answer, 0.0)
-    shares = [sum(item.answer == (symbol,) for item in items) / len(items) for symbol in "01"]
+        tally.add(MajorityTargetBaseline(items).generate(item).parsed, item.target, 0.0)
+    shares = [sum(item.target == (symbol,) for item in items) / len(items) for symbol in "01"]
     assert tally.compute()["exact_match"] == max(shares) >= 0.5
     candidates = [each.symbols for each in choices_for(items[0], items)]
     assert [
@@ -493,9 +494,9 @@ def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_answer(causal):
     stub = writer(causal, tell=ProgressReporter(cancelled=cancelled))
     cancelled.set()
     with pytest.raises(JobCancelled):
-        stub.generate(QUESTIONS.items[0])
+        stub.generate(EXAMPLES[0])
     with pytest.raises(JobCancelled):
-        stub.loglikelihoods(QUESTIONS.items[0], [("1", "2", "3")])
+        stub.loglikelihoods(EXAMPLES[0], [("1", "2", "3")])
 
 
 def test_error_during_benchmark_is_recorded_and_scores_remain(tokenizer):

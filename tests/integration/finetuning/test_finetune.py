@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.comparison import process
 from playground.errors import UserError
-from playground.finetuning import families, job, storage
-from playground.finetuning.families import PretrainedFamilyConfig
+from playground.finetuning import job, seq2seq, storage
+from playground.finetuning.seq2seq import PretrainedSeq2SeqConfig
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained import resolver
 from playground.pretrained.model_names import FINETUNED_PREFIX
@@ -88,7 +88,7 @@ def asked(checkpoint, tiny_models):
 
 
 @pytest.fixture
-def family(tiny_models):
+def load_model(tiny_models):
     """A fixture as a family, on reversal of digits."""
 
     def make(fixture, n_symbols=10):
@@ -96,11 +96,7 @@ def family(tiny_models):
         found = resolve(str(tiny_models / fixture), heard.tell)
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
         pipe = open_pipeline(kind, found, heard.tell)
-        make = (
-            families.PretrainedCausalFamily
-            if fixture == "tiny-gpt2"
-            else families.PretrainedMaskedFamily
-        )
+        make = seq2seq.CausalSeq2Seq if fixture == "tiny-gpt2" else seq2seq.MaskedSeq2Seq
         return make(
             pipe.model, pipe.tokenizer, load_task("reverse", n_symbols), fixture
         ), pipe.tokenizer
@@ -138,8 +134,8 @@ def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, 
 
 
 @BOTH
-def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, family):
-    model, tokenizer = family(fixture)
+def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, load_model):
+    model, tokenizer = load_model(fixture)
     model.eval()
     causal = fixture == "tiny-gpt2"
     batch = build_held_out_set(model.task, 9, 2, 4).batch
@@ -155,7 +151,7 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, family
         )
         item = Example(question, answer)
         text = (
-            f"{few_shot_prompt(item, [])} {item.target}" + "\n"
+            f"{few_shot_prompt(item, [])} {item.target_text}" + "\n"
             if causal
             else masked_prompt(item, [], tokenizer.mask_token)
         )
@@ -167,8 +163,8 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, family
 
 
 @BOTH
-def test_generation_is_batch_invariant_and_agrees_with_exact_match(fixture, family):
-    model, _ = family(fixture)
+def test_generation_is_batch_invariant_and_agrees_with_exact_match(fixture, load_model):
+    model, _ = load_model(fixture)
     model.train()
     batch = build_held_out_set(model.task, 24, 2, 5).batch
     together_BT = model.generate(batch.source_BS, 6)
@@ -182,8 +178,8 @@ def test_generation_is_batch_invariant_and_agrees_with_exact_match(fixture, fami
 
 
 @BOTH
-def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, family):
-    model, _ = family(fixture)
+def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, load_model):
+    model, _ = load_model(fixture)
     batch = build_held_out_set(model.task, 6, 2, 4).batch
     record, axes = model.attention_weights(batch), model.attention_tokens(batch)
     kind = "decoder" if fixture == "tiny-gpt2" else "encoder"
@@ -208,8 +204,8 @@ def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, famil
 
 
 @pytest.mark.smoke
-def test_held_out_examples_contribute_no_loss(family):
-    model, _ = family("tiny-gpt2")
+def test_held_out_examples_contribute_no_loss(load_model):
+    model, _ = load_model("tiny-gpt2")
     model.eval()
     model.requires_grad_(False)
     batch = build_held_out_set(model.task, 8, 3, 4).batch
@@ -231,13 +227,13 @@ def test_the_same_seed_gives_the_same_losses_and_another_one_others(asked):
     assert losses(0) == first != losses(1)
 
 
-def test_a_symbol_without_a_token_of_its_own_is_named(family):
+def test_a_symbol_without_a_token_of_its_own_is_named(load_model):
     with pytest.raises(UserError, match="tiny-bert has no single token for the symbol A"):
-        family("tiny-bert", n_symbols=62)  # its tokenizer makes small letters of capitals
+        load_model("tiny-bert", n_symbols=62)  # its tokenizer makes small letters of capitals
 
 
-def test_sequences_beyond_the_models_positions_are_refused(family):
-    model, _ = family("tiny-gpt2")
+def test_sequences_beyond_the_models_positions_are_refused(load_model):
+    model, _ = load_model("tiny-gpt2")
     with pytest.raises(UserError, match="this model has 256 positions"):
         model.ensure_fits_context(200)
 
@@ -344,7 +340,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(asked, wrong, sentence):
 
 def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(asked, root, monkeypatch):
     monkeypatch.setattr(
-        families.PretrainedCausalFamily,
+        seq2seq.CausalSeq2Seq,
         "_loss",
         lambda *_: torch.tensor(float("nan"), requires_grad=True),
     )
@@ -436,7 +432,7 @@ def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monk
 
 def test_evaluation_batches_are_bounded_by_the_vocabulary():
     small, large = (
-        PretrainedFamilyConfig(
+        PretrainedSeq2SeqConfig(
             d_model=8,
             n_heads=1,
             n_layers=1,
@@ -444,7 +440,7 @@ def test_evaluation_batches_are_bounded_by_the_vocabulary():
             source_vocab_size=size,
             target_vocab_size=size,
             max_positions=100,
-            wording=10,
+            prompt_tokens=10,
         )
         for size in (100, 50_000)
     )

@@ -11,18 +11,18 @@ REVERSE, COPY = load_task("reverse", 10), load_task("copy", 10)
 
 def held_out(items, task=REVERSE):
     longest = max(len(item.source) for item in items)
-    rows = [task.vocabulary.encode(item.prompt) for item in items]
+    rows = [task.vocabulary.encode(item.source_text) for item in items]
     padded = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
     return is_held_out(padded, torch.tensor([len(row) for row in rows])).tolist()
 
 
 def test_evaluation_examples_are_held_out_distinct_and_balanced():
     questions = sample_examples(REVERSE, 60, 1, 6)
-    assert len({item.source for item in questions.items}) == 60
-    assert all(held_out(questions.items))
-    assert all(item.answer == item.source[::-1] != item.source for item in questions.items)
+    assert len({item.source for item in questions.examples}) == 60
+    assert all(held_out(questions.examples))
+    assert all(item.target == item.source[::-1] != item.source for item in questions.examples)
     counts = {
-        length: sum(len(item.source) == length for item in questions.items)
+        length: sum(len(item.source) == length for item in questions.examples)
         for length in range(1, 7)
     }
     assert counts[1] == 0  # a single symbol is a palindrome
@@ -34,26 +34,28 @@ def test_evaluation_examples_are_held_out_distinct_and_balanced():
 
 def test_where_the_rule_is_to_copy_none_are_left_out_and_that_is_said():
     questions = sample_examples(COPY, 20, 3, 3)
-    assert len(questions.items) == 20
-    assert all(item.answer == item.source for item in questions.items)
+    assert len(questions.examples) == 20
+    assert all(item.target == item.source for item in questions.examples)
     assert "none are left out" in questions.note
 
 
 def test_fewer_come_where_fewer_exist():
     questions = sample_examples(REVERSE, 500, 3, 3)
-    assert 20 < len(questions.items) < 70  # of a thousand sequences one in sixteen is held out
-    assert f"only {len(questions.items)} exist" in questions.note
+    assert 20 < len(questions.examples) < 70  # of a thousand sequences one in sixteen is held out
+    assert f"only {len(questions.examples)} exist" in questions.note
 
 
 @pytest.mark.parametrize(("low", "high"), [(3, 3), (1, 10)])
 def test_worked_examples_are_no_items_and_could_be_training_data(low, high):
     questions = sample_examples(REVERSE, 40, low, high)
-    assert len(set(questions.examples)) == MAX_FEW_SHOT_EXAMPLES
-    assert not any(held_out(questions.examples))
-    assert not {item.source for item in questions.items} & {
-        item.source for item in questions.examples
+    assert len(set(questions.few_shot_examples)) == MAX_FEW_SHOT_EXAMPLES
+    assert not any(held_out(questions.few_shot_examples))
+    assert not {item.source for item in questions.examples} & {
+        item.source for item in questions.few_shot_examples
     }
-    assert all(item.answer == item.source[::-1] != item.source for item in questions.examples)
+    assert all(
+        item.target == item.source[::-1] != item.source for item in questions.few_shot_examples
+    )
 
 
 def test_choices_are_distinct_permutations_that_include_the_target():
@@ -68,7 +70,7 @@ def test_choices_are_distinct_permutations_that_include_the_target():
     ]
     assert len({each.symbols for each in candidates}) == len(candidates)
     assert all(sorted(each.symbols) == sorted(item.source) for each in candidates)
-    assert item.answer in {each.symbols for each in candidates}
+    assert item.target in {each.symbols for each in candidates}
     assert candidates == choices_for(item)
     assert 6 <= len(candidates) <= 8
 
@@ -81,12 +83,12 @@ def test_identical_choices_are_merged_and_include_the_target():
     "name", ["parity", "brackets", "duplicate", "addition", "dedupe", "reverse", "sort"]
 )
 def test_candidates_are_as_long_as_the_answer_whatever_the_rule(name):
-    items = sample_examples(load_task(name), 40, 4, 16 if name == "brackets" else 7).items
+    items = sample_examples(load_task(name), 40, 4, 16 if name == "brackets" else 7).examples
     chosen = {item: choices_for(item, items) for item in items}
     assert sum(len(candidates) > 1 for candidates in chosen.values()) > 30
     for item, candidates in chosen.items():
-        assert {len(each.symbols) for each in candidates} == {len(item.answer)}
-        assert item.answer in {each.symbols for each in candidates}
+        assert {len(each.symbols) for each in candidates} == {len(item.target)}
+        assert item.target in {each.symbols for each in candidates}
         assert len({each.symbols for each in candidates}) == len(candidates)
         assert candidates == choices_for(item, items)
 

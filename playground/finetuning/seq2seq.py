@@ -1,4 +1,4 @@
-"""Pretrained models as trainable architectures: the Trainer trains them on the same tasks.
+"""Pretrained models as sequence-to-sequence models, which the Trainer trains on a task.
 
 The model gets the prompt of the benchmark without few-shot examples, and learns the answer:
 
@@ -37,10 +37,12 @@ MAX_POSITIONS = 1_000_000
 
 
 @dataclass(frozen=True)
-class PretrainedFamilyConfig(AttentionConfig):
+class PretrainedSeq2SeqConfig(AttentionConfig):
     """Sizes of a pretrained model, and the number of its prompt's tokens besides the symbols."""
 
-    wording: int = config_field(0, "Tokens of a prompt besides its symbols.", low=0, high=1000)
+    prompt_tokens: int = config_field(
+        0, "Tokens of a prompt besides its symbols.", low=0, high=1000
+    )
     parameters: int = config_field(1, "Trainable parameters.", low=1, high=10**12)
     reads_all: bool = config_field(
         False, "Compute logits at all positions, not only at the answer's."
@@ -48,10 +50,10 @@ class PretrainedFamilyConfig(AttentionConfig):
 
     @classmethod
     def of(
-        cls, config: Any, positions: int, wording: int, parameters: int, reads_all: bool
-    ) -> PretrainedFamilyConfig:
+        cls, config: Any, positions: int, prompt_tokens: int, parameters: int, reads_all: bool
+    ) -> PretrainedSeq2SeqConfig:
         """Read the sizes from the `config` of transformers."""
-        wide = (
+        d_ff = (
             getattr(config, "intermediate_size", None)
             or getattr(config, "n_inner", None)
             or 4 * config.hidden_size
@@ -60,11 +62,11 @@ class PretrainedFamilyConfig(AttentionConfig):
             d_model=config.hidden_size,
             n_heads=config.num_attention_heads,
             n_layers=config.num_hidden_layers,
-            d_ff=wide,
+            d_ff=d_ff,
             source_vocab_size=config.vocab_size,
             target_vocab_size=config.vocab_size,
             max_positions=positions,
-            wording=wording,
+            prompt_tokens=prompt_tokens,
             parameters=parameters,
             reads_all=reads_all,
         )
@@ -73,7 +75,7 @@ class PretrainedFamilyConfig(AttentionConfig):
         return self.parameters
 
     def sequence_length(self, source: int, target: int) -> int:
-        return self.wording + source + target
+        return self.prompt_tokens + source + target
 
     def max_batch_size(self, length: int) -> int:
         return max(
@@ -95,12 +97,12 @@ class PretrainedFamilyConfig(AttentionConfig):
         stored = (
             self.n_layers * (30 * self.d_model + 5 * self.d_ff + 6 * self.n_heads * width) * width
         )
-        scored = 4 * self.target_vocab_size * (width if self.reads_all else target)
+        logits = 4 * self.target_vocab_size * (width if self.reads_all else target)
         return {
             "weights": 4 * self.parameters,
             "gradients": 4 * self.parameters,
             "optimizer_state": 8 * self.parameters,
-            "activations": 4 * rows * (stored + scored),
+            "activations": 4 * rows * (stored + logits),
         }
 
 
@@ -124,49 +126,51 @@ class PromptTemplate:
             UserError: if a symbol is not a single token, or the tokens depend on their neighbours.
         """
 
-        def coded(text: str) -> list[int]:
+        def encode(text: str) -> list[int]:
             ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
             return ids
 
-        own: list[int] = []
+        symbol_ids: list[int] = []
         for symbol in symbols:
-            ids = coded(f" {symbol}")
-            if len(ids) != 1 or ids[0] == tokenizer.unk_token_id or ids[0] in own:
+            ids = encode(f" {symbol}")
+            if len(ids) != 1 or ids[0] == tokenizer.unk_token_id or ids[0] in symbol_ids:
                 raise UserError(
                     f"{name} has no single token for the symbol {symbol}, so it cannot be trained "
                     "on this task; choose a checkpoint whose task has digits only, or another model"
                 )
-            own += ids
+            symbol_ids += ids
         item = Example(tuple(symbols), tuple(reversed(symbols)))
         end = "\n" if kind == CAUSAL else ""
         text = (
-            f"{few_shot_prompt(item, [])} {item.target}{end}"
+            f"{few_shot_prompt(item, [])} {item.target_text}{end}"
             if kind == CAUSAL
             else masked_prompt(item, [], tokenizer.mask_token)
         )
-        answer = own[::-1] if kind == CAUSAL else [tokenizer.mask_token_id] * len(own)
-        before, between, behind = coded("Input:"), coded("\nOutput:"), coded(end)
-        parts = [*before, *own, *between, *answer, *behind]
-        whole: list[int] = tokenizer(text)["input_ids"]
+        target = symbol_ids[::-1] if kind == CAUSAL else [tokenizer.mask_token_id] * len(symbol_ids)
+        prefix, separator, after = encode("Input:"), encode("\nOutput:"), encode(end)
+        parts = [*prefix, *symbol_ids, *separator, *target, *after]
+        ids_of_prompt: list[int] = tokenizer(text)["input_ids"]
         starts = [
-            at for at in range(len(whole) - len(parts) + 1) if whole[at : at + len(parts)] == parts
+            start
+            for start in range(len(ids_of_prompt) - len(parts) + 1)
+            if ids_of_prompt[start : start + len(parts)] == parts
         ]
-        if not starts or (kind == CAUSAL and len(behind) != 1):
+        if not starts or (kind == CAUSAL and len(after) != 1):
             raise UserError(
                 f"{name} has a tokenizer that merges symbols with their neighbours; choose "
                 "another model"
             )
-        special, ends = whole[: starts[0]], whole[starts[0] + len(parts) :]
-        return cls(special + before, between, behind if kind == CAUSAL else ends, own)
+        special, ends = ids_of_prompt[: starts[0]], ids_of_prompt[starts[0] + len(parts) :]
+        return cls(special + prefix, separator, after if kind == CAUSAL else ends, symbol_ids)
 
 
-class PretrainedFamily(Seq2SeqModel):
+class PretrainedSeq2Seq(Seq2SeqModel):
     """The common part: the maps between the two vocabularies, and vectorized packing of sequences.
 
     Tokens of the model that the task does not have map to SOS, which no target contains.
     """
 
-    config: PretrainedFamilyConfig
+    config: PretrainedSeq2SeqConfig
     ids_Y: Tensor
     to_task_ids_V: Tensor
     prefix_P: Tensor
@@ -176,34 +180,34 @@ class PretrainedFamily(Seq2SeqModel):
 
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         super().__init__()
-        wording = PromptTemplate.of(tokenizer, task.vocabulary.symbols, name, self.kind)
-        result = [
+        template = PromptTemplate.of(tokenizer, task.vocabulary.symbols, name, self.kind)
+        limits = [
             getattr(model.config, "max_position_embeddings", None),
             getattr(tokenizer, "model_max_length", None),
         ]
         positions = min(
-            [each for each in result if isinstance(each, int) and each > 0], default=MAX_POSITIONS
+            [each for each in limits if isinstance(each, int) and each > 0], default=MAX_POSITIONS
         )
         parameters = sum(each.numel() for each in model.parameters())
-        self.config = PretrainedFamilyConfig.of(
+        self.config = PretrainedSeq2SeqConfig.of(
             model.config,
             min(positions, MAX_POSITIONS),
-            len(wording),
+            len(template),
             parameters,
             self.kind != CAUSAL,
         )
         self.model, self.task = model, task
         self._positions = {"position_ids"} & set(inspect.signature(model.forward).parameters)
-        end = wording.suffix[0] if self.kind == CAUSAL else 0
+        end = template.suffix[0] if self.kind == CAUSAL else 0
         tables = {
-            "ids_Y": torch.tensor([0, 0, end, *wording.symbols]),
+            "ids_Y": torch.tensor([0, 0, end, *template.symbols]),
             "to_task_ids_V": torch.full((model.config.vocab_size,), SOS),
-            "prefix_P": torch.tensor(wording.prefix),
-            "separator_P": torch.tensor(wording.separator),
-            "suffix_P": torch.tensor(wording.suffix),
+            "prefix_P": torch.tensor(template.prefix),
+            "separator_P": torch.tensor(template.separator),
+            "suffix_P": torch.tensor(template.suffix),
         }
-        tables["to_task_ids_V"][wording.symbols] = (
-            torch.arange(len(wording.symbols)) + len(tables["ids_Y"]) - len(wording.symbols)
+        tables["to_task_ids_V"][template.symbols] = (
+            torch.arange(len(template.symbols)) + len(tables["ids_Y"]) - len(template.symbols)
         )
         if self.kind == CAUSAL:
             tables["to_task_ids_V"][end] = EOS
@@ -253,12 +257,12 @@ class PretrainedFamily(Seq2SeqModel):
         weight_BT = counts_BT * batch.loss_weight_B[:, None]
         return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
 
-    def _to_task_ids(self, ids_BW: Tensor, there_BW: Tensor) -> Tensor:
+    def _to_task_ids(self, ids_BW: Tensor, mask_BW: Tensor) -> Tensor:
         """Map the model's tokens to the task's ids; tokens of the prompt become SOS."""
-        return self.to_task_ids_V[ids_BW].masked_fill(~there_BW, PAD)
+        return self.to_task_ids_V[ids_BW].masked_fill(~mask_BW, PAD)
 
 
-class PretrainedCausalFamily(PretrainedFamily):
+class CausalSeq2Seq(PretrainedSeq2Seq):
     """A causal language model that generates the answer up to the end of the line.
 
     Prompts are left-padded, so that all answers begin in the same column.
@@ -277,23 +281,23 @@ class PretrainedCausalFamily(PretrainedFamily):
 
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        ids_BW, there_BP = pack_rows(self._prompt(source_BS), left=True)
-        written_BT = torch.full((len(source_BS), max_tokens), PAD, device=source_BS.device)
+        ids_BW, mask_BP = pack_rows(self._prompt(source_BS), left=True)
+        generated_BT = torch.full((len(source_BS), max_tokens), PAD, device=source_BS.device)
         ended_B = torch.zeros(len(source_BS), dtype=torch.bool, device=source_BS.device)
         past = None
         with eval_mode(self):
             for t in range(max_tokens):
-                inputs = self._decoder_inputs(ids_BW, there_BP)
+                inputs = self._decoder_inputs(ids_BW, mask_BP)
                 result = self.model(
                     **inputs, past_key_values=past, use_cache=True, logits_to_keep=1
                 )
                 best_B, past = result.logits[:, -1].argmax(-1), result.past_key_values
-                written_BT[:, t] = self.to_task_ids_V[best_B].masked_fill(ended_B, PAD)
-                ended_B |= written_BT[:, t] == EOS
+                generated_BT[:, t] = self.to_task_ids_V[best_B].masked_fill(ended_B, PAD)
+                ended_B |= generated_BT[:, t] == EOS
                 if bool(ended_B.all()):
                     break
-                ids_BW, there_BP = best_B[:, None], F.pad(there_BP, (0, 1), value=True)
-        return written_BT
+                ids_BW, mask_BP = best_B[:, None], F.pad(mask_BP, (0, 1), value=True)
+        return generated_BT
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
@@ -309,10 +313,10 @@ class PretrainedCausalFamily(PretrainedFamily):
 
     def _row(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the prompt and the target without its last token, which is only predicted."""
-        ids_BP, there_BP = pack_rows(self._prompt(batch.source_BS), left=True)
+        ids_BP, mask_BP = pack_rows(self._prompt(batch.source_BS), left=True)
         answer_BT = batch.labels_BT[:, :-1]
         return torch.cat((ids_BP, self.ids_Y[answer_BT]), 1), torch.cat(
-            (there_BP, answer_BT != PAD), 1
+            (mask_BP, answer_BT != PAD), 1
         )
 
     def _logits(self, batch: Batch) -> Tensor:
@@ -324,15 +328,15 @@ class PretrainedCausalFamily(PretrainedFamily):
         logits_BTV: Tensor = result.logits
         return logits_BTV
 
-    def _decoder_inputs(self, ids_BW: Tensor, there_BP: Tensor) -> dict[str, Tensor]:
+    def _decoder_inputs(self, ids_BW: Tensor, mask_BP: Tensor) -> dict[str, Tensor]:
         """Return the arguments of the model: the new tokens, and the mask of all tokens so far."""
-        inputs = {"input_ids": ids_BW, "attention_mask": there_BP.long()}
+        inputs = {"input_ids": ids_BW, "attention_mask": mask_BP.long()}
         if self._positions:
-            inputs["position_ids"] = (there_BP.cumsum(1) - 1).clamp(min=0)[:, -ids_BW.shape[1] :]
+            inputs["position_ids"] = (mask_BP.cumsum(1) - 1).clamp(min=0)[:, -ids_BW.shape[1] :]
         return inputs
 
 
-class PretrainedMaskedFamily(PretrainedFamily):
+class MaskedSeq2Seq(PretrainedSeq2Seq):
     """A masked language model: predicts all symbols of the answer at once.
 
     As in the benchmark, the length of the answer is given, so its EOS is always correct and has
@@ -370,19 +374,19 @@ class PretrainedMaskedFamily(PretrainedFamily):
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         _, lengths_B = self.task.target(source_BS[:, :-1], (source_BS > EOS).sum(1))
-        place_T = torch.arange(max_tokens, device=source_BS.device)
-        slots_BT = place_T < lengths_B[:, None]
+        position_T = torch.arange(max_tokens, device=source_BS.device)
+        slots_BT = position_T < lengths_B[:, None]
         with eval_mode(self):
             answer_BT = self.to_task_ids_V[self._logits(source_BS, slots_BT).argmax(-1)]
-        behind_BT = torch.where(place_T == lengths_B[:, None], EOS, PAD)
-        return torch.where(slots_BT, answer_BT, behind_BT)
+        eos_BT = torch.where(position_T == lengths_B[:, None], EOS, PAD)
+        return torch.where(slots_BT, answer_BT, eos_BT)
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
-        ids_BW, there_BW = self._row(batch.source_BS, batch.labels_BT > EOS)
+        ids_BW, mask_BW = self._row(batch.source_BS, batch.labels_BT > EOS)
         with eval_mode(self):
             result = self.model(
-                input_ids=ids_BW, attention_mask=there_BW.long(), output_attentions=True
+                input_ids=ids_BW, attention_mask=mask_BW.long(), output_attentions=True
             )
         return AttentionWeights(encoder=list(result.attentions))
 
@@ -404,13 +408,15 @@ class PretrainedMaskedFamily(PretrainedFamily):
 
     def _logits(self, source_BS: Tensor, slots_BT: Tensor) -> Tensor:
         """Return the logits (BTV) of the answer's positions; padding gets arbitrary ones."""
-        ids_BW, there_BW = self._row(source_BS, slots_BT)
-        logits_BWV: Tensor = self.model(input_ids=ids_BW, attention_mask=there_BW.long()).logits
-        first_B = there_BW.sum(1) - len(self.suffix_P) - slots_BT.sum(1)
-        place_BT = (
+        ids_BW, mask_BW = self._row(source_BS, slots_BT)
+        logits_BWV: Tensor = self.model(input_ids=ids_BW, attention_mask=mask_BW.long()).logits
+        first_B = mask_BW.sum(1) - len(self.suffix_P) - slots_BT.sum(1)
+        position_BT = (
             first_B[:, None] + torch.arange(slots_BT.shape[1], device=source_BS.device)
         ).clamp(max=ids_BW.shape[1] - 1)
-        return logits_BWV[torch.arange(len(source_BS), device=source_BS.device)[:, None], place_BT]
+        return logits_BWV[
+            torch.arange(len(source_BS), device=source_BS.device)[:, None], position_BT
+        ]
 
 
 def expand_tokens(ids_P: Tensor, like_BS: Tensor) -> tuple[Tensor, Tensor]:
@@ -421,9 +427,9 @@ def expand_tokens(ids_P: Tensor, like_BS: Tensor) -> tuple[Tensor, Tensor]:
 
 def pack_rows(parts: list[tuple[Tensor, Tensor]], left: bool) -> tuple[Tensor, Tensor]:
     """Join parts without gaps (BW), padded on the left or on the right; return the mask too."""
-    ids_BW, there_BW = (
+    ids_BW, mask_BW = (
         torch.cat([ids for ids, _ in parts], 1),
         torch.cat([there for _, there in parts], 1),
     )
-    order_BW = (there_BW if left else ~there_BW).int().argsort(dim=1, stable=True)
-    return ids_BW.gather(1, order_BW), there_BW.gather(1, order_BW)
+    order_BW = (mask_BW if left else ~mask_BW).int().argsort(dim=1, stable=True)
+    return ids_BW.gather(1, order_BW), mask_BW.gather(1, order_BW)
