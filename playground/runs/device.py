@@ -29,7 +29,7 @@ def _cuda_unavailable_reason() -> str:
         return (
             "Apple's GPU (mps) is not supported, only CUDA is"
             if apple
-            else "this torch was built without CUDA"
+            else "this PyTorch build has no CUDA support"
         )
     return "no CUDA device is visible"
 

@@ -26,11 +26,9 @@ def task_description_html(task: Any) -> str:
         if task_info.min_length > 1
         else ""
     )
-    difficulty = measured_difficulty().get(task, "")
+    difficulty, conditions = measured_difficulty().get(task, ("", ""))
     difficulty_html = (
-        f'<p title="Measured by python -m benchmarks tasks">{html.escape(difficulty)}</p>'
-        if difficulty
-        else ""
+        f'<p title="{html.escape(conditions)}">{html.escape(difficulty)}</p>' if difficulty else ""
     )
     return (
         f'<p>{html.escape(task_info.description)}</p><p class="example">{source} → '
@@ -39,8 +37,8 @@ def task_description_html(task: Any) -> str:
 
 
 @lru_cache(maxsize=1)
-def measured_difficulty() -> dict[str, str]:
-    """Return the measured difficulty of each task as text; {} without measurements."""
+def measured_difficulty() -> dict[str, tuple[str, str]]:
+    """Return the measured difficulty of each task and its conditions; {} without measurements."""
     try:
         rows = json.loads(DIFFICULTY_RESULTS.read_text(encoding="utf-8"))["rows"]
     except (OSError, ValueError, KeyError):
@@ -48,20 +46,21 @@ def measured_difficulty() -> dict[str, str]:
     return {row["task"]: format_difficulty(row) for row in rows}
 
 
-def format_difficulty(row: dict[str, Any]) -> str:
-    """Format a row of the benchmark as a sentence."""
+def format_difficulty(row: dict[str, Any]) -> tuple[str, str]:
+    """Format a row of the benchmark as a sentence, and its conditions as another."""
     seeds, steps = row["seeds"], row["steps"]
     low, high = row.get("lengths", [1, 10])
     conditions = (
-        f"fast preset over {row['budget']} steps, lengths {low} to {high}, {seeds} "
-        f"seed{'s' * (seeds != 1)}"
+        f"Measured by python -m benchmarks tasks: 99 % exact match, fast preset, {row['budget']} "
+        f"steps, lengths {low} to {high}, {seeds} seed{'s' * (seeds != 1)}"
     )
     if len(steps) == seeds:
-        return f"Measured: 99 % exact match after {median(steps):g} steps ({conditions})."
+        return f"Solved in about {median(steps):g} steps.", conditions
     min_score = int(1000 * min(row["scores"])) / 10
     if steps:
         return (
-            f"Measured: {len(steps)} of {seeds} runs reach 99 % exact match, the worst ends at "
-            f"{min_score:g} % ({conditions})."
+            f"Solved in {len(steps)} of {seeds} runs; the worst reaches {min_score:g} % exact "
+            "match.",
+            conditions,
         )
-    return f"Measured: {min_score:g} % exact match, no run reaches 99 % ({conditions})."
+    return f"Not solved: {min_score:g} % exact match.", conditions

@@ -82,7 +82,7 @@ def build_train_tab(
                 step = gr.Button("Step", elem_id="step", size="md")
                 stop = gr.Button("Stop", elem_id="stop", size="md")
             train_another = gr.Button(
-                "Train another run", elem_id="another", size="sm", variant="secondary"
+                "Start a parallel run", elem_id="another", size="sm", variant="secondary"
             )
             problem = gr.HTML("", elem_id="problem", padding=False)
         with gr.Column(elem_id="form", min_width=200):

@@ -85,7 +85,7 @@ def test_a_link_shows_what_its_sender_saw(app, open_page):
     page.focus(".scrub")
     page.press(".scrub", "ArrowLeft")
     page.press(".scrub", "ArrowLeft")
-    wait_for_text(page, ".viewing", "Showing step")
+    wait_for_text(page, ".viewing", "Viewing step")
     link, seen = shared(page, ".watch-link"), page.text_content(".viewing")
     old_link = link.replace("grad_norm", "gradient_norm")  # as version 0.1.0 wrote it
     assert old_link != link

@@ -41,7 +41,10 @@ def machine(monkeypatch):
     ("about", "line"),
     [
         ({}, "Training on cpu, 2 cores: no CUDA device is visible"),
-        ({"cores": 1, "cuda": None}, "Training on cpu, 1 core: this torch was built without CUDA"),
+        (
+            {"cores": 1, "cuda": None},
+            "Training on cpu, 1 core: this PyTorch build has no CUDA support",
+        ),
         (
             {"cuda": None, "apple": True},
             "Training on cpu, 2 cores: Apple's GPU (mps) is not supported, only CUDA is",

@@ -20,7 +20,7 @@ export function renderControls() {
   if (own && document.activeElement !== $(".speed") && ACTIVE_STATUSES.includes(state.status))
     set($(".speed"), state.lastResponse.speed || 0);
   $(".resume-here").hidden = !own || !["stopped", "failed", "done"].includes(state.status);
-  $(".resume-here").textContent = state.status === "done" ? "Train longer" : "Resume";
+  $(".resume-here").textContent = state.status === "done" ? "Continue training" : "Resume";
   $(".speed").title = "Slow motion shows single steps. New runs start at this speed.";
   $(".keep").hidden =
     !own || !["training", "paused"].includes(state.status) || !state.lastResponse.has_worker;

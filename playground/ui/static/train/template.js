@@ -47,7 +47,7 @@ export default /* HTML */ `
         title="Saves a checkpoint of this step until you delete it"
         hidden
       >
-        Keep checkpoint
+        Save checkpoint
       </button>
       <span class="hand-note" role="alert"></span>
     </div>
@@ -176,8 +176,8 @@ export default /* HTML */ `
             aria-label="Shown step"
           />
           <span class="viewing"></span>
-          <button type="button" class="quiet now" hidden>Back to now</button>
-          <button type="button" class="quiet branch" hidden>Continue from here as a new run</button>
+          <button type="button" class="quiet now" hidden>Go to latest</button>
+          <button type="button" class="quiet branch" hidden>Branch from here</button>
           <span class="rewind-note" role="alert"></span>
         </div>
         <div class="overlay-legend" hidden></div>

@@ -135,11 +135,11 @@ export function renderTimeline() {
   $(".viewing").textContent =
     state.viewedStep === null
       ? hasHistory()
-        ? formatCount(state.weightSteps.length, "recorded step") + " to replay"
+        ? formatCount(state.weightSteps.length, "snapshot") + " to replay"
         : state.status === "checkpoint"
-          ? "This checkpoint has only its last step"
+          ? "No history for this checkpoint"
           : ""
-      : "Showing step " +
+      : "Viewing step " +
         state.viewedStep.toLocaleString("en") +
         " of " +
         (state.lastResponse.step || 0).toLocaleString("en");
@@ -148,7 +148,7 @@ export function renderTimeline() {
     !state.lastResponse.is_owner ||
     !state.pointCount ||
     (state.viewedStep === null && !["paused", "done", "stopped", "failed"].includes(state.status));
-  $(".branch").textContent = "Continue from step " + at.toLocaleString("en") + " as a new run";
+  $(".branch").textContent = "Branch from step " + at.toLocaleString("en");
   if (state.viewedStep === null) setMessage($(".rewind-note"), "");
 }
 
