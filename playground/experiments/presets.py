@@ -52,7 +52,8 @@ EXPERIMENT_PRESETS = {
     ),
     "norm": ExperimentPreset(
         "Pre or post norm?",
-        "The paper normalizes after each sublayer; most later models normalize before it.",
+        "The paper, BERT and BART normalize after each sublayer. GPT-2, T5, LLaMA and most models "
+        "since 2019 normalize before it.",
         LONG_SETTINGS,
         {"norm_placement": ["pre", "post"]},
     ),

@@ -216,9 +216,10 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         == key_BGMK.shape[1] * key_BGMK.shape[3]
         == value_BGMK.shape[1] * value_BGMK.shape[3]
     )
+    # PyTorch stores a matrix transposed: X W_Q is X @ weight.T.
     linears = {"W_Q": attention.q_proj, "W_K": attention.k_proj, "W_V": attention.v_proj}
     projections = [
-        (name, f"the projection {name[2:]}", linear.weight.shape)
+        (name, f"the projection {name[2:]}", linear.weight.T.shape)
         for name, linear in linears.items()
     ]
     keys_and_values = [
@@ -226,7 +227,7 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         ("V, all heads", f"X W_V, {cut}", value_BGMK.shape[1:]),
     ]
     if alike:
-        projections = [("W_Q, W_K, W_V", "the three projections", attention.q_proj.weight.shape)]
+        projections = [("W_Q, W_K, W_V", "the three projections", attention.q_proj.weight.T.shape)]
         keys_and_values = [
             ("K, V, all heads", "X W_K and X W_V, split into heads", key_BGMK.shape[1:])
         ]
@@ -239,7 +240,7 @@ def attention_shapes(config: ModelConfig, length: int) -> list[TensorShape]:
         ("weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", weights_BHQM.shape[1:]),
         ("output of one head", "its weights times its V", (length, config.value_size)),
         ("concatenation", "the outputs of all heads, concatenated", joined[0].shape[1:]),
-        ("W_O", "the output projection", attention.out_proj.weight.shape),
+        ("W_O", "the output projection", attention.out_proj.weight.T.shape),
         ("output", "concatenation W_O", result_BQD.shape[1:]),
     ]
     return [TensorShape(name, formula, tuple(shape)) for name, formula, shape in rows]

@@ -136,10 +136,11 @@ BUGS = {
         "nn.init.normal_(embedding.weight)",
         "a tutorial that scales the N(0, 1) initialization of nn.Embedding by the square "
         "root of d_model, as the paper scales its smaller embeddings",
-        "The paper multiplies embeddings by the square root of d_model because they are "
-        "small at initialization. Initialized from N(0, 1), they become that many times "
-        "larger than the sine waves, whose amplitude is 1. The token embeddings then "
-        "dominate, and the model cannot read the positions.",
+        "The paper multiplies embeddings by the square root of d_model and gives no reason. Its "
+        "code initializes them with a standard deviation of 1 / sqrt(d_model), so the product has "
+        "one of 1. Initialized from N(0, 1), embeddings become sqrt(d_model) times larger than "
+        "the sine waves, whose amplitude is 1. The token embeddings then dominate, and the model "
+        "cannot read the positions.",
         settings={"position_type": "sinusoidal"},
     ),
     "causal-mask": Bug(
@@ -147,7 +148,7 @@ BUGS = {
         "playground.models.attention:causal_mask",
         "return torch.ones(length, length, dtype=torch.bool, device=device).tril()",
         "return torch.ones(length, length, dtype=torch.bool, device=device)",
-        "decoders built without it; a known library had such a decoder for years",
+        "decoders that are built from encoder layers and never get the mask",
         "In training, the decoder receives the target, shifted by one. Without the mask, "
         "each position can attend to the next token, which is the token it must predict. "
         "It learns to copy that token, and the loss falls faster than it should. When "

@@ -104,9 +104,10 @@ LESSONS = {
     ),
     "stop-3": Lesson(
         "Remove the positions",
-        "Attention compares vectors and does not know their order. A position vector, "
-        "added to each token embedding, gives the model the position of the token. Here the "
-        "same model is trained without position vectors.",
+        "Attention compares vectors and does not know their order. In this model, a position "
+        "vector is added to each token embedding and gives the position of the token. Other "
+        "models encode positions inside attention. Here the same model is trained without "
+        "position vectors. Only the causal mask of the decoder still depends on the order.",
         "Predict what the model loses, then train it.",
         "What will the outputs look like?",
         CHOICE,

@@ -109,7 +109,7 @@ class RNNSeq2SeqConfig(BaseConfig):
 
     cell: str = config_field(
         "gru",
-        "Type of the recurrent cell: plain RNN, LSTM or GRU.",
+        "Type of the recurrent cell, each as in PyTorch: plain RNN, LSTM or GRU.",
         choices=tuple(GATES_PER_CELL),
     )
     attention: str = config_field(

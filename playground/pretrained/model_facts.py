@@ -65,12 +65,18 @@ COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
         "ViTModel",
         "ViTConfig",
         {},
-        "12 layers of 768 on 14 x 14 patches of 16 x 16 pixels, without a classification head",
+        "12 layers of 768 on 14 x 14 patches of 16 x 16 pixels, without pooler and classification "
+        "head",
     ),
 ]
 
 CITED: list[tuple[str, int, str]] = [
-    ("Transformer base", 65_000_000, "Vaswani et al. 2017, table 3"),
+    (
+        "Transformer base",
+        65_000_000,
+        "Vaswani et al. 2017, table 3; one table of 37,000 tokens for source, target and output "
+        "(with three tables it has about 101 M)",
+    ),
     ("Transformer big", 213_000_000, "Vaswani et al. 2017, table 3"),
     ("T5-11B", 11_000_000_000, "Raffel et al. 2020, section 3.7"),
     ("LLaMA 7B", 6_700_000_000, "Touvron et al. 2023, table 2"),
@@ -87,7 +93,10 @@ FAMILIES: list[dict[str, str]] = [
         "direction": "bidirectional: every token attends to every token",
         "generates": "no: it predicts masked tokens and returns vectors",
         "best_for": "classifying, tagging, searching, comparing texts",
-        "objective": "masked language modelling: predict the masked tokens (BERT masks 15 %)",
+        "objective": (
+            "masked language modelling: predict chosen tokens (BERT chooses 15 %; of these it "
+            "masks 80 %, replaces 10 % and leaves 10 %)"
+        ),
         "cross_attention": "none",
     },
     {
@@ -184,8 +193,8 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "from": ["GPT-2"],
         "family": "decoder only",
         "idea": (
-            "rotary positions, RMSNorm, gated feed-forward layers; Mistral and larger models "
-            "share keys among heads"
+            "rotary positions, RMSNorm, gated feed-forward layers; Mistral 7B, Llama 2 70B and "
+            "Llama 3 share keys and values among heads"
         ),
         "use": "assistants, writing, code",
         "here": (
@@ -247,10 +256,16 @@ def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str
 
 @cache
 def count_parameters(built: str, config: str, fields: tuple[tuple[str, int], ...]) -> int:
-    """Count the parameters of a model of transformers; shared ones count once."""
+    """Count the parameters of a model of transformers; shared ones count once.
+
+    Transformers adds a pooler to ViT, which the published model does not have.
+    """
     import torch
     import transformers
 
     with torch.device("meta"):
-        model = getattr(transformers, built)(getattr(transformers, config)(**dict(fields)))
+        options = {"add_pooling_layer": False} if built == "ViTModel" else {}
+        model = getattr(transformers, built)(
+            getattr(transformers, config)(**dict(fields)), **options
+        )
     return sum(each.numel() for each in model.parameters())

@@ -89,9 +89,9 @@ def test_the_shape_table_shows_shared_keys_and_heads_of_other_sizes():
     }
     assert shapes == {
         "X": (7, 64),
-        "W_Q": (24, 64),
-        "W_K": (12, 64),
-        "W_V": (10, 64),
+        "W_Q": (64, 24),
+        "W_K": (64, 12),
+        "W_V": (64, 10),
         "Q": (7, 24),
         "Q, one head": (7, 6),
         "K, all heads": (2, 7, 6),
@@ -99,7 +99,7 @@ def test_the_shape_table_shows_shared_keys_and_heads_of_other_sizes():
         "weights, all heads": (4, 7, 7),
         "output of one head": (7, 5),
         "concatenation": (7, 20),
-        "W_O": (64, 20),
+        "W_O": (20, 64),
         "output": (7, 64),
     }
 

@@ -284,7 +284,7 @@ def test_a_line_that_is_gone_or_is_there_twice_fails_loudly():
         find_source_line(scaled_dot_product_attention, "weights_BHQM")
     assert (
         find_source_line(FeedForward.forward, "up_proj").text
-        == "return self.down_proj(self.activation(self.up_proj(x_BSD)))"
+        == "return self.down_proj(self.dropout(self.activation(self.up_proj(x_BSD))))"
     )
 
 

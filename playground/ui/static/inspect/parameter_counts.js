@@ -38,7 +38,7 @@ export function renderParameterCounts({ of, rows, published }) {
       ...(published
         ? [
             [
-              "as published",
+              "tutorial's code, and PyTorch",
               formatInteger(published.ours),
               formatInteger(published.torch),
               published.ours === sum(1) && published.torch === sum(2)
