@@ -18,6 +18,18 @@ class UserError(ValueError):
         self.retryable = retryable
 
 
+class BusyError(UserError):
+    """A limit that holds for a short time: the same request succeeds later.
+
+    Args:
+        reason: what the server is doing, or which limit is reached.
+        when: when the user should try again.
+    """
+
+    def __init__(self, reason: str, when: str = "in a moment") -> None:
+        super().__init__(f"{reason}; try again {when}", retryable=True)
+
+
 def error_response(error: Exception) -> dict[str, Any]:
     """Return the JSON of an error: `error`, and `field` and `again` if they apply."""
     response: dict[str, Any] = {"error": str(error) or "this took too long; try again"}
@@ -26,3 +38,16 @@ def error_response(error: Exception) -> dict[str, Any]:
     if getattr(error, "retryable", False):
         response["again"] = True
     return response
+
+
+def raise_for_error(response: dict[str, Any]) -> dict[str, Any]:
+    """Return the response of a process; raise its error, the inverse of `error_response`.
+
+    Raises:
+        UserError: if the response has an `error`.
+    """
+    if "error" not in response:
+        return response
+    raise UserError(
+        response["error"], response.get("field", ""), retryable=response.get("again", False)
+    )

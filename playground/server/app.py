@@ -52,22 +52,23 @@ from playground.ui.views import (
 )
 
 from .api import Endpoints, has_mcp
-from .checkpoint_transfer import build_transfer_routes
+from .checkpoint_transfer import CheckpointTransfer
 from .client import resolve_client_address
-from .compare_api import ComparePage
+from .compare_api import CompareHandlers
 from .connections import bound_connections
-from .datasets_api import DatasetUploads
-from .experiments_api import LabPage
+from .datasets_api import DatasetHandlers
+from .experiments_api import ExperimentHandlers
 from .gradio_patches import apply_patches, bound_sessions
-from .hub_api import HubPage, can_sign_in
-from .inspect_api import inspect_handlers
-from .lessons_api import LearnPage
+from .hub_api import HubHandlers, can_sign_in
+from .inspect_api import InspectHandlers
+from .lessons_api import LessonHandlers
 from .live_api import live_handlers
 from .middleware import build_middleware
 from .rate_limit import LoadLimits
-from .report_api import report_handlers
-from .routes import Handler, build_routes
-from .session import owner_from_cookie, session_handlers
+from .replications_api import ReplicationHandlers
+from .report_api import ReportHandlers
+from .routes import Handler, HandlerGroup, build_routes
+from .session import SessionHandlers, owner_from_cookie
 from .static_files import static_mount
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
@@ -164,19 +165,19 @@ def build_handlers(
 
     `public` means that other machines can reach the page.
     """
-    pages = (
-        ComparePage(registry, ComparisonQueue(hosted=public)),
-        LabPage(registry, experiments),
-        HubPage(registry, AutoPublisher(registry)),
+    handlers = live_handlers(registry)
+    groups: tuple[HandlerGroup, ...] = (
+        SessionHandlers(registry.single_owner),
+        InspectHandlers(registry),
+        ReportHandlers(registry),
+        CompareHandlers(registry, ComparisonQueue(hosted=public)),
+        ExperimentHandlers(registry, experiments),
+        ReplicationHandlers(registry, experiments),
+        HubHandlers(registry, AutoPublisher(registry)),
+        LessonHandlers(registry, LessonService(registry)),
     )
-    handlers = (
-        session_handlers(registry.single_owner)
-        | live_handlers(registry)
-        | inspect_handlers(registry)
-        | report_handlers(registry)
-    )
-    for page in (*pages, LearnPage(registry, LessonService(registry))):
-        handlers |= page.handlers()
+    for group in groups:
+        handlers |= group.handlers()
     return handlers
 
 
@@ -193,7 +194,7 @@ def launch_options(
     """
     apply_patches()
     host = host or os.environ.get("GRADIO_SERVER_NAME") or None
-    dataset_uploads, public = DatasetUploads(registry), is_public(host, share)
+    datasets, public = DatasetHandlers(registry), is_public(host, share)
     load = LoadLimits.from_environment(public)
     return {
         "theme": build_theme(),
@@ -218,9 +219,9 @@ def launch_options(
         "app_kwargs": {
             "middleware": build_middleware(public, can_sign_in(), load),
             "routes": [
-                *build_routes(handlers | {"datasets/action": dataset_uploads.handle_action}, load),
-                *build_transfer_routes(registry),
-                *dataset_uploads.routes(),
+                *build_routes(handlers | datasets.handlers(), load),
+                *CheckpointTransfer(registry).routes(),
+                *datasets.routes(),
                 static_mount(),
             ],
         },

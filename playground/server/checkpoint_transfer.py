@@ -39,13 +39,15 @@ from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.models.config_fields import ConfigError
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
-from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.model_ref import RUN_PREFIX
 from playground.runs.record import MAX_NAME_LENGTH
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
 from .client import resolve_client_address
 from .process_calls import run_job
+from .responses import json_error
+from .schemas.base import require_owner_key
 from .transfer_slots import Transfer, TransferSlots
 
 CHECKPOINT_PATH = "/playground/checkpoints"
@@ -54,115 +56,120 @@ MAX_EXPANSION = 3  # maximum ratio of the unpacked size to MAX_UPLOAD_BYTES
 VALIDATION_TIMEOUT_S = 60  # seconds
 MAX_CONCURRENT_UPLOADS, MAX_CONCURRENT_DOWNLOADS = 2, 16
 UPLOAD_TIMEOUT_S, DOWNLOAD_TIMEOUT_S = 300, 600  # seconds
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+UNPACK_ERRORS = (
+    RuntimeError,
+    NotImplementedError,
+    EOFError,
+    ValueError,
+    struct.error,
+    zlib.error,
+)
+UPLOAD_A_DOWNLOAD = f"upload one that Download created, with {', '.join(CHECKPOINT_FILES)}"
 MAX_DIRECTORY_BYTES = 10_000  # bytes of the central directory of a zip file
 
 
-def build_transfer_routes(registry: Registry) -> list[Route]:
-    """Return the routes for downloads and uploads; they precede those of Gradio."""
+class CheckpointTransfer:
+    """The routes for downloads and uploads; they precede those of Gradio."""
 
-    uploads = TransferSlots(
-        MAX_CONCURRENT_UPLOADS,
-        UPLOAD_TIMEOUT_S,
-        "other uploads are in progress; try again in a moment",
-    )
-    downloads = TransferSlots(
-        MAX_CONCURRENT_DOWNLOADS,
-        DOWNLOAD_TIMEOUT_S,
-        "Other downloads are in progress: press Download again in a moment.",
-    )
-    checks = JobQueue(
-        ProcessPerJob({"check": "playground.runs.inspector_process:validate_checkpoint"}),
-        Policy(
-            process="the process that checks the checkpoint",
-            nouns="uploads",
-            run_timeout_s=VALIDATION_TIMEOUT_S,
-            timeout_advice="upload a smaller model",
-        ),
-    )
-    # Own threads, so that other requests never wait for a zip file.
-    transfer_pool = ThreadPoolExecutor(MAX_CONCURRENT_UPLOADS + 1, "transfer")
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.uploads = TransferSlots(
+            MAX_CONCURRENT_UPLOADS, UPLOAD_TIMEOUT_S, "other uploads are in progress"
+        )
+        self.downloads = TransferSlots(
+            MAX_CONCURRENT_DOWNLOADS, DOWNLOAD_TIMEOUT_S, "other downloads are in progress"
+        )
+        self.checks = JobQueue(
+            ProcessPerJob({"check": "playground.runs.inspector_process:validate_checkpoint"}),
+            Policy(
+                process="the process that checks the checkpoint",
+                nouns="uploads",
+                run_timeout_s=VALIDATION_TIMEOUT_S,
+                timeout_advice="upload a smaller model",
+            ),
+        )
+        # Own threads, so that other requests never wait for a zip file.
+        self._pool = ThreadPoolExecutor(MAX_CONCURRENT_UPLOADS + 1, "transfer")
 
-    async def run_in_pool(function: Callable[..., Any], *args: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(transfer_pool, function, *args)
+    def routes(self) -> list[Route]:
+        return [
+            Route(CHECKPOINT_PATH + "/{ticket}", self.download, methods=["GET"]),
+            Route(CHECKPOINT_PATH, self.upload, methods=["POST"]),
+        ]
 
-    async def download(request: Request) -> Response:
-        checkpoint_and_run = registry.download_tokens.redeem(request.path_params["ticket"])
+    async def _run(self, function: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
+
+    async def download(self, http_request: Request) -> Response:
+        """Send the checkpoint of a download token as a zip file."""
+        token = http_request.path_params["ticket"]
+        checkpoint_and_run = self.registry.download_tokens.redeem(token)
         if checkpoint_and_run is None:
             return PlainTextResponse(
                 "This link was used before or has expired: press Download again.", status_code=404
             )
         folder, run = checkpoint_and_run
         title = re.sub(r"[^A-Za-z0-9]+", "-", run.name).strip("-") or "run"
-        name = f"{title}-step-{int(folder.name[:7])}.zip"
         return TemporaryZipResponse(
-            downloads,
-            resolve_client_address(request),
-            lambda: run_in_pool(zip_checkpoint, folder, run),
-            name,
+            self.downloads,
+            resolve_client_address(http_request),
+            lambda: self._run(zip_checkpoint, folder, run),
+            f"{title}-step-{int(folder.name[:7])}.zip",
         )
 
-    async def upload(request: Request) -> Response:
-        owner = request.headers.get("x-owner", "")
-        name = " ".join(unquote(request.headers.get("x-name", ""))[:MAX_NAME_LENGTH].split())
-        if not OWNER_KEY_PATTERN.fullmatch(owner):
-            return JSONResponse(
-                {"error": "the upload has no valid owner key; reload the page and try again"},
-                status_code=400,
-            )
+    async def upload(self, http_request: Request) -> Response:
+        """Import a zip file as a run."""
+        headers = http_request.headers
+        name = " ".join(unquote(headers.get("x-name", ""))[:MAX_NAME_LENGTH].split())
         try:
-            async with uploads.hold(resolve_client_address(request)) as transfer:
-                return await import_upload(request, owner, name, transfer)
+            owner = require_owner_key(headers.get("x-owner", ""))
+        except ValueError as error:
+            return json_error(error, 400)
+        try:
+            async with self.uploads.hold(resolve_client_address(http_request)) as transfer:
+                return await self._import_upload(http_request, owner, name, transfer)
         except UserError as error:
-            return JSONResponse({"error": str(error)}, status_code=503)
+            return json_error(error, 503)
         except TimeoutError:
-            reason = (
-                transfer.reason
-                or f"the upload took longer than {UPLOAD_TIMEOUT_S} s; use a faster connection"
+            timeout_message = (
+                f"the upload took longer than {UPLOAD_TIMEOUT_S} s; use a faster connection"
             )
-            return JSONResponse({"error": reason}, status_code=408)
+            return json_error(UserError(transfer.reason or timeout_message), 408)
 
-    async def import_upload(
-        request: Request, owner: str, name: str, transfer: Transfer
+    async def _import_upload(
+        self, http_request: Request, owner: str, name: str, transfer: Transfer
     ) -> Response:
+        folder = self.registry.root / "runs" / f".{secrets.token_hex(8)}.tmp"
         try:
-            folder = registry.root / "runs" / f".{secrets.token_hex(8)}.tmp"
-            folder.mkdir(parents=True)
+            await self._run(lambda: folder.mkdir(parents=True))
             try:
-                await save_body(request, folder / "packed.zip", transfer)
+                await save_body(http_request, folder / "packed.zip", transfer)
                 transfer.complete()
-                await run_in_pool(extract_checkpoint, folder / "packed.zip", folder / "checkpoint")
-                manifest = await run_in_pool(read_manifest, folder / "checkpoint")
-                await run_in_pool(registry.validate_size, manifest.config)
-                answer = await run_job(checks, "check", str(folder / "checkpoint"))
-                if answer.get("again"):
-                    return JSONResponse({"error": answer["error"]}, status_code=503)
-                if "error" in answer:
-                    raise CheckpointError(answer["error"])
-                run = await run_in_pool(
-                    registry.import_checkpoint, folder / "checkpoint", owner, name
-                )
+                run = await self._import_zip(folder, owner, name)
             finally:
-                await run_in_pool(shutil.rmtree, folder, True)
+                await self._run(shutil.rmtree, folder, True)
         except zipfile.BadZipFile:
-            return JSONResponse(
-                {"error": "it is not a zip file; upload one that Download created"}, status_code=400
-            )
-        except (CheckpointError, ConfigError, UserError) as error:
-            return JSONResponse(
-                {"error": str(error).replace(str(folder / "checkpoint") + os.sep, "")},
-                status_code=400,
-            )
+            message = "it is not a zip file; upload one that Download created"
+            return json_error(UserError(message), 400)
+        except (ConfigError, UserError) as error:
+            message = str(error).replace(str(folder / "checkpoint") + os.sep, "")
+            is_temporary = getattr(error, "retryable", False)
+            return json_error(UserError(message), 503 if is_temporary else 400)
         except OSError as error:
-            return JSONResponse(
-                {"error": f"it could not be stored: {error.strerror or error}; {remedy(error)}"},
-                status_code=507,
-            )
-        return JSONResponse({"subject": f"run:{run.id}"})
+            message = f"it could not be stored: {error.strerror or error}; {remedy(error)}"
+            return json_error(UserError(message), 507)
+        return JSONResponse({"subject": RUN_PREFIX + run.id})
 
-    return [
-        Route(CHECKPOINT_PATH + "/{ticket}", download, methods=["GET"]),
-        Route(CHECKPOINT_PATH, upload, methods=["POST"]),
-    ]
+    async def _import_zip(self, folder: Path, owner: str, name: str) -> Run:
+        """Unpack and validate the zip file in a folder, and import it as a run."""
+        checkpoint = folder / "checkpoint"
+        await self._run(extract_checkpoint, folder / "packed.zip", checkpoint)
+        manifest = await self._run(read_manifest, checkpoint)
+        await self._run(self.registry.validate_size, manifest.config)
+        await run_job(self.checks, "check", str(checkpoint))
+        run: Run = await self._run(self.registry.import_checkpoint, checkpoint, owner, name)
+        return run
 
 
 class TemporaryZipResponse(Response):
@@ -244,7 +251,7 @@ async def save_body(request: Request, path: Path, transfer: Transfer | None = No
                     f"the file is too large; at most {MAX_UPLOAD_BYTES // 1_000_000} MB are "
                     "accepted"
                 )
-            file.write(chunk)
+            await asyncio.to_thread(file.write, chunk)
 
 
 def check_central_directory(zip_path: Path) -> None:
@@ -265,10 +272,7 @@ def check_central_directory(zip_path: Path) -> None:
     if offset + size + 22 > zip_path.stat().st_size:
         raise zipfile.BadZipFile("the central directory is outside of the file")
     if size > MAX_DIRECTORY_BYTES or b"PK\6\7" in data[:-22]:
-        raise UserError(
-            f"the zip file has too many entries; upload one that Download created, with "
-            f"{', '.join(CHECKPOINT_FILES)}"
-        )
+        raise UserError(f"the zip file has too many entries; {UPLOAD_A_DOWNLOAD}")
 
 
 def extract_checkpoint(zip_path: Path, folder: Path) -> None:
@@ -282,31 +286,7 @@ def extract_checkpoint(zip_path: Path, folder: Path) -> None:
     remaining_bytes = MAX_EXPANSION * MAX_UPLOAD_BYTES
     check_central_directory(zip_path)
     with zipfile.ZipFile(zip_path) as archive:
-        members = [member for member in archive.infolist() if not member.is_dir()]
-        names = [member.filename.rpartition("/")[2] for member in members]
-        unexpected = next((name for name in names if name not in CHECKPOINT_FILES), None)
-        if unexpected is not None or len(set(names)) != len(names):
-            description = (
-                f"the file {unexpected[:60]!r}" if unexpected is not None else "a file twice"
-            )
-            raise UserError(
-                f"the zip file contains {description}; upload one that Download created, with "
-                f"{', '.join(CHECKPOINT_FILES)}"
-            )
-        if missing := set(CHECKPOINT_FILES[:2]) - set(names):
-            raise UserError(
-                f"the zip file lacks {sorted(missing)[0]}; upload one that Download created, with "
-                f"{', '.join(CHECKPOINT_FILES)}"
-            )
-        if any(
-            member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-            for member in members
-        ):
-            raise UserError(
-                "the zip file has an unsupported compression; pack it with deflate or without "
-                "compression"
-            )
-        for member, name in zip(members, names, strict=True):
+        for member, name in _checkpoint_members(archive):
             try:
                 with archive.open(member) as source, open(folder / name, "xb") as target:
                     while chunk := source.read(min(1_000_000, remaining_bytes + 1)):
@@ -320,14 +300,29 @@ def extract_checkpoint(zip_path: Path, folder: Path) -> None:
                         target.write(chunk)
             except UserError:
                 raise
-            except (
-                RuntimeError,
-                NotImplementedError,
-                EOFError,
-                ValueError,
-                struct.error,
-                zlib.error,
-            ) as error:
+            except UNPACK_ERRORS as error:
                 raise UserError(
                     f"{name} cannot be unpacked ({error}); pack it again, without a password"
                 ) from None
+
+
+def _checkpoint_members(archive: zipfile.ZipFile) -> list[tuple[zipfile.ZipInfo, str]]:
+    """Return the files of a checkpoint in a zip file, each with its name without folders.
+
+    Raises:
+        UserError: if it has another file, lacks a file, or uses another compression.
+    """
+    members = [member for member in archive.infolist() if not member.is_dir()]
+    names = [member.filename.rpartition("/")[2] for member in members]
+    unexpected = next((name for name in names if name not in CHECKPOINT_FILES), None)
+    if unexpected is not None or len(set(names)) != len(names):
+        description = f"the file {unexpected[:60]!r}" if unexpected is not None else "a file twice"
+        raise UserError(f"the zip file contains {description}; {UPLOAD_A_DOWNLOAD}")
+    if missing := set(CHECKPOINT_FILES[:2]) - set(names):
+        raise UserError(f"the zip file lacks {sorted(missing)[0]}; {UPLOAD_A_DOWNLOAD}")
+    if any(member.compress_type not in COMPRESSIONS for member in members):
+        raise UserError(
+            "the zip file has an unsupported compression; pack it with deflate or without "
+            "compression"
+        )
+    return list(zip(members, names, strict=True))

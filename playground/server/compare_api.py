@@ -7,23 +7,24 @@ page polls it. This module loads neither torch nor transformers.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 
-from playground.checkpoints.manifest import CheckpointError
 from playground.comparison.job_queue import JobQueue
 from playground.compat import job_kind
 from playground.errors import UserError
-from playground.runs.model_ref import non_negative_int, resolve_checkpoint, resolve_run
+from playground.runs.model_ref import require_checkpoint, resolve_run
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 
 from . import matched_parameters
-from .routes import Handler, require_owner, respond_with_errors
+from .routes import HandlerGroup, handler
+from .schemas.base import Request as BaseRequest
+from .schemas.jobs import CancelJob, MatchArchitectures, PollJob, SubmitJob, TrainArchitectures
+from .schemas.runs import Curves
 
 MAX_REQUEST_LENGTH = 20_000  # characters of a job request
 MAX_REQUEST_LENGTH_WITH_DATA = 1_000_000  # characters of a request with a table
@@ -33,126 +34,92 @@ SERVER_FIELDS = ("checkpoint", "destination", "owner")
 SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 
 
-class ComparePage:
-    """Handlers of the tab's requests."""
+class CompareHandlers(HandlerGroup):
+    """The handlers of the Compare tab."""
 
     def __init__(self, registry: Registry, job_queue: JobQueue) -> None:
         self.registry, self.job_queue = registry, job_queue
 
-    def handlers(self) -> dict[str, Handler]:
-        return {
-            "jobs/submit": self.submit,
-            "jobs/poll": self.poll,
-            "jobs/cancel": self.cancel,
-            "models/facts": self.model_facts,
-            "architectures/matched": self.matched_families,
-            "architectures/train": self.train_families,
-            "architectures/curves": self.family_curves,
-        }
-
-    @respond_with_errors
-    async def submit(self, payload: object, _: Request) -> dict[str, Any]:
-        """Queue a job; return its id as `job`, or an `error` and whether to try `again`."""
-        payload = payload if isinstance(payload, dict) else {}
-        owner, kind = require_owner(payload), payload.get("kind")
-        if not isinstance(kind, str):
-            raise UserError("the request names no job type; reload the page and try again")
-        kind = job_kind(kind)
+    @handler("jobs/submit", SubmitJob)
+    def submit(self, request: SubmitJob) -> dict[str, Any]:
+        """Queue a job; return its id as `job`."""
+        kind = job_kind(request.kind)
         try:
-            job_request = await asyncio.to_thread(self._job_request, payload, kind)
-        except (CheckpointError, OSError) as error:
+            job_request = self._job_request(request, kind)
+        except OSError as error:
             raise UserError(str(error), retryable=True) from None
-        return {"job": await asyncio.to_thread(self.job_queue.submit, kind, job_request, owner)}
+        return {"job": self.job_queue.submit(kind, job_request, request.owner)}
 
-    def _job_request(self, payload: dict[str, Any], kind: str) -> dict[str, Any]:
+    def _job_request(self, request: SubmitJob, kind: str) -> dict[str, Any]:
         """Return the job request: the user's fields and the folder of the selected model.
 
         Raises:
             UserError: for a request above the limits, or for a model of another owner.
         """
-        requested = payload.get("what")
-        job_request = (
-            {key: value for key, value in requested.items() if key not in SERVER_FIELDS}
-            if isinstance(requested, dict)
-            else {}
-        )
+        job_request = {
+            key: value for key, value in request.request.items() if key not in SERVER_FIELDS
+        }
         if len(json.dumps(job_request)) > (
             MAX_REQUEST_LENGTH_WITH_DATA if kind in KINDS_WITH_UPLOAD else MAX_REQUEST_LENGTH
         ):
             raise UserError("the request is too long; shorten the text")
+        n_examples = job_request.get("n")
         if (
             self.job_queue.hosted
             and kind == "benchmark"
-            and non_negative_int(job_request.get("n")) > SHARED_MAX_EXAMPLES
+            and isinstance(n_examples, int)
+            and n_examples > SHARED_MAX_EXAMPLES
         ):
             raise UserError(
-                f"{job_request['n']:,} examples are too many on a shared instance; "
+                f"{n_examples:,} examples are too many on a shared instance; "
                 f"use at most {SHARED_MAX_EXAMPLES}"
             )
-        if "subject" in payload:
-            name, folder = self._checkpoint(payload)
+        if request.subject:
+            name, folder = self._checkpoint(request)
             job_request |= {"checkpoint": str(folder), "name": name}
         if kind == "finetune":
-            job_request["owner"] = owner_id(require_owner(payload))
+            job_request["owner"] = owner_id(request.owner)
         return job_request
 
-    def _checkpoint(self, payload: dict[str, Any]) -> tuple[str, Path]:
+    def _checkpoint(self, request: SubmitJob) -> tuple[str, Path]:
         """Return the name of the compared model and the folder of its newest checkpoint."""
-        run, _ = resolve_run(self.registry, payload)
-        if run:
-            checkpoints = run.checkpoints()
-            if not checkpoints:
-                raise UserError(
-                    f"{run.name} has no checkpoint yet; pause it, or wait for the first one",
-                    retryable=True,
-                )
-            return run.name, checkpoints[0][0]
-        folder = resolve_checkpoint(self.registry, payload)
-        if folder is None:
+        run, _ = resolve_run(self.registry, request)
+        if run is None:
+            folder = require_checkpoint(self.registry, request)
+            return folder.name, folder
+        checkpoints = run.checkpoints()
+        if not checkpoints:
             raise UserError(
-                "this model is not on this server, or not yours; select another one above"
+                f"{run.name} has no checkpoint yet; pause it, or wait for the first one",
+                retryable=True,
             )
-        return folder.name, folder
+        return run.name, checkpoints[0][0]
 
-    @respond_with_errors
-    async def poll(self, payload: object, _: Request) -> dict[str, Any]:
-        """Return the status of a job with its rows from `cursor` on.
+    @handler("jobs/poll", PollJob)
+    async def poll(self, request: PollJob, _: Request | None) -> dict[str, Any]:
+        """Return the status of a job with its rows from `cursor` on."""
+        return self.job_queue.poll(request.job, request.owner, request.cursor)
 
-        The response has an `error` if the owner has no such job.
-        """
-        payload = payload if isinstance(payload, dict) else {}
-        cursor = non_negative_int(payload.get("cursor"))
-        return self.job_queue.poll(str(payload.get("job")), require_owner(payload), cursor)
-
-    @respond_with_errors
-    async def cancel(self, payload: object, _: Request) -> dict[str, Any]:
-        payload = payload if isinstance(payload, dict) else {}
-        owner = require_owner(payload)
-        await asyncio.to_thread(self.job_queue.cancel, str(payload.get("job")), owner)
+    @handler("jobs/cancel", CancelJob)
+    def cancel(self, request: CancelJob) -> dict[str, Any]:
+        self.job_queue.cancel(request.job, request.owner)
         return {}
 
-    async def model_facts(self, payload: object, _: Request) -> dict[str, Any]:
+    @handler("models/facts", BaseRequest)
+    async def model_facts(self, request: BaseRequest, _: Request | None) -> dict[str, Any]:
         return matched_parameters.family_facts()
 
-    @respond_with_errors
-    async def matched_families(self, payload: object, _: Request) -> dict[str, Any]:
-        """Return the architectures at the size of the selected model, or an `error`."""
-        payload = payload if isinstance(payload, dict) else {}
-        return await asyncio.to_thread(
-            matched_parameters.available_families, self.registry, payload
-        )
+    @handler("architectures/matched", MatchArchitectures)
+    def matched_architectures(self, request: MatchArchitectures) -> dict[str, Any]:
+        """Return the architectures at the size of the selected model."""
+        return matched_parameters.available_families(self.registry, request)
 
-    @respond_with_errors
-    async def train_families(self, payload: object, _: Request) -> dict[str, Any]:
+    @handler("architectures/train", TrainArchitectures)
+    def train_architectures(self, request: TrainArchitectures) -> dict[str, Any]:
         """Start runs of these architectures; return them as `runs`, and problems as `error`."""
-        payload = payload if isinstance(payload, dict) else {}
-        return await asyncio.to_thread(
-            matched_parameters.train_families, self.registry, require_owner(payload), payload
-        )
+        return matched_parameters.train_families(self.registry, request)
 
-    async def family_curves(self, payload: object, _: Request) -> dict[str, Any]:
-        return await asyncio.to_thread(
-            matched_parameters.family_curves,
-            self.registry,
-            payload if isinstance(payload, dict) else {},
-        )
+    @handler("architectures/curves", Curves)
+    def curves(self, request: Curves) -> dict[str, Any]:
+        """Return the curves of these runs of the owner."""
+        return matched_parameters.family_curves(self.registry, request)

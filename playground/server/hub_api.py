@@ -14,7 +14,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,9 @@ from starlette.requests import Request
 
 from playground.checkpoints.manifest import read_manifest
 from playground.common.env import secret
-from playground.errors import UserError
+from playground.errors import UserError, error_response
 from playground.hub.formats import package_format
 from playground.hub.publisher import AutoPublisher
-from playground.hub.repo_ids import LICENSES
 from playground.hub.tasks import HubTask
 from playground.jobs.job import JobStatus, Response
 from playground.models.config_fields import ConfigError
@@ -34,9 +34,12 @@ from playground.runs.registry import Registry
 from playground.runs.state import Run
 
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
-from .routes import Handler, require_owner, respond_with_errors
+from .routes import HandlerGroup, handler
+from .schemas.hub import AutoPublish, HubJob, SessionInfo, SubmitHubTask
 
-MAX_FIELD_LENGTH = 200  # characters of a name or a token
+MAX_TOKEN_LENGTH = 200  # characters
+SIGN_IN_FIRST = "sign in first: publishing needs a token with write access"
+OnResult = Callable[[Response], Response]
 
 
 def is_space() -> bool:
@@ -51,9 +54,7 @@ def can_sign_in() -> bool:
     return is_space() and os.environ.get("SYSTEM") == "spaces" and "OAUTH_CLIENT_ID" in os.environ
 
 
-def resolve_token(
-    payload: Mapping[str, Any], session: Mapping[str, Any], is_single_user: bool
-) -> str:
+def resolve_token(entered: str, session: Mapping[str, Any], is_single_user: bool) -> str:
     """Return the token of a request; empty if there is none.
 
     Raises:
@@ -65,15 +66,9 @@ def resolve_token(
             return ""
         token = oauth_info.get("access_token")
         return token if isinstance(token, str) else ""
-    entered = payload.get("token")
-    if isinstance(entered, str) and entered.strip():
-        entered = entered.strip()
-        if (
-            len(entered) > MAX_FIELD_LENGTH
-            or not entered.isascii()
-            or not entered.isprintable()
-            or " " in entered
-        ):
+    if entered := entered.strip():
+        is_printable = entered.isascii() and entered.isprintable() and " " not in entered
+        if len(entered) > MAX_TOKEN_LENGTH or not is_printable:
             raise UserError("this token is not valid: copy it again, it begins with hf_")
         return entered
     if is_single_user:
@@ -83,32 +78,26 @@ def resolve_token(
     return ""
 
 
-class HubPage:
-    """The request handlers of the tab."""
+class HubHandlers(HandlerGroup):
+    """The handlers of the Hub tab."""
 
     def __init__(self, registry: Registry, publisher: AutoPublisher) -> None:
         self.registry, self.publisher = registry, publisher
-
-    def handlers(self) -> dict[str, Handler]:
-        return {
-            "hub/submit": self.start,
-            "hub/poll": self.job_status,
-            "hub/cancel": self.cancel,
-            "hub/session": self.session_info,
-            "hub/auto-publish": self.auto_publish,
-        }
 
     @property
     def is_single_user(self) -> bool:
         """Whether this is a local instance."""
         return bool(self.registry.single_owner)
 
-    async def session_info(self, payload: object, request: Request) -> dict[str, Any]:
+    async def _resolve_token(self, entered: str, http_request: Request) -> str:
+        session = http_request.scope.get("session", {})
+        return await asyncio.to_thread(resolve_token, entered, session, self.is_single_user)
+
+    @handler("hub/session", SessionInfo)
+    async def session_info(self, request: SessionInfo, http_request: Request) -> dict[str, Any]:
         """Return how users sign in here and whether this user has; sends no request to the Hub."""
-        token = await asyncio.to_thread(
-            resolve_token, {}, request.scope.get("session", {}), self.is_single_user
-        )
-        info = request.scope.get("session", {}).get("oauth_info") if is_space() else None
+        token = await self._resolve_token("", http_request)
+        info = http_request.scope.get("session", {}).get("oauth_info") if is_space() else None
         name = (
             (info.get("userinfo") or {}).get("preferred_username", "")
             if token and isinstance(info, dict)
@@ -128,85 +117,67 @@ class HubPage:
             "lasting": not is_space() or os.path.isdir("/data"),
         }
 
-    @respond_with_errors
-    async def start(self, payload: object, request: Request) -> dict[str, Any]:
-        """Start a job; the response contains the `job_status` id or an `error`."""
-        payload = payload if isinstance(payload, dict) else {}
-        owner = require_owner(payload)
-        token = await asyncio.to_thread(
-            resolve_token, payload, request.scope.get("session", {}), self.is_single_user
-        )
-        task, on_result = await asyncio.to_thread(self._build_task, payload, owner, token)
-        job = self.publisher.start(task, owner, on_result, refresh=payload.get("again") is True)
+    @handler("hub/submit", SubmitHubTask)
+    async def submit(self, request: SubmitHubTask, http_request: Request) -> dict[str, Any]:
+        """Start a job; return its id as `job`."""
+        token = await self._resolve_token(request.token, http_request)
+        task, on_result = await asyncio.to_thread(self._build_task, request, token)
+        job = self.publisher.start(task, request.owner, on_result, refresh=request.refresh)
         return {"job": job.id}
 
-    def _build_task(self, payload: dict[str, Any], owner: str, token: str) -> tuple[HubTask, Any]:
-        kind, repo, revision = (
-            _text_field(payload, "kind"),
-            _text_field(payload, "repo").strip(),
-            _text_field(payload, "revision").strip() or "main",
-        )
+    def _build_task(self, request: SubmitHubTask, token: str) -> tuple[HubTask, OnResult | None]:
+        if request.kind in ("account", "gallery"):
+            return HubTask(request.kind, token=token), None
+        if request.kind in ("plan", "push"):
+            return self._build_publish_task(request, token), None
+        revision = request.revision or "main"
         limits: dict[str, Any] = {
             "max_bytes": MAX_UPLOAD_BYTES * MAX_EXPANSION,
             "limits": self.registry.settings.limits,
         }
-        match kind:
-            case "account":
-                return HubTask(kind, token=token), None
-            case "gallery":
-                return HubTask(kind, token=token), None
-            case "repo_info" | "reproduce":
-                return HubTask(kind, repo, token, revision=revision, **limits), None
-            case "pull":
-                # Housekeeping removes the folders that a killed server leaves.
-                destination = self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"
-                task = HubTask(
-                    kind, repo, token, revision=revision, destination=str(destination), **limits
-                )
-                name = repo if payload.get("main") is True else f"{repo} at {revision[:12]}"
-                return task, lambda result: self._import_pulled_checkpoint(
-                    result, destination, owner, name
-                )
-            case "plan" | "push":
-                if not token:
-                    raise UserError("sign in first: publishing needs a token with write access")
-                checkpoint, run = self._checkpoint(payload)
-                package_format(read_manifest(checkpoint).config.architecture)
-                expected_commit = (
-                    _text_field(payload, "expected") if "expected" in payload else None
-                )
-                task = HubTask(
-                    kind,
-                    repo,
-                    token,
-                    revision=revision,
-                    private=payload.get("private") is True,
-                    include_dataset=payload.get("data") is True,
-                    license=requested_license(payload),
-                    checkpoint=str(checkpoint),
-                    run_folder=str(run.folder) if run else "",
-                    expected_parent=expected_commit,
-                )
-                return task, None
-        raise UserError(f"{kind[:40]!r} is not a Hub job; reload the page and try again")
+        task = HubTask(request.kind, request.repo, token, revision=revision, **limits)
+        if request.kind != "pull":
+            return task, None
+        # Housekeeping removes the folders that a killed server leaves.
+        destination = self.registry.root / "runs" / f".pulled-{secrets.token_hex(8)}.tmp"
+        name = request.repo if request.is_main else f"{request.repo} at {revision[:12]}"
 
-    def _checkpoint(self, payload: dict[str, Any]) -> tuple[Path, Run | None]:
+        def on_result(result: Response) -> Response:
+            return self._import_pulled_checkpoint(result, destination, request.owner, name)
+
+        return replace(task, destination=str(destination)), on_result
+
+    def _build_publish_task(self, request: SubmitHubTask, token: str) -> HubTask:
+        if not token:
+            raise UserError(SIGN_IN_FIRST)
+        checkpoint, run = self._checkpoint(request)
+        package_format(read_manifest(checkpoint).config.architecture)
+        return HubTask(
+            request.kind,
+            request.repo,
+            token,
+            revision=request.revision or "main",
+            private=request.private,
+            include_dataset=request.include_dataset,
+            license=request.license,
+            checkpoint=str(checkpoint),
+            run_folder=str(run.folder) if run else "",
+            expected_parent=request.expected_parent,
+        )
+
+    def _checkpoint(self, request: SubmitHubTask) -> tuple[Path, Run | None]:
         """Return the checkpoint to publish, and its run.
 
         Raises:
             UserError: if the user does not own it, or it no longer exists.
         """
-        run, is_owner = resolve_run(self.registry, payload)
+        run, is_owner = resolve_run(self.registry, request)
         if run and is_owner:
-            checkpoints = run.checkpoints()
-            name = _text_field(payload, "checkpoint")
-            chosen = next((path for path, _ in checkpoints if not name or path.name == name), None)
-            if chosen is None:
-                raise UserError(
-                    "this run has no such checkpoint; pause it, or wait for the next one"
-                )
-            return chosen, run
-        folder = resolve_checkpoint(self.registry, payload)
+            for path, _ in run.checkpoints():
+                if request.checkpoint in ("", path.name):
+                    return path, run
+            raise UserError("this run has no such checkpoint; pause it, or wait for the next one")
+        folder = resolve_checkpoint(self.registry, request)
         if folder is None:
             raise UserError("choose one of your runs or a checkpoint of this machine")
         return folder, None
@@ -226,10 +197,10 @@ class HubPage:
             raise UserError(f"downloaded, but it could not be imported: {error}") from None
         return result | {"subject": RUN_PREFIX + run.id}
 
-    async def job_status(self, payload: object, request: Request) -> dict[str, Any]:
+    @handler("hub/poll", HubJob)
+    async def poll(self, request: HubJob, _: Request) -> dict[str, Any]:
         """Return the status of a job."""
-        payload = payload if isinstance(payload, dict) else {}
-        job = self.publisher.queue.find(payload.get("job"), _text_field(payload, "owner"))
+        job = self.publisher.queue.find(request.job, request.owner)
         if job is None:
             return {
                 "status": "failed",
@@ -246,62 +217,42 @@ class HubPage:
             "kind": job.kind,
         }
 
-    async def cancel(self, payload: object, request: Request) -> dict[str, Any]:
+    @handler("hub/cancel", HubJob)
+    def cancel(self, request: HubJob) -> dict[str, Any]:
         """Cancel a job of the owner; a gallery is shared and continues."""
-        payload = payload if isinstance(payload, dict) else {}
         queue = self.publisher.queue
-        job = queue.find(payload.get("job"), _text_field(payload, "owner"))
+        job = queue.find(request.job, request.owner)
         if job and job.kind != "gallery":
             queue.cancel(job)
         return {}
 
-    async def auto_publish(self, payload: object, request: Request) -> dict[str, Any]:
+    @handler("hub/auto-publish", AutoPublish)
+    async def auto_publish(self, request: AutoPublish, http_request: Request) -> dict[str, Any]:
         """Start or stop publishing a run during training, and return its state."""
-        payload = payload if isinstance(payload, dict) else {}
-        run, is_owner = resolve_run(self.registry, payload)
+        run, is_owner = resolve_run(self.registry, request)
         if run is None or not is_owner:
             return {"auto_publish": None}
+        response = {}
         try:
-            if payload.get("do") == "stop":
+            if request.action == "stop":
                 self.publisher.disable_auto_publish(run)
-            elif payload.get("do") == "start":
-                token = await asyncio.to_thread(
-                    resolve_token, payload, request.scope.get("session", {}), self.is_single_user
-                )
-                if not token:
-                    raise UserError("sign in first: publishing needs a token with write access")
-                minutes: Any = payload.get("minutes")
-                repo = _text_field(payload, "repo").strip()
-                package_format(run.config.architecture)
-                self.publisher.enable_auto_publish(
-                    run,
-                    payload["owner"],
-                    repo,
-                    token,
-                    private=payload.get("private") is True,
-                    interval_minutes=minutes,
-                    license=requested_license(payload),
-                )
+            elif request.action == "start":
+                token = await self._resolve_token(request.token, http_request)
+                self._start_auto_publish(run, request, token)
         except UserError as error:
-            return {"error": str(error), "auto_publish": self.publisher.auto_publish_status(run)}
-        return {"auto_publish": self.publisher.auto_publish_status(run)}
+            response = error_response(error)
+        return response | {"auto_publish": self.publisher.auto_publish_status(run)}
 
-
-def requested_license(payload: Mapping[str, Any]) -> str:
-    """Return the licence of a request; empty for the default.
-
-    Raises:
-        UserError: if the licence is not known to the Hub.
-    """
-    license_id = _text_field(payload, "license").strip().lower()
-    if license_id and license_id not in LICENSES:
-        raise UserError(
-            f"the licence {license_id[:60]!r} is not known to the Hub; "
-            "enter one such as mit, apache-2.0 or cc-by-4.0"
+    def _start_auto_publish(self, run: Run, request: AutoPublish, token: str) -> None:
+        if not token:
+            raise UserError(SIGN_IN_FIRST)
+        package_format(run.config.architecture)
+        self.publisher.enable_auto_publish(
+            run,
+            request.owner,
+            request.repo,
+            token,
+            private=request.private,
+            interval_minutes=request.interval_minutes or 0,
+            license=request.license,
         )
-    return license_id
-
-
-def _text_field(payload: Mapping[str, Any], name: str) -> str:
-    value = payload.get(name)
-    return value if isinstance(value, str) and len(value) <= MAX_FIELD_LENGTH else ""

@@ -22,9 +22,11 @@ from playground.runs.summary import task_label
 from playground.training.config import RunConfig
 from playground.training.matched_size import match_parameter_count
 
+from .schemas.jobs import MatchArchitectures, TrainArchitectures
+from .schemas.runs import Curves
+
 DEFAULT_FAMILIES = ("bert", "gpt2", "bart")  # implementations of transformers, one of each type
 TARGET_SCORE = 0.99  # the exact match at which a run stops
-MAX_CURVES = 8
 MAX_CURVE_POINTS = 300  # points of a curve
 
 
@@ -33,16 +35,13 @@ def family_facts() -> dict[str, Any]:
     return {"families": MODEL_FAMILIES, "tree": ARCHITECTURE_TREE}
 
 
-def requested_config(registry: Registry, payload: dict[str, Any]) -> RunConfig:
+def requested_config(registry: Registry, request: MatchArchitectures) -> RunConfig:
     """Return the settings of the selected model with the selected lengths and the stop criterion.
 
     Raises:
         ValueError: when there is no such model, or the lengths do not fit.
     """
-    config = resolve_config(registry, payload)
-    lengths = {name: payload[name] for name in ("min_length", "max_length") if name in payload}
-    if not all(type(length) is int for length in lengths.values()):
-        raise ValueError("the lengths must be whole numbers")
+    config, lengths = resolve_config(registry, request), request.lengths()
     max_positions = max(config.model.max_positions, lengths.get("max_length", 0) + 1)
     return config.replace(**lengths, max_positions=max_positions, stop_at_exact_match=TARGET_SCORE)
 
@@ -65,13 +64,13 @@ def _match_parameters(config: RunConfig, family: str) -> RunConfig:
     return match_parameter_count(config, family)
 
 
-def available_families(registry: Registry, payload: dict[str, Any]) -> dict[str, Any]:
+def available_families(registry: Registry, request: MatchArchitectures) -> dict[str, Any]:
     """Return all architectures at the size of the selected model, or an `error` for each.
 
     Raises:
         ValueError: as resolve_config.
     """
-    config = requested_config(registry, payload)
+    config = requested_config(registry, request)
     rows = []
     for name in sorted(ARCHITECTURES, key=lambda name: name not in DEFAULT_FAMILIES):
         family = ARCHITECTURES[name]
@@ -95,26 +94,19 @@ def available_families(registry: Registry, payload: dict[str, Any]) -> dict[str,
     }
 
 
-def train_families(registry: Registry, owner: str, payload: dict[str, Any]) -> dict[str, Any]:
+def train_families(registry: Registry, request: TrainArchitectures) -> dict[str, Any]:
     """Start a run of each selected architecture; `error` lists failed starts.
 
     Raises:
-        ValueError: as resolve_config, and for unknown architectures.
+        ValueError: as resolve_config.
     """
-    families = payload.get("families")
-    if (
-        not isinstance(families, list)
-        or not families
-        or not all(isinstance(each, str) and each in ARCHITECTURES for each in families)
-    ):
-        raise ValueError(f"select architectures to train, out of {', '.join(ARCHITECTURES)}")
-    config = requested_config(registry, payload)
+    config = requested_config(registry, request)
     started_runs, errors = [], []
-    for name in dict.fromkeys(families):
+    for name in dict.fromkeys(request.architectures):
         try:
             run = registry.start(
                 match_parameters(config, name),
-                owner,
+                request.owner,
                 name=f"{ARCHITECTURES[name].title}: {task_label(config)}",
             )
             started_runs.append(
@@ -129,20 +121,15 @@ def train_families(registry: Registry, owner: str, payload: dict[str, Any]) -> d
     return {"runs": started_runs, "error": "; ".join(errors)}
 
 
-def family_curves(registry: Registry, payload: dict[str, Any]) -> dict[str, Any]:
+def family_curves(registry: Registry, request: Curves) -> dict[str, Any]:
     """Return the curves of these runs of the owner."""
-    model_refs, curves_by_run = payload.get("subjects"), []
-    for model_ref in model_refs[:MAX_CURVES] if isinstance(model_refs, list) else []:
-        run, _ = resolve_run(registry, {"subject": model_ref, "owner": payload.get("owner")})
+    curves = []
+    for ref in request.refs():
+        run, _ = resolve_run(registry, ref)
         if run and run.deleted_at is None:
-            curves_by_run.append(
-                {
-                    "subject": model_ref,
-                    "queue_position": registry.scheduler.position(run),
-                    **run_curves(run),
-                }
-            )
-    return {"curves": curves_by_run}
+            position = registry.scheduler.position(run)
+            curves.append({"subject": ref.subject, "queue_position": position, **run_curves(run)})
+    return {"curves": curves}
 
 
 def run_curves(run: Run) -> dict[str, Any]:

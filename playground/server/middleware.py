@@ -21,7 +21,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from playground.checkpoints.manifest import parse_strict_json
@@ -35,6 +35,7 @@ from .datasets_api import UPLOAD_PATH as ROWS_PATH
 from .gradio_patches import StreamCleanupMiddleware
 from .origin import configured_hosts, is_own_origin, public_hosts
 from .rate_limit import LoadLimits
+from .responses import json_error
 from .routes import MAX_BRACKETS, ROUTE_PREFIX
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -225,7 +226,7 @@ class GradioRequestMiddleware:
             else:
                 check_json(body)
         except ValueError as error:
-            await JSONResponse({"error": str(error)}, 422)(scope, receive, send)
+            await json_error(error, 422)(scope, receive, send)
             return
         except HTTPException as error:
             await send_error(error.status_code, error.detail, scope, receive, send)

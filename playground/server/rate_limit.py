@@ -9,11 +9,13 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from playground.common.env import env_number, is_env_set
-from playground.errors import UserError
+from playground.errors import BusyError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
+
+from .responses import json_error
 
 BURST_DURATION_S = 10.0  # a full bucket holds the load of this duration
 MAX_BUCKETS = 10_000  # the least recently used one is dropped first
@@ -91,15 +93,14 @@ class RateLimiter:
         """Count one call.
 
         Raises:
-            UserError: when the client has to wait; the message states how long.
+            BusyError: when the client has to wait; the message states how long.
         """
         if kind not in self.buckets:
             return
         if seconds := self.buckets[kind].take(client, now=now):
             allowed = LIMIT_PHRASES[kind].format(f"{self.calls_per_minute[kind]:g}")
-            raise UserError(
-                f"one address may {allowed} a minute; try again in {math.ceil(seconds)} s"
-            )
+            reason = f"one address may {allowed} a minute"
+            raise BusyError(reason, f"in {math.ceil(seconds)} s")
 
 
 class LoadLimits:
@@ -160,11 +161,8 @@ class LoadLimits:
 def too_many_requests(seconds: float) -> Response:
     """Return the response to a client that has to wait."""
     wait = math.ceil(seconds)
-    return JSONResponse(
-        {"error": f"too many requests at once; try again in {wait} s", "again": True},
-        status_code=429,
-        headers={"Retry-After": str(wait)},
-    )
+    error = BusyError("too many requests at once", f"in {wait} s")
+    return json_error(error, 429, {"Retry-After": str(wait)})
 
 
 class BoundedSemaphoreQueue:
@@ -178,10 +176,10 @@ class BoundedSemaphoreQueue:
         """Wait for a slot.
 
         Raises:
-            UserError: if the queue is full.
+            BusyError: if the queue is full.
         """
         if self._waiting >= self._max_waiting:
-            raise UserError("too many requests of this kind are waiting; try again in a minute")
+            raise BusyError("too many requests of this kind are waiting", "in a minute")
         self._waiting += 1
         try:
             await self._free.acquire()
@@ -219,16 +217,15 @@ class FairSemaphoreQueue:
         """Wait for a slot for the client of the current request.
 
         Raises:
-            UserError: if too many requests wait.
+            BusyError: if too many requests wait.
         """
         address = CLIENT_ADDRESS.get()
         if self._waiting_by_address.total() >= self._max_waiting:
-            raise UserError("too many requests of this kind are waiting; try again in a minute")
+            raise BusyError("too many requests of this kind are waiting", "in a minute")
         if uses_full_share(self._waiting_by_address.elements(), self._max_waiting):
-            raise UserError(
-                f"{max_per_address(self._max_waiting)} requests from your address wait already; "
-                "try again when one is answered"
-            )
+            n_waiting = max_per_address(self._max_waiting)
+            reason = f"{n_waiting} requests from your address wait already"
+            raise BusyError(reason, "when one is answered")
         address_lock = (
             self._locks.setdefault(address, asyncio.Lock()) if address else asyncio.Lock()
         )

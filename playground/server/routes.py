@@ -10,28 +10,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from functools import wraps
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial, wraps
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from playground.checkpoints.manifest import parse_strict_json
+from playground.common.validation import parse
 from playground.errors import UserError, error_response
-from playground.runs.owner_keys import OWNER_KEY_PATTERN
 
 from .client import resolve_client_address
 from .origin import is_own_origin
 from .rate_limit import LoadLimits
+from .responses import json_error
 
 ROUTE_PREFIX = "/playground/api/"
 OLD_ROUTE_PREFIX = "/playground/ask/"  # of version 0.1.0
 MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
 Handler = Callable[[object, Request], Awaitable[dict[str, Any]]]
-MethodHandler = Callable[..., Awaitable[dict[str, Any]]]
+HandlerMethod = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
+RequestType = TypeVar("RequestType", bound=BaseModel)
 
 # The load of a request in milliseconds (rate_limit.LoadLimits): the time of the server process.
 # Requests that start a process or a job have a higher load, which limits their rate.
@@ -80,7 +84,7 @@ def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None
 
 async def _reject_old_page(request: Request) -> Response:
     """Respond to a page of version 0.1.0 that was open when the server was updated."""
-    return JSONResponse({"error": "the server was updated; reload the page", "again": False})
+    return json_error(UserError("the server was updated; reload the page"))
 
 
 def _make_endpoint(
@@ -88,15 +92,14 @@ def _make_endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         if not is_own_origin(request.headers):
-            return JSONResponse({"error": "open the playground itself"}, status_code=403)
+            return json_error(UserError("open the playground itself"), 403)
         address = resolve_client_address(request)
         if seconds := load.take_address(address, cost):
             return await load.reject(address, seconds)
         body = await request.body()
         if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
-            return JSONResponse(
-                {"error": f"this JSON has more than {MAX_BRACKETS} lists and objects"}, 400
-            )
+            too_nested = f"this JSON has more than {MAX_BRACKETS} lists and objects"
+            return json_error(UserError(too_nested), 400)
         try:
             payload = (
                 await asyncio.to_thread(parse_strict_json, body)
@@ -104,7 +107,7 @@ def _make_endpoint(
                 else parse_strict_json(body)
             )
         except ValueError:
-            return JSONResponse({"error": "a JSON object is expected"}, status_code=400)
+            return json_error(UserError("a JSON object is expected"), 400)
         if seconds := load.take_owner(
             payload.get("owner") if isinstance(payload, dict) else None, cost
         ):
@@ -118,40 +121,50 @@ def _make_endpoint(
     return endpoint
 
 
-def call_owner_handler(
-    handler: Callable[[str, dict[str, Any]], dict[str, Any]], payload: object
-) -> dict[str, Any]:
-    """Call a handler with the owner key of the request.
+def handler(
+    route: str, request_type: type[RequestType]
+) -> Callable[[Callable[..., Any]], HandlerMethod]:
+    """Decorate the handler of a route: validate the request, and turn errors into a response.
 
-    Errors of the user become a response.
+    The handler gets its owner (`self` or the registry) and the validated request. A coroutine gets
+    also the HTTP request; a plain function runs in a thread, so it may wait for the disk.
     """
-    payload = payload if isinstance(payload, dict) else {}
-    try:
-        return handler(require_owner(payload), payload)
-    except (ValueError, OSError) as error:
-        return error_response(error)
+
+    def decorate(function: Callable[..., Any]) -> HandlerMethod:
+        is_coroutine = iscoroutinefunction(function)
+
+        @wraps(function)
+        async def respond(
+            owner: Any, payload: object, http_request: Request | None = None
+        ) -> dict[str, Any]:
+            try:
+                request = parse(request_type, payload)
+                if is_coroutine:
+                    response: dict[str, Any] = await function(owner, request, http_request)
+                else:
+                    response = await asyncio.to_thread(function, owner, request)
+                return response
+            except (ValueError, OSError) as error:
+                return error_response(error)
+
+        respond.route, respond.request_type = route, request_type  # type: ignore[attr-defined]
+        return respond
+
+    return decorate
 
 
-def respond_with_errors(handler: MethodHandler) -> MethodHandler:
-    """Decorate a handler: an error of the user, such as a `UserError`, becomes a response."""
-
-    @wraps(handler)
-    async def wrapper(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        try:
-            return await handler(*args, **kwargs)
-        except (ValueError, OSError) as error:
-            return error_response(error)
-
-    return wrapper
+def bind_handlers(owner: Any, functions: Iterable[HandlerMethod]) -> dict[str, Handler]:
+    """Return the handlers of `owner` by route name."""
+    return {
+        function.route: partial(function, owner)  # type: ignore[attr-defined]
+        for function in functions
+    }
 
 
-def require_owner(payload: Mapping[str, Any]) -> str:
-    """Return the owner key of a request.
+class HandlerGroup:
+    """A class whose methods are handlers of routes."""
 
-    Raises:
-        UserError: if the request has none.
-    """
-    owner = payload.get("owner")
-    if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
-        raise UserError("the request has no owner key; reload the page and try again")
-    return owner
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handlers by route name."""
+        functions = vars(type(self)).values()
+        return bind_handlers(self, [each for each in functions if hasattr(each, "route")])

@@ -1,15 +1,14 @@
 """Serve the run list, and the actions of an owner on their runs.
 
-A share link grants nothing here: without the owner key, no run is found. Arguments are untrusted.
+A share link grants nothing here: without the owner key, no run is found.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
-
-from starlette.requests import Request
 
 from playground.checkpoints.manifest import CheckpointError, cached_manifest
 from playground.common.atomic_write import remove_dir
@@ -30,24 +29,17 @@ from playground.runs.summary import architecture_suffix, task_label
 from playground.runs.worker_protocol import PINNED_SUFFIX
 from playground.training.config import RunConfig
 
-from .routes import respond_with_errors
+from .routes import handler
+from .schemas.base import ModelRequest
+from .schemas.runs import ActOnRun, ListRuns
 
-MAX_TEXT_LENGTH = 400
+MAX_STEPS = 1_000_000
 
 
-async def list_runs(
-    registry: Registry, payload: object, request: Request | None = None
-) -> dict[str, Any]:
+@handler("runs/list", ListRuns)
+def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
     """Return the runs of the owner, and the public checkpoints."""
-    owner = payload.get("owner") if isinstance(payload, dict) else None
-    return await asyncio.to_thread(
-        _list_runs,
-        registry,
-        owner if isinstance(owner, str) and OWNER_KEY_PATTERN.fullmatch(owner) else "",
-    )
-
-
-def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
+    owner = request.owner if OWNER_KEY_PATTERN.fullmatch(request.owner) else ""
     checkpoints = []
     for name, folder in registry.storage.list_checkpoints().items():
         try:
@@ -80,104 +72,97 @@ def _list_runs(registry: Registry, owner: str) -> dict[str, Any]:
     return response | {"device": registry.device_summary, "note": registry.storage_note}
 
 
-@respond_with_errors
-async def run_action(
-    registry: Registry, payload: object, request: Request | None = None
-) -> dict[str, Any]:
+@handler("runs/action", ActOnRun)
+def run_action(registry: Registry, request: ActOnRun) -> dict[str, Any]:
     """Apply an action of the owner to a run.
 
-    The response may have a `subject` to open next, or an `error`.
+    The response may have a `subject` to open next.
     """
-    payload = payload if isinstance(payload, dict) else {}
-    run, is_owner = resolve_run(registry, payload)
+    run, is_owner = resolve_run(registry, request)
     if run is None or not is_owner:
-        return {"error": "this run is not yours, or no longer on the server"}
-    return await asyncio.to_thread(_run_action, registry, run, payload) or {}
+        raise UserError("this run is not yours, or no longer on the server")
+    if request.action in COMMANDS:
+        registry.control(run, request.action)
+        return {}
+    return ACTIONS[request.action](registry, run, request) or {}
 
 
-def _run_action(registry: Registry, run: Run, payload: dict[str, Any]) -> dict[str, Any] | None:
-    action, owner = payload.get("do"), payload["owner"]
-    if action in COMMANDS:
-        registry.control(run, action)
-    elif action == "change":
-        registry.change_setting(run, _validate_text(payload.get("setting")), payload.get("value"))
-    elif action == "extend":
-        registry.commands.ensure_trainable(run)
-        registry.change_setting(
-            run, "max_steps", min(1_000_000, run.step + run.config.training.max_steps)
-        )
-        if run.config.training.stop_at_exact_match:
-            registry.change_setting(
-                run, "stop_at_exact_match", 0.0
-            )  # otherwise the run stops again at once
-        registry.control(run, "resume")
-    elif action == "rename":
-        registry.update_metadata(run, name=_validate_text(payload.get("name")))
-    elif action in ("hide", "show"):
-        registry.update_metadata(run, hidden=action == "hide")
-    elif action == "delete":
-        registry.delete(run)
-    elif action == "undelete":
-        registry.restore(run)
-    elif action == "again":
-        return {"subject": RUN_PREFIX + registry.rerun(run, owner).id}
-    elif action == "branch":
-        step = payload.get("step")
-        if type(step) is not int:
-            raise UserError("choose the step at which the new run starts")
-        return {"subject": RUN_PREFIX + registry.branch(run, step, owner).id}
-    elif action in ("download", "remove"):
-        return _checkpoint_action(registry, run, _validate_text(payload.get("checkpoint")), action)
-    else:
-        raise UserError(f"{str(action)[:40]!r} is nothing that can be done with a run")
-    return None
+def _extend(registry: Registry, run: Run, request: ActOnRun) -> None:
+    """Train a finished run for as many steps again."""
+    registry.commands.ensure_trainable(run)
+    max_steps = min(MAX_STEPS, run.step + run.config.training.max_steps)
+    registry.change_setting(run, "max_steps", max_steps)
+    if run.config.training.stop_at_exact_match:  # otherwise the run stops again at once
+        registry.change_setting(run, "stop_at_exact_match", 0.0)
+    registry.control(run, "resume")
 
 
-def _checkpoint_action(registry: Registry, run: Run, name: str, action: str) -> dict[str, Any]:
-    path_by_name = {path.name: path for path, _ in run.checkpoints()}
-    if name not in path_by_name:
-        raise UserError("this checkpoint is no longer there")
-    if action == "download":
-        return {"ticket": registry.download_tokens.issue(path_by_name[name], run)}
-    if len(path_by_name) == 1:
+def _rerun(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]:
+    return {"subject": RUN_PREFIX + registry.rerun(run, request.owner).id}
+
+
+def _branch(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]:
+    return {"subject": RUN_PREFIX + registry.branch(run, request.step or 0, request.owner).id}
+
+
+def _download(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]:
+    return {"ticket": registry.download_tokens.issue(_find_checkpoint(run, request), run)}
+
+
+def _remove_checkpoint(registry: Registry, run: Run, request: ActOnRun) -> None:
+    path = _find_checkpoint(run, request)
+    if len(run.checkpoints()) == 1:
         raise UserError(
             "this is the run's only checkpoint, and without it the run could not go on; delete the "
             "run instead"
         )
-    remove_dir(path_by_name[name])
+    remove_dir(path)
     run.count_checkpoint_change()
-    return {}
 
 
-async def run_details(
-    registry: Registry, payload: object, request: Request | None = None
-) -> dict[str, Any]:
+def _find_checkpoint(run: Run, request: ActOnRun) -> Path:
+    for path, _ in run.checkpoints():
+        if path.name == request.checkpoint:
+            return path
+    raise UserError("this checkpoint is no longer there")
+
+
+# By action: a function of the registry, the run and the request.
+ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] = {
+    "change": lambda registry, run, request: registry.change_setting(
+        run, request.setting or "", request.value
+    ),
+    "extend": _extend,
+    "rename": lambda registry, run, request: registry.update_metadata(run, name=request.name),
+    "hide": lambda registry, run, request: registry.update_metadata(run, hidden=True),
+    "show": lambda registry, run, request: registry.update_metadata(run, hidden=False),
+    "delete": lambda registry, run, request: registry.delete(run),
+    "undelete": lambda registry, run, request: registry.restore(run),
+    "again": _rerun,
+    "branch": _branch,
+    "download": _download,
+    "remove": _remove_checkpoint,
+}
+
+
+@handler("runs/details", ModelRequest)
+def run_details(registry: Registry, request: ModelRequest) -> dict[str, Any]:
     """Return all settings of a model; for its owner also checkpoints and share link."""
-    run, is_owner = resolve_run(registry, payload)
+    run, is_owner = resolve_run(registry, request)
     if run is None:
-        folder = resolve_checkpoint(registry, payload)
-        try:
-            return (
-                {"settings": settings_for_viewer(cached_manifest(folder).config)}
-                if folder
-                else {"error": "this model is no longer there"}
-            )
-        except (CheckpointError, OSError) as error:
-            return {"error": str(error)}
+        folder = resolve_checkpoint(registry, request)
+        if folder is None:
+            raise UserError("this model is no longer there")
+        return {"settings": settings_for_viewer(cached_manifest(folder).config)}
     response: dict[str, Any] = {
         "settings": settings_for_viewer(run.config, is_owner),
         "changes": [change.to_list() for change in run.changes],
-    }
-    response |= {
         "name": run.name,
         "created": run.created,
         "branched_from": run.branched_from[1] if run.branched_from else None,
     }
     if is_owner:
-        response |= {
-            "share_id": run.share_id,
-            "checkpoints": await asyncio.to_thread(list_run_checkpoints, run),
-        }
+        response |= {"share_id": run.share_id, "checkpoints": list_run_checkpoints(run)}
     return response
 
 
@@ -225,9 +210,3 @@ def describe_config(config: RunConfig) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + "s" * (number != 1)
-
-
-def _validate_text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH:
-        raise UserError(f"a text of at most {MAX_TEXT_LENGTH} characters is expected")
-    return value

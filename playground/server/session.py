@@ -13,7 +13,6 @@ No URL contains the key, so neither a Referer nor an access log contains it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -21,6 +20,8 @@ from starlette.requests import Request
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
 
 from .origin import is_own_origin
+from .routes import HandlerGroup, handler
+from .schemas.session import CheckSession, StoreSession
 
 COOKIE = "__Host-playground-owner"  # with this prefix no other host of the domain can set it
 COOKIE_MAX_AGE_S = 180 * 86400
@@ -42,30 +43,29 @@ def owner_from_cookie(request: Request) -> str:
     return owner if OWNER_KEY_PATTERN.fullmatch(owner) else ""
 
 
-def session_handlers(
-    local_owner: str,
-) -> dict[str, Callable[[object, Request], Awaitable[dict[str, Any]]]]:
-    """Return the request handlers for a page without local storage.
+class SessionHandlers(HandlerGroup):
+    """The handlers for a page without local storage.
 
     Args:
         local_owner: the owner key of a local instance, which needs no cookie.
     """
 
-    async def store_owner(payload: object, request: Request) -> dict[str, Any]:
-        owner = payload.get("owner") if isinstance(payload, dict) else None
-        if not isinstance(owner, str) or not OWNER_KEY_PATTERN.fullmatch(owner):
-            return {"error": "the request has no valid owner key; reload the page and try again"}
-        if not local_owner and request.headers.get("origin"):
-            request.state.response_headers = {
-                "set-cookie": owner_cookie(owner),
+    def __init__(self, local_owner: str) -> None:
+        self.local_owner = local_owner
+
+    @handler("session/store", StoreSession)
+    async def store(self, request: StoreSession, http_request: Request) -> dict[str, Any]:
+        """Store the owner key in a cookie."""
+        if not self.local_owner and http_request.headers.get("origin"):
+            http_request.state.response_headers = {
+                "set-cookie": owner_cookie(request.owner),
                 "cache-control": "no-store",
             }
         return {}
 
-    async def is_session_stored(payload: object, request: Request) -> dict[str, Any]:
-        owner = payload.get("owner") if isinstance(payload, dict) else None
-        return {
-            "is_stored": bool(local_owner) or (bool(owner) and owner_from_cookie(request) == owner)
-        }
-
-    return {"session/store": store_owner, "session/is-stored": is_session_stored}
+    @handler("session/is-stored", CheckSession)
+    async def is_stored(self, request: CheckSession, http_request: Request) -> dict[str, Any]:
+        """Return whether the browser has stored the owner key."""
+        owner = request.owner
+        is_in_cookie = bool(owner) and owner_from_cookie(http_request) == owner
+        return {"is_stored": bool(self.local_owner) or is_in_cookie}

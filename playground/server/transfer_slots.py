@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from playground.errors import UserError
+from playground.errors import BusyError
 
 GRACE_PERIOD_S = 3.0  # before a transfer can count as slow
 MIN_BYTES_PER_S = 20_000  # bytes per second
@@ -46,11 +46,11 @@ class TransferSlots:
     Args:
         slots: the number of transfers at a time.
         timeout_s: the maximum duration of a transfer.
-        busy_message: the error message if no slot is free.
+        busy_reason: the reason in the error message if no slot is free.
     """
 
-    def __init__(self, slots: int, timeout_s: float, busy_message: str) -> None:
-        self.slots, self.timeout_s, self.busy_message = slots, timeout_s, busy_message
+    def __init__(self, slots: int, timeout_s: float, busy_reason: str) -> None:
+        self.slots, self.timeout_s, self.busy_reason = slots, timeout_s, busy_reason
         self._transfers: list[Transfer] = []
 
     @asynccontextmanager
@@ -58,14 +58,10 @@ class TransferSlots:
         """Hold a slot; the body runs under a deadline, which expires at once if it loses the slot.
 
         Raises:
-            UserError: if no slot is free and no transfer is slow.
+            BusyError: if no slot is free and no transfer is slow.
             TimeoutError: if the deadline expires.
         """
-        same_address = [
-            transfer_entry
-            for transfer_entry in self._transfers
-            if transfer_entry.address == address
-        ]
+        same_address = [each for each in self._transfers if each.address == address]
         if len(same_address) >= max(1, self.slots // 2):
             self._evict(same_address)
         elif len(self._transfers) >= self.slots:
@@ -87,10 +83,10 @@ class TransferSlots:
             transfer.deadline.reschedule(0)
 
     def _evict(self, transfers: list[Transfer]) -> None:
-        """End the slowest of these transfers; raise Refused if none is slow."""
+        """End the slowest of these transfers, or raise BusyError."""
         slow = [transfer for transfer in transfers if transfer.is_slow()]
         if not slow:
-            raise UserError(self.busy_message)
+            raise BusyError(self.busy_reason)
         self.end(
             min(slow, key=Transfer.rate),
             "the transfer was too slow while another one was waiting; try again",

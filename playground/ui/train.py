@@ -15,10 +15,17 @@ import gradio as gr
 
 from playground.architectures import ARCHITECTURES
 from playground.common.devices import ZERO_GPU, is_zero_gpu
+from playground.common.validation import parse
 from playground.datasets.pairs import SHA256_PATTERN
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS
-from playground.runs.model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, SHARE_PREFIX, resolve_run
+from playground.runs.model_ref import (
+    CHECKPOINT_PREFIX,
+    RUN_PREFIX,
+    SHARE_PREFIX,
+    ModelRef,
+    resolve_run,
+)
 from playground.runs.owner_keys import new_owner_key, owner_from_session, session_value
 from playground.runs.registry import Registry
 from playground.tasks import LOOKUP, TASKS
@@ -174,7 +181,7 @@ def build_train_tab(
 
         Returns at the end of the slice.
         """
-        run, is_owner = resolve_run(registry, event._data)
+        run, is_owner = resolve_run(registry, parse(ModelRef, event._data))
         if run and is_owner:
             registry.supervisor.run_slice(run)
 

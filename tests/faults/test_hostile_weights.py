@@ -33,7 +33,7 @@ from playground.hub.export import FILE_MAP, checkpoint_from_package
 from playground.pretrained.model_files import _parameter_count
 from playground.runs.inspector_process import Inspector
 from playground.runs.owner_keys import new_owner_key
-from playground.server.checkpoint_transfer import CHECKPOINT_PATH, build_transfer_routes
+from playground.server.checkpoint_transfer import CHECKPOINT_PATH, CheckpointTransfer
 from playground.training.trainer import Trainer
 from tests.faults.test_corrupt import refused
 from tests.support.small_runs import repeat_counts, tiny_config
@@ -233,7 +233,7 @@ def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, n
 def uploads(registries):
     """The upload of a server of one's own, and the folder where its runs are."""
     registry = registries()
-    with TestClient(Starlette(routes=build_transfer_routes(registry))) as client:
+    with TestClient(Starlette(routes=CheckpointTransfer(registry).routes())) as client:
         yield client, registry.root / "runs"
 
 

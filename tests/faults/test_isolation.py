@@ -13,7 +13,7 @@ from playground.errors import UserError
 from playground.runs.commands import COMMANDS
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.scheduler import MAX_QUEUED_PER_OWNER
-from playground.server.live_api import HANDLERS, poll_model
+from playground.server.live_api import live_handlers, poll_model
 from playground.server.runs_api import list_runs, run_action
 from tests.support.coroutines import run_in_thread
 from tests.support.small_runs import pause_and_wait, repeat_counts, start_run, wait_for
@@ -107,7 +107,7 @@ class Visitor:
             self.chance.choice(self.runs),
             self.chance.choice(other.runs),
         )
-        endpoint = chance.choice(list(HANDLERS))
+        endpoint = chance.choice(list(live_handlers(None)))
         subject = chance.choice(
             [
                 f"run:{mine.id}",
@@ -183,7 +183,7 @@ async def visit(first, second, count, chance):
         visitor, other = chance.choice([(first, second), (second, first)])
         before = other.state()
         endpoint, request = visitor.any_request(other)
-        answer = await HANDLERS[endpoint](visitor.registry, request)
+        answer = await live_handlers(visitor.registry)[endpoint](request)
         check(visitor, other, endpoint, request, answer)
         assert other.state() == before, (
             f"{visitor.name} changed a run of the other's by {endpoint} {request}"

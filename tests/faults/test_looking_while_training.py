@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.server.inspect_api import load_view
+from playground.server.inspect_api import InspectHandlers
 from playground.server.live_api import predict
 from tests.support.app_server import wait_for
 from tests.support.small_runs import start_run, wait_for_status
@@ -31,7 +31,7 @@ async def both(registry, run):
     """
     what = {"owner": "ada", "subject": f"run:{run.id}", "text": "3 1 4"}
     return await asyncio.gather(
-        load_view(registry, what | {"view": "attention"}), predict(registry, what)
+        InspectHandlers(registry).load_view(what | {"view": "attention"}), predict(registry, what)
     )
 
 

@@ -12,8 +12,8 @@ from playground.jobs import process as worker_process
 from playground.jobs.process import WorkerProcess, cpu_seconds
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import Registry
-from playground.server.inspect_api import inspect_handlers
-from playground.server.report_api import report_handlers
+from playground.server.inspect_api import InspectHandlers
+from playground.server.report_api import ReportHandlers
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
@@ -111,7 +111,7 @@ def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptor
 @pytest.mark.parametrize("name", ["runs/report", "inspect/figures"])
 def test_report_and_figures_return_error_if_process_cannot_start(name, no_descriptors):
     registry = Registry(ROOT / "checkpoints")
-    answerer = (report_handlers(registry) | inspect_handlers(registry))[name]
+    answerer = (ReportHandlers(registry).handlers() | InspectHandlers(registry).handlers())[name]
     told = run_in_thread(answerer({"subject": "checkpoint:reverse", "text": "3 1 4"}, None))
     assert "could not be started" in told["error"]
     registry.shutdown()

@@ -36,7 +36,8 @@ from playground.runs.state import Run
 from playground.runs.storage_quota import surplus_weights
 from playground.runs.weight_history import read_lines, state_steps, weight_steps
 from playground.server.matched_parameters import train_families
-from playground.server.runs_api import _run_action
+from playground.server.runs_api import ACTIONS
+from playground.server.schemas.jobs import TrainArchitectures
 from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
 from playground.training.setting_changes import SettingChange
@@ -246,7 +247,7 @@ def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
         "the form's button": lambda: registry.start(large, "ada"),
         "run again": lambda: registry.rerun(before, "ada"),
         "a branch": lambda: registry.branch(before, 1, "ada"),
-        "train on": lambda: _run_action(registry, before, {"do": "extend", "owner": "ada"}),
+        "train on": lambda: ACTIONS["extend"](registry, before, None),
         "an upload, or from the Hub": lambda: registry.import_checkpoint(checkpoint, "ada", "mine"),
         "what an upload is asked first": lambda: registry.validate_size(large),
         "a plan of the lab": lambda: laboratory.plan(grid, "ada"),
@@ -261,11 +262,10 @@ def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
             ):
                 enter()
             assert len(registry.list_for_owner("ada")) == runs, door
-        told = train_families(
-            registry,
-            "ada",
-            {"subject": f"run:{before.id}", "owner": "ada", "families": ["transformer"]},
+        request = TrainArchitectures.model_construct(
+            subject=f"run:{before.id}", owner="ada", architectures=["transformer"]
         )
+        told = train_families(registry, request)
         assert told["runs"] == []
         assert f"{field} is {LARGE[field]}" in told["error"]
         assert (checkpoint / "config.json").is_file()
@@ -374,7 +374,7 @@ def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
     assert told["time_left"][0] == 0
     assert told["time_left"][1].startswith(words)
     with pytest.raises(UserError, match=words):
-        _run_action(registry, run, {"do": "extend", "owner": "ada"})
+        ACTIONS["extend"](registry, run, None)
     # Another server on the same folder knows it too; with a longer limit it goes on where it was.
     registry = hosted()
     run = registry.find(run.id, "ada")

@@ -22,9 +22,9 @@ from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.server.api import Endpoints
 from playground.server.client import resolve_client_address
-from playground.server.compare_api import ComparePage
-from playground.server.hub_api import HubPage
-from playground.server.inspect_api import inspect_handlers
+from playground.server.compare_api import CompareHandlers
+from playground.server.hub_api import HubHandlers
+from playground.server.inspect_api import InspectHandlers
 from playground.server.live_api import live_handlers
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.coroutines import run_in_thread
@@ -324,10 +324,10 @@ def test_who_starts_too_many_runs_is_told_when_to_try_again(ask):
 @pytest.fixture(scope="module")
 def endpoints(tmp_path_factory):
     registry = Registry(tmp_path_factory.mktemp("direct"), idle_timeout_s=0, release_after_s=0)
-    answers = live_handlers(registry) | inspect_handlers(registry)
+    answers = live_handlers(registry) | InspectHandlers(registry).handlers()
     answers |= (
-        ComparePage(registry, JobQueue(hosted=True)).handlers()
-        | HubPage(registry, AutoPublisher(registry)).handlers()
+        CompareHandlers(registry, JobQueue(hosted=True)).handlers()
+        | HubHandlers(registry, AutoPublisher(registry)).handlers()
     )
     yield Endpoints(registry, answers, is_public=False)
     registry.shutdown()

@@ -21,7 +21,7 @@ from playground.runs.registry import Registry
 from playground.server.checkpoint_transfer import (
     CHECKPOINT_FILES,
     CHECKPOINT_PATH,
-    build_transfer_routes,
+    CheckpointTransfer,
     extract_checkpoint,
     zip_checkpoint,
 )
@@ -42,6 +42,11 @@ FIELDS = {
     "eval_size": 32,
     "max_steps": 6,
 }
+
+
+def served_by(registry):
+    """An app with only the routes of checkpoints."""
+    return Starlette(routes=CheckpointTransfer(registry).routes())
 
 
 @pytest.fixture(scope="module")
@@ -339,7 +344,7 @@ def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monke
     registry = Registry(tmp_path)
 
     async def scene():
-        served = Starlette(routes=build_transfer_routes(registry))
+        served = served_by(registry)
         slow = asyncio.create_task(told(served, "POST", CHECKPOINT_PATH, trickle))
         await asyncio.sleep(0.1)
         beside = await told(served, "POST", CHECKPOINT_PATH, whole)
@@ -372,7 +377,12 @@ def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(
         return await whole(zipped(files))
 
     status, text = in_line(
-        told(Starlette(routes=build_transfer_routes(registry)), "POST", CHECKPOINT_PATH, all_of_it)
+        told(
+            served_by(registry),
+            "POST",
+            CHECKPOINT_PATH,
+            all_of_it,
+        )
     )
     registry.shutdown()
     assert (status, json.loads(text)["error"]) == (
@@ -397,7 +407,10 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(
     run = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
 
     async def scene():
-        served, unread = Starlette(routes=build_transfer_routes(registry)), asyncio.Semaphore(0)
+        served, unread = (
+            served_by(registry),
+            asyncio.Semaphore(0),
+        )
 
         async def full(message):
             if message["type"] == "http.response.body":
@@ -421,7 +434,7 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(
     packed, refused, left, after = in_line(scene())
     registry.shutdown()
     assert (packed, left, list(temporary.iterdir())) == (2, [], [])
-    assert refused == (503, b"Other downloads are in progress: press Download again in a moment.")
+    assert refused == (503, b"other downloads are in progress; try again in a moment")
     assert after[0] == 200
     assert set(zipfile.ZipFile(io.BytesIO(after[1])).namelist()) == set(CHECKPOINT_FILES)
 
@@ -495,7 +508,7 @@ def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, mo
     registry = Registry(tmp_path)
 
     async def scene():
-        served = Starlette(routes=build_transfer_routes(registry))
+        served = served_by(registry)
         slow = [
             asyncio.create_task(
                 told(served, "POST", CHECKPOINT_PATH, trickle, address=f"10.0.0.{n}")
@@ -530,7 +543,12 @@ def test_a_zip_whose_list_of_files_lies_outside_of_it_is_no_zip(tmp_path, files)
         return await whole(bytes(packed))
 
     status, text = in_line(
-        told(Starlette(routes=build_transfer_routes(registry)), "POST", CHECKPOINT_PATH, all_of_it)
+        told(
+            served_by(registry),
+            "POST",
+            CHECKPOINT_PATH,
+            all_of_it,
+        )
     )
     registry.shutdown()
     assert (status, json.loads(text)["error"]) == (

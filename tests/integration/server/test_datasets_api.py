@@ -19,14 +19,13 @@ from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_text
 from playground.datasets.storage import load_metadata, load_pairs, store, to_files
 from playground.errors import UserError
+from playground.runs.dataset_library import MB, MIN_RETENTION_S, DatasetLibrary
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.server.datasets_api import (
     MAX_PENDING_UPLOADS,
-    MB,
-    MIN_RETENTION_S,
     UPLOAD_PATH,
-    DatasetUploads,
+    DatasetHandlers,
 )
 from playground.server.runs_api import run_details
 from playground.tasks import TASKS
@@ -118,7 +117,9 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     content = told["content"]
     assert not (app.checkpoints / "rows" / content).exists()  # only looked at so far
     assert "not on this server" in ask(app, "show", owner, content)["error"]
-    assert ask(app, "use", other, content) == {"again": True}  # nobody else has sent them
+    answer = ask(app, "use", other, content)  # another user has to upload it
+    assert answer["again"]
+    assert "upload it again" in answer["error"]
     assert ask(app, "use", owner, content) == {}
     assert (app.checkpoints / "rows" / content / "rows.safetensors").is_file()
     assert [row["content"] for row in ask(app, "list", owner)["datasets"]] == [content]
@@ -202,7 +203,8 @@ def test_whoever_does_not_say_who_they_are_brings_nothing(app, owner):
 @pytest.mark.parametrize("content", ["", "../runs", "a" * 63, 5, None, ["a"], "Z" * 64])
 def test_a_content_that_is_none_is_refused(app, content):
     for do in ("use", "show", "remove"):
-        assert ask(app, do, new_owner_key(), content) == {"error": "these are no rows; bring some"}
+        answer = ask(app, do, new_owner_key(), content)
+        assert answer["error"] == "the request names no dataset; upload one first"
 
 
 def dribbled(owner, ended, address="10.0.0.1"):
@@ -225,7 +227,7 @@ def test_slow_upload_times_out_and_each_visitor_holds_one_slot(tmp_path, monkeyp
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.server.datasets_api.UPLOAD_TIMEOUT_S", 2)
     bringing, owners, ended = (
-        DatasetUploads(SimpleNamespace(single_owner="")),
+        DatasetHandlers(SimpleNamespace(single_owner="")),
         [new_owner_key() for _ in range(MAX_PENDING_UPLOADS)],
         [],
     )
@@ -264,7 +266,7 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
         (folder / "sent").write_bytes(bytes(2_000_000))
         os.utime(folder, (0, 0))
     monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
-    DatasetUploads(SimpleNamespace(single_owner=""))._ensure_quota(new_owner_key(), 1000, 1000)
+    DatasetLibrary(SimpleNamespace(single_owner=""))._ensure_quota(new_owner_key(), 1000, 1000)
     registry = Registry(tmp_path)
     try:
         assert not any(folder.exists() for folder in left)
@@ -322,7 +324,7 @@ class Shelf:
 
     def __init__(self, root):
         self.root, self.registry = root, Registry(root)
-        self.bringing = DatasetUploads(self.registry)
+        self.library = DatasetLibrary(self.registry)
 
     def bring(self, symbol, owner, times=1):
         """Rows that differ by a symbol, as many times as many bytes; what `use` says to them is
@@ -333,13 +335,13 @@ class Shelf:
         (folder / "rows").mkdir(parents=True)
         for name, data in to_files(rows).items():
             (folder / "rows" / name).write_bytes(data)
-        self.bringing._set_pending(owner, rows.sha256, folder)
+        self.library.set_pending(owner, rows.sha256, folder)
         return rows.sha256
 
     def use(self, symbol, owner, since=0.0):
         """Rows that a visitor chose so many seconds ago."""
         content = self.bring(symbol, owner)
-        assert self.bringing.keep(owner, content) == {}
+        self.library.store(owner, content)
         self.chosen(content, since)
         return content
 
@@ -369,13 +371,13 @@ class Shelf:
         fractions.
         """
         sizes = [directory_size(self.root / "rows" / content) for content in self.contents()]
-        self.bringing.all_mb = (sum(sizes) + sets * max(sizes)) / MB
+        self.library.all_mb = (sum(sizes) + sets * max(sizes)) / MB
 
     def contents(self):
         return {path.name for path in (self.root / "rows").glob("[!.]*")}
 
     def listed(self, owner):
-        return [row["content"] for row in self.bringing.list_datasets(owner)]
+        return [row["content"] for row in self.library.list_datasets(owner)]
 
 
 @pytest.fixture
@@ -395,7 +397,7 @@ def test_unused_datasets_are_evicted_oldest_first(shelf):
         shelf.use("c", ada, since=2 * MIN_RETENTION_S),
     )
     again = shelf.use("d", ada, since=8 * MIN_RETENTION_S)
-    shelf.bringing.keep(bob, again)
+    shelf.library.store(bob, again)
     recent = shelf.use("e", ada, since=MIN_RETENTION_S / 2)
     shelf.fits(0.5)
     new = shelf.use("f", bob)
@@ -403,7 +405,7 @@ def test_unused_datasets_are_evicted_oldest_first(shelf):
     assert oldest not in shelf.listed(ada)
     newer = shelf.use("g", bob)
     assert shelf.contents() == {trained, again, recent, new, newer}
-    with pytest.raises(UserError, match="keeps as many rows as it can"):
+    with pytest.raises(UserError, match="has no space for more datasets"):
         shelf.use("h", bob)
     assert shelf.contents() == {trained, again, recent, new, newer}
 
@@ -415,7 +417,7 @@ def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_a
     client_address.set("192.0.2.9")
     crowd = [new_owner_key() for _ in range(4)]
     old, recent = shelf.use("b", crowd[0], since=2 * MIN_RETENTION_S), shelf.use("c", crowd[1])
-    shelf.bringing.all_mb = (
+    shelf.library.all_mb = (
         2
         * 2.5
         * max(directory_size(shelf.root / "rows" / content) for content in shelf.contents())
@@ -427,15 +429,15 @@ def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_a
     content = shelf.bring("e", crowd[3])
     with pytest.raises(
         UserError,
-        match=r"rows from your address take all of the .* MB that one address may keep here; "
+        match=r"datasets from your address take all of the .* MB that one address may store here; "
         r"remove some",
     ):
-        shelf.bringing.keep(crowd[3], content)
+        shelf.library.store(crowd[3], content)
     client_address.set("192.0.2.1")
     assert shelf.use("f", ada) in shelf.contents()
     client_address.set("192.0.2.9")
-    shelf.bringing.remove(crowd[1], recent)
-    assert shelf.bringing.keep(crowd[3], content) == {}
+    shelf.library.remove(crowd[1], recent)
+    shelf.library.store(crowd[3], content)
     assert other in shelf.contents()
     assert old not in shelf.contents()
 
@@ -445,8 +447,8 @@ def test_where_old_rows_are_not_enough_none_go_and_the_visitor_is_refused(shelf)
     old, recent = shelf.use("a", ada, since=2 * MIN_RETENTION_S), shelf.use("b", ada)
     shelf.fits(0.5)
     content = shelf.bring("c", bob, times=2)
-    with pytest.raises(UserError, match="keeps as many rows as it can; try again later"):
-        shelf.bringing.keep(bob, content)
+    with pytest.raises(UserError, match="has no space for more datasets; try again later"):
+        shelf.library.store(bob, content)
     assert shelf.contents() == set(shelf.listed(ada)) == {old, recent}
     assert shelf.listed(bob) == []
 
@@ -574,7 +576,7 @@ async def quiet():
 
 def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    uploads = DatasetUploads(SimpleNamespace(single_owner=""))
+    uploads = DatasetHandlers(SimpleNamespace(single_owner=""))
     started, finished = fake_processes(monkeypatch), []
 
     def read(name, address):
@@ -614,7 +616,7 @@ def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_
 def test_only_so_many_kept_sets_wait_to_be_shown(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.server.datasets_api.load_metadata", lambda content: {})
-    bringing, waiting = DatasetUploads(SimpleNamespace(single_owner="")), []
+    bringing, waiting = DatasetHandlers(SimpleNamespace(single_owner="")), []
 
     async def scene():
         release = asyncio.Event()
@@ -629,13 +631,13 @@ def test_only_so_many_kept_sets_wait_to_be_shown(tmp_path, monkeypatch, client_a
         for number in range(40):
             client_address.set(f"192.0.2.{number % 3}" if number >= 20 else "192.0.2.9")
             what = {"do": "show", "owner": new_owner_key(), "content": "0" * 64}
-            tasks.append(asyncio.create_task(bringing.handle_action(what, None)))
+            tasks.append(asyncio.create_task(bringing.act_on_dataset(what)))
         await asyncio.wait(tasks, timeout=2)
         count = len(waiting)
         release.set()
         answers = await asyncio.gather(*tasks)
-        later = await bringing.handle_action(
-            {"do": "show", "owner": new_owner_key(), "content": "0" * 64}, None
+        later = await bringing.act_on_dataset(
+            {"do": "show", "owner": new_owner_key(), "content": "0" * 64}
         )
         return count, answers, later
 

@@ -10,7 +10,7 @@ from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.server.live_api import live_handlers
 from playground.server.middleware import SecurityHeadersMiddleware
-from playground.server.report_api import report_handlers
+from playground.server.report_api import ReportHandlers
 from playground.ui.embedding import EMBED_VIEWS, is_embedded
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
@@ -88,7 +88,7 @@ def registry(tmp_path_factory):
 
 
 def told(registry, **what):
-    return run_in_thread(report_handlers(registry)["runs/report"](what, None))
+    return run_in_thread(ReportHandlers(registry).handlers()["runs/report"](what, None))
 
 
 def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(registry):

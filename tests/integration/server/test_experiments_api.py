@@ -14,7 +14,9 @@ import pytest
 
 from playground.experiments import claims, replications
 from playground.experiments.service import ExperimentService
-from playground.server.experiments_api import VARIABLE_SETTINGS, LabPage
+from playground.server.experiments_api import ExperimentHandlers
+from playground.server.replications_api import ReplicationHandlers
+from playground.server.variable_settings import VARIABLE_SETTINGS
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
@@ -39,16 +41,29 @@ def registry(registry, tmp_path):
     return registry
 
 
+class Lab:
+    """The handlers of the Lab tab."""
+
+    def __init__(self, registry, service):
+        self.experiments, self.registry = service, registry
+        self.own = ExperimentHandlers(registry, service)
+        self.replications = ReplicationHandlers(registry, service)
+        self.outcome = self.replications.outcome
+
+    def handlers(self):
+        return self.own.handlers() | self.replications.handlers()
+
+
 @pytest.fixture
 def page(registry):
     service = ExperimentService(registry)
     service.scheduler.stop()  # it starts no runs
-    return LabPage(registry, service)
+    return Lab(registry, service)
 
 
 @pytest.fixture
 def busy(registry):
-    page = LabPage(registry, ExperimentService(registry))
+    page = Lab(registry, ExperimentService(registry))
     yield page
     page.experiments.close()
 
@@ -293,7 +308,7 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeyp
     assert told["passed"] is False  # after 20 steps
     assert "of the sequences, on " in told["written"]
     monkeypatch.setattr(
-        "playground.server.experiments_api.evaluate_replication",
+        "playground.server.replications_api.evaluate_replication",
         lambda *_: pytest.fail("it was compared already"),
     )
     assert ask(page, "replications/outcome", name="mingpt-sort") == told
@@ -312,8 +327,8 @@ def test_a_claim_that_takes_an_experiment_stands_with_it(page):
 
 
 def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, monkeypatch):
-    monkeypatch.setattr(page._figure_queue.executor, "start", lambda job: False)
-    monkeypatch.setattr(page, "_figure_data", lambda *_: {})
+    monkeypatch.setattr(page.own._figure_queue.executor, "start", lambda job: False)
+    monkeypatch.setattr(page.own, "_figure_data", lambda *_: {})
     for _ in range(2):
         assert "could not be started" in ask(page, "experiments/figures")["error"]
 
@@ -465,7 +480,7 @@ def polled(page, open, known=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunConfig, "from_flat", from_flat)
         patch.setattr(json, "dumps", dumped)
-        told = page.poll(OWNER, {"open": open, "version": known})
+        told = ask(page, "experiments/poll", open=open, version=known)
     return told, counted
 
 

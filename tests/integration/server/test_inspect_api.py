@@ -11,7 +11,7 @@ from starlette.requests import Request
 from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.runs.inspector_process import Inspector
 from playground.runs.registry import Registry
-from playground.server.inspect_api import SLOW_VIEWS, inspect_handlers, load_view
+from playground.server.inspect_api import SLOW_VIEWS, InspectHandlers
 from playground.server.live_api import live_handlers
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
@@ -29,9 +29,8 @@ def registry():
 
 
 def ask(registry, **what):
-    return run_in_thread(
-        load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", **what})
-    )
+    request = {"subject": "checkpoint:reverse", "text": "3 1 4"} | what
+    return run_in_thread(InspectHandlers(registry).load_view(request))
 
 
 @pytest.mark.smoke
@@ -47,7 +46,9 @@ def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
     with ThreadPoolExecutor(1) as thread:
         slow = thread.submit(
             asyncio.run,
-            load_view(registry, {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}),
+            InspectHandlers(registry).load_view(
+                {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}
+            ),
         )
         assert ask(registry, view="attention", text="9 8 7")["columns"] == ["9", "8", "7", "EOS"]
         slow.result()
@@ -61,7 +62,7 @@ def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
         ("3 x", "not a symbol"),
         ("1 " * 40, "positions for 10"),
         (None, "type a sequence"),
-        ([3], "type a sequence"),
+        ([3], "give a sequence of at most 2,000 characters"),
     ],
 )
 def test_a_sequence_that_cannot_be_read_is_explained(registry, text, said):
@@ -90,13 +91,13 @@ HOSTILE = [
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
 def test_a_hostile_request_gets_a_sentence(registry, what):
     told = ask(registry, **what)
-    assert set(told) - {"question"} == {"error"}
+    assert set(told) - {"question", "field"} == {"error"}
     assert 10 < len(told["error"]) < 300
 
 
 def test_whatever_is_no_object_gets_a_sentence(registry):
     for what in (None, 3, "x", []):
-        assert "error" in run_in_thread(load_view(registry, what))
+        assert "error" in run_in_thread(InspectHandlers(registry).load_view(what))
 
 
 def request_from(address):
@@ -126,7 +127,7 @@ def in_order_of_answers(answerer, requests):
 
 @pytest.mark.parametrize("name", ["runs/predict", "inspect/view"])
 def test_one_clients_backlog_delays_another_client_by_one_request(registry, name):
-    answerer = (live_handlers(registry) | inspect_handlers(registry))[name]
+    answerer = (live_handlers(registry) | InspectHandlers(registry).handlers())[name]
     what = {"subject": "checkpoint:reverse", "view": "attention"}
     ask(registry, view="attention")  # the process is there
     backlog = [("ada", "10.0.0.1", what | {"text": f"3 1 {digit}"}) for digit in range(8)]

@@ -14,9 +14,10 @@ from playground.datasets.storage import load_pairs, store
 from playground.experiments.service import ExperimentService
 from playground.jobs.executors import ProcessPerJob
 from playground.reports.report import render_report
-from playground.runs.model_ref import resolve_config
+from playground.runs.model_ref import ModelRef, resolve_config
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
+from playground.runs.scheduler import Scheduler
 from playground.server.app import build_handlers
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
@@ -42,7 +43,7 @@ def shared(tmp_path, monkeypatch):
     and all answerers.
     """
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr(Registry, "_schedule", lambda self: None)
+    monkeypatch.setattr(Scheduler, "schedule", lambda self: None)
     content = store(from_text(TEXT))
     config = RunConfig.from_flat(TINY | load_pairs(content).task_settings())
     trainer = Trainer(config)
@@ -147,8 +148,8 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
 def test_only_its_owner_may_train_with_the_settings_of_a_run_on_rows(shared):
     registry, run, owner, content, _ = shared
     assert (
-        resolve_config(registry, {"subject": f"run:{run.id}", "owner": owner}).task.dataset_sha256
+        resolve_config(registry, ModelRef(subject=f"run:{run.id}", owner=owner)).task.dataset_sha256
         == content
     )
     with pytest.raises(ValueError, match="only its owner may train on it"):
-        resolve_config(registry, {"subject": f"watch:{run.share_id}", "owner": new_owner_key()})
+        resolve_config(registry, ModelRef(subject=f"watch:{run.share_id}", owner=new_owner_key()))

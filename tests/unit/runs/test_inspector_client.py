@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
+from playground.errors import UserError
 from playground.jobs.addresses import VIEWER, Client
 from playground.runs import inspector_process
 from playground.runs.inspector_client import MAX_PER_ADDRESS, MAX_PER_CLIENT, InspectorClient
-from playground.server.live_api import await_result
+from playground.server.process_calls import await_result
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import fake_processes
 
@@ -143,14 +144,16 @@ def page_request(*messages):
 
 def test_a_time_limit_takes_the_request_out_of_the_queue(inspector):
     _, waiting = request(inspector, ADA, "1", "2")
-    response = run_in_thread(await_result(waiting, 0.01))
-    assert response["again"]
+    with pytest.raises(UserError, match="try again") as raised:
+        run_in_thread(await_result(waiting, 0.01))
+    assert raised.value.retryable
     assert waiting.cancelled()
 
 
 def test_a_client_that_disconnects_takes_its_request_out_of_the_queue(inspector):
     _, waiting = request(inspector, ADA, "1", "2")
-    run_in_thread(await_result(waiting, None, page_request({"type": "http.disconnect"})))
+    with pytest.raises(UserError, match="disconnected"):
+        run_in_thread(await_result(waiting, None, page_request({"type": "http.disconnect"})))
     assert waiting.cancelled()
 
 

@@ -15,11 +15,11 @@ def answer(request, monkeypatch, tmp_path):
     """The started processes, and a function that requests a report or figures."""
     going = fake_processes(monkeypatch)
     if request.param == "report":
-        monkeypatch.setattr(report_api, "resolve_checkpoint", lambda *_: tmp_path)
-        ask = report_api.report_handlers(None)["runs/report"]
+        monkeypatch.setattr(report_api, "require_checkpoint", lambda *_: tmp_path)
+        ask = report_api.ReportHandlers(None).handlers()["runs/report"]
     else:
         monkeypatch.setattr(ExperimentService, "__init__", lambda *_: None)
-        page = experiments_api.LabPage(None, ExperimentService(None))
+        page = experiments_api.ExperimentHandlers(None, ExperimentService(None))
         monkeypatch.setattr(page, "_figure_data", lambda *_: {})
         ask = page.export_figures
     return going, lambda page=None: ask({"owner": "o" * 32}, page)

@@ -236,5 +236,5 @@ def test_an_address_waits_for_itself_and_keeps_half_of_the_line_free(client_addr
 
 def test_api_call_counts_for_the_client_address(client_address):
     request = Request({"type": "http", "client": ("192.0.2.7", 1), "headers": []})
-    Endpoints(None, {}, False)._rate_limit(request)
+    Endpoints(None, {}, False).apply_rate_limit(request)
     assert client_address.get() == "192.0.2.7"

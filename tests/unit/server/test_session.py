@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from playground.runs.owner_keys import new_owner_key
 from playground.server.routes import build_routes
-from playground.server.session import COOKIE, owner_from_cookie, session_handlers
+from playground.server.session import COOKIE, SessionHandlers, owner_from_cookie
 
 HOST = "owner-space.hf.space"
 
@@ -49,7 +49,7 @@ def test_the_cookie_counts_only_in_requests_of_the_page_itself():
 @pytest.fixture
 def client():
     with TestClient(
-        Starlette(routes=build_routes(session_handlers(""))), base_url=f"https://{HOST}"
+        Starlette(routes=build_routes(SessionHandlers("").handlers())), base_url=f"https://{HOST}"
     ) as client:
         yield client
 
@@ -107,7 +107,8 @@ def test_another_site_sets_no_cookie_and_gets_no_answer(client):
 def test_a_server_with_one_owner_needs_no_cookie():
     owner = new_owner_key()
     with TestClient(
-        Starlette(routes=build_routes(session_handlers(owner))), base_url="http://localhost"
+        Starlette(routes=build_routes(SessionHandlers(owner).handlers())),
+        base_url="http://localhost",
     ) as client:
         assert (
             "set-cookie"

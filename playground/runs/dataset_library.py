@@ -1,0 +1,256 @@
+"""The datasets that users store on this server, by content hash, and the quota of each user.
+
+An upload waits in a folder until its user stores it. Safe to call from any thread; every method
+reads or writes the disk.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Container
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from playground.common.atomic_write import write_dir
+from playground.common.env import env_number
+from playground.common.storage import directory_size
+from playground.datasets.pairs import SHA256_PATTERN, DatasetError
+from playground.datasets.storage import datasets_dir, load_metadata
+from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
+from playground.tasks import LOOKUP
+
+from .record import owner_id
+from .registry import Registry
+
+MAX_UNSAVED_DATASETS = 32  # uploads that were neither stored nor replaced
+MAX_DATASETS_PER_OWNER = 50
+MIN_RETENTION_S = 3600.0  # minimum age of an evicted dataset
+MB = 1_000_000
+
+
+class DatasetLibrary:
+    """Stores datasets. On a public instance a user may store `own_mb`, all users together
+    `all_mb`, and one address half of that.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.own_mb = env_number("DATASETS_PER_USER_MB")
+        self.all_mb = env_number("DATASETS_TOTAL_MB")
+        # by owner: content hash and folder of the latest upload
+        self._pending: OrderedDict[str, tuple[str, Path]] = OrderedDict()
+        # by marker: address of the client, since the start of the server
+        self._addresses: dict[Path, str] = {}
+        self._lock = threading.Lock()
+
+    def set_pending(self, owner: str, content: str, folder: Path) -> None:
+        """Store an upload until `keep`; it replaces the user's earlier one."""
+        with self._lock:
+            discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
+            if content:
+                self._pending[owner] = content, folder
+            else:
+                discarded.append(folder)
+            while len(self._pending) > MAX_UNSAVED_DATASETS:
+                discarded.append(self._pending.popitem(last=False)[1][1])
+        for path in discarded:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def store(self, owner: str, content: str) -> None:
+        """Store the latest upload of a user.
+
+        Raises:
+            UserError: if the quota of the user or of the server is used up; retryable, if the
+                server no longer has the upload.
+        """
+        with self._lock:
+            pending_content, folder = self._pending.get(owner, ("", Path()))
+            is_stored = (datasets_dir() / content).is_dir()
+            if not is_stored and (pending_content != content or not (folder / "rows").is_dir()):
+                raise UserError(
+                    "the server no longer has this dataset; upload it again", retryable=True
+                )
+            files = (
+                {}
+                if is_stored
+                else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
+            )
+            marker = self._owner_markers(owner) / content
+            if not self.registry.single_owner and not marker.exists():
+                new_bytes = sum(map(len, files.values()))
+                self._ensure_quota(
+                    owner, new_bytes or directory_size(datasets_dir() / content), new_bytes
+                )
+            if files:
+                write_dir(datasets_dir() / content, files)
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+            self._addresses.setdefault(marker, CLIENT_ADDRESS.get())
+
+    def list_datasets(self, owner: str) -> list[dict[str, Any]]:
+        """Return the stored datasets of a user, most recently used first.
+
+        The owner of a local instance gets all.
+        """
+        owns_machine = self.registry.single_owner and secrets.compare_digest(
+            owner, self.registry.single_owner
+        )
+        paths = [
+            path
+            for path in (datasets_dir() if owns_machine else self._owner_markers(owner)).glob("*")
+            if SHA256_PATTERN.fullmatch(path.name)
+        ]
+        datasets = []
+        for path in sorted(paths, key=_modified_at, reverse=True)[:MAX_DATASETS_PER_OWNER]:
+            with suppress(DatasetError, OSError):
+                metadata = load_metadata(path.name)
+                datasets.append(
+                    {
+                        "content": path.name,
+                        "rows": metadata["rows"],
+                        "symbols": len(metadata["vocabulary"]),
+                        "vocabulary": metadata["vocabulary"][:8],
+                        "bytes": directory_size(datasets_dir() / path.name),
+                    }
+                )
+        return datasets
+
+    def remove(self, owner: str, content: str) -> None:
+        """Remove a dataset from a user's list.
+
+        The files are deleted if no other user and no run uses them.
+
+        Raises:
+            UserError: for a dataset of another user.
+        """
+        owns_machine = self.registry.single_owner and secrets.compare_digest(
+            owner, self.registry.single_owner
+        )
+        with self._lock:
+            marker = self._owner_markers(owner) / content
+            if not owns_machine and not marker.exists():
+                raise UserError("this dataset is not yours, or was removed")
+            if self._in_use(content) and owns_machine:
+                raise UserError("runs on this machine use this dataset; delete those first")
+            self._remove_marker(marker)
+            if not self._in_use(content) and not any(datasets_dir().glob(f".owners/*/{content}")):
+                shutil.rmtree(datasets_dir() / content, ignore_errors=True)
+
+    def _in_use(self, content: str) -> bool:
+        return any(
+            config.task.task == LOOKUP and config.task.dataset_sha256 == content
+            for config in self.registry.all_configs()
+        )
+
+    def _owner_markers(self, owner: str) -> Path:
+        """Return the folder with one empty file per dataset of the user.
+
+        The files are named by content hash.
+        """
+        return datasets_dir() / ".owners" / owner_id(owner)[:32]
+
+    def _ensure_quota(self, owner: str, size: int, new_bytes: int) -> None:
+        """Check that a user may store this size, and the server `new_bytes` more.
+
+        Raises:
+            UserError: if the quota does not allow it.
+        """
+        dataset_sizes = [
+            directory_size(datasets_dir() / marker.name)
+            for marker in self._owner_markers(owner).glob("*")
+            if (datasets_dir() / marker.name).is_dir()
+        ]
+        if len(dataset_sizes) >= MAX_DATASETS_PER_OWNER:
+            raise UserError(
+                f"you store {MAX_DATASETS_PER_OWNER} datasets here, which is the maximum; remove "
+                "one first"
+            )
+        if sum(dataset_sizes) + size > self.own_mb * MB:
+            raise UserError(
+                f"you store {sum(dataset_sizes) / MB:.1f} MB of datasets here and this one has "
+                f"{size / MB:.1f} MB; "
+                f"{self.own_mb:g} MB are possible, so remove some or upload fewer pairs"
+            )
+        if new_bytes and not self._evict_for_address(new_bytes):
+            raise UserError(
+                f"datasets from your address take all of the "
+                f"{max_amount_per_address(self.all_mb):g} MB that one address may store here; "
+                "remove some, or try again later"
+            )
+        if new_bytes and not self._evict_for(new_bytes):
+            raise UserError(
+                "this server has no space for more datasets; try again later, or run the "
+                "playground on your own machine"
+            )
+
+    def _evict_for_address(self, new_bytes: int) -> bool:
+        """Return whether the client address may store so many bytes more."""
+        address = CLIENT_ADDRESS.get()
+        contents = {
+            marker.name
+            for marker, marker_address in self._addresses.items()
+            if marker_address == address
+        }
+        return not address or self._evict_for(
+            new_bytes, contents, max_amount_per_address(self.all_mb)
+        )
+
+    def _remove_marker(self, marker: Path) -> None:
+        marker.unlink(missing_ok=True)
+        self._addresses.pop(marker, None)
+
+    def _evict_for(
+        self, new_bytes: int, contents: Container[str] | None = None, max_mb: float | None = None
+    ) -> bool:
+        """Return whether so many bytes more fit.
+
+        If not, datasets are evicted that no run uses and no user selected for a long time.
+        """
+        paths = [
+            path
+            for path in datasets_dir().glob("[!.]*")
+            if path.is_dir() and (contents is None or path.name in contents)
+        ]
+        size_by_path = {path: directory_size(path) for path in paths}
+        excess_bytes = (
+            sum(size_by_path.values())
+            + new_bytes
+            - int((self.all_mb if max_mb is None else max_mb) * MB)
+        )
+        if excess_bytes <= 0:
+            return True
+        markers_by_content: dict[str, list[Path]] = {}
+        for marker in datasets_dir().glob(".owners/*/*"):
+            markers_by_content.setdefault(marker.name, []).append(marker)
+        last_used_at = {
+            path: max(map(_modified_at, markers_by_content.get(path.name, [path])))
+            for path in size_by_path
+        }
+        now = time.time()
+        idle = [
+            path
+            for path in sorted(size_by_path, key=last_used_at.__getitem__)
+            if now - last_used_at[path] > MIN_RETENTION_S and not self._in_use(path.name)
+        ]
+        if sum(size_by_path[path] for path in idle) < excess_bytes:
+            return False
+        for path in idle:
+            if excess_bytes > 0:
+                for marker in markers_by_content.get(path.name, []):
+                    self._remove_marker(marker)
+                shutil.rmtree(path, ignore_errors=True)
+                excess_bytes -= size_by_path[path]
+        return True
+
+
+def _modified_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # removed meanwhile
+        return 0.0

@@ -1,0 +1,1 @@
+"""The endpoints of the public API by subject; api.py registers them."""

@@ -1,0 +1,162 @@
+"""What the endpoints of the public API share: limits, validation and the calls of handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
+from typing import Any
+
+import gradio as gr
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from playground.common.env import env_number
+from playground.common.validation import parse
+from playground.errors import UserError, raise_for_error
+from playground.jobs.addresses import CLIENT_ADDRESS
+from playground.models.config_fields import ConfigError, short_repr
+from playground.runs.model_ref import (
+    CHECKPOINT_PREFIX,
+    RUN_PREFIX,
+    SHARE_PREFIX,
+    ModelRef,
+    resolve_checkpoint,
+    resolve_run,
+)
+from playground.runs.registry import Registry
+
+from ..client import resolve_client_address
+from ..origin import is_own_origin
+from ..rate_limit import BoundedSemaphoreQueue, RateLimiter
+from ..routes import Handler
+
+MAX_CONCURRENT_INSPECTIONS = 4
+Method = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
+
+
+def endpoint(call_type: type[BaseModel], kind: str = "calls") -> Callable[[Method], Method]:
+    """Decorate an endpoint: apply the rate limit of its kind, and validate its arguments.
+
+    The signature stays, because Gradio reads names, types and descriptions from it.
+    """
+
+    def decorate(function: Method) -> Method:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        async def call(self: EndpointBase, *args: Any, **values: Any) -> dict[str, Any]:
+            arguments = dict(signature.bind(self, *args, **values).arguments)
+            request = starlette_request(arguments.pop("request", None))
+            del arguments["self"]
+            self.apply_rate_limit(request, kind)
+            validated = dict(parse(call_type, arguments))
+            return await function(self, **validated, request=request)
+
+        return call
+
+    return decorate
+
+
+class EndpointBase:
+    """The endpoints over a registry and the handlers of the page.
+
+    Args:
+        handlers: the handlers of the page by name.
+        is_public: whether the instance is shared, so calls are limited.
+    """
+
+    def __init__(
+        self, registry: Registry, handlers: Mapping[str, Handler], is_public: bool
+    ) -> None:
+        self.registry, self.handlers = registry, handlers
+        self.rate_limiter = RateLimiter.from_environment(is_public)
+        self.waits_by_client = Counter[str]()  # waiting calls by client
+        self.inspection_slots = BoundedSemaphoreQueue(
+            MAX_CONCURRENT_INSPECTIONS, 4 * MAX_CONCURRENT_INSPECTIONS
+        )
+        # for all clients
+        self.evaluation_slots = BoundedSemaphoreQueue(int(env_number("API_MAX_CONCURRENT")))
+
+    async def call_handler(
+        self, name: str, payload: dict[str, Any], request: Request
+    ) -> dict[str, Any]:
+        """Return the response of a handler of the page.
+
+        Raises:
+            UserError: with the error of the response.
+        """
+        return raise_for_error(await self.handlers[name](payload, request))
+
+    def owner_key(self, owner: str) -> str:
+        """Return the given key, or the key of a local instance, or an empty string."""
+        return owner or self.registry.single_owner
+
+    async def model_ref(self, model: str, owner: str) -> ModelRef:
+        """Return the reference of a model name.
+
+        Raises:
+            UserError: for an unknown model, or a run of another owner.
+        """
+        name = model.strip()
+        has_prefix = name.startswith((RUN_PREFIX, SHARE_PREFIX, CHECKPOINT_PREFIX))
+        ref = ModelRef(
+            subject=name if has_prefix else RUN_PREFIX + name, owner=self.owner_key(owner)
+        )
+        run, _ = resolve_run(self.registry, ref)
+        if run is None and await asyncio.to_thread(resolve_checkpoint, self.registry, ref) is None:
+            raise UserError(not_found_message(name))
+        return ref
+
+    def apply_rate_limit(self, request: Request, kind: str = "calls") -> None:
+        """Apply the rate limit to a call of this client.
+
+        Raises:
+            UserError: for too many calls, and for requests from pages of other sites, because
+                browsers send them with the user's cookies.
+        """
+        client = resolve_client_address(request)
+        CLIENT_ADDRESS.set(client)  # Gradio runs some calls outside of the request
+        if not is_own_origin(request.headers):
+            raise UserError(
+                "pages of other sites are rejected; use a program or open the playground"
+            )
+        self.rate_limiter.acquire("calls", client)
+        if kind != "calls":
+            self.rate_limiter.acquire(kind, client)
+
+
+def with_user_errors(endpoint_method: Method) -> Method:
+    """Wrap an endpoint so that its expected errors reach the client as messages.
+
+    Unexpected errors reach the client without their text.
+    """
+
+    @wraps(endpoint_method)
+    async def wrapper(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        try:
+            return await endpoint_method(*args, **kwargs)
+        except (UserError, ConfigError) as error:
+            raise gr.Error(str(error), print_exception=False) from None
+
+    return wrapper
+
+
+def starlette_request(request: Any) -> Request:
+    """Return the Starlette request; Gradio wraps it, its MCP server does not."""
+    return request.request if isinstance(request, gr.Request) else request
+
+
+def not_found_message(model: str) -> str:
+    """Return the message for a model that does not exist for the caller."""
+    return (
+        f"there is no model {short_repr(model)} for you: give a run's id with the key that start "
+        "returned as owner, watch:ID, or checkpoint:NAME; the models endpoint lists them"
+    )
+
+
+def step_field(step: int) -> dict[str, int]:
+    """Return the `step` field of a request; empty for the latest."""
+    return {"step": step} if step >= 0 else {}

@@ -1,0 +1,164 @@
+"""The endpoints for predictions, attention weights and evaluations."""
+
+# no `from __future__ import annotations`: Gradio reads the types of the endpoints
+import asyncio
+import base64
+from array import array
+from typing import Any, Literal
+
+import gradio as gr
+
+from playground.common.stats import wilson_interval
+from playground.compat import add_old_keys
+from playground.errors import UserError
+from playground.runs.model_ref import resolve_checkpoint, resolve_run
+
+from ..client import resolve_client
+from ..process_calls import await_result
+from ..schemas import public_api as schemas
+from .base import EndpointBase, endpoint, not_found_message, step_field
+
+EVALUATION_TIMEOUT_S = 280.0  # seconds
+MAX_WEIGHTS = 200_000  # weights in one response
+
+
+class InferenceEndpoints(EndpointBase):
+    """Run and evaluate models."""
+
+    @endpoint(schemas.Predict)
+    async def predict(
+        self, model: str, sequence: str, owner: str = "", step: int = -1, request: gr.Request = None
+    ) -> dict[str, Any]:
+        """Generate a model's answer to a sequence, free-running, one token at a time.
+
+        Args:
+            model: a run's id, watch:ID, or checkpoint:NAME.
+            sequence: tokens of the model's task, such as "3 1 4".
+            owner: the key that start returned, for a run's id.
+            step: use the recorded weights nearest to this step of a run; -1 for the latest.
+
+        Returns:
+            prediction: generated tokens; target, or null; correct: whether they match; note.
+        """
+        ref = await self.model_ref(model, owner)
+        payload = ref.model_dump() | {"text": sequence} | step_field(step)
+        async with self.inspection_slots.slot():
+            return add_old_keys(await self.call_handler("runs/predict", payload, request))
+
+    @endpoint(schemas.Attention)
+    async def attention(
+        self,
+        model: str,
+        sequence: str,
+        kind: Literal["cross", "encoder", "decoder"] = "cross",
+        layer: int = -1,
+        head: int = -1,
+        owner: str = "",
+        step: int = -1,
+        request: gr.Request = None,
+    ) -> dict[str, Any]:
+        """Return the attention weights of a model while it generates its answer.
+
+        Args:
+            model: a run's id, watch:ID, or checkpoint:NAME.
+            sequence: tokens of the model's task, such as "3 1 4".
+            kind: cross (target to source), encoder (source only) or decoder (target only).
+            layer: a layer index from 0; -1 for all.
+            head: a head index from 0; -1 for all.
+            owner: the key that start returned, for a run's id.
+            step: use the recorded weights nearest to this step of a run; -1 for the latest.
+
+        Returns:
+            weights[layer][head][row][column], rounded to 0.001; tokens of rows and columns.
+        """
+        ref = await self.model_ref(model, owner)
+        payload = ref.model_dump() | {"text": sequence, "view": "attention"} | step_field(step)
+        async with self.inspection_slots.slot():
+            response = await self.call_handler(
+                "inspect/view", payload | {"options": {"kind": kind}}, request
+            )
+        layers = _select_indices("layer", layer, response["layers"])
+        heads = _select_indices("head", head, response["heads"])
+        return {
+            "kind": response["kind"],
+            "layers": layers,
+            "heads": heads,
+            "rows": response["rows"],
+            "columns": response["columns"],
+            "weights": _decode_weights(response, layers, heads),
+            "written": response["written"],
+            "answer": response["answer"],
+            "step": response.get("step"),
+            "note": response["note"],
+        }
+
+    @endpoint(schemas.Evaluate, "heavy")
+    async def evaluate(
+        self, model: str, n: int = 500, owner: str = "", step: int = -1, request: gr.Request = None
+    ) -> dict[str, Any]:
+        """Evaluate a model on held-out sequences with free-running decoding.
+
+        Args:
+            model: a run's id, watch:ID, or checkpoint:NAME.
+            n: number of sequences, from 1 to 2000, spread over the training lengths.
+            owner: the key that start returned, for a run's id.
+            step: use the recorded weights nearest to this step of a run; -1 for the latest.
+
+        Returns:
+            n, exact_match and token_accuracy (0 to 1), interval (95 %), by_length, step.
+        """
+        ref = await self.model_ref(model, owner)
+        run, is_owner = resolve_run(self.registry, ref)
+        folder = await asyncio.to_thread(resolve_checkpoint, self.registry, ref)
+        source = run or folder
+        if source is None:  # deleted meanwhile
+            raise UserError(not_found_message(model))
+        client = resolve_client(ref, is_owner, request)
+        load_at_step = step if step >= 0 else None
+        async with self.evaluation_slots.slot():
+            future = await asyncio.to_thread(
+                self.registry.snapshots.evaluate, source, n, load_at_step, client
+            )
+            result = await await_result(future, EVALUATION_TIMEOUT_S)
+        interval = (
+            list(wilson_interval(round(result["exact_match"] * result["n"]), result["n"]))
+            if result["n"]
+            else None
+        )
+        return result | {"interval": interval}
+
+
+def _select_indices(name: str, index: int, count: int) -> list[int]:
+    """Return the selected index as a list, or all indices for -1.
+
+    Raises:
+        UserError: if the model has no such index.
+    """
+    if index >= count:
+        raise UserError(f"{name} is {index}; give a whole number from -1 to {count - 1}")
+    return [index] if index >= 0 else list(range(count))
+
+
+def _decode_weights(
+    response: dict[str, Any], layers: list[int], heads: list[int]
+) -> list[list[list[list[float]]]]:
+    """Return the attention weights of a view as weights[layer][head][row][column].
+
+    Raises:
+        UserError: if there are too many.
+    """
+    n_rows, n_columns = len(response["rows"]), len(response["columns"])
+    if len(layers) * len(heads) * n_rows * n_columns > MAX_WEIGHTS:
+        raise UserError(
+            f"the response exceeds {MAX_WEIGHTS:,} weights; request one layer or one head"
+        )
+    thousandths = array("h", base64.b64decode(response["weights"]))
+
+    def decode_row(layer: int, head: int, row: int) -> list[float]:
+        start = ((layer * response["heads"] + head) * n_rows + row) * n_columns
+        return [weight / 1000 for weight in thousandths[start : start + n_columns]]
+
+    return [
+        [[decode_row(layer, head, row) for row in range(n_rows)] for head in heads]
+        for layer in layers
+    ]

@@ -1,0 +1,202 @@
+"""The endpoints for comparisons and for publishing, which are jobs."""
+
+# no `from __future__ import annotations`: Gradio reads the types of the endpoints
+import asyncio
+import time
+from collections import Counter
+from typing import Any
+
+import gradio as gr
+from starlette.requests import Request
+
+from playground.comparison.export import latest_rows
+from playground.compat import add_old_benchmark_keys, add_old_keys
+from playground.errors import UserError
+from playground.runs.owner_keys import new_owner_key
+
+from ..client import resolve_client_address
+from ..hub_api import is_space
+from ..schemas import public_api as schemas
+from .base import EndpointBase, endpoint
+
+POLL_INTERVAL_S = 0.25
+MAX_WAITS_PER_CLIENT, MAX_WAITS_TOTAL = 8, 64  # waiting calls per client and in total
+COMPARE_PREFIX, PUSH_PREFIX = "compare:", "push:"  # prefixes of job ids
+
+
+class JobEndpoints(EndpointBase):
+    """Start, poll and cancel jobs."""
+
+    @endpoint(schemas.Compare, "heavy")
+    async def compare(
+        self,
+        model: str,
+        models: list[str] | None = None,
+        n: int = 20,
+        shots: int = 8,
+        wait: float = 60,
+        owner: str = "",
+        request: gr.Request = None,
+    ) -> dict[str, Any]:
+        """Benchmark a model, baselines and Hub models on the same held-out sequences.
+
+        Args:
+            model: a run's id, watch:ID, or checkpoint:NAME.
+            models: up to 6 models on the Hub, such as ["gpt2"]; without it, baselines only.
+            n: number of sequences, from 1 to 500; at most 40 on a shared instance.
+            shots: few-shot examples in a prompt, from 0 to 32.
+            wait: seconds to wait for the end, up to 240; then use the job endpoint.
+            owner: the key that start returned; without it, a new key for the job.
+
+        Returns:
+            job and owner (for the job endpoint), status, rows (exact_match with interval), result.
+        """
+        ref = await self.model_ref(model, owner)
+        key = ref.owner or new_owner_key()
+        payload = ref.model_dump() | {
+            "owner": key,
+            "kind": "benchmark",
+            "what": {"models": models or [], "n": n, "shots": shots},
+        }
+        response = await self.call_handler("jobs/submit", payload, request)
+        return await self._wait_for_job(COMPARE_PREFIX + response["job"], key, wait, request)
+
+    @endpoint(schemas.Push, "heavy")
+    async def push(
+        self,
+        model: str,
+        repo: str,
+        token: str = "",
+        private: bool = False,
+        branch: str = "main",
+        with_data: bool = False,
+        wait: float = 60,
+        owner: str = "",
+        request: gr.Request = None,
+    ) -> dict[str, Any]:
+        """Publish a run's newest checkpoint, or a checkpoint, on the Hugging Face Hub.
+
+        Args:
+            model: a run's id, or checkpoint:NAME.
+            repo: user/name on the Hub; created if it does not exist.
+            token: a write token, not stored; locally the default is the token of hf auth login.
+            private: whether a new repository is private.
+            branch: the branch that gets the commit.
+            with_data: whether to publish the training set, too.
+            wait: seconds to wait for the end, up to 240; then use the job endpoint.
+            owner: the key that start returned; without it, a new key for the job.
+
+        Returns:
+            job and owner (for the job endpoint), status, result (the address of the model).
+        """
+        ref = await self.model_ref(model, owner)
+        if is_space() and not request.scope.get("session", {}).get("oauth_info"):
+            raise UserError(
+                "publishing from a Space needs a sign-in on the Hub tab of the page; "
+                "or download the checkpoint and push it from your machine"
+            )
+        key = ref.owner or new_owner_key()
+        payload = ref.model_dump() | {
+            "owner": key,
+            "kind": "push",
+            "repo": repo,
+            "token": token,
+            "private": private,
+            "revision": branch,
+            "data": with_data,
+        }
+        response = await self.call_handler("hub/submit", payload, request)
+        return await self._wait_for_job(PUSH_PREFIX + response["job"], key, wait, request)
+
+    @endpoint(schemas.WaitForJob)
+    async def job(
+        self, job: str, owner: str, wait: float = 0, request: gr.Request = None
+    ) -> dict[str, Any]:
+        """Return the status of a comparison or a push. Results are stored for 15 minutes.
+
+        Args:
+            job: the job that compare or push returned.
+            owner: the owner that it returned.
+            wait: seconds to wait for the end, up to 240.
+
+        Returns:
+            as compare or push.
+        """
+        return await self._wait_for_job(job, self.owner_key(owner), wait, request)
+
+    @endpoint(schemas.Job)
+    async def cancel(self, job: str, owner: str, request: gr.Request = None) -> dict[str, Any]:
+        """Cancel a comparison or a push.
+
+        A comparison keeps its rows; the last message of a push reports a possible partial upload.
+
+        Args:
+            job: the job that compare or push returned.
+            owner: the owner that it returned.
+
+        Returns:
+            as compare or push.
+        """
+        key, is_push = self.owner_key(owner), job.startswith(PUSH_PREFIX)
+        route = "hub/cancel" if is_push else "jobs/cancel"
+        await self.call_handler(route, {"job": _without_prefix(job), "owner": key}, request)
+        return await self._wait_for_job(job, key, 2.0 if is_push else 0.0, request)
+
+    # Helpers
+
+    async def _wait_for_job(
+        self, job: str, owner: str, seconds: float, request: Request
+    ) -> dict[str, Any]:
+        """Return the status of a job when it ends, or after `seconds`."""
+        is_comparison = job.startswith(COMPARE_PREFIX)
+        client = resolve_client_address(request)
+        deadline = time.monotonic() + seconds * self._may_wait(client)
+        self.waits_by_client[client] += 1
+        try:
+            while True:
+                payload = {"job": _without_prefix(job), "owner": owner}
+                response = await self.call_handler(
+                    "jobs/poll" if is_comparison else "hub/poll", payload, request
+                )
+                if response["status"] not in ("waiting", "working") or time.monotonic() >= deadline:
+                    break
+                await asyncio.sleep(POLL_INTERVAL_S)
+        finally:
+            self.waits_by_client -= Counter([client])
+        result = {
+            "job": job,
+            "owner": owner,
+            "status": response["status"],
+            "message": response["message"],
+            "again": response["again"],
+        }
+        if is_comparison:
+            result |= {
+                "done": response["done"],
+                "total": response["total"],
+                "rows": add_old_benchmark_keys(latest_rows(response["rows"])),
+            }
+        return add_old_keys(result | {"result": _rename_path_keys(response["result"])})
+
+    def _may_wait(self, client: str) -> bool:
+        """Return whether a call of this client may wait for a job."""
+        return (
+            self.waits_by_client[client] < MAX_WAITS_PER_CLIENT
+            and self.waits_by_client.total() < MAX_WAITS_TOTAL
+        )
+
+
+def _without_prefix(job: str) -> str:
+    return job.partition(":")[2]
+
+
+def _rename_path_keys(value: Any) -> Any:
+    """Rename the key `path` to `file` in a result.
+
+    gradio_client downloads every dictionary with a `path`.
+    """
+    if isinstance(value, dict):
+        return {
+            "file" if key == "path" else key: _rename_path_keys(item) for key, item in value.items()
+        }
+    return [_rename_path_keys(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,260 @@
+"""The endpoints for settings, models and runs."""
+
+# no `from __future__ import annotations`: Gradio reads the types of the endpoints
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+from starlette.requests import Request
+
+from playground.architectures import ARCHITECTURES
+from playground.common.devices import ZERO_GPU, is_zero_gpu
+from playground.compat import add_old_keys, upgrade_settings
+from playground.errors import UserError
+from playground.models.config_fields import short_repr
+from playground.runs.model_ref import RUN_PREFIX, SHARE_PREFIX, ModelRef, resolve_run
+from playground.runs.owner_keys import new_owner_key
+from playground.runs.record import ACTIVE_STATUSES
+from playground.tasks import LOOKUP, TASKS
+from playground.training.config import RunConfig, field_named, section_of_field
+from playground.training.presets import PRESETS, architecture_preset, preset_config
+from playground.ui.training_form import dataset_settings
+
+from ..schemas import public_api as schemas
+from .base import EndpointBase, endpoint, not_found_message
+
+STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
+REACHED_STATUS = {
+    "pause": lambda status: status not in (*ACTIVE_STATUSES, "waiting"),
+    "resume": lambda status: status not in ("paused", "stopped", "failed"),
+    "stop": lambda status: status not in (*ACTIVE_STATUSES, "waiting", "paused"),
+}
+
+
+class RunEndpoints(EndpointBase):
+    """List what can be trained, and start and control runs."""
+
+    @endpoint(schemas.Call)
+    async def settings(self, request: gr.Request = None) -> dict[str, Any]:
+        """List tasks, presets, architectures, and all settings of a run.
+
+        Returns:
+            tasks, presets and families with descriptions; settings with defaults.
+        """
+        return {
+            "tasks": {
+                name: f"{task.description} {' -> '.join(task.example)}"
+                for name, task in TASKS.items()
+            },
+            "presets": {name: preset.description for name, preset in PRESETS.items()},
+            "families": {name: family.description for name, family in ARCHITECTURES.items()},
+            "settings": {
+                name: {
+                    "default": field_named(name).default,
+                    "choices": list(field_named(name).metadata["choices"] or []),
+                    "meaning": field_named(name).metadata["help"],
+                    "part": part,
+                }
+                for name, part in section_of_field().items()
+                if "help" in field_named(name).metadata
+            },
+        }
+
+    @endpoint(schemas.OwnerCall)
+    async def models(self, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
+        """List the available models: public checkpoints and the runs of an owner.
+
+        Args:
+            owner: the key that start returned; without it, checkpoints only.
+
+        Returns:
+            checkpoints and runs: model name, task, parameters, and best exact match (0 to 1).
+        """
+        response = await self.call_handler("runs/list", {"owner": self.owner_key(owner)}, request)
+        runs = [
+            row | {"model": row["subject"].removeprefix(RUN_PREFIX)}
+            for row in response["runs"]
+            if not row["deleted"]
+        ]
+        return {
+            "checkpoints": [
+                _omit(row | {"model": row["subject"]}, "subject") for row in response["checkpoints"]
+            ],
+            "runs": [_omit(row, "subject", "hidden", "deleted") for row in runs],
+        }
+
+    @endpoint(schemas.Start, "starts")
+    async def start(
+        self,
+        settings: dict[str, Any] | None = None,
+        preset: str = "",
+        name: str = "",
+        owner: str = "",
+        request: gr.Request = None,
+    ) -> dict[str, Any]:
+        """Start training a small transformer from scratch.
+
+        It trains in the background; status returns its progress. An idle run saves and pauses.
+
+        Args:
+            settings: non-default settings by name, such as {"task": "reverse", "max_steps": 300}.
+            preset: a name from the settings endpoint; the default is fast.
+            name: the name of the run.
+            owner: the key of an earlier start, for the same owner; without it, a new key.
+
+        Returns:
+            run: id; owner: secret key; watch: read-only model name; status, steps, parameters.
+        """
+        key = self.owner_key(owner) or new_owner_key()
+        try:
+            run = await asyncio.to_thread(
+                lambda: self.registry.start(
+                    _build_config(upgrade_settings(settings or {}), preset),
+                    key,
+                    name=" ".join(name.split()),
+                )
+            )
+        except (ValueError, TypeError) as error:
+            raise UserError(f"not started: {error}") from None
+        return {
+            "run": run.id,
+            "owner": key,
+            "watch": SHARE_PREFIX + run.share_id,
+            "name": run.name,
+            "status": run.status,
+            "steps": run.steps,
+            "parameters": run.config.model.parameter_count(),
+        }
+
+    @endpoint(schemas.Status)
+    async def status(
+        self, model: str, owner: str = "", curve: bool = False, request: gr.Request = None
+    ) -> dict[str, Any]:
+        """Return the status of a run or checkpoint, with loss and exact match.
+
+        Args:
+            model: a run's id, watch:ID, or checkpoint:NAME.
+            owner: the key that start returned, for a run's id.
+            curve: whether to add loss and scores by step, at most about 3000 points.
+
+        Returns:
+            status, message (on an error), the latest exact_match (0 to 1), final scores by length.
+        """
+        return await self._status(await self.model_ref(model, owner), curve, request)
+
+    @endpoint(schemas.Control)
+    async def pause(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
+        """Pause a run after its current step, and save a checkpoint.
+
+        Args:
+            run: the run's id.
+            owner: the key that start returned.
+
+        Returns:
+            as status.
+        """
+        return await self._control(run, owner, "pause", request)
+
+    @endpoint(schemas.Control)
+    async def resume(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
+        """Resume a paused, stopped or failed run from its last state or checkpoint.
+
+        Args:
+            run: the run's id.
+            owner: the key that start returned.
+
+        Returns:
+            as status.
+        """
+        return await self._control(run, owner, "resume", request)
+
+    @endpoint(schemas.Control)
+    async def stop(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
+        """Stop a run after saving a checkpoint; it can be used and resumed afterwards.
+
+        Args:
+            run: the run's id.
+            owner: the key that start returned.
+
+        Returns:
+            as status.
+        """
+        return await self._control(run, owner, "stop", request)
+
+    # Helpers
+
+    async def _status(self, ref: ModelRef, curve: bool, request: Request) -> dict[str, Any]:
+        response = await self.call_handler(
+            "runs/poll",
+            ref.model_dump() | {"n_points": 0, "series_id": -1, "snapshot_version": 0},
+            request,
+        )
+        if response["status"] == "not-found":
+            raise UserError(response["message"] or not_found_message(ref.subject))
+        points, latest = response["points"], response.get("latest") or {}
+        evaluation = points["evaluations"][-1] if points["evaluations"] else None
+        status = {
+            "status": response["status"],
+            "message": response["message"],
+            "name": response["name"],
+            "step": response["step"],
+            "steps": response["max_steps"],
+            "place": response.get("queue_position"),
+            "loss": latest.get("loss"),
+            "steps_per_second": latest.get("steps_per_second"),
+            "exact_match": evaluation[1] if evaluation else None,
+            "scored_at": evaluation[0] if evaluation else None,
+            "scores": response["scores"],
+            "parameters": response["parameters"],
+        }
+        if not curve:
+            return status
+        columns = ("steps", "loss", "learning_rate", "grad_norm", "evaluations")
+        return status | {"curve": add_old_keys({name: points[name] for name in columns})}
+
+    async def _control(self, run: str, owner: str, action: str, request: Request) -> dict[str, Any]:
+        ref = await self.model_ref(run, owner)
+        await self.call_handler("runs/action", ref.model_dump() | {"do": action}, request)
+        controlled, _ = resolve_run(self.registry, ref)
+        await _wait_until(
+            lambda: controlled is None or REACHED_STATUS[action](controlled.status),
+            STATUS_CHANGE_TIMEOUT_S,
+        )
+        return await self._status(ref, False, request)
+
+
+def _build_config(overrides: dict[str, Any], preset: str) -> RunConfig:
+    """Return the run of these settings over a preset, or over the architecture's defaults.
+
+    Raises:
+        ValueError: for settings that contradict the preset or are invalid.
+    """
+    if overrides.get("task") == LOOKUP:
+        overrides = overrides | dataset_settings(overrides)
+    of_preset = PRESETS[preset].settings.get("architecture") if preset in PRESETS else None
+    if of_preset and overrides.get("architecture", of_preset) != of_preset:
+        raise ValueError(
+            f"preset {preset} is of the architecture {of_preset}, but architecture is "
+            f"{short_repr(overrides['architecture'])}; leave one of them out"
+        )
+    config = (
+        preset_config(preset or "fast", overrides)
+        if preset or "architecture" not in overrides
+        else architecture_preset(**overrides)
+    )
+    if config.training.device == ZERO_GPU and is_zero_gpu():
+        raise ValueError("device is 'zero', but ZeroGPU needs an open page; use device auto or cpu")
+    return config
+
+
+async def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for a condition, at most `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+
+
+def _omit(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}

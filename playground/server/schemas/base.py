@@ -1,0 +1,70 @@
+"""The fields that many requests share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from playground.runs.model_ref import ModelRef
+from playground.runs.model_ref import OptionalOwner as OptionalOwner
+from playground.runs.owner_keys import OWNER_KEY_PATTERN
+
+MAX_INT = 2**31 - 1
+MAX_NAME_LENGTH = 200  # characters of a name
+MAX_TEXT_LENGTH = 400  # characters of a text field
+MAX_SEQUENCE_LENGTH = 2000  # characters of a typed sequence
+
+
+def require_owner_key(value: object) -> str:
+    """Return an owner key.
+
+    Raises:
+        ValueError: for any other value; the message does not repeat it.
+    """
+    if not isinstance(value, str) or not OWNER_KEY_PATTERN.fullmatch(value):
+        raise ValueError("the request has no owner key; reload the page and try again")
+    return value
+
+
+def whole_number(value: object) -> object:
+    """Return 20.0 as 20: JSON of other languages has one type of number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+OwnerKey = Annotated[
+    str, BeforeValidator(require_owner_key), Field(default="", validate_default=True)
+]
+Index = Annotated[int, BeforeValidator(whole_number), Field(ge=0, le=MAX_INT)]
+ShortText = Annotated[str, Field(max_length=MAX_TEXT_LENGTH)]
+Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]
+Sequence = Annotated[
+    str,
+    Field(
+        max_length=MAX_SEQUENCE_LENGTH,
+        json_schema_extra={"accepts": f"a sequence of at most {MAX_SEQUENCE_LENGTH:,} characters"},
+    ),
+]
+JsonObject = dict[str, Any]
+
+
+class Request(BaseModel):
+    """A request; unknown fields are ignored, because pages of other versions send them."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class OwnerRequest(Request):
+    """A request of an owner."""
+
+    owner: OwnerKey
+
+
+class ModelRequest(ModelRef):
+    """A request about a model, of its owner or of a viewer."""
+
+
+class OwnedModelRequest(ModelRef):
+    """A request about a model, which needs an owner key."""
+
+    owner: OwnerKey

@@ -1,0 +1,82 @@
+"""Requests of the Hub tab."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from playground.hub.repo_ids import LICENSES
+
+from .base import ModelRequest, Name, OptionalOwner, OwnedModelRequest, Request
+
+TaskKind = Literal["account", "gallery", "repo_info", "reproduce", "pull", "plan", "push"]
+
+
+def _token(value: object) -> str:
+    """Return an entered token; another value counts as none, and no message repeats it."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _known_kind(value: object) -> object:
+    if value not in get_args(TaskKind):
+        raise ValueError(f"{str(value)[:40]!r} is not a Hub job; reload the page and try again")
+    return value
+
+
+def _known_license(value: str) -> str:
+    license_id = value.strip().lower()
+    if license_id and license_id not in LICENSES:
+        raise ValueError(
+            f"the licence {license_id[:60]!r} is not known to the Hub; "
+            "enter one such as mit, apache-2.0 or cc-by-4.0"
+        )
+    return license_id
+
+
+Stripped = Annotated[Name, AfterValidator(str.strip)]
+Token = Annotated[str, BeforeValidator(_token)]
+License = Annotated[Name, AfterValidator(_known_license)]
+
+
+class PublishOptions(OwnedModelRequest):
+    """How a model is published."""
+
+    repo: Stripped = ""
+    token: Token = ""
+    private: bool = False
+    license: License = ""
+
+
+class SubmitHubTask(PublishOptions):
+    """A job on the Hub."""
+
+    kind: Annotated[TaskKind, BeforeValidator(_known_kind)]
+    revision: Stripped = ""
+    checkpoint: Name = ""  # of the run; without it, the newest
+    include_dataset: bool = Field(False, alias="data")
+    expected_parent: Name | None = Field(None, alias="expected")
+    is_main: bool = Field(False, alias="main")  # the revision is the main branch
+    refresh: bool = Field(False, alias="again")
+
+
+class HubJob(Request):
+    """A job of the owner."""
+
+    owner: OptionalOwner = ""
+    job: str = ""
+
+
+class SessionInfo(Request):
+    """Whose sign-in is requested; the session has it."""
+
+
+class AutoPublish(ModelRequest):
+    """Whether a run is published during training."""
+
+    action: Literal["start", "stop", "status"] = Field("status", alias="do")
+    repo: Stripped = ""
+    token: Token = ""
+    private: bool = False
+    license: License = ""
+    interval_minutes: float | None = Field(None, alias="minutes")

@@ -1,0 +1,55 @@
+"""Requests of the Compare tab."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from playground.architectures import ARCHITECTURES
+
+from .base import Index, JsonObject, ModelRequest, Name, OwnedModelRequest, OwnerRequest
+
+
+class SubmitJob(OwnedModelRequest):
+    """A job and its request, which the job's own model validates."""
+
+    kind: Name
+    request: JsonObject = Field({}, alias="what")
+
+
+class CancelJob(OwnerRequest):
+    """A job of the owner."""
+
+    job: Name
+
+
+class PollJob(CancelJob):
+    """A job, and the number of rows that the page has already."""
+
+    cursor: Index = 0
+
+
+class MatchArchitectures(ModelRequest):
+    """A model, and the lengths to train other architectures on."""
+
+    min_length: int | None = None
+    max_length: int | None = None
+
+    def lengths(self) -> dict[str, Any]:
+        """Return the selected lengths."""
+        return self.model_dump(include={"min_length", "max_length"}, exclude_unset=True)
+
+
+class TrainArchitectures(MatchArchitectures, OwnedModelRequest):
+    """The architectures to train."""
+
+    architectures: list[str] = Field(alias="families")
+
+    @field_validator("architectures", mode="before")
+    @classmethod
+    def _require_known(cls, value: object) -> object:
+        names = value if isinstance(value, list) else []
+        if not names or not all(isinstance(v, str) and v in ARCHITECTURES for v in names):
+            raise ValueError(f"select architectures to train, out of {', '.join(ARCHITECTURES)}")
+        return value

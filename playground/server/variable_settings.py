@@ -1,0 +1,69 @@
+"""The settings that an experiment may vary: their help, accepted and suggested values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playground.architectures import ARCHITECTURES
+from playground.experiments.variant import format_value
+from playground.models.config_fields import format_number
+from playground.tasks import LOOKUP
+from playground.training.config import field_named, section_of_field
+from playground.ui.training_form import ADVANCED_SETTINGS, DERIVED_SETTINGS, label_of
+
+SUGGESTED_VALUES = 5  # values of a setting that the form suggests
+
+
+def _setting_info(name: str, group: str) -> dict[str, Any]:
+    """Return the help, the accepted values and the suggested values of a setting."""
+    if name == "architecture":
+        choices, default, help, low, high = (
+            list(ARCHITECTURES),
+            "transformer",
+            "Which model is trained.",
+            0,
+            0,
+        )
+    else:
+        setting: Any = field_named(name)
+        default, (help, low, high) = (
+            setting.default,
+            (setting.metadata[key] for key in ("help", "low", "high")),
+        )
+        choices = [
+            choice for choice in setting.metadata["choices"] if (name, choice) != ("task", LOOKUP)
+        ]
+    if choices:
+        accepts, suggestion = "any of " + ", ".join(choices), ", ".join(choices[:SUGGESTED_VALUES])
+    elif isinstance(default, bool):
+        accepts, suggestion = "on or off", "on, off"
+    else:
+        kind = "whole numbers" if isinstance(default, int) else "numbers"
+        accepts, suggestion = f"{kind} from {format_number(low)} to {format_number(high)}", ""
+    return {
+        "name": name,
+        "label": label_of(name),
+        "group": group,
+        "help": help,
+        "accepts": accepts,
+        "begin": suggestion,
+        "default": format_value(default),
+    }
+
+
+def _all_setting_info() -> list[dict[str, Any]]:
+    grouped = {
+        "First of all": ("architecture", "task", "min_length", "max_length"),
+        **ADVANCED_SETTINGS,
+    }
+    listed = [(name, group) for group, names in grouped.items() for name in names]
+    rest = [
+        (name, "Of other families")
+        for name in section_of_field()
+        if name not in {each for each, _ in listed}
+    ]
+    left_out = (*DERIVED_SETTINGS, "dataset_sha256", "seed", "device", "num_threads")
+    return [_setting_info(name, group) for name, group in (*listed, *rest) if name not in left_out]
+
+
+VARIABLE_SETTINGS = _all_setting_info()
