@@ -161,6 +161,7 @@ function applyUpdate(response) {
     predict();
   if (state.status !== previousStatus) refreshRuns();
   if (state.status === "checkpoint") playFirstVisit();
+  else $(".recording-note").hidden = true;
   applyLinkState();
   if (response.awaits_zerogpu && response.is_owner) requestSlice();
 }

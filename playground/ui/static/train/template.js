@@ -53,11 +53,8 @@ export default /* HTML */ `
     </div>
     <div class="columns">
       <section class="attention" aria-label="Model">
-        <div class="bar" data-part="try">
-          <h3>Try it</h3>
-          <span class="hint accepts"></span>
-        </div>
         <div class="try" data-part="try">
+          <h3>Try it</h3>
           <input
             class="sequence"
             type="text"
@@ -69,6 +66,7 @@ export default /* HTML */ `
           />
           <span class="arrow" aria-hidden="true">→</span>
           <output class="answer symbols" aria-live="polite"></output>
+          <span class="hint accepts"></span>
         </div>
         <p class="try-note" data-part="try" role="alert"></p>
         <div class="bar model-bar">
