@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel
+from playground.common.format import format_count
 from playground.evaluation import evaluate
 from playground.figures.attention import cross_attention
 from playground.figures.style import save
-from playground.tasks import EOS
+from playground.tasks import EOS, PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
 from playground.training.config import RunConfig
 
-from .markdown import count
+from .markdown import tokens_text
 
 OTHER_LENGTHS_N = 200  # held-out sequences per length that does not occur in training
 MAX_LAYERS, MAX_HEADS = 6, 8  # in the attention figure
@@ -27,7 +28,10 @@ MAX_LAYERS, MAX_HEADS = 6, 8  # in the attention figure
 
 @dataclass(frozen=True)
 class Example:
-    """A held-out source, its target, and the generated tokens; `ended`: the model generated EOS."""
+    """A held-out source, its target, and the generated tokens.
+
+    `ended`: the model generated EOS, or the task has none.
+    """
 
     source: str
     target: str
@@ -51,11 +55,14 @@ def worked_examples(
     generated_BT = model.generate(
         batch.source_BS, min(batch.labels_BT.shape[1], model.config.max_positions)
     )
+    if not task.predict_eos:  # the end of the target is the end of the prediction
+        is_past_end_BT = batch.labels_BT[:, : generated_BT.shape[1]] == PAD
+        generated_BT = generated_BT.masked_fill(is_past_end_BT, PAD)
     texts = [
         [tokens_text(task, row) for row in tokens.tolist()]
         for tokens in (batch.source_BS, batch.labels_BT, generated_BT)
     ]
-    ended = (generated_BT == EOS).any(1).tolist()
+    ended = ((generated_BT == EOS).any(1) | (not task.predict_eos)).tolist()
     return [Example(*texts_by_row) for texts_by_row in zip(*texts, ended, strict=True)]
 
 
@@ -106,7 +113,7 @@ def attention_picture(
         [layer[0, :MAX_HEADS, : len(rows), : len(columns)] for layer in weights[:MAX_LAYERS]]
     )
     save(cross_attention(visible_LHTS.numpy(), rows, columns), path)
-    part = f"{count(layers, 'layer')} with {count(heads, 'head')}"
+    part = f"{format_count(layers, 'layer')} with {format_count(heads, 'head')}"
     if layers > MAX_LAYERS or heads > MAX_HEADS:
         part = (
             f"the first {min(layers, MAX_LAYERS)} of {layers} layers "
@@ -114,10 +121,6 @@ def attention_picture(
         )
     source = " ".join(columns[:-1])
     return f"Heatmaps of the cross-attention weights for the source {source}: {part}"
-
-
-def tokens_text(task: Task, tokens: list[int]) -> str:
-    return " ".join(task.vocabulary.decode(tokens))
 
 
 def _first_example(held_out: HeldOutSet, length: int, used: list[int]) -> int | None:

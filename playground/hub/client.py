@@ -24,6 +24,8 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
     parse_datetime,
 )
 
+from playground.common.format import format_bytes
+
 from . import transport
 from .errors import (
     HubError,
@@ -35,7 +37,7 @@ from .errors import (
 )
 from .plan import PushPlan, RepoFile, RepoInfo, new_plan, plan_push
 from .repo_ids import TAG
-from .transport import MIN_BYTES_PER_S, format_bytes
+from .transport import MIN_BYTES_PER_S
 from .upload import push
 
 MAX_LISTED = 200

@@ -22,14 +22,17 @@ from playground.checkpoints.manifest import Manifest
 from playground.datasets.storage import dataset_origin
 from playground.tasks import LOOKUP, TASKS
 from playground.tasks.held_out import (
-    HELD_OUT_FRACTION,
     HeldOutSet,
     build_held_out_set,
     sample_training_batch,
 )
 from playground.tasks.task import Batch, Task
+from playground.tasks.training_set import TrainingSet
 from playground.training.config import RunConfig
+from playground.training.task_config import TaskConfig
 from playground.training.trainer import FINAL_EVAL_SIZE, resolve_device
+
+from .markdown import lengths_text, render_card, tokens_text
 
 MAX_EXPORT_ROWS = 2_000_000
 FEATURES = Features({"step": Value("int32"), "source": Value("string"), "target": Value("string")})
@@ -139,22 +142,20 @@ def check_export_size(config: RunConfig, steps: int) -> None:
 
 def _training_batches(task: Task, config: RunConfig, steps: int) -> Iterator[Batch]:
     """Yield the batches of a run, from the same generator and seed as the Trainer."""
-    generator = torch.Generator(resolve_device(config.training.device)).manual_seed(
-        config.training.seed
-    )
+    lengths, seed = (config.task.min_length, config.task.max_length), config.training.seed
+    if config.task.n_training_sources:
+        training_set = TrainingSet(task, config.task.n_training_sources, *lengths, seed)
+        for index in range(steps):
+            yield training_set.batch(index, config.training.batch_size)
+        return
+    generator = torch.Generator(resolve_device(config.training.device)).manual_seed(seed)
     for _ in range(steps):
-        yield sample_training_batch(
-            task,
-            config.training.batch_size,
-            config.task.min_length,
-            config.task.max_length,
-            generator,
-        )
+        yield sample_training_batch(task, config.training.batch_size, *lengths, generator)
 
 
 def _columns(task: Task, batch: Batch, step: int | None) -> dict[str, list[Any]]:
     sources, targets = (
-        [" ".join(task.vocabulary.decode(row)) for row in tokens.tolist()]
+        [tokens_text(task, row) for row in tokens.tolist()]
         for tokens in (batch.source_BS, batch.labels_BT)
     )
     return {"step": [step] * len(sources), "source": sources, "target": targets}
@@ -170,94 +171,44 @@ def _card(
     model: str,
     license: str,
 ) -> str:
+    """Return the card of a dataset with this first example and these numbers of examples."""
     task = config.task
-    brought = task.task == LOOKUP
-    origin = dataset_origin(task.dataset_sha256) if brought else {}
-    license = license or (origin.get("license", "") if brought else "mit")
-    made = None if brought else ["machine-generated"]
-    lengths = (
-        f"{task.min_length} to {task.max_length}"
-        if task.min_length < task.max_length
-        else f"{task.max_length}"
-    )
-    symbols = task.load().vocabulary.describe()
-    data = DatasetCardData(
+    is_dataset = task.task == LOOKUP
+    origin = dataset_origin(task.dataset_sha256) if is_dataset else {}
+    license = license or (origin.get("license", "") if is_dataset else "mit")
+    facts: dict[str, Any] = {
+        "name": repo.split("/")[1],
+        "repo": repo,
+        "model": model,
+        "task": task,
+        "lengths": lengths_text(task),
+        "symbols": task.load().vocabulary.describe(),
+        "first": first,
+        "n_train": train,
+        "n_test": test,
+        "steps": steps,
+        "batch_size": config.training.batch_size,
+        "seed": config.training.seed,
+        "is_dataset": is_dataset,
+        "has_extra_symbols": not is_dataset and bool(TASKS[task.task].extra_symbols),
+        "origin": origin.get("dataset", ""),
+        "license": license,
+        "held_out_every": task.held_out_one_in,
+    }
+    front = _metadata(task, train + test, license, facts["origin"]).to_yaml()
+    return f"---\n{front}\n---\n\n{render_card('dataset_card.md.j2', facts)}"
+
+
+def _metadata(task: TaskConfig, n: int, license: str, origin: str) -> DatasetCardData:
+    """Return the metadata of a dataset of `n` examples."""
+    creators = None if task.task == LOOKUP else ["machine-generated"]
+    files = [{"split": split, "path": f"data/{split}.parquet"} for split in ("train", "test")]
+    return DatasetCardData(
         license=license or None,
         tags=["transformer-playground", task.task],
-        size_categories=[next(name for below, name in SIZE_CATEGORIES if train + test < below)],
-        annotations_creators=made,
-        language_creators=made,
-        source_datasets=[origin["dataset"]] if origin else None,
-        configs=[
-            {
-                "config_name": "default",
-                "data_files": [
-                    {"split": s, "path": f"data/{s}.parquet"} for s in ("train", "test")
-                ],
-            }
-        ],
+        size_categories=[next(name for limit, name in SIZE_CATEGORIES if n < limit)],
+        annotations_creators=creators,
+        language_creators=creators,
+        source_datasets=[origin] if origin else None,
+        configs=[{"config_name": "default", "data_files": files}],
     )
-    title, linked = (name.replace("_", "\\_") for name in (repo.split("/")[1], model))
-    return f"""---
-{data.to_yaml()}
----
-
-# {title}
-
-Every sequence that trained [{linked}](https://huggingface.co/{model}), in the order of training, \
-and the held-out sequences of its evaluation. The task is *{task.task}*, on {lengths} symbols \
-({symbols}): `{first["source"]}` → `{first["target"]}`.
-
-```python
-from datasets import load_dataset
-
-data = load_dataset("{repo}")
-print(data["train"][0], data["test"][0])
-```
-
-| split | examples | |
-|---|--:|---|
-| train | {train:,} | {steps:,} steps of {config.training.batch_size:,} sampled sequences, without \
-held-out ones |
-| test | {test:,} | distinct sequences, distributed over the lengths; none of them is in train |
-
-| column | |
-|---|---|
-| step | the training step of this example, from 1; null in test |
-| source | the source sequence, its symbols separated by spaces |
-| target | the target sequence |
-
-## How it was made
-
-From seed {config.training.seed}, by the same code as in training: \
-{_sampling_text(task.task, origin)}. Train may repeat a sequence, above all short ones. \
-A fixed hash of the sequence decides which ones are held out, one in \
-{round(1 / HELD_OUT_FRACTION)}, equally for every seed.
-
-## Licence
-
-{_license_text(license, origin, brought)}
-"""
-
-
-def _license_text(license: str, origin: dict[str, str], brought: bool) -> str:
-    """Return the card's section on the licence."""
-    url = f"https://huggingface.co/datasets/{origin['dataset']}" if origin else ""
-    source = f" The data is from [{origin['dataset']}]({url})" if origin else ""
-    if license:
-        return f"{license}.{source + ', whose terms apply to it.' if source else ''}"
-    named = "The licence of this data, which the playground did not generate, is unknown: "
-    return (
-        named + (f"contact its author.{source}." if source else "contact its publisher.")
-        if brought
-        else "None."
-    )
-
-
-def _sampling_text(task: str, origin: dict[str, str]) -> str:
-    """Describe how sequences are sampled for training."""
-    if task == LOOKUP:
-        data = f"the pairs of {origin['dataset']}" if origin else "the pairs of a user's dataset"
-        return f"sampled from {data}, each with equal probability"
-    symbols = "" if TASKS[task].extra_symbols else " and every symbol"
-    return f"sampled, every length{symbols} with equal probability"

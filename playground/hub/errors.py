@@ -17,6 +17,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
+from playground.common.format import format_duration
 from playground.errors import UserError
 
 from . import transport
@@ -77,7 +78,7 @@ def to_hub_error(
         return HubError(f"could not {action}: {problem}", retryable=True)
 
     if rate_limited := find(transport.RateLimited):
-        wait = format_minutes(rate_limited.args[0])
+        wait = format_duration(rate_limited.args[0])
         return temporary(f"the Hub requests a wait of {wait}; try again then")
     if find(GatedRepoError):
         return HubError(
@@ -168,14 +169,3 @@ def _status_error(status: int, action: str, remark: str) -> HubError:
         case _:
             message = f"could not {action}: the Hub refused it (status {status}){remark}"
     return HubError(message, retryable=retryable)
-
-
-def format_minutes(seconds: int) -> str:
-    """Format a duration as hours, minutes or seconds."""
-    return (
-        f"{seconds / 3600:.0f} h"
-        if seconds > 7200
-        else f"{seconds / 60:.0f} min"
-        if seconds > 120
-        else f"{seconds} s"
-    )

@@ -1,19 +1,25 @@
-"""Markdown of the model card: filters that make any text safe in it."""
+"""Markdown of the cards: their templates, and filters that make any text safe in them."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from playground.common.format import format_count
+from playground.tasks import PAD
+from playground.tasks.task import Task
+from playground.training.task_config import TaskConfig
 
 TEMPLATES = Path(__file__).with_name("templates")
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
-def card_environment() -> Environment:
-    """Return the environment of the templates in templates/.
+def render_card(template: str, facts: dict[str, Any]) -> str:
+    """Return the text of a template in templates/.
 
     The filters `md` and `code` escape; a template applies one of them to every untrusted text.
     """
@@ -35,11 +41,11 @@ def card_environment() -> Environment:
         "row": lambda cells: f"| {' | '.join(cells)} |",
         "percent": format_percent,
         "range_percent": lambda ends: f"{100 * ends[0]:.1f}–{100 * ends[1]:.1f} %",
-        "count": count,
+        "count": format_count,
         "thousands": lambda n: f"{n:,}",
         "dataset_link": lambda name: f"[{escape(name)}](https://huggingface.co/datasets/{name})",
     }
-    return environment
+    return environment.get_template(template).render(facts)
 
 
 def escape(text: str) -> str:
@@ -72,6 +78,15 @@ def format_percent(fraction: float) -> str:
     return "under 0.01 %" if text == "0.00" and fraction > 0 else f"{text} %"
 
 
-def count(n: int, noun: str) -> str:
-    """Format a number with its noun: 1 step, 2 steps."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+def tokens_text(task: Task, tokens: list[int]) -> str:
+    """Return the symbols of a sequence up to its EOS, or its padding if the task has no EOS."""
+    end = len(tokens)
+    while not task.predict_eos and end and tokens[end - 1] == PAD:
+        end -= 1
+    return " ".join(task.vocabulary.decode(tokens[:end]))
+
+
+def lengths_text(task: TaskConfig, separator: str = " to ") -> str:
+    """Return the lengths of the sequences of a task, as in "1 to 10"."""
+    low, high = task.min_length, task.max_length
+    return f"{low}{separator}{high}" if low < high else f"{high}"

@@ -22,6 +22,7 @@ from playground.architectures.base import Seq2SeqModel
 from playground.checkpoints.checkpoint import iter_metrics, load_model
 from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
+from playground.common.format import format_count
 from playground.common.stats import wilson_interval
 from playground.datasets.pairs import DatasetError
 from playground.datasets.storage import dataset_origin
@@ -29,7 +30,7 @@ from playground.evaluation import evaluate
 from playground.figures.style import save
 from playground.figures.training import training_curve
 from playground.tasks import LOOKUP
-from playground.tasks.held_out import HELD_OUT_FRACTION, HeldOutSet, build_held_out_set
+from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
 from playground.training.config import RunConfig, field_named
 from playground.training.setting_changes import (
@@ -44,12 +45,11 @@ from .card_measurements import (
     Example,
     attention_picture,
     other_lengths,
-    tokens_text,
     worked_examples,
 )
 from .errors import HubError, ensure_repo, ensure_revision
 from .formats import code_lines, package_format
-from .markdown import card_environment, count, format_percent
+from .markdown import format_percent, lengths_text, render_card, tokens_text
 from .repo_ids import LICENSES, TAG
 
 PROBE_LENGTH = 10  # of the sequence in the attention figure
@@ -134,7 +134,7 @@ def write_card(
     measurements = _measure(package, checkpoint, manifest, model, task)
     front = _metadata(publication, manifest, task, measurements.scores).to_yaml()
     facts = card_facts(publication, manifest, task, measurements, code_lines(package))
-    text = card_environment().get_template("model_card.md.j2").render(facts)
+    text = render_card("model_card.md.j2", facts)
     (package / "README.md").write_bytes(f"---\n{front}\n---\n\n{text}".encode())
     scores = json.dumps(measurements.scores, indent=2)
     (package / "evaluation.json").write_bytes(scores.encode() + b"\n")
@@ -194,7 +194,7 @@ def _metadata(
         "task_name": "Sequence to sequence",
         "dataset_type": dataset or "synthetic",
         "dataset_name": (
-            f"{task.name}, held-out sequences of {_lengths(config.task)} symbols "
+            f"{task.name}, held-out sequences of {lengths_text(config.task)} symbols "
             f"({task.vocabulary.describe()})"
         ),
         "dataset_split": "test",
@@ -218,7 +218,7 @@ def _metadata(
         metrics=["exact_match"],
         model_name=publication.repo.split("/")[1],
         eval_results=results,
-        playground={"task": f"{task.name} {_lengths(config.task, '–')}", "step": manifest.step},
+        playground={"task": f"{task.name} {lengths_text(config.task, '–')}", "step": manifest.step},
     )
 
 
@@ -247,7 +247,7 @@ def card_facts(
         "code_files": code[1],
         "code_start": "transformer.py" if form.module == "automodel" else f"{form.module}.py",
         "playground_url": playground_url(),
-        "lengths": _lengths(config.task),
+        "lengths": lengths_text(config.task),
         "alphabet": task.vocabulary.describe(),
         **_model_facts(config),
         **_task_facts(task, config.task),
@@ -278,7 +278,9 @@ def _task_facts(task: Task, config: TaskConfig) -> dict[str, Any]:
         "dataset_sha256": config.dataset_sha256,
         "origin": _dataset_origin(config),
         "noun": "pairs" if is_dataset else "sequences",
-        "held_out_every": round(1 / HELD_OUT_FRACTION),
+        "held_out_every": config.held_out_one_in,
+        "n_training_sources": config.n_training_sources,
+        "has_eos": config.predict_eos,
     }
 
 
@@ -364,12 +366,12 @@ def _architecture(config: RunConfig) -> str:
 def _layers(config: RunConfig) -> str:
     """Return the number of layers and heads in words."""
     model = config.model
-    both = f"{model.n_layers} encoder and {count(model.n_layers, 'decoder layer')}"
+    both = f"{model.n_layers} encoder and {format_count(model.n_layers, 'decoder layer')}"
     if config.architecture == "recurrent":
         return both
     one_stack = config.architecture in ("encoder-only", "decoder-only", "bert", "gpt2")
-    layers = count(model.n_layers, "layer") if one_stack else both
-    return f"{layers} with {count(model.attention_heads, 'head')} each"
+    layers = format_count(model.n_layers, "layer") if one_stack else both
+    return f"{layers} with {format_count(model.attention_heads, 'head')} each"
 
 
 def playground_url() -> str:
@@ -385,18 +387,10 @@ def playground_url() -> str:
     return f"https://huggingface.co/models?other={TAG}"
 
 
-def _lengths(task: TaskConfig, to: str = " to ") -> str:
-    return (
-        f"{task.min_length}{to}{task.max_length}"
-        if task.min_length < task.max_length
-        else f"{task.max_length}"
-    )
-
-
 def _training_alt_text(lines: list[dict[str, Any]]) -> str:
     evaluations = [line for line in lines if line.get("exact_match") is not None]
     first, last = lines[0]["loss"], lines[-1]["loss"]
-    steps = count(lines[-1]["step"], "step")
+    steps = format_count(lines[-1]["step"], "step")
     fall = f"Training loss over {steps}, from {first:.3g} to {last:.3g}"
     score = (
         f"; final held-out exact match: {format_percent(evaluations[-1]['exact_match'])}"

@@ -137,8 +137,3 @@ def connection_problem(url: str) -> str:
     thread.start()
     thread.join(CONNECT_TIMEOUT_S)
     return next(iter(problem), "")  # the thread may clear it at any time
-
-
-def format_bytes(size: int) -> str:
-    """Format a size in bytes as MB or KB."""
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} KB"

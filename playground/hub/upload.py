@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
+from playground.common.format import format_bytes
+
 from .errors import HubError
 from .plan import PushPlan
 from .repo_ids import Phase
-from .transport import MIN_BYTES_PER_S, format_bytes
+from .transport import MIN_BYTES_PER_S
 
 if TYPE_CHECKING:
     from .client import Hub

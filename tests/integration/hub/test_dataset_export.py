@@ -93,6 +93,27 @@ def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(
     assert expected[0]["source"] != expected[1]["source"]
 
 
+def test_rows_of_a_fixed_training_set_are_those_of_the_trainer(tmp_path):
+    config = RunConfig.from_flat(
+        {
+            "min_length": 3,
+            "max_length": 3,
+            "n_training_sources": 20,
+            "predict_eos": False,
+            "batch_size": 8,
+            "eval_size": 8,
+            "d_model": 8,
+            "n_heads": 1,
+        }
+    )
+    trainer, rows = Trainer(config), training_dataset(config, 3, tmp_path)
+    encode = trainer.task.vocabulary.encode
+    for step in (1, 2, 3):
+        batch = trainer.training_set.batch(step - 1, 8)
+        targets = [encode(row["target"]) for row in rows if row["step"] == step]
+        assert targets == batch.labels_BT[:, :3].tolist()
+
+
 def test_longer_training_set_extends_shorter_one_in_its_own_file(tmp_path, small_run):
     few, more = training_dataset(small_run, 3, tmp_path), training_dataset(small_run, 5, tmp_path)
     assert more.to_list()[: len(few)] == few.to_list()
