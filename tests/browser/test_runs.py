@@ -187,10 +187,12 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
         wait_for_status(page, "done")
     other = run_names(page)[1]
     expect(page.locator(".differ")).to_be_disabled()
-    before = page.evaluate("document.querySelector('.loss-chart').toDataURL()")
+    before = page.evaluate("document.querySelector('.loss-chart canvas').toDataURL()")
     page.locator(".runs tbody tr").nth(1).locator(".lay").check()
     wait_until(
-        page, "before => document.querySelector('.loss-chart').toDataURL() !== before", arg=before
+        page,
+        "before => document.querySelector('.loss-chart canvas').toDataURL() !== before",
+        arg=before,
     )
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
     page.click(".differ")

@@ -34,7 +34,9 @@ def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(page):
     expect(page.locator(".answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
     expect(page.locator(".diagram .head")).to_have_count(24)
     wait_for(lambda: count_colors(page, ".focus-map") > 20, description="the picture of a head")
-    wait_for(lambda: count_colors(page, ".loss-chart") > 5, description="the curve of the loss")
+    wait_for(
+        lambda: count_colors(page, ".loss-chart canvas") > 5, description="the curve of the loss"
+    )
     page.fill(".sequence", "9 8 7")
     expect(page.locator(".answer")).to_have_text(re.compile(r"7 8 9\s*✓"))
     page.fill(".sequence", "9 x 7")

@@ -3,8 +3,7 @@ import { predict } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";
 import { state } from "./state.js";
 import { METRICS } from "./status.js";
-import { showStep } from "./timeline.js";
-import { $, onResizeOrThemeChange, root } from "./view.js";
+import { $, onResizeOrThemeChange } from "./view.js";
 
 let debounceTimer;
 export function selectKind(kind) {
@@ -40,6 +39,7 @@ export function initInput() {
     predict();
   });
   $(".log").addEventListener("change", scheduleRender);
+  $(".smoothing").addEventListener("input", scheduleRender);
   $(".metric").addEventListener("change", (event) => {
     state.selectedMetric = event.target.value;
     event.target.title = METRICS[state.selectedMetric][1];
@@ -53,42 +53,6 @@ export function initInput() {
       scheduleRender();
     }
   });
-  for (const canvas of root.querySelectorAll(".chart")) {
-    canvas.addEventListener("pointermove", (event) => {
-      if (state.metricCurve && state.metricCurve.steps.length) {
-        state.hoverStep = Math.max(
-          0,
-          Math.min(state.lastResponse.step, canvas.toStep(event.offsetX)),
-        );
-        scheduleRender();
-      }
-    });
-    canvas.addEventListener("pointerleave", () => {
-      state.hoverStep = null;
-      scheduleRender();
-    });
-    canvas.addEventListener("click", (event) => {
-      if (state.weightSteps.length > 1) showStep(canvas.toStep(event.offsetX));
-    });
-    canvas.addEventListener("keydown", (event) => {
-      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!by || !state.metricCurve.steps.length) return;
-      event.preventDefault();
-      state.hoverStep = Math.max(
-        1,
-        Math.min(
-          state.lastResponse.step,
-          (state.hoverStep === null ? state.lastResponse.step : state.hoverStep) +
-            by * (event.shiftKey ? 10 : 1),
-        ),
-      );
-      scheduleRender();
-    });
-    canvas.addEventListener("blur", () => {
-      state.hoverStep = null;
-      scheduleRender();
-    });
-  }
   focusCanvas.addEventListener("pointermove", (event) => {
     state.hoverCell = hitTest(event);
     scheduleRender();

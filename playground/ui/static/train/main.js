@@ -3,6 +3,7 @@
 import { sleep } from "../shared/api.js";
 import { navigate } from "../shared/common.js";
 import { initControls } from "./controls.js";
+import { initCharts } from "./curves.js";
 import { initDiagram } from "./diagram/diagram.js";
 import { initHeader } from "./header.js";
 import { initInput } from "./input.js";
@@ -73,6 +74,7 @@ async function waitForRuns() {
 initDiagram();
 initModelSelection();
 initInput();
+initCharts();
 initTimeline();
 initRunList();
 initRunDifferences();

@@ -1,7 +1,7 @@
 // Overlaid curves.
 import { cssVariable } from "../shared/palette.js";
 import { request } from "../shared/api.js";
-import { overlayColor, SERIES_COLORS } from "./curves.js";
+import { overlayColor, MAX_OVERLAYS } from "./curves.js";
 import { scheduleRender } from "./rendering.js";
 import { renderRuns } from "./run_list.js";
 import { state } from "./state.js";
@@ -11,7 +11,7 @@ import { $ } from "./view.js";
 export function toggleOverlay(ref, isOn) {
   if (isOn)
     overlays.set(ref, {
-      place: SERIES_COLORS.findIndex(
+      place: Array.from({ length: MAX_OVERLAYS }).findIndex(
         (_, place) => ![...overlays.values()].some((o) => o.place === place),
       ),
       curve: null,
@@ -40,7 +40,7 @@ export function setOverlays(subjects) {
   overlays.clear();
   subjects
     .filter((s) => s !== state.modelRef)
-    .slice(0, SERIES_COLORS.length)
+    .slice(0, MAX_OVERLAYS)
     .forEach((s, place) => overlays.set(s, { place, curve: null }));
   renderRuns();
   fetchOverlays(true);

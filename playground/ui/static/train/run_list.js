@@ -1,5 +1,5 @@
 import { formatAge, formatCount, formatPercent } from "../shared/format.js";
-import { overlayColor, SERIES_COLORS } from "./curves.js";
+import { overlayColor, MAX_OVERLAYS } from "./curves.js";
 import { openModel } from "./model_selection.js";
 import { toggleOverlay } from "./overlays.js";
 import { loadRuns, runAction } from "./runs.js";
@@ -77,7 +77,7 @@ export function renderRuns() {
       on = overlays.has(r.subject),
       self = r.subject === state.modelRef;
     box.checked = on || self;
-    box.disabled = self || (!on && overlays.size >= SERIES_COLORS.length);
+    box.disabled = self || (!on && overlays.size >= MAX_OVERLAYS);
     box.title = self
       ? "Shown"
       : box.disabled

@@ -128,15 +128,13 @@ export default /* HTML */ `
             <option value="grad_norm">Gradient norm</option>
           </select>
           <output class="value loss-value" aria-live="off"></output>
+          <label class="smooth"
+            >smoothing
+            <input type="range" class="smoothing" min="0" max="0.99" step="0.01" value="0"
+          /></label>
           <label class="switch"><input type="checkbox" class="log" checked /> log scale</label>
         </div>
-        <canvas
-          data-part="curves"
-          class="chart loss-chart"
-          role="img"
-          aria-label="Loss by step"
-          tabindex="0"
-        ></canvas>
+        <div data-part="curves" class="loss-box"></div>
         <div class="bar" data-part="curves">
           <h3
             title="Fraction of held-out sequences that free-running decoding predicts without error"
@@ -144,17 +142,10 @@ export default /* HTML */ `
             Exact match
           </h3>
           <output class="value score-value" aria-live="off"></output>
-          <span class="legend"
-            ><i class="line exact"></i>sequences <i class="line tokens"></i>tokens</span
-          >
+          <span class="score-legend"></span>
         </div>
-        <canvas
-          data-part="curves"
-          class="chart score-chart"
-          role="img"
-          aria-label="Exact match by step"
-          tabindex="0"
-        ></canvas>
+        <div data-part="curves" class="score-box"></div>
+        <div class="chart-tools" data-part="curves"></div>
         <div class="rewind off" data-part="curves">
           <button
             type="button"

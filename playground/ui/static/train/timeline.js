@@ -3,7 +3,8 @@
 import { request, requestWithRetry, sleep } from "../shared/api.js";
 import { setMessage } from "../shared/common.js";
 import { formatCount } from "../shared/format.js";
-import { axisMaxStep, nearestIndex, SERIES_COLORS } from "./curves.js";
+import { nearestIndex } from "../shared/chart_data.js";
+import { axisMaxStep, MAX_OVERLAYS } from "./curves.js";
 import { openModel } from "./model_selection.js";
 import { toggleOverlay } from "./overlays.js";
 import { predict } from "./prediction.js";
@@ -184,7 +185,7 @@ export function initTimeline() {
       const from = state.modelRef;
       await loadRuns();
       openModel(reply.subject);
-      if (overlays.size < SERIES_COLORS.length) toggleOverlay(from, true);
+      if (overlays.size < MAX_OVERLAYS) toggleOverlay(from, true);
     }
   });
 }
