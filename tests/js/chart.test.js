@@ -181,6 +181,12 @@ test("a click selects the position at the cursor", async () => {
   send("mouseup");
   await settle();
   send("click");
+  send("click");
+  send("dblclick");
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  assert.equal(onSelect.mock.callCount(), 0, "a double click");
+  send("click");
+  await new Promise((resolve) => setTimeout(resolve, 300));
   assert.deepEqual(onSelect.mock.calls[0].arguments, [3]);
 });
 
@@ -254,4 +260,19 @@ test("the picture has the title and the names of the lines", async () => {
   assert.equal(blob.type, "image/png");
   const texts = canvasCalls.filter(([name]) => name === "fillText").map(([, [text]]) => text);
   assert.deepEqual(texts, ["Loss", "this run"]);
+});
+
+test("charts with the same key are zoomed together", () => {
+  chart.setOptions({ syncKey: "linked" });
+  const [linked, other] = ["linked", "other"].map(
+    (syncKey) => new Chart(box, { label: "Score", syncKey }),
+  );
+  for (const each of [chart, linked, other]) each.setData([LOSS]);
+  linked.zoom([2, 3]);
+  assert.deepEqual(chart.visibleRange(), [2, 3]);
+  assert.equal(other.zoomRange, null);
+  chart.zoom(null);
+  assert.equal(linked.zoomRange, null);
+  linked.destroy();
+  other.destroy();
 });

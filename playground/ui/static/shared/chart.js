@@ -22,6 +22,9 @@ const DEFAULTS = {
 const LARGE_STEP = 10; // values, with the Shift key
 const ZOOM_STEP = 0.5; // of the visible part of the x axis
 
+/** @type {Set<Chart>} */
+const charts = new Set(); // of the page
+
 export class Chart {
   /**
    * @param {HTMLElement} box
@@ -63,6 +66,7 @@ export class Chart {
     });
     this.resize = new ResizeObserver(() => this.fit());
     this.resize.observe(this.plotBox);
+    charts.add(this);
   }
 
   /**
@@ -107,8 +111,18 @@ export class Chart {
     else if (this.plot.width !== width) this.plot.setSize({ width, height: this.options.height });
   }
 
-  /** Show a part of the x axis; null shows all of it. @param {[number, number] | null} range */
+  /**
+   * Show a part of the x axis in all charts with the same `syncKey`; null shows all of it.
+   * @param {[number, number] | null} range
+   */
   zoom(range) {
+    const { syncKey } = this.options;
+    for (const chart of charts)
+      if (chart === this || (syncKey && chart.options.syncKey === syncKey)) chart.applyZoom(range);
+  }
+
+  /** @param {[number, number] | null} range */
+  applyZoom(range) {
     this.zoomRange = range;
     this.plot?.setData(this.data);
     this.root.toggleAttribute("data-zoomed", range !== null);
@@ -260,6 +274,7 @@ export class Chart {
   }
 
   destroy() {
+    charts.delete(this);
     this.stopTheme();
     this.resize.disconnect();
     this.plot?.destroy();

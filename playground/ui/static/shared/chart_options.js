@@ -10,6 +10,7 @@ const BAND_ALPHA = "29"; // of 255, in hexadecimal
 const RAW_ALPHA = "4d";
 const MAX_POINTS = 40; // a line with more values has no points
 const Y_AXIS_WIDTH = 44;
+const DOUBLE_CLICK_MS = 250;
 const MIN_DECADES = 1.5; // of a logarithmic axis
 
 /** @param {Chart} chart @returns {uPlot.Options} */
@@ -47,6 +48,7 @@ export function buildPlotOptions(chart) {
       {
         ...axisStyle(),
         size: Y_AXIS_WIDTH,
+        grid: { ...GRID, filter: (_, splits) => (isLog ? splits.map(keepDecade) : splits) },
         values: (_, splits) =>
           splits.map((value) =>
             value === null ? "" : (chart.options.formatTick ?? chart.options.formatY)(value),
@@ -64,6 +66,14 @@ export function buildPlotOptions(chart) {
   };
 }
 
+const GRID = { stroke: () => cssVariable("--pg-grid"), width: 1 };
+
+/** Drop the grid lines between powers of ten. @param {number | null} value */
+const keepDecade = (value) =>
+  value !== null && Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9
+    ? value
+    : null;
+
 /** @returns {uPlot.Axis} */
 function axisStyle() {
   const font = "12px " + (cssVariable("--font") || "sans-serif");
@@ -72,7 +82,7 @@ function axisStyle() {
     font,
     labelFont: font,
     gap: 4,
-    grid: { stroke: () => cssVariable("--pg-grid"), width: 1 },
+    grid: GRID,
     ticks: { show: false },
   };
 }
@@ -144,14 +154,19 @@ function zoomToSelection(chart, plot) {
 }
 
 /**
- * Select a position on a click. uPlot stops the click at the end of a drag.
+ * Select a position on a click, but not on a double click, which ends the zoom. uPlot stops the
+ * click at the end of a drag.
  * @param {Chart} chart
  * @param {uPlot} plot
  */
 function selectOnClick(chart, plot) {
+  let timer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
   plot.over.addEventListener("click", () => {
-    if (chart.cursorX !== null) chart.options.onSelect?.(chart.cursorX);
+    const x = chart.cursorX;
+    clearTimeout(timer);
+    if (x !== null) timer = setTimeout(() => chart.options.onSelect?.(x), DOUBLE_CLICK_MS);
   });
+  plot.over.addEventListener("dblclick", () => clearTimeout(timer));
 }
 
 /** @param {Chart} chart @param {uPlot} plot */
