@@ -12,7 +12,7 @@ import {
   thin,
   toTable,
 } from "../../playground/ui/static/shared/chart_data.js";
-import { toPng, yRange } from "../../playground/ui/static/shared/chart_options.js";
+import { logTicks, toPng, yRange } from "../../playground/ui/static/shared/chart_options.js";
 
 const LOSS = {
   key: "a",
@@ -275,4 +275,10 @@ test("charts with the same key are zoomed together", () => {
   assert.equal(linked.zoomRange, null);
   linked.destroy();
   other.destroy();
+});
+
+test("a logarithmic axis has few ticks for any limits", () => {
+  assert.deepEqual(logTicks(0.00437, 3.3), [0.01, 0.1, 1]);
+  assert.deepEqual(logTicks(0.03, 1.2), [0.05, 0.1, 0.2, 0.5, 1]);
+  assert.deepEqual(logTicks(1e-5, 1e-3), [1e-5, 1e-4, 1e-3]);
 });

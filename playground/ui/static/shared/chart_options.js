@@ -12,6 +12,7 @@ const MAX_POINTS = 40; // a line with more values has no points
 const Y_AXIS_WIDTH = 44;
 const DOUBLE_CLICK_MS = 250;
 const MIN_DECADES = 1.5; // of a logarithmic axis
+const MIN_DECADES_OF_TICKS = 2; // without ticks between the powers of ten
 
 /** @param {Chart} chart @returns {uPlot.Options} */
 export function buildPlotOptions(chart) {
@@ -48,7 +49,10 @@ export function buildPlotOptions(chart) {
       {
         ...axisStyle(),
         size: Y_AXIS_WIDTH,
-        grid: { ...GRID, filter: (_, splits) => (isLog ? splits.map(keepDecade) : splits) },
+        ...(isLog && {
+          splits: (_, __, low, high) => logTicks(low, high),
+          filter: (_, splits) => splits,
+        }),
         values: (_, splits) =>
           splits.map((value) =>
             value === null ? "" : (chart.options.formatTick ?? chart.options.formatY)(value),
@@ -68,11 +72,21 @@ export function buildPlotOptions(chart) {
 
 const GRID = { stroke: () => cssVariable("--pg-grid"), width: 1 };
 
-/** Drop the grid lines between powers of ten. @param {number | null} value */
-const keepDecade = (value) =>
-  value !== null && Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9
-    ? value
-    : null;
+/**
+ * Return the ticks of a logarithmic axis: the powers of ten, and 2 and 5 times these if there are
+ * few. uPlot's own ticks need limits that are multiples of a power of ten.
+ * @param {number} low
+ * @param {number} high
+ */
+export function logTicks(low, high) {
+  const first = Math.floor(Math.log10(low)),
+    count = Math.ceil(Math.log10(high)) - first + 1,
+    factors = Math.log10(high / low) < MIN_DECADES_OF_TICKS ? [1, 2, 5] : [1],
+    ticks = Array.from({ length: count }, (_, i) =>
+      factors.map((factor) => Number(`${factor}e${first + i}`)),
+    );
+  return ticks.flat().filter((tick) => tick >= low && tick <= high);
+}
 
 /** @returns {uPlot.Axis} */
 function axisStyle() {

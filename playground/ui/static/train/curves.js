@@ -15,6 +15,7 @@ export const MAX_OVERLAYS = 7; // as many as the palette has colours besides tha
 export const overlayColor = (place) => resolveColor(place + 1);
 const TARGET_SCORE = 0.99;
 const NARROW_PAGE = "(max-width: 700px)";
+const EMBED_REST = 236; // pixels of an embedded view besides the two charts
 const formatTick = (fraction) => Math.round(100 * fraction) + " %";
 let charts = null;
 let drawn = ""; // what the charts display, to leave them alone while it does not change
@@ -36,9 +37,17 @@ export function axisMaxStep() {
     ),
   );
 }
+
+/** An embedded view fits its frame. */
+function chartHeight() {
+  if (document.documentElement.dataset.embed)
+    return Math.max(90, Math.floor((innerHeight - EMBED_REST) / 2));
+  return matchMedia(NARROW_PAGE).matches ? 140 : 168;
+}
+
 /** Build the charts in the page. */
 export function initCharts() {
-  const height = matchMedia(NARROW_PAGE).matches ? 140 : 168,
+  const height = chartHeight(),
     common = {
       height,
       syncKey: "train",
