@@ -282,3 +282,11 @@ test("a logarithmic axis has few ticks for any limits", () => {
   assert.deepEqual(logTicks(0.03, 1.2), [0.05, 0.1, 0.2, 0.5, 1]);
   assert.deepEqual(logTicks(1e-5, 1e-3), [1e-5, 1e-4, 1e-3]);
 });
+
+test("without a cursor the legend has the values at the resting position", async () => {
+  chart.setOptions({ restingX: 2 });
+  chart.setData([LOSS]);
+  await settle();
+  assert.deepEqual(legend(), ["this run 2"]);
+  assert.match(plotBox().getAttribute("aria-label"), /^Loss, step 2: this run 2/);
+});

@@ -197,10 +197,15 @@ export class Chart {
     this.zoom(range[0] <= first && range[1] >= last ? null : range);
   }
 
-  /** The visible series with their values at the cursor, or with their latest values. */
+  /** The position of the values in the legend; null stands for the latest ones. */
+  legendX() {
+    return this.cursorX ?? this.options.restingX ?? null;
+  }
+
+  /** The series with their values at the cursor, or with their resting values. */
   readValues() {
-    const index =
-      this.cursorX === null ? this.data[0].length - 1 : nearestIndex(this.data[0], this.cursorX);
+    const x = this.legendX(),
+      index = x === null ? this.data[0].length - 1 : nearestIndex(this.data[0], x);
     return this.columns.flatMap(({ series, kind }, i) =>
       kind === "line"
         ? [
@@ -219,7 +224,8 @@ export class Chart {
     const { formatX, formatY, label, xLabel } = this.options,
       values = this.readValues().filter((each) => !each.isHidden && each.value !== null);
     if (!values.length) return label + ": no values yet";
-    const where = this.cursorX === null ? "latest" : `${xLabel} ${formatX(this.cursorX)}`;
+    const x = this.legendX(),
+      where = x === null ? "latest" : `${xLabel} ${formatX(x)}`;
     return (
       `${label}, ${where}: ` +
       values
@@ -239,7 +245,8 @@ export class Chart {
 
   renderLegend() {
     const { formatX, formatY, label, xLabel } = this.options,
-      where = this.cursorX === null ? "" : `${xLabel} ${formatX(this.cursorX)}`;
+      x = this.legendX(),
+      where = x === null ? "" : `${xLabel} ${formatX(x)}`;
     this.plotBox.setAttribute(
       "aria-label",
       `${this.describe()}. Arrow keys read values, + and - zoom, 0 shows all.`,

@@ -16,7 +16,7 @@ const MIN_DECADES_OF_TICKS = 2; // without ticks between the powers of ten
 
 /** @param {Chart} chart @returns {uPlot.Options} */
 export function buildPlotOptions(chart) {
-  const { height, isLog, syncKey, xLabel } = chart.options;
+  const { hasXLabel = true, height, isLog, syncKey, xLabel } = chart.options;
   return {
     width: chart.plotBox.clientWidth,
     height,
@@ -41,7 +41,7 @@ export function buildPlotOptions(chart) {
       {
         ...axisStyle(),
         size: 24,
-        label: xLabel,
+        label: hasXLabel ? xLabel : undefined,
         labelSize: 16,
         labelGap: 0,
         values: (_, splits) => splits.map(chart.options.formatX),

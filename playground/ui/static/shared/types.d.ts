@@ -117,6 +117,10 @@ export interface ChartOptions {
   /** The limits of an axis. Null stands for the limit of the data. */
   xRange?: [number | null, number | null];
   yRange?: [number | null, number | null];
+  /** The position of the values in the legend without a cursor; the default is the latest one. */
+  restingX?: number | null;
+  /** Whether the name of the x axis is below it; the default is true. */
+  hasXLabel?: boolean;
   /** Charts with the same key share their cursor. */
   syncKey?: string;
   /** The text of a chart without data. */

@@ -57,6 +57,7 @@ export function initCharts() {
     loss: new Chart($(".loss-box"), {
       ...common,
       label: "Loss",
+      hasXLabel: false,
       emptyText: "The curve appears with the first step.",
       // The cursor of this chart follows that of the other one.
       onCursor: (step) => {
@@ -149,7 +150,7 @@ export function paintCharts() {
       scores = buildSeries(scorePoints(state.evaluations, 1), (curve) =>
         scorePoints(curve.evaluations, 1),
       );
-    const common = { xRange: [0, maxStep] };
+    const common = { xRange: [0, maxStep], restingX: state.viewedStep };
     Object.assign(charts.loss.options, common, {
       label: METRICS[metric][0],
       isLog,
