@@ -142,7 +142,7 @@ def visited(hub, canary, registries, monkeypatch):
         )
         if "error" in begun:
             return begun
-        assert page.publisher.find(begun["job"], owner).finished.wait(110)
+        assert page.publisher.queue.find(begun["job"], owner).released.wait(110)
         return waited_for(page.poll({"owner": owner, "job": begun["job"]}, request))
 
     return visit

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from playground.models.config_fields import ConfigError
 
 from .base import (
+    MAX_INT,
     Index,
     JsonObject,
     ModelRequest,
@@ -48,13 +49,28 @@ FIELD_OF_ACTION = {
 }
 
 
+def _cursor(value: object) -> int:
+    """Return what a page has already; a value that is no number of it counts as nothing."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INT:
+        return value
+    return 0
+
+
+def _version(value: object) -> int:
+    return _cursor(value) if isinstance(value, int) and value >= 0 else -1
+
+
+Cursor = Annotated[int, BeforeValidator(_cursor)]
+Version = Annotated[int, BeforeValidator(_version)]  # -1: the page has none
+
+
 class PollModel(ModelRequest):
     """What the page has already; the response has what changed since."""
 
-    n_points: Index = 0
-    series_id: int = Field(-1, ge=-1)
-    snapshot_version: Index = 0
-    changes: int = Field(-1, ge=-1)
+    n_points: Cursor = 0
+    series_id: Version = -1
+    snapshot_version: Cursor = 0
+    changes: Version = -1
 
 
 class ModelAtStep(ModelRequest):
