@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from playground.common.format import format_count
 from playground.errors import UserError
 from playground.tasks.vocabulary import SPECIAL_TOKENS
 
@@ -138,19 +139,19 @@ class PairDataset:
             f"{len(self):,} pairs with {size} different symbols; sources have "
             f"{_format_range(self.source_lengths)} symbols, targets "
             f"{_format_range(self.target_lengths)}",
-            f"{_pluralize(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'} held out, "
+            f"{format_count(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'} held out, "
             "chosen by a hash of the source"
             if n_held_out is not None
             else "one pair in sixteen is held out, chosen by a hash of the source",
         ]
         if self.duplicates:
             was = "was a duplicate and was" if self.duplicates == 1 else "were duplicates and were"
-            messages.append(f"{_pluralize(self.duplicates, 'pair')} {was} left out")
+            messages.append(f"{format_count(self.duplicates, 'pair')} {was} left out")
         if self.conflicts:
             where = ", ".join(f"{line:,}" for line in self.conflict_lines)
             more = " and more" if self.conflicts > len(self.conflict_lines) else ""
             messages.append(
-                f"{_pluralize(self.conflicts, 'pair')} had another target than an earlier pair "
+                f"{format_count(self.conflicts, 'pair')} had another target than an earlier pair "
                 f"with the same source (line {where}{more}); the first target is used"
             )
         return messages
@@ -263,7 +264,7 @@ class LineErrors:
                 if len(self.numbers) > MAX_REPORTED_ERRORS
                 else ""
             )
-            count = f"{len(self.numbers):,} of {_pluralize(total, 'line')} cannot be used"
+            count = f"{len(self.numbers):,} of {format_count(total, 'line')} cannot be used"
             messages = [problem for _, problem in self.messages]
             raise DatasetError(
                 f"{count}: {'; '.join(messages)}{more}",
@@ -430,7 +431,3 @@ def _splitmix64_py(x: int) -> int:
 def _format_range(lengths: array[int]) -> str:
     low, high = min(lengths), max(lengths)
     return f"{low} to {high}" if low < high else f"{low}"
-
-
-def _pluralize(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"

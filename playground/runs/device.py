@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from playground.common.devices import is_zero_gpu, usable_cores
+from playground.common.format import format_count
 from playground.training.trainer import resolve_device
 
 
@@ -18,7 +19,7 @@ def device_summary() -> str:
         about, count = torch.cuda.get_device_properties(0), torch.cuda.device_count()
         others = f", the first of {count} that are visible" if count > 1 else ""
         return f"Training on cuda:0, {about.name} with {about.total_memory / 1e9:.0f} GB{others}"
-    return f"Training on cpu, {plural(usable_cores(), 'core')}: {_cuda_unavailable_reason()}"
+    return f"Training on cpu, {format_count(usable_cores(), 'core')}: {_cuda_unavailable_reason()}"
 
 
 def _cuda_unavailable_reason() -> str:
@@ -32,10 +33,6 @@ def _cuda_unavailable_reason() -> str:
             else "this PyTorch build has no CUDA support"
         )
     return "no CUDA device is visible"
-
-
-def plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def report_device() -> dict[str, str]:

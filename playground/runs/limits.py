@@ -13,6 +13,7 @@ from pathlib import Path
 
 from playground.common.devices import usable_cores
 from playground.common.env import env_bytes, env_number
+from playground.common.format import format_bytes
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError, format_number
 from playground.training.config import RunConfig
@@ -187,8 +188,3 @@ def default_slots() -> int:
 def estimated_run_bytes(config: RunConfig) -> int:
     """Estimate the disk space of a run in bytes, without its evictable history."""
     return BYTES_PER_PARAMETER * config.model.parameter_count()
-
-
-def format_bytes(size: int) -> str:
-    """Format a number of bytes, as in "1.5 GB"."""
-    return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.3g} MB"

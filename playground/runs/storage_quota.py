@@ -19,11 +19,12 @@ from pathlib import Path
 
 import filelock
 
+from playground.common.format import format_bytes
 from playground.common.storage import directory_size
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
 
-from .limits import estimated_run_bytes, format_bytes
+from .limits import estimated_run_bytes
 from .record import HISTORY_THINNED, WEIGHTS_EVICTED, owner_id
 from .settings import RegistrySettings
 from .state import RecordLock, Run

@@ -12,6 +12,7 @@ from typing import Any
 
 from playground.checkpoints.manifest import CheckpointError, cached_manifest
 from playground.common.atomic_write import remove_dir
+from playground.common.format import format_count
 from playground.common.storage import directory_size
 from playground.errors import UserError
 from playground.runs.commands import COMMANDS
@@ -202,11 +203,8 @@ def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, A
 def describe_config(config: RunConfig) -> str:
     """Describe a run briefly: task, lengths and shape."""
     model = config.model
-    return (
-        f"{task_label(config)}{architecture_suffix(config)}, {_count(model.n_layers, 'layer')} × "
-        f"{_count(model.attention_heads, 'head')}"
+    layers, heads = (
+        format_count(model.n_layers, "layer"),
+        format_count(model.attention_heads, "head"),
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + "s" * (number != 1)
+    return f"{task_label(config)}{architecture_suffix(config)}, {layers} × {heads}"

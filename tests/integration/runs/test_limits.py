@@ -341,8 +341,8 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
     with pytest.raises(UserError) as told:
         registry.import_checkpoint(checkpoint, "ada", "mine")
     assert str(told.value) == (
-        "its metrics.jsonl has 20 MB: this server takes 16 MB; leave that file out, or keep fewer "
-        "of its lines"
+        "its metrics.jsonl has 20.0 MB: this server takes 16.0 MB; leave that file out, or keep "
+        "fewer of its lines"
     )
     assert registry.list_for_owner("ada") == []
     assert metrics.is_file()
@@ -619,8 +619,8 @@ def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(
     monkeypatch.setattr(registry.storage_quota, "is_idle", lambda run: run not in crowd)
     with pytest.raises(
         UserError,
-        match=r"stores 1 MB in total, of which one address may use half, .* delete some, try again "
-        r"later, or",
+        match=r"stores 1.0 MB in total, of which one address may use half, .* delete some, try "
+        r"again later, or",
     ):
         registry.storage_quota.ensure_available(owner_id("invented 4"), 200_000)
     assert modest.evicted == ""
