@@ -229,7 +229,6 @@ class HubTaskRunner:
 
     def _describe_repo(self, repo: Any, manifest: Any, card: str) -> dict[str, Any]:
         self.report_loading()
-        from playground.common.format import format_bytes
         from playground.runs.summary import task_label
 
         from .card_scores import read_scores
