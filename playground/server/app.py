@@ -69,7 +69,7 @@ from .replications_api import ReplicationHandlers
 from .report_api import ReportHandlers
 from .routes import Handler, HandlerGroup, build_routes
 from .session import SessionHandlers, owner_from_cookie
-from .static_files import static_mount
+from .static_files import static_route
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
@@ -222,7 +222,7 @@ def launch_options(
                 *build_routes(handlers | datasets.handlers(), load),
                 *CheckpointTransfer(registry).routes(),
                 *datasets.routes(),
-                static_mount(),
+                static_route(),
             ],
         },
     }

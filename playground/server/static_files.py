@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.routing import Mount
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -40,11 +40,19 @@ class CacheHeaderMiddleware:
         await self.app(scope, receive, send_with_header)
 
 
-def static_mount(folder: Path = STATIC_DIR) -> Mount:
+class VersionedFiles(StaticFiles):
+    """Files whose path is that of the route, whatever prefix a proxy has removed from it."""
+
+    def get_path(self, scope: Scope) -> str:
+        return os.path.normpath(str(scope["path_params"]["path"]))
+
+
+def static_route(folder: Path = STATIC_DIR) -> Route:
     """Return the route of the files, which compresses them for clients that accept it."""
-    return Mount(
-        "/" + STATIC_URL.rstrip("/"),
-        StaticFiles(directory=folder),
+    return Route(
+        f"/{STATIC_URL}{{path:path}}",
+        VersionedFiles(directory=folder),
+        methods=["GET"],
         middleware=[
             Middleware(CacheHeaderMiddleware),
             Middleware(GZipMiddleware, minimum_size=MIN_GZIP_BYTES),

@@ -140,8 +140,6 @@ def registered(routes, prefix=""):
             yield from registered(route.original_router.routes, prefix)
         elif isinstance(route, Mount) and route.routes:
             yield from registered(route.routes, prefix + route.path)
-        elif isinstance(route, Mount) and route.path.startswith("/playground/static/"):
-            yield "GET", prefix + route.path + "/{path}"
         elif isinstance(route, Mount):  # an application without routes of its own
             yield "POST", prefix + route.path
         else:

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from playground.server.middleware import build_middleware
 from playground.server.rate_limit import LoadLimits
-from playground.server.static_files import static_mount
+from playground.server.static_files import static_route
 from playground.ui.mount import STATIC_DIR, STATIC_URL
 
 FILES = sorted(
@@ -17,10 +17,10 @@ FILES = sorted(
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 
-def connect():
+def connect(root_path=""):
     middleware = build_middleware(False, False, LoadLimits(0, 0))
-    app = Starlette(routes=[static_mount()], middleware=middleware)
-    return TestClient(app, base_url="http://localhost")
+    app = Starlette(routes=[static_route()], middleware=middleware)
+    return TestClient(app, base_url="http://localhost", root_path=root_path)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,11 @@ def test_other_paths_are_not_found_and_not_cached(client, path):
     response = client.get(path)
     assert response.status_code == 404
     assert "immutable" not in response.headers.get("cache-control", "")
+
+
+def test_files_are_found_behind_a_proxy_that_removes_a_prefix():
+    response = connect(root_path="/prefix").get(STATIC_URL + "hub/main.js")
+    assert response.content == (STATIC_DIR / "hub" / "main.js").read_bytes()
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
