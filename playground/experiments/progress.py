@@ -66,14 +66,17 @@ def progress(
 
 
 def estimate(
-    experiment: Experiment, state: ExperimentState | None, registry: Registry, owner: str
+    experiment: Experiment,
+    runs: Mapping[str, Run],
+    speed_keys: dict[str, Hashable],
+    registry: Registry,
+    owner: str,
 ) -> dict[str, Any]:
     """Estimate the remaining time from earlier runs of the owner with the same model and task.
 
     `seconds` is None when a remaining run has no comparable run; `message` reports that.
+    `speed_keys` caches what the speed of each variant depends on.
     """
-    runs = state.find_runs(registry, owner) if state else {}
-    keys: dict[str, Hashable] = state.cache.speed_keys if state else {}
     planned = [(cell, runs.get(key)) for key, cell, _ in experiment.planned_runs()]
     left = [(cell, run) for cell, run in planned if not run or run.status not in ENDED_STATUSES]
     if not left:
@@ -81,9 +84,9 @@ def estimate(
     n_parallel = min(len(left), registry.settings.slots_per_owner) or 1
     speeds, seconds, unknown = _measure_speeds(registry, owner), 0.0, 0
     for cell, run in left:
-        if cell.full_label not in keys:
-            keys[cell.full_label] = _speed_key(cell.config(experiment.seeds[0]))  # of any seed
-        speed = speeds.get(keys[cell.full_label])
+        if cell.full_label not in speed_keys:  # all seeds have the same one
+            speed_keys[cell.full_label] = _speed_key(cell.config(experiment.seeds[0]))
+        speed = speeds.get(speed_keys[cell.full_label])
         if speed is None:
             unknown += 1
         else:

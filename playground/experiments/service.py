@@ -185,7 +185,7 @@ class ExperimentService:
             | {
                 "spec": experiment.model_dump(mode="json", include=set(SPEC_FIELDS)),
                 "lines": lines,
-                "estimate": self.estimate(experiment, owner),
+                "estimate": self._estimate(state, runs, owner),
                 # hashes of text differ between processes
                 "version": f"{hash(results_key) & 0xFFFFFFFFFFFFFFFF:016x}",
             }
@@ -224,7 +224,15 @@ class ExperimentService:
     def estimate(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Estimate the remaining time; see `progress.estimate`."""
         state = self.store.states.get(experiment.id)
-        return progress.estimate(experiment, state, self.registry, owner)
+        if state is None:  # it is only planned
+            return progress.estimate(experiment, {}, {}, self.registry, owner)
+        return self._estimate(state, state.find_runs(self.registry, owner), owner)
+
+    def _estimate(
+        self, state: ExperimentState, runs: Mapping[str, Run], owner: str
+    ) -> dict[str, Any]:
+        keys = state.cache.speed_keys
+        return progress.estimate(state.experiment, runs, keys, self.registry, owner)
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
         """Return the completed and the total number of steps and lengths, for a progress bar."""

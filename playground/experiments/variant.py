@@ -24,7 +24,7 @@ class Variant:
     settings: dict[str, Any]
     in_full: bool = False  # True when short labels would be ambiguous
 
-    @property
+    @cached_property
     def full_label(self) -> str:
         return label(self.values)
 

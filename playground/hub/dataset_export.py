@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset, Features, Value  # type: ignore[import-untyped]
 from datasets.exceptions import DatasetGenerationError  # type: ignore[import-untyped]
 from huggingface_hub import DatasetCardData
@@ -24,10 +23,9 @@ from playground.tasks import LOOKUP, TASKS
 from playground.tasks.held_out import (
     HeldOutSet,
     build_held_out_set,
-    sample_training_batch,
 )
 from playground.tasks.task import Batch, Task
-from playground.tasks.training_set import TrainingSet
+from playground.training.batches import BatchSampler
 from playground.training.config import RunConfig
 from playground.training.task_config import TaskConfig
 from playground.training.trainer import FINAL_EVAL_SIZE, resolve_device
@@ -141,16 +139,9 @@ def check_export_size(config: RunConfig, steps: int) -> None:
 
 
 def _training_batches(task: Task, config: RunConfig, steps: int) -> Iterator[Batch]:
-    """Yield the batches of a run, from the same generator and seed as the Trainer."""
-    lengths, seed = (config.task.min_length, config.task.max_length), config.training.seed
-    if config.task.n_training_sources:
-        training_set = TrainingSet(task, config.task.n_training_sources, *lengths, seed)
-        for index in range(steps):
-            yield training_set.batch(index, config.training.batch_size)
-        return
-    generator = torch.Generator(resolve_device(config.training.device)).manual_seed(seed)
-    for _ in range(steps):
-        yield sample_training_batch(task, config.training.batch_size, *lengths, generator)
+    """Yield the batches of a run, as in the Trainer."""
+    batches = BatchSampler(task, config, resolve_device(config.training.device))
+    return map(batches.batch, range(steps))
 
 
 def _columns(task: Task, batch: Batch, step: int | None) -> dict[str, list[Any]]:

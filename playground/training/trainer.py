@@ -21,10 +21,10 @@ from playground.common.devices import is_zero_gpu
 from playground.evaluation import EvalResult, aggregate, count_correct
 from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP, PAD
-from playground.tasks.held_out import HeldOutSet, build_held_out_set, sample_training_batch
+from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Batch
-from playground.tasks.training_set import TrainingSet
 
+from .batches import BatchSampler
 from .config import RunConfig
 from .cuda_graphs import RING_SIZE, CudaGraphSteps, StepResult
 from .distributed import SINGLE_PROCESS, DistributedContext
@@ -111,9 +111,9 @@ class Trainer:
             "high" if config.training.precision == "tf32" else "highest"
         )
         torch.manual_seed(config.training.seed)
-        self.data_generator = torch.Generator(self.device).manual_seed(config.training.seed)
         self.task = config.task.load()
-        self.training_set = self._build_training_set()
+        self.batches = BatchSampler(self.task, config, self.device)
+        self.data_generator = self.batches.generator
         self.model = (
             load_architecture(config.architecture)(config.model) if model is None else model
         ).to(self.device)
@@ -142,7 +142,7 @@ class Trainer:
             capture
             and dist.world_size == 1
             and config.task.task != LOOKUP
-            and self.training_set is None
+            and self.batches.training_set is None
         )
         self.cuda_graph = (
             self._build_cuda_graph() if may_capture and self.device.type == "cuda" else None
@@ -182,22 +182,8 @@ class Trainer:
         return self.model if self.average is None else self.average.model
 
     def _next_batch(self) -> Batch:
-        """Sample the next batch, on the device."""
-        task, batch_size = self.config.task, self.config.training.batch_size
-        if self.training_set is not None:
-            index = self.step_count * self.dist.world_size + self.dist.rank
-            return self.training_set.batch(index, batch_size).to(self.device)
-        return sample_training_batch(
-            self.task, batch_size, task.min_length, task.max_length, self.data_generator
-        )
-
-    def _build_training_set(self) -> TrainingSet | None:
-        task, seed = self.config.task, self.config.training.seed
-        if not task.n_training_sources:
-            return None
-        return TrainingSet(
-            self.task, task.n_training_sources, task.min_length, task.max_length, seed
-        )
+        """Return the next batch, on the device."""
+        return self.batches.batch(self.step_count * self.dist.world_size + self.dist.rank)
 
     def _finish_step(self, result: StepResult, lr: float, seconds: float) -> Metrics:
         """Count a finished update, and evaluate if it is time."""

@@ -6,6 +6,7 @@ from playground.tasks import EOS, PAD, load_task
 from playground.tasks.held_out import is_held_out
 from playground.tasks.task import make_batch
 from playground.tasks.training_set import TrainingSet
+from playground.training.batches import BatchSampler
 from playground.training.config import RunConfig
 from playground.training.task_config import TaskConfig
 from playground.training.trainer import Trainer
@@ -96,3 +97,5 @@ def test_trainer_repeats_the_fixed_set():
         trainer.train_step()
     assert len(set(seen)) == 8
     assert len(seen) == 16
+    sampler = BatchSampler(trainer.task, trainer.config, trainer.device)  # of a published dataset
+    assert [row for index in range(4) for row in rows(sampler.batch(index))] == seen
