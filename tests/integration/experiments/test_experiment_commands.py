@@ -85,36 +85,36 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
         _, said = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "the same command continues from here" in said
-    begun = {path.name for path in out.glob("runs/*")}
-    found = last(run_in_interpreter(*words))
-    assert begun <= {path.name for path in out.glob("runs/*")}
+    started = {path.name for path in out.glob("runs/*")}
+    results = last(run_in_interpreter(*words))
+    assert started <= {path.name for path in out.glob("runs/*")}
     assert len(list(out.glob("runs/*"))) == 2
-    assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
-    assert [row["n"] for row in found["rows"]] == [1, 1]
-    assert found["rows"][0]["untrained"] == {"source": [5, 8], "target": [5, 8]}
+    assert [row["label"] for row in results["rows"]] == ["learned", "sinusoidal"]
+    assert [row["n"] for row in results["rows"]] == [1, 1]
+    assert results["rows"][0]["untrained"] == {"source": [5, 8], "target": [5, 8]}
     assert {"answers-by-length.png", "answers-by-length.svg", "lengths-heatmap.pdf"} <= {
         path.name for path in out.iterdir()
     }
     assert len(table.read_text().splitlines()) == 1 + 2 * 8
     metrics = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/metrics.jsonl")}
-    assert last(run_command(*words)) == found
+    assert last(run_command(*words)) == results
     assert {path: path.stat().st_mtime_ns for path in metrics} == metrics
 
 
-def test_checkpoints_are_asked_as_far_as_they_have_positions(tmp_path):
+def test_checkpoints_are_evaluated_up_to_their_positions(tmp_path):
     done = run_command("lengths", "checkpoints/reverse", "checkpoints/copy", "--n", 20, "--json")
-    found = last(done)
+    results = last(done)
     assert (
         "checkpoints/reverse has positions for 10 symbols; longer sequences are skipped"
         in done.stderr
     )
-    assert (found["max_length"], [row["label"] for row in found["rows"]]) == (
+    assert (results["max_length"], [row["label"] for row in results["rows"]]) == (
         10,
         ["reverse", "copy"],
     )
-    assert found["rows"][0]["reach"]["median"] == 10
-    assert "most often" not in found["summary"]
-    assert "no length beyond 10 was evaluated" in found["summary"]
+    assert results["rows"][0]["reach"]["median"] == 10
+    assert "most often" not in results["summary"]
+    assert "no length beyond 10 was evaluated" in results["summary"]
 
 
 def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_path):
@@ -133,23 +133,25 @@ def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_p
     done = here(
         "lengths", "checkpoints/reverse", tmp_path / "sorter", "--n", 20, "--times", 2, "--json"
     )
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["summary"].startswith(
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert results["summary"].startswith(
         "reverse (task reverse): Trained on length 1–10 and evaluated up to 10, reverse keeps 99 %"
     )
-    assert "sorter (task sort): Trained on length 1–6 and evaluated up to 12, " in found["summary"]
-    assert "most often" not in found["summary"]
-    assert found["summary"].endswith(
+    assert (
+        "sorter (task sort): Trained on length 1–6 and evaluated up to 12, " in results["summary"]
+    )
+    assert "most often" not in results["summary"]
+    assert results["summary"].endswith(
         "tasks or trained lengths differ, so these results do not compare."
     )
-    assert [(row["task"], row["trained"]) for row in found["rows"]] == [
+    assert [(row["task"], row["trained"]) for row in results["rows"]] == [
         ("reverse", [1, 10]),
         ("sort", [1, 6]),
     ]
 
 
 @pytest.mark.smoke
-def test_an_experiment_from_the_command_line(tmp_path):
+def test_experiment_command_writes_report_figures_and_table(tmp_path):
     words = (
         "experiment",
         "--vary",
@@ -164,17 +166,17 @@ def test_an_experiment_from_the_command_line(tmp_path):
         "max_length=4",
         *TINY,
     )
-    found = last(run_command(*words))
-    assert [cell["values"] for cell in found["cells"]] == [
+    results = last(run_command(*words))
+    assert [cell["values"] for cell in results["cells"]] == [
         {"norm_placement": "pre"},
         {"norm_placement": "post"},
     ]
-    assert "single seed" in found["summary"]
+    assert "single seed" in results["summary"]
     assert (tmp_path / "experiment.png").is_file()
 
 
 @pytest.mark.parametrize("others", ["", ",0.001"], ids=["all of them", "one of two"])
-def test_that_training_diverged_is_a_result(here, tmp_path, others):
+def test_divergence_is_a_result(here, tmp_path, others):
     done = here(
         "experiment",
         "--vary",
@@ -193,7 +195,7 @@ def test_that_training_diverged_is_a_result(here, tmp_path, others):
     assert (tmp_path / "experiment.png").is_file() == bool(others)
 
 
-def test_schemes_of_which_no_run_can_be_asked_are_said(here, tmp_path):
+def test_schemes_without_a_finished_run_are_reported(here, tmp_path):
     words = (
         "lengths",
         "--schemes",
@@ -217,7 +219,7 @@ def test_schemes_of_which_no_run_can_be_asked_are_said(here, tmp_path):
     )
 
 
-def test_a_claim_goes_on_where_it_was_ended_and_is_not_trained_twice(here, tmp_path, monkeypatch):
+def test_interrupted_replication_continues_and_is_not_repeated(here, tmp_path, monkeypatch):
     small = CLAIMS["uva-reversal"].settings | {
         "max_length": 4,
         "min_length": 4,
@@ -293,7 +295,7 @@ def test_all_claims_are_replicated_one_after_the_other(here, tmp_path, monkeypat
     assert "mingpt-sort: Sorting with a tiny GPT, about " in done.stderr
 
 
-def test_questions_and_claims_are_listed():
+def test_presets_and_claims_are_listed():
     listed = json.loads(run_in_interpreter("experiment", "--json").stdout)
     assert "recurrent" in [line["name"] for line in listed]
     listed = json.loads(run_in_interpreter("published", "--json").stdout)
@@ -347,7 +349,7 @@ def test_questions_and_claims_are_listed():
         ),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(words, says, tmp_path):
+def test_invalid_commands_fail_with_one_line(words, says, tmp_path):
     done = run_command(
         *words, *(() if words[0] == "lengths" and "nowhere" in words else ("--out", tmp_path))
     )

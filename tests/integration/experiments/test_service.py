@@ -76,7 +76,7 @@ def statuses(lab, asked, owner="ada"):
 
 
 @pytest.mark.smoke
-def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
+def test_experiment_trains_every_run_and_reports_results(serve):
     registry, lab = serve()
     asked = lab.submit(spec(), "ada")
     report = finished(lab, asked)
@@ -116,7 +116,7 @@ def test_an_experiment_trains_every_run_and_tells_what_came_of_it(serve):
     )
 
 
-def test_time_is_estimated_from_what_was_measured_or_said_to_be_unknown(serve):
+def test_time_is_estimated_from_comparable_runs_or_unknown(serve):
     registry, lab = serve()
     assert lab.plan(spec(), "ada")["estimate"]["seconds"] is None
     assert "unknown for 4 of 4 runs" in lab.plan(spec(), "ada")["estimate"]["message"]
@@ -124,11 +124,11 @@ def test_time_is_estimated_from_what_was_measured_or_said_to_be_unknown(serve):
         RunConfig.from_flat(SMALL | {"max_steps": 40, "norm_placement": "pre"}), "ada"
     )
     wait_for(lambda: run.status == "done", description="a run")
-    told = lab.plan(spec(grid={"norm_placement": ["pre"]}), "ada")
-    assert told["estimate"]["seconds"] == pytest.approx(2 * 20 / (40 / run.seconds) / 2)
+    result = lab.plan(spec(grid={"norm_placement": ["pre"]}), "ada")
+    assert result["estimate"]["seconds"] == pytest.approx(2 * 20 / (40 / run.seconds) / 2)
     assert lab.plan(spec(), "ada")["estimate"]["unknown"] == 2  # nothing with post-norm has run
     assert lab.plan(spec(grid={"norm_placement": ["pre"]}), "bob")["estimate"]["seconds"] is None
-    assert [cell["label"] for cell in told["cells"]] == ["norm_placement pre"]
+    assert [cell["label"] for cell in result["cells"]] == ["norm_placement pre"]
     assert lab.summaries("ada") == []
 
 
@@ -177,7 +177,7 @@ def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
     assert list(lab.store.folder.iterdir()) == []
 
 
-def test_resume_at_once_after_cancel_takes_up_what_is_still_being_saved(serve):
+def test_resume_continues_a_run_that_is_still_saving(serve):
     registry, lab = serve(slots=1)
     asked = lab.submit(spec(ENDLESS, {"norm_placement": ["pre"]}, [0]), "ada")
     wait_for(
@@ -318,7 +318,7 @@ def test_failed_run_is_reported_and_retried_on_resume(serve):
     wait_for(lambda: statuses(lab, asked) == ["done", "done"], 90, "both runs")
 
 
-def test_a_run_that_diverges_is_counted_as_one_that_did(serve):
+def test_diverged_run_is_counted_as_diverged(serve):
     _, lab = serve()
     fatal = SMALL | {
         "max_steps": 300,
@@ -336,7 +336,7 @@ def test_a_run_that_diverges_is_counted_as_one_that_did(serve):
     assert lab.state(asked, "ada") == "done"  # it would diverge again
 
 
-def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve):
+def test_unwatched_experiment_pauses_and_can_be_resumed(serve):
     registry, lab = serve(slots=1)
     asked = lab.submit(spec(ENDLESS), "ada")
     wait_for(
@@ -359,7 +359,7 @@ def test_an_experiment_that_nobody_watches_is_put_down_and_can_be_resumed(serve)
     lab.cancel(asked, "ada")
 
 
-def test_a_run_that_was_refused_does_not_ask_again_at_once(serve, monkeypatch):
+def test_rejected_start_is_not_retried_at_once(serve, monkeypatch):
     registry, lab = serve()
     asked = []
 
@@ -368,15 +368,15 @@ def test_a_run_that_was_refused_does_not_ask_again_at_once(serve, monkeypatch):
         raise UserError("all places are taken")
 
     monkeypatch.setattr(registry, "start", full)
-    begun = lab.submit(spec(), "ada")
+    started = lab.submit(spec(), "ada")
     wait_for(
-        lambda: lab.summary(begun, "ada")["message"] == "all places are taken", 60, "a refusal"
+        lambda: lab.summary(started, "ada")["message"] == "all places are taken", 60, "a refusal"
     )
     time.sleep(1)
     assert len(asked) == 1
 
 
-def test_what_an_owner_deletes_from_the_list_is_trained_again_on_resume(serve):
+def test_deleted_run_is_trained_again_on_resume(serve):
     registry, lab = serve()
     asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
     finished(lab, asked)
@@ -390,7 +390,7 @@ def test_what_an_owner_deletes_from_the_list_is_trained_again_on_resume(serve):
     assert finished(lab, asked)["statuses"]["done"] == 1
 
 
-def test_too_much_is_refused_before_anything_begins(serve, monkeypatch):
+def test_limits_reject_an_experiment_before_it_starts(serve, monkeypatch):
     registry, lab = serve()
     with pytest.raises(ConfigError, match="wings"):
         lab.submit(spec(wings=2), "ada")
@@ -411,7 +411,7 @@ def test_too_much_is_refused_before_anything_begins(serve, monkeypatch):
     )
 
 
-def test_where_no_more_are_kept_the_oldest_whose_owner_has_gone_makes_room(serve, monkeypatch):
+def test_oldest_experiment_of_an_inactive_owner_is_evicted(serve, monkeypatch):
     registry, lab = serve()
     monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_TOTAL", 3)
     with lab.store.lock:  # nothing is begun of any of them
@@ -471,7 +471,7 @@ def test_experiments_of_one_address_evict_only_its_own(serve, monkeypatch, clien
             lab.cancel(known[owner], owner)
 
 
-def test_runs_of_an_experiment_count_for_the_address_that_began_it(serve, client_address):
+def test_runs_count_for_the_address_that_started_the_experiment(serve, client_address):
     registry, lab = serve()
     client_address.set("192.0.2.9")
     with lab.store.lock:
@@ -481,10 +481,10 @@ def test_runs_of_an_experiment_count_for_the_address_that_began_it(serve, client
     lab.cancel(asked, "eve")
 
 
-def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):
+def test_invalid_files_are_ignored_and_stay(serve, tmp_path):
     folder = tmp_path / "experiments"
     folder.mkdir()
-    odd = {
+    invalid = {
         "a.json": "{",
         "b.json": "[]",
         "c.json": '{"id": "c"}',
@@ -496,11 +496,11 @@ def test_files_that_are_no_experiments_are_left_alone(serve, tmp_path):
         '["up"]}, "se'
         'eds": [0], "runs": {}}',
     }
-    for name, text in odd.items():
+    for name, text in invalid.items():
         (folder / name).write_text(text)
     _, lab = serve()
     assert lab.store.states == {}
-    assert sorted(path.name for path in folder.iterdir()) == sorted(odd)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(invalid)
 
 
 def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatch):
@@ -526,10 +526,10 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatc
         changes=[SettingChange(0, "speed", 0.0)],
     )
     wait_for(lambda: run.status == "done", description="a run")
-    told = replications.evaluate_replication(registry, "annotated-copy", run)
-    assert told["passed"] is False
-    assert 1.5 < told["ours"] < 10  # five updates: about as good as guessing among thirteen
-    assert "ours: " in told["summary"]
+    result = replications.evaluate_replication(registry, "annotated-copy", run)
+    assert result["passed"] is False
+    assert 1.5 < result["ours"] < 10  # five updates: about as good as guessing among thirteen
+    assert "ours: " in result["summary"]
 
 
 def curves_of(run):
@@ -543,7 +543,7 @@ def curves_of(run):
     return [each for each in found if "curve" in each]
 
 
-def test_nothing_of_an_experiment_stays_in_memory_when_it_is_deleted(serve):
+def test_deleted_experiment_leaves_nothing_in_memory(serve):
     registry, lab = serve()
     asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
     finished(lab, asked)
@@ -553,7 +553,7 @@ def test_nothing_of_an_experiment_stays_in_memory_when_it_is_deleted(serve):
     wait_for(lambda: not curves_of(run), 10, "the end of what was computed")
 
 
-def test_computed_results_of_many_experiments_are_not_all_kept(serve):
+def test_results_in_memory_are_limited(serve):
     _, lab = serve()
     lab.close()  # nothing is begun
     kept = 64
@@ -571,13 +571,13 @@ def test_computed_results_of_many_experiments_are_not_all_kept(serve):
     assert len(cells) <= 2 * kept + 4  # two of each experiment
 
 
-def test_an_error_of_one_experiment_is_logged_once_and_the_others_go_on(serve, caplog, monkeypatch):
+def test_error_of_one_experiment_is_logged_once_and_others_continue(serve, caplog, monkeypatch):
     _, lab = serve()
-    odd = lab.submit(spec(seeds=[0]), "ada")
+    invalid = lab.submit(spec(seeds=[0]), "ada")
     feed = lab.scheduler.submit_runs
 
     def fail(going):
-        if going.experiment.id == odd.id:
+        if going.experiment.id == invalid.id:
             rounds.append(1)
             raise KeyError("an odd experiment")
         feed(going)

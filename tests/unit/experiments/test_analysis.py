@@ -48,19 +48,19 @@ def test_the_first_step_that_reaches_99_percent():
     assert first_step_reaching([]) is None
 
 
-def test_a_look_where_a_run_was_cut_does_not_count():
+def test_evaluation_of_an_interruption_does_not_count():
     scored = [(10, 0.5), (17, 0.995), (20, 1.0), (25, 1.0)]
     assert first_step_reaching(scored, every=10) == 20
     assert first_step_reaching(scored[:2], every=10) == 17  # where the run ends there
 
 
-def test_losses_are_means_between_two_looks():
+def test_losses_are_means_between_two_evaluations():
     assert interval_means([2, 5], [4.0, 2.0, 3.0, 1.0, 2.0, 9.0]) == [[2, 3.0], [5, 2.0]]
     assert interval_means([12], [1.0, 3.0], first=11) == [[12, 2.0]]
     assert interval_means([], [1.0]) == interval_means([3], [], first=5) == []
 
 
-def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():
+def test_summary_names_the_best_variant_with_ranges_and_p_value():
     assert told(cell("post", 160, 180, 200), cell("pre", 80, 90, 100)) == (
         "Changing norm_placement: pre reached 99 % after 90 (80–100) steps; post reached 99 % "
         "after 180 "
@@ -71,7 +71,7 @@ def test_a_clear_winner_is_named_with_both_ranges_and_what_chance_would_do():
     )
 
 
-def test_seeds_that_mix_are_not_called_different():
+def test_overlapping_seeds_are_not_significant():
     found = told(cell("pre", 80, 90, 150), cell("post", 100, 120, 200))
     assert "p = 0.4" in found
     assert "so these seeds do not separate them" in found
@@ -96,7 +96,7 @@ def test_many_cells_are_many_comparisons():
     )
 
 
-def test_nothing_reached_is_said_and_then_the_final_scores_are_compared():
+def test_final_scores_are_compared_if_no_run_reaches_the_target():
     found = told(
         cell("pre", None, None, exact=[0.5, 0.6]), cell("post", None, None, exact=[0.1, 0.2])
     )
@@ -121,11 +121,11 @@ def test_variant_with_unreached_seeds_has_no_median_steps():
     )
 
 
-def test_with_one_seed_it_may_be_chance():
+def test_one_seed_gives_no_significance():
     assert "with a single seed there is no telling" in told(cell("pre", 80), cell("post", 160))
 
 
-def test_of_many_cells_the_best_the_next_and_the_last_are_named():
+def test_summary_names_the_best_the_second_and_the_last_variant():
     found = told(
         *(cell(rate, time, time + 2) for rate, time in ((1, 90), (2, 60), (3, 120), (4, 75))),
         names=("n_heads",),
@@ -150,7 +150,7 @@ def test_runs_that_are_not_done_do_not_count():
     assert told(cell("pre", None, done=False)) == "No run has finished yet."
 
 
-def test_a_band_is_the_median_and_range_at_the_steps_that_all_seeds_have():
+def test_curve_is_median_and_range_at_common_steps():
     found = median_and_range(
         [[[10, 0.0], [20, 0.5], [30, 1.0]], [[10, 0.2], [20, 0.9]], [[10, 0.4], [20, 0.7]]]
     )
@@ -207,7 +207,7 @@ def test_diverged_runs_count_as_ended_and_are_reported_separately():
     )
 
 
-def test_a_run_whose_settings_were_changed_on_the_way_is_left_out_and_said():
+def test_run_with_changed_settings_is_left_out_and_reported():
     odd = [run | {"changed": ["learning_rate"]} for run in runs(10)]
     found = summarize_variant(Variant({"norm_placement": "pre"}, {}), [*runs(80), *odd])
     assert (found["n"], found["changed"], found["steps_to"]["high"]) == (1, 1, 80)
@@ -218,7 +218,7 @@ def test_a_run_whose_settings_were_changed_on_the_way_is_left_out_and_said():
     )
 
 
-def test_long_runs_keep_the_same_few_hundred_looks_whatever_their_seed():
+def test_long_runs_use_the_same_evaluations_for_every_seed():
     assert subsample_steps([10, 20, 25], 10, 25) == [10, 20, 25]
     one, two = (
         subsample_steps(range(1, 100_001), 1, 100_000),

@@ -119,7 +119,7 @@ def test_scores_carry_their_wilson_intervals():
     }
 
 
-def test_a_model_reaches_as_far_as_every_length_is_right():
+def test_max_reliable_length_ends_at_the_first_failing_length():
     assert max_reliable_length(scores(counts(100, 100, 99, 98, 100))) == 3
     assert max_reliable_length(scores(counts(50, 100, 100))) == 0
     few = [{"length": 1, "right": 0, "n": 1}, *counts(0, 100, 99)[1:]]
@@ -127,7 +127,7 @@ def test_a_model_reaches_as_far_as_every_length_is_right():
     assert mean_extrapolation_score(scores(counts(100, 100, 100, 50, 0)), 3) == 0.25
 
 
-def test_a_scheme_is_the_median_and_range_of_its_seeds_at_each_length():
+def test_scheme_is_summarized_by_median_and_range_per_length():
     row = scheme(
         "learned",
         counts(100, 100, 100, 40, 0, 0),
@@ -139,7 +139,7 @@ def test_a_scheme_is_the_median_and_range_of_its_seeds_at_each_length():
     assert row["untrained"] == {"source": [4, 6], "target": [4, 6]}
 
 
-def test_only_a_learned_table_has_rows_that_no_step_trained():
+def test_only_learned_tables_have_untrained_positions():
     fields = {"max_length": 10, "max_positions": 51}
     assert untrained_positions(RunConfig.from_flat(fields)) == {
         "source": [11, 50],
@@ -201,7 +201,7 @@ def test_length_summary_states_reliable_lengths_and_significance():
     )
 
 
-def test_a_sentence_states_nothing_about_lengths_that_were_not_asked():
+def test_summary_omits_lengths_without_evaluation():
     far, near = counts(100, 100, 100, 100, 100, 0), counts(100, 100, 100)
     alone = summarize([scheme("learned", near)], [1, 3], 3)
     assert alone.endswith(

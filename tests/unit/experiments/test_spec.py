@@ -26,7 +26,7 @@ def make(base=None, grid=None, **more) -> Experiment:
     return parse_experiment(spec, owner="ada")
 
 
-def test_a_cell_is_known_by_what_varies_in_short_unless_that_is_not_enough():
+def test_short_label_is_used_unless_it_is_ambiguous():
     def shorts(*variants, **more):
         return [cell.short_label for cell in make({}, {"variant": list(variants)} | more).variants]
 
@@ -110,7 +110,7 @@ def test_a_variant_differs_by_several_settings_at_once():
         make({"norm_placement": "pre"}, {"variant": [{"norm_placement": "post"}]})
 
 
-def test_where_lengths_are_asked_the_models_have_positions_for_them():
+def test_length_experiments_have_positions_for_all_lengths():
     asked = make(
         {"max_length": 10}, {"position_type": ["learned", "sinusoidal"]}, kind="lengths", times=5
     )
@@ -165,7 +165,7 @@ def test_where_lengths_are_asked_the_models_have_positions_for_them():
         ({"n": 19}, "n", "from 20 to 2,000"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_by_its_field(more, field, says):
+def test_invalid_specification_names_its_field(more, field, says):
     given = {
         "name": "a question",
         "base": {},
@@ -176,7 +176,7 @@ def test_what_cannot_be_asked_is_refused_by_its_field(more, field, says):
     assert refused.value.field == field
 
 
-def test_texts_become_values_of_the_settings_kind():
+def test_texts_are_parsed_by_the_type_of_the_setting():
     given = {
         "n_heads": "4",
         "dropout": "0.1",
@@ -190,7 +190,7 @@ def test_texts_become_values_of_the_settings_kind():
             parse_value(name, text)
 
 
-def test_two_experiments_are_the_same_when_they_ask_for_the_same_runs():
+def test_experiments_with_the_same_runs_are_equivalent():
     assert make().is_equivalent(make())
     assert not make().is_equivalent(make(seeds=(0, 1)))
     assert not make().is_equivalent(make({"max_steps": 5}))

@@ -118,7 +118,7 @@ def test_seeds_and_options_are_those_of_the_runs():
         ("stop-1", {"seed": True}, "seed"),
     ],
 )
-def test_an_option_that_a_stop_does_not_take_is_named(name, given, field):
+def test_invalid_option_of_a_lesson_is_named(name, given, field):
     with pytest.raises(ConfigError) as error:
         validate_options(LESSONS[name], given)
     assert error.value.field == field
@@ -134,13 +134,13 @@ def test_an_option_that_a_stop_does_not_take_is_named(name, given, field):
         ("stop-4", "five"),
     ],
 )
-def test_without_a_prediction_nothing_is_measured(name, given):
+def test_missing_prediction_is_rejected(name, given):
     with pytest.raises(ConfigError) as error:
         validate_prediction(LESSONS[name], given)
     assert error.value.field == "prediction"
 
 
-def test_a_number_is_right_as_near_as_the_stop_asks_for():
+def test_numeric_predictions_have_a_tolerance():
     stop = LESSONS["stop-1"]
     assert is_correct(stop, 60, 70)
     assert is_correct(stop, 90, 70)
@@ -158,7 +158,7 @@ def agrees(stop, told):
     assert told["pictures"]
 
 
-def test_the_crossing_is_the_first_look_with_half_of_them_right(trained):
+def test_half_accuracy_step_is_the_first_evaluation_above_one_half(trained):
     run = trained()
     told = MEASURES["half_accuracy_step"]([run], {})
     steps = [line["step"] for line in run.lines if line.get("exact_match", 0) >= 0.5]
@@ -170,7 +170,7 @@ def test_the_crossing_is_the_first_look_with_half_of_them_right(trained):
     assert "never reached one half" in never["explanation"]
 
 
-def test_the_first_look_is_where_most_weight_lies(trained):
+def test_first_token_attends_to_the_largest_weight(trained):
     run = trained()
     told = MEASURES["first_token_attention"]([run], {"text": "3 1 4"})
     source = torch.tensor([[6, 4, 7, EOS]])
@@ -181,7 +181,7 @@ def test_the_first_look_is_where_most_weight_lies(trained):
     agrees(LESSONS["stop-2"], told)
 
 
-def test_symbols_and_their_order_are_told_apart():
+def test_same_multiset_ignores_order():
     labels = torch.tensor([[3, 4, 5, EOS], [3, 4, EOS, PAD], [3, 4, 5, EOS], [3, 3, 4, EOS]])
     written = torch.tensor([[3, 4, 5, EOS], [4, 3, EOS, PAD], [3, 5, EOS, PAD], [3, 4, 4, EOS]])
     assert same(written, labels).tolist() == [True, False, False, False]
@@ -211,7 +211,7 @@ def test_without_positions_the_order_is_lost(trained):
         ([0.5, 0.6], [0.5, 0.99], "one head"),
     ],
 )
-def test_which_is_sooner(trained, four, one, answer):
+def test_faster_run_reaches_the_target_first(trained, four, one, answer):
     run = trained()
     told = MEASURES["faster_run"](
         [with_lines(run, "four heads", four), with_lines(run, "one head", one)], {}
@@ -224,7 +224,7 @@ def test_which_is_sooner(trained, four, one, answer):
     ("cosine", "constant", "answer"),
     [(0.1, 0.2, "cosine"), (0.2, 0.1, "constant"), (0.1, 0.105, "same")],
 )
-def test_which_loss_is_lower(trained, cosine, constant, answer):
+def test_lower_loss_run_has_the_lower_final_loss(trained, cosine, constant, answer):
     run, scores = trained(), [0.5, 0.6, 0.7]
     told = MEASURES["lower_loss_run"](
         [
@@ -238,7 +238,7 @@ def test_which_loss_is_lower(trained, cosine, constant, answer):
     agrees(LESSONS["stop-5"], told)
 
 
-def test_the_head_that_is_missed_most_leads_the_list(trained):
+def test_heads_are_ranked_by_their_effect(trained):
     told = MEASURES["rank_heads"]([trained()], {})
     bars = told["pictures"][0]["bars"]
     assert len(bars) == 6  # three kinds, one layer, two heads
@@ -263,13 +263,13 @@ def test_unneeded_heads_are_distinguished_from_redundant_heads():
     assert "without all 12 together, exact match is 0\u00a0%" in doubled["explanation"]
 
 
-def test_of_a_model_that_has_learned_nothing_nothing_is_said_of_its_heads():
+def test_untrained_model_gets_no_statement_about_its_heads():
     told = MEASURES["rank_heads"]([SimpleNamespace(subject=random_model())], {})
     assert "can fall only a little" in told["explanation"]
     assert "redundant" not in told["explanation"]
 
 
-def test_the_length_at_which_it_falls_is_counted(trained):
+def test_failure_length_is_the_first_below_one_half(trained):
     run = trained(max_positions=8)
     told = MEASURES["failure_length"]([run], {"positions": "learned"})
     shares = {}
@@ -286,7 +286,7 @@ def test_the_length_at_which_it_falls_is_counted(trained):
     agrees(LESSONS["stop-7"], told)
 
 
-def test_smoothing_makes_it_less_sure(trained):
+def test_label_smoothing_lowers_confidence(trained):
     plain, smooth = trained("without smoothing"), trained("with smoothing", label_smoothing=0.1)
     told = MEASURES["mean_confidence"]([plain, smooth], {})
     assert told["answer"] < 100 * told["pictures"][0]["bars"][0]["value"]
