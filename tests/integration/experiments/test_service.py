@@ -186,7 +186,7 @@ def test_resume_continues_a_run_that_is_still_saving(serve):
     )
     (run,) = registry.list_for_owner("ada")
     # its process cannot tell meanwhile that it has saved
-    with lab.store.lock, registry.scheduling_paused(), run.lock:
+    with lab.store.lock, registry._lock, run.lock:
         lab.cancel(asked, "ada")
         lab.resume(asked, "ada")
         assert (run.status, lab.state(asked, "ada")) == ("stopping", "running")

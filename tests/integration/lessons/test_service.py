@@ -186,7 +186,7 @@ def test_a_run_that_is_still_being_saved_is_not_taken_up(registry):
     room = LessonService(registry, SLOW)
     question, run = begin_and_train(room, registry)
     # its process cannot tell meanwhile that it has saved
-    with registry.scheduling_paused(), run.lock:
+    with registry._lock, run.lock:
         room.cancel(question, OWNER)
         assert run.status == "stopping"
         with pytest.raises(UserError, match="still being saved; try again in a moment"):
