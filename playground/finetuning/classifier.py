@@ -136,10 +136,8 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(parsed.seed)
         seconds = trainer.train(parsed.peak_learning_rate(), epochs, parsed.batch_size, parsed.seed)
-    n_correct, n = trainer.count_correct(), len(rows.held_out)
     counts = Counter(label for _, label in rows.held_out)
     folder = _save(model, tokenizer, resolved, progress) if local_paths_allowed() else ""
-    low, high = wilson_interval(n_correct, n)
     notes = list(rows.notes)
     if not folder:
         notes.append(
@@ -152,15 +150,9 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
         "sentence": parsed.sentence,
         "before": {"labels": before, "note": UNTRAINED_NOTE},
         "after": {"labels": trainer.predict(parsed.sentence)},
-        "held_out": {
-            "n_correct": n_correct,
-            "n": n,
-            "accuracy": n_correct / n,
-            "low": low,
-            "high": high,
-        },
+        "held_out": trainer.held_out_accuracy(),
         "chance": 1 / len(rows.labels),
-        "majority_fraction": max(counts.values()) / n,
+        "majority_fraction": max(counts.values()) / len(rows.held_out),
         "trained_parameters": sum(weight.numel() for weight in trainer.weights),
         "steps": trainer.steps,
         "seconds": seconds,
@@ -293,6 +285,13 @@ class _ClassifierTrainer:
             texts, labels = zip(*self.held_out[start : start + 32], strict=True)
             count += int((self.logits(texts).argmax(-1).cpu() == torch.tensor(labels)).sum())
         return count
+
+    def held_out_accuracy(self) -> dict[str, float]:
+        """Return the accuracy on the held-out texts with its 95 % interval."""
+        n_correct, n = self.count_correct(), len(self.held_out)
+        low, high = wilson_interval(n_correct, n)
+        accuracy = n_correct / n
+        return {"n_correct": n_correct, "n": n, "accuracy": accuracy, "low": low, "high": high}
 
     def evaluate(self, step: int, losses: list[float]) -> None:
         """Report the accuracy on the held-out texts, and the mean loss since the last report."""
