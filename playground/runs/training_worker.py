@@ -3,18 +3,8 @@
 The worker computes no views. It saves its weights in the run's history and reports their steps,
 and another process computes the views from them (`inspector_process.py`).
 
-The pipe carries commands to the worker and messages to the server. Both are tuples that start with
-their kind.
-
-    commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("keep",)
-               ("watch", bool) ("change", setting, value)
-    messages   ("started", step, device) ("points", [dict]) ("history", [steps], latest step)
-               ("status", name) ("saved", step) ("changes", [[step, setting, value]])
-               ("trouble", text) ("active", seconds of training without pauses)
-               ("ended", status, text, scores or None)
-
-A worker saves and exits when its parent has exited or when it receives a signal. The run can be
-resumed. The worker prints nothing.
+`worker_protocol.py` lists the commands and messages. A worker saves and exits when its parent has
+exited or when it receives a signal. The run can be resumed. The worker prints nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-import os
 import signal
 import time
 import traceback
@@ -39,36 +28,32 @@ import torch
 from playground.checkpoints.checkpoint import (
     WeightsSerializer,
     metrics_record,
-    restore_trainer,
-    resume_trainer,
     save_checkpoint,
 )
 from playground.checkpoints.manifest import CheckpointError
 from playground.checkpoints.tensors import serialize_tensors
-from playground.common.atomic_write import clean_up_stale, is_read_only, remove_dir
+from playground.common.atomic_write import is_read_only
 from playground.evaluation import EvalResult
 from playground.jobs.entry import prepare_process
 from playground.models.config_fields import ConfigError
-from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.thread_tuning import ThreadTuner
-from playground.training.trainer import MAX_THREADS, Metrics, Trainer, TrainingDivergedError
+from playground.training.trainer import Metrics, TrainingDivergedError
 
-from .weight_history import WeightHistory, read_lines, state_path, state_steps, weights_path
-from .worker_protocol import DIVERGED_MESSAGE, NO_USABLE_CHECKPOINT, PINNED_SUFFIX, WorkerSpec
+from .weight_history import WeightHistory
+from .worker_checkpoints import remove_old_checkpoints, restore_run
+from .worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec
 
 log = logging.getLogger(__name__)
 
 METRICS_INTERVAL_S = 0.1  # seconds between two messages with points
 SNAPSHOT_INTERVAL_S = 0.2  # least seconds between two weights for the live view
-STEP_BY_STEP_MAX_SPEED = (
-    20  # largest speed in steps per second at which the live view shows every step
-)
+# largest speed in steps per second at which the live view shows every step
+STEP_BY_STEP_MAX_SPEED = 20
 FIRST_CHECKPOINT_AFTER_S = 2.0  # seconds until the first checkpoint of a worker
 CHECKPOINT_INTERVAL_S = 15.0  # least seconds between two later checkpoints
 COMMAND_POLL_INTERVAL_S = 0.05  # seconds of consecutive GPU steps between two polls for commands
 COMMAND_WAIT_S = 0.5  # seconds that a paused worker waits for a command between two loops
-N_AUTOMATIC_CHECKPOINTS = 2  # automatic checkpoints that stay
 HEARTBEAT_INTERVAL_S = 1.0  # seconds between two messages of a worker that is not paused
 LOCK_TIMEOUT_S = 20.0  # seconds to wait for a worker of an earlier server that still saves
 OUT_OF_MEMORY_MESSAGE = "out of memory ({}); use a smaller batch_size, d_model or max_length"
@@ -151,7 +136,7 @@ class TrainingWorker:
         self.connection, self.folder = connection, Path(spec.folder)
         self.history = WeightHistory(self.folder)
         self.write_error = ""  # the message about a failed write
-        self.trainer, note, is_new = self.prepare(spec)
+        self.trainer, note, is_new = restore_run(spec, self.history)
         self.packed_weights = WeightsSerializer(self.trainer.eval_model)
         self.thread_choice = ThreadTuner(self.trainer)
         # A branch pauses once, at the step where it leaves its origin.
@@ -174,115 +159,10 @@ class TrainingWorker:
         self.next_checkpoint_at = time.monotonic() + FIRST_CHECKPOINT_AFTER_S
         self.saved_version: tuple[int, list[SettingChange], bool] | None = None
         self.sent_weight_steps: list[int] = []
-        self.trained_seconds, self.counted_at, self.counting = (
-            spec.trained_seconds,
-            time.monotonic(),
-            False,
-        )
+        self.trained_seconds = spec.trained_seconds
+        self.counted_at, self.counting = time.monotonic(), False
         if note:
             self.send("trouble", note)
-
-    def prepare(self, spec: WorkerSpec) -> tuple[Trainer, str, bool]:
-        """Restore the trainer, and cut the history to its step.
-
-        Returns:
-            the trainer, a note for the owner, and whether the run is new.
-
-        Raises:
-            CheckpointError: if there are checkpoints, but neither one of them nor a state of the
-                history can be used.
-        """
-        config, changes = RunConfig.from_flat(spec.config), SettingChange.parse(spec.changes)
-        max_threads = spec.threads or MAX_THREADS
-        checkpoints, note, damaged = self.folder / "checkpoints", "", []
-        clean_up_stale(checkpoints)
-        for path in sorted(checkpoints.glob("[0-9]*"), key=_parse_step, reverse=True):
-            try:
-                trainer, _ = resume_trainer(path, max_threads=max_threads)
-            except CheckpointError as error:
-                note = note or f"{error}. An earlier checkpoint was used"
-                damaged.append(path)
-                continue
-            existing = {(change.step, change.setting) for change in changes}
-            # Past changes of the checkpoint count, too: the server may have been killed before it
-            # received them.
-            past_changes = [
-                change for change in trainer.changes if change.step <= trainer.step_count
-            ]
-            added_changes = [
-                change for change in past_changes if (change.step, change.setting) not in existing
-            ]
-            trainer.changes = sorted([*changes, *added_changes], key=lambda change: change.step)
-            self.history.open(trainer.step_count)
-            for damaged_path in damaged:  # renamed, so that later starts ignore them
-                with suppress(OSError):
-                    os.rename(damaged_path, damaged_path.with_name(f"damaged-{damaged_path.name}"))
-            return trainer, note, False
-        trainer = Trainer(config, changes, max_threads=max_threads)
-        lines = list(read_lines(self.folder))
-        if (
-            at := self.restore_state_at_or_before(
-                trainer, self.folder, lines[-1]["step"] if lines else 0
-            )
-        ) is not None:
-            trainer.seconds = next(
-                (line.get("seconds", 0.0) for line in reversed(lines) if line["step"] == at), 0.0
-            )
-            self.history.open(trainer.step_count)
-            return trainer, note, False
-        if note:
-            raise CheckpointError(
-                f"{NO_USABLE_CHECKPOINT} ({note.rpartition('.')[0]}); run it again from the list"
-            )
-        lines = self.branch(trainer, *spec.branched_from) if spec.branched_from else []
-        self.history.open(trainer.step_count, lines)
-        return trainer, note, True
-
-    def branch(self, trainer: Trainer, parent_folder: str, step: int) -> list[dict[str, Any]]:
-        """Start from the last state of another run up to `step`, and copy its history.
-
-        The steps in between are trained again, with bitwise identical results.
-
-        Returns:
-            the metrics up to the restored step.
-        """
-        parent = Path(parent_folder)
-        lines = [line for line in read_lines(parent) if line["step"] <= step]
-        # A live run writes its weights a moment before its metrics.
-        at = self.restore_state_at_or_before(trainer, parent, lines[-1]["step"] if lines else step)
-        if at is None:
-            return []
-        (self.folder / "history").mkdir(parents=True, exist_ok=True)
-        for path in (parent / "history").glob("*.safetensors"):
-            if 0 <= _parse_step(path) <= at:
-                with suppress(OSError):  # the history was thinned meanwhile
-                    os.link(path, self.folder / "history" / path.name)
-        lines = [line for line in lines if line["step"] <= at]
-        trainer.seconds = lines[-1].get("seconds", 0.0) if lines else 0.0
-        trainer.reopen()
-        return lines
-
-    def restore_state_at_or_before(self, trainer: Trainer, run: Path, step: int) -> int | None:
-        """Restore the last complete state of a run up to `step`.
-
-        Returns:
-            the step of that state; None if there is none.
-        """
-        states = [(s, weights_path(run, s), state_path(run, s)) for s in state_steps(run)]
-        checkpoint_paths = (run / "checkpoints").glob("[0-9]*")
-        states += [
-            (_parse_step(path), path / "model.safetensors", path / "training.safetensors")
-            for path in checkpoint_paths
-        ]
-        for at, weights, state in sorted(states, reverse=True):
-            if at > step:
-                continue
-            # The run may have trained on another device before.
-            for device in sorted(("cpu", "cuda"), key=lambda each: each != trainer.device.type):
-                with suppress(CheckpointError):  # then use an earlier state
-                    restore_trainer(trainer, weights, state, at, device)
-                    return at
-        return None
 
     # The loop
 
@@ -352,10 +232,8 @@ class TrainingWorker:
         """
         if self.trainer.cuda_graph is None or self.paused or self.max_steps_per_second():
             return 1
-        step, maximum = (
-            self.trainer.step_count,
-            max(1, int(COMMAND_POLL_INTERVAL_S * self.trainer.recent_steps_per_second)),
-        )
+        step = self.trainer.step_count
+        maximum = max(1, int(COMMAND_POLL_INTERVAL_S * self.trainer.recent_steps_per_second))
         if self.pause_at_step is not None and self.pause_at_step > step:
             maximum = min(maximum, self.pause_at_step - step)
         return next(
@@ -552,19 +430,7 @@ class TrainingWorker:
             name = f"{step:07d}{PINNED_SUFFIX if pinned else ''}"
             save_checkpoint(self.folder / "checkpoints" / name, self.trainer, None, scores)
             self.saved_version = version
-            unpinned = sorted(
-                (
-                    path
-                    for path in (self.folder / "checkpoints").glob("[0-9]*")
-                    if not path.name.endswith(PINNED_SUFFIX)
-                ),
-                key=_parse_step,
-            )
-            past_paths = [path for path in unpinned if _parse_step(path) <= step]
-            later_paths = unpinned[len(past_paths) :]  # damaged ones; their steps are trained again
-            for path in [*later_paths, *past_paths[:-N_AUTOMATIC_CHECKPOINTS]]:
-                with suppress(OSError):
-                    remove_dir(path)
+            remove_old_checkpoints(self.folder, step)
             self.send("saved", step)
         now = time.monotonic()
         self.next_checkpoint_at = now + max(CHECKPOINT_INTERVAL_S, 50 * (now - started))
@@ -578,8 +444,3 @@ class TrainingWorker:
 
     def send(self, *message: Any) -> None:
         _send(self.connection, message)
-
-
-def _parse_step(path: Path) -> int:
-    digits = path.name.split(".")[0].removesuffix(PINNED_SUFFIX)
-    return int(digits) if digits.isdigit() else -1

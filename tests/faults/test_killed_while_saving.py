@@ -18,7 +18,7 @@ from playground.checkpoints.checkpoint import (
 from playground.common.atomic_write import clean_up_stale
 from playground.jobs.process import WorkerProcess, context
 from playground.runs.state import Run
-from playground.runs.training_worker import N_AUTOMATIC_CHECKPOINTS, TrainingWorker
+from playground.runs.training_worker import TrainingWorker
 from playground.runs.weight_history import (
     read_lines,
     state_path,
@@ -26,6 +26,7 @@ from playground.runs.weight_history import (
     weight_steps,
     weights_path,
 )
+from playground.runs.worker_checkpoints import N_AUTOMATIC_CHECKPOINTS
 from playground.runs.worker_protocol import WorkerSpec
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for

@@ -10,6 +10,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.jobs.process import context
 from playground.runs.training_worker import TrainingWorker
 from playground.runs.weight_history import WeightHistory, read_lines, state_steps, weight_steps
+from playground.runs.worker_checkpoints import restore_state_at_or_before
 from playground.runs.worker_protocol import WorkerSpec
 from playground.training.config import RunConfig
 from playground.training.cuda_graphs import CudaGraphSteps
@@ -145,7 +146,7 @@ def test_a_state_of_another_kind_of_device_is_taken_up(make, tmp_path):
     state = folder / "training.safetensors"
     save_file(load_file(state) | {"generator.cuda": torch.zeros(16, dtype=torch.uint8)}, state)
     worker = make("here")
-    assert worker.restore_state_at_or_before(worker.trainer, tmp_path / "moved", 3) == 3
+    assert restore_state_at_or_before(worker.trainer, tmp_path / "moved", 3) == 3
     assert worker.trainer.step_count == 3
     for name, weight in worker.trainer.model.state_dict().items():
         assert torch.equal(weight, first.model.state_dict()[name]), name
