@@ -15,13 +15,14 @@ from playground import __version__
 from playground.cli.app import app
 from playground.cli.benchmark import compare, finetune
 from playground.cli.common import Group, exit_with_error
+from playground.cli.evaluate import evaluate, predict
 from playground.cli.experiments import experiment
 from playground.cli.hub import deploy, gallery, pull, push, reproduce
 from playground.cli.inspect import inspect
 from playground.cli.lengths import lengths
 from playground.cli.published import published
 from playground.cli.report import report
-from playground.cli.train import evaluate, predict, rows, train
+from playground.cli.train import rows, train
 from playground.common.env import EnvError, validate_env
 
 EXAMPLES = """\

@@ -17,7 +17,7 @@ from playground.runs.memory import ensure_memory_available
 from playground.runs.worker_protocol import DIVERGED_MESSAGE
 
 from .common import MultiValueOption, exit_with_error, progress_bar
-from .train import with_option_names
+from .setting_options import with_option_names
 
 if TYPE_CHECKING:
     from playground.experiments.service import ExperimentService

@@ -18,7 +18,8 @@ from playground.training.config import RunConfig
 
 from .common import check_output_dir, exit_with_error, reject_options, reserve_output_dir
 from .experiment_runs import experiments_folder_option, run_experiment
-from .train import train_with_progress, translating_option_names
+from .setting_options import translating_option_names
+from .train import train_with_progress
 
 if TYPE_CHECKING:
     from playground.experiments.claim import Claim

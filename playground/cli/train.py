@@ -1,29 +1,24 @@
-"""train, rows, evaluate and predict."""
+"""The commands train and rows."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import re
 import signal
-import sys
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import CheckpointError
 from playground.common.storage import checkpoints_root
-from playground.compat import add_old_keys, setting_value, upgrade_options
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_cli_argument, is_dataset_argument
 from playground.datasets.storage import store
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.tasks import TASKS
-from playground.training.config import RunConfig, default_max_length, field_named, section_of_field
+from playground.training.config import RunConfig, default_max_length
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.setting_changes import config_at_step
 from playground.training.task_config import TaskConfig
@@ -32,126 +27,26 @@ from .common import (
     check_output_dir,
     exit_with_error,
     load_manifest_or_exit,
-    load_model_or_exit,
     new_run_folder,
     only_rank_zero_prints,
     option_name,
     progress_bar,
     reserve_output_dir,
     torchrun_rank,
-    write_examples,
+)
+from .setting_options import (
+    SettingChoice,
+    Train,
+    dataset_options,
+    setting_options,
+    translating_option_names,
 )
 
 if TYPE_CHECKING:
     from playground.training.trainer import Trainer
 
 
-OPTION_NAMES = (
-    "task",
-    "min_length",
-    "max_length",
-    "source_vocab_size",
-    "target_vocab_size",
-    "dataset_sha256",
-    "dataset_symbols",
-    "max_target_length",
-)
-
-
 RESUMABLE_SETTINGS = ("max_steps", "stop_at_exact_match", "eval_every", "eval_size", "device")
-
-
-def with_option_names(message: str, flags: Mapping[str, str]) -> str:
-    """Replace setting names in a message by the options of the command line."""
-    for name in sorted(flags, key=len, reverse=True):
-        message = re.sub(rf"(?<![\w-]){name}(?!\w)", flags[name], message)
-    return message
-
-
-def translating_option_names(error: ConfigError, **flags: str) -> str:
-    """Return a setting's error message with the option names of the command line.
-
-    Names that are also English words (seed, device) are replaced only if the error is about them,
-    at their first occurrence.
-    """
-    options = (
-        {name: option_name(name) for name in section_of_field() if "_" in name}
-        | {"max_length": "--length", "dataset_sha256": "--task"}
-        | flags
-    )
-    message = with_option_names(str(error), options)
-    if error.field in options:
-        return message
-    return message.replace(error.field, option_name(error.field), 1)
-
-
-def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option for every setting of a run; the config validates the values."""
-    defaults = preset_config("fast").to_flat()
-    for name in reversed([n for n in section_of_field() if n not in OPTION_NAMES]):
-        field = field_named(name)
-        kind = type(field.default)
-        help_text = f"{field.metadata['help']} [{defaults.get(name, field.default)}]"
-        if kind is bool:
-            command = click.option(
-                f"{option_name(name)}/--no-{name.replace('_', '-')}",
-                name,
-                default=None,
-                help=help_text,
-            )(command)
-        else:
-            choices = field.metadata["choices"]
-            value_type = SettingChoice(name, choices) if choices else kind
-            command = click.option(
-                option_name(name), name, type=value_type, default=None, help=help_text
-            )(command)
-    return command
-
-
-class SettingChoice(click.Choice[str]):
-    """The values of a setting; those of version 0.1.0 are accepted, too."""
-
-    def __init__(self, name: str, choices: Iterable[str]) -> None:
-        super().__init__(tuple(choices))
-        self.setting = name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(setting_value(self.setting, value), param, ctx)
-
-
-class Train(click.Command):
-    """A command with its help in sections, because sixty options in one list are hard to search."""
-
-    SECTIONS: ClassVar = {
-        "task": "Task",
-        "model": "Model",
-        "training": "Training",
-        "": "Output and resuming",
-    }
-    OWNERS: ClassVar = {
-        "words": "task",
-        "columns": "task",
-        "architecture": "model",
-        "preset": "training",
-    }
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, upgrade_options(args))
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        owners = {**section_of_field(), **self.OWNERS}
-        for owner, title in self.SECTIONS.items():
-            records = [
-                record
-                for parameter in self.get_params(ctx)
-                if owners.get(parameter.name or "", "") == owner
-                and (record := parameter.get_help_record(ctx))
-            ]
-            with formatter.section(title):
-                formatter.write_dl(records)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(self.epilog, formatter)
 
 
 TRAIN_EXAMPLES = """\
@@ -159,22 +54,6 @@ python -m playground train --task sort --length 8 --max-steps 500 --out sorter
 python -m playground train --preset one-head --position-type rope --seed 3
 python -m playground train --task rows.tsv --architecture recurrent
 python -m playground train --resume sorter --max-steps 1000"""
-
-
-def dataset_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for reading a dataset."""
-    words_option = click.option(
-        "--words/--characters",
-        "words",
-        default=None,
-        help="Whether a token of the dataset is a word or a character. [default: detected]",
-    )
-    return click.option(
-        "--columns",
-        default="",
-        metavar="SOURCE,TARGET",
-        help="The columns of a table with source and target.",
-    )(words_option(command))
 
 
 @click.command(cls=Train, epilog=TRAIN_EXAMPLES)
@@ -357,112 +236,6 @@ def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
     dataset = dataset_settings(task, columns, words, {}, displayed=0 if as_json else 8)
     if as_json:
         click.echo(json.dumps(dataset))
-
-
-@click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option(
-    "--n",
-    type=click.IntRange(1, 100_000),
-    default=2000,
-    show_default=True,
-    help="Number of held-out sequences.",
-)
-@click.option(
-    "--min-length", type=int, default=None, help="Minimum length. [default: the model's own]"
-)
-@click.option(
-    "--length",
-    "max_length",
-    type=int,
-    default=None,
-    help="Maximum length. [default: the model's own]",
-)
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
-def evaluate(
-    checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool
-) -> None:
-    """Evaluate a checkpoint on held-out sequences, which are not in its training data."""
-    manifest = load_manifest_or_exit(checkpoint)
-    task_config = manifest.config.task
-    try:
-        max_source_length = task_config.max_length if max_length is None else max_length
-        shortest = (
-            min(task_config.min_length, max_source_length) if min_length is None else min_length
-        )
-        task = dataclasses.replace(task_config, max_length=max_source_length, min_length=shortest)
-        RunConfig(
-            task, manifest.config.model, manifest.config.training, manifest.config.architecture
-        )
-    except ConfigError as error:
-        exit_with_error(translating_option_names(error))
-
-    from playground.evaluation import evaluate as score
-    from playground.tasks.held_out import build_held_out_set
-
-    _, model = load_model_or_exit(checkpoint)
-    try:
-        scores = score(model, build_held_out_set(task.load(), n, task.min_length, task.max_length))
-    except DatasetError as error:
-        exit_with_error(str(error))
-    if as_json:
-        click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
-        return
-    click.echo(
-        f"exact match {scores.exact_match:.2%}, tokens {scores.token_accuracy:.2%}, of "
-        f"{scores.n:,} held-out sequences"
-    )
-    for line in scores.by_length:
-        exact = (
-            "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"
-        )
-        click.echo(
-            f"  length {line.length:3}   {exact}"
-            + (f" ({line.available} exist)" if line.available is not None else "")
-        )
-
-
-@click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.argument("sequences", metavar="SEQUENCE ...", nargs=-1, required=True)
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="End with one line of JSON: a list with an object for each sequence.",
-)
-def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None:
-    """Print a checkpoint's predictions for sequences such as "3 1 4", one line for each.
-
-    `-` reads sequences from the lines of stdin.
-    """
-    manifest, model = load_model_or_exit(checkpoint)
-    import torch
-
-    from playground.runs.snapshot import SnapshotBuilder
-
-    config = manifest.config
-    view = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
-    if sequences == ("-",):
-        sequences = tuple(line.strip() for line in sys.stdin if line.strip())
-    predictions = [view.predict(model, sequence) for sequence in sequences]
-    for sequence, reply in zip(sequences, predictions, strict=True):
-        if "error" in reply:
-            exit_with_error(
-                f"{sequence}: {reply['error']}" if len(sequences) > 1 else reply["error"]
-            )
-    for note in dict.fromkeys(reply["note"] for reply in predictions if reply["note"]):
-        click.echo(f"playground: {note}", err=True)
-    if as_json:
-        answers = zip(sequences, predictions, strict=True)
-        click.echo(
-            json.dumps(
-                [{"sequence": sequence, **add_old_keys(reply)} for sequence, reply in answers]
-            )
-        )
-        return
-    for reply in predictions:
-        click.echo(" ".join(reply["prediction"]))
 
 
 def build_config(options: dict[str, Any], preset: str | None) -> RunConfig:

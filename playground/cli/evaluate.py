@@ -1,0 +1,124 @@
+"""The commands evaluate and predict."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from playground.compat import add_old_keys
+from playground.datasets.pairs import DatasetError
+from playground.models.config_fields import ConfigError
+from playground.training.config import RunConfig
+
+from .common import exit_with_error, load_manifest_or_exit, load_model_or_exit
+from .setting_options import translating_option_names
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option(
+    "--n",
+    type=click.IntRange(1, 100_000),
+    default=2000,
+    show_default=True,
+    help="Number of held-out sequences.",
+)
+@click.option(
+    "--min-length", type=int, default=None, help="Minimum length. [default: the model's own]"
+)
+@click.option(
+    "--length",
+    "max_length",
+    type=int,
+    default=None,
+    help="Maximum length. [default: the model's own]",
+)
+@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+def evaluate(
+    checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool
+) -> None:
+    """Evaluate a checkpoint on held-out sequences, which are not in its training data."""
+    manifest = load_manifest_or_exit(checkpoint)
+    task_config = manifest.config.task
+    try:
+        max_source_length = task_config.max_length if max_length is None else max_length
+        shortest = (
+            min(task_config.min_length, max_source_length) if min_length is None else min_length
+        )
+        task = dataclasses.replace(task_config, max_length=max_source_length, min_length=shortest)
+        RunConfig(
+            task, manifest.config.model, manifest.config.training, manifest.config.architecture
+        )
+    except ConfigError as error:
+        exit_with_error(translating_option_names(error))
+
+    from playground.evaluation import evaluate as score
+    from playground.tasks.held_out import build_held_out_set
+
+    _, model = load_model_or_exit(checkpoint)
+    try:
+        scores = score(model, build_held_out_set(task.load(), n, task.min_length, task.max_length))
+    except DatasetError as error:
+        exit_with_error(str(error))
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
+        return
+    click.echo(
+        f"exact match {scores.exact_match:.2%}, tokens {scores.token_accuracy:.2%}, of "
+        f"{scores.n:,} held-out sequences"
+    )
+    for line in scores.by_length:
+        exact = (
+            "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"
+        )
+        click.echo(
+            f"  length {line.length:3}   {exact}"
+            + (f" ({line.available} exist)" if line.available is not None else "")
+        )
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("sequences", metavar="SEQUENCE ...", nargs=-1, required=True)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="End with one line of JSON: a list with an object for each sequence.",
+)
+def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None:
+    """Print a checkpoint's predictions for sequences such as "3 1 4", one line for each.
+
+    `-` reads sequences from the lines of stdin.
+    """
+    manifest, model = load_model_or_exit(checkpoint)
+    import torch
+
+    from playground.runs.snapshot import SnapshotBuilder
+
+    config = manifest.config
+    view = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    if sequences == ("-",):
+        sequences = tuple(line.strip() for line in sys.stdin if line.strip())
+    predictions = [view.predict(model, sequence) for sequence in sequences]
+    for sequence, reply in zip(sequences, predictions, strict=True):
+        if "error" in reply:
+            exit_with_error(
+                f"{sequence}: {reply['error']}" if len(sequences) > 1 else reply["error"]
+            )
+    for note in dict.fromkeys(reply["note"] for reply in predictions if reply["note"]):
+        click.echo(f"playground: {note}", err=True)
+    if as_json:
+        answers = zip(sequences, predictions, strict=True)
+        click.echo(
+            json.dumps(
+                [{"sequence": sequence, **add_old_keys(reply)} for sequence, reply in answers]
+            )
+        )
+        return
+    for reply in predictions:
+        click.echo(" ".join(reply["prediction"]))

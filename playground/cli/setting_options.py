@@ -1,0 +1,139 @@
+"""The options of settings and datasets, and messages with their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import click
+
+from playground.compat import setting_value, upgrade_options
+from playground.models.config_fields import ConfigError
+from playground.training.config import field_named, section_of_field
+from playground.training.presets import preset_config
+
+from .common import (
+    option_name,
+    write_examples,
+)
+
+OPTION_NAMES = (
+    "task",
+    "min_length",
+    "max_length",
+    "source_vocab_size",
+    "target_vocab_size",
+    "dataset_sha256",
+    "dataset_symbols",
+    "max_target_length",
+)
+
+
+def with_option_names(message: str, flags: Mapping[str, str]) -> str:
+    """Replace setting names in a message by the options of the command line."""
+    for name in sorted(flags, key=len, reverse=True):
+        message = re.sub(rf"(?<![\w-]){name}(?!\w)", flags[name], message)
+    return message
+
+
+def translating_option_names(error: ConfigError, **flags: str) -> str:
+    """Return a setting's error message with the option names of the command line.
+
+    Names that are also English words (seed, device) are replaced only if the error is about them,
+    at their first occurrence.
+    """
+    options = (
+        {name: option_name(name) for name in section_of_field() if "_" in name}
+        | {"max_length": "--length", "dataset_sha256": "--task"}
+        | flags
+    )
+    message = with_option_names(str(error), options)
+    if error.field in options:
+        return message
+    return message.replace(error.field, option_name(error.field), 1)
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for every setting of a run; the config validates the values."""
+    defaults = preset_config("fast").to_flat()
+    for name in reversed([n for n in section_of_field() if n not in OPTION_NAMES]):
+        field = field_named(name)
+        kind = type(field.default)
+        help_text = f"{field.metadata['help']} [{defaults.get(name, field.default)}]"
+        if kind is bool:
+            command = click.option(
+                f"{option_name(name)}/--no-{name.replace('_', '-')}",
+                name,
+                default=None,
+                help=help_text,
+            )(command)
+        else:
+            choices = field.metadata["choices"]
+            value_type = SettingChoice(name, choices) if choices else kind
+            command = click.option(
+                option_name(name), name, type=value_type, default=None, help=help_text
+            )(command)
+    return command
+
+
+class SettingChoice(click.Choice[str]):
+    """The values of a setting; those of version 0.1.0 are accepted, too."""
+
+    def __init__(self, name: str, choices: Iterable[str]) -> None:
+        super().__init__(tuple(choices))
+        self.setting = name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(setting_value(self.setting, value), param, ctx)
+
+
+class Train(click.Command):
+    """A command with its help in sections, because sixty options in one list are hard to search."""
+
+    SECTIONS: ClassVar = {
+        "task": "Task",
+        "model": "Model",
+        "training": "Training",
+        "": "Output and resuming",
+    }
+    OWNERS: ClassVar = {
+        "words": "task",
+        "columns": "task",
+        "architecture": "model",
+        "preset": "training",
+    }
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, upgrade_options(args))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        owners = {**section_of_field(), **self.OWNERS}
+        for owner, title in self.SECTIONS.items():
+            records = [
+                record
+                for parameter in self.get_params(ctx)
+                if owners.get(parameter.name or "", "") == owner
+                and (record := parameter.get_help_record(ctx))
+            ]
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.epilog, formatter)
+
+
+def dataset_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for reading a dataset."""
+    words_option = click.option(
+        "--words/--characters",
+        "words",
+        default=None,
+        help="Whether a token of the dataset is a word or a character. [default: detected]",
+    )
+    return click.option(
+        "--columns",
+        default="",
+        metavar="SOURCE,TARGET",
+        help="The columns of a table with source and target.",
+    )(words_option(command))
