@@ -119,6 +119,51 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
 
 
 @pytest.mark.smoke
+def test_a_poll_takes_neither_the_lock_of_the_registry_nor_that_of_the_run(registry):
+    run = start(registry)
+    run.load_points(), run.load_weight_steps()
+    held, released = threading.Event(), threading.Event()
+
+    def work_on_disk():
+        with registry._lock, run.lock, run.loading_lock, run.writing_lock:
+            held.set()
+            released.wait(60)
+
+    with ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(work_on_disk)
+        try:
+            assert held.wait(60)
+            response = threads.submit(registry.poll, run, 0, -1, 0).result(20)
+            assert (response["name"], response["status"]) == (run.name, "waiting")
+            assert not slow.done()  # the locks are still held
+        finally:
+            released.set()
+
+
+def test_a_poll_reads_one_record_while_another_thread_replaces_it(registry):
+    run = start(registry)
+    run.load_points(), run.load_weight_steps()
+    states = [("training", "", 3), ("failed", "the reason", 9)]
+    stopped = threading.Event()
+
+    def replace():
+        while not stopped.is_set():
+            for status, message, step in states:
+                run.update(status=status, message=message, step=step)
+
+    with ThreadPoolExecutor(1) as threads:
+        replacing = threads.submit(replace)
+        try:
+            run.update(status="training", message="", step=3)
+            for _ in range(500):
+                response = registry.poll(run, 0, -1, 0)
+                assert (response["status"], response["message"], response["step"]) in states
+        finally:
+            stopped.set()
+        replacing.result(20)
+
+
+@pytest.mark.smoke
 def test_what_changed_is_on_the_disk_when_the_call_returns(registry):
     run = start(registry)
 
