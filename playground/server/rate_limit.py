@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from playground.common.env import env_number, is_env_set
 from playground.errors import BusyError
-from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 
 from .responses import json_error
 
@@ -189,57 +188,3 @@ class BoundedSemaphoreQueue:
             yield
         finally:
             self._free.release()
-
-
-class FairSemaphoreQueue:
-    """Slots for CPU work, of which one client address has one at a time.
-
-    A request of an address waits for the earlier ones of the same address, so requests with
-    invented owner keys delay only each other. Requests without an address do not wait for each
-    other.
-
-    Args:
-        slots: number of concurrent requests.
-        max_waiting: number of queued requests; one address may have half of them.
-    """
-
-    def __init__(self, slots: int, max_waiting: int = MAX_WAITING_REQUESTS) -> None:
-        self._free, self._max_waiting = asyncio.Semaphore(slots), max_waiting
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._active_by_address: Counter[str] = Counter()  # queued and running requests by address
-        self._waiting_by_address: Counter[str] = Counter()
-
-    def __len__(self) -> int:
-        return self._active_by_address.total()
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot for the client of the current request.
-
-        Raises:
-            BusyError: if too many requests wait.
-        """
-        address = CLIENT_ADDRESS.get()
-        if self._waiting_by_address.total() >= self._max_waiting:
-            raise BusyError("too many requests of this kind are waiting", "in a minute")
-        if uses_full_share(self._waiting_by_address.elements(), self._max_waiting):
-            n_waiting = max_per_address(self._max_waiting)
-            reason = f"{n_waiting} requests from your address wait already"
-            raise BusyError(reason, "when one is answered")
-        address_lock = (
-            self._locks.setdefault(address, asyncio.Lock()) if address else asyncio.Lock()
-        )
-        self._active_by_address[address] += 1
-        self._waiting_by_address[address] += 1
-        is_waiting = True
-        try:
-            async with address_lock, self._free:
-                self._waiting_by_address[address] -= 1
-                is_waiting = False
-                yield
-        finally:
-            self._waiting_by_address[address] -= is_waiting
-            self._active_by_address[address] -= 1
-            if not self._active_by_address[address]:
-                del self._active_by_address[address], self._waiting_by_address[address]
-                self._locks.pop(address, None)

@@ -17,7 +17,6 @@ from playground.server.rate_limit import (
     MAX_BUCKETS,
     MAX_DELAYED_REJECTIONS,
     BoundedSemaphoreQueue,
-    FairSemaphoreQueue,
     LoadLimits,
     RateLimiter,
 )
@@ -199,39 +198,6 @@ def test_load_is_limited_from_the_first_request_on(take, monkeypatch):
     waits = [getattr(limits, take)("ada", 60) for _ in range(3)]
     assert waits == [0.0, 2.0, 2.0]
     assert getattr(limits, take)("bob", 60) == 0.0
-
-
-def test_an_address_waits_for_itself_and_keeps_half_of_the_line_free(client_address):
-    places, order, refused = FairSemaphoreQueue(2, max_waiting=4), [], []
-
-    async def ask(name, address, release):
-        client_address.set(address)
-        try:
-            async with places.slot():
-                order.append(name)
-                await release.wait()
-        except UserError as error:
-            refused.append((name, str(error)))
-
-    async def scene():
-        release = asyncio.Event()
-        tasks = [asyncio.create_task(ask(f"crowd {n}", "192.0.2.1", release)) for n in range(5)]
-        tasks += [
-            asyncio.create_task(ask(f"other {n}", f"192.0.2.{n + 2}", release)) for n in range(4)
-        ]
-        for _ in range(20):
-            await asyncio.sleep(0)
-        at_once = list(order)
-        release.set()
-        await asyncio.gather(*tasks)
-        return at_once
-
-    assert run_in_thread(scene()) == ["crowd 0", "other 0"]
-    assert set(order) == {"crowd 0", "crowd 1", "crowd 2", "other 0", "other 1", "other 2"}
-    assert [name for name, _ in refused] == ["crowd 3", "crowd 4", "other 3"]
-    assert "2 requests from your address wait already" in refused[0][1]
-    assert "too many requests" in refused[2][1]
-    assert len(places) == 0
 
 
 def test_api_call_counts_for_the_client_address(client_address):

@@ -1,0 +1,43 @@
+"""Every handler of the page validates its request with a pydantic model."""
+
+import pytest
+
+from playground.server.compare_api import CompareHandlers
+from playground.server.datasets_api import DatasetHandlers
+from playground.server.experiments_api import ExperimentHandlers
+from playground.server.hub_api import HubHandlers
+from playground.server.inspect_api import InspectHandlers
+from playground.server.lessons_api import LessonHandlers
+from playground.server.replications_api import ReplicationHandlers
+from playground.server.report_api import ReportHandlers
+from playground.server.routes import LOAD_MS_BY_ROUTE
+from playground.server.session import SessionHandlers
+
+GROUPS = (
+    CompareHandlers,
+    DatasetHandlers,
+    ExperimentHandlers,
+    HubHandlers,
+    InspectHandlers,
+    LessonHandlers,
+    ReplicationHandlers,
+    ReportHandlers,
+    SessionHandlers,
+)
+HANDLERS = [each for group in GROUPS for each in vars(group).values() if hasattr(each, "route")]
+
+
+@pytest.mark.parametrize("handler", HANDLERS, ids=lambda handler: handler.route)
+def test_request_has_a_json_schema_with_described_fields(handler):
+    schema = handler.request_type.model_json_schema()
+    assert schema["type"] == "object"
+    assert handler.request_type.__doc__
+    assert handler.request_type.model_config["strict"]
+
+
+def test_each_route_has_one_handler():
+    routes = [handler.route for handler in HANDLERS]
+    assert len(set(routes)) == len(routes) > 25
+    assert set(LOAD_MS_BY_ROUTE) - {
+        name for name in LOAD_MS_BY_ROUTE if name.startswith("runs/")
+    } <= set(routes)
