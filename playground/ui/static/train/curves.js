@@ -15,7 +15,7 @@ export const MAX_OVERLAYS = 7; // as many as the palette has colours besides tha
 export const overlayColor = (place) => resolveColor(place + 1);
 const TARGET_SCORE = 0.99;
 const NARROW_PAGE = "(max-width: 700px)";
-const EMBED_REST = 244; // pixels of an embedded view besides the two charts
+const EMBED_REST = 256; // pixels of an embedded view besides the two charts
 const formatTick = (fraction) => Math.round(100 * fraction) + " %";
 let charts = null;
 let drawn = ""; // what the charts display, to leave them alone while it does not change
