@@ -81,9 +81,9 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "published": (
         published,
         "Replications of published results",
-        "Published results, trained here with their settings, one seed. "
-        "`python -m playground published --json` and the Lab list the deviations and their "
-        "reasons. The settings were written down from memory and not compared with the sources.",
+        "Published results, trained here with the settings of their sources. "
+        "`python -m playground published --json` and the Lab list the deviations. Rows are missing "
+        "for claims that have not been measured since their settings were corrected.",
     ),
     "lengths": (
         lengths,

@@ -24,7 +24,6 @@ from playground.hub.dataset_export import (
 )
 from playground.tasks import load_task
 from playground.tasks.held_out import build_held_out_set, is_held_out
-from playground.training import trainer as training
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
@@ -34,17 +33,15 @@ REPOS = {"repo": "ada/reverse-data", "model": "ada/reverse"}
 
 
 def consumed(monkeypatch, config, steps):
-    """The rows that a Trainer learned from: (step, source tokens, target tokens), taken where
-    it takes its batches.
-    """
-    batches, source_of_batches = [], training.sample_training_batch
+    """Return the examples in a Trainer's batches: (step, source tokens, target tokens)."""
+    batches, trainer = [], Trainer(config)
+    next_batch = trainer._next_batch
 
-    def spy(*arguments):
-        batches.append(source_of_batches(*arguments))
+    def record():
+        batches.append(next_batch())
         return batches[-1]
 
-    monkeypatch.setattr(training, "sample_training_batch", spy)
-    trainer = Trainer(config)
+    monkeypatch.setattr(trainer, "_next_batch", record)
     for _ in range(steps):
         trainer.train_step()
     return [
@@ -109,7 +106,7 @@ def test_rows_of_a_fixed_training_set_are_those_of_the_trainer(tmp_path):
     trainer, rows = Trainer(config), training_dataset(config, 3, tmp_path)
     encode = trainer.task.vocabulary.encode
     for step in (1, 2, 3):
-        batch = trainer.training_set.batch(step - 1, 8)
+        batch = trainer.batches.batch(step - 1)
         targets = [encode(row["target"]) for row in rows if row["step"] == step]
         assert targets == batch.labels_BT[:, :3].tolist()
 
