@@ -248,7 +248,7 @@ def test_attention_panels_compare_models_and_scores_give_weights(app_with_models
     page.wait_for_selector(".panel-1 canvas.large[data-drawn='token reverse 1.1']")
     page.locator(".panel-1").get_by_role("button", name="decoder").click()
     page.locator(".shapes").get_by_role("button", name="weights").click()
-    expect(page.locator(".panel-1 .caption")).to_contain_text("Columns: the tokens before them")
+    expect(page.locator(".panel-1 .caption")).to_contain_text("Columns: the tokens up to each")
 
 
 def test_one_word_two_meanings_and_what_king_without_man_comes_to(app_with_models, open_page):
