@@ -1,31 +1,19 @@
 """The process of the pretrained models, so that neither the page nor a run waits for them.
 
-It receives ("begin", job, kind, what) and ("cancel", job) through a pipe. It sends messages
-that begin with their kind and their job:
-
-    ("message", job, sentence)   ("share", job, done, total, unit)   ("row", job, dictionary)
-    ("result", job, dictionary)   ("failed", job, sentence, can retry)   ("cancelled", job)
-
 A kind of job is a function `(request, progress) -> result`. `request` is untrusted input from a
-browser; rows and results are plain JSON. The sender (job_queue.py) decides which jobs may run
-concurrently: this process starts every job at once.
+browser; rows and results are plain JSON. The queue (job_queue.py) decides which jobs may run
+concurrently.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 import threading
-from contextlib import suppress
+from collections.abc import Callable
 from importlib import import_module
-from multiprocessing.connection import Connection
 from typing import Any
 
 from playground.errors import UserError
-from playground.jobs.entry import prepare_process
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
-
-log = logging.getLogger(__name__)
 
 ENTRY_POINTS = {
     "model-info": "playground.pretrained.resolver:describe_models",
@@ -58,7 +46,6 @@ QUIET_ENV = {
     "TRANSFORMERS_VERBOSITY": "error",
 }
 _import_lock = threading.Lock()
-SAVE_TIMEOUT_S = 120.0  # seconds for fine-tuning to save the model after the playground has ended
 
 
 def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
@@ -94,47 +81,6 @@ def _import_transformers() -> None:
         del AutoConfig, AutoTokenizer, pipeline
 
 
-def main(connection: Connection, settings: dict[str, str]) -> None:
-    """Run the process; `settings` enter its environment before any heavy import."""
-    prepare_process(nice=10)  # the page must respond even if this process uses every core
-    os.environ.update(settings)
-    sending = threading.Lock()
-    jobs: dict[str, threading.Event] = {}
-    threads: dict[str, threading.Thread] = {}
-
-    def send(*message: Any) -> None:
-        with sending, suppress(OSError):
-            connection.send(message)
-
-    def run_job(job: str, kind: str, what: dict[str, Any], cancelled: threading.Event) -> None:
-        progress = ProgressReporter(lambda word, *content: send(word, job, *content), cancelled)
-        try:
-            message: tuple[Any, ...] = ("result", job, run(kind, what, progress))
-        except JobCancelled:
-            message = ("cancelled", job)
-        except UserError as error:
-            message = ("failed", job, str(error), error.retryable)
-        jobs.pop(job, None)
-        threads.pop(job, None)
-        send(*message)
-
-    try:
-        while True:
-            message_type, job, *content = connection.recv()
-            if message_type == "begin":
-                jobs[job] = threading.Event()
-                name = f"{content[0]} {job}"
-                threads[job] = threading.Thread(
-                    target=run_job, args=(job, *content, jobs[job]), name=name, daemon=True
-                )
-                threads[job].start()
-            elif message_type == "cancel" and job in jobs:
-                jobs[job].set()
-    except (EOFError, OSError):
-        # the parent has ended, so no result can be sent; a fine-tuned model is still saved
-        for cancelled in list(jobs.values()):
-            cancelled.set()
-        for thread in list(threads.values()):
-            if thread.name.startswith("finetune "):
-                thread.join(SAVE_TIMEOUT_S)
-        os._exit(0)
+def create_handler() -> Callable[[str, dict[str, Any], ProgressReporter], dict[str, Any]]:
+    """Return the function that runs the jobs of the process."""
+    return run

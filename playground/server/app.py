@@ -20,7 +20,7 @@ import gradio as gr
 from playground.common.env import set_env_default, withhold_secrets
 from playground.common.logs import configure_logging
 from playground.common.storage import resolve_storage
-from playground.comparison.job_queue import JobQueue as ComparisonQueue
+from playground.comparison.job_queue import ComparisonQueue
 from playground.experiments.service import ExperimentService
 from playground.hub.publisher import AutoPublisher
 from playground.jobs.executors import ProcessPerJob

@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground.comparison.job_queue import JobQueue
+from playground.comparison.job_queue import ComparisonQueue
 from playground.compat import job_kind
 from playground.errors import UserError
 from playground.runs.model_ref import require_checkpoint, resolve_run
@@ -37,7 +37,7 @@ SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 class CompareHandlers(HandlerGroup):
     """The handlers of the Compare tab."""
 
-    def __init__(self, registry: Registry, job_queue: JobQueue) -> None:
+    def __init__(self, registry: Registry, job_queue: ComparisonQueue) -> None:
         self.registry, self.job_queue = registry, job_queue
 
     @handler("jobs/submit", SubmitJob)

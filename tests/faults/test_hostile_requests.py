@@ -22,12 +22,11 @@ from playground.checkpoints.checkpoint import (
     resume_trainer,
     save_checkpoint,
 )
-from playground.comparison.job_queue import JobQueue
 from playground.errors import UserError
 from playground.experiments.service import ExperimentService
 from playground.inspection.ablation import NUM_SEQUENCES
 from playground.inspection.views import VIEWS, ablation, head_scores
-from playground.jobs.executors import ProcessPerJob
+from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.lessons.bugs import BUGS, RANDOM_BUG
 from playground.lessons.lessons import LESSONS
 from playground.runs.commands import COMMANDS
@@ -91,7 +90,7 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     """
     shutil.copytree(checkpoint, tmp_path / "small")
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
+    monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
     monkeypatch.setattr(ProcessPerJob, "start", finish_at_once)
     for module in (ablation, head_scores):
         monkeypatch.setattr(module, "TIME_BUDGET", 0.0)

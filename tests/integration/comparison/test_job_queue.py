@@ -7,19 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from playground.comparison import job_queue as jobs_module
-from playground.comparison.job_queue import MAX_JOBS_PER_OWNER, JobQueue
+from playground.comparison.job_queue import MAX_JOBS_PER_OWNER, ComparisonQueue
 from playground.comparison.process import run
 from playground.errors import UserError
 from playground.jobs.process import warm_up
-from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
+from playground.jobs.progress import ProgressReporter, to_json_safe, to_user_error
 from tests.support.app_server import ROOT, wait_for
 
 
@@ -37,12 +36,18 @@ def served(hub, tiny_gpt2, tiny_bert):
 @pytest.fixture(scope="module")
 def comparer(served, tmp_path_factory):
     warm_up().join()
-    comparer = JobQueue()
+    comparer = ComparisonQueue()
     with pytest.MonkeyPatch.context() as patch:
         # its process inherits it
         patch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path_factory.mktemp("checkpoints")))
         yield comparer
     comparer.close()
+
+
+def set_limits(monkeypatch, comparer, **limits):
+    """Change the limits of heavy jobs for one test."""
+    lane = comparer.queue.lane("benchmark")
+    monkeypatch.setattr(lane, "policy", replace(lane.policy, **limits))
 
 
 def over(comparer, job, owner="ada", seconds=100):
@@ -54,7 +59,7 @@ def over(comparer, job, owner="ada", seconds=100):
         answer = comparer.poll(job, owner, cursor)
         rows.extend(answer["rows"])
         cursor = answer["cursor"]
-        return answer if answer["status"] in jobs_module.TERMINAL_STATUSES else None
+        return answer if answer["status"] in ("done", "failed", "cancelled") else None
 
     return wait_for(look, seconds, "the end of the job") | {"rows": rows}
 
@@ -145,7 +150,7 @@ def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, 
         answer = over(comparer, job)
     assert answer["status"] == "failed"
     assert answer["message"].startswith(
-        "ben/dies: the process ended (killed, probably because the machine ran out"
+        "ben/dies: the process was killed, probably because the machine ran out"
     )
     assert answer["again"]
     assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["finished"]][
@@ -161,7 +166,7 @@ def test_a_job_that_is_deaf_costs_its_process_only(comparer, digits, monkeypatch
     working(comparer, job, "Evaluating digits")
     first = comparer.process_id
     os.kill(first, signal.SIGSTOP)  # hears nothing, says nothing
-    monkeypatch.setattr(jobs_module, "CANCEL_TIMEOUT_S", 0.5)
+    set_limits(monkeypatch, comparer, cancel_grace_s=0.5)
     comparer.cancel(job, "ada")
     behind = comparer.submit("benchmark", table(digits), "ben")
     assert over(comparer, behind, "ben")["status"] == "done"
@@ -199,26 +204,26 @@ def test_what_nobody_asks_for_makes_way_and_is_forgotten(
     with served.fault(served.STORAGE, "hang", method="GET"):
         left = comparer.submit("benchmark", table(digits, "ben/hangs"), "ada")
         working(comparer, left, "Downloading ben/hangs")
-        monkeypatch.setattr(jobs_module, "UNPOLLED_TIMEOUT_S", 1.0)
+        set_limits(monkeypatch, comparer, unpolled_timeout_s=1.0)
         assert (
             over(comparer, comparer.submit("benchmark", table(digits), "ben"), "ben")["status"]
             == "done"
         )
     assert "its page no longer polls" in comparer.poll(left, "ada")["message"]
-    monkeypatch.setattr(jobs_module, "JOB_TTL_S", 0.0)
-    wait_for(lambda: left not in comparer._jobs, 60, "the end of what was kept")
+    set_limits(monkeypatch, comparer, result_ttl_s=0.1)
+    wait_for(lambda: left not in comparer.queue._jobs, 60, "the end of what was kept")
 
 
 def test_an_idle_process_gives_its_memory_back(comparer, monkeypatch):
     assert over(comparer, comparer.submit("cached-models", {}, "ada"))["status"] == "done"
     assert comparer.process_id
-    monkeypatch.setattr(jobs_module, "IDLE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(comparer.executor, "idle_timeout_s", 0.5)
     wait_for(lambda: comparer.process_id is None, 60, "the end of the idle process")
     assert over(comparer, comparer.submit("cached-models", {}, "ada"))["status"] == "done"
 
 
 def test_hosted_comparer_rejects_local_folders_and_limits_downloads(served, digits, tiny_gpt2):
-    comparer = JobQueue(hosted=True)
+    comparer = ComparisonQueue(hosted=True)
     try:
         told = over(comparer, comparer.submit("model-info", {"models": [tiny_gpt2]}, "ada"))[
             "result"
@@ -232,10 +237,10 @@ def test_hosted_comparer_rejects_local_folders_and_limits_downloads(served, digi
 
 PAGE = """
 import sys, time
-from playground.comparison.job_queue import (JobQueue)
+from playground.comparison.job_queue import (ComparisonQueue)
 from playground.comparison.export import (to_csv)
 if __name__ == "__main__":
-    comparer = JobQueue()
+    comparer = ComparisonQueue()
     job = comparer.submit("model-info", {"models": ["../odd"]}, "ada")
     while (answer := comparer.poll(job, "ada"))["status"] not in ("done", "failed"):
         time.sleep(0.05)
@@ -295,104 +300,6 @@ def test_rows_are_plain_json_and_numbers_that_are_none_become_null():
         to_json_safe({"a": object()})
 
 
-def test_a_cancelled_job_may_not_go_on_telling():
-    sent, cancelled = [], threading.Event()
-    tell = ProgressReporter(lambda *message: sent.append(message), cancelled)
-    tell.message("one")
-    for done in range(50):
-        tell.progress(done, 50)
-    tell.progress(50, 50)
-    assert sent[-1] == ("progress", 50, 50, "")
-    assert len(sent) < 10
-    cancelled.set()
-    for act in (
-        lambda: tell.message("two"),
-        lambda: tell.row({}),
-        lambda: tell.progress(1, 1),
-        tell.raise_if_cancelled,
-    ):
-        with pytest.raises(JobCancelled):
-            act()
-
-
-def test_a_poll_does_not_wait_for_another_thread_that_holds_the_lock():
-    """Polls run on the event loop of the page."""
-    comparer = Idle()
-    job, answered, release = (
-        comparer.submit("benchmark", {}, "ada"),
-        threading.Event(),
-        threading.Event(),
-    )
-
-    def hold():
-        with comparer._lock:
-            holding.set()
-            release.wait(20)
-
-    holding = threading.Event()
-    holder = threading.Thread(target=hold)
-    holder.start()
-    holding.wait()
-    poller = threading.Thread(
-        target=lambda: (comparer.poll(job, "ada"), answered.set()), daemon=True
-    )
-    poller.start()
-    try:
-        assert answered.wait(10)
-    finally:
-        release.set()
-        holder.join()
-
-
-def test_housekeeping_that_fails_is_logged_once_and_goes_on(monkeypatch, caplog):
-    monkeypatch.setattr(jobs_module, "HOUSEKEEPING_INTERVAL_S", 0.01)
-    rounds, comparer = [], JobQueue()
-
-    def fail(now):
-        rounds.append(now)
-        raise KeyError("an odd job")
-
-    monkeypatch.setattr(comparer, "_housekeep", fail)
-    keeper = threading.Thread(target=comparer._housekeeping_loop)
-    keeper.start()
-    wait_for(lambda: len(rounds) > 3, description="some rounds")
-    comparer.close()
-    keeper.join()
-    assert [record.exc_info[0] for record in caplog.records] == [KeyError]
-
-
-class Idle(JobQueue):
-    """Takes jobs and starts no process for them; tests look after them by hand."""
-
-    def _schedule(self):
-        pass
-
-    def _housekeeping_loop(self):
-        pass
-
-
-def test_of_a_job_that_is_over_little_is_kept_and_of_many_the_latest(monkeypatch):
-    monkeypatch.setattr(jobs_module, "MAX_RETAINED_TOTAL", 10)
-    comparer = Idle()
-    jobs = {}
-    for owner in ("ada", "ben"):
-        jobs[owner] = [
-            comparer.submit("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner)
-        ]
-        for _ in range(9):
-            comparer.cancel(jobs[owner][-1], owner)
-            jobs[owner].append(
-                comparer.submit("train-classifier", {"model": "gpt2", "csv": "x" * 1000}, owner)
-            )
-    comparer._housekeep(time.monotonic())
-    kept = set(comparer._jobs)
-    # ten that are over, eight of an owner at most, and those that wait
-    assert kept == {*jobs["ada"][7:], *jobs["ben"][1:]}
-    ended = comparer._jobs[jobs["ben"][-2]]
-    assert (ended.request, ended.describe_request()) == ({}, "gpt2")
-    assert comparer._jobs[jobs["ben"][-1]].request["csv"]
-
-
 def tuning(digits, model, **more):
     return {
         "checkpoint": str(digits),
@@ -423,34 +330,11 @@ def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(
     assert not over(comparer, known)["result"]["models"][0]["message"]
 
 
-def test_cancelled_finetuning_may_save_until_the_timeout(monkeypatch):
-    comparer, killed = Idle(), []
-    job = comparer._jobs[comparer.submit("finetune", {}, "ada")]
-    job.status, job.running = "working", True
-    monkeypatch.setattr(
-        comparer,
-        "_process",
-        type("Child", (), {"send": lambda *_: True, "kill": lambda _: killed.append(1)})(),
-    )
-    comparer.cancel(job.id, "ada")
-    left = job.cancelled_at
-    comparer.cancel(job.id, "ada")
-    comparer._on_message("message", job, ("Training",))
-    assert (job.status, job.cancelled_at) == ("working", left)
-    assert "saving the model" in job.message
-    comparer._housekeep(left + jobs_module.SAVE_TIMEOUT_S - 1)
-    assert killed == []
-    comparer._housekeep(left + jobs_module.SAVE_TIMEOUT_S + 1)
-    assert killed == [1]
-    comparer._on_message("result", job, ({"cancelled": False},))  # it was at its last step
-    assert job.status == "done"
-
-
 def test_fine_tuning_is_kept_when_the_server_is_killed(digits, tiny_gpt2, tmp_path):
     program = """if __name__ == "__main__":
         import json, sys, time
-        from playground.comparison.job_queue import JobQueue
-        comparer = JobQueue()
+        from playground.comparison.job_queue import ComparisonQueue
+        comparer = ComparisonQueue()
         job = comparer.submit("finetune", json.loads(sys.argv[1]), "ada")
         while len(comparer.poll(job, "ada")["rows"]) < 5:
             time.sleep(0.05)
@@ -471,77 +355,3 @@ def test_fine_tuning_is_kept_when_the_server_is_killed(digits, tiny_gpt2, tmp_pa
         "what it had learned",
     )
     assert 0 < json.loads(folder.read_text())["steps"] < 5000
-
-
-@pytest.mark.parametrize(
-    ("hosted", "behind", "ends"), [(True, "ben", True), (True, "ada", False), (False, "ben", False)]
-)
-def test_hosted_job_is_cancelled_after_its_turn_if_other_owners_wait(hosted, behind, ends):
-    comparer = Idle(hosted=hosted)
-    long = comparer._jobs[comparer.submit("benchmark", {}, "ada")]
-    long.status, long.running, long.started_at = "working", True, time.monotonic()
-    comparer._housekeep(long.started_at + 2 * jobs_module.MAX_TURN_S)
-    assert long.status == "working"  # nobody waits
-    comparer.submit("benchmark", {}, behind)
-    for job in comparer._jobs.values():
-        job.polled_at = long.started_at + jobs_module.MAX_TURN_S
-    comparer._housekeep(long.started_at + jobs_module.MAX_TURN_S - 1)
-    assert long.status == "working"
-    comparer._housekeep(long.started_at + jobs_module.MAX_TURN_S + 1)
-    assert (long.status == "cancelled") is ends
-    assert (
-        "stopped after 5 minutes because other jobs wait; the results so far are available"
-        in long.message
-    ) is ends
-
-
-@pytest.mark.parametrize("hosted", [True, False])
-def test_where_strangers_come_the_hub_cache_is_the_playgrounds_own(hosted, tmp_path, monkeypatch):
-    told = []
-    monkeypatch.setattr(
-        jobs_module, "WorkerProcess", lambda _entry, _name, settings, **_: told.append(settings)
-    )
-    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setenv("HF_HUB_CACHE", "/the/owners")
-    JobQueue(hosted=hosted)._start()
-    assert told[0]["HF_HUB_CACHE"] == (str(tmp_path / "models") if hosted else "/the/owners")
-    monkeypatch.setenv("PLAYGROUND_MODELS", str(tmp_path / "mine"))
-    JobQueue(hosted=hosted)._start()
-    assert told[1]["HF_HUB_CACHE"] == (str(tmp_path / "mine") if hosted else "/the/owners")
-
-
-def test_one_address_holds_at_most_half_of_the_comparison_jobs(client_address, monkeypatch):
-    """The process is never begun: each job waits."""
-    monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
-    crowded, half = JobQueue(), jobs_module.MAX_CONCURRENT_JOBS // 2
-    client_address.set("192.0.2.1")
-    for number in range(half):
-        crowded.submit("benchmark", {}, f"invented {number}")
-    with pytest.raises(
-        UserError, match="from your address are still queued or running, the maximum; wait for one"
-    ) as refused:
-        crowded.submit("benchmark", {}, "invented too")
-    assert refused.value.retryable
-    client_address.set("192.0.2.2")
-    assert crowded.submit("benchmark", {}, "ada")
-    client_address.set("")  # a command has no address, and no share
-    for number in range(half - 1):
-        crowded.submit("benchmark", {}, f"command {number}")
-    with pytest.raises(UserError, match="too many jobs"):
-        crowded.submit("benchmark", {}, "late")
-    crowded.close()
-
-
-def test_single_owner_at_an_address_keeps_the_owner_limit(client_address, monkeypatch):
-    monkeypatch.setattr(JobQueue, "_schedule", lambda self: None)
-    alone = JobQueue()
-    client_address.set("127.0.0.1")
-    for kind, most in (
-        ("benchmark", MAX_JOBS_PER_OWNER),
-        ("cached-models", jobs_module.MAX_LIGHT_JOBS_PER_OWNER),
-    ):
-        for _ in range(most):
-            alone.submit(kind, {}, "ada")
-        with pytest.raises(UserError, match="of your jobs"):
-            alone.submit(kind, {}, "ada")
-    alone.close()

@@ -15,7 +15,7 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from playground.comparison.job_queue import JobQueue
+from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
 from playground.hub.publisher import AutoPublisher
 from playground.runs.owner_keys import new_owner_key
@@ -326,7 +326,7 @@ def endpoints(tmp_path_factory):
     registry = Registry(tmp_path_factory.mktemp("direct"), idle_timeout_s=0, release_after_s=0)
     answers = live_handlers(registry) | InspectHandlers(registry).handlers()
     answers |= (
-        CompareHandlers(registry, JobQueue(hosted=True)).handlers()
+        CompareHandlers(registry, ComparisonQueue(hosted=True)).handlers()
         | HubHandlers(registry, AutoPublisher(registry)).handlers()
     )
     yield Endpoints(registry, answers, is_public=False)

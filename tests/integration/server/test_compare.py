@@ -7,8 +7,9 @@ import pytest
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import read_manifest
-from playground.comparison.job_queue import JobQueue
+from playground.comparison.job_queue import ComparisonQueue
 from playground.compat import JOB_KINDS
+from playground.jobs.executors import ResidentProcess
 from playground.runs.model_ref import RUN_PREFIX
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
@@ -21,13 +22,6 @@ from tests.support.coroutines import run_in_thread
 OWNER, OTHER = "o" * 32, "x" * 32
 
 
-class Noted(JobQueue):
-    """Takes jobs and starts no process for them."""
-
-    def _schedule(self):
-        pass
-
-
 @pytest.fixture
 def registry(tmp_path):
     (tmp_path / "reverse").symlink_to(ROOT / "checkpoints" / "reverse")
@@ -37,8 +31,10 @@ def registry(tmp_path):
 
 
 @pytest.fixture
-def page(registry):
-    page = CompareHandlers(registry, Noted())
+def page(registry, monkeypatch):
+    """Handlers whose jobs start no process."""
+    page = CompareHandlers(registry, ComparisonQueue())
+    monkeypatch.setattr(page.job_queue.executor, "start", lambda job: True)
     yield page
     page.job_queue.close()
 
@@ -48,7 +44,7 @@ def ask(page, route, what):
 
 
 def job_of(page, told):
-    return page.job_queue._jobs[told["job"]]
+    return page.job_queue.queue._jobs[told["job"]]
 
 
 def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
@@ -58,14 +54,14 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
         "jobs/submit",
         {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:reverse", "what": wished},
     )
-    assert job_of(page, told).request == {
+    assert job_of(page, told).arguments[0] == {
         "models": ["gpt2"],
         "n": 4,
         "checkpoint": str(registry.root / "reverse"),
         "name": "reverse",
     }
     told = ask(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "what": wished})
-    assert job_of(page, told).request == {"models": ["gpt2"], "n": 4}
+    assert job_of(page, told).arguments[0] == {"models": ["gpt2"], "n": 4}
 
 
 def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, registry):
@@ -84,7 +80,7 @@ def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, reg
     wait_for(lambda: run.status == "done", description="the end of the run")
     what = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "what": {}}
     told = ask(page, "jobs/submit", what | {"owner": OWNER})
-    assert job_of(page, told).request == {
+    assert job_of(page, told).arguments[0] == {
         "checkpoint": str(run.checkpoints()[0][0]),
         "name": "mine",
     }
@@ -107,16 +103,17 @@ def test_old_kind_of_a_benchmark_has_the_same_limit(page):
 @pytest.mark.smoke
 def test_only_its_owner_hears_of_a_job(page):
     job = ask(page, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "what": {}})["job"]
-    assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "waiting"
+    assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "working"
     for route in ("jobs/poll", "jobs/cancel"):
         assert set(ask(page, route, {"owner": OTHER, "job": job})) == {"error"}
     assert ask(page, "jobs/cancel", {"owner": OWNER, "job": job}) == {}
     assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
 
 
-def test_where_strangers_share_the_machine_a_table_is_short(registry):
+def test_where_strangers_share_the_machine_a_table_is_short(registry, monkeypatch):
+    monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
     for hosted in (False, True):
-        page = CompareHandlers(registry, Noted(hosted=hosted))
+        page = CompareHandlers(registry, ComparisonQueue(hosted=hosted))
         what = {
             "owner": OWNER,
             "kind": "benchmark",
@@ -165,12 +162,12 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
     code = (
         "import asyncio, sys, time\n"
         "from pathlib import Path\n"
-        "from playground.comparison.job_queue import JobQueue\n"
+        "from playground.comparison.job_queue import ComparisonQueue\n"
         "from playground.runs.registry import Registry\n"
         "from playground.server.compare_api import CompareHandlers\n"
         "if __name__ == '__main__':\n"
         f"    registry, owner = Registry(Path({str(tmp_path)!r})), {OWNER!r}\n"
-        "    page = CompareHandlers(registry, JobQueue())\n"
+        "    page = CompareHandlers(registry, ComparisonQueue())\n"
         "    assert page.job_queue.process_id is None\n"
         "    job = asyncio.run(page.submit({'owner': owner, 'kind': 'cached', 'what': {}}, "
         "None))['job']\n"
@@ -307,4 +304,4 @@ def test_what_is_fine_tuned_is_its_owners_and_no_browser_says_whose(page):
             "subject": "checkpoint:reverse",
             "what": {"model": "gpt2", "owner": "somebody"},
         }
-        assert job_of(page, ask(page, "jobs/submit", what)).request["owner"] == owner_id(owner)
+        assert job_of(page, ask(page, "jobs/submit", what)).arguments[0]["owner"] == owner_id(owner)

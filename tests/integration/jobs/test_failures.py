@@ -1,0 +1,121 @@
+"""What a user reads when the process of a job fails, for every kind of job; the next job works."""
+
+import multiprocessing.context
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from playground.comparison.job_queue import ComparisonQueue
+from playground.hub.publisher import create_hub_queue
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.job import JobStatus
+from playground.jobs.process import warm_up
+from playground.lessons.service import LessonService
+from playground.runs.inspector_client import InspectorClient
+from playground.server.checkpoint_transfer import CheckpointTransfer
+from playground.server.datasets_api import DatasetUploads
+from playground.server.inspect_api import InspectHandlers
+from playground.server.report_api import ReportHandlers
+
+REGISTRY = SimpleNamespace(single_owner="", settings=SimpleNamespace(slots=2))
+QUEUES = {  # a kind of job, and how its queue is built
+    "push": create_hub_queue,
+    "benchmark": lambda: ComparisonQueue().queue,
+    "cached-models": lambda: ComparisonQueue(hosted=True).queue,
+    "bug": lambda: LessonService(REGISTRY).queue,
+    "snapshot": lambda: InspectorClient(60.0).queue,
+    "report": lambda: ReportHandlers(REGISTRY)._queue,
+    "figures": lambda: InspectHandlers(REGISTRY)._figure_queue,
+    "dataset": lambda: DatasetUploads(REGISTRY)._read_queue,
+    "check": lambda: CheckpointTransfer(REGISTRY).checks,
+}
+OWNER = "o" * 32
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    """Start the fork server, as the app does."""
+    warm_up().join()
+
+
+@pytest.fixture(params=QUEUES)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def queue(kind):
+    queue = QUEUES[kind]()
+    if isinstance(queue.executor, ProcessPerJob):
+        queue.executor.targets = "tests.support.failing_jobs:run"
+    else:
+        queue.executor.factory = "tests.support.failing_jobs:create_handler"
+    yield queue
+    queue.close()
+
+
+def check_next_job(queue, kind):
+    """A job after the failure has a process and a result, and no slot is lost."""
+    for _ in range(queue.lane(kind).policy.max_running + 1):
+        job = queue.submit(kind, "none", owner=OWNER)
+        assert job.future.result(60)["process"], job.message
+        assert job.released.wait(60)
+
+
+def run_failing(queue, kind, failure):
+    job = queue.submit(kind, failure, owner=OWNER)
+    response = job.future.result(60)
+    assert job.released.wait(60)
+    assert job.status is JobStatus.FAILED
+    return response
+
+
+def test_process_that_cannot_be_started(queue, kind, monkeypatch):
+    def pipe(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(multiprocessing.context.BaseContext, "Pipe", pipe)
+        response = run_failing(queue, kind, "none")
+    assert (
+        "could not be started: the machine lacks memory, processes or open files"
+        in (response["error"])
+    )
+    assert response["again"]
+    check_next_job(queue, kind)
+
+
+def test_process_that_is_killed(queue, kind):
+    response = run_failing(queue, kind, "killed")
+    assert "was killed, probably because the machine ran out of memory" in response["error"]
+    assert response["again"]
+    check_next_job(queue, kind)
+
+
+def test_process_that_hangs_is_ended_by_a_limit_or_by_its_owner(queue, kind):
+    lane = queue.lane(kind)
+    limits = {
+        name: 0.5
+        for name in ("run_timeout_s", "silence_timeout_s", "cancel_grace_s")
+        if getattr(lane.policy, name)
+    }
+    lane.policy = replace(lane.policy, startup_timeout_s=0.0, **limits)
+    job = queue.submit(kind, "hung", owner=OWNER)
+    if "cancel_grace_s" in limits:
+        queue.cancel(job)
+    error = job.future.result(60)["error"]
+    assert any(text in error for text in ("longer than", "sent no message", "cancelled")), error
+    assert job.released.wait(60)
+    lane.policy = replace(lane.policy, run_timeout_s=60.0, silence_timeout_s=60.0)
+    check_next_job(queue, kind)
+
+
+def test_full_disk(queue, kind):
+    response = run_failing(queue, kind, "full disk")
+    assert response == {
+        "error": "the system reported an error: No space left on device; "
+        "free disk space and try again",
+        "again": True,
+    }
+    check_next_job(queue, kind)
