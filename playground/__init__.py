@@ -8,7 +8,7 @@ its own folder.
     0  compat         names of version 0.1.0, accepted for one release
     1  tasks/         vocabulary, batches, tasks, the held-out set
     1  common/        atomic writes, environment, devices, statistics, text of numbers, logs
-    2  jobs/          processes for background work, and the queue in front of them
+    2  jobs/          the queue of background jobs, its executors and processes
     2  generation     generation token by token, with a key-value cache
     3  architectures/ the models that the Trainer trains
     3  datasets/      datasets from users: sources, checks, storage, their task

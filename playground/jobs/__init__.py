@@ -1,1 +1,1 @@
-"""Background work: processes, and the queue in front of them. It knows nothing of runs."""
+"""Background jobs: their queue, its executors and their processes. It knows nothing of runs."""

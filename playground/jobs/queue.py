@@ -126,7 +126,7 @@ class JobQueue:
         """
         job = self.find(job_id, owner)
         if job is None:
-            raise UserError("this result is no longer stored; run the job again", retryable=True)
+            raise UserError("this result is no longer stored; run the job again")
         return job
 
     def poll(self, job_id: object, owner: str, cursor: int = 0) -> Response:
