@@ -319,7 +319,7 @@ def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(
     told = comparer.poll(job, "ada")
     assert told["status"] in ("working", "cancelled")
     if told["status"] == "working":
-        assert "saving the model" in told["message"]
+        assert "saving the result" in told["message"]
     told = over(comparer, job)
     assert (told["status"], told["message"]) == (
         "cancelled",
