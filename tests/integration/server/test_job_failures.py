@@ -86,6 +86,7 @@ def test_process_that_cannot_be_started(queue, kind, monkeypatch):
     check_next_job(queue, kind)
 
 
+@pytest.mark.smoke
 def test_process_that_is_killed(queue, kind):
     response = run_failing(queue, kind, "killed")
     assert "was killed, probably because the machine ran out of memory" in response["error"]
