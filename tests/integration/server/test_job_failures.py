@@ -14,7 +14,7 @@ from playground.jobs.process import warm_up
 from playground.lessons.service import LessonService
 from playground.runs.inspector_client import InspectorClient
 from playground.server.checkpoint_transfer import CheckpointTransfer
-from playground.server.datasets_api import DatasetUploads
+from playground.server.datasets_api import DatasetHandlers
 from playground.server.inspect_api import InspectHandlers
 from playground.server.report_api import ReportHandlers
 
@@ -27,7 +27,7 @@ QUEUES = {  # a kind of job, and how its queue is built
     "snapshot": lambda: InspectorClient(60.0).queue,
     "report": lambda: ReportHandlers(REGISTRY)._queue,
     "figures": lambda: InspectHandlers(REGISTRY)._figure_queue,
-    "dataset": lambda: DatasetUploads(REGISTRY)._read_queue,
+    "dataset": lambda: DatasetHandlers(REGISTRY)._read_queue,
     "check": lambda: CheckpointTransfer(REGISTRY).checks,
 }
 OWNER = "o" * 32
