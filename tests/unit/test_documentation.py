@@ -232,7 +232,7 @@ def test_no_large_file_is_kept():
         parts = path.relative_to(ROOT).parts
         return (
             path.is_file()
-            and not {"runs", "rows", "node_modules"} & set(parts)
+            and not {"runs", "rows", "node_modules", "coverage"} & set(parts)
             and not any(p.startswith(".") and p != ".github" for p in parts)
         )
 

@@ -143,7 +143,7 @@ def test_overflowing_weights_give_error_or_finite_numbers(tmp_path, view, size):
         for weight in family.parameters():
             weight.fill_(size)
     trainer = Trainer(manifest.config.replace(device="cpu", num_threads=1))
-    trainer.model.load_state_dict(family.state_dict())
+    trainer.eval_model.load_state_dict(family.state_dict())
     save_checkpoint(tmp_path / "huge", trainer, None)
     text = json.dumps({"view": view, "text": "3 1 4"})
     told = Inspector().dispatch("show", {"checkpoint": str(tmp_path / "huge")}, text)

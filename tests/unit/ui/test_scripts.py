@@ -57,8 +57,9 @@ def test_every_stylesheet_of_a_tab_is_loaded_by_a_module_beside_it():
     for name in STYLESHEETS:
         path = STATIC_DIR / name
         if path.parent.name not in ("shared", "vendor"):
-            texts = [module.read_text() for module in path.parent.glob("*.js")]
-            assert any(f'new URL("./{path.name}", import.meta.url)' in text for text in texts), name
+            tab, inside = name.split("/", 1)
+            texts = [module.read_text() for module in (STATIC_DIR / tab).glob("*.js")]
+            assert any(f'new URL("./{inside}", import.meta.url)' in text for text in texts), name
 
 
 def test_version_changes_with_every_file(tmp_path):

@@ -48,7 +48,7 @@ def test_the_form_as_it_opens_describes_the_default_run():
     assert run_config(dict(zip(NAMES, values(), strict=True))) == preset_config("fast")
     assert validate_form(NAMES, values()) == {}
     weight, problem = estimate_and_validate(dict(zip(NAMES, values(), strict=True)))
-    assert f"a model of {preset_config('fast').model.parameter_count():,} parameters" in weight
+    assert f"Next run: {preset_config('fast').model.parameter_count():,} parameters" in weight
     assert problem == ""
     assert estimate_and_validate(dict(zip(NAMES, values(task="<b>"), strict=True)))[1].startswith(
         "Task is &#x27;&lt;b&gt;"
