@@ -974,7 +974,7 @@ def test_a_branch_keeps_the_changes_until_its_step_and_none_after(registry):
     branch = registry.branch(parent, 20, "ada")
     wait_for_pause_at(branch, 20)
     finished(registry, branch)
-    assert branch.changes == changes[:1]
+    assert list(branch.changes) == changes[:1]
     assert losses(branch)[:31] == losses(parent)[:31]
     assert losses(branch)[32:] != losses(parent)[32:]
 
@@ -1016,7 +1016,7 @@ def test_branch_from_last_step_of_early_stopped_run_trains_to_end(registry):
     last = parent.step
     assert last < 70
     branch, earlier = registry.branch(parent, last, "ada"), registry.branch(parent, last - 1, "ada")
-    assert (branch.changes, earlier.changes) == (
+    assert (list(branch.changes), list(earlier.changes)) == (
         [SettingChange(last, "stop_at_exact_match", 0.0)],
         [],
     )
@@ -1134,7 +1134,7 @@ def test_run_extended_after_its_end_has_no_scores_until_next_end(registry):
 @pytest.mark.parametrize("live", [True, False])
 def test_a_change_that_cannot_be_is_refused_whether_a_run_is_going_or_not(registry, live):
     run = held(registry, slow(registry)) if live else parked(registry, slow(registry))
-    before = list(run.changes)
+    before = run.changes
     for setting, value in (
         ("learning_rate", -1),
         ("learning_rate", None),
@@ -1312,6 +1312,7 @@ def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeyp
     with monkeypatch.context() as patch:
         # the process is at it for as long as it lives
         patch.setattr(WorkerProcess, "send", lambda child, *message: True)
+        run.update_live(snapshot=None)  # so that a snapshot is due
         registry.snapshots.refresh(run)
     registry.snapshots.inspector.process._process.kill()
     wait_for(lambda: not run.snapshot_pending, description="the end of that look")
@@ -1612,7 +1613,7 @@ def test_weights_alone_can_be_looked_at_and_not_trained_on(registry, trained, tm
     run = registry.import_checkpoint(tmp_path / "upload", "ada", "Weights")
     assert answer(registry.snapshots.predict(run, "1 2"))["target"] == ["2", "1"]
     assert not run.has_worker
-    before = list(run.changes)
+    before = run.changes
     ways = [
         lambda: registry.change_setting(run, "max_steps", 100),
         lambda: registry.control(run, "resume"),
@@ -1873,6 +1874,7 @@ def test_looking_that_cannot_begin_leaves_the_run_at_rest(registry, monkeypatch)
     def fail(*_, **__):
         raise RuntimeError("no process")
 
+    run.update_live(snapshot=None)  # so that a snapshot is due
     with monkeypatch.context() as patch:
         patch.setattr(registry.snapshots.inspector, "request", fail)
         with pytest.raises(RuntimeError):
