@@ -1787,7 +1787,7 @@ def test_the_manifests_of_a_run_hold_its_changes(registry):
 
 def test_housekeeping_failure_is_logged_and_later_rounds_still_run(registry, caplog):
     broken = wait_for_the_end(wait_for_status(start(registry, max_steps=1), "done"))
-    broken.update_live(points=None)
+    broken.load_points()
     broken.last_viewed_at = None  # what no round can work with
     rounds, schedule = [], registry.scheduler.schedule
 
