@@ -5,14 +5,14 @@ import { enter, makeBox, settle } from "./support/dom.js";
 import { describeSession } from "../../playground/ui/static/hub/account.js";
 import { describeProgress } from "../../playground/ui/static/hub/auto_publish.js";
 import { parseRepoAddress } from "../../playground/ui/static/hub/gallery.js";
-import { countChanges, describePlan } from "../../playground/ui/static/hub/plan.js";
+import { formatChangeCounts, describePlan } from "../../playground/ui/static/hub/plan.js";
 import {
   PublishForm,
   buildCheckpointOptions,
   suggestName,
 } from "../../playground/ui/static/hub/publish_form.js";
 import { describeEvaluation, describeRepo } from "../../playground/ui/static/hub/repository.js";
-import { choice, plan, session, token } from "../../playground/ui/static/hub/state.js";
+import { publishOptions, plan, session, token } from "../../playground/ui/static/hub/state.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
 
@@ -100,7 +100,7 @@ test("a plan says what it changes", () => {
     describePlan({ plans: [same], step: 40 }, false),
     "ada/reverse already has this checkpoint, step 40.",
   );
-  assert.equal(countChanges(MODEL_PLAN.changes), "1 new, 1 same");
+  assert.equal(formatChangeCounts(MODEL_PLAN.changes), "1 new, 1 same");
 });
 
 test("progress of publishing during training", () => {
@@ -122,7 +122,7 @@ test("checkpoints and suggested names", () => {
     { value: "", label: "latest, step 2,000, exact match 100 %" },
     { value: "a", label: "step 40" },
   ]);
-  assert.match(buildCheckpointOptions("run:1", [])[0].label, /none yet/);
+  assert.match(buildCheckpointOptions("run:1", [])[0].label, /no checkpoint yet/);
   assert.match(buildCheckpointOptions("checkpoint:copy", [])[0].label, /the only checkpoint/);
   assert.equal(suggestName(RUN), "reverse-10-172k");
 });
@@ -157,7 +157,7 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
   store.setModels({ runs: [RUN], checkpoints: [] });
   render(html`<${PublishForm} />`, box);
   await settle();
-  assert.equal(choice.value.model, "run:1");
+  assert.equal(publishOptions.value.model, "run:1");
   const button = () => box.querySelector(".preview-push");
   assert.equal(button().disabled, true);
   assert.match(box.textContent, /Enter a token above first/);

@@ -5,7 +5,7 @@ import { NumberField } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatInteger, formatMessage, formatRelativeTime } from "../shared/format.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
-import { autoPublish, choice, selectedModel, token } from "./state.js";
+import { autoPublish, publishOptions, selectedModel, token } from "./state.js";
 
 const OFF =
   "Commits the latest checkpoint to the branch while-training, and the final one to main. Your " +
@@ -15,7 +15,7 @@ const error = signal("");
 
 /** Start or stop publishing the selected run, or only load its state. */
 export async function updateAutoPublish(action) {
-  const { model: subject, repo, license, private: isPrivate } = choice.value;
+  const { model: subject, repo, license, private: isPrivate } = publishOptions.value;
   if (!subject.startsWith("run:")) {
     autoPublish.value = null;
     return;
@@ -31,7 +31,7 @@ export async function updateAutoPublish(action) {
       license: license.trim(),
       minutes: minutes.value,
     });
-    if (subject !== choice.value.model) return;
+    if (subject !== publishOptions.value.model) return;
     autoPublish.value = response.auto_publish;
     if (action !== "status") error.value = formatMessage(response.error);
   } catch (cause) {

@@ -1,77 +1,83 @@
-// What publishing would change, before it does.
+// The preview of a publication: the files that it adds or changes, and the model card.
 import { html } from "../vendor/preact.js";
 import { formatBytes, formatCount, formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { plan } from "./state.js";
 
-const totalSize = ({ changes }) =>
+const formatChangedSize = ({ changes }) =>
   formatBytes(
     changes
       .filter((change) => ["new", "changed"].includes(change.what))
       .reduce((sum, change) => sum + change.size, 0),
   );
 
-/** Return the numbers of new, changed and other files in words. */
-export function countChanges(changes) {
+/** Return how many files are new, changed and the same, such as "2 new, 1 same". */
+export function formatChangeCounts(changes) {
   const counts = new Map();
-  for (const { what } of changes) counts.set(what, (counts.get(what) ?? 0) + 1);
-  return [...counts].map(([what, count]) => `${count} ${what}`).join(", ");
+  for (const { what: status } of changes) counts.set(status, (counts.get(status) ?? 0) + 1);
+  return [...counts].map(([status, count]) => `${count} ${status}`).join(", ");
 }
 
-/** Describe a plan in words. `isTraining` is whether its run continues. */
+/** Summarize a plan in one or two sentences. `isTraining`: the run of the model still trains. */
 export function describePlan({ plans, step }, isTraining) {
-  const model = plans[plans.length - 1],
-    data = plans.length > 1 ? plans[0] : null,
+  const modelPlan = plans[plans.length - 1],
+    datasetPlan = plans.length > 1 ? plans[0] : null,
     stepText = "step " + formatInteger(step),
-    written = model.changes.filter((change) => change.what !== "same");
-  if (!hasChanges(plans)) return `${model.repo} already has this checkpoint, ${stepText}.`;
-  const visibility = model.private ? "private" : "public",
-    target = model.exists
-      ? `${model.repo} already exists (${visibility}). One commit changes it`
-      : `New ${visibility} repository ${model.repo}`,
-    size = formatCount(written.length, "file") + ", " + totalSize(model),
-    ofRun = isTraining ? " The run continues; its latest checkpoint is published." : "",
-    dataTarget = data?.exists ? "changes the dataset" : "becomes the new dataset",
-    ofData = data ? ` Its training set ${dataTarget} ${data.repo}, ${totalSize(data)}.` : "";
-  return `${target}: ${stepText}, ${size}.${ofRun}${ofData}`;
+    changedFiles = modelPlan.changes.filter((change) => change.what !== "same");
+  if (!hasChanges(plans)) return `${modelPlan.repo} already has this checkpoint, ${stepText}.`;
+  const visibility = modelPlan.private ? "private" : "public",
+    repository = modelPlan.exists
+      ? `${modelPlan.repo} already exists (${visibility}). One commit changes it`
+      : `New ${visibility} repository ${modelPlan.repo}`,
+    size = formatCount(changedFiles.length, "file") + ", " + formatChangedSize(modelPlan),
+    runNote = isTraining ? " The run continues; its latest checkpoint is published." : "",
+    datasetChange = datasetPlan?.exists ? "changes the dataset" : "becomes the new dataset",
+    datasetNote = datasetPlan
+      ? ` Its training set ${datasetChange} ${datasetPlan.repo}, ${formatChangedSize(datasetPlan)}.`
+      : "";
+  return `${repository}: ${stepText}, ${size}.${runNote}${datasetNote}`;
 }
 
 const hasChanges = (plans) =>
   plans.some(({ changes }) => changes.some((change) => change.what !== "same"));
 
-function FileRows({ part, hasHeading }) {
+function FileRows({ repoPlan, hasHeading }) {
   return html`${
     hasHeading &&
     html`<tr>
-      <td class="group">${part.kind === "dataset" ? "Dataset" : "Model"}</td>
+      <td class="group">${repoPlan.kind === "dataset" ? "Dataset" : "Model"}</td>
     </tr>`
   }
-  ${part.changes.map(
-    ({ path, size, what }) =>
+  ${repoPlan.changes.map(
+    ({ path, size, what: status }) =>
       html`<tr key=${path}>
         <td>${path}</td>
         <td class="number tight">${formatBytes(size)}</td>
-        <td class=${what}>${what}</td>
+        <td class=${status}>${status}</td>
       </tr>`,
   )}`;
 }
 
 export function Plan({ onPublish }) {
-  const { plans, card, wish } = plan.value,
-    canWrite = hasChanges(plans),
-    run = store.find(wish.subject),
+  const { plans, card, publishRequest } = plan.value,
+    isPublishable = hasChanges(plans),
+    run = store.find(publishRequest.subject),
     isTraining = Boolean(run && "status" in run && run.status === "training");
   return html`<div class="plan">
     <p class="what">${describePlan(plan.value, isTraining)}</p>
     <details>
       <summary class="files-summary">
-        Files: ${countChanges(plans[plans.length - 1].changes)}
+        Files: ${formatChangeCounts(plans[plans.length - 1].changes)}
       </summary>
       <table class="files">
         <tbody>
           ${plans.map(
-            (part) =>
-              html`<${FileRows} key=${part.kind} part=${part} hasHeading=${plans.length > 1} />`,
+            (repoPlan) =>
+              html`<${FileRows}
+                key=${repoPlan.kind}
+                repoPlan=${repoPlan}
+                hasHeading=${plans.length > 1}
+              />`,
           )}
         </tbody>
       </table>
@@ -82,13 +88,13 @@ export function Plan({ onPublish }) {
     </details>
     <p class="pg-buttons">
       ${
-        canWrite &&
+        isPublishable &&
         html`<button type="button" class="pg-button primary go" onClick=${onPublish}>
           Publish
         </button>`
       }
       <button type="button" class="pg-button" onClick=${() => (plan.value = null)}>
-        ${canWrite ? "Cancel" : "Close"}
+        ${isPublishable ? "Cancel" : "Close"}
       </button>
     </p>
   </div>`;

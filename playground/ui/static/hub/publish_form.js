@@ -1,4 +1,4 @@
-// Publish a model: the form, and the state of the jobs.
+// The form that publishes a model.
 import { effect, html, signal, untracked } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
 import { Field, Form } from "../shared/components/form.js";
@@ -15,11 +15,11 @@ import { Plan } from "./plan.js";
 import {
   account,
   canPublish,
-  choice,
+  publishOptions,
   createHubJob,
   models,
   plan,
-  published,
+  publication,
   runHubJob,
   selectedModel,
   session,
@@ -32,7 +32,7 @@ const FIELDS = [
     label: "Licence",
     maxLength: 40,
     placeholder: "mit, cc-by-4.0, …",
-    hint: "Default: mit for built-in tasks, a Hub dataset's licence, none for other data",
+    hint: "Default: mit for built-in tasks; for a Hub dataset, its licence; otherwise none",
   },
   { name: "private", label: "private: visible only to you", type: "checkbox" },
   { name: "data", label: "also publish the training set as a dataset", type: "checkbox" },
@@ -55,59 +55,62 @@ export const suggestName = ({ task, parameters }) =>
 
 /** Suggest a repository name, unless the user entered one for this model. */
 export function suggestRepo() {
-  const { repo, model } = choice.value,
+  const { repo, model } = publishOptions.value,
     user = userName();
   if (repo && repo !== suggestion.repo && model === suggestion.model && !repo.endsWith("/")) return;
   if (!selectedModel.value) return;
   suggestion = { model, repo: user ? `${user}/${suggestName(selectedModel.value)}` : "" };
-  choice.value = { ...choice.value, repo: suggestion.repo };
+  publishOptions.value = { ...publishOptions.value, repo: suggestion.repo };
 }
 
-/** Replace the options of the checkpoint by those of the selected model. */
+/** Load the checkpoints of the selected model as options of the form. */
 export async function loadCheckpoints() {
-  const subject = choice.value.model;
+  const subject = publishOptions.value.model;
   let response;
   try {
     response = await request("runs/details", { owner: store.owner.value, subject });
   } catch {
-    return; // the next round of polling may succeed
+    return; // keep the previous options
   }
-  if (subject === choice.value.model)
+  if (subject === publishOptions.value.model)
     checkpointOptions.value = buildCheckpointOptions(subject, response.checkpoints ?? []);
 }
 
-/** The first option, the latest checkpoint, has no name: it changes while a run trains. */
+/**
+ * Return one option per checkpoint, newest first. The value of the first one is empty, so that the
+ * server publishes the checkpoint that is the latest by then.
+ */
 export function buildCheckpointOptions(subject, checkpoints) {
-  const none = subject.startsWith("run:")
-    ? "none yet: pause the run or wait"
+  const emptyLabel = subject.startsWith("run:")
+    ? "no checkpoint yet: pause the run or wait for one"
     : "the only checkpoint";
-  if (!checkpoints.length) return [{ value: "", label: none }];
-  return checkpoints.map(({ name, step, exact_match: score }, at) => ({
-    value: at ? name : "",
+  if (!checkpoints.length) return [{ value: "", label: emptyLabel }];
+  return checkpoints.map(({ name, step, exact_match: score }, index) => ({
+    value: index ? name : "",
     label:
-      (at ? "step " : "latest, step ") +
+      (index ? "step " : "latest, step ") +
       formatInteger(step) +
       (score === null ? "" : ", exact match " + formatPercent(score)),
   }));
 }
 
-function changeChoice(change) {
-  choice.value = { ...choice.value, ...change };
+function changeOptions(changes) {
+  publishOptions.value = { ...publishOptions.value, ...changes };
   plan.value = null;
   errors.value = {};
 }
 
 function selectModel(model) {
-  changeChoice({ model, checkpoint: "" });
+  changeOptions({ model, checkpoint: "" });
   suggestRepo();
   loadCheckpoints();
 }
 
-// A model is selected as soon as there is one, and again when the selected one was deleted.
+// Select a model when the first one appears, and another one when the selected model is deleted.
 effect(() => {
-  const available = models.value.map((each) => each.subject);
+  const available = models.value.map((model) => model.subject);
   untracked(() => {
-    if (!available.length || available.includes(choice.value.model)) return;
+    if (!available.length || available.includes(publishOptions.value.model)) return;
     const remembered = rememberedModel();
     selectModel(available.includes(remembered) ? remembered : available[0]);
   });
@@ -117,35 +120,40 @@ effect(() => {
 });
 
 async function previewPush() {
-  if (!choice.value.repo.trim() && !account.value && session.value.way !== "oauth") {
+  if (!publishOptions.value.repo.trim() && !account.value && session.value.way !== "oauth") {
     await verifyToken();
     suggestRepo();
   }
-  if (!choice.value.repo.trim()) {
+  if (!publishOptions.value.repo.trim()) {
     errors.value = { repo: REPO_MISSING };
     return;
   }
-  const { model: subject, ...rest } = choice.value,
-    wish = { ...rest, subject, repo: rest.repo.trim(), license: rest.license.trim() };
-  plan.value = published.value = null;
-  const result = await runHubJob(publishJob, { kind: "plan", ...wish });
-  if (result) plan.value = { wish, ...result };
+  const { model: subject, ...options } = publishOptions.value,
+    publishRequest = {
+      ...options,
+      subject,
+      repo: options.repo.trim(),
+      license: options.license.trim(),
+    };
+  plan.value = publication.value = null;
+  const result = await runHubJob(publishJob, { kind: "plan", ...publishRequest });
+  if (result) plan.value = { publishRequest, ...result };
 }
 
 async function publish() {
-  const { wish, plans } = plan.value;
+  const { publishRequest, plans } = plan.value;
   plan.value = null;
   const result = await runHubJob(publishJob, {
     kind: "push",
-    ...wish,
+    ...publishRequest,
     expected: plans[plans.length - 1].parent,
   });
   if (!result) return;
-  published.value = result;
+  publication.value = result;
   loadGallery();
 }
 
-/** Return why nothing can be published; empty if it can. */
+/** Return why the form is disabled; an empty string if it is enabled. */
 function disabledReason() {
   if (canPublish.value) return models.value.length ? "" : "There is no model yet";
   return (
@@ -154,8 +162,8 @@ function disabledReason() {
   );
 }
 
-function Published() {
-  const { step, url } = published.value;
+function PublicationNotice() {
+  const { step, url } = publication.value;
   return html`<p class="published">
     Published, step ${formatInteger(step)}: ${" "}
     <a href=${url} target="_blank" rel="noopener">${url}</a>
@@ -177,28 +185,28 @@ export function PublishForm() {
   return html`<${Section}
     class="publish"
     title="Publish a model"
-    hint="Creates a repository with a model card, curves and scores that anyone can load with
-      transformers. BERT, GPT-2 and BART need no custom code; the other architectures include
-      theirs."
+    hint="Creates a repository with the model, a model card, curves and scores. Anyone can load the
+      model with transformers. BERT, GPT-2 and BART need no custom code; the other architectures
+      include theirs."
   >
     <${ModelSelect}
       label="Model"
       class="model"
       options=${store.models.value}
-      value=${choice.value.model}
+      value=${publishOptions.value.model}
       onChange=${selectModel}
     />
     <${Field}
       field=${checkpointField}
       class="which"
-      value=${choice.value.checkpoint}
-      onInput=${(checkpoint) => changeChoice({ checkpoint })}
+      value=${publishOptions.value.checkpoint}
+      onInput=${(checkpoint) => changeOptions({ checkpoint })}
     />
     <${Form}
       fields=${fields}
-      values=${choice.value}
+      values=${publishOptions.value}
       errors=${errors.value}
-      onInput=${(name, value) => changeChoice({ [name]: value })}
+      onInput=${(name, value) => changeOptions({ [name]: value })}
       onSubmit=${previewPush}
       submitLabel="Preview"
       submitClass="preview-push"
@@ -207,7 +215,7 @@ export function PublishForm() {
     />
     <${JobProgress} class="publish-note" job=${publishJob} onRetry=${previewPush} />
     ${plan.value && html`<${Plan} onPublish=${publish} />`}
-    ${published.value && html`<${Published} />`}
+    ${publication.value && html`<${PublicationNotice} />`}
     <${AutoPublish} />
   <//>`;
 }

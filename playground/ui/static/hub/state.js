@@ -11,8 +11,8 @@ export const session = signal({ way: "", signed_in: false, name: "", lasting: tr
 /** The account of the token: {name, writes}; null if the token is not verified. */
 export const account = signal(/** @type {any} */ (null));
 export const token = signal("");
-/** The choices of the form "Publish a model". */
-export const choice = signal({
+/** The values of the form "Publish a model". */
+export const publishOptions = signal({
   model: "",
   checkpoint: "",
   repo: "",
@@ -20,10 +20,10 @@ export const choice = signal({
   private: false,
   data: false,
 });
-/** The changes that publishing would make, with the request that they belong to. */
+/** The preview of a publication: the changes, and the request that publishes them. */
 export const plan = signal(/** @type {any} */ (null));
-/** The result of the last publication: {url, step}. */
-export const published = signal(/** @type {any} */ (null));
+/** The result of the last publication: {url, step}; null before the first one. */
+export const publication = signal(/** @type {any} */ (null));
 /** The state of publishing during training; null if it is off. */
 export const autoPublish = signal(/** @type {any} */ (null));
 /** The repository on display: {repo, revision}, and its facts once they are loaded. */
@@ -31,7 +31,7 @@ export const opened = signal(/** @type {any} */ (null));
 
 export const models = computed(() => [...store.runs.value, ...store.checkpoints.value]);
 export const selectedModel = computed(() =>
-  models.value.find((each) => each.subject === choice.value.model),
+  models.value.find((each) => each.subject === publishOptions.value.model),
 );
 export const canPublish = computed(() => session.value.signed_in || Boolean(token.value.trim()));
 

@@ -7,28 +7,40 @@ import { $ } from "./view.js";
 
 const isMasked = (row, column) => state.selectedKind === "decoder" && column > row;
 
-function paintHeatmap(c, weights, rows, columns, x, y, cw, ch) {
-  for (let r = 0; r < rows; r++)
-    for (let k = 0; k < columns; k++) {
-      if (isMasked(r, k)) continue;
-      c.fillStyle = scaleColor(weights[r * columns + k]);
-      c.fillRect(x + k * cw, y + r * ch, Math.ceil(cw), Math.ceil(ch));
+function paintHeatmap(context, weights, nRows, nColumns, x, y, cellSize) {
+  for (let row = 0; row < nRows; row++)
+    for (let column = 0; column < nColumns; column++) {
+      if (isMasked(row, column)) continue;
+      context.fillStyle = scaleColor(weights[row * nColumns + column]);
+      context.fillRect(
+        x + column * cellSize,
+        y + row * cellSize,
+        Math.ceil(cellSize),
+        Math.ceil(cellSize),
+      );
     }
   if (state.selectedKind === "decoder") {
-    // Masked positions are hatched, to distinguish them from a weight of zero.
-    c.save();
-    c.beginPath();
-    for (let r = 0; r < rows; r++) c.rect(x + (r + 1) * cw, y + r * ch, (columns - r - 1) * cw, ch);
-    c.clip();
-    c.strokeStyle = cssVariable("--pg-hatch");
-    c.lineWidth = 1;
-    c.beginPath();
-    for (let d = -rows * ch; d < columns * cw; d += 6) {
-      c.moveTo(x + d, y + rows * ch);
-      c.lineTo(x + d + rows * ch, y);
+    // Hatching distinguishes masked positions from weights of zero.
+    context.save();
+    context.beginPath();
+    for (let row = 0; row < nRows; row++)
+      context.rect(
+        x + (row + 1) * cellSize,
+        y + row * cellSize,
+        (nColumns - row - 1) * cellSize,
+        cellSize,
+      );
+    context.clip();
+    context.strokeStyle = cssVariable("--pg-hatch");
+    context.lineWidth = 1;
+    context.beginPath();
+    const height = nRows * cellSize;
+    for (let offset = -height; offset < nColumns * cellSize; offset += 6) {
+      context.moveTo(x + offset, y + height);
+      context.lineTo(x + offset + height, y);
     }
-    c.stroke();
-    c.restore();
+    context.stroke();
+    context.restore();
   }
 }
 
@@ -40,40 +52,43 @@ export function paintSelectedHead() {
     left = 40,
     top = 22;
   const size = Math.min(31, (canvas.clientWidth - left) / columns.length);
-  const [c] = setUpCanvas(canvas, Math.round(top + size * rows.length + 2));
-  c.font = (size < 16 ? 9 : 12) + "px " + cssVariable("--font-mono");
-  c.textBaseline = "middle";
-  c.fillStyle = cssVariable("--body-text-color");
-  c.textAlign = "center";
-  columns.forEach((name, k) => c.fillText(name, left + (k + 0.5) * size, top / 2));
-  c.textAlign = "right";
-  rows.forEach((name, r) => c.fillText(name, left - 8, top + (r + 0.5) * size));
-  paintHeatmap(c, weights, rows.length, columns.length, left, top, size, size);
-  c.strokeStyle = cssVariable("--border-color-primary");
-  c.strokeRect(left - 0.5, top - 0.5, size * columns.length + 1, size * rows.length + 1);
-  if (state.hoverCell && state.hoverCell[0] < rows.length && state.hoverCell[1] < columns.length) {
-    c.strokeStyle = cssVariable("--pg-mark");
-    c.lineWidth = 2;
-    c.strokeRect(left + state.hoverCell[1] * size, top + state.hoverCell[0] * size, size, size);
+  const [context] = setUpCanvas(canvas, Math.round(top + size * rows.length + 2));
+  context.font = (size < 16 ? 9 : 12) + "px " + cssVariable("--font-mono");
+  context.textBaseline = "middle";
+  context.fillStyle = cssVariable("--body-text-color");
+  context.textAlign = "center";
+  columns.forEach((token, i) => context.fillText(token, left + (i + 0.5) * size, top / 2));
+  context.textAlign = "right";
+  rows.forEach((token, i) => context.fillText(token, left - 8, top + (i + 0.5) * size));
+  paintHeatmap(context, weights, rows.length, columns.length, left, top, size);
+  context.strokeStyle = cssVariable("--border-color-primary");
+  context.strokeRect(left - 0.5, top - 0.5, size * columns.length + 1, size * rows.length + 1);
+  const hoverCell = state.hoverCell ?? [Infinity, Infinity],
+    isHovered = hoverCell[0] < rows.length && hoverCell[1] < columns.length;
+  if (isHovered) {
+    context.strokeStyle = cssVariable("--pg-mark");
+    context.lineWidth = 2;
+    context.strokeRect(left + hoverCell[1] * size, top + hoverCell[0] * size, size, size);
   }
   const caption = $(".focus figcaption"),
-    where = "Layer " + (state.selectedHead[0] + 1) + ", head " + (state.selectedHead[1] + 1) + ". ";
-  if (state.hoverCell && state.hoverCell[0] < rows.length && state.hoverCell[1] < columns.length) {
-    const [r, k] = state.hoverCell,
-      from = attentionKind().from + " " + (r + 1) + " (" + rows[r] + ")",
-      to = attentionKind().to + " " + (k + 1) + " (" + columns[k] + ")";
+    headLabel =
+      "Layer " + (state.selectedHead[0] + 1) + ", head " + (state.selectedHead[1] + 1) + ". ";
+  if (isHovered) {
+    const [row, column] = hoverCell,
+      query = attentionKind().from + " " + (row + 1) + " (" + rows[row] + ")",
+      key = attentionKind().to + " " + (column + 1) + " (" + columns[column] + ")";
     caption.textContent =
-      where +
-      (isMasked(r, k)
-        ? from + " cannot attend to " + to + ": it is a later position"
-        : from +
+      headLabel +
+      (isMasked(row, column)
+        ? query + " cannot attend to " + key + ": it is a later position"
+        : query +
           " attends to " +
-          to +
+          key +
           " with weight " +
-          (weights[r * columns.length + k] / 1000).toFixed(3));
+          (weights[row * columns.length + column] / 1000).toFixed(3));
   } else
     caption.textContent =
-      where +
+      headLabel +
       attentionKind().reading +
       (document.body.classList.contains("dark")
         ? " Dark is 0, bright is 1."
