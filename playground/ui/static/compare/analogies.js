@@ -24,7 +24,7 @@ export function createAnalogyForm(name) {
       ["also", "Add", word("woman")],
       ["expected", "Expected", word("queen")],
     ],
-    what: ({ fields, inputs }) => ({
+    buildRequest: ({ fields, inputs }) => ({
       model: fields[0].value,
       ...Object.fromEntries(Object.entries(inputs).map(([key, input]) => [key, input.value])),
     }),

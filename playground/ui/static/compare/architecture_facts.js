@@ -56,7 +56,7 @@ export async function renderFacts() {
       ),
     ),
   ];
-  state.familiesView.facts.replaceChildren(
+  state.architecturesView.facts.replaceChildren(
     ...reading(
       "Three architectures",
       ["", ...response.families.map((each) => each.architecture)],

@@ -19,7 +19,7 @@ export function createClassifyForm(name) {
     kind: "classify",
     models: [["Model", "bert-base-uncased"]],
     controls: [["text", "Text", createTextBox("what a good film")]],
-    what: (part) => ({ model: part.fields[0].value, text: part.inputs.text.value }),
+    buildRequest: (part) => ({ model: part.fields[0].value, text: part.inputs.text.value }),
     empty:
       "The predicted labels. A model without a classification head, such as " +
       "bert-base-uncased, gets ten randomly initialized heads, whose predictions are " +

@@ -1,9 +1,8 @@
-// Fill-mask.
 import { formatCount } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { visibleWhitespace } from "./benchmark_examples.js";
 import {
-  answeredBy,
+  describeModel,
   createBarList,
   createInferenceForm,
   createNotes,
@@ -25,17 +24,17 @@ export function createFillMaskForm(name) {
       ["text", "Text with [MASK]", createTextBox("The capital of France is [MASK].")],
       ["top_k", "Candidates", createNumberBox(5, 1, 50)],
     ],
-    what: (part) => ({
+    buildRequest: (form) => ({
       task: "fill-mask",
-      model: part.fields[0].value,
-      text: part.inputs.text.value,
-      top_k: toInteger(part.inputs.top_k),
+      model: form.fields[0].value,
+      text: form.inputs.text.value,
+      top_k: toInteger(form.inputs.top_k),
     }),
-    empty: "Predictions for each [MASK], with probabilities.",
-    onFinish(part, response) {
+    empty: "The most probable tokens for each [MASK].",
+    onFinish(form, response) {
       if (response.status !== "done") return "";
       const { result } = response;
-      part.out.replaceChildren(
+      form.out.replaceChildren(
         el("h4", {
           textContent:
             "Input of " +
@@ -52,16 +51,16 @@ export function createFillMaskForm(name) {
                 : "Mask, token " + (mask.position + 1),
           }),
           createBarList(
-            mask.candidates.map((each, k) => [
-              visibleWhitespace(each.word),
-              each.probability,
-              { chosen: k === 0, title: each.text },
+            mask.candidates.map((candidate, rank) => [
+              visibleWhitespace(candidate.word),
+              candidate.probability,
+              { chosen: rank === 0, title: candidate.text },
             ]),
           ),
         ]),
         ...createNotes(result.notes),
       );
-      return answeredBy(result);
+      return describeModel(result);
     },
   });
 }

@@ -1,4 +1,3 @@
-// Training a head.
 import { formatBytes, formatCount, formatDuration, formatPercent } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { inferenceView, MAX_CSV_BYTES, SAMPLE_CSV, selectTask } from "./inference.js";
@@ -12,7 +11,7 @@ import {
 import { paintLines } from "./learning_curves.js";
 
 export function createTrainHeadForm(name) {
-  const part = createInferenceForm(name, {
+  const form = createInferenceForm(name, {
     title: "Train a head",
     about: "Trains a new classification head on labelled texts",
     button: "Train",
@@ -39,7 +38,7 @@ export function createTrainHeadForm(name) {
         "epochs",
         "Epochs",
         el("input", { type: "number", min: 1, max: 100, step: 1, placeholder: "auto" }),
-        "Passes over the texts; if empty, about 60 steps",
+        "Number of passes over the texts. If empty, training takes about 60 steps",
       ],
       [
         "learning_rate",
@@ -48,7 +47,7 @@ export function createTrainHeadForm(name) {
         "If empty: 5e-5, or 3e-3 for head only",
       ],
     ],
-    what: ({ fields, inputs }) => ({
+    buildRequest: ({ fields, inputs }) => ({
       model: fields[0].value,
       csv: inputs.csv.value,
       sentence: inputs.sentence.value,
@@ -57,48 +56,48 @@ export function createTrainHeadForm(name) {
       ...(inputs.learning_rate.value ? { learning_rate: +inputs.learning_rate.value } : {}),
     }),
     empty:
-      "The training curves. One fifth of the texts is held out; the test sentence is " +
-      "classified before and after training.",
-    after(part) {
-      const file = el("input", { type: "file", accept: ".csv,text/csv", className: "unseen" }),
-        open = el("button", {
+      "Curves of the accuracy and the loss. One fifth of the texts is held out. The test " +
+      "sentence is classified before and after training.",
+    createExtraFields(form) {
+      const fileInput = el("input", { type: "file", accept: ".csv,text/csv", className: "unseen" }),
+        openButton = el("button", {
           type: "button",
           className: "quiet open-csv",
           textContent: "Open a CSV file",
         }),
-        problem = el("span", { className: "takes error" });
-      open.addEventListener("click", () => file.click());
-      file.setAttribute("aria-label", "A CSV file");
-      file.tabIndex = -1;
-      file.addEventListener("change", async () => {
-        const chosen = file.files[0];
-        file.value = "";
-        problem.textContent =
-          chosen && chosen.size > MAX_CSV_BYTES
-            ? chosen.name +
-              " is larger than " +
+        errorText = el("span", { className: "takes error" });
+      openButton.addEventListener("click", () => fileInput.click());
+      fileInput.setAttribute("aria-label", "A CSV file");
+      fileInput.tabIndex = -1;
+      fileInput.addEventListener("change", async () => {
+        const file = fileInput.files[0];
+        fileInput.value = "";
+        errorText.textContent =
+          file && file.size > MAX_CSV_BYTES
+            ? file.name +
+              " is too large. A CSV file may have at most " +
               formatBytes(MAX_CSV_BYTES) +
-              "; the limit is 2,000 rows."
+              " and 2,000 rows."
             : "";
-        if (!chosen || problem.textContent) return;
-        part.inputs.csv.value = await chosen.text();
-        part.remember();
+        if (!file || errorText.textContent) return;
+        form.inputs.csv.value = await file.text();
+        form.remember();
       });
-      return el("div", { className: "from-file" }, open, file, problem);
+      return el("div", { className: "from-file" }, openButton, fileInput, errorText);
     },
-    onRows(part, rows) {
-      if (part.fresh) {
-        part.fresh = false;
-        part.metrics = [];
-        part.result = null;
+    onRows(form, rows) {
+      if (form.isNewJob) {
+        form.isNewJob = false;
+        form.metrics = [];
+        form.result = null;
       }
-      part.metrics.push(...rows);
-      paintTraining(part);
+      form.metrics.push(...rows);
+      paintTraining(form);
     },
-    onFinish(part, response) {
+    onFinish(form, response) {
       if (response.status !== "done") return "";
-      part.result = response.result;
-      paintTraining(part);
+      form.result = response.result;
+      paintTraining(form);
       return (
         "Trained " +
         formatCount(response.result.steps, "step") +
@@ -107,119 +106,126 @@ export function createTrainHeadForm(name) {
       );
     },
   });
-  part.draw = () => {
-    if (part.metrics) paintTraining(part);
+  form.draw = () => {
+    if (form.metrics) paintTraining(form);
   };
-  return part;
+  return form;
 }
-function paintTraining(part) {
-  if (!part.score) {
-    Object.assign(part, {
+function paintTraining(form) {
+  if (!form.score) {
+    Object.assign(form, {
       score: el("canvas", { className: "head-score" }),
       loss: el("canvas", { className: "head-loss" }),
       results: el("div"),
     });
     for (const [canvas, text] of [
-      [part.score, "Accuracy on held-out texts by step"],
-      [part.loss, "Loss by step"],
+      [form.score, "Accuracy on held-out texts by step"],
+      [form.loss, "Loss by step"],
     ]) {
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", text);
     }
-    const chart = (title, canvas) =>
+    const createFigure = (title, canvas) =>
       el("figure", {}, el("figcaption", { textContent: title }), canvas);
-    part.out.replaceChildren(
+    form.out.replaceChildren(
       el(
         "div",
         { className: "charts" },
-        chart("Accuracy on held-out texts", part.score),
-        chart("Loss (logarithmic)", part.loss),
+        createFigure("Accuracy on held-out texts", form.score),
+        createFigure("Loss (logarithmic)", form.loss),
       ),
-      part.results,
+      form.results,
     );
   }
-  const last = part.metrics[part.metrics.length - 1];
-  if (!last) return;
-  if (part.score.clientWidth) {
-    const maxValue = Math.max(10, last.step),
-      losses = part.metrics
+  const latest = form.metrics[form.metrics.length - 1];
+  if (!latest) return;
+  if (form.score.clientWidth) {
+    const lastStep = Math.max(10, latest.step),
+      losses = form.metrics
         .filter((row) => row.loss)
         .map((row) => [row.step, Math.log10(Math.max(row.loss, 1e-6))]);
     paintLines(
-      part.score,
-      [part.metrics.map((row) => [row.step, row.held_out_accuracy])],
+      form.score,
+      [form.metrics.map((row) => [row.step, row.held_out_accuracy])],
       [0, 1],
       [
         [0, "0"],
         [0.5, "50 %"],
         [1, "100 %"],
       ],
-      maxValue,
+      lastStep,
     );
-    const low = Math.floor(Math.min(-1, ...losses.map(([, v]) => v))),
-      high = Math.max(0.5, ...losses.map(([, v]) => v)),
+    const low = Math.floor(Math.min(-1, ...losses.map(([, logLoss]) => logLoss))),
+      high = Math.max(0.5, ...losses.map(([, logLoss]) => logLoss)),
       ticks = [];
-    for (let e = low; e <= high; e++) ticks.push([e, String(+(10 ** e).toPrecision(1))]);
-    paintLines(part.loss, [losses], [low, high + 0.1], ticks, maxValue);
-    part.score.drawn = part.metrics; // tests read this property
+    for (let exponent = low; exponent <= high; exponent++)
+      ticks.push([exponent, String(+(10 ** exponent).toPrecision(1))]);
+    paintLines(form.loss, [losses], [low, high + 0.1], ticks, lastStep);
+    form.score.drawn = form.metrics; // tests read this property
   }
-  const { result } = part;
+  const { result } = form;
   if (!result) {
-    part.results.replaceChildren(
+    form.results.replaceChildren(
       el("p", {
         className: "verdict",
         textContent:
           "Step " +
-          last.step +
+          latest.step +
           ": " +
-          formatPercent(last.held_out_accuracy) +
+          formatPercent(latest.held_out_accuracy) +
           " of " +
-          formatCount(last.n, "held-out text") +
+          formatCount(latest.n, "held-out text") +
           " correct.",
       }),
     );
     return;
   }
-  if (part.results.of === result) return;
-  part.results.of = result;
-  const held = result.held_out,
-    createExampleRow = (title, rows) =>
+  if (form.renderedResult === result) return;
+  form.renderedResult = result;
+  const heldOut = result.held_out,
+    createPrediction = (title, labels) =>
       el(
         "div",
         {},
         el("h4", { textContent: title }),
-        createBarList(rows.map((each, i) => [each.label, each.probability, { chosen: i === 0 }])),
+        createBarList(
+          labels.map(({ label, probability }, rank) => [
+            label,
+            probability,
+            { chosen: rank === 0 },
+          ]),
+        ),
       );
-  const more = el("button", {
+  const classifyButton = el("button", {
     type: "button",
     className: "quiet",
     textContent: "Classify another text",
   });
-  more.addEventListener("click", () => {
-    const to = inferenceView.parts.classify;
-    to.fields[0].value = result.folder;
-    to.inputs.text.value = result.sentence;
-    to.remember();
+  classifyButton.addEventListener("click", () => {
+    const classifyForm = inferenceView.forms.classify;
+    classifyForm.fields[0].value = result.folder;
+    classifyForm.inputs.text.value = result.sentence;
+    classifyForm.remember();
     selectTask("classify");
-    to.run();
+    classifyForm.run();
   });
-  part.results.replaceChildren(
+  form.results.replaceChildren(
     el("p", {
       className: "verdict",
       textContent:
         "Held out: " +
-        held.n_correct +
+        heldOut.n_correct +
         " of " +
-        held.n +
+        heldOut.n +
         " correct, " +
-        formatPercent(held.accuracy) +
+        formatPercent(heldOut.accuracy) +
         ", 95 % interval " +
-        formatPercent(held.low) +
+        formatPercent(heldOut.low) +
         " to " +
-        formatPercent(held.high) +
-        ". Chance is " +
+        formatPercent(heldOut.high) +
+        ". Baselines: random label " +
         formatPercent(result.chance) +
-        ", always the most frequent label " +
+        ", most frequent label " +
         formatPercent(result.majority_fraction) +
         ".",
     }),
@@ -230,8 +236,8 @@ function paintTraining(part) {
     el(
       "div",
       { className: "charts" },
-      createExampleRow("Before: " + result.before.note, result.before.labels),
-      createExampleRow(
+      createPrediction("Before: " + result.before.note, result.before.labels),
+      createPrediction(
         "After " +
           formatCount(result.steps, "step") +
           " on " +
@@ -248,6 +254,6 @@ function paintTraining(part) {
         " of memory.",
     }),
     ...createNotes(result.notes),
-    ...(result.folder ? [more] : []),
+    ...(result.folder ? [classifyButton] : []),
   );
 }

@@ -40,7 +40,7 @@ it made me yawn and leave,bad
 a complete waste of time,bad
 `;
 export const MAX_CSV_BYTES = 1_000_000; // bytes; equal to the limit of finetuning/labelled_texts.py
-export const inferenceView = { part: "fill", parts: {} };
+export const inferenceView = { task: "fill", forms: {} };
 
 export const inferenceSpec = {
   title: "Inference",
@@ -48,54 +48,55 @@ export const inferenceSpec = {
     "Runs any Hub model on any text. Only safetensors weights are loaded, never remote " +
     "code. The download size is shown first.",
   build(box) {
-    const before = loadLocal("free-part"),
-      parts = {
+    const storedTask = loadLocal("free-part"),
+      creators = {
         fill: createFillMaskForm,
         continue: createGenerationForm,
         classify: createClassifyForm,
         train: createTrainHeadForm,
         mismatch: createTokenizerMismatchForm,
       };
-    if (Object.hasOwn(parts, before)) inferenceView.part = before;
-    for (const [name, make] of Object.entries(parts)) inferenceView.parts[name] = make(name);
+    if (Object.hasOwn(creators, storedTask)) inferenceView.task = storedTask;
+    for (const [name, createForm] of Object.entries(creators))
+      inferenceView.forms[name] = createForm(name);
     inferenceView.choice = createSegmentedControl(
-      Object.entries(inferenceView.parts).map(([name, part]) => [name, part.title, part.about]),
-      inferenceView.part,
+      Object.entries(inferenceView.forms).map(([name, form]) => [name, form.title, form.about]),
+      inferenceView.task,
       selectTask,
       "Task",
     );
     box.append(
       el("div", { className: "row parts" }, inferenceView.choice),
-      ...Object.values(inferenceView.parts).map((part) => part.box),
+      ...Object.values(inferenceView.forms).map((form) => form.box),
     );
     listeners.push(autoRunInference);
-    selectTask(inferenceView.part);
+    selectTask(inferenceView.task);
   },
   fields() {
-    inferenceView.parts[inferenceView.part].remember();
-    return ["free-part", "free-" + inferenceView.part];
+    inferenceView.forms[inferenceView.task].remember();
+    return ["free-part", "free-" + inferenceView.task];
   },
   show() {
-    const part = inferenceView.parts[inferenceView.part];
-    part.fields.forEach((field) => field.loadFacts());
-    if (part.draw) part.draw();
+    const form = inferenceView.forms[inferenceView.task];
+    form.fields.forEach((field) => field.loadFacts());
+    if (form.draw) form.draw();
     autoRunInference();
   },
 };
 export function selectTask(name) {
-  inferenceView.part = name;
+  inferenceView.task = name;
   saveLocal("free-part", name);
   setPressed(inferenceView.choice, name);
-  for (const [each, part] of Object.entries(inferenceView.parts)) part.box.hidden = each !== name;
+  for (const [task, form] of Object.entries(inferenceView.forms)) form.box.hidden = task !== name;
   if (VIEWS.free.box.offsetParent) VIEWS.free.show();
 }
 // The first task runs without a click if its model is already on this machine.
 function autoRunInference() {
-  if (state.view === "free" && inferenceView.part === "fill")
+  if (state.view === "free" && inferenceView.task === "fill")
     autoRun(
-      inferenceView.parts.fill.runner,
+      inferenceView.forms.fill.runner,
       "free-fill",
-      inferenceView.parts.fill.fields,
-      inferenceView.parts.fill.run,
+      inferenceView.forms.fill.fields,
+      inferenceView.forms.fill.run,
     );
 }

@@ -1,5 +1,4 @@
-// Shared parts.
-// Run once without a click if all models are on this machine and there is no stored job.
+// Run a form once without a click if all its models are on this machine and no job is stored.
 import { sleep } from "../shared/api.js";
 import { formatCount, formatMessage, formatPercent } from "../shared/format.js";
 import { el } from "../shared/dom.js";
@@ -82,12 +81,12 @@ export const shortModelName = ({ model }) =>
   /^[~/.]/.test(model) ? model.split("/").filter(Boolean).pop() || model : model;
 export const createNotes = (notes) =>
   notes.map((text) => el("p", { className: "hint", textContent: formatMessage(text) }));
-export const answeredBy = (result) =>
+export const describeModel = (result) =>
   "Model: " +
   result.model +
   (result.parameters ? ", " + formatCount(result.parameters, "parameter") : "");
 // A form on the left and its result on the right. Controls are [key, label, element, title]; their
-// values are stored. `after` creates the elements below the first control.
+// values are stored. `createExtraFields` creates the elements below the first control.
 export function createInferenceForm(
   name,
   {
@@ -97,18 +96,19 @@ export function createInferenceForm(
     kind,
     models,
     controls,
-    what,
+    buildRequest,
     empty,
-    after = null,
+    createExtraFields = null,
     onStart = () => {},
     onRows = () => {},
     onFinish = () => "",
   },
 ) {
-  const memoryOf = loadLocal("free-" + name) || {},
+  const storedValues = loadLocal("free-" + name) || {},
     inputs = {};
   // saved by version 0.2.0, or contained in one of its links
-  if (memoryOf.way) memoryOf.decoding = memoryOf.way === "drawn" ? "sampling" : memoryOf.way;
+  if (storedValues.way)
+    storedValues.decoding = storedValues.way === "drawn" ? "sampling" : storedValues.way;
   const part = {
     name,
     title,
@@ -124,7 +124,7 @@ export function createInferenceForm(
   part.fields = models.map(([label, value], i) =>
     createModelPicker({
       label,
-      value: memoryOf["model" + i] || value,
+      value: storedValues["model" + i] || value,
       change: () => {
         part.runner.done = true;
         remember();
@@ -134,7 +134,7 @@ export function createInferenceForm(
   part.runner = createJobRunner("free-" + name, {
     onStart: (payload, isNew) => {
       part.runner.done = true;
-      part.fresh = true;
+      part.isNewJob = true;
       onStart(part, payload, isNew);
     },
     onRows: (list, response, payload) => {
@@ -150,7 +150,7 @@ export function createInferenceForm(
   });
   const labels = controls.map(([key, label, input, hint = ""]) => {
     inputs[key] = input;
-    if (typeof memoryOf[key] === "string") input.value = memoryOf[key];
+    if (typeof storedValues[key] === "string") input.value = storedValues[key];
     input.addEventListener("input", remember);
     input.addEventListener("change", remember);
     return el(
@@ -164,13 +164,13 @@ export function createInferenceForm(
     );
   });
   part.go = el("button", { type: "submit", className: "quiet main", textContent: button });
-  part.run = () => runJob(part.runner, kind, what(part));
+  part.run = () => runJob(part.runner, kind, buildRequest(part));
   const form = el(
     "form",
     { className: "numbers" },
     ...part.fields.map((field) => field.box),
     ...labels.slice(0, 1),
-    ...(after ? [after(part)] : []),
+    ...(createExtraFields ? [createExtraFields(part)] : []),
     ...labels.slice(1),
     part.go,
   );

@@ -1,4 +1,4 @@
-// Training curves.
+// The curves of the matched architectures.
 import { setUpCanvas } from "../shared/canvas.js";
 import { cssVariable } from "../shared/palette.js";
 import { request } from "../shared/api.js";
@@ -7,7 +7,7 @@ import { formatCount, formatDuration, formatPercent } from "../shared/format.js"
 import { el } from "../shared/dom.js";
 import {
   ACTIVE_STATUSES,
-  matchedFamilies,
+  matchedArchitectures,
   SERIES_COLORS,
   TARGET_SCORE,
 } from "./matched_parameters.js";
@@ -15,26 +15,26 @@ import { state } from "./state.js";
 import { saveLocal } from "./storage.js";
 import { root } from "./view.js";
 
-export async function watchFamilies() {
+export async function pollCurves() {
   for (let round = 0; root.isConnected || round < 5; round++) {
     await sleepWhileHidden(500);
     if (
       !state.owner ||
-      !matchedFamilies.runs.length ||
+      !matchedArchitectures.runs.length ||
       document.hidden ||
-      !state.familiesView.body.offsetParent
+      !state.architecturesView.body.offsetParent
     )
       continue;
     if (
-      matchedFamilies.curves.length < matchedFamilies.runs.length ||
-      matchedFamilies.curves.some((each) => ACTIVE_STATUSES.includes(each.status)) ||
+      matchedArchitectures.curves.length < matchedArchitectures.runs.length ||
+      matchedArchitectures.curves.some((each) => ACTIVE_STATUSES.includes(each.status)) ||
       round % 10 === 0
     )
       await loadCurves();
   }
 }
 export async function loadCurves() {
-  const runs = matchedFamilies.runs;
+  const runs = matchedArchitectures.runs;
   let response;
   try {
     response = await request("architectures/curves", {
@@ -44,22 +44,22 @@ export async function loadCurves() {
   } catch (error) {
     return;
   }
-  if (runs !== matchedFamilies.runs) return;
+  if (runs !== matchedArchitectures.runs) return;
   if (response.curves.length < runs.length) {
-    matchedFamilies.runs = runs.filter((each) =>
+    matchedArchitectures.runs = runs.filter((each) =>
       response.curves.some((curve) => curve.subject === each.subject),
     );
-    saveLocal("families", matchedFamilies.runs);
+    saveLocal("families", matchedArchitectures.runs);
   } // runs that were deleted
-  matchedFamilies.curves = response.curves;
-  renderLearners();
+  matchedArchitectures.curves = response.curves;
+  renderRuns();
   paintCurves();
 }
 export const seriesColor = (i) =>
   SERIES_COLORS[i % SERIES_COLORS.length][document.body.classList.contains("dark") ? 1 : 0];
-export function renderLearners() {
-  const rows = matchedFamilies.runs.map((each, i) => {
-    const curve = matchedFamilies.curves.find((other) => other.subject === each.subject) || {
+export function renderRuns() {
+  const rows = matchedArchitectures.runs.map((each, i) => {
+    const curve = matchedArchitectures.curves.find((other) => other.subject === each.subject) || {
         status: "waiting",
         evaluations: [],
         step: 0,
@@ -73,7 +73,7 @@ export function renderLearners() {
         curve.queue_position,
         i,
       ]);
-    const before = [...state.familiesView.body.children].find(
+    const before = [...state.architecturesView.body.children].find(
       (row) => row.dataset.subject === each.subject,
     );
     if (before && before.dataset.signature === signature) return before;
@@ -150,10 +150,10 @@ export function renderLearners() {
   });
   const same =
     rows.length &&
-    rows.length === state.familiesView.body.children.length &&
-    rows.every((row, i) => state.familiesView.body.children[i] === row);
+    rows.length === state.architecturesView.body.children.length &&
+    rows.every((row, i) => state.architecturesView.body.children[i] === row);
   if (!same)
-    state.familiesView.body.replaceChildren(
+    state.architecturesView.body.replaceChildren(
       ...(rows.length
         ? rows
         : [
@@ -171,17 +171,17 @@ export function renderLearners() {
             ),
           ]),
     );
-  root.style.cssText = matchedFamilies.runs
+  root.style.cssText = matchedArchitectures.runs
     .map((_, i) => "--hue-" + i + ":" + seriesColor(i))
     .join(";");
 }
 export function paintCurves() {
-  if (!state.familiesView.score.clientWidth) return;
-  root.style.cssText = matchedFamilies.runs
+  if (!state.architecturesView.score.clientWidth) return;
+  root.style.cssText = matchedArchitectures.runs
     .map((_, i) => "--hue-" + i + ":" + seriesColor(i))
     .join(";");
-  const curves = matchedFamilies.runs.map((each) =>
-      matchedFamilies.curves.find((curve) => curve.subject === each.subject),
+  const curves = matchedArchitectures.runs.map((each) =>
+      matchedArchitectures.curves.find((curve) => curve.subject === each.subject),
     ),
     maxValue = Math.max(
       10,
@@ -195,7 +195,7 @@ export function paintCurves() {
       ),
     );
   paintLines(
-    state.familiesView.score,
+    state.architecturesView.score,
     curves.map((curve) => (curve ? curve.evaluations.map((s) => [s[0], s[1]]) : [])),
     [0, 1],
     [
@@ -214,8 +214,8 @@ export function paintCurves() {
   const ticks = [];
   for (let e = low; e <= high; e++)
     ticks.push([e, e < -3 ? "1e" + e : String(+(10 ** e).toPrecision(1))]);
-  paintLines(state.familiesView.loss, logs, [low, high + 0.1], ticks, maxValue);
-  state.familiesView.score.drawn = curves; // tests read this property
+  paintLines(state.architecturesView.loss, logs, [low, high + 0.1], ticks, maxValue);
+  state.architecturesView.score.drawn = curves; // tests read this property
 }
 export function paintLines(canvas, series, range, ticks, maxValue, across = "step", tall = 200) {
   const [c, width, height] = setUpCanvas(canvas, tall),

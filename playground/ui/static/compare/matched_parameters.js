@@ -3,12 +3,12 @@ import { formatCount, formatMessage } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { renderFacts } from "./architecture_facts.js";
-import { loadCurves, paintCurves, renderLearners, watchFamilies } from "./learning_curves.js";
+import { loadCurves, paintCurves, pollCurves, renderRuns } from "./learning_curves.js";
 import { state } from "./state.js";
 import { loadLocal, saveLocal } from "./storage.js";
 
-// Matched parameters: other architectures with the parameter count of the user's model, trained on
-// the same data by the same Trainer. They are ordinary runs.
+// Architectures with as many parameters as the user's model, trained on the same data. Each one is
+// a run of the server.
 export const SERIES_COLORS = [
   ["#d98200", "#ffb000"],
   ["#00795a", "#2fd6a5"],
@@ -19,13 +19,12 @@ export const SERIES_COLORS = [
 ];
 export const TARGET_SCORE = 0.99,
   ACTIVE_STATUSES = ["waiting", "starting", "training", "stopping"];
-export const matchedFamilies = {
-  offered: [],
-  chosen: new Set(["bert", "gpt2", "bart", "transformer"]),
+export const matchedArchitectures = {
+  available: [],
+  selected: new Set(["bert", "gpt2", "bart", "transformer"]),
   runs: [],
   curves: [],
   requestId: 0,
-  lengths: null,
 };
 
 export const matchedParametersSpec = {
@@ -35,23 +34,23 @@ export const matchedParametersSpec = {
     "of your model from scratch on the same data, and compares their steps to 99 % exact " +
     "match.",
   build(box) {
-    const before = loadLocal("families");
-    if (Array.isArray(before))
-      matchedFamilies.runs = before
-        .filter((each) => each && typeof each.subject === "string")
+    const storedRuns = loadLocal("families");
+    if (Array.isArray(storedRuns))
+      matchedArchitectures.runs = storedRuns
+        .filter((run) => run && typeof run.subject === "string")
         .slice(0, 8);
-    const length = (name, label) =>
+    const createLengthField = (name, label) =>
       el(
         "label",
         {},
         label,
         el("input", { type: "number", min: 1, max: 512, step: 1, className: name }),
       );
-    state.familiesView = {
+    state.architecturesView = {
       list: el("ul", { className: "suggestions" }),
-      words: el("p", { className: "hint sum" }),
-      problem: el("p", { className: "problem" }),
-      go: el("button", {
+      selectionText: el("p", { className: "hint sum" }),
+      errorText: el("p", { className: "problem" }),
+      trainButton: el("button", {
         type: "submit",
         className: "quiet main train-them",
         textContent: "Train",
@@ -68,10 +67,10 @@ export const matchedParametersSpec = {
       body: el("tbody"),
       facts: el("div", { className: "facts" }),
     };
-    state.familiesView.problem.setAttribute("role", "alert");
+    state.architecturesView.errorText.setAttribute("role", "alert");
     for (const [canvas, text] of [
-      [state.familiesView.score, "Exact match of each architecture by training step"],
-      [state.familiesView.loss, "Loss of each architecture by training step"],
+      [state.architecturesView.score, "Exact match of each architecture by training step"],
+      [state.architecturesView.loss, "Loss of each architecture by training step"],
     ]) {
       canvas.setAttribute("role", "img");
       canvas.setAttribute("aria-label", text);
@@ -79,21 +78,21 @@ export const matchedParametersSpec = {
     const form = el(
       "form",
       { className: "numbers" },
-      length("shortest", "Shortest"),
-      length("max-length", "Longest"),
-      state.familiesView.words,
-      state.familiesView.go,
+      createLengthField("shortest", "Minimum length"),
+      createLengthField("max-length", "Maximum length"),
+      state.architecturesView.selectionText,
+      state.architecturesView.trainButton,
     );
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      trainFamilies();
+      trainArchitectures();
     });
     form.addEventListener("input", () => {
-      clearTimeout(state.familiesView.timer);
-      state.familiesView.timer = setTimeout(() => loadMatchedFamilies(false), 400);
+      clearTimeout(state.architecturesView.timer);
+      state.architecturesView.timer = setTimeout(() => loadArchitectures(false), 400);
     });
-    state.familiesView.shortest = form.querySelector(".shortest");
-    state.familiesView.maxLength = form.querySelector(".max-length");
+    state.architecturesView.shortest = form.querySelector(".shortest");
+    state.architecturesView.maxLength = form.querySelector(".max-length");
     const head = el(
       "tr",
       {},
@@ -105,7 +104,7 @@ export const matchedParametersSpec = {
         ["time to 99 %", "number"],
         ["exact match", "number"],
         ["actions", ""],
-      ].map(([text, kind]) => el("th", { scope: "col", textContent: text, className: kind })),
+      ].map(([text, className]) => el("th", { scope: "col", textContent: text, className })),
     );
     const chartBox = (title, canvas) =>
       el("figure", {}, el("figcaption", { textContent: title }), canvas);
@@ -117,19 +116,19 @@ export const matchedParametersSpec = {
           "section",
           { className: "side", ariaLabel: "Architectures" },
           el("h3", { textContent: "Architectures" }),
-          state.familiesView.list,
+          state.architecturesView.list,
           form,
-          state.familiesView.problem,
+          state.architecturesView.errorText,
         ),
         el(
           "section",
           { className: "main-part", ariaLabel: "Training curves" },
-          state.familiesView.caption,
+          state.architecturesView.caption,
           el(
             "div",
             { className: "charts" },
-            chartBox(EXACT_MATCH_TITLE, state.familiesView.score),
-            chartBox("Loss (logarithmic)", state.familiesView.loss),
+            chartBox(EXACT_MATCH_TITLE, state.architecturesView.score),
+            chartBox("Loss (logarithmic)", state.architecturesView.loss),
           ),
           el(
             "div",
@@ -138,43 +137,41 @@ export const matchedParametersSpec = {
               "table",
               { className: "sheet learners" },
               el("thead", {}, head),
-              state.familiesView.body,
+              state.architecturesView.body,
             ),
           ),
         ),
       ),
-      state.familiesView.facts,
+      state.architecturesView.facts,
     );
-    renderLearners();
-    watchFamilies();
+    renderRuns();
+    pollCurves();
   },
   show() {
-    if (!matchedFamilies.offered.length) loadMatchedFamilies(true);
-    if (!state.familiesView.facts.children.length) renderFacts();
+    if (!matchedArchitectures.available.length) loadArchitectures(true);
+    if (!state.architecturesView.facts.children.length) renderFacts();
     paintCurves();
   },
   chosen() {
-    matchedFamilies.lengths = null;
-    if (state.view === "families") loadMatchedFamilies(true);
-    else matchedFamilies.offered = [];
+    if (state.view === "families") loadArchitectures(true);
+    else matchedArchitectures.available = [];
   },
 };
 
-// ---------------------------------------------------------------- available architectures
-async function loadMatchedFamilies(reset) {
+async function loadArchitectures(reset) {
   const lengths =
-      reset || !state.familiesView.shortest.value
+      reset || !state.architecturesView.shortest.value
         ? {}
         : {
-            min_length: +state.familiesView.shortest.value,
-            max_length: +state.familiesView.maxLength.value,
+            min_length: +state.architecturesView.shortest.value,
+            max_length: +state.architecturesView.maxLength.value,
           },
     requestKey = JSON.stringify([state.subject, lengths]);
-  if (matchedFamilies.question === requestKey) return; // already requested
-  matchedFamilies.question = requestKey;
-  const requestId = ++matchedFamilies.requestId;
-  if (!matchedFamilies.offered.length)
-    state.familiesView.words.textContent = "Matching parameter counts";
+  if (matchedArchitectures.pendingRequest === requestKey) return; // the same request is pending
+  matchedArchitectures.pendingRequest = requestKey;
+  const requestId = ++matchedArchitectures.requestId;
+  if (!matchedArchitectures.available.length)
+    state.architecturesView.selectionText.textContent = "Computing parameter counts…";
   let response;
   try {
     response = await request(
@@ -185,91 +182,98 @@ async function loadMatchedFamilies(reset) {
   } catch (error) {
     response = { error: NO_RESPONSE };
   }
-  if (requestId !== matchedFamilies.requestId) return;
-  matchedFamilies.question = "";
-  state.familiesView.problem.textContent = formatMessage(response.error || "");
-  state.familiesView.go.disabled = Boolean(response.error);
+  if (requestId !== matchedArchitectures.requestId) return;
+  matchedArchitectures.pendingRequest = "";
+  state.architecturesView.errorText.textContent = formatMessage(response.error || "");
+  state.architecturesView.trainButton.disabled = Boolean(response.error);
   if (response.error) return; // the previous list stays
-  Object.assign(matchedFamilies, {
-    offered: response.families,
+  Object.assign(matchedArchitectures, {
+    available: response.families,
     task: response.task,
     parameters: response.parameters,
   });
   if (reset) {
-    state.familiesView.shortest.value = response.min_length;
-    state.familiesView.maxLength.value = response.max_length;
+    state.architecturesView.shortest.value = response.min_length;
+    state.architecturesView.maxLength.value = response.max_length;
   }
-  renderFamilies();
+  renderArchitectures();
 }
-function renderFamilies() {
-  state.familiesView.list.replaceChildren(
-    ...matchedFamilies.offered.map((each) => {
-      const tick = el("input", {
+function renderArchitectures() {
+  state.architecturesView.list.replaceChildren(
+    ...matchedArchitectures.available.map((option) => {
+      const checkbox = el("input", {
           type: "checkbox",
-          checked: matchedFamilies.chosen.has(each.architecture),
-          disabled: Boolean(each.error),
+          checked: matchedArchitectures.selected.has(option.architecture),
+          disabled: Boolean(option.error),
         }),
-        off = each.parameters ? each.parameters / matchedFamilies.parameters - 1 : 0;
-      tick.addEventListener("change", () => {
-        if (tick.checked) matchedFamilies.chosen.add(each.architecture);
-        else matchedFamilies.chosen.delete(each.architecture);
-        renderFamilyNote();
+        difference = option.parameters
+          ? option.parameters / matchedArchitectures.parameters - 1
+          : 0;
+      checkbox.addEventListener("change", () => {
+        if (checkbox.checked) matchedArchitectures.selected.add(option.architecture);
+        else matchedArchitectures.selected.delete(option.architecture);
+        renderSelection();
       });
       return el(
         "li",
-        { title: each.description },
-        el("label", {}, tick, el("span", { className: "name", textContent: each.title })),
+        { title: option.description },
+        el("label", {}, checkbox, el("span", { className: "name", textContent: option.title })),
         el("span", {
-          className: "takes" + (each.error ? " error" : ""),
-          textContent: each.error
-            ? formatMessage(each.error)
-            : (each.is_current ? "like yours: " : "") +
-              each.parameters.toLocaleString("en") +
+          className: "takes" + (option.error ? " error" : ""),
+          textContent: option.error
+            ? formatMessage(option.error)
+            : (option.is_current ? "your model's architecture: " : "") +
+              option.parameters.toLocaleString("en") +
               " parameters" +
-              (Math.abs(off) < 0.0005
+              (Math.abs(difference) < 0.0005
                 ? ""
-                : ", " + (off > 0 ? "+" : "−") + Math.abs(100 * off).toFixed(1) + " %"),
+                : ", " +
+                  (difference > 0 ? "+" : "−") +
+                  Math.abs(100 * difference).toFixed(1) +
+                  " %"),
         }),
       );
     }),
   );
-  renderFamilyNote();
+  renderSelection();
 }
-function renderFamilyNote() {
-  const n = matchedFamilies.offered.filter(
-    (each) => matchedFamilies.chosen.has(each.architecture) && !each.error,
+function renderSelection() {
+  const nSelected = matchedArchitectures.available.filter(
+    (each) => matchedArchitectures.selected.has(each.architecture) && !each.error,
   ).length;
-  state.familiesView.words.textContent =
-    matchedFamilies.task +
+  state.architecturesView.selectionText.textContent =
+    matchedArchitectures.task +
     "; your model has " +
-    formatCount(matchedFamilies.parameters, "parameter") +
+    formatCount(matchedArchitectures.parameters, "parameter") +
     ".";
-  state.familiesView.go.textContent = n ? "Train " + formatCount(n, "model") : "Train";
-  state.familiesView.go.disabled = !n;
+  state.architecturesView.trainButton.textContent = nSelected
+    ? "Train " + formatCount(nSelected, "model")
+    : "Train";
+  state.architecturesView.trainButton.disabled = !nSelected;
 }
-async function trainFamilies() {
-  const families = matchedFamilies.offered
-    .filter((each) => matchedFamilies.chosen.has(each.architecture) && !each.error)
+async function trainArchitectures() {
+  const architectures = matchedArchitectures.available
+    .filter((each) => matchedArchitectures.selected.has(each.architecture) && !each.error)
     .map((each) => each.architecture);
-  state.familiesView.go.disabled = true;
+  state.architecturesView.trainButton.disabled = true;
   let response;
   try {
     response = await request("architectures/train", {
       owner: state.owner,
       subject: state.subject,
-      families,
-      min_length: +state.familiesView.shortest.value,
-      max_length: +state.familiesView.maxLength.value,
+      families: architectures,
+      min_length: +state.architecturesView.shortest.value,
+      max_length: +state.architecturesView.maxLength.value,
     });
   } catch (error) {
     response = { error: NO_RESPONSE };
   }
-  state.familiesView.go.disabled = false;
-  state.familiesView.problem.textContent = formatMessage(response.error || "");
+  state.architecturesView.trainButton.disabled = false;
+  state.architecturesView.errorText.textContent = formatMessage(response.error || "");
   if (!response.runs || !response.runs.length) return;
-  matchedFamilies.runs = response.runs;
-  matchedFamilies.curves = [];
-  saveLocal("families", matchedFamilies.runs);
-  renderLearners();
+  matchedArchitectures.runs = response.runs;
+  matchedArchitectures.curves = [];
+  saveLocal("families", matchedArchitectures.runs);
+  renderRuns();
   await loadCurves();
 }

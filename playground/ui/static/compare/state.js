@@ -7,5 +7,5 @@ export const state = {
   localPathsAllowed: false,
   benchmarkForm: undefined,
   benchmarkJob: undefined, // the elements, and the active job
-  familiesView: undefined,
+  architecturesView: undefined,
 };

@@ -7,7 +7,7 @@ import { VIEWS } from "./views.js";
 export const { storedState, saveLocal, loadLocal } = createStorage(
   "transformer-playground-compare",
 );
-// A link restores the fields of a view. Stored results of other inputs are discarded.
+// A link restores the form fields of a view. Delete stored jobs: they belong to other inputs.
 const LINK_FIELDS = /^(table|attention|finetune|free-[a-z]+|meaning-part)$/;
 function applyLinkState() {
   const link = readLinkState("compare"),
@@ -22,13 +22,13 @@ function applyLinkState() {
     if (typeof link[name] === "string") storedState[name] = link[name];
 }
 function buildViewLink() {
-  const spec = VIEWS[state.view],
-    names = spec.fields ? spec.fields() : [],
-    mine = state.subject.startsWith("checkpoint:") ? { subject: state.subject } : {};
+  const view = VIEWS[state.view],
+    fieldNames = view.fields ? view.fields() : [],
+    subjectField = state.subject.startsWith("checkpoint:") ? { subject: state.subject } : {};
   return buildLink("compare", {
     view: state.view,
-    ...mine,
-    fields: Object.fromEntries(names.map((name) => [name, loadLocal(name)])),
+    ...subjectField,
+    fields: Object.fromEntries(fieldNames.map((name) => [name, loadLocal(name)])),
   });
 }
 

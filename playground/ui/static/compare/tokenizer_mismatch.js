@@ -31,7 +31,7 @@ export function createTokenizerMismatchForm(name) {
         "A masked language model needs a [MASK] in the text",
       ],
     ],
-    what: ({ fields, inputs }) => ({
+    buildRequest: ({ fields, inputs }) => ({
       model: fields[0].value,
       tokenizer: fields[1].value,
       ...(inputs.text.value.trim() ? { text: inputs.text.value } : {}),

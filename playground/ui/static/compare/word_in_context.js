@@ -35,7 +35,7 @@ export function createWordInContextForm(name) {
         "Up to eight words, separated by commas; each is a separate input",
       ],
     ],
-    what: ({ fields, inputs }) => ({
+    buildRequest: ({ fields, inputs }) => ({
       model: fields[0].value,
       text: inputs.text.value,
       word: inputs.word.value,
