@@ -27,10 +27,9 @@ class ExperimentPreset:
 
 EXPERIMENT_PRESETS = {
     "positions": ExperimentPreset(
-        "Which positions reach length 50?",
-        "Trained on 1 to 10 tokens and tested on up to 50: beyond length 10, no "
-        "training step updates the vectors of a learned table. The other encodings are defined for "
-        "every position.",
+        "Which position encoding reaches length 50?",
+        "The models train on 1 to 10 tokens and are tested on up to 50. Learned position vectors "
+        "beyond length 10 are never trained; the other encodings are defined for every position.",
         BASE_SETTINGS | {"max_steps": 1000, "lr_decay_steps": 1000, "eval_every": 50},
         {"position_type": ["learned", "sinusoidal", "rope", "alibi", "t5"]},
         LENGTHS,
@@ -80,8 +79,8 @@ EXPERIMENT_PRESETS = {
     ),
     "recurrent": ExperimentPreset(
         "Where do recurrent models break?",
-        "A plain recurrent model, gated ones, two with attention and a transformer learn the "
-        "same task. The experiment measures the length at which each of them fails.",
+        "Five recurrent models, two of them with attention, and a transformer learn the same task. "
+        "The experiment measures the length at which each of them fails.",
         BASE_SETTINGS,
         {
             "variant": [

@@ -41,7 +41,7 @@ PATTERNS = {
 }
 PATTERN_SENTENCES = {
     "diagonal": "attends to its own position",
-    "anti-diagonal": "attends to its position counted from the end",
+    "anti-diagonal": "attends to the mirrored position",
     "previous": "attends to the previous position",
     "next": "attends to the next position",
     "first": "attends to the first token",

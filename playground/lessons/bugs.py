@@ -90,8 +90,8 @@ BUGS = {
         "self.position_embedding[self.position_ids(tokens_BS, first_position)]",
         "no tutorial: this is the missing return again, in a function that is allowed to "
         "return None",
-        "Here None means that there are no positions to add, so a missing return raises "
-        "no error. The model trains, but it receives every source as an unordered bag of "
+        "The caller accepts None, for models without positions, so a missing return raises no "
+        "error. The model trains, but it receives every source as an unordered bag of "
         "tokens and cannot know their order. Only the scores reveal the bug.",
     ),
     "mask-shape": Bug(
@@ -114,9 +114,8 @@ BUGS = {
         "weights.cross.append(cross_weights_BHTS)",
         "weights.cross = [cross_weights_BHTS]",
         "a tutorial that stores the weights in one variable, which every layer overwrites",
-        "Training and outputs do not change. Only a figure is incomplete: of the decoder "
-        "layers, only the cross-attention of the last one is stored. A reader who takes "
-        "it for layer 1 sees the weights of another layer.",
+        "Training and outputs do not change. Only a figure is incomplete: it has "
+        "the cross-attention of the last decoder layer only. A reader may take it for layer 1.",
     ),
     "untrained-head": Bug(
         "An output layer that was never trained",
@@ -184,8 +183,8 @@ def hint(result: Mapping[str, Any]) -> str:
         )
     if broken["loss"] == right["loss"]:
         return (
-            "Loss and scores are the same to the last digit, so the computed results do not "
-            "differ: check what is recorded."
+            "Loss and scores are the same to the last digit, so both models "
+            "compute the same results: check what they store."
         )
     if broken["teacher_forced"] - broken["free_running"] > 0.5:
         return (

@@ -84,10 +84,10 @@ LESSONS = {
     "stop-2": Lesson(
         "See what it attends to",
         "Through cross-attention the decoder reads the source while it generates. For every output "
-        "token, each head distributes a total weight of one over the positions of the source. A "
-        "query is the vector of the position that reads; a key is the vector of a position that "
-        "can be read. The weight grows with their dot product. In the figure, rows are output "
-        "tokens (queries) and columns are source positions (keys).",
+        "token, each head assigns weights to the source positions; they sum to 1. Each output "
+        "token has a query vector, and each source position has a key vector. The larger their dot "
+        "product, the larger the weight. In the figure, rows are output tokens (queries) and "
+        "columns are source positions (keys).",
         "Enter your own digits, and think about the first output token.",
         "When the model generates the first output token, which source position receives "
         "the largest attention weight, averaged over all cross-attention heads? The "
@@ -104,10 +104,9 @@ LESSONS = {
     ),
     "stop-3": Lesson(
         "Remove the positions",
-        "Attention compares vectors and does not know their order. In this model, a position "
-        "vector is added to each token embedding and gives the position of the token. Other "
-        "models encode positions inside attention. Here the same model is trained without "
-        "position vectors. Only the causal mask of the decoder still depends on the order.",
+        "Attention compares vectors; their order has no effect on it. This model "
+        "therefore adds a position vector to each token embedding. Here you train the same model "
+        "without position vectors. Only the causal mask of the decoder still depends on the order.",
         "Predict what the model loses, then train it.",
         "What will the outputs look like?",
         CHOICE,
@@ -122,9 +121,8 @@ LESSONS = {
     "stop-4": Lesson(
         "One head against four",
         "Each head has its own attention weights, so several heads can use several "
-        "attention patterns for the same token. A single head of the "
-        "same total width has more dimensions to compare vectors with. Both models below "
-        "have the same number of parameters.",
+        "attention patterns for the same token. A single head has one pattern, but compares "
+        "vectors in four times as many dimensions. Both models have the same number of parameters.",
         "Predict which model learns faster, then train both.",
         "Which one reaches 99 % exact match in fewer steps?",
         CHOICE,
@@ -158,8 +156,8 @@ LESSONS = {
         "and runs the same sequences again. The model has 24 heads of three kinds.",
         "Predict which kind of head the model depends on most, then ablate every head, "
         "one at a time.",
-        "Of which kind is the head whose ablation lowers the probability of the correct tokens "
-        "most?",
+        "Which kind contains the most important head, the one whose ablation lowers the "
+        "probability of the correct tokens most?",
         CHOICE,
         _default_run,
         "rank_heads",
@@ -192,10 +190,10 @@ LESSONS = {
         "Reduce its confidence",
         "With label smoothing, the target is no longer a single token with probability "
         "1. Here a tenth of the probability is spread over all 13 tokens of the "
-        "vocabulary. The loss therefore trains the model not to be fully confident.",
+        "vocabulary. The model therefore learns to be less confident.",
         "Predict the confidence of the model, then train with and without smoothing.",
-        "After training with label smoothing 0.1, which probability does the model "
-        "assign to its most likely token, on average?",
+        "After training with label smoothing of 0.1, what is the mean probability of the "
+        "most likely token?",
         NUMBER,
         lambda _: {"without smoothing": {}, "with smoothing": {"label_smoothing": 0.1}},
         "mean_confidence",

@@ -78,7 +78,7 @@ STYLESHEETS = (STATIC_DIR / "shared" / "theme.css", UI_DIR / "theme.css")
 TITLE = """
 <a class="skip-link" href="#train">Skip to training</a>
 <h1>Transformer Playground</h1>
-<p>A small encoder-decoder transformer, written from scratch, learns while you watch.</p>
+<p>Train a small transformer and watch its attention form.</p>
 <button type="button" class="theme-switch" aria-label="Dark theme" aria-pressed="false">◐</button>
 """
 

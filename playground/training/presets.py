@@ -24,8 +24,8 @@ class Preset:
 PRESETS = {
     "fast": Preset(
         "Fast",
-        "Learns within seconds: pre-norm, learned positions at the scale of the token embeddings, "
-        "Muon, averaged weights.",
+        "Learns within seconds: pre-norm, learned positional embeddings, the Muon optimizer and "
+        "averaged weights.",
         ARCHITECTURES["transformer"].overrides,
     ),
     "adam": Preset(

@@ -22,7 +22,7 @@ def task_description_html(task: Any) -> str:
         return ""
     source, target = (html.escape(text) for text in task_info.example)
     min_length_html = (
-        f"<p>Sequences have {task_info.min_length} symbols or more.</p>"
+        f"<p>Sequences have {task_info.min_length} tokens or more.</p>"
         if task_info.min_length > 1
         else ""
     )

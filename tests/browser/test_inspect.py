@@ -243,9 +243,7 @@ def test_what_heads_are_for_sorted_and_read(page):
     page.keyboard.press("Enter")
     expect(rows.first).to_contain_text("cross 2.")
     rows.nth(1).click()
-    expect(page.locator(".of-heads")).to_contain_text(
-        "attends to its position counted from the end"
-    )
+    expect(page.locator(".of-heads")).to_contain_text("attends to the mirrored position")
 
 
 def test_the_lens_and_what_adds_up_to_a_logit(page):

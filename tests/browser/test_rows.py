@@ -125,7 +125,7 @@ def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_p
     choose_task(page, "addition")
     expect(page.locator(".bring")).to_be_hidden()
     expect(page.locator("#about-task")).to_contain_text("3 8 + 7 5 → 1 1 3")
-    expect(page.locator("#about-task")).to_contain_text("Sequences have 3 symbols or more.")
+    expect(page.locator("#about-task")).to_contain_text("Sequences have 3 tokens or more.")
     choose_task(page, "brackets")
     expect(page.locator("#field-max_length input")).to_have_value("16")
     choose_task(page, "addition")

@@ -113,7 +113,7 @@ def test_the_first_visit_plays_the_recorded_training(app, browser):
     page = context.new_page()
     page.goto(app.url)
     note = page.locator(".recording-note")
-    expect(note).to_contain_text("A recording of training. Step 0")
+    expect(note).to_contain_text("A recording. Step 0")
     expect(page.locator(".viewing")).to_contain_text("Viewing step")
     expect(note).to_contain_text("Press Train")
     expect(page.locator(".viewing")).to_contain_text("snapshots")

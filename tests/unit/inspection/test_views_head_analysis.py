@@ -79,7 +79,7 @@ def test_scores_of_heads_are_those_measured_on_256_held_out_sequences(mixed):
 def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
     assert (
         by_name(rendered(handmade, "heads")["heads"], "description")[WORKING_HEAD.name]
-        == "attends to its position counted from the end"
+        == "attends to the mirrored position"
     )
     assert rendered(one_head, "heads")["heads"][-1]["best"] == "anti-diagonal"
 

@@ -421,7 +421,7 @@ def test_odd_requests_for_symbols_are_refused(options, expected_message):
     assert expected_message in refused(random_model(), "symbols", **options)
 
 
-# Masks and sizes.
+# Masks and shapes.
 
 
 def test_padding_and_causal_masks_match_the_sequence():

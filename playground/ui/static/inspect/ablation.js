@@ -55,9 +55,8 @@ const ABLATION_SETS = [
 export const ablationSpec = {
   title: "Ablation",
   explain:
-    "The effect of replacing a component's output, measured on the same held-out sequences " +
-    "before and after. The log-probability of the target shows an effect before accuracy " +
-    "changes.",
+    "Replaces the output of a component and measures the effect on held-out sequences. The " +
+    "log-probability of the target can change even where exact match does not.",
   request: "away-answer",
   build(box) {
     const measure = el("button", {

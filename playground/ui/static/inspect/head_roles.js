@@ -78,8 +78,8 @@ export const columnValue = (head, column) =>
 export const headRolesSpec = {
   title: "Head roles",
   explain:
-    "Fraction of each head's attention on named patterns, measured on held-out sequences. " +
-    "The tick in a cell is the baseline of a uniform row.",
+    "How much of each head's attention follows a pattern, as a fraction over held-out " +
+    "sequences. The tick in a cell marks the value of uniform attention.",
   request: "away-answer",
   build(box) {
     const head = el("tr");

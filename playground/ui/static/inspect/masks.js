@@ -1,4 +1,4 @@
-// Masks and sizes.
+// Masks and shapes.
 import { createSegmentedControl, el } from "../shared/dom.js";
 import { renderAttentionTypes, renderMasks, renderSoftmax } from "./attention_masks.js";
 import { createSection } from "./embeddings.js";
@@ -46,7 +46,7 @@ export function renderTable(table, head, rows) {
 }
 
 export const masksSpec = {
-  title: "Masks and sizes",
+  title: "Masks and shapes",
   explain:
     "Attention masks, the masked softmax, parameter counts and the memory of attention " +
     "weights, for your sequence and this model. Figures of well-known tutorials are listed " +

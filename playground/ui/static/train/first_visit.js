@@ -13,10 +13,10 @@ const frameMs = (index) => (index ? FRAME_MS : FIRST_FRAME_MS);
 /** The text beside the recording at a step; `isSolved` when the displayed samples are right. */
 export function captionOf(step, isSolved) {
   if (step === 0)
-    return "A recording of training. Step 0: the weights are random, every token attends to all.";
+    return "A recording. Step 0: the weights are random; attention is spread over all tokens.";
   return isSolved
-    ? "Step " + step + ": each output token reads the source token that it has to copy."
-    : "Step " + step + ": links become thicker where attention lowers the loss.";
+    ? "Step " + step + ": each output token attends to the source token that it must copy."
+    : "Step " + step + ": training strengthens useful attention. Its lines become thicker.";
 }
 
 function isFirstVisit() {
@@ -49,7 +49,7 @@ export async function playFirstVisit() {
   });
   setText(
     box,
-    isFinished ? "That was a recording. Press Train, and a new model learns in front of you." : "",
+    isFinished ? "The recording has ended. Press Train to train a new model." : "",
   );
   box.hidden = !isFinished;
   const train = document.querySelector("#train");

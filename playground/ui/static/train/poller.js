@@ -137,7 +137,7 @@ function applyUpdate(response) {
   }
   if (response.probe_info) {
     state.probeInfo = response.probe_info;
-    $(".accepts").textContent = "symbols " + state.probeInfo.accepts;
+    $(".accepts").textContent = "tokens: " + state.probeInfo.accepts;
     if (syncSuggestion($(".sequence"), state.probeInfo.question) && state.viewedStep !== null)
       predict();
   }

@@ -92,7 +92,7 @@ function describeSelection(pass) {
     { entropy, maxWeight } = summarizeHead(weights, queries.length, keys.length);
   return (
     describeHead(kind, layer, head, elements.boxes.length === 1) +
-    ". The thicker a link, the larger the attention weight. Largest weight of a row, on average: " +
+    ". Thicker lines: larger attention weights. Mean of the largest weight per query: " +
     maxWeight.toFixed(2) +
     "; entropy " +
     entropy.toFixed(1) +
