@@ -3,7 +3,7 @@ import { formatMessage, formatPercent } from "../shared/format.js";
 import { createSegmentedControl, el, setPressed, visuallyHidden } from "../shared/dom.js";
 import {
   renderAblation,
-  renderAblationOfInput,
+  renderInputAblation,
   renderPatching,
   runPatching,
 } from "./ablation_results.js";
@@ -19,13 +19,13 @@ import { state } from "./state.js";
 import { queryView, VIEWS } from "./views.js";
 
 export const ablationState = {
-  how: "zero",
+  mode: "zero",
   set: "single",
   parts: new Set(),
   position: 0,
   symbol: null,
   patch: null,
-  about: "",
+  inputKey: "", // model, step and sequence of the last patching request
   requestId: 0,
   error: "",
 };
@@ -67,7 +67,7 @@ export const ablationSpec = {
     measure.addEventListener("click", () =>
       loadSlowView(
         "away",
-        { how: ablationState.how, set: ablationState.set },
+        { how: ablationState.mode, set: ablationState.set },
         "away",
         state.resultByView.away,
       ),
@@ -124,9 +124,9 @@ export const ablationSpec = {
               "replaced with ",
               createSegmentedControl(
                 ABLATION_MODES,
-                ablationState.how,
+                ablationState.mode,
                 (value) => {
-                  ablationState.how = value;
+                  ablationState.mode = value;
                   redrawView("away");
                   scheduleRefresh("away", 0);
                 },
@@ -202,23 +202,23 @@ export const ablationSpec = {
     );
   },
   options: () => ({
-    how: ablationState.how,
+    how: ablationState.mode,
     set: ablationState.set,
     keep: ablationState.set === "keep" && ablationState.parts.size > 0,
     parts: [...ablationState.parts],
   }),
-  take(options) {
-    if (ABLATION_MODES.some(([name]) => name === options.how)) ablationState.how = options.how;
+  restoreOptions(options) {
+    if (ABLATION_MODES.some(([name]) => name === options.how)) ablationState.mode = options.how;
     if (ABLATION_SETS.some(([name]) => name === options.set)) ablationState.set = options.set;
     if (Array.isArray(options.parts))
       ablationState.parts = new Set(options.parts.filter((name) => typeof name === "string"));
     for (const box of VIEWS.away.box.querySelectorAll(".choice"))
-      for (const value of [ablationState.how, ablationState.set])
+      for (const value of [ablationState.mode, ablationState.set])
         if (box.querySelector(`[data-value="${value}"]`)) setPressed(box, value);
   },
-  draw(own) {
+  draw(response) {
     const result = slowResults.get(
-        cacheKey("away", { how: ablationState.how, set: ablationState.set }),
+        cacheKey("away", { how: ablationState.mode, set: ablationState.set }),
       ),
       data = result && result.data;
     const words = queryView("away", ".away-words"),
@@ -237,47 +237,47 @@ export const ablationSpec = {
             " nats, " +
             describeSample(data) +
             (data.fewer ? " (fewer than 512, because of the size of the model)" : "") +
-            (data.step === own.step
+            (data.step === response.step
               ? "."
               : "; measured at step " +
                 data.step.toLocaleString("en") +
                 ", the model is now at step " +
-                own.step.toLocaleString("en") +
+                response.step.toLocaleString("en") +
                 ".");
     measure.disabled = Boolean(result && result.busy);
     measure.textContent = data ? "Measure again" : "Measure";
     queryView("away", ".away-finding").textContent = data ? data.finding : "";
-    renderAblation(own, data);
-    renderAblationOfInput(own);
-    const about = JSON.stringify([state.subject, own.step, own.source]);
-    if (about !== ablationState.about) {
-      ablationState.about = about;
+    renderAblation(response, data);
+    renderInputAblation(response);
+    const inputKey = JSON.stringify([state.subject, response.step, response.source]);
+    if (inputKey !== ablationState.inputKey) {
+      ablationState.inputKey = inputKey;
       runPatching();
     } else renderPatching();
   },
-  forget() {
+  reset() {
     ablationState.parts.clear();
     ablationState.patch = null;
-    ablationState.about = "";
+    ablationState.inputKey = "";
     ablationState.position = 0;
     ablationState.symbol = null;
   },
-  unpacked: (own) => ({
-    own,
+  exportData: (response) => ({
+    own: response,
     patching: ablationState.patch,
     measured: ABLATION_SETS.map(([set]) =>
-      slowResults.get(cacheKey("away", { how: ablationState.how, set })),
+      slowResults.get(cacheKey("away", { how: ablationState.mode, set })),
     )
       .filter((result) => result && result.data)
       .map((result) => result.data),
   }),
-  rows: (own) =>
+  rows: (response) =>
     ABLATION_SETS.flatMap(([set]) => {
-      const result = slowResults.get(cacheKey("away", { how: ablationState.how, set }));
+      const result = slowResults.get(cacheKey("away", { how: ablationState.mode, set }));
       return result && result.data
         ? result.data.rows.map((row) => ({
             set,
-            how: ablationState.how,
+            how: ablationState.mode,
             part: row.name,
             exact_match_before: result.data.before.exact_match,
             exact_match_after: row.exact_match,
@@ -293,7 +293,7 @@ export const ablationSpec = {
             set: "patching",
             part: head.name,
             share_recovered: head.recovered,
-            step: own.step,
+            step: response.step,
           }))
         : [],
     ),

@@ -1,4 +1,3 @@
-// The ranked components; before a measurement, all components in the order of the model.
 import { formatCount, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { el } from "../shared/dom.js";
 import { ablationState } from "./ablation.js";
@@ -13,44 +12,47 @@ import {
 import { state } from "./state.js";
 import { queryView, VIEWS } from "./views.js";
 
-export function renderAblation(own, data) {
+// List the components by the effect of their ablation; without a measurement, in model order.
+export function renderAblation(response, measurement) {
   const body = queryView("away", ".away-table tbody"),
-    keep = ablationState.set === "keep";
+    isKeepOnly = ablationState.set === "keep";
   const isHead = (name) => name.includes("head ");
-  const rows = data
-    ? data.rows
+  const rows = measurement
+    ? measurement.rows
     : ablationState.set === "groups"
-      ? Object.entries(own.groups).map(([name, parts]) => ({ name, parts }))
+      ? Object.entries(response.groups).map(([name, parts]) => ({ name, parts }))
       : [
-          ...own.parts
-            .filter((name) => !keep || isHead(name))
+          ...response.parts
+            .filter((name) => !isKeepOnly || isHead(name))
             .map((name) => ({ name, parts: [name] })),
-          ...(keep
-            ? Object.entries(own.groups)
+          ...(isKeepOnly
+            ? Object.entries(response.groups)
                 .filter(([, parts]) => isHead(parts[0]))
                 .map(([name, parts]) => ({ name, parts }))
             : []),
         ];
-  queryView("away", ".away-what").textContent = keep ? "kept heads" : "ablated component";
+  queryView("away", ".away-what").textContent = isKeepOnly ? "kept heads" : "ablated component";
   const signature = JSON.stringify([
     ablationState.set,
-    ablationState.how,
-    data && data.step,
+    ablationState.mode,
+    measurement && measurement.step,
     rows.map((row) => row.name),
   ]);
   if (body.dataset.signature !== signature) {
     body.dataset.signature = signature;
-    const losses = data ? rows.map((row) => data.before.log_probability - row.log_probability) : [],
-      maxValue = Math.max(1e-9, ...losses),
-      minValue = Math.min(0, ...losses);
+    const lossIncreases = measurement
+        ? rows.map((row) => measurement.before.log_probability - row.log_probability)
+        : [],
+      maxLoss = Math.max(1e-9, ...lossIncreases),
+      minLoss = Math.min(0, ...lossIncreases);
     body.replaceChildren(
       ...rows.map((row, i) => {
-        const box = el("input", { type: "checkbox" }),
-          before = data && data.before;
-        box.setAttribute("aria-label", (keep ? "Keep " : "Ablate ") + row.name);
-        box.addEventListener("change", () => {
+        const checkbox = el("input", { type: "checkbox" }),
+          baseline = measurement && measurement.before;
+        checkbox.setAttribute("aria-label", (isKeepOnly ? "Keep " : "Ablate ") + row.name);
+        checkbox.addEventListener("change", () => {
           for (const part of row.parts)
-            if (box.checked) ablationState.parts.add(part);
+            if (checkbox.checked) ablationState.parts.add(part);
             else ablationState.parts.delete(part);
           updateCheckboxes();
           scheduleRefresh("away", 0);
@@ -67,120 +69,136 @@ export function renderAblation(own, data) {
             ),
           }),
         );
-        label.addEventListener("click", () => box.click());
-        const line = el("tr", {}, el("td", {}, box), el("td", { className: "away-name" }, label));
-        box.parts = row.parts;
-        if (!data) return line;
-        const bar = el("div", { className: "away-exact bar" }),
-          axis = el("div", { className: "away-exact-axis" }, bar);
-        bar.style.width = 100 * row.exact_match + "%";
-        axis.style.setProperty("--before", 100 * before.exact_match + "%");
-        axis.title =
-          formatPercent(before.exact_match) +
+        label.addEventListener("click", () => checkbox.click());
+        const tableRow = el(
+          "tr",
+          {},
+          el("td", {}, checkbox),
+          el("td", { className: "away-name" }, label),
+        );
+        checkbox.parts = row.parts;
+        if (!measurement) return tableRow;
+        const accuracyBar = el("div", { className: "away-exact bar" }),
+          accuracyAxis = el("div", { className: "away-exact-axis" }, accuracyBar);
+        accuracyBar.style.width = 100 * row.exact_match + "%";
+        accuracyAxis.style.setProperty("--before", 100 * baseline.exact_match + "%");
+        accuracyAxis.title =
+          formatPercent(baseline.exact_match) +
           " before, " +
           formatPercent(row.exact_match) +
           " after, " +
-          describeSample(data);
-        const lost = signedBar(losses[i], minValue, maxValue, "away-lost");
-        lost.title =
+          describeSample(measurement);
+        const lossBar = signedBar(lossIncreases[i], minLoss, maxLoss, "away-lost");
+        lossBar.title =
           "Log-probability " +
-          formatNumber(before.log_probability) +
+          formatNumber(baseline.log_probability) +
           " before, " +
           formatNumber(row.log_probability) +
           " after, in nats, mean " +
-          describeSample(data);
-        line.append(
+          describeSample(measurement);
+        tableRow.append(
           el(
             "td",
-            { className: "away-right", title: axis.title },
+            { className: "away-right", title: accuracyAxis.title },
             el("span", {
               className: "away-before",
-              textContent: formatPercent(before.exact_match) + " → ",
+              textContent: formatPercent(baseline.exact_match) + " → ",
             }),
             formatPercent(row.exact_match),
           ),
-          el("td", { className: "away-bars" }, axis),
+          el("td", { className: "away-bars" }, accuracyAxis),
           el("td", {
             className: "away-right",
-            textContent: Math.abs(losses[i]) < 0.0005 ? "0" : formatWithMinusSign(losses[i]),
-            title: lost.title,
+            textContent:
+              Math.abs(lossIncreases[i]) < 0.0005 ? "0" : formatWithMinusSign(lossIncreases[i]),
+            title: lossBar.title,
           }),
-          el("td", { className: "away-bars" }, lost),
+          el("td", { className: "away-bars" }, lossBar),
         );
-        return line;
+        return tableRow;
       }),
     );
   }
   updateCheckboxes();
 }
 function updateCheckboxes() {
-  for (const box of VIEWS.away.box.querySelectorAll(".away-table input"))
-    box.checked = box.parts.every((part) => ablationState.parts.has(part));
+  for (const checkbox of VIEWS.away.box.querySelectorAll(".away-table input"))
+    checkbox.checked = checkbox.parts.every((part) => ablationState.parts.has(part));
 }
-export function renderAblationOfInput(own) {
-  const keep = ablationState.set === "keep",
-    n = ablationState.parts.size;
-  const { answer } = own,
-    mark = (written) =>
-      !answer
+// Show the generated tokens before and after the selected components are ablated.
+export function renderInputAblation(response) {
+  const isKeepOnly = ablationState.set === "keep",
+    nParts = ablationState.parts.size;
+  const { answer: target } = response,
+    createMark = (generated) =>
+      !target
         ? []
         : [
-            isCorrect({ written, answer })
+            isCorrect({ written: generated, answer: target })
               ? el("span", { className: "ok", textContent: "✓" })
               : el("span", { className: "away-cross", textContent: "✗" }),
           ];
-  const ofWhat = answer
+  const logProbabilityTitle = target
     ? "Log-probability of the whole target of this sequence, teacher-forced"
     : "Log-probability of the output of the intact model; the target is unknown";
-  const line = (what, { written, log_probability: log }) =>
+  const createRow = (label, { written: generated, log_probability: logProbability }) =>
     el(
       "tr",
       {},
-      el("td", { textContent: what }),
-      el("td", { className: "away-symbols" }, ...diffTokens(written, answer), ...mark(written)),
+      el("td", { textContent: label }),
+      el(
+        "td",
+        { className: "away-symbols" },
+        ...diffTokens(generated, target),
+        ...createMark(generated),
+      ),
       el("td", {
         className: "away-right",
-        textContent: formatWithMinusSign(log) + " nats",
-        title: ofWhat,
+        textContent: formatWithMinusSign(logProbability) + " nats",
+        title: logProbabilityTitle,
       }),
     );
   queryView("away", ".away-own tbody").replaceChildren(
-    line("intact", own.whole),
-    ...(n
+    createRow("intact", response.whole),
+    ...(nParts
       ? [
-          line(
-            keep
+          createRow(
+            isKeepOnly
               ? "kept " +
-                  n +
+                  nParts +
                   " of " +
-                  formatCount(own.parts.filter((name) => name.includes("head ")).length, "head")
-              : "without " + formatCount(n, "component"),
-            own.without,
+                  formatCount(
+                    response.parts.filter((name) => name.includes("head ")).length,
+                    "head",
+                  )
+              : "without " + formatCount(nParts, "component"),
+            response.without,
           ),
         ]
       : []),
   );
-  queryView("away", ".away-own-words").textContent = n
-    ? (keep ? "Kept: " : "Ablated: ") + [...ablationState.parts].join("; ") + "."
-    : keep
+  queryView("away", ".away-own-words").textContent = nParts
+    ? (isKeepOnly ? "Kept: " : "Ablated: ") + [...ablationState.parts].join("; ") + "."
+    : isKeepOnly
       ? "Select heads in the list to keep; all others are ablated for this sequence."
       : "Select components in the list to ablate them for this sequence.";
-  queryView("away", ".away-none").hidden = !n;
+  queryView("away", ".away-none").hidden = !nParts;
 }
 
-// Patching has its own request, sent after a new sequence, position or token.
+// Request the patching results again after a change of the sequence, the position or the token.
 export async function runPatching() {
-  const result = state.resultByView.away,
+  const response = state.resultByView.away,
     requestId = ++ablationState.requestId,
-    n = result.source.length - 1;
-  ablationState.position = Math.min(ablationState.position, n - 1);
+    maxPosition = response.source.length - 2;
+  ablationState.position = Math.min(ablationState.position, maxPosition);
   if (
-    !result.symbols.includes(ablationState.symbol) ||
-    ablationState.symbol === result.source[ablationState.position]
+    !response.symbols.includes(ablationState.symbol) ||
+    ablationState.symbol === response.source[ablationState.position]
   )
     ablationState.symbol =
-      result.symbols[
-        (result.symbols.indexOf(result.source[ablationState.position]) + 1) % result.symbols.length
+      response.symbols[
+        (response.symbols.indexOf(response.source[ablationState.position]) + 1) %
+          response.symbols.length
       ];
   const data = await requestView("patch", {
     source_position: ablationState.position,
@@ -193,29 +211,29 @@ export async function runPatching() {
 }
 export function renderPatching() {
   const data = ablationState.patch,
-    own = state.resultByView.away,
-    words = queryView("away", ".away-patch-words");
+    response = state.resultByView.away,
+    explanation = queryView("away", ".away-patch-words");
   queryView("away", ".away-position").replaceChildren(
-    ...own.source
+    ...response.source
       .slice(0, -1)
       .map(
-        (name, i) =>
-          new Option(name + " at position " + (i + 1), i, false, i === ablationState.position),
+        (token, i) =>
+          new Option(token + " at position " + (i + 1), i, false, i === ablationState.position),
       ),
   );
-  words.classList.toggle("away-error", Boolean(ablationState.error));
-  words.textContent = formatMessage(ablationState.error);
+  explanation.classList.toggle("away-error", Boolean(ablationState.error));
+  explanation.textContent = formatMessage(ablationState.error);
   queryView("away", ".away-symbol").replaceChildren(
-    ...own.symbols
-      .filter((name) => name !== own.source[ablationState.position])
-      .map((name) => new Option(name, name, false, name === ablationState.symbol)),
+    ...response.symbols
+      .filter((token) => token !== response.source[ablationState.position])
+      .map((token) => new Option(token, token, false, token === ablationState.symbol)),
   );
   if (!data) {
     queryView("away", ".away-patch tbody").replaceChildren();
     return;
   }
   if (!ablationState.error)
-    words.textContent =
+    explanation.textContent =
       "With " +
       data.changed.join(" ") +
       ", the target at position " +
@@ -235,8 +253,8 @@ export function renderPatching() {
       " corrupted. The bars show the fraction of this difference that each head recovers. " +
       "Fractions need not sum to 1, because heads depend on each other.";
   const ranked = [...data.heads].sort((a, b) => b.recovered - a.recovered),
-    low = Math.min(0, ...ranked.map((h) => h.recovered)),
-    high = Math.max(1, ...ranked.map((h) => h.recovered));
+    low = Math.min(0, ...ranked.map((head) => head.recovered)),
+    high = Math.max(1, ...ranked.map((head) => head.recovered));
   queryView("away", ".away-patch tbody").replaceChildren(
     ...ranked.map((head) => {
       const title =

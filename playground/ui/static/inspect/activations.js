@@ -83,11 +83,11 @@ export const activationsSpec = {
     });
   },
   options: () => ({ stage: activationsState.stage, head: activationsState.head }),
-  take(options) {
+  restoreOptions(options) {
     if (typeof options.stage === "string") activationsState.stage = options.stage;
     if (Number.isInteger(options.head)) activationsState.head = options.head;
   },
-  forget() {
+  reset() {
     activationsState.cell = activationsState.origin = null;
   },
   draw(data) {

@@ -1,4 +1,3 @@
-// Attention.
 import { setUpCanvas } from "../shared/canvas.js";
 import { cssVariable } from "../shared/palette.js";
 import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
@@ -25,7 +24,7 @@ export const DECODING_MODES = [
   [
     "teacher-forced",
     "teacher-forced",
-    "As in training: the decoder input is the target, shifted right",
+    "The decoder input is the target, shifted right, as in training",
   ],
   ["sampled", "sampled", "Each token is sampled from the predicted probabilities"],
 ];
@@ -35,8 +34,9 @@ const attentionState = {
   mode: "free-running",
   layer: 1,
   head: 0,
-  shape: "map",
-  token: null,
+  display: "map",
+  token: null, // the index of the query in the display of one token
+  hoveredToken: null, // [side, index] in the display of lines
 };
 export const attentionSpec = {
   title: "Attention",
@@ -58,7 +58,7 @@ export const attentionSpec = {
           },
           "Kind of attention",
         ),
-        el("span", { className: "hint" }, "answer"),
+        el("span", { className: "hint" }, "decoder input"),
         el(
           "span",
           {},
@@ -86,12 +86,16 @@ export const attentionSpec = {
             createSegmentedControl(
               [
                 ["map", "map"],
-                ["lines", "lines", "Line width is the attention weight; hover over a token"],
+                [
+                  "lines",
+                  "lines",
+                  "Line width: attention weight. Hover over a token to show only its lines",
+                ],
                 ["token", "one token, all heads", TOKEN_HINT],
               ],
-              attentionState.shape,
+              attentionState.display,
               (value) => {
-                attentionState.shape = value;
+                attentionState.display = value;
                 redrawView("attention");
               },
               "Display",
@@ -104,46 +108,49 @@ export const attentionSpec = {
       ),
     );
     const canvas = box.querySelector("canvas.picture");
-    const lines = (event) => {
-      if (attentionState.shape !== "lines") return;
-      attentionState.over = event ? tokenAtPointer(canvas, event) : null;
+    const highlightToken = (event) => {
+      if (attentionState.display !== "lines") return;
+      attentionState.hoveredToken = event ? tokenAtPointer(canvas, event) : null;
       paintAttentionLines(canvas, state.resultByView.attention);
     };
-    canvas.addEventListener("pointermove", lines);
-    canvas.addEventListener("pointerleave", () => lines(null));
+    canvas.addEventListener("pointermove", highlightToken);
+    canvas.addEventListener("pointerleave", () => highlightToken(null));
     // Up and down move through the tokens, left and right change between queries and keys.
     canvas.addEventListener(
       "keydown",
       (event) => {
         const data = state.resultByView.attention;
-        if (attentionState.shape !== "lines" || !data || !event.key.startsWith("Arrow")) return;
+        if (attentionState.display !== "lines" || !data || !event.key.startsWith("Arrow")) return;
         event.preventDefault();
         event.stopImmediatePropagation();
-        const [side, at] = attentionState.over || ["row", -1],
-          turned = { ArrowLeft: "row", ArrowRight: "column" }[event.key] || side;
-        const n = (turned === "row" ? data.rows : data.columns).length;
-        attentionState.over = [
-          turned,
-          Math.max(0, Math.min(n - 1, at + ({ ArrowUp: -1, ArrowDown: 1 }[event.key] || 0))),
+        const [side, index] = attentionState.hoveredToken || ["row", -1],
+          newSide = { ArrowLeft: "row", ArrowRight: "column" }[event.key] || side;
+        const nTokens = (newSide === "row" ? data.rows : data.columns).length;
+        attentionState.hoveredToken = [
+          newSide,
+          Math.max(
+            0,
+            Math.min(nTokens - 1, index + ({ ArrowUp: -1, ArrowDown: 1 }[event.key] || 0)),
+          ),
         ];
         paintAttentionLines(canvas, data);
-        const name = (turned === "row" ? data.rows : data.columns)[attentionState.over[1]];
+        const name = (newSide === "row" ? data.rows : data.columns)[attentionState.hoveredToken[1]];
         queryView("attention", ".caption").textContent =
           "Position " +
-          (attentionState.over[1] + 1) +
+          (attentionState.hoveredToken[1] + 1) +
           " (" +
           name +
           "), " +
-          (turned === "row" ? "as a query." : "as a key.");
+          (newSide === "row" ? "as a query." : "as a key.");
       },
       true,
     );
   },
   options: () => ({ kind: attentionState.kind, mode: attentionState.mode }),
-  take(options) {
+  restoreOptions(options) {
     for (const name of ["layer", "head"])
       if (Number.isInteger(options[name])) attentionState[name] = Math.max(0, options[name]);
-    // Links of version 0.1.0 have `way` in place of `mode`.
+    // Links of version 0.1.0 name the mode `way`.
     if (options.way)
       options.mode = { own: "free-running", right: "teacher-forced", drawn: "sampled" }[
         options.way
@@ -157,12 +164,13 @@ export const attentionSpec = {
       }
   },
   draw(data) {
-    const all = unpackWeights(data),
+    const weightsByLayer = unpackWeights(data),
       grid = queryView("attention", ".attention-grid"),
-      kinds = VIEWS.attention.box.querySelector(".choice");
-    for (const button of kinds.children) button.hidden = !data.kinds.includes(button.dataset.value);
+      kindButtons = VIEWS.attention.box.querySelector(".choice");
+    for (const button of kindButtons.children)
+      button.hidden = !data.kinds.includes(button.dataset.value);
     attentionState.kind = data.kind;
-    setPressed(kinds, data.kind);
+    setPressed(kindButtons, data.kind);
     attentionState.layer = Math.min(attentionState.layer, data.layers - 1);
     attentionState.head = Math.min(attentionState.head, data.heads - 1);
     const signature = data.layers + "x" + data.heads;
@@ -171,7 +179,7 @@ export const attentionSpec = {
       grid.style.gridTemplateColumns =
         "repeat(" + Math.max(4, Math.min(8, data.heads)) + ", minmax(0, 1fr))";
       grid.replaceChildren(
-        ...all.flatMap((heads, l) => [
+        ...weightsByLayer.flatMap((heads, l) => [
           el("div", {
             className: "layer",
             textContent:
@@ -200,7 +208,7 @@ export const attentionSpec = {
         String(l === attentionState.layer && h === attentionState.head),
       );
       paintThumbnail(button.firstChild, {
-        weights: all[l][h],
+        weights: weightsByLayer[l][h],
         possible: data.kind === "decoder" ? data.possible : null,
       });
     });
@@ -208,7 +216,7 @@ export const attentionSpec = {
       caption = queryView("attention", ".caption"),
       name = "Layer " + (attentionState.layer + 1) + ", head " + (attentionState.head + 1);
     queryView("attention", "h4").textContent =
-      attentionState.shape === "token"
+      attentionState.display === "token"
         ? "Row " +
           ((attentionState.token ?? 0) + 1) +
           " (" +
@@ -216,7 +224,7 @@ export const attentionSpec = {
           ") in every head"
         : name;
     caption.dataset.resting =
-      attentionState.shape === "token"
+      attentionState.display === "token"
         ? "Rows: heads as layer.head. Columns: keys of this one query."
         : (data.kinds.includes("cross")
             ? KIND_CAPTIONS[data.kind]
@@ -224,30 +232,30 @@ export const attentionSpec = {
           (document.body.classList.contains("dark")
             ? " Dark is 0, bright is 1."
             : " White is 0, dark is 1.");
-    if (attentionState.shape === "lines") {
+    if (attentionState.display === "lines") {
       caption.textContent =
         "Left: queries. Right: keys. Hover over a token to show only its weights.";
       paintAttentionLines(canvas, data);
       return;
     }
-    if (attentionState.shape === "token") {
+    if (attentionState.display === "token") {
       const row = Math.min(attentionState.token ?? 0, data.rows.length - 1),
-        flat = all.flatMap((heads, l) =>
+        headRows = weightsByLayer.flatMap((heads, l) =>
           heads.map((weights, h) => [l + 1 + "." + (h + 1), weights[row]]),
         );
       mountMatrix(
         canvas,
         {
-          weights: flat.map(([, weights]) => weights),
-          rows: flat.map(([label]) => label),
+          weights: headRows.map(([, weights]) => weights),
+          rows: headRows.map(([label]) => label),
           columns: data.columns,
-          possible: data.kind === "decoder" ? flat.map(() => data.possible[row]) : null,
+          possible: data.kind === "decoder" ? headRows.map(() => data.possible[row]) : null,
         },
         {
           caption,
           hover: (r, k) =>
             "Head " +
-            flat[r][0] +
+            headRows[r][0] +
             ": " +
             data.rows[row] +
             " attends to " +
@@ -255,13 +263,13 @@ export const attentionSpec = {
             " (position " +
             (k + 1) +
             ") with weight " +
-            flat[r][1][k].toFixed(3) +
+            headRows[r][1][k].toFixed(3) +
             ".",
           choose: (r) => {
-            const [l, h] = flat[r][0].split(".");
+            const [l, h] = headRows[r][0].split(".");
             attentionState.layer = l - 1;
             attentionState.head = h - 1;
-            attentionState.shape = "map";
+            attentionState.display = "map";
             setPressed(queryView("attention", ".attention-shape .choice"), "map");
             redrawView("attention");
           },
@@ -269,7 +277,7 @@ export const attentionSpec = {
       );
       return;
     }
-    const weights = all[attentionState.layer][attentionState.head];
+    const weights = weightsByLayer[attentionState.layer][attentionState.head];
     mountMatrix(
       canvas,
       {
@@ -296,14 +304,14 @@ export const attentionSpec = {
           ".",
         choose: (r) => {
           attentionState.token = r;
-          attentionState.shape = "token";
+          attentionState.display = "token";
           setPressed(queryView("attention", ".attention-shape .choice"), "token");
           redrawView("attention");
         },
       },
     );
   },
-  unpacked: (data) => ({
+  exportData: (data) => ({
     ...data,
     weights: unpackWeights(data).map((heads) =>
       heads.map((rows) => rows.map((row) => [...row].map((v) => +v.toFixed(3)))),
@@ -330,47 +338,48 @@ export const attentionSpec = {
     ),
 };
 
-// Lines from queries to keys. Their width is the attention weight.
 function lineHeight(data) {
   return Math.max(16, Math.min(30, 420 / Math.max(data.rows.length, data.columns.length)));
 }
 function tokenAtPointer(canvas, event) {
   const data = state.resultByView.attention,
-    h = lineHeight(data),
-    at = Math.floor((event.offsetY - 6) / h),
-    left = event.offsetX < canvas.clientWidth / 2;
-  return at >= 0 && at < (left ? data.rows : data.columns).length
-    ? [left ? "row" : "column", at]
+    height = lineHeight(data),
+    index = Math.floor((event.offsetY - 6) / height),
+    isQuery = event.offsetX < canvas.clientWidth / 2;
+  return index >= 0 && index < (isQuery ? data.rows : data.columns).length
+    ? [isQuery ? "row" : "column", index]
     : null;
 }
+// Draw lines from queries to keys. Their width is the attention weight.
 function paintAttentionLines(canvas, data) {
   const weights = unpackWeights(data)[attentionState.layer][attentionState.head],
-    h = lineHeight(data),
-    n = Math.max(data.rows.length, data.columns.length);
-  const [c, width] = setUpCanvas(canvas, Math.round(12 + h * n)),
+    height = lineHeight(data),
+    nTokens = Math.max(data.rows.length, data.columns.length);
+  const [context, width] = setUpCanvas(canvas, Math.round(12 + height * nTokens)),
     left = Math.min(120, width * 0.3),
     right = width - left,
-    y = (i) => 6 + (i + 0.5) * h;
-  const [side, at] = attentionState.over || [];
-  c.strokeStyle = cssVariable("--pg-accent");
-  c.lineCap = "round";
+    y = (i) => 6 + (i + 0.5) * height;
+  const [side, index] = attentionState.hoveredToken || [];
+  context.strokeStyle = cssVariable("--pg-accent");
+  context.lineCap = "round";
   weights.forEach((row, r) =>
     row.forEach((weight, k) => {
-      if (weight < 0.005 || (side === "row" && r !== at) || (side === "column" && k !== at)) return;
-      c.globalAlpha = 0.15 + 0.85 * weight;
-      c.lineWidth = Math.max(0.5, 8 * weight);
-      c.beginPath();
-      c.moveTo(left + 6, y(r));
-      c.lineTo(right - 6, y(k));
-      c.stroke();
+      if (weight < 0.005 || (side === "row" && r !== index) || (side === "column" && k !== index))
+        return;
+      context.globalAlpha = 0.15 + 0.85 * weight;
+      context.lineWidth = Math.max(0.5, 8 * weight);
+      context.beginPath();
+      context.moveTo(left + 6, y(r));
+      context.lineTo(right - 6, y(k));
+      context.stroke();
     }),
   );
-  c.globalAlpha = 1;
-  c.font = "13px " + cssVariable("--font-mono");
-  c.textBaseline = "middle";
-  c.fillStyle = cssVariable("--body-text-color");
-  c.textAlign = "right";
-  data.rows.forEach((name, r) => c.fillText(name, left, y(r)));
-  c.textAlign = "left";
-  data.columns.forEach((name, k) => c.fillText(name, right, y(k)));
+  context.globalAlpha = 1;
+  context.font = "13px " + cssVariable("--font-mono");
+  context.textBaseline = "middle";
+  context.fillStyle = cssVariable("--body-text-color");
+  context.textAlign = "right";
+  data.rows.forEach((token, r) => context.fillText(token, left, y(r)));
+  context.textAlign = "left";
+  data.columns.forEach((token, k) => context.fillText(token, right, y(k)));
 }

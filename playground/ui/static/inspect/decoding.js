@@ -1,4 +1,3 @@
-// Decoding.
 import { formatPercent } from "../shared/format.js";
 import { createSegmentedControl, el } from "../shared/dom.js";
 import { mountMatrix } from "../shared/matrix.js";
@@ -7,14 +6,20 @@ import { redrawView, scheduleRefresh } from "./requests.js";
 import { state } from "./state.js";
 import { queryView, VIEWS } from "./views.js";
 
-const decodingState = { mode: "free-running", at: 0, playing: null, temperature: 1, seed: 0 };
+const decodingState = {
+  mode: "free-running",
+  stepIndex: 0,
+  playbackTimer: null,
+  temperature: 1,
+  seed: 0,
+};
 export const decodingSpec = {
   title: "Decoding",
   explain:
     "Each decoding step: the tokens so far, the five most probable next tokens, and the " +
     "attention weights of every head.",
   build(box) {
-    const chance = el(
+    const samplingFields = el(
       "label",
       { className: "steps-chance", hidden: true },
       "temperature ",
@@ -46,13 +51,13 @@ export const decodingSpec = {
           decodingState.mode,
           (value) => {
             decodingState.mode = value;
-            chance.hidden = value !== "sampled";
+            samplingFields.hidden = value !== "sampled";
             stopPlayback();
             scheduleRefresh("steps");
           },
           "Decoding mode",
         ),
-        chance,
+        samplingFields,
       ),
       el(
         "div",
@@ -108,12 +113,14 @@ export const decodingSpec = {
     );
     box.querySelector(".steps-at").addEventListener("input", (event) => {
       stopPlayback();
-      decodingState.at = +event.target.value;
+      decodingState.stepIndex = +event.target.value;
       redrawView("steps");
     });
     box
       .querySelector(".steps-play")
-      .addEventListener("click", () => (decodingState.playing ? stopPlayback() : startPlayback()));
+      .addEventListener("click", () =>
+        decodingState.playbackTimer ? stopPlayback() : startPlayback(),
+      );
     for (const name of ["temperature", "seed"])
       box.querySelector(".steps-" + name).addEventListener("input", (event) => {
         decodingState[name] = +event.target.value;
@@ -127,104 +134,104 @@ export const decodingSpec = {
       : {}),
   }),
   draw(data) {
-    const n = data.steps.length;
-    decodingState.at = Math.min(decodingState.at, n - 1);
-    const step = data.steps[decodingState.at],
+    const nSteps = data.steps.length;
+    decodingState.stepIndex = Math.min(decodingState.stepIndex, nSteps - 1);
+    const step = data.steps[decodingState.stepIndex],
       slider = queryView("steps", ".steps-at");
-    slider.max = n - 1;
-    slider.value = decodingState.at;
+    slider.max = nSteps - 1;
+    slider.value = decodingState.stepIndex;
     queryView("steps", ".steps-words").textContent =
-      "position " + (decodingState.at + 1) + " of " + n;
-    const wrong = step.right !== null && step.right !== step.chosen;
+      "position " + (decodingState.stepIndex + 1) + " of " + nSteps;
+    const isWrong = step.right !== null && step.right !== step.chosen;
     queryView("steps", ".steps-written").replaceChildren(
       step.prefix.slice(1).join(" ") + (step.prefix.length > 1 ? " " : ""),
       el("span", {
-        className: "next" + (wrong ? " wrong" : ""),
+        className: "next" + (isWrong ? " wrong" : ""),
         textContent: step.chosen,
-        title: wrong
+        title: isWrong
           ? "target: " + step.right
           : "with probability " + formatPercent(step.probability),
       }),
     );
     queryView("steps", ".steps-bars tbody").replaceChildren(
-      ...step.candidates.map(([name, probability]) => {
+      ...step.candidates.map(([token, probability]) => {
         const bar = el("div", { className: "bar" });
         bar.style.width = Math.max(1, 100 * probability) + "%";
         return el(
           "tr",
-          { className: name === step.chosen ? "chosen" : "" },
-          el("td", { textContent: name }),
+          { className: token === step.chosen ? "chosen" : "" },
+          el("td", { textContent: token }),
           el("td", {}, bar),
           el("td", { textContent: formatPercent(probability), title: String(probability) }),
         );
       }),
     );
-    const draw = (which, columns) => {
-      const weights = step[which].map((row) => row.map((v) => v / 1000)),
-        caption = queryView("steps", ".steps-" + which + "-words");
+    const drawAttention = (kind, columns) => {
+      const weights = step[kind].map((row) => row.map((thousandths) => thousandths / 1000)),
+        caption = queryView("steps", ".steps-" + kind + "-words");
       caption.dataset.resting =
         "Rows: heads as layer.head. Columns: " +
-        (which === "cross" ? "source tokens." : "decoder input so far.");
+        (kind === "cross" ? "source tokens." : "decoder input so far.");
       mountMatrix(
-        queryView("steps", ".steps-" + which),
+        queryView("steps", ".steps-" + kind),
         { weights, rows: data.heads, columns, size: 34 },
         {
           caption,
-          hover: (r, k) =>
+          hover: (row, column) =>
             "Head " +
-            data.heads[r] +
+            data.heads[row] +
             " attends to " +
-            columns[k] +
+            columns[column] +
             " (position " +
-            (k + 1) +
+            (column + 1) +
             ") with weight " +
-            weights[r][k].toFixed(3) +
+            weights[row][column].toFixed(3) +
             ".",
         },
       );
     };
-    draw("cross", data.source);
-    draw("decoder", step.prefix);
+    drawAttention("cross", data.source);
+    drawAttention("decoder", step.prefix);
   },
   rows: (data) =>
     data.steps.flatMap((step, i) =>
-      step.candidates.map(([symbol, probability], rank) => ({
+      step.candidates.map(([token, probability], rank) => ({
         place: i + 1,
         prefix: step.prefix.join(" "),
         rank: rank + 1,
-        symbol,
+        symbol: token,
         probability,
-        chosen: symbol === step.chosen,
+        chosen: token === step.chosen,
         right: step.right,
       })),
     ),
 };
 function stopPlayback() {
-  clearInterval(decodingState.playing);
-  decodingState.playing = null;
-  const play = VIEWS.steps.box && queryView("steps", ".steps-play");
-  if (play) {
-    play.textContent = "▶";
-    play.title = "Play";
+  clearInterval(decodingState.playbackTimer);
+  decodingState.playbackTimer = null;
+  const playButton = VIEWS.steps.box && queryView("steps", ".steps-play");
+  if (playButton) {
+    playButton.textContent = "▶";
+    playButton.title = "Play";
   }
 }
 function startPlayback() {
   const data = state.resultByView.steps;
   if (!data) return;
-  if (decodingState.at >= data.steps.length - 1) decodingState.at = -1;
-  const next = () => {
+  if (decodingState.stepIndex >= data.steps.length - 1) decodingState.stepIndex = -1;
+  const showNextStep = () => {
     if (
       !state.resultByView.steps ||
-      decodingState.at >= state.resultByView.steps.steps.length - 1
+      decodingState.stepIndex >= state.resultByView.steps.steps.length - 1
     ) {
       stopPlayback();
       return;
     }
-    decodingState.at += 1;
+    decodingState.stepIndex += 1;
     redrawView("steps");
   };
-  next();
-  decodingState.playing = setInterval(next, 900);
+  showNextStep();
+  decodingState.playbackTimer = setInterval(showNextStep, 900);
   queryView("steps", ".steps-play").textContent = "❚❚";
   queryView("steps", ".steps-play").title = "Pause";
 }

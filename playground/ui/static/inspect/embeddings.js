@@ -198,7 +198,7 @@ export const embeddingsSpec = {
     ...(embeddingsState.first === null ? {} : { first: embeddingsState.first }),
     ...(embeddingsState.second === null ? {} : { second: embeddingsState.second }),
   }),
-  take(options) {
+  restoreOptions(options) {
     for (const name of ["side", "symbol", "waves", "first", "second"])
       if (typeof options[name] === "string") embeddingsState[name] = options[name];
     if (Number.isInteger(options.dimension)) embeddingsState.dimension = options.dimension;

@@ -190,7 +190,7 @@ export function initExport() {
                 text: state.text,
                 view: state.view,
                 options: spec.options ? spec.options() : {},
-                ...(spec.unpacked ? spec.unpacked(data) : data),
+                ...(spec.exportData ? spec.exportData(data) : data),
               },
               null,
               1,

@@ -1,4 +1,3 @@
-// Head roles.
 import { formatCount, formatMessage } from "../shared/format.js";
 import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
 import { renderHeadHistory, renderHeadScores } from "./head_scores.js";
@@ -23,11 +22,10 @@ export const PATTERN_DESCRIPTIONS = {
   next: "position i attends to i + 1",
   first: "every position attends to the first",
   last: "every position attends to EOS, the end of the source",
-  uniform:
-    "every position attends equally to all positions; the overlap of a uniform row with this one",
+  uniform: "every position attends equally to all positions (score: overlap with uniform weights)",
 };
-// Colours after Okabe and Ito; dashes distinguish the lines as well. The selected pattern uses the
-// accent colour.
+// The colour-blind-safe palette of Okabe and Ito. Dashes distinguish the lines without colour. The
+// selected pattern has the accent colour.
 export const PATTERN_STYLES = {
   diagonal: ["#d98200", "#ffb000", []],
   "anti-diagonal": ["#00795a", "#2fd6a5", []],
@@ -64,12 +62,12 @@ const HEAD_COLUMNS = [
 ];
 export const headScoresState = {
   sort: "name",
-  down: false,
+  isDescending: false,
   kind: "all",
   head: null,
   pattern: null,
-  at: null,
-  last: null,
+  historyIndex: null,
+  latest: null,
   timer: null,
 };
 export const columnValue = (head, column) =>
@@ -82,18 +80,18 @@ export const headRolesSpec = {
     "sequences. The tick in a cell marks the value of uniform attention.",
   request: "away-answer",
   build(box) {
-    const head = el("tr");
+    const headerRow = el("tr");
     for (const [name, text, title] of HEAD_COLUMNS) {
       const button = el("button", { type: "button", textContent: text, title });
       button.addEventListener("click", () => {
-        headScoresState.down =
+        headScoresState.isDescending =
           headScoresState.sort === name
-            ? !headScoresState.down
+            ? !headScoresState.isDescending
             : !["name", "description", "distance", "entropy"].includes(name);
         headScoresState.sort = name;
         redrawView("heads");
       });
-      head.append(
+      headerRow.append(
         el(
           "th",
           {
@@ -108,24 +106,24 @@ export const headRolesSpec = {
           button,
         ),
       );
-      head.lastChild.dataset.column = name;
+      headerRow.lastChild.dataset.column = name;
     }
-    const pattern = el(
+    const patternSelect = el(
       "select",
       { className: "heads-pattern", ariaLabel: "Pattern" },
       ...PATTERNS.map((name) => new Option(name)),
     );
-    pattern.addEventListener("change", () => {
-      headScoresState.pattern = pattern.value;
+    patternSelect.addEventListener("change", () => {
+      headScoresState.pattern = patternSelect.value;
       redrawView("heads");
     });
-    const measure = el("button", {
+    const measureButton = el("button", {
       type: "button",
       className: "quiet heads-measure",
       textContent: "Measure over training",
-      title: "The same scores at up to 24 steps with stored weights; takes some seconds",
+      title: "Computes these scores at up to 24 steps with stored weights; takes some seconds",
     });
-    measure.addEventListener("click", () =>
+    measureButton.addEventListener("click", () =>
       loadSlowView("heads-over-training", {}, "heads", state.resultByView.heads),
     );
     box.append(
@@ -151,13 +149,13 @@ export const headRolesSpec = {
       el(
         "div",
         { className: "heads-scroll" },
-        el("table", { className: "heads-table picture" }, el("thead", {}, head), el("tbody")),
+        el("table", { className: "heads-table picture" }, el("thead", {}, headerRow), el("tbody")),
       ),
       el(
         "div",
         { className: "row heads-when" },
         el("h4", { textContent: "Scores over training" }),
-        measure,
+        measureButton,
         el("span", { className: "hint heads-over-words" }),
       ),
       el(
@@ -174,7 +172,7 @@ export const headRolesSpec = {
         el(
           "div",
           {},
-          el("h4", {}, "All heads: fraction on ", pattern),
+          el("h4", {}, "All heads: fraction on ", patternSelect),
           el("canvas", { className: "heads-map picture" }),
           el("p", { className: "caption heads-map-words" }),
         ),
@@ -182,88 +180,88 @@ export const headRolesSpec = {
     );
     const canvas = box.querySelector(".heads-chart");
     canvas.setAttribute("role", "img");
-    const at = (place) => {
-      headScoresState.at = place;
+    const selectStep = (index) => {
+      headScoresState.historyIndex = index;
       renderHeadHistory();
     };
     canvas.addEventListener("pointermove", (event) =>
-      at(canvas.nearest ? canvas.nearest(event.offsetX) : null),
+      selectStep(canvas.nearest ? canvas.nearest(event.offsetX) : null),
     );
-    canvas.addEventListener("pointerleave", () => at(null));
-    canvas.addEventListener("blur", () => at(null));
+    canvas.addEventListener("pointerleave", () => selectStep(null));
+    canvas.addEventListener("blur", () => selectStep(null));
     canvas.addEventListener("keydown", (event) => {
-      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key],
-        over = headHistory();
-      if (!by || !over) return;
+      const offset = { ArrowLeft: -1, ArrowRight: 1 }[event.key],
+        history = headHistory();
+      if (!offset || !history) return;
       event.preventDefault();
       event.stopPropagation();
-      at(
+      selectStep(
         Math.max(
           0,
           Math.min(
-            over.steps.length - 1,
-            headScoresState.at === null
-              ? by > 0
+            history.steps.length - 1,
+            headScoresState.historyIndex === null
+              ? offset > 0
                 ? 0
-                : over.steps.length - 1
-              : headScoresState.at + by,
+                : history.steps.length - 1
+              : headScoresState.historyIndex + offset,
           ),
         ),
       );
     });
   },
-  draw(own) {
+  draw(response) {
     const result = slowResults.get(cacheKey("heads", {}));
-    // In a training run, a later step causes a new request; the current result stays until then.
-    // Dragging the slider causes one request, at the step where it stops.
+    // While a run trains, each new step requests new scores; the previous scores stay until then.
+    // The delay merges the steps of a moving slider into one request.
     if (
       !result ||
-      (!result.busy && result.of !== own && (result.error || result.data.step < own.step))
+      (!result.busy && result.of !== response && (result.error || result.data.step < response.step))
     ) {
       clearTimeout(headScoresState.timer);
       const key = cacheKey("heads", {});
       headScoresState.timer = setTimeout(
         () => {
-          if (key === cacheKey("heads", {})) loadSlowView("heads", {}, "heads", own);
+          if (key === cacheKey("heads", {})) loadSlowView("heads", {}, "heads", response);
         },
-        result || headScoresState.last ? 250 : 0,
+        result || headScoresState.latest ? 250 : 0,
       );
     }
-    const data = (result && result.data) || headScoresState.last,
-      stale = !result || !result.data;
-    const words = queryView("heads", ".heads-words");
-    words.classList.toggle("heads-error", Boolean(result && result.error));
-    words.textContent =
+    const data = (result && result.data) || headScoresState.latest,
+      isStale = !result || !result.data;
+    const statusText = queryView("heads", ".heads-words");
+    statusText.classList.toggle("heads-error", Boolean(result && result.error));
+    statusText.textContent =
       result && result.error
         ? formatMessage(result.error)
-        : stale
+        : isStale
           ? "Measuring."
           : formatMessage(describeSample(data) + ", teacher-forced");
-    queryView("heads", ".heads-table").classList.toggle("heads-stale", stale);
+    queryView("heads", ".heads-table").classList.toggle("heads-stale", isStale);
     if (!data) return;
-    headScoresState.last = data;
+    headScoresState.latest = data;
     if (!data.heads.some((head) => head.name === headScoresState.head))
       headScoresState.head = data.heads.reduce((best, head) =>
         (head.aligned || 0) > (best.aligned || 0) ? head : best,
       ).name;
     renderHeadScores(data);
-    const over = slowResults.get(cacheKey("heads-over-training", {})),
+    const history = slowResults.get(cacheKey("heads-over-training", {})),
       hasHistory = /^(run|watch):/.test(state.subject) && state.weightSteps.length > 1;
-    queryView("heads", ".heads-measure").disabled = !hasHistory || Boolean(over && over.busy);
+    queryView("heads", ".heads-measure").disabled = !hasHistory || Boolean(history && history.busy);
     queryView("heads", ".heads-over-words").textContent = !hasHistory
       ? "Only runs store the weights of earlier steps. Train a run and open it here."
-      : !over
+      : !history
         ? ""
-        : over.busy
+        : history.busy
           ? "Measuring."
-          : over.error
-            ? formatMessage(over.error)
+          : history.error
+            ? formatMessage(history.error)
             : formatMessage(
-                formatCount(over.data.steps.length, "step") +
+                formatCount(history.data.steps.length, "step") +
                   " of " +
-                  over.data.n_steps.toLocaleString("en") +
+                  history.data.n_steps.toLocaleString("en") +
                   " stored, " +
-                  describeSample(over.data),
+                  describeSample(history.data),
               );
     queryView("heads", ".heads-two").hidden = !headHistory();
     renderHeadHistory();
@@ -271,33 +269,33 @@ export const headRolesSpec = {
   options: () => ({
     kind: headScoresState.kind,
     sort: headScoresState.sort,
-    down: headScoresState.down,
+    down: headScoresState.isDescending,
     head: headScoresState.head,
   }),
-  take(options) {
+  restoreOptions(options) {
     if (["all", "cross", "encoder", "decoder"].includes(options.kind)) {
       headScoresState.kind = options.kind;
       setPressed(queryView("heads", ".choice"), options.kind);
     }
     if (HEAD_COLUMNS.some(([name]) => name === options.sort)) {
       headScoresState.sort = options.sort;
-      headScoresState.down = options.down === true;
+      headScoresState.isDescending = options.down === true;
     }
     if (typeof options.head === "string") headScoresState.head = options.head;
   },
-  forget() {
-    headScoresState.last = null;
+  reset() {
+    headScoresState.latest = null;
     headScoresState.head = null;
     headScoresState.pattern = null;
   },
-  unpacked: () => ({ ...headScoresState.last, over_training: headHistory() }),
+  exportData: () => ({ ...headScoresState.latest, over_training: headHistory() }),
   rows: () => [
-    ...(headScoresState.last
-      ? headScoresState.last.heads.map((head) =>
+    ...(headScoresState.latest
+      ? headScoresState.latest.heads.map((head) =>
           toScoreRow(
-            headScoresState.last.step,
+            headScoresState.latest.step,
             head,
-            (values) => values,
+            (score) => score,
             head.aligned,
             head.entropy,
             {
@@ -313,7 +311,7 @@ export const headRolesSpec = {
             toScoreRow(
               step,
               head,
-              (values) => values && values[i],
+              (scores) => scores && scores[i],
               head.aligned[i],
               head.entropy[i],
               {},
@@ -323,17 +321,17 @@ export const headRolesSpec = {
       : []),
   ],
 };
-const toScoreRow = (step, head, of, aligned, entropy, more) => ({
+const toScoreRow = (step, head, selectScore, aligned, entropy, extraColumns) => ({
   step,
   kind: head.kind,
   layer: head.layer,
   head: head.head,
-  ...Object.fromEntries(PATTERNS.map((name) => [name, of(head.patterns[name])])),
+  ...Object.fromEntries(PATTERNS.map((name) => [name, selectScore(head.patterns[name])])),
   entropy,
   aligned,
-  ...more,
+  ...extraColumns,
 });
 export function headHistory() {
-  const over = slowResults.get(cacheKey("heads-over-training", {}));
-  return over && over.data;
+  const history = slowResults.get(cacheKey("heads-over-training", {}));
+  return history && history.data;
 }

@@ -28,8 +28,8 @@ export function renderHeadScores(data) {
         (columnValue(a, headScoresState.sort) ?? Infinity) -
         (columnValue(b, headScoresState.sort) ?? Infinity),
     );
-  if (headScoresState.down) rows.reverse();
-  if (headScoresState.down)
+  if (headScoresState.isDescending) rows.reverse();
+  if (headScoresState.isDescending)
     // missing values come last in both orders
     rows.sort(
       (a, b) =>
@@ -38,7 +38,7 @@ export function renderHeadScores(data) {
     );
   for (const th of VIEWS.heads.box.querySelectorAll(".heads-table th")) {
     if (th.dataset.column === headScoresState.sort)
-      th.setAttribute("aria-sort", headScoresState.down ? "descending" : "ascending");
+      th.setAttribute("aria-sort", headScoresState.isDescending ? "descending" : "ascending");
     else th.removeAttribute("aria-sort");
   }
   const over = describeSample(data),
@@ -132,7 +132,8 @@ export function renderHeadHistory() {
   const head = history.heads.find((each) => each.name === headScoresState.head) || history.heads[0],
     n = history.steps.length - 1,
     current =
-      headScoresState.last && headScoresState.last.heads.find((each) => each.name === head.name);
+      headScoresState.latest &&
+      headScoresState.latest.heads.find((each) => each.name === head.name);
   const series = [
     ...PATTERNS.map((name) => [name, head.patterns[name]]),
     ["aligned", head.aligned],
@@ -224,7 +225,10 @@ export function renderHeadHistory() {
   }
   for (const [step, mark] of [
     [state.step, "--pg-accent"],
-    [headScoresState.at === null ? null : history.steps[headScoresState.at], "--pg-mark"],
+    [
+      headScoresState.historyIndex === null ? null : history.steps[headScoresState.historyIndex],
+      "--pg-mark",
+    ],
   ]) {
     if (step === null || step === undefined || step < history.steps[0] || step > history.steps[n])
       continue;
@@ -235,7 +239,7 @@ export function renderHeadHistory() {
     c.lineTo(Math.round(x(step)) + 0.5, bottom);
     c.stroke();
   }
-  const at = headScoresState.at === null ? n : headScoresState.at;
+  const at = headScoresState.historyIndex === null ? n : headScoresState.historyIndex;
   queryView("heads", ".heads-chart-title").textContent =
     head.name[0].toUpperCase() + head.name.slice(1) + ": scores by step (log)";
   queryView("heads", ".heads-legend").replaceChildren(
@@ -275,7 +279,7 @@ export function renderHeadHistory() {
         "."
       : "";
   const words =
-    headScoresState.at === null
+    headScoresState.historyIndex === null
       ? "Vertical axis: fraction of the attention, 0 to 1. Horizontal axis: step." + growthNote
       : "Step " +
         history.steps[at].toLocaleString("en") +

@@ -154,7 +154,7 @@ export const logitLensSpec = {
       loadAttribution();
     } else renderAttribution();
   },
-  forget() {
+  reset() {
     logitLensState.at = [null, 0];
     logitLensState.symbol = logitLensState.against = logitLensState.parts = null;
     logitLensState.error = "";
@@ -164,7 +164,7 @@ export const logitLensSpec = {
     symbol: logitLensState.symbol,
     against: logitLensState.against,
   }),
-  take({ at, symbol, against }) {
+  restoreOptions({ at, symbol, against }) {
     if (Array.isArray(at) && at.length === 2 && at.every((i) => Number.isInteger(i) && i >= 0))
       logitLensState.at = at;
     for (const [name, value] of [
@@ -173,7 +173,7 @@ export const logitLensSpec = {
     ])
       if (typeof value === "string") logitLensState[name] = value;
   },
-  unpacked: (data) => ({ ...data, contributions: logitLensState.parts }),
+  exportData: (data) => ({ ...data, contributions: logitLensState.parts }),
   rows: (data) => [
     ...data.layers.flatMap((layer, l) =>
       data.candidates[l].flatMap((candidates, t) =>

@@ -37,9 +37,9 @@ function onValueChange(value) {
     if (Number.isInteger(linkState.step)) state.step = linkState.step;
     if (typeof linkState.text === "string") state.text = linkState.text.slice(0, 400);
     if (typeof linkState.view === "string" && VIEWS[linkState.view]) state.view = linkState.view;
-    if (linkState.options && VIEWS[state.view].take)
+    if (linkState.options && VIEWS[state.view].restoreOptions)
       try {
-        VIEWS[state.view].take(linkState.options);
+        VIEWS[state.view].restoreOptions(linkState.options);
       } catch (error) {
         /* the link is malformed */
       }
@@ -105,7 +105,7 @@ function onNavigate() {
 function applyHandOff({ view, options, text }) {
   if (VIEWS[view]) {
     state.view = view;
-    VIEWS[view].take?.(options);
+    VIEWS[view].restoreOptions?.(options);
   }
   if (text) $(".sequence").value = state.text = text;
 }

@@ -188,7 +188,7 @@ export const masksSpec = {
     measure: masksState.measure,
     ...(masksState.scores === null ? {} : { scores: masksState.scores }),
   }),
-  take(options) {
+  restoreOptions(options) {
     for (const name of ["of", "scores"])
       if (typeof options[name] === "string") masksState[name] = options[name];
     if (Number.isInteger(options.layer)) masksState.layer = options.layer;

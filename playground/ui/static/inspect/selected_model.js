@@ -61,7 +61,7 @@ export function selectModel(subject, step = null) {
   state.resultByView = {};
   state.weightSteps = [];
   $(".subject").value = subject;
-  for (const spec of Object.values(VIEWS)) if (spec.forget) spec.forget();
+  for (const spec of Object.values(VIEWS)) if (spec.reset) spec.reset();
   saveState();
   loadSteps();
   scheduleRefresh(state.view, 0);
