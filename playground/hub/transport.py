@@ -130,6 +130,8 @@ def connection_problem(url: str) -> str:
         try:
             socket.create_connection((address.hostname or "", port), CONNECT_TIMEOUT_S).close()
             problem.clear()
+        except socket.gaierror:
+            problem[:] = ["no internet connection, or an unknown host name"]
         except OSError as error:
             problem[:] = [error.strerror or str(error) or "no response"]
 

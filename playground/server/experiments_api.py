@@ -246,7 +246,7 @@ def _parse_grid(pairs: list[list[str]]) -> dict[str, list[Any]]:
             )
         parts = [part.strip() for part in text.split(",") if part.strip()]
         if not parts:
-            raise ConfigError(name, f"{name} has no values; write some, separated by commas")
+            raise ConfigError(name, f"{name} has no values; enter values separated by commas")
         grid[name] = [parse_value(name, part) for part in parts]
     return grid
 

@@ -421,7 +421,7 @@ def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(
     assert seconds < 3 + BUSY
     told = {
         "slow": "no response",
-        "no name": "Name or service not known",
+        "no name": "no internet connection, or an unknown host name",
         "unreachable": "No route to host",
     }
     assert f"cannot be reached: {told[trouble]}" in str(error)

@@ -48,7 +48,7 @@ export const METRIC_COLUMNS = [
 ];
 const FAIRNESS_NOTE =
   "Your model was trained on this task; pretrained models were trained on text only and " +
-  "receive few-shot examples in the prompt. The comparison is therefore not between equals.";
+  "receive few-shot examples in the prompt. Your model therefore has an advantage.";
 export const benchmarkResults = {
   what: null,
   settings: null,

@@ -114,7 +114,7 @@ export const embeddingsSpec = {
         "near",
         "Nearest tokens",
         "Cosine similarity of token embeddings: 1 is the same direction, 0 orthogonal, -1 " +
-          "opposite. A task that treats all tokens alike has no near neighbours.",
+          "opposite. If a task treats all tokens alike, no two embeddings are close.",
         el(
           "div",
           { className: "row" },

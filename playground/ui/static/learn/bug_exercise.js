@@ -50,9 +50,9 @@ export function buildBugs() {
   );
   $(".bugs").replaceChildren(
     createParagraph(
-      "Each bug is one wrong line in the source of this project, typical of tutorials. A " +
-        "small model with this line trains next to the correct model, with the same seed and " +
-        "batches. Compare loss, output and attention, then find the line.",
+      "One line of a small model is wrong; such bugs are typical of tutorials. The buggy and " +
+        "the correct model train with the same seed and batches. Compare loss, output and " +
+        "attention, then find the line.",
       "hint",
     ),
     el(
@@ -248,7 +248,7 @@ function renderObservations(result) {
       (c) => c.answer.map((each) => each[0]).join(" "),
     ],
     [
-      "recorded attention layers",
+      "layers with stored attention",
       (c) =>
         ATTENTION_KINDS.map(
           ([kind, name]) => name.toLowerCase() + " " + c.attention[kind].length,

@@ -175,7 +175,8 @@ function createNumberField(stop, own) {
     el("span", {
       className: "hint",
       textContent:
-        stop.low + " to " + stop.high + (stop.within ? "; correct within " + stop.within : ""),
+        `${stop.low} to ${stop.high}` +
+        (stop.within ? `; correct if at most ${stop.within} off` : ""),
     }),
   );
 }
