@@ -124,7 +124,6 @@ export function saveAttentionForm() {
   });
 }
 
-// ---------------------------------------------------------------- requests
 // Both models, one after the other, because each may need a download.
 function compareAttention() {
   saveAttentionForm();

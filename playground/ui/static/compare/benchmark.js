@@ -272,7 +272,6 @@ export const benchmarkSpec = {
   },
 };
 
-// ---------------------------------------------------------------- models
 function renderModelList() {
   const signature = JSON.stringify(
     state.benchmarkForm.models.map((each) => [each, formatModelCost(each.name)]),

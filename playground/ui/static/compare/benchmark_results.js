@@ -132,7 +132,6 @@ export function loadResults() {
   renderResults();
 }
 
-// ---------------------------------------------------------------- files
 export const resultRows = () => sortedRows().map(([, { kind, index, finished, ...row }]) => row);
 export const exampleRows = () =>
   [...benchmarkResults.items]

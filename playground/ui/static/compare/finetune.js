@@ -215,7 +215,6 @@ async function planFinetune() {
     .join(", ");
 }
 
-// ---------------------------------------------------------------- progress
 function onFinetuneStart(request) {
   finetuneState.next = request;
   finetuneForm.go.disabled = true;

@@ -18,7 +18,6 @@ import { buildViews, selectView, VIEWS } from "./views.js";
 
 let isStarted = false;
 
-// ---------------------------------------------------------------- start
 function onValueChange(value) {
   state.owner = value.owner || "";
 }

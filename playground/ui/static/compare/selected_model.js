@@ -8,7 +8,6 @@ import { showView, VIEWS } from "./views.js";
 let runs = [],
   checkpoints = [];
 
-// ---------------------------------------------------------------- the user's model
 export const currentModel = () =>
   [...runs, ...checkpoints].find((each) => each.subject === state.subject) || null;
 export async function loadModels() {

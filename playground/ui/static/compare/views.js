@@ -14,7 +14,6 @@ import { $ } from "./view.js";
 //   chosen()   called after each model selection, including the first; optional
 export const VIEWS = { __proto__: null }; // no prototype: a link may contain any view name
 
-// ---------------------------------------------------------------- views
 export function buildViews() {
   for (const [name, spec] of Object.entries(VIEWS)) {
     const tab = el("button", { type: "button", textContent: spec.title, id: "compare-" + name });

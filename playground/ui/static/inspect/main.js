@@ -21,7 +21,6 @@ let isStarted = false;
 
 let debounceTimer;
 
-// ---------------------------------------------------------------- start
 function onValueChange(value) {
   state.owner = value.owner || "";
   let linkState = {};

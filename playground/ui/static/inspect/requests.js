@@ -9,7 +9,6 @@ import { VIEWS } from "./views.js";
 
 let lastRequestId = 0;
 
-// ---------------------------------------------------------------- requests
 const pendingViews = new Set(),
   SLOW_VIEWS = ["heads", "heads-over-training", "away"]; // views computed on hundreds of sequences
 let refreshTimer = null;

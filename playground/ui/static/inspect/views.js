@@ -7,7 +7,6 @@ import { $ } from "./view.js";
 export const VIEWS = { __proto__: null }; // no prototype: a link may contain any view name
 export const queryView = (view, selector) => VIEWS[view].box.querySelector(selector);
 
-// ---------------------------------------------------------------- views
 export function buildViews() {
   for (const [name, spec] of Object.entries(VIEWS)) {
     const tab = el("button", { type: "button", textContent: spec.title, id: "view-" + name });

@@ -13,7 +13,6 @@ import { $ } from "./view.js";
 let experimentForm,
   planRequestId = 0;
 
-// ---------------------------------------------------------------- new experiment
 export function buildExperimentForm() {
   const label = (text, ...inside) => el("label", {}, el("span", { textContent: text }), ...inside),
     problem = (name) => {

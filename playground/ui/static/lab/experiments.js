@@ -11,7 +11,6 @@ import { $ } from "./view.js";
 
 let lastStates = "";
 
-// ---------------------------------------------------------------- the owner's experiments
 export function describeStatus(row) {
   const n = row.statuses,
     done = n.done || 0,
@@ -120,7 +119,6 @@ export function openExperiment(id, goThere = false) {
     });
 }
 
-// ---------------------------------------------------------------- polling
 let pendingRefresh = null,
   refreshQueued = false;
 // One request at a time. A call during a request waits for the following one.

@@ -12,7 +12,6 @@ import { attach, root } from "./view.js";
 
 let isStarted = false;
 
-// ---------------------------------------------------------------- start
 function onValueChange(value) {
   state.owner = value.owner || "";
 }

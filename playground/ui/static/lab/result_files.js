@@ -7,7 +7,6 @@ import { state } from "./state.js";
 
 let isExporting = false;
 
-// ---------------------------------------------------------------- files
 export const fileName = (kind) =>
   (state.details.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment") +
   "." +

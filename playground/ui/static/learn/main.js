@@ -14,7 +14,6 @@ import { $, attach, root } from "./view.js";
 
 let nextPollAt = 0;
 
-// ---------------------------------------------------------------- start
 function onValueChange(value) {
   state.owner = value.owner || "";
 }

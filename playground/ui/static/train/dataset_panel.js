@@ -21,7 +21,6 @@ const formatLengthRange = ([low, high]) =>
     ? formatCount(low, "symbol")
     : low.toLocaleString("en") + " to " + formatCount(high, "symbol");
 
-// ---------------------------------------------------------------- reading
 function currentInput() {
   if (inputMode === "text") return { name: "", body: $(".text").value };
   if (inputMode === "file") return file && { name: file.name, body: file };
@@ -121,7 +120,6 @@ const setStatus = (text) => {
   $(".state").textContent = text;
 };
 
-// ---------------------------------------------------------------- parsed dataset
 function renderReport(report) {
   datasetReport = report && report.content ? report : null;
   const lines = (report && report.lines) || [],
@@ -210,7 +208,6 @@ function updateUseButton() {
   setStatus(same ? "" : formDataset && datasetReport ? "The form uses another dataset." : "");
 }
 
-// ---------------------------------------------------------------- using and storing
 async function useDataset() {
   $(".use").disabled = true;
   setStatus("Saving the dataset");
@@ -302,7 +299,6 @@ async function renderStoredDatasets() {
   );
 }
 
-// ---------------------------------------------------------------- input
 function clearColumns() {
   for (const name of ["source", "target"]) $(".column-" + name).value = "";
   $("datalist").replaceChildren();
