@@ -11,7 +11,7 @@ export const formatShare = (x) =>
 export const formatRange = (spread, write) =>
   write(spread.median) + formatSpread(spread.low, spread.high, write);
 
-// Update a list in place: `make(one)` creates a row for a new item, `fill(row, one)` sets its
+// Update a list: `make(one)` creates a row for a new item, `fill(row, one)` sets its
 // content.
 export function syncRows(box, list, keyOf, make, fill) {
   const before = new Map([...box.children].map((row) => [row.dataset.key, row]));

@@ -285,7 +285,7 @@ function renderFieldErrors(reply) {
   const varied = experimentForm.fields.findIndex(
     (each) => each.select.value && each.select.value === reply.field,
   );
-  const places = {
+  const errorElements = {
     base: experimentForm.wrong.base,
     seeds: experimentForm.wrong.seeds,
     times: experimentForm.wrong.times,
@@ -293,15 +293,15 @@ function renderFieldErrors(reply) {
     name: experimentForm.wrong.name,
     grid: experimentForm.fields[0].wrong,
   };
-  const place =
+  const errorElement =
     varied >= 0
       ? experimentForm.fields[varied].wrong
-      : places[reply.field] || experimentForm.wrong.form;
+      : errorElements[reply.field] || experimentForm.wrong.form;
   for (const box of [
     ...Object.values(experimentForm.wrong),
     ...experimentForm.fields.map((each) => each.wrong),
   ])
-    setText(box, box === place ? addPeriod(reply.error || "") : "");
+    setText(box, box === errorElement ? addPeriod(reply.error || "") : "");
 }
 async function planExperiment() {
   if (!state.variableSettings.length) return;

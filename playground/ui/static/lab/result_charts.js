@@ -9,7 +9,7 @@ export function renderCharts() {
   const { results, lengths } = state.details.results,
     cells = results.cells,
     on = cells
-      .map((cell, place) => [cell, place])
+      .map((cell, colorIndex) => [cell, colorIndex])
       .filter(([cell]) => !state.hiddenVariants.has(cell.label));
   [...state.resultsView.legend.children].forEach((button, i) => paintSwatch(button.firstChild, i));
   [...state.resultsView.body.children].forEach((row, i) =>
@@ -20,9 +20,9 @@ export function renderCharts() {
     over = results.cells.some((cell) => cell.n > 1)
       ? "the line is the median over seeds, the band the full range"
       : "one seed each";
-  const line = (cell, place, curve) => ({
+  const line = (cell, colorIndex, curve) => ({
     label: cell.short,
-    place,
+    colorIndex,
     xs: curve.steps,
     median: curve.median,
     low: curve.low,
@@ -42,7 +42,7 @@ export function renderCharts() {
   };
   lineChart(state.resultsView.score.canvas, {
     ...steps,
-    series: on.map(([cell, place]) => line(cell, place, cell.curve)),
+    series: on.map(([cell, colorIndex]) => line(cell, colorIndex, cell.curve)),
     y: [0, 1.02],
     ticks: [
       [0, "0"],
@@ -53,7 +53,7 @@ export function renderCharts() {
     caption: state.resultsView.score.caption,
     title: state.resultsView.score.title,
   });
-  const losses = on.map(([cell, place]) => line(cell, place, cell.loss)),
+  const losses = on.map(([cell, colorIndex]) => line(cell, colorIndex, cell.loss)),
     all = losses
       .flatMap((each) => [...each.low, ...each.high])
       .map((v) => Math.log10(Math.max(v, 1e-9)));
@@ -80,7 +80,7 @@ export function renderCharts() {
       .filter(([, at]) => !state.hiddenVariants.has(placeOf(at)));
   const hasScores = rows.some(([row]) => row.n),
     first = lengths.trained[0],
-    series = rows.map(([row, place]) => schemeSeries(row, place));
+    series = rows.map(([row, colorIndex]) => schemeSeries(row, colorIndex));
   const marks = [[1, "length 1"]];
   for (let v = 10; v < lengths.max_length * 0.86; v += lengths.max_length > 60 ? 50 : 10)
     marks.push([v, String(v)]);
@@ -136,10 +136,10 @@ export function renderCharts() {
 }
 // The line of one scheme: the median with the range over seeds, or a single seed with its 95 %
 // interval.
-function schemeSeries(row, place) {
+function schemeSeries(row, colorIndex) {
   const line = {
     label: row.label,
-    place,
+    colorIndex,
     xs: row.lengths,
     median: row.median,
     low: row.low,

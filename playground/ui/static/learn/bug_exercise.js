@@ -190,15 +190,15 @@ export function renderBug() {
   if (result) renderObservations(result);
 }
 function bugCurves({ right, broken }, steps) {
-  const loss = (label, place, curve) => ({
+  const loss = (label, colorIndex, curve) => ({
     label,
-    place,
+    colorIndex,
     xs: curve.loss.map((_, i) => i + 1),
     ys: curve.loss,
   });
-  const scores = (label, place, curve, at) => ({
+  const scores = (label, colorIndex, curve, at) => ({
     label,
-    place,
+    colorIndex,
     xs: curve.evaluations.map((s) => s[0]),
     ys: curve.evaluations.map((s) => s[at]),
   });

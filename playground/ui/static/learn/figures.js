@@ -37,7 +37,7 @@ function renderCurves(figure, p) {
     legend.replaceChildren(...p.series.map(() => el("span", {}, el("canvas"), el("span"))));
   p.series.forEach((each, i) => {
     setText(legend.children[i].children[1], each.label);
-    paintSwatch(legend.children[i].children[0], each.place ?? i);
+    paintSwatch(legend.children[i].children[0], each.colorIndex ?? i);
   });
   const xs = p.series.flatMap((each) => each.xs),
     ys = p.series.flatMap((each) => each.ys),
@@ -56,7 +56,7 @@ function renderCurves(figure, p) {
   lineChart(canvas, {
     series: p.series.map((each, i) => ({
       label: each.label,
-      place: each.place ?? i,
+      colorIndex: each.colorIndex ?? i,
       xs: each.xs,
       median: each.ys,
       low: each.ys,

@@ -50,9 +50,9 @@ export function mountChart(canvas, chartData, paint, toPosition, stepPosition) {
   paint(canvas, state);
 }
 
-// Draw lines over x, each with a band. `drawn`: series [{label, place, xs, median, low, high}], the
-// ranges x and y, ticks [[y, text]], marks on the x axis, what (the name of x), write(y), caption,
-// rest (the default caption), log, shaded [from, to].
+// Draw lines over x, each with a band. `chartData` has the series [{label, colorIndex, xs, median,
+// low, high}], the ranges x and y, ticks [[y, text]], marks on the x axis, what (the name of x),
+// write(y), caption, rest (the default caption), log, shaded [from, to].
 export const lineChart = (canvas, chartData) =>
   mountChart(
     canvas,
@@ -129,7 +129,7 @@ export function paintLines(canvas, state) {
   for (const s of d.series) {
     if (!s.xs.length) continue;
     const bandXs = s.bandXs || s.xs;
-    c.fillStyle = resolveColor(s.place);
+    c.fillStyle = resolveColor(s.colorIndex);
     c.globalAlpha = 0.16;
     c.beginPath();
     bandXs.forEach((v, k) => (k ? c.lineTo(x(v), y(s.high[k])) : c.moveTo(x(v), y(s.high[k]))));
@@ -138,10 +138,10 @@ export function paintLines(canvas, state) {
     c.globalAlpha = 1;
   }
   for (const s of d.series) {
-    c.strokeStyle = c.fillStyle = resolveColor(s.place);
+    c.strokeStyle = c.fillStyle = resolveColor(s.colorIndex);
     c.lineWidth = 2;
     c.lineJoin = "round";
-    c.setLineDash(dashOf({ color: s.place }));
+    c.setLineDash(dashOf({ color: s.colorIndex }));
     c.beginPath();
     s.xs.forEach((v, k) => (k ? c.lineTo(x(v), y(s.median[k])) : c.moveTo(x(v), y(s.median[k]))));
     c.stroke();
@@ -201,7 +201,7 @@ export const heatmapChart = (canvas, chartData) =>
     chartData,
     paintHeatmap,
     (_, it, event) => {
-      const p = it.places;
+      const p = it.layout;
       if (!p) return null;
       const r = Math.floor((event.offsetY - p.top) / p.ch),
         k = Math.floor((event.offsetX - p.left) / p.cw);
@@ -237,7 +237,7 @@ export function paintHeatmap(canvas, state) {
       10 + Math.max(...d.rows.map((row) => c.measureText(row.label).width)),
     ),
     cw = (width - left - 3) / n;
-  state.places = { left, top, cw, ch };
+  state.layout = { left, top, cw, ch };
   const every = cw >= 19 ? 1 : cw * 5 >= 19 ? 5 : 10;
   c.fillStyle = cssVariable("--pg-quiet-text");
   c.textAlign = "center";

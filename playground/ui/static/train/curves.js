@@ -12,7 +12,7 @@ import { showStep } from "./timeline.js";
 import { $, root } from "./view.js";
 
 export const MAX_OVERLAYS = 7; // as many as the palette has colours besides that of the open run
-export const overlayColor = (place) => resolveColor(place + 1);
+export const overlayColor = (colorIndex) => resolveColor(colorIndex + 1);
 const TARGET_SCORE = 0.99;
 const NARROW_PAGE = "(max-width: 700px)";
 const EMBED_REST = 256; // pixels of an embedded view besides the two charts
@@ -94,11 +94,11 @@ const runName = () =>
 function buildSeries(own, ofOverlay) {
   const others = [...overlays]
     .filter(([, overlay]) => overlay.curve)
-    .map(([subject, { place, curve, name }]) => ({
+    .map(([subject, { colorIndex, curve, name }]) => ({
       key: subject,
       label: name || "other run",
-      color: place + 1,
-      dash: place % 2,
+      color: colorIndex + 1,
+      dash: colorIndex % 2,
       hasPoints: true,
       ...ofOverlay(curve),
     }));

@@ -14,9 +14,9 @@ export function openModel(ref) {
   state.predictRequestId += 1;
   // Opening the overlaid run swaps the two curves.
   if (overlays.has(ref) && previousRef.startsWith("run:") && previousRef !== ref) {
-    const place = overlays.get(ref).place;
+    const colorIndex = overlays.get(ref).colorIndex;
     overlays.delete(ref);
-    overlays.set(previousRef, { place, curve: null });
+    overlays.set(previousRef, { colorIndex, curve: null });
   }
   state.modelRef = ref || "";
   state.isFresh = true;

@@ -11,8 +11,8 @@ import { $ } from "./view.js";
 export function toggleOverlay(ref, isOn) {
   if (isOn)
     overlays.set(ref, {
-      place: Array.from({ length: MAX_OVERLAYS }).findIndex(
-        (_, place) => ![...overlays.values()].some((o) => o.place === place),
+      colorIndex: Array.from({ length: MAX_OVERLAYS }).findIndex(
+        (_, colorIndex) => ![...overlays.values()].some((o) => o.colorIndex === colorIndex),
       ),
       curve: null,
     });
@@ -41,7 +41,7 @@ export function setOverlays(subjects) {
   subjects
     .filter((s) => s !== state.modelRef)
     .slice(0, MAX_OVERLAYS)
-    .forEach((s, place) => overlays.set(s, { place, curve: null }));
+    .forEach((s, colorIndex) => overlays.set(s, { colorIndex, curve: null }));
   renderRuns();
   fetchOverlays(true);
 }
@@ -104,6 +104,8 @@ export function renderLegend() {
   const nameOf = (s, o) => (state.runs.find((r) => r.subject === s) || o).name || "";
   box.replaceChildren(
     entry(cssVariable("--pg-accent"), name),
-    ...[...overlays].map(([s, o]) => entry(overlayColor(o.place), nameOf(s, o), s, o.place % 2)),
+    ...[...overlays].map(([s, o]) =>
+      entry(overlayColor(o.colorIndex), nameOf(s, o), s, o.colorIndex % 2),
+    ),
   );
 }

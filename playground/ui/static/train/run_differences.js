@@ -41,7 +41,7 @@ async function renderDiff() {
             "3px solid " +
             (at === 1
               ? cssVariable("--pg-accent")
-              : overlayColor(overlays.get(subjects[at - 1]).place));
+              : overlayColor(overlays.get(subjects[at - 1]).colorIndex));
       });
     return row;
   };

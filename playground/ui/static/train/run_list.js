@@ -85,7 +85,11 @@ export function renderRuns() {
         : "Overlay its curves on those shown";
     row.style.setProperty(
       "--colour",
-      self ? "var(--pg-accent)" : on ? overlayColor(overlays.get(r.subject).place) : "transparent",
+      self
+        ? "var(--pg-accent)"
+        : on
+          ? overlayColor(overlays.get(r.subject).colorIndex)
+          : "transparent",
     );
     row.querySelector("[data-do=hide]").textContent = r.hidden ? "Show again" : "Hide";
     row.querySelector("[data-do=resume]").hidden = !["paused", "stopped", "failed"].includes(

@@ -51,7 +51,7 @@ export const METRICS = {
   learning_rate: ["Learning rate", "Learning rate of each step, after warm-up and schedule"],
   grad_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
 };
-export const overlays = new Map(); // model reference -> {place, curve} of an overlaid run
+export const overlays = new Map(); // model reference -> {colorIndex, curve} of an overlaid run
 
 export const formatQueuePosition = (n) =>
   (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in the queue";

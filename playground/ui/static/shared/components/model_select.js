@@ -26,7 +26,7 @@ export function renderOptions(options, value) {
 }
 
 /**
- * A select element for a run or checkpoint. Without any, `emptyText` stands in its place.
+ * A select element for a run or checkpoint. Without any, `emptyText` replaces it.
  * @param {{
  *   label: string,
  *   options: Option[],
