@@ -445,15 +445,15 @@ def listed(counts: Mapping[str, int]) -> str:
 )
 @click.option(
     "--keep",
-    "kept",
+    "should_save",
     is_flag=True,
     help="Write results/soak.json, which `python -m benchmarks` puts into RESULTS.md.",
 )
-def main(minutes: float, seed: int, saved_rows: bool) -> None:
+def main(minutes: float, seed: int, should_save: bool) -> None:
     """Soak the app, and print the results."""
     rows = measure(minutes, seed)
     print(table(rows))
-    if saved_rows:
+    if should_save:
         save_results("soak", rows)
 
 

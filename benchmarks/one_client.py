@@ -160,15 +160,15 @@ def table(rows: dict[str, Any]) -> str:
 )
 @click.option(
     "--keep",
-    "kept",
+    "should_save",
     is_flag=True,
     help="Write results/one-client.json, which `python -m benchmarks` puts into RESULTS.md.",
 )
-def main(seconds: float, saved_rows: bool) -> None:
+def main(seconds: float, should_save: bool) -> None:
     """Attack the app from one address, and print the effect on other clients."""
     rows = measure(seconds)
     print(table(rows))
-    if saved_rows:
+    if should_save:
         save_results("one-client", rows)
 
 

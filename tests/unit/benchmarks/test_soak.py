@@ -4,8 +4,9 @@ import json
 from collections import Counter
 
 import pytest
+from click.testing import CliRunner
 
-from benchmarks import load_soak
+from benchmarks import load_soak, one_client
 from benchmarks.load_users import Phase, RunOwner, Scenario, Session
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.training.trainer import Trainer
@@ -138,3 +139,15 @@ def test_fault_by_fault_the_table_tells_what_was_survived():
     assert "| in all | 2 | 1 | | 3 | 20 | 30 | 30 | 1 |" in result
     assert "Errors: 500: 1." in result
     assert "No disk could be mounted here" in result
+
+
+@pytest.mark.parametrize(("name", "benchmark"), [("soak", load_soak), ("one-client", one_client)])
+@pytest.mark.parametrize(("options", "is_saved"), [([], False), (["--keep"], True)])
+def test_keep_saves_the_results(monkeypatch, name, benchmark, options, is_saved):
+    saved = []
+    monkeypatch.setattr(benchmark, "measure", lambda *args: {"polls": 1})
+    monkeypatch.setattr(benchmark, "table", lambda rows: "| a table |")
+    monkeypatch.setattr(benchmark, "save_results", lambda *args: saved.append(args))
+    result = CliRunner().invoke(benchmark.main, options, catch_exceptions=False)
+    assert (result.exit_code, result.output) == (0, "| a table |\n")
+    assert saved == ([(name, {"polls": 1})] if is_saved else [])
