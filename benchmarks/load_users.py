@@ -24,7 +24,7 @@ from tests.support.app_server import AppServer
 from tests.support.page_client import PageClient
 
 POLLS_PER_SECOND = 4  # polls of a session
-PAUSE_INTERVAL_POLLS = 30  # seconds of an owner, on the average
+PAUSE_INTERVAL_S = 30  # mean seconds between two pauses of an owner's run
 ACTIVE_STATUSES = ("starting", "training", "waiting")
 VISITOR_SETTINGS: dict[str, Any] = {
     "max_steps": 300,
@@ -51,16 +51,14 @@ class Phase:
     """A part of the soak test: its fault, and the measurements."""
 
     kind: str
-    # megabytes of the server, at the begin and at the end
+    # of the server in megabytes, at the start and at the end
     memory: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)  # what the answers to polls took
-    # likewise for Inspect and "Try it"
+    poll_seconds: list[float] = field(default_factory=list)  # response times of polls
+    # response times of Inspect and "Try it"
     inspection_seconds: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    failed_connections: int = 0  # requests that met no server, because it was being started again
-    recovery_seconds: float | None = (
-        None  # seconds until every run went on; None: never, or nothing was done
-    )
+    failed_connections: int = 0  # requests during a restart of the server
+    recovery_seconds: float | None = None  # until every run resumed; None if one did not
 
 
 class Scenario:
@@ -71,7 +69,7 @@ class Scenario:
 
     def __init__(self, start: Callable[[int], AppServer]) -> None:
         self.start, self.app = start, start(0)
-        self.is_server_down = False  # the server is not there, on purpose
+        self.is_server_down = False  # while a fault stops the server
         self.phase = Phase("calm")
         self.finished_actions: Counter[str] = Counter()  # what visitors did
         self.rejections: Counter[str] = Counter()  # the messages of rejected requests
@@ -101,30 +99,30 @@ class Scenario:
 class Session(threading.Thread):
     """A page that displays a run."""
 
-    def __init__(self, stage: Scenario, owner: str, subject: str) -> None:
+    def __init__(self, scenario: Scenario, owner: str, subject: str) -> None:
         super().__init__(daemon=True)
-        self.scenario, self.page, self.subject = stage, stage.page(owner, stays=True), subject
-        self.answers, self.duplicate_steps = 0, 0
+        self.scenario, self.page, self.subject = scenario, scenario.page(owner, stays=True), subject
+        self.n_responses, self.duplicate_steps = 0, 0
 
     def run(self) -> None:
-        n_points, epoch, snapshot_version, last, due = 0, -1, 0, 0, time.monotonic()
+        n_points, series_id, snapshot_version, last, due = 0, -1, 0, 0, time.monotonic()
         while not self.scenario.stopped.wait(max(0.0, due - time.monotonic())):
             due = max(due + 1 / POLLS_PER_SECOND, time.monotonic())
             started, was_server_down = time.monotonic(), self.scenario.is_server_down
             try:
-                response = self.page.poll(self.subject, n_points, epoch, snapshot_version)
+                response = self.page.poll(self.subject, n_points, series_id, snapshot_version)
             except EXPECTED_ERRORS as error:
                 self.page.close()
                 self.scenario.record_error(error, was_server_down)
                 continue
-            self.answers += 1
-            self.scenario.phase.seconds.append(time.monotonic() - started)
+            self.n_responses += 1
+            self.scenario.phase.poll_seconds.append(time.monotonic() - started)
             points = response["points"]
-            last = 0 if points["whole"] or response["series_id"] != epoch else last
+            last = 0 if points["whole"] or response["series_id"] != series_id else last
             for step in points["steps"]:
                 self.duplicate_steps += step <= last
                 last = step
-            n_points, epoch, snapshot_version = (
+            n_points, series_id, snapshot_version = (
                 points["count"],
                 response["series_id"],
                 response.get("snapshot_version", 0),
@@ -135,16 +133,16 @@ class Session(threading.Thread):
 class RunOwner(threading.Thread):
     """An owner who resumes a run whenever it has stopped.
 
-    The owner remembers the newest checkpoint, because the run must never start before it. At times
-    the owner pauses the run, which frees its slot for a queued one.
+    The owner records the newest checkpoint, because the run must never resume from an earlier
+    step. At times the owner pauses the run, which frees its slot for a queued one.
     """
 
-    def __init__(self, stage: Scenario, owner: str, subject: str) -> None:
+    def __init__(self, scenario: Scenario, owner: str, subject: str) -> None:
         super().__init__(daemon=True)
-        self.scenario, self.page, self.subject = stage, stage.page(owner), subject
-        # the newest checkpoint's step; how often the run was seen before it
-        self.saved_steps, self.lost_checkpoints = (0, 0)
-        self.status, self.step, self.last_step_at = "", 0, 0.0
+        self.scenario, self.page, self.subject = scenario, scenario.page(owner), subject
+        # the step of the newest checkpoint; how many polls found the run at an earlier step
+        self.saved_steps, self.lost_checkpoints = 0, 0
+        self.status, self.step, self.last_response_at = "", 0, 0.0
         self.stopping = threading.Event()
         self.rng = random.Random(subject)
 
@@ -154,14 +152,14 @@ class RunOwner(threading.Thread):
             try:
                 response = self.page.poll(self.subject, n_points=1_000_000)
                 self.lost_checkpoints += response["step"] < self.saved_steps
-                self.status, self.step, self.last_step_at = (
+                self.status, self.step, self.last_response_at = (
                     response["status"],
                     response["step"],
                     time.monotonic(),
                 )
                 if response["status"] not in ACTIVE_STATUSES and response["status"] != "stopping":
                     self.page.call("runs/action", subject=self.subject, do="resume")
-                elif self.rng.random() < 0.5 / PAUSE_INTERVAL_POLLS:
+                elif self.rng.random() < 0.5 / PAUSE_INTERVAL_S:
                     self.page.call("runs/action", subject=self.subject, do="pause")
                 saved = [
                     each["step"]
@@ -172,15 +170,15 @@ class RunOwner(threading.Thread):
                 self.scenario.record_error(error, was_server_down)
 
 
-class UserThread(threading.Thread):
+class VisitorThread(threading.Thread):
     """A sequence of visitors.
 
-    Each starts a run, does some of what a visitor can do, and leaves.
+    Each starts a run, performs some random actions, and leaves.
     """
 
-    def __init__(self, stage: Scenario, number: int, packed: bytes, token: str) -> None:
+    def __init__(self, scenario: Scenario, number: int, checkpoint_zip: bytes, token: str) -> None:
         super().__init__(daemon=True)
-        self.scenario, self.number, self.packed, self.token = stage, number, packed, token
+        self.scenario, self.checkpoint_zip, self.token = scenario, checkpoint_zip, token
         self.rng = random.Random(number)
         self.actions = (
             self.inspect,
@@ -217,22 +215,24 @@ class UserThread(threading.Thread):
         self.scenario.finished_actions["started"] += 1
         response = page.poll(subject)
         if response["status"] == "waiting" and response["queue_position"]:
-            self.scenario.finished_actions["waited, with a place in line"] += 1
+            self.scenario.finished_actions["waited in the queue"] += 1
         for act in self.rng.choices(self.actions, k=self.rng.randrange(2, 7)):
             for _ in range(self.rng.randrange(1, 9)):
                 page.poll(subject)
                 if self.scenario.stopped.wait(1 / POLLS_PER_SECOND):
                     return
             act(page, subject)
-        leaving = self.rng.choice(("delete", "delete", "stop", ""))  # or just goes
+        leaving = self.rng.choice(("delete", "delete", "stop", ""))  # "": leave the run as it is
         if leaving:
             self.check_response(leaving, page.call("runs/action", subject=subject, do=leaving))
 
-    def check_response(self, action: str, answer: dict[str, Any]) -> bool:
+    def check_response(self, action: str, response: dict[str, Any]) -> bool:
         """Count a response; return whether it was successful."""
-        counter = self.scenario.rejections if "error" in answer else self.scenario.finished_actions
+        counter = (
+            self.scenario.rejections if "error" in response else self.scenario.finished_actions
+        )
         counter[action] += 1
-        return "error" not in answer
+        return "error" not in response
 
     def timed(self, action: str, call: Callable[[], dict[str, Any]]) -> None:
         started = time.monotonic()
@@ -274,38 +274,40 @@ class UserThread(threading.Thread):
         )
 
     def upload(self, page: PageClient, subject: str) -> None:
-        begun = page.upload(self.packed)
+        uploaded = page.upload(self.checkpoint_zip)
         self.scenario.finished_actions["upload"] += 1
-        self.check_response("delete", page.call("runs/action", subject=begun, do="delete"))
+        self.check_response("delete", page.call("runs/action", subject=uploaded, do="delete"))
 
     def download(self, page: PageClient, subject: str) -> None:
         for each in page.call("runs/details", subject=subject).get("checkpoints", [])[:1]:
-            answer = page.call(
+            response = page.call(
                 "runs/action", subject=subject, do="download", checkpoint=each["name"]
             )
-            if self.check_response("download", answer):
+            if self.check_response("download", response):
                 connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
-                connection.request("GET", f"/playground/checkpoints/{answer['ticket']}")
-                sent = connection.getresponse().read()
+                connection.request("GET", f"/playground/checkpoints/{response['ticket']}")
+                body = connection.getresponse().read()
                 connection.close()
-                with zipfile.ZipFile(BytesIO(sent)) as archive:
+                with zipfile.ZipFile(BytesIO(body)) as archive:
                     json.loads(archive.read("config.json"))
 
     def publish(self, page: PageClient, subject: str) -> None:
-        """Publish to the stand-in Hub with a typed token.
+        """Publish to the fake Hub with the token of a user.
 
         A visitor without a run publishes a bundled model.
         """
         if not page.call("runs/details", subject=subject).get("checkpoints"):
             subject = "checkpoint:reverse"
         repo = f"ada/visit-{self.rng.randrange(20)}"
-        begun = page.call("hub/submit", kind="push", repo=repo, subject=subject, token=self.token)
-        if not self.check_response("publish", begun):
+        response = page.call(
+            "hub/submit", kind="push", repo=repo, subject=subject, token=self.token
+        )
+        if not self.check_response("publish", response):
             return
-        ends = time.monotonic() + 120
-        while (job := page.call("hub/poll", job=begun["job"]))[
+        deadline = time.monotonic() + 120
+        while (job := page.call("hub/poll", job=response["job"]))[
             "status"
-        ] == "working" and time.monotonic() < ends:
+        ] == "working" and time.monotonic() < deadline:
             if self.scenario.stopped.wait(0.5):
                 return
         counter = (
@@ -317,25 +319,25 @@ class UserThread(threading.Thread):
 
 
 class BackgroundUser(threading.Thread):
-    """A visitor that opens the page as a new user, leaves, and repeats."""
+    """A thread that repeatedly opens the page as a new user."""
 
-    def __init__(self, stage: Scenario, seconds: float = 1.0) -> None:
+    def __init__(self, scenario: Scenario, seconds: float = 1.0) -> None:
         super().__init__(daemon=True)
-        self.stage, self.seconds = stage, seconds
+        self.scenario, self.seconds = scenario, seconds
 
     def run(self) -> None:
-        while not self.stage.stopped.wait(self.seconds):
-            was_server_down = self.stage.is_server_down
+        while not self.scenario.stopped.wait(self.seconds):
+            was_server_down = self.scenario.is_server_down
             try:
-                page = self.stage.page(new_owner_key())
+                page = self.scenario.page(new_owner_key())
                 page.get("/")
                 if page.load():
-                    self.stage.finished_actions["page loads"] += 1
+                    self.scenario.finished_actions["page loads"] += 1
             except EXPECTED_ERRORS as error:
-                self.stage.record_error(error, was_server_down)
+                self.scenario.record_error(error, was_server_down)
 
 
-def leave_page(page: PageClient, subject: str) -> None:
-    """Stop a run for good."""
+def stop_run(page: PageClient, subject: str) -> None:
+    """Stop a run; ignore errors."""
     with suppress(*EXPECTED_ERRORS):
         page.call("runs/action", subject=subject, do="stop")

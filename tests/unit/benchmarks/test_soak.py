@@ -1,4 +1,4 @@
-"""What the soak counts: a lost point, one told twice, a checkpoint that does not load."""
+"""The soak test counts lost points, duplicate points and damaged checkpoints."""
 
 import json
 from collections import Counter
@@ -13,11 +13,11 @@ from playground.training.trainer import Trainer
 from tests.support.small_runs import tiny_config
 
 
-class OneAnswer:
-    """A stage whose pages are told the same over and over."""
+class FakeScenario:
+    """A scenario whose pages receive the responses of a list."""
 
-    def __init__(self, *answers):
-        self.answers = list(answers)
+    def __init__(self, *responses):
+        self.responses = list(responses)
         self.phase, self.is_server_down = Phase("nothing"), False
 
     def page(self, owner, stays=False):
@@ -27,18 +27,16 @@ class OneAnswer:
     def stopped(self):
         return self
 
-    leaving = stopped
-
     def wait(self, seconds):
-        return not self.answers
+        return not self.responses
 
-    def poll(self, *arguments, **named):
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def poll(self, *args, **kwargs):
+        response = self.responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        return response
 
-    def call(self, function, **what):
+    def call(self, route, **fields):
         return {"checkpoints": [{"step": 7}]}
 
     def close(self):
@@ -47,16 +45,16 @@ class OneAnswer:
     record_error = Scenario.record_error
 
 
-def points(*steps, whole=False, epoch=1):
+def points(*steps, whole=False, series_id=1):
     return {
-        "series_id": epoch,
+        "series_id": series_id,
         "points": {"whole": whole, "count": len(steps), "steps": list(steps)},
     }
 
 
 @pytest.fixture
 def run_folder(tmp_path):
-    """A run as one leaves it: three steps, a checkpoint of the third."""
+    """A run with three steps and a checkpoint of the third."""
     trainer = Trainer(tiny_config())
     lines = [{"step": trainer.train_step().step, "loss": 1.0} for _ in range(3)]
     save_checkpoint(tmp_path / "checkpoints" / "0000003", trainer, None)
@@ -64,8 +62,8 @@ def run_folder(tmp_path):
     return tmp_path
 
 
-def test_what_is_whole_counts_as_whole(run_folder):
-    result = load_soak.check([run_folder])
+def test_an_intact_run_has_no_missing_points(run_folder):
+    result = load_soak.count_stored_data([run_folder])
     assert (result["points"], result["points_missing"], result["points_twice"]) == (3, 0, 0)
     assert (result["checkpoints"], result["checkpoints_unreadable"]) == (1, 0)
 
@@ -74,34 +72,37 @@ def test_a_lost_point_and_a_damaged_checkpoint_count(run_folder):
     lines = (run_folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run_folder / "metrics.jsonl").write_text(lines[0] + lines[2])
     (run_folder / "checkpoints" / "0000003" / "model.safetensors").write_bytes(b"half of it")
-    result = load_soak.check([run_folder])
+    result = load_soak.count_stored_data([run_folder])
     assert (result["points"], result["points_missing"]) == (2, 1)
     assert result["checkpoints_unreadable"] == 1
 
 
 def test_session_counts_duplicate_steps_and_only_live_server_errors():
-    stage = OneAnswer(
-        points(1, 2, whole=True), points(2, 3), RuntimeError("500"), points(1, whole=True, epoch=2)
+    scenario = FakeScenario(
+        points(1, 2, whole=True),
+        points(2, 3),
+        RuntimeError("500"),
+        points(1, whole=True, series_id=2),
     )
-    session = Session(stage, "ada", "run:x")
+    session = Session(scenario, "ada", "run:x")
     session.run()
-    assert (session.answers, session.duplicate_steps) == (3, 1)
-    assert stage.phase.errors == ["RuntimeError('500')"]
-    stage = OneAnswer(RuntimeError("gone"))
-    stage.is_server_down = True
-    Session(stage, "ada", "run:x").run()
-    assert (stage.phase.errors, stage.phase.failed_connections) == ([], 1)
+    assert (session.n_responses, session.duplicate_steps) == (3, 1)
+    assert scenario.phase.errors == ["RuntimeError('500')"]
+    scenario = FakeScenario(RuntimeError("connection refused"))
+    scenario.is_server_down = True
+    Session(scenario, "ada", "run:x").run()
+    assert (scenario.phase.errors, scenario.phase.failed_connections) == ([], 1)
 
 
-def test_an_owner_notices_a_run_that_is_before_its_newest_checkpoint():
-    stage = OneAnswer(*({"status": "training", "step": step} for step in (7, 8, 6)))
-    keeper = RunOwner(stage, "ada", "run:x")
-    keeper.stopping = stage
-    keeper.run()
-    assert (keeper.saved_steps, keeper.lost_checkpoints) == (7, 1)
+def test_owner_counts_a_step_before_the_newest_checkpoint():
+    scenario = FakeScenario(*({"status": "training", "step": step} for step in (7, 8, 6)))
+    owner = RunOwner(scenario, "ada", "run:x")
+    owner.stopping = scenario
+    owner.run()
+    assert (owner.saved_steps, owner.lost_checkpoints) == (7, 1)
 
 
-def test_fault_by_fault_the_table_tells_what_was_survived():
+def test_table_groups_phases_by_fault():
     phases = [
         load_soak.phase_result(
             Phase("a worker hangs", [100.0, 120.0], [0.01, 0.02], [0.1], [], 3, 2.0)
@@ -136,9 +137,9 @@ def test_fault_by_fault_the_table_tells_what_was_survived():
     }
     result = load_soak.table(rows)
     assert "| a worker hangs | 2 | 1 | 2, 2 | 3 |" in result
-    assert "| in all | 2 | 1 | | 3 | 20 | 30 | 30 | 1 |" in result
+    assert "| total | 2 | 1 | | 3 | 20 | 30 | 30 | 1 |" in result
     assert "Errors: 500: 1." in result
-    assert "No disk could be mounted here" in result
+    assert "No disk could be mounted" in result
 
 
 @pytest.mark.parametrize(("name", "benchmark"), [("soak", load_soak), ("one-client", one_client)])
