@@ -86,7 +86,7 @@ def compare(
     load_manifest_or_exit(checkpoint)
     if csv_file and not csv_file.resolve().parent.is_dir():
         exit_with_error(
-            f"--csv {csv_file} cannot be written: there is no such folder; choose another file"
+            f"--csv {csv_file} cannot be written: its folder does not exist; choose another file"
         )
     # before the import of huggingface_hub, which reads them; no token is sent
     os.environ.update(QUIET_ENV | {"HF_TOKEN": ""})

@@ -50,7 +50,7 @@ def experiment(
     """Vary one or two settings, train every variant with several seeds, and report the effect.
 
     QUESTION is a prepared experiment; without it, give --vary. Without either, the prepared
-    ones are listed. Ctrl-C ends the command; the same command continues.
+    ones are listed. Ctrl-C interrupts the command; run it again to resume.
     """
     if question is None and not vary:
         reject_options(

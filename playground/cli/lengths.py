@@ -56,7 +56,7 @@ SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
     type=click.IntRange(1, 20),
     default=5,
     show_default=True,
-    help="Evaluate lengths up to this multiple.",
+    help="Evaluate up to this multiple of the maximum length in training.",
 )
 @click.option(
     "--n",
@@ -79,15 +79,15 @@ def lengths(
     table: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure how far each position encoding generalizes to longer sequences than in training.
+    """Measure how far each position encoding generalizes beyond the lengths in training.
 
-    Ctrl-C ends the command; the same command continues. With CHECKPOINTs, nothing is trained
-    and those are evaluated.
+    Ctrl-C interrupts the command; run it again to resume. With CHECKPOINTs, the command only
+    evaluates these.
     """
     if checkpoints:
         reject_options(
             ("schemes", "seeds", "length", "settings"),
-            "on CHECKPOINTs, which are trained; leave it out",
+            "on CHECKPOINTs, which are already trained; omit it",
         )
         results = evaluate_lengths(checkpoints, times, n)
         print_length_results(results, out, table, as_json)
@@ -142,7 +142,7 @@ def evaluate_lengths(checkpoints: tuple[Path, ...], times: int, n: int) -> dict[
             summarize_scheme(checkpoint.name, runs, manifest.config)
             | {"task": task.task, "trained": [task.min_length, task.max_length]}
         )
-    # the range of lengths in the training of all checkpoints
+    # the smallest minimum and the smallest maximum of the lengths in training
     trained = [min(row["trained"][end] for row in rows) for end in (0, 1)]
     return {
         "trained": trained,
@@ -176,17 +176,17 @@ def _count_by_length(
             )
             break
         try:
-            right, total = exact_match_at_length(model, task, length, n)
+            n_correct, n_sequences = exact_match_at_length(model, task, length, n)
         except DatasetError as error:
             exit_with_error(str(error))
-        counts.append({"length": length, "right": right, "n": total})
+        counts.append({"length": length, "right": n_correct, "n": n_sequences})
     return counts
 
 
 def print_length_results(
     results: dict[str, Any], out: Path | None, table: Path | None, as_json: bool
 ) -> None:
-    """Draw and print the accuracy at each length."""
+    """Print the accuracy at each length, and write it as figures and a CSV table."""
     from playground.experiments.length_generalization import to_csv
     from playground.figures.experiments import write
 
@@ -215,8 +215,8 @@ def print_length_results(
     for row in results["rows"]:
         click.echo(format_scheme(row))
     click.echo(results["summary"])
-    for path in files[:4:3]:
-        click.echo(f"{path}")
+    for path in files[:4:3]:  # each figure in its first format of three
+        click.echo(str(path))
 
 
 def format_scheme(row: dict[str, Any]) -> str:
@@ -225,11 +225,11 @@ def format_scheme(row: dict[str, Any]) -> str:
         f"{first} to {last} of its {side}"
         for side, (first, last) in (row["untrained"] or {}).items()
     )
-    remark = f"; no step trained positions {untrained}" if untrained else ""
+    untrained_note = f"; never trained: positions {untrained}" if untrained else ""
     reach = row["reach"]
     if reach is None:
-        return f"{row['label']:24} no run that could be evaluated{remark}"
+        return f"{row['label']:24} no run could be evaluated{untrained_note}"
     return (
-        f"{row['label']:24} 99 % up to length {reach['median']:g} (range {reach['low']:g} "
-        f"to {reach['high']:g}){remark}"
+        f"{row['label']:24} 99 % exact match up to length {reach['median']:g} "
+        f"(range {reach['low']:g} to {reach['high']:g}){untrained_note}"
     )

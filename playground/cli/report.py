@@ -23,20 +23,22 @@ from .inspect import run_folder
     help="Output HTML file.",
 )
 @click.option(
-    "--name", default="", help="Name of the model in the report. [default: the name of its folder]"
+    "--name",
+    default="",
+    help="Name of the model in the report. [default: the name of the checkpoint folder]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
 def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool) -> None:
     """Write a report of a checkpoint as one self-contained HTML file.
 
-    It has scores with intervals, curves, attention, predictions, settings and the command that
-    repeats the training.
+    It contains scores with confidence intervals, learning curves, attention patterns, predictions,
+    settings and the command that repeats the training.
     """
     manifest = load_manifest_or_exit(checkpoint)
     if not out.resolve().parent.is_dir():
         exit_with_error(
-            f"--out {out} cannot be written: there is no such folder; choose another file"
+            f"--out {out} cannot be written: its folder does not exist; choose another file"
         )
     if out.exists() and not overwrite:
         exit_with_error(f"--out {out} already exists; choose another file, or add --overwrite")
@@ -56,4 +58,4 @@ def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: boo
             json.dumps({"report": str(out), "bytes": len(text.encode()), "step": manifest.step})
         )
     else:
-        click.echo(f"report of step {manifest.step:,} in {out}; open it in any browser")
+        click.echo(f"wrote the report of step {manifest.step:,} to {out}; open it in a browser")

@@ -1,8 +1,8 @@
 """The JSON routes of the page: POST playground/api/GROUP/NAME.
 
-They are Starlette routes in front of Gradio's. Gradio's server functions cost much more routing and
-validation per request, on the cores that also train (benchmarks/RESULTS.md, "Overhead of viewers",
-measured with these routes). Arguments are untrusted. Pages of other sites may send requests with
+They are Starlette routes, which match before those of Gradio. Gradio's server functions need much
+more time per request, on the cores that also train (benchmarks/RESULTS.md, "Overhead of viewers",
+measures these routes). Requests are untrusted. Pages of other sites may send requests with
 the user's cookies; the origin check of middleware.py rejects them.
 """
 
@@ -69,7 +69,7 @@ LOAD_MS_BY_ROUTE = {
 
 
 def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None) -> list[Route]:
-    """Return a route for each of the names; `load` limits clients and owners."""
+    """Return a route for each handler; `load` limits the load of clients and owners."""
     load = load or LoadLimits(0.0, 0.0)
     routes = [
         Route(
@@ -88,18 +88,20 @@ async def _reject_old_page(request: Request) -> Response:
 
 
 def _make_endpoint(
-    handler: Handler, cost: float, load: LoadLimits
+    handler: Handler, load_ms: float, load: LoadLimits
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         if not is_own_origin(request.headers):
-            return json_error(UserError("open the playground itself"), 403)
+            return json_error(
+                UserError("this request comes from another site; open the playground itself"), 403
+            )
         address = resolve_client_address(request)
-        if seconds := load.take_address(address, cost):
-            return await load.reject(address, seconds)
+        if retry_after_s := load.take_address(address, load_ms):
+            return await load.reject(address, retry_after_s)
         body = await request.body()
         if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
-            too_nested = f"this JSON has more than {MAX_BRACKETS} lists and objects"
-            return json_error(UserError(too_nested), 400)
+            message = f"this JSON has more than {MAX_BRACKETS} lists and objects; send fewer"
+            return json_error(UserError(message), 400)
         try:
             payload = (
                 await asyncio.to_thread(parse_strict_json, body)
@@ -108,10 +110,10 @@ def _make_endpoint(
             )
         except ValueError:
             return json_error(UserError("a JSON object is expected"), 400)
-        if seconds := load.take_owner(
-            payload.get("owner") if isinstance(payload, dict) else None, cost
+        if retry_after_s := load.take_owner(
+            payload.get("owner") if isinstance(payload, dict) else None, load_ms
         ):
-            return await load.reject(address, seconds)
+            return await load.reject(address, retry_after_s)
         content = json.dumps(
             await handler(payload, request), separators=(",", ":"), allow_nan=False
         )
@@ -124,10 +126,10 @@ def _make_endpoint(
 def handler(
     route: str, request_type: type[RequestType]
 ) -> Callable[[Callable[..., Any]], HandlerMethod]:
-    """Decorate the handler of a route: validate the request, and turn errors into a response.
+    """Decorate the handler of a route: validate its request, and return errors as a response.
 
-    The handler gets its owner (`self` or the registry) and the validated request. A coroutine gets
-    also the HTTP request; a plain function runs in a thread, so it may wait for the disk.
+    The arguments of the handler are its context (`self` or the registry) and the validated request.
+    A coroutine also receives the HTTP request. A plain function runs in a thread, so it may block.
     """
 
     def decorate(function: Callable[..., Any]) -> HandlerMethod:
@@ -135,14 +137,14 @@ def handler(
 
         @wraps(function)
         async def respond(
-            owner: Any, payload: object, http_request: Request | None = None
+            context: Any, payload: object, http_request: Request | None = None
         ) -> dict[str, Any]:
             try:
                 request = parse(request_type, payload)
                 if is_coroutine:
-                    response: dict[str, Any] = await function(owner, request, http_request)
+                    response: dict[str, Any] = await function(context, request, http_request)
                 else:
-                    response = await asyncio.to_thread(function, owner, request)
+                    response = await asyncio.to_thread(function, context, request)
                 return response
             except (ValueError, OSError) as error:
                 return error_response(error)
@@ -153,10 +155,10 @@ def handler(
     return decorate
 
 
-def bind_handlers(owner: Any, functions: Iterable[HandlerMethod]) -> dict[str, Handler]:
-    """Return the handlers of `owner` by route name."""
+def bind_handlers(context: Any, functions: Iterable[HandlerMethod]) -> dict[str, Handler]:
+    """Return the handlers, with `context` as their first argument, by route name."""
     return {
-        function.route: partial(function, owner)  # type: ignore[attr-defined]
+        function.route: partial(function, context)  # type: ignore[attr-defined]
         for function in functions
     }
 

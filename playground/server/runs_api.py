@@ -1,6 +1,6 @@
 """Serve the run list, and the actions of an owner on their runs.
 
-A share link grants nothing here: without the owner key, no run is found.
+A share link gives access to the settings of a run only. All else requires the owner key.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
 def run_action(registry: Registry, request: ActOnRun) -> dict[str, Any]:
     """Apply an action of the owner to a run.
 
-    The response may have a `subject` to open next.
+    The response may contain the `subject` that the page opens next.
     """
     run, is_owner = resolve_run(registry, request)
     if run is None or not is_owner:
-        raise UserError("this run is not yours, or no longer on the server")
+        raise UserError("this run is not yours, or no longer on the server; select another one")
     if request.action in COMMANDS:
         registry.control(run, request.action)
         return {}
@@ -89,7 +89,7 @@ def run_action(registry: Registry, request: ActOnRun) -> dict[str, Any]:
 
 
 def _extend(registry: Registry, run: Run, request: ActOnRun) -> None:
-    """Train a finished run for as many steps again."""
+    """Resume a finished run, with `max_steps` more steps."""
     registry.commands.ensure_trainable(run)
     max_steps = min(MAX_STEPS, run.step + run.config.training.max_steps)
     registry.change_setting(run, "max_steps", max_steps)
@@ -114,7 +114,7 @@ def _remove_checkpoint(registry: Registry, run: Run, request: ActOnRun) -> None:
     path = _find_checkpoint(run, request)
     if len(run.checkpoints()) == 1:
         raise UserError(
-            "this is the run's only checkpoint, and without it the run could not go on; delete the "
+            "this is the only checkpoint of the run, which cannot resume without it; delete the "
             "run instead"
         )
     remove_dir(path)
@@ -125,10 +125,10 @@ def _find_checkpoint(run: Run, request: ActOnRun) -> Path:
     for path, _ in run.checkpoints():
         if path.name == request.checkpoint:
             return path
-    raise UserError("this checkpoint is no longer there")
+    raise UserError("this checkpoint is no longer on the server; select another one")
 
 
-# By action: a function of the registry, the run and the request.
+# By action: its handler.
 ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] = {
     "change": lambda registry, run, request: registry.change_setting(
         run, request.setting or "", request.value
@@ -148,12 +148,12 @@ ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] =
 
 @handler("runs/details", ModelRequest)
 def run_details(registry: Registry, request: ModelRequest) -> dict[str, Any]:
-    """Return all settings of a model; for its owner also checkpoints and share link."""
+    """Return all settings of a model; for its owner also the checkpoints and the share link."""
     run, is_owner = resolve_run(registry, request)
     if run is None:
         folder = resolve_checkpoint(registry, request)
         if folder is None:
-            raise UserError("this model is no longer there")
+            raise UserError("this model is no longer on the server; select another one")
         return {"settings": settings_for_viewer(cached_manifest(folder).config)}
     response: dict[str, Any] = {
         "settings": settings_for_viewer(run.config, is_owner),
@@ -168,7 +168,7 @@ def run_details(registry: Registry, request: ModelRequest) -> dict[str, Any]:
 
 
 def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
-    """Return the checkpoints of a run as rows, newest first."""
+    """Return the data of each checkpoint of a run, newest first."""
     summaries = []
     for path, manifest in run.checkpoints():
         try:
@@ -186,14 +186,14 @@ def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
                 }
             )
         except OSError:
-            continue  # replaced by a newer one meanwhile
+            continue  # A newer checkpoint has replaced it.
     return summaries
 
 
 def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, Any]:
     """Return the settings of a run by name, without derived ones.
 
-    Only the owner gets the name of a dataset.
+    Only the owner may see the name of a dataset.
     """
     fields = public_fields(config, is_owner)
     derived = ("source_vocab_size", "target_vocab_size", "max_positions")

@@ -1,12 +1,12 @@
-"""Store the owner key in a browser.
+"""Store the owner key in a cookie, where the browser denies local storage.
 
-The page stores the key in local storage. A browser may deny local storage to a page in a frame of
-another site, such as a Space. Then a cookie stores the key:
+A browser may deny local storage to a page in a frame of another site, such as a Space. Then a
+cookie stores the key:
 
-- it is HttpOnly, so no script can read it, neither of the page nor of the surrounding site;
+- it is HttpOnly, so scripts of the page and of the embedding site cannot read it;
 - it is Partitioned, so it exists only in frames of the site on which it was set;
-- it is read only when a page loads, and only from a request of a page of this server, because a
-  frame of another Space shares the partition, and its requests contain the cookie, too.
+- the server reads it only when a page of its own loads, because frames of other Spaces share the
+  partition, and their requests contain the cookie, too.
 
 No URL contains the key, so neither a Referer nor an access log contains it.
 """
@@ -36,7 +36,7 @@ def owner_cookie(owner: str) -> str:
 
 
 def owner_from_cookie(request: Request) -> str:
-    """Return the owner key in the cookie of a request; empty for a page of another site."""
+    """Return the owner key in the cookie of a request, or "" for a page of another site."""
     if not request.headers.get("origin") or not is_own_origin(request.headers):
         return ""
     owner = request.cookies.get(COOKIE, "")

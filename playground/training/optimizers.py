@@ -1,4 +1,4 @@
-"""Optimizers, and the state that each keeps for every weight."""
+"""Optimizers, and the state that each stores for every weight."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimi
     sgd     with momentum (Polyak 1964); weight decay is added to the gradient
     muon    Muon on the hidden matrices (Jordan et al. 2024), AdamW on all other weights
 
-    Weight decay applies to norms, biases and embeddings, too, unless `weight_decay_on` is "linear",
-    as in minGPT. Only adam and adamw use that setting.
+    Weight decay applies to all weights, including norms, biases and embeddings. For adam and adamw,
+    `weight_decay_on` "linear" restricts it to the weights of linear layers, as in minGPT.
 
     Raises:
-        RuntimeError: if torch's optimizers do not accept the gradient scale and mask of `update`.
+        RuntimeError: if torch's optimizers do not support `grad_scale` and `found_inf`.
     """
     optimizer = _build(config, model)
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
@@ -48,8 +48,8 @@ def _build(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
             weights, lr=lr, momentum=config.momentum, weight_decay=decay, fused=True
         )
         for weight in weights if config.momentum else ():
-            # Without this, torch would use uninitialized memory if the very first update is
-            # skipped. Otherwise zeros make no difference.
+            # torch would use uninitialized memory if it skips the first update. If it does not,
+            # zeros make no difference.
             sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
         return sgd
     if config.optimizer == "muon":
@@ -74,11 +74,11 @@ def _build(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
-    """Return the matrices between embeddings and output layer, with their numbers of blocks.
+    """Return the matrices between the embeddings and the output layer, with their block counts.
 
-    They are the weights of all linear layers but the last one, the output layer, and but those that
-    are embeddings, too. A block is a matrix of its own: PyTorch's attention stores those of
-    queries, keys and values as one weight.
+    They are the weights of all linear layers, except the last one (the output layer) and those that
+    are tied to embeddings. Muon updates each block separately: `nn.MultiheadAttention` stores the
+    query, key and value projections as three blocks of one weight.
     """
     modules = list(model.modules())
     embeddings = {each.weight for each in modules if isinstance(each, nn.Embedding)}
@@ -97,8 +97,8 @@ def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
 def _adam_groups(model: nn.Module) -> list[dict[str, Any]]:
     """Return the parameter groups of the weights that Muon does not update.
 
-    A model may multiply token embeddings by a scale when it reads them. They are smaller by that
-    factor than other weights, and so is their learning rate.
+    A model may multiply its token embeddings by a scale. The embeddings are smaller by that factor
+    than other weights, so their learning rate is, too.
     """
     scales = {
         each.token_embedding.weight: each.scale
@@ -114,9 +114,9 @@ def _adam_groups(model: nn.Module) -> list[dict[str, Any]]:
 
 
 def optimizer_state_keys(config: TrainConfig, model: nn.Module) -> dict[str, tuple[str, ...]]:
-    """Return the names of the tensors that the optimizer stores for each weight, by its name.
+    """Return the keys of the optimizer state, by the name of the weight.
 
-    "step" is a number; all others are as large as the weight.
+    "step" is a scalar; all other tensors have the shape of the weight.
     """
     momentum = ("momentum_buffer",)
     if config.optimizer == "sgd":

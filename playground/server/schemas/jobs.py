@@ -12,7 +12,7 @@ from .base import Index, JsonObject, ModelRequest, Name, OwnedModelRequest, Owne
 
 
 class SubmitJob(OwnedModelRequest):
-    """A job and its request, which the job's own model validates."""
+    """The kind of a job, and its request, which the job validates."""
 
     kind: Name
     request: JsonObject = Field({}, alias="what")
@@ -31,13 +31,13 @@ class PollJob(CancelJob):
 
 
 class MatchArchitectures(ModelRequest):
-    """A model, and the lengths to train other architectures on."""
+    """A model, and the sequence lengths on which other architectures train."""
 
     min_length: int | None = None
     max_length: int | None = None
 
     def lengths(self) -> dict[str, Any]:
-        """Return the selected lengths."""
+        """Return the lengths that the request contains."""
         return self.model_dump(include={"min_length", "max_length"}, exclude_unset=True)
 
 
@@ -51,5 +51,5 @@ class TrainArchitectures(MatchArchitectures, OwnedModelRequest):
     def _require_known(cls, value: object) -> object:
         names = value if isinstance(value, list) else []
         if not names or not all(isinstance(v, str) and v in ARCHITECTURES for v in names):
-            raise ValueError(f"select architectures to train, out of {', '.join(ARCHITECTURES)}")
+            raise ValueError(f"select architectures to train, from {', '.join(ARCHITECTURES)}")
         return value

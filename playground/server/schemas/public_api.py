@@ -1,4 +1,4 @@
-"""The arguments of the public API, one model per endpoint."""
+"""The arguments of the public API, one pydantic model per endpoint."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from playground.runs.owner_keys import OWNER_KEY_PATTERN
 from .base import MAX_INT, JsonObject, Name, Request, Sequence, whole_number
 from .hub import Token
 
-MAX_EVALUATED = 2000  # held-out sequences
-MAX_WAIT_S = 240.0  # maximum wait of compare, push and job, in seconds
+MAX_EVAL_SIZE = 2000  # held-out sequences
+MAX_WAIT_S = 240.0  # of compare, push and job
 
 
-def _owner(value: object) -> object:
-    """Return an owner key, or an empty string for none; no message repeats the value."""
+def _parse_owner(value: object) -> object:
+    """Return the owner key, or an empty string for none.
+
+    The key is secret, so the error message does not contain the value.
+    """
     if value in ("", None):
         return ""
     if not isinstance(value, str) or not OWNER_KEY_PATTERN.fullmatch(value):
         raise ValueError(
-            "owner is no key of this server: pass the owner that start returned, or omit it"
+            "owner is not an owner key; pass the owner that start returned, or omit it"
         )
     return value
 
 
-Owner = Annotated[str, BeforeValidator(_owner)]
+Owner = Annotated[str, BeforeValidator(_parse_owner)]
 WholeNumber = Annotated[int, BeforeValidator(whole_number)]
 Step = Annotated[WholeNumber, Field(ge=-1, le=MAX_INT)]
 JobId = Annotated[
@@ -34,7 +37,7 @@ JobId = Annotated[
     Field(
         pattern="^(compare|push):",
         max_length=200,
-        json_schema_extra={"accepts": "what compare or push returned as job"},
+        json_schema_extra={"accepts": "the job that compare or push returned"},
     ),
 ]
 Seconds = Annotated[
@@ -48,7 +51,7 @@ Seconds = Annotated[
 
 
 class Call(Request):
-    """The arguments of a call; an unknown one is an error."""
+    """The arguments of a call; an unknown argument is an error."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
@@ -60,9 +63,7 @@ class OwnerCall(Call):
 class Start(OwnerCall):
     settings: Annotated[
         JsonObject | None,
-        Field(
-            json_schema_extra={"accepts": 'an object of names and values, such as {"task": "copy"}'}
-        ),
+        Field(json_schema_extra={"accepts": 'a JSON object of settings, such as {"task": "copy"}'}),
     ] = None
     preset: Name = ""
     name: Name = ""
@@ -92,7 +93,7 @@ class Attention(Predict):
 
 
 class Evaluate(ModelCall):
-    n: WholeNumber = Field(500, ge=1, le=MAX_EVALUATED)
+    n: WholeNumber = Field(500, ge=1, le=MAX_EVAL_SIZE)
     step: Step = -1
 
 

@@ -17,8 +17,8 @@ from .base import (
     OptionalOwner,
     Request,
     Sequence,
+    ShortText,
 )
-from .base import ShortText as Text
 
 MAX_CURVES = 8
 RunAction = Literal[
@@ -39,8 +39,8 @@ RunAction = Literal[
     "download",
     "remove",
 ]
-# The field that an action needs besides the run.
-FIELD_OF_ACTION = {
+# By action: the field that it requires.
+REQUIRED_FIELDS = {
     "change": "setting",
     "rename": "name",
     "branch": "step",
@@ -49,23 +49,24 @@ FIELD_OF_ACTION = {
 }
 
 
-def _cursor(value: object) -> int:
-    """Return what a page has already; a value that is no number of it counts as nothing."""
+def _parse_cursor(value: object) -> int:
+    """Return the number of items that the page has already, or 0 for an invalid value."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INT:
         return value
     return 0
 
 
-def _version(value: object) -> int:
-    return _cursor(value) if isinstance(value, int) and value >= 0 else -1
+def _parse_version(value: object) -> int:
+    """Return the version that the page has already, or -1 for an invalid value."""
+    return _parse_cursor(value) if isinstance(value, int) and value >= 0 else -1
 
 
-Cursor = Annotated[int, BeforeValidator(_cursor)]
-Version = Annotated[int, BeforeValidator(_version)]  # -1: the page has none
+Cursor = Annotated[int, BeforeValidator(_parse_cursor)]
+Version = Annotated[int, BeforeValidator(_parse_version)]  # -1: the page has none
 
 
 class PollModel(ModelRequest):
-    """What the page has already; the response has what changed since."""
+    """The data that the page has already; the response contains only newer data."""
 
     n_points: Cursor = 0
     series_id: Version = -1
@@ -74,19 +75,19 @@ class PollModel(ModelRequest):
 
 
 class ModelAtStep(ModelRequest):
-    """A model, of a run also at an earlier step."""
+    """A model; `step` selects an earlier step of a run."""
 
     step: Index | None = None
 
 
 class Predict(ModelAtStep):
-    """A sequence to predict."""
+    """A model and the source sequence of a prediction."""
 
     text: Sequence
 
 
 class ExportFigures(Predict):
-    """A sequence to draw figures of."""
+    """A model and the source sequence of its figures."""
 
 
 class LoadView(ModelAtStep):
@@ -97,17 +98,17 @@ class LoadView(ModelAtStep):
     text: Sequence | None = None
 
 
-def _known_subjects(value: object) -> object:
-    """Return the first subjects of a list, without values that are no text."""
+def _filter_subjects(value: object) -> object:
+    """Return the first MAX_CURVES strings of a list."""
     if not isinstance(value, list):
         return value
     return [each for each in value if isinstance(each, str)][:MAX_CURVES]
 
 
 class Curves(Request):
-    """The models whose curves are requested; further ones are ignored."""
+    """The models whose curves are requested, at most MAX_CURVES."""
 
-    subjects: Annotated[list[str], BeforeValidator(_known_subjects)] = Field([])
+    subjects: Annotated[list[str], BeforeValidator(_filter_subjects)] = Field([])
     owner: OptionalOwner = ""
 
     def refs(self) -> list[ModelRequest]:
@@ -116,7 +117,7 @@ class Curves(Request):
 
 
 class ListRuns(Request):
-    """The owner whose runs are requested; without a key, there are only checkpoints."""
+    """The owner whose runs are requested; without a key, the response lists only checkpoints."""
 
     owner: OptionalOwner = ""
 
@@ -125,15 +126,15 @@ class ActOnRun(ModelRequest):
     """An action of the owner on a run."""
 
     action: RunAction = Field(alias="do")
-    setting: Text | None = None
+    setting: ShortText | None = None
     value: Any = None
-    name: Text | None = None
+    name: ShortText | None = None
     step: Index | None = None
-    checkpoint: Text | None = None
+    checkpoint: ShortText | None = None
 
     @model_validator(mode="after")
     def _require_field(self) -> Self:
-        field = FIELD_OF_ACTION.get(self.action)
+        field = REQUIRED_FIELDS.get(self.action)
         if field and getattr(self, field) is None:
-            raise ConfigError(field, f"{field} is missing; the action {self.action} needs it")
+            raise ConfigError(field, f"{field} is missing; the action {self.action} requires it")
         return self

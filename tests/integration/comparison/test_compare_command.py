@@ -137,7 +137,10 @@ def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
     for arguments, sentence in (
         (["compare", tmp_path], "config.json"),
         (["compare", digits, "--shots", 33], "33 is not in the range"),
-        (["compare", digits, "--csv", tmp_path / "none" / "table.csv"], "there is no such folder"),
+        (
+            ["compare", digits, "--csv", tmp_path / "none" / "table.csv"],
+            "its folder does not exist",
+        ),
     ):
         done = run_command(*arguments, **environment)
         assert done.returncode == 2
