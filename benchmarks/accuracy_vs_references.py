@@ -78,7 +78,7 @@ def train_until(
     The run ends at the goal, at its budget, after `seconds`, or at the step at which it cannot win.
     """
     sizes = cast(ModelConfig, config.model)
-    trainer = TimedTrainer(config, model=CANDIDATES[name].built(sizes, config.training.seed))
+    trainer = TimedTrainer(config, model=CANDIDATES[name].build_model(sizes, config.training.seed))
     end_reason, score, started = "budget", None, time.process_time()
     try:
         for metrics in trainer:

@@ -1,8 +1,8 @@
 """Encoder-decoders of other libraries as architectures of this playground.
 
-Our Trainer trains them on our batches, and our evaluation scores them. All have the same sizes;
-other settings are their own defaults, unless a class states otherwise. Shapes: B batch, S source, T
-target, D d_model, V vocabulary.
+The Trainer trains them on the same batches, and the same evaluation scores them. All have the same
+sizes; other settings are the defaults of each library, unless a class states otherwise. Shapes: B
+batch, S source, T target, D d_model, V vocabulary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from playground.architectures.base import (
     greedy_decode,
 )
 from playground.architectures.encoder_decoder import EncoderDecoder
-from playground.architectures.huggingface import Bart as EagerBart
+from playground.architectures.huggingface import Bart as EagerAttentionBart
 from playground.models.attention import causal_mask
 from playground.models.config import ModelConfig
 from playground.models.embeddings import sinusoidal_positions
@@ -40,30 +40,30 @@ from playground.tasks.task import Batch
 class ReferenceModel(TeacherForcedModel):
     """A model that is trained and evaluated, but not inspected.
 
-    It has no key-value cache: exact match needs one forward pass for correct examples.
+    It has no key-value cache. Exact match does not need one: it takes one teacher-forced pass.
     """
 
     @abstractmethod
-    def read(self, source_BS: Tensor) -> Tensor:
-        """Return the memory (BSD)."""
+    def encode(self, source_BS: Tensor) -> Tensor:
+        """Return the output of the encoder (BSD), the memory of the decoder."""
 
     @abstractmethod
-    def write(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
-        """Return logits (BTV) of the token after each token of the decoder input."""
+    def decode(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
+        """Return the logits (BTV) of the next token at each position of the decoder input."""
 
     def logits(self, batch: Batch) -> Tensor:
-        return self.write(batch.decoder_input_BT, self.read(batch.source_BS), batch.source_BS)
+        return self.decode(batch.decoder_input_BT, self.encode(batch.source_BS), batch.source_BS)
 
     @torch.no_grad()
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
         check_lengths(self.config, source_BS, max_tokens)
         with eval_mode(self):
-            memory_BSD = self.read(source_BS)
-            return greedy_decode(
-                lambda decoder_input_BT: self.write(decoder_input_BT, memory_BSD, source_BS)[:, -1],
-                source_BS,
-                max_tokens,
-            )
+            memory_BSD = self.encode(source_BS)
+
+            def next_logits(decoder_input_BT: Tensor) -> Tensor:
+                return self.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1]
+
+            return greedy_decode(next_logits, source_BS, max_tokens)
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         return AttentionWeights()
@@ -87,11 +87,11 @@ class TorchTransformer(ReferenceModel):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        d, pre = config.d_model, config.norm_placement == "pre"
+        d, norm_first = config.d_model, config.norm_placement == "pre"
         sizes = (d, config.n_heads, config.d_ff, config.dropout)
-        # The default encoder packs a batch without its padding in evaluation mode, and then forgets
-        # how wide it was.
-        layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=pre)
+        # Nested tensors drop the padding in evaluation mode, so the output could be shorter than
+        # the source.
+        layer = nn.TransformerEncoderLayer(*sizes, batch_first=True, norm_first=norm_first)
         encoder = nn.TransformerEncoder(
             layer, config.n_layers, nn.LayerNorm(d), enable_nested_tensor=False
         )
@@ -104,7 +104,7 @@ class TorchTransformer(ReferenceModel):
             config.dropout,
             custom_encoder=encoder,
             batch_first=True,
-            norm_first=pre,
+            norm_first=norm_first,
         )
         self.source_tokens = nn.Embedding(config.source_vocab_size, d)
         self.target_tokens = nn.Embedding(config.target_vocab_size, d)
@@ -121,21 +121,21 @@ class TorchTransformer(ReferenceModel):
                     name, sinusoidal_positions(config.max_positions, d), persistent=False
                 )
 
-    def read(self, source_BS: Tensor) -> Tensor:
+    def encode(self, source_BS: Tensor) -> Tensor:
         x_BSD = self._with_positions(self.source_tokens(source_BS), self.source_positions)
         return self.transformer.encoder(x_BSD, src_key_padding_mask=source_BS == PAD)
 
-    def write(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
+    def decode(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
         x_BTD = self._with_positions(self.target_tokens(decoder_input_BT), self.target_positions)
-        # torch's masks are true where one may not look
-        hidden_TT = ~causal_mask(decoder_input_BT.shape[1], decoder_input_BT.device)
+        # PyTorch's boolean masks are True where a query must not attend to a key.
+        attn_mask_TT = ~causal_mask(decoder_input_BT.shape[1], decoder_input_BT.device)
         padding_BS = source_BS == PAD
         decoder = self.transformer.decoder
         return self.output(
             decoder(
                 x_BTD,
                 memory_BSD,
-                tgt_mask=hidden_TT,
+                tgt_mask=attn_mask_TT,
                 memory_key_padding_mask=padding_BS,
                 tgt_is_causal=True,
             )
@@ -145,15 +145,15 @@ class TorchTransformer(ReferenceModel):
         return self.dropout(x_BSD * math.sqrt(self.config.d_model) + positions_PD[: x_BSD.shape[1]])
 
 
-class Bart(EagerBart):
+class Bart(EagerAttentionBart):
     """BART with the default attention of transformers.
 
-    It is faster than ours, and returns no attention weights.
+    The default, SDPA, is faster than eager attention, but returns no attention weights.
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        used = {each.name: getattr(config, each.name) for each in dataclasses.fields(BartSizes)}
-        super().__init__(BartSizes(**used))
+        names = [field.name for field in dataclasses.fields(BartSizes)]
+        super().__init__(BartSizes(**{name: getattr(config, name) for name in names}))
         self.model.set_attn_implementation("sdpa")
 
     def attention_weights(self, batch: Batch) -> AttentionWeights:
@@ -172,11 +172,11 @@ class XTransformers(ReferenceModel):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         with warnings.catch_warnings():
-            # it scripts functions as it is imported
+            # The import calls torch.jit.script, which is deprecated.
             warnings.simplefilter("ignore", DeprecationWarning)
             from x_transformers import XTransformer  # type: ignore[import-untyped]
         self.config = config
-        each: dict[str, Any] = {
+        stack_options: dict[str, Any] = {
             "depth": config.n_layers,
             "heads": config.n_heads,
             "max_seq_len": config.max_positions,
@@ -186,17 +186,21 @@ class XTransformers(ReferenceModel):
             "ff_dropout": config.dropout,
             "emb_dropout": config.dropout,
         }
-        vocabulary = {
+        vocab_sizes = {
             "enc_num_tokens": config.source_vocab_size,
             "dec_num_tokens": config.target_vocab_size,
         }
-        both = {f"{side}_{name}": value for side in ("enc", "dec") for name, value in each.items()}
-        self.model = XTransformer(dim=config.d_model, **vocabulary, **both)
+        options = {
+            f"{stack}_{name}": value
+            for stack in ("enc", "dec")
+            for name, value in stack_options.items()
+        }
+        self.model = XTransformer(dim=config.d_model, **vocab_sizes, **options)
 
-    def read(self, source_BS: Tensor) -> Tensor:
+    def encode(self, source_BS: Tensor) -> Tensor:
         return self.model.encoder(source_BS, mask=source_BS != PAD, return_embeddings=True)
 
-    def write(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
+    def decode(self, decoder_input_BT: Tensor, memory_BSD: Tensor, source_BS: Tensor) -> Tensor:
         return self.model.decoder.net(
             decoder_input_BT, context=memory_BSD, context_mask=source_BS != PAD
         )
@@ -204,20 +208,20 @@ class XTransformers(ReferenceModel):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A named architecture, with the changes to its sizes."""
+    """An architecture, with its changes to the common settings."""
 
     build: Callable[[ModelConfig], Seq2SeqModel]
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    def built(self, sizes: ModelConfig, seed: int = 0) -> Seq2SeqModel:
-        """Return the model with the initial weights of this seed."""
+    def build_model(self, sizes: ModelConfig, seed: int = 0) -> Seq2SeqModel:
+        """Build the model, with the initial weights of a seed."""
         torch.manual_seed(seed)
         return self.build(dataclasses.replace(sizes, **self.changes))
 
 
 OURS = "this project"
 TUTORIAL = "nn.Transformer as in the tutorial, dropout 0.1"
-POST = "nn.Transformer as in the tutorial, dropout 0"
+TUTORIAL_WITHOUT_DROPOUT = "nn.Transformer as in the tutorial, dropout 0"
 BEST = "nn.Transformer at its best, dropout 0"
 BART = "BART, dropout 0"
 X = "x-transformers"
@@ -225,7 +229,7 @@ SINUSOIDAL_SETTINGS = {"norm_placement": "post", "position_type": "sinusoidal"}
 CANDIDATES = {
     OURS: Candidate(EncoderDecoder),
     TUTORIAL: Candidate(TorchTransformer, {**SINUSOIDAL_SETTINGS, "dropout": 0.1}),
-    POST: Candidate(TorchTransformer, {**SINUSOIDAL_SETTINGS, "dropout": 0.0}),
+    TUTORIAL_WITHOUT_DROPOUT: Candidate(TorchTransformer, {**SINUSOIDAL_SETTINGS, "dropout": 0.0}),
     BEST: Candidate(
         TorchTransformer, {"norm_placement": "pre", "position_type": "learned", "dropout": 0.0}
     ),
@@ -236,5 +240,5 @@ REFERENCES = [name for name in CANDIDATES if name != OURS]
 
 
 def reference_versions() -> str:
-    """Return the versions of the reference libraries and of torch."""
+    """Return the versions of transformers and x-transformers."""
     return ", ".join(f"{name} {version(name)}" for name in ("transformers", "x-transformers"))

@@ -111,10 +111,12 @@ def candidates(setting: Setting) -> dict[str, Callable[[], object]]:
     sizes = cast(ModelConfig, config.model)
     steps: dict[str, Callable[[], object]] = {}
     for name, contestant in CANDIDATES.items():
-        steps[f"{name}, {IN_TRAINER}"] = Trainer(config, model=contestant.built(sizes)).train_step
+        steps[f"{name}, {IN_TRAINER}"] = Trainer(
+            config, model=contestant.build_model(sizes)
+        ).train_step
         if name != OURS:
-            steps[f"{name}, {PLAIN}"] = plain_step(contestant.built(sizes), config)
-    two = Trainer(setting.config(threads=2), model=CANDIDATES[OURS].built(sizes))
+            steps[f"{name}, {PLAIN}"] = plain_step(contestant.build_model(sizes), config)
+    two = Trainer(setting.config(threads=2), model=CANDIDATES[OURS].build_model(sizes))
     torch.set_num_threads(1)
     one = torch.randn(2, PEAK_SIZE, PEAK_SIZE)
     return steps | {

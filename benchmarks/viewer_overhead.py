@@ -1,9 +1,12 @@
 """Measure the overhead of viewers.
 
-Training is pinned to one core, the server and the viewers to another. Interleaved in one run: the
-Trainer alone, as on the command line; the same while an unrelated loop keeps the other core busy,
-because cores share caches and memory; a run of the app without viewers; that run with 16 pollers at
-4 Hz over HTTP, which request what a page requests. Steps per second of wall-clock time.
+Training is pinned to one core, the server and the viewers to another. Interleaved rounds measure
+the steps per second of four conditions:
+
+- the Trainer alone, as on the command line;
+- the Trainer while an unrelated loop occupies the other core (cores share caches and memory);
+- a run of the app without viewers;
+- the same run with 16 viewers, each of which polls at 4 Hz over HTTP as a page does.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import psutil
 
 VIEWERS, POLLS_PER_SECOND = 16, 4.0
 ROUNDS, SECONDS = 12, 6.0
-FIELDS = {
+RUN_SETTINGS = {
     "max_steps": 1_000_000,
     "batch_size": 32,
     "min_length": 10,
@@ -34,13 +37,13 @@ FIELDS = {
 }
 
 
-def unloaded_speed(pipe: Any, core: int) -> None:
-    """Train in a process for the seconds of each message; send steps per second."""
+def train_alone(pipe: Any, core: int) -> None:
+    """Receive durations in seconds; train for each, and send the steps per second."""
     psutil.Process().cpu_affinity([core])
     from playground.training.config import RunConfig
     from playground.training.trainer import Trainer
 
-    trainer = Trainer(RunConfig.from_flat(FIELDS))
+    trainer = Trainer(RunConfig.from_flat(RUN_SETTINGS))
     for _ in range(50):
         trainer.train_step()
     while (seconds := pipe.recv()) is not None:
@@ -51,7 +54,7 @@ def unloaded_speed(pipe: Any, core: int) -> None:
 
 
 def occupy_core(core: int) -> None:
-    """Keep a core busy with text and lists, as a server does."""
+    """Keep a core busy with JSON, as a server does."""
     psutil.Process().cpu_affinity([core])
     numbers = list(range(10_000))
     while True:
@@ -59,30 +62,35 @@ def occupy_core(core: int) -> None:
 
 
 def poll_as_viewer(
-    port: int, requests: list[dict[str, Any]], core: int, on: Any, stop: Any, waits: Any
+    port: int,
+    requests: list[dict[str, Any]],
+    core: int,
+    can_poll: Any,
+    stop: Any,
+    response_times: Any,
 ) -> None:
-    """Poll in a process as pages do, and record the response times."""
+    """Poll like pages while `can_poll` is set, and record the response times."""
     psutil.Process().cpu_affinity([core])
 
     def poll(request: dict[str, Any]) -> None:
-        n_points, epoch, snapshot_version = 0, -1, 0
-        # kept open, as a browser does
+        n_points, series_id, snapshot_version = 0, -1, 0
+        # A browser keeps the connection open, too.
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         while not stop.is_set():
-            if not on.is_set():
+            if not can_poll.is_set():
                 connection.close()  # the next request opens it again
                 time.sleep(0.05)
                 continue
             started = time.perf_counter()
             body = request | {
                 "n_points": n_points,
-                "series_id": epoch,
+                "series_id": series_id,
                 "snapshot_version": snapshot_version,
             }
             connection.request("POST", "/playground/api/runs/poll", json.dumps(body))
             response = json.loads(connection.getresponse().read())
-            waits.append(time.perf_counter() - started)
-            n_points, epoch, snapshot_version = (
+            response_times.append(time.perf_counter() - started)
+            n_points, series_id, snapshot_version = (
                 response["points"]["count"],
                 response["series_id"],
                 response["snapshot_version"],
@@ -97,26 +105,23 @@ def poll_as_viewer(
 
 
 def steps_per_second(run: Any, seconds: float) -> float:
-    """Measure the steps per second of a live run.
+    """Measure the steps per second of a live run, from one worker message to another."""
 
-    The time is between two messages of its worker, which follow a step.
-    """
-
-    def next_message() -> tuple[int, float]:
+    def wait_for_message() -> tuple[int, float]:
         last_step = run.step
         while run.step == last_step:
             time.sleep(0.0005)
         return run.step, time.perf_counter()
 
-    first, started = next_message()
+    first, started = wait_for_message()
     time.sleep(seconds)
-    last, ended = next_message()
+    last, ended = wait_for_message()
     return (last - first) / (ended - started)
 
 
 def measure() -> dict[str, Any]:
     cores = sorted(os.sched_getaffinity(0))
-    training, serving = cores[0], cores[-1]
+    training_core, serving_core = cores[0], cores[-1]
     os.environ["PLAYGROUND_IDLE_TIMEOUT_S"] = "0"
     from playground.experiments.service import ExperimentService
     from playground.jobs.process import warm_up
@@ -127,69 +132,76 @@ def measure() -> dict[str, Any]:
 
     warm_up().join()
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    baseline = context.Process(target=unloaded_speed, args=(theirs, training), daemon=True)
+    parent_pipe, child_pipe = context.Pipe()
+    baseline = context.Process(target=train_alone, args=(child_pipe, training_core), daemon=True)
     baseline.start()
-    psutil.Process().cpu_affinity([serving])
+    psutil.Process().cpu_affinity([serving_core])
     with tempfile.TemporaryDirectory() as root, context.Manager() as shared:
         registry = Registry(Path(root))
-        answers = build_handlers(registry, ExperimentService(registry), public=False)
-        page = build_app(registry, Endpoints(registry, answers, is_public=False))
-        page.launch(
+        handlers = build_handlers(registry, ExperimentService(registry), public=False)
+        app = build_app(registry, Endpoints(registry, handlers, is_public=False))
+        app.launch(
             prevent_thread_lock=True,
             quiet=True,
-            **launch_options(registry, answers, None, None, share=False),
+            **launch_options(registry, handlers, None, None, share=False),
         )
-        run = registry.start(RunConfig.from_flat(FIELDS), "benchmark")
+        run = registry.start(RunConfig.from_flat(RUN_SETTINGS), "benchmark")
         while run.step < 50:
             time.sleep(0.1)
         worker = psutil.Process(run.worker.process.pid)  # type: ignore[union-attr]
-        worker.cpu_affinity([training])
+        worker.cpu_affinity([training_core])
         request = {"owner": "benchmark", "subject": f"run:{run.id}"}
-        on, stop, waits = context.Event(), context.Event(), shared.list()
+        can_poll, stop, response_times = context.Event(), context.Event(), shared.list()
         pollers = context.Process(
             target=poll_as_viewer,
-            args=(page.server_port, [request] * VIEWERS, serving, on, stop, waits),
+            args=(
+                app.server_port,
+                [request] * VIEWERS,
+                serving_core,
+                can_poll,
+                stop,
+                response_times,
+            ),
             daemon=True,
         )
         pollers.start()
         rounds = []
-        for number in range(ROUNDS + 1):
+        for round_index in range(ROUNDS + 1):
             registry.control(run, "pause")
             while run.status != "paused":
                 time.sleep(0.01)
-            ours.send(SECONDS)
-            by_itself = ours.recv()
-            busy = context.Process(target=occupy_core, args=(serving,), daemon=True)
+            parent_pipe.send(SECONDS)
+            alone = parent_pipe.recv()
+            busy = context.Process(target=occupy_core, args=(serving_core,), daemon=True)
             busy.start()
             time.sleep(1)
-            ours.send(SECONDS)
-            peer = ours.recv()
+            parent_pipe.send(SECONDS)
+            beside_busy_core = parent_pipe.recv()
             busy.kill()
             busy.join()
             registry.control(run, "resume")
-            on.clear()
+            can_poll.clear()
             time.sleep(6)  # until the run has no viewer
             unwatched = steps_per_second(run, SECONDS)
-            on.set()
+            can_poll.set()
             time.sleep(1)
             watched = steps_per_second(run, SECONDS)
-            if number:  # the first one warms up
+            if round_index:  # the first round is a warm-up
                 measured = {
-                    "alone": by_itself,
-                    "beside": peer,
+                    "alone": alone,
+                    "beside": beside_busy_core,
                     "unwatched": unwatched,
                     "watched": watched,
                 }
                 rounds.append({name: round(speed, 1) for name, speed in measured.items()})
                 print(rounds[-1], flush=True)
         stop.set()
-        on.set()
+        can_poll.set()
         pollers.join(10)
-        times = sorted(1000 * wait for wait in waits)
-        ours.send(None)
+        times = sorted(1000 * seconds for seconds in response_times)
+        parent_pipe.send(None)
         registry.shutdown()
-        page.close()
+        app.close()
     psutil.Process().cpu_affinity(cores)
     timings = {"median": median(times), "p95": times[int(0.95 * len(times))], "most": times[-1]}
     return {
@@ -203,8 +215,8 @@ def table(rows: dict[str, Any]) -> str:
     """Format the figures as Markdown."""
     rounds, polls = rows["rounds"], rows["poll_ms"]
 
-    def line(name: str, key: str, against: str) -> str:
-        ratios = sorted(r[key] / r[against] for r in rounds)
+    def line(name: str, key: str, baseline: str) -> str:
+        ratios = sorted(r[key] / r[baseline] for r in rounds)
         return (
             f"| {name} | {median(r[key] for r in rounds):.1f} | {median(ratios):.1%} | "
             f"{ratios[0]:.1%} to {ratios[-1]:.1%} |"
@@ -212,24 +224,22 @@ def table(rows: dict[str, Any]) -> str:
 
     return "\n".join(
         [
-            "| | steps/s, median | ratio, median of pairs | its range |",
+            "| condition, compared with | steps/s: median | ratio: median | ratio: range |",
             "|---|---|---|---|",
             f"| the Trainer alone | {median(r['alone'] for r in rounds):.1f} | | |",
             line(
-                "the Trainer alone while the other core is busy with something else, to the "
-                "Trainer alone",
+                "the Trainer beside a busy core, compared with the Trainer alone",
                 "beside",
                 "alone",
             ),
-            line("a run without viewers, to the Trainer alone", "unwatched", "alone"),
+            line("a run without viewers, compared with the Trainer alone", "unwatched", "alone"),
             line(
-                f"a run with {VIEWERS} watchers at {POLLS_PER_SECOND:g} Hz, to the Trainer alone",
+                f"a run with {VIEWERS} viewers at {POLLS_PER_SECOND:g} Hz, compared with the "
+                "Trainer alone",
                 "watched",
                 "alone",
             ),
-            line(
-                "the same, to the Trainer alone while the other core is busy", "watched", "beside"
-            ),
+            line("the same, compared with the Trainer beside a busy core", "watched", "beside"),
             "",
             f"{len(rounds)} rounds of {SECONDS:g} s each, interleaved. {rows['polls']:,} polls: "
             f"median {polls['median']} ms, "

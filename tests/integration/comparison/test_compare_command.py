@@ -139,7 +139,7 @@ def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
         (["compare", digits, "--shots", 33], "33 is not in the range"),
         (
             ["compare", digits, "--csv", tmp_path / "none" / "table.csv"],
-            "its folder does not exist",
+            "folder does not exist",
         ),
     ):
         done = run_command(*arguments, **environment)

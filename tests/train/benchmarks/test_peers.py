@@ -28,7 +28,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def built():
-    return {name: contestant.built(SIZES).eval() for name, contestant in CANDIDATES.items()}
+    return {name: contestant.build_model(SIZES).eval() for name, contestant in CANDIDATES.items()}
 
 
 @pytest.mark.smoke
@@ -112,7 +112,7 @@ def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
         "device": "cpu",
     }
     config = preset_config("fast", fields)
-    trainer = Trainer(config, model=CANDIDATES[name].built(config.model))
+    trainer = Trainer(config, model=CANDIDATES[name].build_model(config.model))
     losses = [metrics.loss for metrics in trainer]
     assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
     batch = make_batch(
@@ -128,7 +128,7 @@ def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
 def test_all_have_about_as_many_parameters():
     sizes = ModelConfig()
     counts = {
-        name: sum(weight.numel() for weight in contestant.built(sizes).parameters())
+        name: sum(weight.numel() for weight in contestant.build_model(sizes).parameters())
         for name, contestant in CANDIDATES.items()
     }
     assert max(counts.values()) < 1.05 * min(counts.values()), counts
@@ -136,7 +136,7 @@ def test_all_have_about_as_many_parameters():
 
 def test_the_same_seed_draws_the_same_weights():
     one, other, third = (
-        CANDIDATES[TUTORIAL].built(SIZES, seed).output.weight for seed in (1, 1, 2)
+        CANDIDATES[TUTORIAL].build_model(SIZES, seed).output.weight for seed in (1, 1, 2)
     )
     assert torch.equal(one, other)
     assert not torch.equal(one, third)
