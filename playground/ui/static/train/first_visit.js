@@ -47,10 +47,7 @@ export async function playFirstVisit() {
     const isSolved = samples.every((each) => each.prediction.join() === each.target.join());
     setText(box, captionOf(step, isSolved));
   });
-  setText(
-    box,
-    isFinished ? "The recording has ended. Press Train to train a new model." : "",
-  );
+  setText(box, isFinished ? "The recording has ended. Press Train to train a new model." : "");
   box.hidden = !isFinished;
   const train = document.querySelector("#train");
   if (isFinished && train) {
