@@ -253,7 +253,7 @@ def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> d
     Without a token, a plan becomes a preview, which sends no authenticated request.
     """
     from playground.hub.publisher import create_hub_queue, submit_task
-    from playground.hub.tasks import HubTask
+    from playground.hub.task_runner import HubTask
 
     token = click.prompt("Token", hide_input=True, err=True).strip() if ask_token else ""
     if not token:

@@ -29,7 +29,7 @@ from playground.runs.registry import Registry
 from playground.runs.state import Run
 
 from .repo_ids import Phase, is_repo
-from .tasks import LOADING_TIMEOUT_S, HubTask
+from .task_runner import LOADING_TIMEOUT_S, HubTask
 
 SILENCE_TIMEOUT_S = (
     100.0  # timeout without a message, in seconds; longer than the retries of the client

@@ -26,7 +26,7 @@ from playground.common.env import secret
 from playground.errors import UserError, error_response
 from playground.hub.formats import package_format
 from playground.hub.publisher import AutoPublisher
-from playground.hub.tasks import HubTask
+from playground.hub.task_runner import HubTask
 from playground.jobs.job import JobStatus, Response
 from playground.models.config_fields import ConfigError
 from playground.runs.model_ref import RUN_PREFIX, resolve_checkpoint, resolve_run

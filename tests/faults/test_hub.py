@@ -22,7 +22,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.hub import transport
 from playground.hub.client import Hub
 from playground.hub.errors import HubError
-from playground.hub.tasks import HubTask
+from playground.hub.task_runner import HubTask
 from playground.hub.transport import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, configure_process
 from playground.runs.export import CHECKPOINT_FILES
 from playground.training.trainer import Trainer

@@ -18,7 +18,7 @@ from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
 from playground.hub.export import build_package, checkpoint_from_package
 from playground.hub.repo_ids import PACKAGE_FILES
-from playground.hub.tasks import HubTask
+from playground.hub.task_runner import HubTask
 from playground.jobs.process import warm_up
 from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer

@@ -24,7 +24,7 @@ from playground.hub.publisher import (
     MAX_TASKS_PER_OWNER,
     AutoPublisher,
 )
-from playground.hub.tasks import HubTask
+from playground.hub.task_runner import HubTask
 from playground.jobs.process import warm_up
 from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import Limits

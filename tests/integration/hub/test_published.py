@@ -10,7 +10,7 @@ import sys
 import pytest
 from huggingface_hub import ModelCard
 
-from playground.hub.tasks import HubTask
+from playground.hub.task_runner import HubTask
 from tests.support.app_server import ROOT
 from tests.support.hub_tasks import run_hub_task
 

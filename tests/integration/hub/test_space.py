@@ -5,7 +5,6 @@ there.
 import json
 import re
 import subprocess
-from multiprocessing import Pipe
 
 import pytest
 from huggingface_hub.utils import close_session
@@ -13,7 +12,9 @@ from huggingface_hub.utils import close_session
 from playground.hub.client import Hub
 from playground.hub.errors import HubError
 from playground.hub.space import REPO_ROOT, THUMBNAIL, is_deployed_path, space_files
-from playground.hub.tasks import HubTask, HubTaskRunner
+from playground.hub.task_runner import HubTask
+from playground.hub.tasks import HubTaskRunner
+from playground.jobs.progress import ProgressReporter
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT, AppServer
 from tests.support.command_runner import run_command
 from tests.support.fake_hub import FakeHub
@@ -132,14 +133,11 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
         {"playground/old.py": "gone = 1", "notes.md": "mine", "app.py": "edited"},
         kind="space",
     )
-    ours, theirs = Pipe()
     told = HubTaskRunner(
         Hub(FakeHub.ADA, hub.url),
         HubTask("deploy", "ada/play", FakeHub.ADA, private=True),
-        theirs,
-        tmp_path,
+        ProgressReporter(lambda *message: None, scratch=tmp_path),
     ).deploy()
-    ours.close()
     (plan,) = told["plans"]
     changes = {change["path"]: change["what"] for change in plan["changes"]}
     assert {path: what for path, what in changes.items() if what != "same"} == {
@@ -165,12 +163,12 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
 )
 def test_what_cannot_be_deployed_is_refused_in_one_sentence(hub, tmp_path, space, token, says):
     hub.put("ada/other", {"app.py": "theirs", "README.md": "---\nsdk: gradio\n---\n"}, kind="space")
-    ours, theirs = Pipe()
     with pytest.raises(HubError, match=says):
         HubTaskRunner(
-            Hub(token, hub.url), HubTask("deploy", space, token, private=True), theirs, tmp_path
+            Hub(token, hub.url),
+            HubTask("deploy", space, token, private=True),
+            ProgressReporter(lambda *message: None, scratch=tmp_path),
         ).deploy()
-    ours.close()
     assert hub.files("ada/other", kind="space")["app.py"] == b"theirs"
 
 

@@ -1,0 +1,237 @@
+"""Hub jobs that read: the gallery, the content of a repository, downloads, evaluations."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from playground.common.format import format_bytes
+
+from .task_runner import LOADING_TIMEOUT_S, TaskRunner
+
+MAX_TEXT_BYTES = 1_000_000  # bytes of a card or a manifest
+MAX_FILES = 100  # in the list of files
+
+
+class DownloadTasks(TaskRunner):
+    """The jobs that read from the Hub."""
+
+    def gallery(self) -> dict[str, Any]:
+        self.connect()
+        rows: list[dict[str, Any]] = []
+        models = self.hub.gallery()
+        self.report_loading()
+        for model in models:
+            # One malformed card must not hide the other models.
+            with suppress(TypeError, ValueError, AttributeError, OverflowError):
+                rows.append(_gallery_row(model))
+        return {"models": rows}
+
+    # Inspecting and downloading
+
+    def repo_info(self) -> dict[str, Any]:
+        from .errors import HubError
+
+        self.connect()
+        repo, manifest, card = self._inspect_repo()
+        info = self._describe_repo(repo, manifest, card)
+        with suppress(HubError):  # the older revisions are optional
+            info["revisions"] = self.hub.revisions(self.task.repo, self.task.revision)
+            info["branches"] = self.hub.branches(self.task.repo)
+        return info
+
+    def _inspect_repo(self) -> tuple[Any, Any, str]:
+        """Return a repository's metadata, manifest and card, without loading the model.
+
+        Raises:
+            HubError: if it has no playground model, or a file is too large.
+        """
+        from playground.checkpoints.manifest import read_manifest
+
+        from .errors import HubError, NotFoundError
+        from .repo_ids import MANIFEST
+
+        repo = self.task.repo
+        self.report(f"Inspecting {repo}")
+        try:
+            repo_info = self.hub.repo_info(repo, self.task.revision)
+        except NotFoundError:
+            if self.task.revision == "main":
+                raise
+            branches = self.hub.branches(repo)  # raises HubError for a missing repository
+            branch_names = (
+                f"the branch {branches[0]}"
+                if len(branches) == 1
+                else f"one of the branches {', '.join(branches[:10])}"
+            )
+            raise HubError(
+                f"{repo} has no revision {self.task.revision}; use {branch_names}, or the hash of "
+                "a commit"
+            ) from None
+        sizes = repo_info.sizes
+        if MANIFEST not in sizes or "model.safetensors" not in sizes:
+            missing = MANIFEST if MANIFEST not in sizes else "model.safetensors"
+            others: list[str] = []
+            with suppress(HubError):
+                others = [
+                    branch for branch in self.hub.branches(repo) if branch != self.task.revision
+                ]
+            inspection = (
+                f"; it has other branches, open one as {repo}@{others[0]}" if others else ""
+            )
+            raise HubError(
+                f"{repo} is not a model of the playground: {missing} is missing{inspection}"
+            )
+        if sizes[MANIFEST] > MAX_TEXT_BYTES:
+            raise HubError(
+                f"{MANIFEST} of {repo} has {sizes[MANIFEST]:,} bytes; "
+                f"at most {MAX_TEXT_BYTES:,} are accepted"
+            )
+        texts = {
+            name: sizes[name]
+            for name in (MANIFEST, "README.md")
+            if sizes.get(name, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES
+        }
+        folder = self.scratch / "inspected"
+        self.hub.fetch(repo, repo_info.sha, texts, folder)
+        (folder / MANIFEST).rename(folder / "config.json")
+        manifest = read_manifest(folder)
+        card = (
+            (folder / "README.md").read_text(encoding="utf-8", errors="replace")
+            if "README.md" in texts
+            else ""
+        )
+        return repo_info, manifest, card
+
+    def _describe_repo(self, repo: Any, manifest: Any, card: str) -> dict[str, Any]:
+        self.report_loading()
+        from playground.runs.summary import task_label
+
+        from .card_scores import read_scores
+
+        model = manifest.config.model
+        files = [
+            {"path": file.path, "size": format_bytes(file.size)} for file in repo.files[:MAX_FILES]
+        ]
+        return {
+            "repo": repo.id,
+            "commit": repo.sha,
+            "likes": repo.likes,
+            "private": repo.private,
+            "files": files,
+            "files_in_all": len(repo.files),
+            "task": task_label(manifest.config),
+            "shape": [model.n_layers, model.attention_heads, model.d_model],
+            "parameters": model.parameter_count(),
+            "step": manifest.step,
+            "seconds": manifest.seconds,
+            "device": manifest.device,
+            "card": read_scores(card),
+            "resumable": "training.safetensors" in repo.sizes,
+        }
+
+    def _download(self, destination: Path) -> dict[str, Any]:
+        """Download a checkpoint into a folder, and validate it."""
+        self.report_loading()
+        from playground.runs.export import CHECKPOINT_FILES
+        from playground.runs.inspector_process import Inspector
+        from playground.runs.memory import ensure_memory_available
+
+        from .errors import HubError
+        from .export import checkpoint_from_package
+        from .repo_ids import MANIFEST
+
+        about, manifest, card = self._inspect_repo()
+        info = self._describe_repo(about, manifest, card)
+        self.task.limits.validate(manifest.config)
+        ensure_memory_available(manifest.config)
+        files = {
+            name: about.sizes[name]
+            for name in (MANIFEST, *CHECKPOINT_FILES[1:])
+            if name in about.sizes
+        }
+        if sum(files.values()) > self.task.max_bytes:
+            limit = f"{self.task.max_bytes // 1_000_000} MB"
+            raise HubError(
+                f"{self.task.repo} has {sum(files.values()) / 1e6:.0f} MB; "
+                f"at most {limit} are accepted here"
+            )
+        package = self.scratch / "package"
+        self.hub.fetch(self.task.repo, about.sha, files, package, self.report)
+        self.report("Validating the weights", LOADING_TIMEOUT_S)
+        checkpoint_from_package(package, destination)
+        Inspector().validate(destination)
+        return info
+
+    def pull(self) -> dict[str, Any]:
+        """Download a published model to `destination`, which appears when it is complete."""
+        self.connect()
+        destination = Path(self.task.destination)
+        info = self._download(self.scratch / "checkpoint")
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        partial = destination.with_name(f".{destination.name}.tmp")
+        shutil.rmtree(partial, ignore_errors=True)  # left by a killed pull
+        shutil.copytree(self.scratch / "checkpoint", partial)
+        if destination.is_dir():
+            destination.rmdir()  # the caller has checked that it is empty
+        os.rename(partial, destination)
+        return info
+
+    def reproduce(self) -> dict[str, Any]:
+        """Evaluate a published model on as many held-out sequences as its card reports."""
+        self.connect()
+        self.report_loading()
+        from playground.checkpoints.checkpoint import load_model
+        from playground.evaluation import evaluate
+        from playground.tasks.held_out import build_held_out_set
+
+        folder = self.scratch / "checkpoint"
+        info = self._download(folder)
+        manifest, model = load_model(folder)
+        task = manifest.config.task
+        n = (info["card"] or {}).get("n") or 2000
+        self.report(f"Evaluating {n:,} held-out sequences", 600.0)
+        started = time.perf_counter()
+        scores = evaluate(
+            model,
+            build_held_out_set(task.load(), min(n, 100_000), task.min_length, task.max_length),
+        )
+        return info | {
+            "measured": asdict(scores),
+            "measured_seconds": round(time.perf_counter() - started, 2),
+        }
+
+    # Publishing
+
+
+def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
+    """Return a model of the gallery, from its metadata and the scores of its card."""
+    from .card_scores import read_scores
+    from .client import parse_timestamp
+
+    card = model.get("cardData")
+    card = card if isinstance(card, dict) else {}
+    own, scores, numbers = card.get("playground"), read_scores(card) or {}, model.get("safetensors")
+    return {
+        "repo": model["id"],
+        "likes": int(model.get("likes") or 0),
+        "private": model.get("private") is True,
+        "commit": str(model.get("sha") or ""),
+        "author": str(model.get("author") or model["id"].split("/")[0]),
+        "task": _text(own.get("task")) if isinstance(own, dict) else "",
+        "when": parse_timestamp(model["lastModified"]) if model.get("lastModified") else 0,
+        "parameters": numbers["total"]
+        if isinstance(numbers, dict) and type(numbers.get("total")) is int
+        else None,
+        "exact_match": scores.get("exact_match"),
+        "n": scores.get("n"),
+    }
+
+
+def _text(value: object) -> str:
+    return value[:60] if isinstance(value, str) and value.isprintable() else ""
