@@ -199,8 +199,8 @@ def open_page(
             listen(
                 page,
                 "console",
-                lambda said: (
-                    said.text if said.type == "error" and not harmless(said.text) else None
+                lambda message: (
+                    message.text if message.type == "error" and not harmless(message.text) else None
                 ),
             )
         listen(page, "pageerror", lambda error: None if cut_off(str(error)) else str(error))
@@ -222,11 +222,11 @@ def open_page(
         reusable.append((page, page.url))
         contexts.append(page.context)
         owners |= owners_of_page
-    kept = [(page, url) for page, url in reusable if not page.is_closed() and forget(page, url)]
+    retained = [(page, url) for page, url in reusable if not page.is_closed() and forget(page, url)]
     for context in contexts:
-        if context not in [page.context for page, _ in kept]:
+        if context not in [page.context for page, _ in retained]:
             context.close()
-    for page, url in kept:
+    for page, url in retained:
         idle.setdefault(url_origin(url), []).append(page)
     for runs_url, owner in owners:
         delete_runs(runs_url, owner)
@@ -289,8 +289,8 @@ def forget(page: Page, url: str) -> bool:
     return True
 
 
-def harmless(said: str) -> bool:
-    return REFUSED in said or cut_off(said)
+def harmless(message: str) -> bool:
+    return REFUSED in message or cut_off(message)
 
 
 def cut_off(error: str) -> bool:

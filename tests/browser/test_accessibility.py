@@ -39,11 +39,11 @@ def findings(page, where, **options):
 
 def findings_of_both_themes(page, where):
     """The findings in the light theme, and those of contrast in the dark one."""
-    found = findings(page, where)
+    actual = findings(page, where)
     page.evaluate("document.body.classList.add('dark')")
-    found += findings(page, f"{where}, dark", runOnly=["color-contrast"])
+    actual += findings(page, f"{where}, dark", runOnly=["color-contrast"])
     page.evaluate("document.body.classList.remove('dark')")
-    return found
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def hub_in_trouble(app_hub):
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.usefixtures("hub_in_trouble")
 def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
-    page, found = open_page(f"{app.url}/?__theme=light", **size), []
+    page, actual = open_page(f"{app.url}/?__theme=light", **size), []
     expect(page.locator(".live .status-text")).not_to_have_text("Opening a model")
     for tab in tabs:
         go_to(page, tab)
@@ -71,30 +71,30 @@ def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
             expect(page.locator(".inspect.pg h4").first).to_have_text(re.compile(r"\S"))
         # where layouts change, and neither colours nor what the views consist of
         if size is NARROW:
-            found += findings(page, tab)
+            actual += findings(page, tab)
             continue
-        found += findings_of_both_themes(page, tab)
+        actual += findings_of_both_themes(page, tab)
         views = page.locator(f".{tab.lower()}.pg > .views [role=tab]")
         if views.count():
             expect(views.first).to_have_attribute("aria-selected", "true")
         for i in range(1, views.count()):
             views.nth(i).click()
             page.wait_for_load_state("networkidle")
-            found += findings_of_both_themes(page, f"{tab}, {views.nth(i).inner_text()}")
-    assert not found, "\n".join(map(str, found))
+            actual += findings_of_both_themes(page, f"{tab}, {views.nth(i).inner_text()}")
+    assert not actual, "\n".join(map(str, actual))
 
 
 def test_axe_finds_nothing_in_dialogs_and_beside_a_training_run(app, open_page):
-    page, found = open_page(app.url), []
+    page, actual = open_page(app.url), []
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator(".live")).to_have_attribute("data-status", "training", timeout=LONG)
-    found += findings(page, "a run at work")
+    actual += findings(page, "a run at work")
     page.locator(".live .show-keys").click()
-    found += findings(page, "the keyboard's sheet")
+    actual += findings(page, "the keyboard's sheet")
     page.keyboard.press("Escape")
     page.locator(".live .share").click()
-    found += findings(page, "sharing")
+    actual += findings(page, "sharing")
     page.keyboard.press("Escape")
     page.get_by_text("Advanced", exact=True).first.click()
-    found += findings(page, "every setting")
-    assert not found, "\n".join(map(str, found))
+    actual += findings(page, "every setting")
+    assert not actual, "\n".join(map(str, actual))

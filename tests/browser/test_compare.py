@@ -105,11 +105,11 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
     page.locator(".items .item summary").first.click()
     answer = page.locator(".items .item[open] .answer-of")
     expect(answer).to_have_count(4)
-    asked = answer.nth(1).locator("pre").text_content()
-    assert asked.count("Input:") == 3  # two worked examples and the question
-    assert asked.endswith("Output:")
+    requested = answer.nth(1).locator("pre").text_content()
+    assert requested.count("Input:") == 3  # two worked examples and the question
+    assert requested.endswith("Output:")
     tokens = answer.nth(1).locator(".token").all_text_contents()
-    assert "".join(tokens).replace("·", " ").replace("↵", "\n") == asked
+    assert "".join(tokens).replace("·", " ").replace("↵", "\n") == requested
     expect(answer.nth(0).locator(".symbols .ok")).to_have_text("✓ correct")
     for wrong in page.locator(".symbols .wrong:not(.verdict)").all():
         assert wrong.get_attribute("title") or "no answer" in wrong.text_content()
@@ -124,11 +124,11 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
     assert len(everything["examples"]) == 3 * 4
     assert float(lines[0]["exact_match"]) == everything["rows"][0]["exact_match"]
 
-    shown = page.locator(".of-table .sheet tbody").text_content()
+    rendered = page.locator(".of-table .sheet tbody").text_content()
     page.reload()
     page.get_by_role("tab", name="Compare").click()
     expect(page.locator(".items .item")).to_have_count(3)
-    assert page.locator(".of-table .sheet tbody").text_content() == shown
+    assert page.locator(".of-table .sheet tbody").text_content() == rendered
 
 
 @pytest.mark.smoke
@@ -136,10 +136,10 @@ def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
     page = open_page(app.url)
     to_compare(page)
     adding, problem = page.locator(".adding input"), page.locator(".adding + .problem")
-    for name, told in {"": "Type a model name", "gpt2": "already in the list"}.items():
+    for name, result in {"": "Type a model name", "gpt2": "already in the list"}.items():
         adding.fill(name)
         adding.press("Enter")
-        expect(problem).to_contain_text(told)
+        expect(problem).to_contain_text(result)
         expect(adding).to_have_value(name)
     for number in range(5):
         adding.fill(f"{'x' * 150}/{number}")  # longer than a message quotes
@@ -213,10 +213,10 @@ def test_a_model_that_cannot_be_asked_says_why_and_is_asked_again(
 def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_page):
     # where nobody listens
     environment = hub.environment(tmp_path / "hf", HF_ENDPOINT="http://127.0.0.1:9")
-    kept = tmp_path / "hf" / "hub" / "models--gpt2"
-    (kept / "snapshots" / "0123").mkdir(parents=True)
+    stored = tmp_path / "hf" / "hub" / "models--gpt2"
+    (stored / "snapshots" / "0123").mkdir(parents=True)
     for name, content in models["gpt2"].items():
-        (kept / "snapshots" / "0123" / name).write_bytes(content)
+        (stored / "snapshots" / "0123" / name).write_bytes(content)
     app = AppServer(tmp_path, **environment)
     try:
         page = open_page(app.url)
@@ -252,8 +252,8 @@ def test_a_pretrained_model_is_trained_further_and_all_three_are_asked(app_with_
     page.fill(".of-finetune .of-n", "8")
     page.click(".tune-it")
     over(page, "finetune")
-    looks = page.evaluate("document.querySelector('.tuned-score').drawn")
-    assert [looks[0]["step"], looks[-1]["step"]] == [0, 12]
+    attends = page.evaluate("document.querySelector('.tuned-score').drawn")
+    assert [attends[0]["step"], attends[-1]["step"]] == [0, 12]
     assert count_colors(page, ".tuned-loss") > 3
     expect(page.locator(".of-finetune .verdict")).to_contain_text("of 8 held-out sequences")
     for name, value in {"n": 2, "shots": 1, "rank": 0}.items():

@@ -141,9 +141,9 @@ def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_mo
     page.fill(".part-train label.long input[type=text]", "what a good film")
     page.click(".part-train .main")
     over(page, ".part-train")
-    looks = page.evaluate("document.querySelector('.head-score').drawn")
-    assert looks[0]["step"] == 0
-    assert looks[-1]["held_out_accuracy"] == 1
+    attends = page.evaluate("document.querySelector('.head-score').drawn")
+    assert attends[0]["step"] == 0
+    assert attends[-1]["held_out_accuracy"] == 1
     assert count_colors(page, ".head-loss") > 2
     expect(page.locator(".part-train .verdict")).to_contain_text("4 of 4 correct, 100 %")
     expect(page.locator(".part-train .shares")).to_have_count(2)

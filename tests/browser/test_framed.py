@@ -125,6 +125,6 @@ def test_where_nothing_can_be_stored_the_page_says_what_follows(app, framing):
     page = framing(without_cookies=True)
     frame = frame_of(page)
     frame.wait_for_selector(".visit-note:not([hidden])")
-    told = frame.locator(".visit-note").inner_text()
-    assert "inside a frame. After a reload your runs will not be listed." in told
+    result = frame.locator(".visit-note").inner_text()
+    assert "inside a frame. After a reload your runs will not be listed." in result
     assert frame.locator(".visit-note a").get_attribute("href") == f"{app.url}/"

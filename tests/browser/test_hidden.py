@@ -31,20 +31,20 @@ def test_a_hidden_page_sleeps_until_it_is_shown(app, open_page):
     url = f"{app.url}/?model=reverse"
     page = open_page(url, init_script=HIDE)
     wait_for_status(page, "checkpoint")
-    for tab, shown in TABS.items():
+    for tab, rendered in TABS.items():
         page.get_by_role("tab", name=tab, exact=True).first.click()
-        page.locator(shown).first.wait_for()
+        page.locator(rendered).first.wait_for()
     page.evaluate("hidePage(true)")
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested = []
+    page.on("request", lambda request: requested.append(request.url))
     for _ in range(10):  # requests that are under way end first; a busy machine takes its time
-        asked.clear()
+        requested.clear()
         page.evaluate("timers = 0")
         page.wait_for_timeout(4000)
         if page.evaluate("timers") <= 4:
             break
     assert page.evaluate("timers") <= 4  # seven loops make some eighty in this time
-    assert [url for url in asked if not url.endswith("/runs")] == []
+    assert [url for url in requested if not url.endswith("/runs")] == []
     with page.expect_request("**/playground/api/runs/list"):
         page.evaluate("hidePage(false)")
     with page.expect_request("**/playground/api/experiments/poll"):

@@ -103,9 +103,9 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     # Somebody else pushes after this page has looked.
     hub.put("ada/told", {"README.md": b"mine"})
     page.click(".hub .go")
-    said = "another commit was pushed after the preview"
+    message = "another commit was pushed after the preview"
     expect(page.locator(".hub .publish-note")).to_contain_text(
-        said, ignore_case=True, timeout=60_000
+        message, ignore_case=True, timeout=60_000
     )
     assert hub.files("ada/told") == before | {"README.md": b"mine"}
     page.locator(".hub .publish-note button").click()

@@ -100,9 +100,13 @@ def picture_at_rest(page):
 
 def test_what_cannot_be_read_is_said_and_the_last_picture_stays(page):
     before = picture_at_rest(page)
-    for text, said in (("3 x", "not a symbol"), ("", "no symbol"), ("1 " * 30, "positions for 10")):
+    for text, message in (
+        ("3 x", "not a symbol"),
+        ("", "no symbol"),
+        ("1 " * 30, "positions for 10"),
+    ):
         page.fill(".inspect .sequence", text)
-        expect(page.locator(".inspect .problem")).to_contain_text(said)
+        expect(page.locator(".inspect .problem")).to_contain_text(message)
         assert (
             page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
             == before
@@ -204,19 +208,19 @@ def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
 
 def test_a_view_is_exported_with_its_numbers(page, tmp_path):
     type_sequence(page, "3 1 4")
-    kept = {}
+    stored = {}
     for kind in ("png", "csv", "json"):
         page.click(".export summary")
         with page.expect_download() as download:
             page.click(f".export [data-as={kind}]")
-        kept[kind] = tmp_path / download.value.suggested_filename
-        download.value.save_as(kept[kind])
-    assert kept["png"].read_bytes()[:4] == b"\x89PNG"
-    assert kept["png"].stat().st_size > 5000
-    content = json.loads(kept["json"].read_text())
+        stored[kind] = tmp_path / download.value.suggested_filename
+        download.value.save_as(stored[kind])
+    assert stored["png"].read_bytes()[:4] == b"\x89PNG"
+    assert stored["png"].stat().st_size > 5000
+    content = json.loads(stored["json"].read_text())
     assert len(content["weights"]) == 2
     assert len(content["weights"][0]) == 4
-    rows = kept["csv"].read_text().splitlines()
+    rows = stored["csv"].read_text().splitlines()
     assert len(rows) == 1 + 2 * 4 * 4 * 4
     assert rows[0].startswith("kind,layer,head")
 

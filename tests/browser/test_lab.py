@@ -96,8 +96,8 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     ) == ["post"]
     rows = list(csv.DictReader(saved(page, ".as-csv", tmp_path).read_text().splitlines()))
     assert [(row["norm_placement"], row["n"]) for row in rows] == [("pre", "2"), ("post", "2")]
-    found = json.loads(saved(page, ".as-json", tmp_path).read_text())
-    assert len(found["runs"]) == 4
+    actual = json.loads(saved(page, ".as-json", tmp_path).read_text())
+    assert len(actual["runs"]) == 4
     with zipfile.ZipFile(saved(page, ".as-figures", tmp_path)) as archive:
         assert set(archive.namelist()) == {"experiment.png", "experiment.svg", "experiment.pdf"}
     page.click(".results .all-in-train")

@@ -15,11 +15,11 @@ from tests.support.browser_page import wait_until
 NAMED = """title => document.querySelector('.guess-name').hidden
     || document.querySelector('.guess-name .clue').textContent.includes(title)"""
 MEMORY = "transformer-playground-learn"
-KEPT = """([name, options]) => {
+STORED = """([name, options]) => {
     const kept = JSON.parse(localStorage.getItem(name)).stops['stop-7'];
     return !kept.response && JSON.stringify(kept.options) === JSON.stringify(options);
 }"""
-SAID = (
+MESSAGE = (
     "!document.querySelector('.solved').hidden || document.querySelector('.guess-line "
     ".clue').textContent"
 )
@@ -79,12 +79,12 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
         "response": measured,
     }
     memory = {"part": "tour", "stop": "stop-7", "stops": {"stop-7": stop}}
-    kept = json.dumps(memory)
+    stored = json.dumps(memory)
     page = open_page(
         f"{app.url}/?learn=stop-7&positions=rope&seed=1",
         storage_state={
             "cookies": [],
-            "origins": [{"origin": app.url, "localStorage": [{"name": MEMORY, "value": kept}]}],
+            "origins": [{"origin": app.url, "localStorage": [{"name": MEMORY, "value": stored}]}],
         },
     )
     expect(page.locator(".outcome")).to_be_visible()
@@ -94,13 +94,13 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
         ("positions=rope", {"positions": "rope"}),
     ):
         page.wait_for_selector(".live:not([data-status=opening])", state="attached")
-        page.evaluate("([name, kept]) => localStorage.setItem(name, kept)", [MEMORY, kept])
+        page.evaluate("([name, kept]) => localStorage.setItem(name, kept)", [MEMORY, stored])
         page.goto(f"{app.url}/?learn=stop-7&{query}")
         expect(page.locator(".stop .option")).to_have_value(options["positions"])
         expect(page.locator(".prediction")).to_have_value("21")
         expect(page.locator(".outcome")).to_be_hidden()
         expect(page.locator(".measure")).to_have_text("Measure")
-        wait_until(page, KEPT, arg=[MEMORY, options])
+        wait_until(page, STORED, arg=[MEMORY, options])
 
 
 def test_what_was_done_after_a_link_was_opened_is_there_after_a_reload(app, open_page):
@@ -153,7 +153,7 @@ def test_a_mystery_is_solved(app, open_page):
     for line in page.locator(".source .line").all():
         page.locator(".guess-line .clue").evaluate("box => { box.textContent = ''; }")
         line.click()
-        wait_until(page, SAID)
+        wait_until(page, MESSAGE)
         if page.locator(".solved").is_visible():
             break
     expect(page.locator(".solved .verdict")).to_have_text(title)

@@ -76,7 +76,7 @@ ALL = " ".join(PAYLOADS)
 ARMED = "window.pwned = []; window.pwn = (number) => { window.pwned.push(number); };"
 # What a payload may have become although it did not run, or not yet: an element of its own, or a
 # part of one that is more than text.
-CAME_ALIVE = """() => [...document.querySelectorAll('*')].filter((element) =>
+ARRIVED_ALIVE = """() => [...document.querySelectorAll('*')].filter((element) =>
     [...element.attributes].some(({ name, value }) => /pwn(\\(|ed)/.test(value)
       && (/^on/.test(name) || ['src', 'href', 'xlink:href', 'srcdoc', 'data', 'style', 'action',
         'formaction', 'poster'].includes(name)))
@@ -134,30 +134,30 @@ def window(app, browser):
     """One page for all tests, and what it asked the server for."""
     context = browser.new_context(viewport={"width": 1440, "height": 950}, reduced_motion="reduce")
     context.add_init_script(ARMED)
-    page, asked = context.new_page(), []
+    page, requested = context.new_page(), []
     page.set_default_timeout(180_000)
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requested.append(request.url))
     page.on("dialog", lambda dialog: dialog.dismiss())
-    yield page, asked
+    yield page, requested
     context.close()
 
 
 @pytest.fixture
 def page(app, window):
     """The page, at its beginning; after the test, nothing of a payload has run, or could."""
-    page, asked = window
+    page, requested = window
     page.goto(app.url)
     page.wait_for_selector(".runs tbody tr", state="attached")
     page.get_by_role("tab", name="Train").click()  # the page returns to the tab that was open last
     yield page
     page.mouse.move(700, 500)
     assert page.evaluate("window.pwned") == []
-    assert [url for url in asked if re.search(r"/pwned-\d+(/|$)", urlsplit(url).path)] == []
-    assert page.evaluate(CAME_ALIVE) == []
+    assert [url for url in requested if re.search(r"/pwned-\d+(/|$)", urlsplit(url).path)] == []
+    assert page.evaluate(ARRIVED_ALIVE) == []
     expect(page).to_have_title("Transformer Playground")
 
 
-def shown(page, selector):
+def rendered(page, selector):
     """The payloads that can be read letter by letter in what these elements show, or offer to
     be edited.
     """
@@ -183,11 +183,11 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     wait_for_all(page, ".subject option")
     page.locator(".runs .name").first.click()
     wait_until(page, "/pwn/.test(document.querySelector('.live .samples').textContent)")
-    assert shown(page, ".live .samples")
+    assert rendered(page, ".live .samples")
     page.focus(".focus-map")
     page.keyboard.press("ArrowRight")
     wait_until(page, "/attends to/.test(document.querySelector('.live figcaption').textContent)")
-    assert shown(page, ".live figcaption")
+    assert rendered(page, ".live figcaption")
     page.fill(".live .sequence", " ".join(PAYLOADS[:2]))
     wait_until(page, "/pwn/.test(document.querySelector('.live .answer').textContent)")
     page.fill(".live .sequence", PAYLOADS[1] + "x")
@@ -206,7 +206,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
         ".runs .file", {"name": ALL + ".zip", "mimeType": "application/zip", "buffer": b"none"}
     )
     wait_until(page, "/was rejected/.test(document.querySelector('.runs-note').textContent)")
-    assert shown(page, ".runs-note") == PAYLOADS
+    assert rendered(page, ".runs-note") == PAYLOADS
     row = page.locator(".runs tbody tr").nth(1)
     name = row.locator(".name").text_content()
     row.locator("summary").click()
@@ -215,15 +215,15 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
 
 
 def test_a_link_that_says_so(page, app):
-    for wanted, said in (
+    for expected, text_shown in (
         ({ALL: 1}, "is not a setting of a run"),
         ({"task": ALL}, "choose one of"),
         ({"architecture": ALL}, "choose one of"),
     ):
-        query = f"settings={quote(json.dumps(wanted))}&watch={quote(ALL)}&inspect={quote(ALL)}"
+        query = f"settings={quote(json.dumps(expected))}&watch={quote(ALL)}&inspect={quote(ALL)}"
         page.goto(f"{app.url}/?{query}")
-        expect(page.locator("#problem")).to_contain_text(said)
-        assert shown(page, "#problem")
+        expect(page.locator("#problem")).to_contain_text(text_shown)
+        assert rendered(page, "#problem")
     page.goto(f"{app.url}/?settings={quote(ALL)}#{quote(ALL)}")
     expect(page.locator("#problem")).to_contain_text("ignores the settings")
 
@@ -240,7 +240,7 @@ def test_rows_that_somebody_brings(page):
     expect(page.locator(".bring .problem li").first).to_contain_text("pwn(2)")
     page.fill(".bring .text", lines)
     expect(page.locator(".bring .use")).to_be_enabled()
-    assert shown(page, ".bring .preview")
+    assert rendered(page, ".bring .preview")
     page.get_by_role("button", name="File", exact=False).first.click()
     table = f"{PAYLOADS[1]},{PAYLOADS[2]},{PAYLOADS[8]}\n1,2,3\n"
     page.set_input_files(
@@ -267,8 +267,8 @@ def test_every_view_of_inspect(page):
         page.click(f"#{view}")
         drawn = "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')"
         wait_until(page, drawn, arg=view.removeprefix("view-"))
-        assert page.evaluate(CAME_ALIVE) == [], view
-    assert shown(page, ".inspect .answer, .inspect .stage")
+        assert page.evaluate(ARRIVED_ALIVE) == [], view
+    assert rendered(page, ".inspect .answer, .inspect .stage")
     page.fill(".inspect .sequence", PAYLOADS[1] + "x")
     expect(page.locator(".inspect .problem")).to_contain_text(PAYLOADS[1])
 
@@ -303,7 +303,7 @@ def test_prompts_tokens_and_names_of_models_in_compare(page):
     )
     page.locator(".items .item summary").first.click()
     expect(page.locator(".items .item[open] pre").first).to_contain_text("pwn(")
-    assert shown(page, ".items .item[open] pre")
+    assert rendered(page, ".items .item[open] pre")
 
 
 def test_names_and_values_of_experiments(page):
@@ -316,7 +316,7 @@ def test_names_and_values_of_experiments(page):
     expect(page.locator(".own .of-values-0")).to_contain_text(PAYLOADS[1])
     page.locator(".experiments .open-it").first.click()
     expect(page.locator(".results .whole")).to_be_visible()
-    assert shown(page, ".results")
+    assert rendered(page, ".results")
 
 
 def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
@@ -341,12 +341,12 @@ def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
     page.fill(".hub .any-repo", PAYLOADS[1])
     page.keyboard.press("Enter")
     expect(page.locator(".hub .opened-note")).to_contain_text("is not the name of a repository")
-    assert shown(page, ".hub .opened")
+    assert rendered(page, ".hub .opened")
     page.select_option(".hub .model", label=PAYLOADS[0])
     page.fill(".hub .repo", "owner/hostile")
     page.click(".hub .preview-push")
     page.wait_for_selector(".hub .plan:not([hidden])")
-    assert shown(page, ".hub .card-preview pre")
+    assert rendered(page, ".hub .card-preview pre")
     page.click(".hub .go")
     page.wait_for_selector(".hub .published:not([hidden])")
     hub.put(
@@ -408,6 +408,6 @@ def test_figures_that_are_exported(page, app, tmp_path):
         page.goto(f"{app.url}/exported.svg")
         assert page.evaluate("document.documentElement.localName") == "svg"
         assert page.evaluate("window.pwned") == []
-        assert page.evaluate(CAME_ALIVE) == []
+        assert page.evaluate(ARRIVED_ALIVE) == []
         page.unroute("**/exported.svg")
     page.goto(app.url)

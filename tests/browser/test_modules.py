@@ -13,8 +13,8 @@ def requested_modules(page):
     paths = []
 
     def note(request):
-        if found := re.search(r"/playground/static/[^/]+/(.+\.js)$", request.url):
-            paths.append(found[1])
+        if actual := re.search(r"/playground/static/[^/]+/(.+\.js)$", request.url):
+            paths.append(actual[1])
 
     page.on("request", note)
     return paths

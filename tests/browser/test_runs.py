@@ -451,8 +451,8 @@ def test_settings_travel_as_a_link_and_as_json(app, open_page):
     wait_for_status(page, "done", "training")
     page.click(".share")
     page.wait_for_selector(".sharing[open]")
-    told = json.loads(page.input_value(".settings-json"))
-    assert {name: told[name] for name in SMALL_SETTINGS} == SMALL_SETTINGS | {"d_ff": 48} | {
+    result = json.loads(page.input_value(".settings-json"))
+    assert {name: result[name] for name in SMALL_SETTINGS} == SMALL_SETTINGS | {"d_ff": 48} | {
         name: SMALL_SETTINGS[name] for name in SMALL_SETTINGS if name != "d_ff"
     }
     link = page.input_value(".settings-link")

@@ -92,8 +92,8 @@ def test_flipped_bytes_of_a_header_are_refused(saved, name, every):
 def test_flipped_bytes_of_the_data_are_refused(saved, name, count):
     path, chance = saved / name, random.Random(0)
     places = chance.sample(range(length_of_header(path), path.stat().st_size), count)
-    taken = [at for at in flipped_bytes(path, places) if not refused(name, loading(name), saved)]
-    assert not taken, f"{len(taken)} of {len(places)} damaged files were taken for good"
+    used = [at for at in flipped_bytes(path, places) if not refused(name, loading(name), saved)]
+    assert not used, f"{len(used)} of {len(places)} damaged files were taken for good"
 
 
 @pytest.mark.smoke

@@ -37,12 +37,12 @@ class Disk:
         """Fill the disk until only so many bytes are free."""
         self.clear()
         with open(self.filler, "wb") as file:
-            taken = 0
+            used = 0
             # a file that is being replaced meanwhile gives back the room of the one before
             for wait in (0, pause):
                 time.sleep(wait)
-                taken = max(PAGE, taken + self.free() - free)
-                os.posix_fallocate(file.fileno(), 0, taken)
+                used = max(PAGE, used + self.free() - free)
+                os.posix_fallocate(file.fileno(), 0, used)
 
     def clear(self):
         self.filler.unlink(missing_ok=True)
@@ -84,10 +84,10 @@ def paused_at(registry, step):
 
 def one_step(registry, run):
     """A single step; False when something could not be written."""
-    step, looks = run.step, run.live.weight_steps
+    step, attends = run.step, run.live.weight_steps
     registry.control(run, "step")
     wait_for(
-        lambda: run.message or (run.step == step + 1 and run.live.weight_steps != looks),
+        lambda: run.message or (run.step == step + 1 and run.live.weight_steps != attends),
         60,
         "a single step, or trouble",
     )
@@ -135,12 +135,12 @@ def begin(registry):
 @pytest.mark.parametrize("free", [0, PAGE, 2 * PAGE, 6 * PAGE])
 def test_full_disk_at_start_is_reported_and_run_starts_once_freed(registry, disk, free):
     disk.leave(free)
-    run, said = begin(registry)
-    assert FULL in said
+    run, text_shown = begin(registry)
+    assert FULL in text_shown
     if run is None:  # not even its folder could be made
         disk.clear()
         assert registry.list_for_owner("ada") == []
-        run, said = begin(registry)
+        run, text_shown = begin(registry)
     wait_for_status(run, "paused", "failed", "done")
     check_it_ends_with_every_point(registry, disk, run)
 
@@ -213,9 +213,9 @@ def test_run_stopped_on_full_disk_waits_until_it_can_save(registry, disk):
 @pytest.mark.parametrize("free", range(0, SIZE, 16 * 1024))
 def test_whatever_is_left_of_the_disk_nothing_is_lost(registry, disk, free):
     disk.leave(free)
-    run, said = begin(registry)
+    run, text_shown = begin(registry)
     if run is None:
-        assert FULL in said
+        assert FULL in text_shown
         return
     if run.status != "done":
         assert FULL in run.message

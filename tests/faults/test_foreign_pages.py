@@ -116,21 +116,21 @@ def test_a_link_cannot_run_a_script_on_the_apps_origin(local, opened, site):
     def follow_links():
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-            found = []
+            actual = []
             for app in (local, opened):
                 page = browser.new_page()
                 response = page.goto(
                     f"{app.url}/gradio_api/file={site.url}/x.png", wait_until="load"
                 )
-                found.append((response.status, "ran on" in page.title()))
+                actual.append((response.status, "ran on" in page.title()))
             browser.close()
-            return found
+            return actual
 
     with ThreadPoolExecutor(
         1
     ) as thread:  # the browser tests' event loop may be running in this one
-        found = thread.submit(follow_links).result()
-    assert found == [(404, False)] * 2
+        actual = thread.submit(follow_links).result()
+    assert actual == [(404, False)] * 2
     assert site.requests == []
 
 
@@ -193,12 +193,12 @@ def test_a_request_of_another_site_is_refused(app, headers, method, path, body):
     "path", ["/playground/api/hub/submit", "/gradio_api/run/push", "/gradio_api/queue/join", "/"]
 )
 def test_no_preflight_is_granted(app, path):
-    asked = {
+    requested = {
         "Access_Control_Request_Method": "POST",
         "Access_Control_Request_Headers": "x-forwarded-host",
     }
     for origin in (EVIL, "http://localhost:1"):
-        status, answer, _ = send(app, "OPTIONS", path, Origin=origin, **asked)
+        status, answer, _ = send(app, "OPTIONS", path, Origin=origin, **requested)
         assert status >= 400
         assert answer["access-control-allow-origin"] is None
         assert answer["access-control-allow-credentials"] is None

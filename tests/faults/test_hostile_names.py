@@ -241,15 +241,15 @@ def ask(client, door, **request):
 
 def test_a_run_may_be_called_so_and_its_files_are_not(watched):
     client, _, run, owner = watched
-    taken = 0
+    used = 0
     for name in NAMES:
-        told = ask(
+        result = ask(
             client, "runs/action", owner=owner, subject=f"run:{run.id}", do="rename", name=name
         )
-        if "error" in told:
-            assert len(told["error"]) < 200
+        if "error" in result:
+            assert len(result["error"]) < 200
             continue
-        taken += 1
+        used += 1
         assert run.name.isprintable()
         assert run.name == " ".join(name.split())
         assert json.loads((run.folder / "run.json").read_text())["name"] == run.name
@@ -267,7 +267,7 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
             r'attachment; filename="[A-Za-z0-9-]+\.zip"', answer.headers["content-disposition"]
         )
     # markup and code are names like others here; control characters are none
-    assert 50 < taken < 140
+    assert 50 < used < 140
 
 
 def test_an_upload_may_be_called_so_and_its_files_are_not(watched, checkpoint):  # noqa: F811
@@ -382,14 +382,14 @@ def test_no_such_name_is_a_dataset_or_a_model(watched, monkeypatch):
 
 
 def test_rows_of_such_symbols_are_refused_or_kept_under_their_content(watched, tmp_path):
-    kept = 0
+    stored = 0
     for name in NAMES:
         with suppress(DatasetError):
             rows = from_text(
                 "".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)), split_on_spaces=True
             )
             content = store(rows)
-            kept += 1
+            stored += 1
             assert (tmp_path / "rows" / content / "rows.json").is_file()
             assert all(symbol.isprintable() and not symbol.isspace() for symbol in rows.vocabulary)
             assert load_pairs(content).vocabulary == rows.vocabulary
@@ -398,7 +398,7 @@ def test_rows_of_such_symbols_are_refused_or_kept_under_their_content(watched, t
             RunConfig.from_flat(
                 {"task": "dataset", "dataset_sha256": name, "dataset_symbols": "a b"}
             )
-    assert 40 < kept < 140
+    assert 40 < stored < 140
 
 
 def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
@@ -410,9 +410,9 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
         opened = next(
             each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "on_load"
         )
-        wanted = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
+        expected = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
         queries = [
-            {"inspect": each, "settings": json.dumps({each: 1}), "watch": each} for each in wanted
+            {"inspect": each, "settings": json.dumps({each: 1}), "watch": each} for each in expected
         ]
         without_cookies = Request({"type": "http", "headers": []})
         return [
@@ -425,12 +425,12 @@ def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
             for query in queries
         ]
 
-    told = run_in_thread(opened_with_each())
-    for wanted, (_, *views, inspect, live, trouble) in (
-        (wanted, values[:8]) for wanted, values in told
+    result = run_in_thread(opened_with_each())
+    for expected, (_, *views, inspect, live, trouble) in (
+        (expected, values[:8]) for expected, values in result
     ):
-        assert json.loads(inspect)["link"] == wanted
-        assert json.loads(live)["subject"] == f"watch:{wanted}"
+        assert json.loads(inspect)["link"] == expected
+        assert json.loads(live)["subject"] == f"watch:{expected}"
         assert all(set(json.loads(view)) == {"owner"} for view in views)
         assert trouble.startswith("The form ignores the settings of this link")
         assert not set("<>\"'") & set(trouble)
@@ -452,7 +452,7 @@ def test_nothing_of_the_machine_is_told(watched):
     client, _, run, owner = watched
     here = os.fspath(run.folder.parent.parent)
     for name, door in zip(NAMES, itertools.cycle(DOORS), strict=False):
-        told = json.dumps(
+        result = json.dumps(
             ask(
                 client,
                 door,
@@ -464,5 +464,5 @@ def test_nothing_of_the_machine_is_told(watched):
                 repo=name,
             )
         )
-        assert here not in told
-        assert "root:" not in told
+        assert here not in result
+        assert "root:" not in result

@@ -251,7 +251,7 @@ PLAUSIBLE = {
 }
 
 
-ASKED = {  # what a page's script sends along, beside whose page it is and what is on show
+REQUESTED = {  # what a page's script sends along, beside whose page it is and what is on show
     "runs/poll": ["n_points", "series_id", "snapshot_version"],
     "runs/snapshot": ["step"],
     "runs/predict": ["text", "step"],
@@ -294,10 +294,10 @@ def requests(draw, name, subjects, owner, begun):
         return draw(ODD)
     request = {"owner": owner, "subject": draw(st.sampled_from(subjects)), "subjects": subjects}
     request |= {
-        each: draw(PLAUSIBLE[each]) for each in ASKED.get(name, []) if each in PLAUSIBLE
+        each: draw(PLAUSIBLE[each]) for each in REQUESTED.get(name, []) if each in PLAUSIBLE
     } | begun.get(name, {})
     if draw(st.booleans()):
-        request[draw(st.sampled_from([*ASKED.get(name, []), "owner", "subject"]))] = draw(ODD)
+        request[draw(st.sampled_from([*REQUESTED.get(name, []), "owner", "subject"]))] = draw(ODD)
     return request
 
 
@@ -312,23 +312,23 @@ def is_answered(answer):
 def begin_something(client, owner):
     """What later questions are about, by their names: a job, an experiment, a claim."""
 
-    def asked(name, **more):
+    def requested(name, **more):
         return client.post(ROUTE_PREFIX + name, content=json.dumps({"owner": owner} | more)).json()
 
-    job = {"job": asked("jobs/submit", kind="cached-models", what={})["job"]}
-    experiment = asked(
+    job = {"job": requested("jobs/submit", kind="cached-models", what={})["job"]}
+    experiment = requested(
         "experiments/submit", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"}
     )["experiment"]
-    claim = {"name": asked("replications/list")["claims"][0]["name"]}
+    claim = {"name": requested("replications/list")["claims"][0]["name"]}
     mine = {"experiment": experiment, "do": "cancel"}
-    question = {"id": asked("lessons/start-bug", bug=RANDOM_BUG, seed=0, steps=60)["id"]}
+    question = {"id": requested("lessons/start-bug", bug=RANDOM_BUG, seed=0, steps=60)["id"]}
     return {
         "experiments/action": mine,
         "experiments/csv": mine,
         "experiments/figures": mine,
         "jobs/poll": job,
         "jobs/cancel": job,
-        "hub/poll": {"job": asked("hub/submit", kind="gallery").get("job")},
+        "hub/poll": {"job": requested("hub/submit", kind="gallery").get("job")},
         "lessons/poll": question,
         "lessons/cancel": question,
         "lessons/guess": question,
@@ -534,12 +534,12 @@ class Followed:
         self.steps = list(range(1, cursor + 1)) if type(cursor) is int and cursor < 10_000 else []
 
     def poll(self):
-        told = self.ask(n_points=self.known, series_id=self.epoch)
-        points = told["points"]
+        result = self.ask(n_points=self.known, series_id=self.epoch)
+        points = result["points"]
         if points["whole"]:
             self.steps = []
         self.steps += points["steps"]
-        self.known, self.epoch = points["count"], told["series_id"]
+        self.known, self.epoch = points["count"], result["series_id"]
 
 
 def lines(start, stop):
@@ -598,10 +598,10 @@ def test_a_gap_too_long_for_one_answer_shows_no_point_twice(length, cursor, more
     points = MetricSeries(lines(1, length + 1))
     assume(cursor >= 0)
     drawn = list(range(1, min(cursor, length) + 1))
-    told = points.delta_since(cursor)
-    drawn = told["steps"] if told["whole"] else drawn + told["steps"]
+    result = points.delta_since(cursor)
+    drawn = result["steps"] if result["whole"] else drawn + result["steps"]
     points.add(lines(points.last + 1, points.last + 1 + more))
-    drawn += points.delta_since(told["count"])["steps"]
+    drawn += points.delta_since(result["count"])["steps"]
     assert drawn == sorted(set(drawn))
     assert not drawn or drawn[-1] == length + more
 
@@ -646,7 +646,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
         metrics = [trainer.train_step() for _ in range(steps)]
         written = save_checkpoint(folder / "a", trainer, metrics)
         manifest, family = load_model(folder / "a")
-        again, told = resume_trainer(folder / "a")
+        again, result = resume_trainer(folder / "a")
         assert manifest == written or manifest.seconds == round(written.seconds, 3)
         assert manifest.config == again.config == config
         for name, weight in trainer.eval_model.named_parameters():
@@ -654,7 +654,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
         before, after = trainer.state_dict(), again.state_dict()
         assert before.keys() == after.keys()
         assert all(torch.equal(before[name], after[name]) for name in before)
-        save_checkpoint(folder / "b", again, told)
+        save_checkpoint(folder / "b", again, result)
         for name in ("model.safetensors", "training.safetensors", "metrics.jsonl"):
             assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
 

@@ -178,8 +178,8 @@ def handmade(good):
     """
     files, _ = good
     return {
-        name: (vouched(files | {WEIGHTS: make(*split(files[WEIGHTS]))}), says)
-        for name, (make, says) in HANDMADE.items()
+        name: (vouched(files | {WEIGHTS: make(*split(files[WEIGHTS]))}), expected_message)
+        for name, (make, expected_message) in HANDMADE.items()
     }
 
 
@@ -188,7 +188,7 @@ def handmade(good):
 def test_crafted_hub_weights_are_rejected_before_memory_mapping(
     handmade, tmp_path, monkeypatch, name
 ):
-    files, says = handmade[name]
+    files, expected_message = handmade[name]
     package = tmp_path / "package"
     package.mkdir()
     for each, data in files.items():
@@ -199,7 +199,7 @@ def test_crafted_hub_weights_are_rejected_before_memory_mapping(
     )
     with pytest.raises(CheckpointError, match=WEIGHTS) as caught:
         checkpoint_from_package(package, tmp_path / "pulled")
-    assert says in str(caught.value)
+    assert expected_message in str(caught.value)
     assert bool(mapped) == (name in ONLY_IN_THE_NUMBERS)
     assert len(str(caught.value)) < 600
     assert {path.name for path in tmp_path.iterdir()} == {"package"}
@@ -207,7 +207,7 @@ def test_crafted_hub_weights_are_rejected_before_memory_mapping(
 
 @pytest.mark.parametrize("name", HANDMADE)
 def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, name):
-    files, says = handmade[name]
+    files, expected_message = handmade[name]
     for each, data in files.items():
         (tmp_path / each).write_bytes(data)
     expected = {
@@ -223,10 +223,10 @@ def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, n
     finally:
         tracemalloc.stop()
     # what torch and safetensors allocate is not traced
-    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    trained = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert peak < MODEL_AND_HEADER
-    assert grown < 20 * MODEL_AND_HEADER
-    assert says in str(caught.value)
+    assert trained < 20 * MODEL_AND_HEADER
+    assert expected_message in str(caught.value)
 
 
 @pytest.fixture
@@ -249,10 +249,10 @@ def test_handmade_weights_that_are_uploaded_become_no_run(good, handmade, upload
     client, runs = uploads
     owner = {"x-owner": new_owner_key(), "x-name": "mine"}
     for name in HANDMADE:
-        files, says = handmade[name]
+        files, expected_message = handmade[name]
         answer = client.post(CHECKPOINT_PATH, content=zipped(files), headers=owner)
         assert answer.status_code == 400, name
-        assert says in answer.json()["error"]
+        assert expected_message in answer.json()["error"]
         assert str(runs) not in answer.json()["error"]
         assert list(runs.iterdir()) == []
     # the same files unharmed are taken
@@ -280,7 +280,7 @@ def cut(content, chance):
     return content[: chance.randrange(len(content))]
 
 
-def grown(content, chance):
+def trained(content, chance):
     return content + chance.randbytes(chance.choice((1, 4, 100)))
 
 
@@ -377,7 +377,7 @@ def rewritten(content, chance):
     return join(header, data[:at] + struct.pack("<f", value) + data[at + 4 :])
 
 
-MUTATIONS = (flipped, flipped_in_the_header, cut, grown, spliced, edited, edited, rewritten)
+MUTATIONS = (flipped, flipped_in_the_header, cut, trained, spliced, edited, edited, rewritten)
 
 
 def meaning(content):
@@ -419,7 +419,7 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
         (folders[name] / WEIGHTS).write_bytes(files[WEIGHTS])
         assert contents(weights_by_name(load_model(folders[name])[1])) == meaning(files[WEIGHTS])
     chance = random.Random(count)
-    taken = dict.fromkeys(folders, 0)
+    used = dict.fromkeys(folders, 0)
     for number in range(count):
         mutated = chance.choice(MUTATIONS)(files[WEIGHTS], chance)
         name = "summed" if number % 3 == 0 else "unsummed"
@@ -432,8 +432,8 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
         )
         assert all(tensor.isfinite().all() for tensor in tensors.values())
         assert name == "unsummed" or mutated == files[WEIGHTS]
-        taken[name] += 1
-    assert count / 20 < taken["unsummed"] < count / 2  # some are as good as the first one
+        used[name] += 1
+    assert count / 20 < used["unsummed"] < count / 2  # some are as good as the first one
 
 
 @repeat_counts(100, 5_000)
@@ -441,14 +441,14 @@ def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_pa
     files, _ = good
     trainer = Trainer(tiny_config())
     (tmp_path / WEIGHTS).write_bytes(files[WEIGHTS])
-    chance, taken = random.Random(count), 0
+    chance, used = random.Random(count), 0
     for number in range(count):
         mutated = chance.choice(MUTATIONS)(files[STATE], chance)
         (tmp_path / STATE).write_bytes(mutated)
         if not refused(
             STATE, restore_trainer, trainer, tmp_path / WEIGHTS, tmp_path / STATE, STEPS, "cpu"
         ):
-            told, said = (
+            result, message = (
                 # torch's have bytes of no use
                 {
                     name: content
@@ -457,9 +457,11 @@ def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_pa
                 }
                 for each in (contents(trainer.state_dict()), meaning(mutated))
             )
-            assert told == said, f"mutation {number} was restored as something else than it says"
-            taken += 1
-    assert taken > count / 20
+            assert result == message, (
+                f"mutation {number} was restored as something else than it says"
+            )
+            used += 1
+    assert used > count / 20
 
 
 def test_what_is_checked_for_a_stranger_is_what_was_sent(good, tmp_path):

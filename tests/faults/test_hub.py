@@ -104,8 +104,8 @@ class Outcome:
     hits: int = 0
     # of every repository, without the Hub's own first
     commits: list[str] = field(default_factory=list)
-    told: str = ""
-    kept: bool = False
+    response: str = ""
+    stored: bool = False
     left: list[str] = field(default_factory=list)
 
 
@@ -200,13 +200,13 @@ def case_here(case, checkpoint, folder):
                 else:
                     client.push(package, client.plan(package, "ada/digits"), "Step 2")
             except HubError as error:
-                outcome.sentence, outcome.again, outcome.told = (
+                outcome.sentence, outcome.again, outcome.response = (
                     str(error),
                     error.retryable,
                     repr(error),
                 )
         settle(outcome, stand_in, fault, started)
-    outcome.kept = contents(package) == before
+    outcome.stored = contents(package) == before
     outcome.left = (
         sorted(path for path in contents(folder / "in") if not path.startswith(".cache"))
         if (folder / "in").exists()
@@ -215,34 +215,34 @@ def case_here(case, checkpoint, folder):
     return outcome
 
 
-def case_apart(case, checkpoint, folder, times=None, **errand):
+def case_separate(case, checkpoint, folder, times=None, **hub_task):
     """One fault, met by an errand in a process of its own, which is looked after as a server
     does.
     """
     operation, name = case.split("-")
-    before, said, outcome = contents(checkpoint), [], Outcome()
+    before, text_shown, outcome = contents(checkpoint), [], Outcome()
     folder.mkdir(parents=True)
     with FakeHub() as stand_in:
         if operation in FETCHING:
             stand_in.put("ada/digits", files_of(checkpoint), message="Here before")
-            asked = HubTask(
+            requested = HubTask(
                 "pull", "ada/digits", stand_in.ADA, stand_in.url, destination=str(folder / "in")
             )
         else:
-            asked = HubTask(
+            requested = HubTask(
                 "push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint)
             )
         where, method = PLACES[operation]
         started = time.monotonic()
         with stand_in.fault(where, method=method, times=times, **FAULTS[name]) as fault:
-            job = run_hub_task(asked, said.append, LONGEST + 30)
-        outcome.sentence, outcome.again, outcome.told = (
+            job = run_hub_task(requested, text_shown.append, LONGEST + 30)
+        outcome.sentence, outcome.again, outcome.response = (
             job.message,
             job.retryable,
-            repr([job.to_json(), said, job]),
+            repr([job.to_json(), text_shown, job]),
         )
         settle(outcome, stand_in, fault, started)
-    outcome.kept = contents(checkpoint) == before
+    outcome.stored = contents(checkpoint) == before
     outcome.left = sorted(path.name for path in folder.iterdir())
     return outcome
 
@@ -252,27 +252,27 @@ def outcomes(request, prepared, checkpoint, tmp_path_factory):
     """A future for each case that was selected: they mostly wait, so they do that together."""
     folder = tmp_path_factory.mktemp("cases")
     items = [item for item in request.session.items if item.path == Path(__file__)]
-    wanted = [item.callspec.params for item in items if "case" in item.fixturenames]
-    with ThreadPoolExecutor(AT_ONCE) as here, ThreadPoolExecutor(CHILDREN) as apart:
+    expected = [item.callspec.params for item in items if "case" in item.fixturenames]
+    with ThreadPoolExecutor(AT_ONCE) as here, ThreadPoolExecutor(CHILDREN) as separate:
         futures = {}
-        for number, asked in enumerate(wanted):
-            case, carry_out = asked["case"], asked["carry_out"]
-            pool = here if carry_out is case_here else apart
+        for number, requested in enumerate(expected):
+            case, carry_out = requested["case"], requested["carry_out"]
+            pool = here if carry_out is case_here else separate
             futures[carry_out, case] = pool.submit(
                 carry_out, case, checkpoint, folder / str(number)
             )
         yield futures
 
 
-def apart(case):
+def separate(case):
     return pytest.param(
-        case_apart, case, id=f"apart-{case}", marks=[] if case in USUAL else [pytest.mark.soak]
+        case_separate, case, id=f"apart-{case}", marks=[] if case in USUAL else [pytest.mark.soak]
     )
 
 
 @pytest.mark.parametrize(
     ("carry_out", "case"),
-    [*(pytest.param(case_here, case, id=f"here-{case}") for case in CASES), *map(apart, CASES)],
+    [*(pytest.param(case_here, case, id=f"here-{case}") for case in CASES), *map(separate, CASES)],
 )
 def test_a_fault_of_the_hub_is_told_and_leaves_nothing_half_done(outcomes, carry_out, case):
     operation, name = case.split("-")
@@ -285,13 +285,13 @@ def test_a_fault_of_the_hub_is_told_and_leaves_nothing_half_done(outcomes, carry
     assert any(words in outcome.sentence for words in ADVICE[name]), outcome.sentence
     assert "unexpected error" not in outcome.sentence
     assert outcome.again == (name not in ("401", "403", "404")), outcome.sentence
-    assert "hf_" not in outcome.sentence + outcome.told
+    assert "hf_" not in outcome.sentence + outcome.response
     # What hangs is the answer: that commit was made, and whole. To try again then writes nothing
     # (below, where an answer is lost).
     assert outcome.commits == (
         ["Here before"] if operation in FETCHING else ["Step 2"] if case == "commit-hang" else []
     )
-    assert outcome.kept
+    assert outcome.stored
     assert outcome.left == []
 
 
@@ -328,10 +328,10 @@ def test_a_fault_that_passes_is_not_even_noticed(prepared, checkpoint, tmp_path)
 
 
 def test_an_errand_survives_a_fault_that_passes(checkpoint, tmp_path):
-    outcome = case_apart("upload-503", checkpoint, tmp_path / "case", times=1)
+    outcome = case_separate("upload-503", checkpoint, tmp_path / "case", times=1)
     assert outcome.sentence == ""
     assert outcome.commits == ["Step 2"]
-    assert outcome.kept
+    assert outcome.stored
 
 
 def test_a_commit_whose_answer_is_lost_is_not_made_twice(prepared, checkpoint, tmp_path):
@@ -419,12 +419,12 @@ def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(
     over.set()
     assert CONNECT_TIMEOUT_S < 3
     assert seconds < 3 + BUSY
-    told = {
+    response = {
         "slow": "no response",
         "no name": "no internet connection, or an unknown host name",
         "unreachable": "No route to host",
     }
-    assert f"cannot be reached: {told[trouble]}" in str(error)
+    assert f"cannot be reached: {response[trouble]}" in str(error)
     assert error.retryable
 
 
@@ -432,14 +432,14 @@ def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(
     "kind", ["account", "gallery", "repo_info", "plan", "push", "pull", "reproduce"]
 )
 def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path, kind):
-    before, said = contents(checkpoint), []
-    heard = []
+    before, text_shown = contents(checkpoint), []
+    received = []
 
-    def on_say(sentence):
-        said.append(sentence)
-        heard.append(time.monotonic())
+    def on_message(sentence):
+        text_shown.append(sentence)
+        received.append(time.monotonic())
 
-    errand = HubTask(
+    hub_task = HubTask(
         kind,
         "ada/digits",
         "hf_none",
@@ -447,9 +447,9 @@ def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path
         checkpoint=str(checkpoint),
         destination=str(tmp_path / "in"),
     )
-    job = run_hub_task(errand, on_say, 60)
-    assert time.monotonic() - heard[0] < 3 + 2 + BUSY  # and the end of its process
-    assert (job.status, job.retryable, said) == ("failed", True, ["Connecting to the Hub"])
+    job = run_hub_task(hub_task, on_message, 60)
+    assert time.monotonic() - received[0] < 3 + 2 + BUSY  # and the end of its process
+    assert (job.status, job.retryable, text_shown) == ("failed", True, ["Connecting to the Hub"])
     assert "check the network and try again" in job.message
     assert contents(checkpoint) == before
     assert list(tmp_path.iterdir()) == []
@@ -476,8 +476,8 @@ def test_a_server_that_never_answers_is_given_up_after_one_wait(
         "revisions": lambda: visitor().revisions("ada/digits"),
     }
     with ThreadPoolExecutor(len(calls)) as pool:
-        told = dict(zip(calls, pool.map(lambda name: timed(calls[name]), calls), strict=True))
-    for seconds, error in told.values():
+        response = dict(zip(calls, pool.map(lambda name: timed(calls[name]), calls), strict=True))
+    for seconds, error in response.values():
         assert seconds < CONNECT_TIMEOUT_S + 2 + BUSY
         assert "no response from the Hub within 2 s" in str(error)
         assert error.retryable

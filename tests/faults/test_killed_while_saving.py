@@ -43,14 +43,14 @@ class Saving:
         self.began = None
         self.acknowledged = 0
         self.trouble, self.ended = [], None
-        self.gone = threading.Event()
+        self.removed = threading.Event()
         order = WorkerSpec(str(folder), config.to_flat())
         self.child = WorkerProcess(
             "playground.runs.training_worker:main",
             "saving",
             order,
             on_message=self.take,
-            on_exit=lambda code: self.gone.set(),
+            on_exit=lambda code: self.removed.set(),
         )
 
     def take(self, kind, *content):
@@ -68,10 +68,10 @@ class Saving:
             self.ended = content
 
     def kill_after(self, seconds):
-        wait_for(lambda: self.acknowledged or self.gone.is_set(), 60, "the first checkpoint")
+        wait_for(lambda: self.acknowledged or self.removed.is_set(), 60, "the first checkpoint")
         time.sleep(seconds)
         self.child.process.kill()
-        assert self.gone.wait(60)
+        assert self.removed.wait(60)
 
 
 @repeat_counts(15, 1000)
@@ -162,7 +162,7 @@ def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, w
     wait_for_status(run, "done")
     registry.shutdown()
     wait_for(lambda: not run.has_worker, 60, "the worker's end, which is noted in run.json")
-    kept = sorted(
+    stored = sorted(
         path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name
     )
     litter = tmp_path / where.format(run.folder.relative_to(tmp_path))
@@ -177,7 +177,7 @@ def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, w
         sorted(
             path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name
         )
-        == kept
+        == stored
     )
 
 

@@ -92,8 +92,8 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(
             watcher.start()
         worked, ends = sum(server.cpu_times()[:2]), time.monotonic() + seconds
         while time.monotonic() < ends:
-            told = owner.poll(fifth)
-            assert (told["status"], told["queue_position"]) == ("waiting", 1)
+            result = owner.poll(fifth)
+            assert (result["status"], result["queue_position"]) == ("waiting", 1)
             time.sleep(1)
         stood = [owner.poll(subject)["status"] for subject in subjects]
         for watcher in watchers:

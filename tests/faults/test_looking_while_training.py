@@ -48,8 +48,8 @@ def test_models_are_looked_into_and_asked_while_every_place_trains(registries):
     before = [run.step for run in runs[:SLOTS]]
     with ThreadPoolExecutor(1) as thread:
         for run in runs[:SLOTS]:
-            looked, tried = thread.submit(asyncio.run, both(registry, run)).result(2 * WITHIN)
-            assert looked.get("columns") == ["3", "1", "4", "EOS"], looked
+            inspected, tried = thread.submit(asyncio.run, both(registry, run)).result(2 * WITHIN)
+            assert inspected.get("columns") == ["3", "1", "4", "EOS"], inspected
             assert "prediction" in tried, tried
     assert [run.status for run in runs[:SLOTS]] == ["training"] * SLOTS
     wait_for(

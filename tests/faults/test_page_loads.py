@@ -16,7 +16,7 @@ from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient
 from tests.support.small_runs import repeat_counts
 
-KEPT = 20e6  # bytes; the allocator alone may hold 12 MB more after 100 visits
+STORED = 20e6  # bytes; the allocator alone may hold 12 MB more after 100 visits
 
 # Writes how many of Gradio's heartbeats run in the server.
 COUNT_HEARTBEATS = """
@@ -91,7 +91,7 @@ def test_page_loads_leave_the_server_as_it_was(app, count, record_property):
     before = server.memory_info().rss
     for _ in range(count):
         visit()
-    kept = server.memory_info().rss - before
-    record_property("kept_mb", round(kept / 1e6, 1))
-    print(f"{count} page loads: {kept / 1e6:+.1f} MB")
-    assert kept <= KEPT
+    stored = server.memory_info().rss - before
+    record_property("kept_mb", round(stored / 1e6, 1))
+    print(f"{count} page loads: {stored / 1e6:+.1f} MB")
+    assert stored <= STORED

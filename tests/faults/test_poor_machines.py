@@ -70,13 +70,13 @@ def train(app):
     page = PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
     subject = page.train(**SMALL)
     assert subject.startswith("run:"), subject
-    told = wait_for(
-        lambda: (told := page.poll(subject))["status"] in ("done", "failed") and told,
+    result = wait_for(
+        lambda: (result := page.poll(subject))["status"] in ("done", "failed") and result,
         120,
         "the end of the run",
     )
-    assert (told["status"], told["message"], told["step"]) == ("done", "", STEPS)
-    assert told["points"]["steps"] == list(range(1, STEPS + 1))
+    assert (result["status"], result["message"], result["step"]) == ("done", "", STEPS)
+    assert result["points"]["steps"] == list(range(1, STEPS + 1))
     assert "error" not in page.call("runs/predict", subject=subject, text="3 1 4")
     (run,) = run_folders(app)
     assert resume_trainer(max((run / "checkpoints").glob("[0-9]*")))[0].step_count == STEPS
@@ -107,10 +107,10 @@ def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, ch
             "1",
             "3",
         ]
-        said = page.train(**SMALL)
-        assert said.startswith("Not started: the run")
-        assert READ_ONLY in said
-        assert "set PLAYGROUND_CHECKPOINTS to a folder that can be written" in said
+        message = page.train(**SMALL)
+        assert message.startswith("Not started: the run")
+        assert READ_ONLY in message
+        assert "set PLAYGROUND_CHECKPOINTS to a folder that can be written" in message
         packed = zipped_small_checkpoint(tmp_path, tiny_config())
         with pytest.raises(RuntimeError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS"):
             page.upload(packed)
@@ -178,11 +178,11 @@ def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
         )
     # as root, or as anybody where the system lets them
     ways = (["unshare", "-m"], ["unshare", "-r", "-m"])
-    given = [[*way, "sh", "-c", NO_SHARED_MEMORY, "sh"] for way in ways]
+    inputs = [[*way, "sh", "-c", NO_SHARED_MEMORY, "sh"] for way in ways]
     by = next(
         (
             way
-            for way in given
+            for way in inputs
             if subprocess.run([*way, "true"], capture_output=True).returncode == 0
         ),
         None,

@@ -30,7 +30,9 @@ def app_with_runs_going(folder):
 def further(page, subject, step):
     """What a page is told once the run is beyond a step."""
     return wait_for(
-        lambda: (told := page.poll(subject))["step"] > step and told, 120, f"steps beyond {step}"
+        lambda: (result := page.poll(subject))["step"] > step and result,
+        120,
+        f"steps beyond {step}",
     )
 
 
@@ -41,7 +43,7 @@ def test_sigterm_saves_every_run_and_next_app_resumes_them(tmp_path, count):
         folder = tmp_path / str(turn)
         app, page, subjects = app_with_runs_going(folder)
         seen = {subject: page.poll(subject)["step"] for subject in subjects}
-        told_at = time.time()
+        reported_at = time.time()
         assert app.stop() == 0
         log = app.log.read_text()
         assert f"Runs saved: {RUNS}\n" in log
@@ -54,7 +56,7 @@ def test_sigterm_saves_every_run_and_next_app_resumes_them(tmp_path, count):
                     sorted(map(str, (run.folder / "checkpoints").rglob("*"))),
                 )
                 newest = run.folder / "checkpoints" / f"{resumable_steps(run)[0]:07d}"
-                assert (newest / "config.json").stat().st_mtime - told_at < SAVED_WITHIN
+                assert (newest / "config.json").stat().st_mtime - reported_at < SAVED_WITHIN
                 assert resumable_steps(run)[0] >= seen[subject]
                 assert [line["step"] for line in read_lines(run.folder)] == list(
                     range(1, resumable_steps(run)[0] + 1)
@@ -69,9 +71,9 @@ def test_sigterm_saves_every_run_and_next_app_resumes_them(tmp_path, count):
             for subject, step in seen.items():
                 assert page.poll(subject)["step"] == step
                 page.run_action(subject, "resume")
-                told = further(page, subject, step + 10)
-                assert told["points"]["count"] >= step + 10
-                assert told["points"]["steps"] == sorted(set(told["points"]["steps"]))
+                result = further(page, subject, step + 10)
+                assert result["points"]["count"] >= step + 10
+                assert result["points"]["steps"] == sorted(set(result["points"]["steps"]))
         finally:
             assert again.stop() == 0
 

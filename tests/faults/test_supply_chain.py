@@ -60,9 +60,13 @@ def requirements(path):
     return {canonicalize_name(each.name): each for each in map(Requirement, lines)}
 
 
-def installed_dependencies(wanted):
+def installed_dependencies(expected):
     """The version of every installed package that these requirements need, directly or not."""
-    found, todo, seen = {}, [(name, frozenset(each.extras)) for name, each in wanted.items()], set()
+    actual, todo, seen = (
+        {},
+        [(name, frozenset(each.extras)) for name, each in expected.items()],
+        set(),
+    )
     while todo:
         name, extras = todo.pop()
         if (name, extras) in seen:
@@ -72,14 +76,14 @@ def installed_dependencies(wanted):
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-        found[name] = distribution.version
+        actual[name] = distribution.version
         todo += [
             (canonicalize_name(each.name), frozenset(each.extras))
             for each in map(Requirement, distribution.requires or [])
             if each.marker is None
             or any(each.marker.evaluate({"extra": extra}) for extra in (*extras, ""))
         ]
-    return found
+    return actual
 
 
 def test_every_indirect_dependency_has_one_version_in_the_constraints():

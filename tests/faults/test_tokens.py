@@ -73,7 +73,7 @@ def holding(folder, *secrets, but=()):
 def test_on_a_space_only_signing_in_counts(hub, canary, monkeypatch, typed, local):
     monkeypatch.setenv("SPACE_ID", "owner/space")
     assert resolve_token(typed, session_of(hub.ADA), local) == hub.ADA
-    nobody = [
+    anonymous = [
         {},
         session_of(hub.ADA, -1),
         session_of(None),
@@ -82,7 +82,7 @@ def test_on_a_space_only_signing_in_counts(hub, canary, monkeypatch, typed, loca
         {"oauth_info": None},
         {"oauth_info": {"access_token": hub.ADA}},
     ]
-    for session in nobody:
+    for session in anonymous:
         assert resolve_token(typed, session, local) == ""
 
 
@@ -150,10 +150,10 @@ def visited(hub, canary, registries, monkeypatch):
 
 def test_a_visitor_of_a_space_publishes_with_the_token_of_signing_in(hub, visited):
     with hub.record_requests() as seen:
-        told = visited(session_of(hub.ADA), kind="push", repo="ada/from-a-space", expected="")
-    assert told["status"] == "done", told
+        result = visited(session_of(hub.ADA), kind="push", repo="ada/from-a-space", expected="")
+    assert result["status"] == "done", result
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
-    assert hub.ADA not in json.dumps(told)
+    assert hub.ADA not in json.dumps(result)
     assert "playground.json" in hub.files("ada/from-a-space")
 
 
@@ -165,13 +165,13 @@ def test_a_visitor_of_a_space_who_is_not_signed_in_publishes_nothing(hub, visite
         "expired there": session_of(hub.EXPIRED),
     }
     with hub.record_requests() as seen:
-        told = visited(sessions[session], kind="push", repo="ada/by-nobody")
-    sentence = told.get("error") or told["message"]
+        result = visited(sessions[session], kind="push", repo="ada/by-nobody")
+    sentence = result.get("error") or result["message"]
     assert ("sign in again" if session == "expired there" else "sign in first") in sentence
     assert {request.token for request in seen} == (
         {hub.EXPIRED} if session == "expired there" else set()
     )
-    assert hub.EXPIRED not in json.dumps(told)
+    assert hub.EXPIRED not in json.dumps(result)
     assert ("model", "ada/by-nobody") not in hub.repos
 
 
@@ -189,7 +189,7 @@ class Visitor(PageClient):
         self.answers.append(super().call(function, **request))
         return self.answers[-1]
 
-    def errand(self, **what):
+    def hub_task(self, **what):
         """The answer to hub-start if that is an error, else what became of the errand."""
         begun = self.call("hub/submit", **what)
         return begun if "error" in begun else self.ended(begun["job"])
@@ -202,7 +202,7 @@ class Visitor(PageClient):
         )
         return self.answers[-1]
 
-    def was_told(self, *secrets):
+    def was_reported(self, *secrets):
         return any(secret in json.dumps(answer) for answer in self.answers for secret in secrets)
 
 
@@ -245,20 +245,20 @@ def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space)
             for typed in ({}, {"token": hub.ADA}, {"token": hub.CY}):
                 assert (
                     "sign in first"
-                    in visitor.errand(kind=kind, repo="owner/mine", subject=REVERSE, **typed)[
+                    in visitor.hub_task(kind=kind, repo="owner/mine", subject=REVERSE, **typed)[
                         "error"
                     ]
                 )
-        assert "sign in first" in visitor.errand(kind="account", token=hub.ADA)["message"]
+        assert "sign in first" in visitor.hub_task(kind="account", token=hub.ADA)["message"]
         assert visitor.call("hub/session", token=hub.ADA)["signed_in"] is False
         for kind in ("gallery", "repo_info", "reproduce", "pull"):
-            told = visitor.errand(kind=kind, repo="dee/digits", token=hub.ADA)
-            assert told["status"] == "done", told
-        subject = told["result"]["subject"]  # of the run that the pull has made
+            result = visitor.hub_task(kind=kind, repo="dee/digits", token=hub.ADA)
+            assert result["status"] == "done", result
+        subject = result["result"]["subject"]  # of the run that the pull has made
         for kind in ("repo_info", "reproduce", "pull"):
-            told = visitor.errand(kind=kind, repo="owner/secret", token=hub.ADA)
-            assert "there is no repository owner/secret that is public" in told["message"]
-        kept = visitor.call(
+            result = visitor.hub_task(kind=kind, repo="owner/secret", token=hub.ADA)
+            assert "there is no repository owner/secret that is public" in result["message"]
+        stored = visitor.call(
             "hub/auto-publish",
             subject=subject,
             do="start",
@@ -267,17 +267,17 @@ def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space)
             private=True,
             token=hub.ADA,
         )
-        assert "error" in kept
+        assert "error" in stored
         assert visitor.call("hub/auto-publish", subject=subject)["auto_publish"] is None
         assert visitor.call("hub/cancel", job="none") == {}
-        assert "is not a Hub job" in visitor.errand(kind="token")["error"]
+        assert "is not a Hub job" in visitor.hub_task(kind="token")["error"]
     assert {request.path.split("/")[2] for request in seen if request.path.startswith("/api/")} == {
         "models"
     }
     assert {request.token for request in seen} == {""}
     assert not [request for request in seen if hub.OWNER in request or hub.ADA in request]
     assert hub.requests_with(hub.OWNER) == []
-    assert not visitor.was_told(hub.OWNER, hub.ADA)
+    assert not visitor.was_reported(hub.OWNER, hub.ADA)
     assert holding(folder, hub.OWNER, hub.ADA, but={folder / "home/token"}) == []
 
 
@@ -316,12 +316,12 @@ def test_somebody_alone_publishes_with_the_token_of_the_machine(hub, local):
     visitor = Visitor(local)
     assert visitor.call("hub/session")["way"] == "machine"
     with hub.record_requests() as seen:
-        told = visitor.errand(kind="push", repo="ada/at-home", subject=REVERSE, expected="")
-    assert told["status"] == "done", told
+        result = visitor.hub_task(kind="push", repo="ada/at-home", subject=REVERSE, expected="")
+    assert result["status"] == "done", result
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert not any(request.authorization for request in seen if request.host == hub.storage_host)
     assert "playground.json" in hub.files("ada/at-home")
-    assert not visitor.was_told(hub.ADA)
+    assert not visitor.was_reported(hub.ADA)
 
 
 def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
@@ -339,19 +339,19 @@ def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
         wait_for(lambda: silent.hits, 110, "the commit")
         assert holding(folder, hub.CY, hub.ADA, but=but) == []  # in the midst of it
         assert visitor.call("hub/poll", job=begun["job"])["status"] == "working"
-    told = visitor.ended(begun["job"])
-    assert (told["status"], told["again"]) == ("failed", True)
-    told = visitor.errand(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
-    assert told["status"] == "done", told
+    result = visitor.ended(begun["job"])
+    assert (result["status"], result["again"]) == ("failed", True)
+    result = visitor.hub_task(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
+    assert result["status"] == "done", result
     with hub.record_requests() as more:
-        refused = visitor.errand(
+        refused = visitor.hub_task(
             kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}"
         )
         assert "copy it again" in refused["error"]
-        assert "create a new one" in visitor.errand(kind="account", token=hub.UNKNOWN)["message"]
+        assert "create a new one" in visitor.hub_task(kind="account", token=hub.UNKNOWN)["message"]
     assert {request.token for request in seen if request.host == hub.host} == {hub.CY}
     assert {request.token for request in more} == {hub.UNKNOWN}
-    assert not visitor.was_told(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)
+    assert not visitor.was_reported(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)
     assert holding(folder, hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN, but=but) == []
 
 

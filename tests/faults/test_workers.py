@@ -87,9 +87,11 @@ def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count
             "the other run going on",
         )
         assert reason in run.message
-        kept = resumable_steps(run)[0]
-        assert kept >= before
-        assert f"its checkpoint of step {kept} is saved, Resume continues from there" in run.message
+        stored = resumable_steps(run)[0]
+        assert stored >= before
+        assert (
+            f"its checkpoint of step {stored} is saved, Resume continues from there" in run.message
+        )
         wait_for_end(run)
         # what was trained at that rate is spoilt; the run goes on from before it
         if fault is diverging:
@@ -155,15 +157,15 @@ def test_change_after_worker_failure_applies_from_displayed_step(registries):
     wait_for_status(run, "failed")
     wait_for_end(run)
     # the page shows the run there, and a change holds from what it shows
-    shown = run.load_points().last
+    rendered = run.load_points().last
     registry.change_setting(run, "learning_rate", 5e-4)
-    registry.change_setting(run, "max_steps", shown + 10)
+    registry.change_setting(run, "max_steps", rendered + 10)
     registry.control(run, "resume")
     wait_for_status(run, "done")
-    assert_complete_series(registry, run, shown + 10)
+    assert_complete_series(registry, run, rendered + 10)
     rates = list(run.load_points().columns["learning_rate"])
-    assert set(rates[shown:]) == {5e-4}
-    assert 5e-4 not in rates[:shown]
+    assert set(rates[rendered:]) == {5e-4}
+    assert 5e-4 not in rates[:rendered]
 
 
 def test_change_on_queued_branch_leaves_its_history_unchanged(registries):

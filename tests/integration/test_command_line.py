@@ -61,8 +61,8 @@ def trained(tmp_path_factory):
 @pytest.mark.smoke
 def test_train_ends_with_one_json_line(trained):
     out, done = trained
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert set(told) == {
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert set(result) == {
         "exact_match",
         "token_accuracy",
         "steps",
@@ -71,8 +71,8 @@ def test_train_ends_with_one_json_line(trained):
         "device",
         "checkpoint",
     }
-    assert (told["steps"], told["device"], told["checkpoint"]) == (30, "cpu", str(out))
-    assert 0 <= told["exact_match"] <= told["token_accuracy"] <= 1
+    assert (result["steps"], result["device"], result["checkpoint"]) == (30, "cpu", str(out))
+    assert 0 <= result["exact_match"] <= result["token_accuracy"] <= 1
     assert {path.name for path in out.iterdir()} == {
         "config.json",
         "model.safetensors",
@@ -242,9 +242,9 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
             "inspect", checkpoint, "3 1 4", "--out", tmp_path / "figures", "--n", "20", "--json"
         )
         assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert set(told["files"]) == {path.name for path in (tmp_path / "figures").iterdir()}
-    assert told["most_missed"]["n"] == 20
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert set(result["files"]) == {path.name for path in (tmp_path / "figures").iterdir()}
+    assert result["most_missed"]["n"] == 20
     stems = {path.stem for path in (tmp_path / "figures").iterdir()}
     assert {
         "encoder-attention",
@@ -264,7 +264,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected_message"),
     [
         (("train", "--n-heads", "5"), "use one of 1, 2, 4, 8"),
         (("train", "--learning-rate", "nan"), "--learning-rate is nan; it must be a number from"),
@@ -343,14 +343,14 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("sing",), "No such command"),
     ],
 )
-def test_invalid_argument_exits_2_with_one_line_remedy(arguments, says):
+def test_invalid_argument_exits_2_with_one_line_remedy(arguments, expected_message):
     done = run_command(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("playground: ")
-    assert says in lines[0]
+    assert expected_message in lines[0]
 
 
 def test_a_gpu_that_is_not_there_is_named_and_nothing_is_written(tmp_path):
@@ -387,9 +387,9 @@ def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number
     with subprocess.Popen(begun, cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
         wait_for(lambda: catches_sigterm(run.pid), 100, "the training that looks at signals")
         run.send_signal(number)
-        said = run.stderr.read()
+        message = run.stderr.read()
         assert run.wait(60) == 128 + number
-    assert "stopped by a signal at step" in said
+    assert "stopped by a signal at step" in message
     cut_at = json.loads((tmp_path / "cut" / "config.json").read_text())["step"]
     goal = str(cut_at + 5)
     resumed = run_in_interpreter(
@@ -455,8 +455,8 @@ def test_predict_takes_arguments_or_lines_and_prints_json():
     lines = subprocess.run(
         command, cwd=ROOT, input="3 1 4\n\n271\n", capture_output=True, text=True, timeout=100
     )
-    told = json.loads(lines.stdout)
-    assert [(each["sequence"], each["prediction"], each["correct"]) for each in told] == [
+    result = json.loads(lines.stdout)
+    assert [(each["sequence"], each["prediction"], each["correct"]) for each in result] == [
         ("3 1 4", ["4", "1", "3"], True),
         ("271", ["1", "7", "2"], True),
     ]
@@ -479,20 +479,22 @@ def test_a_progress_bar_is_drawn_on_a_terminal_that_reports_no_size(tmp_path):
 
 
 def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases(run_here):
-    shown = run_here("--help").output
+    rendered = run_here("--help").output
     commands = re.findall(
-        r"^  ([a-z]+)  +\S", shown[shown.index("Commands:") : shown.index("Examples:")], re.M
+        r"^  ([a-z]+)  +\S",
+        rendered[rendered.index("Commands:") : rendered.index("Examples:")],
+        re.M,
     )
     assert commands == list(main.commands)
     assert commands[:5] == ["app", "train", "rows", "evaluate", "predict"]
-    assert "..." not in shown[shown.index("Commands:") :]
+    assert "..." not in rendered[rendered.index("Commands:") :]
 
 
 def test_help_of_train_groups_its_options_and_ends_with_examples(run_here):
-    shown = run_here("train", "--help").output
-    titles = re.findall(r"^(\w[\w ]*):$", shown, re.M)
+    rendered = run_here("train", "--help").output
+    titles = re.findall(r"^(\w[\w ]*):$", rendered, re.M)
     assert titles == ["Task", "Model", "Training", "Output and resuming", "Examples"]
-    sections = dict(zip(titles, re.split(r"^\w[\w ]*:$", shown, flags=re.M)[1:], strict=True))
+    sections = dict(zip(titles, re.split(r"^\w[\w ]*:$", rendered, flags=re.M)[1:], strict=True))
     assert [
         "--length" in sections["Task"],
         "--n-heads" in sections["Model"],
@@ -502,7 +504,7 @@ def test_help_of_train_groups_its_options_and_ends_with_examples(run_here):
         "--out" in sections["Output and resuming"],
         "--help" in sections["Output and resuming"],
     ] == [True] * 2
-    assert "or the preset's" not in shown
+    assert "or the preset's" not in rendered
 
 
 def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
@@ -510,9 +512,9 @@ def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
         "n,from,to\n" + "".join(f"{i},w{i % 15} w{i // 15},w{i // 15} end\n" for i in range(225))
     )
     here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "kept")}
-    shown = run_in_interpreter("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
-    assert shown.stdout.splitlines()[1] == "w1 w0 → w0 end"
-    assert "225 pairs with 16 different symbols" in shown.stderr
+    rendered = run_in_interpreter("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
+    assert rendered.stdout.splitlines()[1] == "w1 w0 → w0 end"
+    assert "225 pairs with 16 different symbols" in rendered.stderr
     out = tmp_path / "model"
     done = run_command(
         "train",

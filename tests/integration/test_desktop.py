@@ -39,7 +39,7 @@ class Terminal:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         ours, theirs = pty.openpty()
-        self.screen, self.said = ours, ""
+        self.screen, self.message = ours, ""
         self.process = subprocess.Popen(
             [sys.executable, "app.py", "--port", str(port), *arguments],
             cwd=ROOT,
@@ -57,17 +57,17 @@ class Terminal:
         )
         os.close(theirs)
 
-    def says(self, pattern: str) -> re.Match[str]:
-        def found() -> re.Match[str] | None:
+    def expected_message(self, pattern: str) -> re.Match[str]:
+        def actual() -> re.Match[str] | None:
             while select.select([self.screen], [], [], 0)[0]:
                 try:
-                    self.said += os.read(self.screen, 10_000).decode()
+                    self.message += os.read(self.screen, 10_000).decode()
                 except OSError:  # it has ended
                     break
-            return re.search(pattern, self.said)
+            return re.search(pattern, self.message)
 
         try:
-            return wait_for(found, 60, pattern)
+            return wait_for(actual, 60, pattern)
         except TimeoutError:
             raise AssertionError(f"{pattern} was not said: {self.said}") from None
 
@@ -79,15 +79,15 @@ class Terminal:
         """Ctrl-C, which a terminal sends to the whole group."""
         os.killpg(self.process.pid, signal.SIGINT)
         code = self.process.wait(30)
-        self.says("")
+        self.expected_message("")
         os.close(self.screen)
         return code
 
 
 def test_app_opens_browser_is_installable_and_exits_on_ctrl_c(tmp_path):
     app = Terminal(tmp_path)
-    address = app.says(re.escape(app.url))[0]
-    line = app.says(r"Training on (cpu, \d+ cores?: .*\w|cuda:0, .*GB)")[0]
+    address = app.expected_message(re.escape(app.url))[0]
+    line = app.expected_message(r"Training on (cpu, \d+ cores?: .*\w|cuda:0, .*GB)")[0]
     wait_for(app.visits.exists, 30, "a visit of the browser")
     (link,) = re.findall(r'<link rel="manifest" href="([^"]+)"', app.get("/"))
     manifest = json.loads(app.get(f"/{link.lstrip('/')}"))
@@ -101,11 +101,11 @@ def test_app_opens_browser_is_installable_and_exits_on_ctrl_c(tmp_path):
     drawing = (ROOT / "playground" / "ui" / "icon.svg").read_text()
     assert app.get(icon["src"]) == app.get("/favicon.ico") == drawing
     assert ElementTree.fromstring(drawing).get("viewBox") == "0 0 96 96"
-    told = json.loads(app.get("/playground/api/runs/list", b"{}"))
-    assert (told["device"], told["note"]) == (line, "")  # a laptop's disk lasts
+    result = json.loads(app.get("/playground/api/runs/list", b"{}"))
+    assert (result["device"], result["note"]) == (line, "")  # a laptop's disk lasts
     assert app.end() == 0
     assert app.visits.read_text().strip().rstrip("/") == address
-    assert "Traceback" not in app.said
+    assert "Traceback" not in app.message
 
 
 def test_ctrl_c_during_startup_ends_without_traceback(tmp_path):
@@ -116,26 +116,26 @@ def test_ctrl_c_during_startup_ends_without_traceback(tmp_path):
         "the first process of its own, which imports torch for seconds",
     )
     assert app.end() in (0, 128 + signal.SIGINT)  # the latter before there is anything to save
-    assert "Traceback" not in app.said
+    assert "Traceback" not in app.message
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(
-    ("words", "asked"),
+    ("words", "requested"),
     [
         ([], (None, None, False, True)),
         (["--no-browser", "--port", "8000"], (None, 8000, False, False)),
         (["--share", "--host", "0.0.0.0"], ("0.0.0.0", None, True, True)),
     ],
 )
-def test_the_options_reach_the_server(monkeypatch, words, asked):
+def test_the_options_reach_the_server(monkeypatch, words, requested):
     calls = []
     monkeypatch.setattr(
         "playground.server.app.serve",
         lambda host, port, *, share, browser: calls.append((host, port, share, browser)),
     )
     assert CliRunner().invoke(main, words).exit_code == 0
-    assert calls == [asked]
+    assert calls == [requested]
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ class Hub(FakeHub):
 
     def commits(self, repo: str, revision: str = "main") -> list[str]:
         """The titles of a model's commits, the Hub's own first one last."""
-        found = self.repo(repo)
-        return [commit.title for commit in found.history(found.find_commit(revision))]
+        actual = self.repo(repo)
+        return [commit.title for commit in actual.history(actual.find_commit(revision))]
 
 
 @pytest.fixture(scope="module")
@@ -146,12 +146,12 @@ def pulled(hub, published):
     return out, done
 
 
-def refused(done: subprocess.CompletedProcess, code: int, *says: str) -> None:
+def refused(done: subprocess.CompletedProcess, code: int, *expected_message: str) -> None:
     """Nothing on stdout; the last line on stderr gives the reason."""
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("playground: ")
-    for words in says:
+    for words in expected_message:
         assert words in last
 
 
@@ -165,17 +165,17 @@ def test_a_dry_run_lists_every_file_and_writes_nothing(hub, trained):
     assert first == "model ada/dry (public, branch main): would be created"
     assert [line.split()[-1] for line in files] == PUBLISHED
     assert {line.split()[0] for line in files} == {"new"}
-    kept = (trained / "model.safetensors").stat().st_size
-    assert f"{kept:,} bytes  model.safetensors" in done.stdout
+    stored = (trained / "model.safetensors").stat().st_size
+    assert f"{stored:,} bytes  model.safetensors" in done.stdout
     assert last == "nothing was written"
     assert {request.method for request in seen} <= {"GET", "HEAD"}
     assert ("model", "ada/dry") not in hub.repos
 
 
 def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
-    with socket.socket() as taken, hub.record_requests() as seen:
-        taken.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as used, hub.record_requests() as seen:
+        used.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{used.getsockname()[1]}"
         done = hub.playground(
             "push", trained, "ada/dry", "--dry-run", token="", HF_ENDPOINT=address
         )
@@ -189,7 +189,7 @@ def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected_message"),
     [
         (("push", "checkpoints/reverse", "noslash"), "write user/name"),
         (("push", "checkpoints/reverse", "ada/x", "--branch", "../x"), "--branch '../x'"),
@@ -203,9 +203,9 @@ def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_cannot_be_a_name_is_refused_before_a_job_starts(hub, arguments, says):
+def test_what_cannot_be_a_name_is_refused_before_a_job_starts(hub, arguments, expected_message):
     done = hub.playground(*arguments)
-    refused(done, 2, says)
+    refused(done, 2, expected_message)
     assert len(done.stderr.splitlines()) == 1  # no job has said anything
 
 
@@ -247,9 +247,13 @@ def test_pushed_again_nothing_is_different(hub, trained, published):
         done = hub.playground("push", trained, "ada/tiny", "--json")
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
-    told = json.loads(line)
-    assert (told["url"], told["commit"], told["step"]) == (f"{hub.url}/ada/tiny", head, 30)
-    (plan,) = told["plans"]
+    response = json.loads(line)
+    assert (response["url"], response["commit"], response["step"]) == (
+        f"{hub.url}/ada/tiny",
+        head,
+        30,
+    )
+    (plan,) = response["plans"]
     assert [change["path"] for change in plan["changes"]] == PUBLISHED
     assert {change["what"] for change in plan["changes"]} == {"same"}
     assert {request.method for request in seen} <= {"GET", "HEAD"}
@@ -308,9 +312,9 @@ def test_a_pulled_checkpoint_is_the_published_one_to_the_bit(hub, trained, pulle
 
 def test_a_pulled_checkpoint_answers_is_scored_and_goes_on(hub, pulled, tmp_path):
     out, _ = pulled
-    said = hub.playground("predict", out, "3 1 4 1")
-    assert said.returncode == 0, said.stderr
-    assert set(said.stdout.split()) <= set("0123456789")
+    message = hub.playground("predict", out, "3 1 4 1")
+    assert message.returncode == 0, message.stderr
+    assert set(message.stdout.split()) <= set("0123456789")
     scored = json.loads(hub.playground("evaluate", out, "--json").stdout)
     assert (
         scored["exact_match"]
@@ -351,7 +355,7 @@ def test_a_folder_with_something_in_it_stays_as_it_is(hub, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("repo", "changed", "says"),
+    ("repo", "changed", "expected_message"),
     [
         ("ben/bert", None, "playground.json is missing"),
         ("ben/manifest", {"playground.json": b'{"format": 1}'}, "schema_version None"),
@@ -360,7 +364,7 @@ def test_a_folder_with_something_in_it_stays_as_it_is(hub, tmp_path, name):
     ],
 )
 def test_what_is_no_model_of_the_playground_is_refused_and_leaves_nothing(
-    hub, published, tmp_path, repo, changed, says
+    hub, published, tmp_path, repo, changed, expected_message
 ):
     if changed is None:
         hub.put(repo, {"config.json": '{"model_type": "bert"}', "pytorch_model.bin": b"\x80\x02."})
@@ -369,7 +373,7 @@ def test_what_is_no_model_of_the_playground_is_refused_and_leaves_nothing(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     done = hub.playground("pull", repo, "--out", tmp_path / "out", TMPDIR=str(scratch))
-    refused(done, 1, says)
+    refused(done, 1, expected_message)
     assert [path.name for path in tmp_path.iterdir()] == ["scratch"]
     assert not list(scratch.glob("playground-*"))
     assert not [request for request in hub.requests if request.path.endswith("pytorch_model.bin")]
@@ -407,9 +411,9 @@ def test_a_card_that_says_more_than_is_measured_gives_code_1(hub, published):
     done = hub.playground("reproduce", "ada/boast", "--json", token="")
     assert done.returncode == 1, done.stderr
     (line,) = done.stdout.splitlines()
-    told = json.loads(line)
-    assert (told["repo"], told["commit"]) == ("ada/boast", hub.repo("ada/boast").head.oid)
-    assert (told["card"]["exact_match"], told["measured"]["exact_match"]) == (0.99, honest)
+    response = json.loads(line)
+    assert (response["repo"], response["commit"]) == ("ada/boast", hub.repo("ada/boast").head.oid)
+    assert (response["card"]["exact_match"], response["measured"]["exact_match"]) == (0.99, honest)
 
 
 @pytest.fixture
@@ -453,16 +457,18 @@ def test_without_a_token_push_says_what_to_do(hub):
 
 
 @pytest.mark.parametrize(
-    ("token", "repo", "says"),
+    ("token", "repo", "expected_message"),
     [
         (FakeHub.ADA_READS, "ada/mine", "this token is read-only"),
         (FakeHub.BEN, "ada/theirs", "ben cannot publish under ada"),
         (FakeHub.EXPIRED, "ada/late", "which may have expired: create a new one"),
     ],
 )
-def test_token_without_write_access_is_rejected_before_packaging(hub, token, repo, says):
+def test_token_without_write_access_is_rejected_before_packaging(
+    hub, token, repo, expected_message
+):
     done = hub.playground("push", "checkpoints/reverse", repo, token=token)
-    refused(done, 1, says)
+    refused(done, 1, expected_message)
     assert "Building the package" not in done.stderr
     assert ("model", repo) not in hub.repos
 
@@ -470,7 +476,7 @@ def test_token_without_write_access_is_rejected_before_packaging(hub, token, rep
 def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     ours, theirs = pty.openpty()
     with hub.record_requests() as seen:
-        asking = subprocess.Popen(
+        requesting = subprocess.Popen(
             [*COMMAND, "gallery", "--ask-token", "--json"],
             cwd=ROOT,
             stdin=theirs,
@@ -485,19 +491,19 @@ def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
             lambda: not termios.tcgetattr(ours)[3] & termios.ECHO, 60, "a prompt that shows nothing"
         )
         os.write(ours, hub.ADA.encode() + b"\n")
-        stdout, stderr = asking.communicate(timeout=100)
-    assert asking.returncode == 0, stderr
+        stdout, stderr = requesting.communicate(timeout=100)
+    assert requesting.returncode == 0, stderr
     assert stderr.startswith("Token:")
     (line,) = stdout.splitlines()
     assert "ada/secret" in [model["repo"] for model in json.loads(line)]  # so it was Ada who asked
     assert {request.token for request in seen} == {hub.ADA}
     os.set_blocking(ours, False)
     try:
-        shown = os.read(ours, 10_000).decode()  # what the terminal got to show
+        rendered = os.read(ours, 10_000).decode()  # what the terminal got to show
     except OSError:  # nothing, or the other end has closed
-        shown = ""
+        rendered = ""
     os.close(ours)
-    assert hub.ADA not in stdout + stderr + shown
+    assert hub.ADA not in stdout + stderr + rendered
 
 
 # When nobody is there, and when it takes too long
@@ -514,9 +520,9 @@ def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     ids=lambda arguments: arguments[0],
 )
 def test_without_a_network_it_says_so_and_ends(hub, tmp_path, arguments):
-    with socket.socket() as taken:  # bound and not listening: whoever knocks is turned away
-        taken.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as used:  # bound and not listening: whoever knocks is turned away
+        used.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{used.getsockname()[1]}"
         started = time.monotonic()
         done = hub.playground(
             *(argument.format(tmp_path / "out") for argument in arguments), HF_ENDPOINT=address

@@ -66,7 +66,7 @@ def test_a_release_names_what_was_unreleased_and_tags_it(repo):
 
 
 @pytest.mark.parametrize(
-    ("version", "says"),
+    ("version", "expected_message"),
     [
         ("0.0.9", "choose a higher one"),
         ("1.2", "three numbers"),
@@ -74,10 +74,10 @@ def test_a_release_names_what_was_unreleased_and_tags_it(repo):
         ("01.2.3", "three numbers"),
     ],
 )
-def test_what_is_no_next_version_is_refused_and_nothing_is_changed(repo, version, says):
+def test_what_is_no_next_version_is_refused_and_nothing_is_changed(repo, version, expected_message):
     done = release(repo, version)
     assert done.returncode == 1
-    assert says in done.stderr
+    assert expected_message in done.stderr
     assert git(repo, "status", "--porcelain") == git(repo, "tag") == ""
 
 

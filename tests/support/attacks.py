@@ -139,7 +139,7 @@ def huge_lists(attacker: Attacker, folder: Path) -> None:
 
     def poll() -> None:
         if model_refs:
-            attacker.request("runs/poll", subject=model_refs[-1], known=0, epoch=-1, looks=0)
+            attacker.request("runs/poll", subject=model_refs[-1], known=0, epoch=-1, attends=0)
         else:
             time.sleep(0.1)
 

@@ -587,25 +587,25 @@ class FakeHub:
             if repo.kind != kind or (repo.private and not self._member(repo, token)):
                 continue
             labels = repo.labels()
-            labels_wanted = all(
+            labels_expected = all(
                 label in labels
                 for label in [
                     f for values in request.query.get("filter", []) for f in values.split(",")
                 ]
             )
-            labels_wanted &= all(
+            labels_expected &= all(
                 text.lower() in id.lower() for text in request.query.get("search", [])
             )
-            labels_wanted &= request.first("author", repo.namespace) == repo.namespace
-            labels_wanted &= request.first("pipeline_tag") in (
+            labels_expected &= request.first("author", repo.namespace) == repo.namespace
+            labels_expected &= request.first("pipeline_tag") in (
                 "",
                 *as_list(repo.card().get("pipeline_tag")),
             )
-            labels_wanted &= (
+            labels_expected &= (
                 request.first("gated", str(bool(repo.gated)).lower()).lower()
                 == str(bool(repo.gated)).lower()
             )
-            if labels_wanted:
+            if labels_expected:
                 repos.append(repo.to_json(repo.head))
         sort = request.first("sort", "trendingScore")
         if sort not in ("trendingScore", "likes", "downloads", "createdAt", "lastModified"):

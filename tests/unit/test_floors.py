@@ -13,17 +13,17 @@ import pytest
 import playground
 
 ROOT = Path(__file__).resolve().parents[2]
-HOUSE = ROOT / "playground"
-FLOORS = {
+INSIDE = ROOT / "playground"
+LAYERS = {
     name: int(floor)
     for floor, name in re.findall(r"^ +(\d+)  (\w+)/? ", playground.__doc__, re.MULTILINE)
 }
-FILES = sorted(HOUSE.rglob("*.py"))
+FILES = sorted(INSIDE.rglob("*.py"))
 WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
 WITH_TRANSFORMERS = {
     f"{folder}/{path.name}"
     for folder in ("pretrained", "finetuning", "probing", "comparison")
-    for path in (HOUSE / folder).glob("*.py")
+    for path in (INSIDE / folder).glob("*.py")
 }
 # Heavy ones, and the few files that may import them.
 AUTOMODELS = (
@@ -80,35 +80,35 @@ def imports(path):
     yield from re.findall(r'"(playground\.[\w.]+):\w+"', path.read_text())
 
 
-def room(path):
+def package_of(path):
     """The part of the house that a file belongs to; None for playground/__init__.py."""
-    first = path.relative_to(HOUSE).parts[0].removesuffix(".py")
+    first = path.relative_to(INSIDE).parts[0].removesuffix(".py")
     return None if first == "__init__" else first
 
 
 def test_the_docstring_of_the_package_lists_what_is_in_the_folder():
-    modules = {path.stem for path in HOUSE.glob("*.py")} - {"__init__"}
-    folders = {path.parent.name for path in HOUSE.glob("*/*.py")}
-    assert set(FLOORS) == modules | folders
-    assert list(FLOORS.values()) == sorted(FLOORS.values())
+    modules = {path.stem for path in INSIDE.glob("*.py")} - {"__init__"}
+    folders = {path.parent.name for path in INSIDE.glob("*/*.py")}
+    assert set(LAYERS) == modules | folders
+    assert list(LAYERS.values()) == sorted(LAYERS.values())
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_file_imports_only_lower_layers_and_its_own_package(path):
     for name in imports(path):
         top, *inner = name.split(".")
-        if top == "playground" and inner and inner[0] in FLOORS:
-            assert room(path) == inner[0] or FLOORS[inner[0]] < FLOORS.get(room(path), 0), (
-                f"{path} imports {name}"
-            )
-        assert path.relative_to(HOUSE).as_posix() in ONLY_IN.get(
-            top, {path.relative_to(HOUSE).as_posix()}
+        if top == "playground" and inner and inner[0] in LAYERS:
+            assert package_of(path) == inner[0] or LAYERS[inner[0]] < LAYERS.get(
+                package_of(path), 0
+            ), f"{path} imports {name}"
+        assert path.relative_to(INSIDE).as_posix() in ONLY_IN.get(
+            top, {path.relative_to(INSIDE).as_posix()}
         ), f"{path} imports {name}"
-        assert top not in WEB or room(path) in ("ui", "server"), f"{path} imports {name}"
+        assert top not in WEB or package_of(path) in ("ui", "server"), f"{path} imports {name}"
 
 
 def test_files_in_models_import_each_other_from_their_own_folder_only():
-    for path in (HOUSE / "models").glob("*.py"):
+    for path in (INSIDE / "models").glob("*.py"):
         assert "playground." not in "".join(
             line for line in path.read_text().splitlines() if re.match(r"\s*(from|import) ", line)
         )

@@ -121,9 +121,9 @@ def test_wheel_holds_the_files_that_the_package_reads_outside_its_folder(wheel_f
     )
     # A new use of ASSETS_DIR needs its file in pyproject.toml.
     uses = [
-        found
+        actual
         for path in (ROOT / "playground").rglob("*.py")
-        for found in re.findall(r'ASSETS_DIR / "(\w+)"', path.read_text(encoding="utf-8"))
+        for actual in re.findall(r'ASSETS_DIR / "(\w+)"', path.read_text(encoding="utf-8"))
     ]
     assert sorted(set(uses)) == ["LICENSE", "benchmarks", "checkpoints"]
 

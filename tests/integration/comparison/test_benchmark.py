@@ -16,23 +16,23 @@ from playground.pretrained.model_names import METADATA_FILE
 from playground.pretrained.pipelines import unload
 
 
-def told_by(what, until=None):
+def reported_by(what, until=None):
     """What a table tells, and its result; `until` is asked after every row whether to cancel."""
-    told, cancelled = [], threading.Event()
+    response, cancelled = [], threading.Event()
 
-    def hear(kind, *content):
-        told.append((kind, *content))
+    def receive(kind, *content):
+        response.append((kind, *content))
         if until and kind == "row" and until(content[0]):
             cancelled.set()
 
     try:
-        result = run("benchmark", what, ProgressReporter(hear, cancelled))
+        result = run("benchmark", what, ProgressReporter(receive, cancelled))
     except JobCancelled:
         result = None
     return (
-        [content[0] for kind, *content in told if kind == "row"],
+        [content[0] for kind, *content in response if kind == "row"],
         result,
-        [entry for entry in told if entry[0] != "row"],
+        [entry for entry in response if entry[0] != "row"],
     )
 
 
@@ -46,7 +46,7 @@ def whole(digits, tiny_gpt2, tiny_bert):
         "shots": 1,
         "rank": 3,
     }
-    return told_by(what)
+    return reported_by(what)
 
 
 @pytest.mark.smoke
@@ -126,7 +126,7 @@ def test_the_time_is_told_before_the_first_item(whole, tiny_gpt2):
 
 def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):
     what = {"checkpoint": str(digits), "models": [tiny_gpt2], "n": 20, "shots": 0, "rank": 0}
-    rows, result, _ = told_by(
+    rows, result, _ = reported_by(
         what,
         until=lambda row: row["kind"] == "model" and row["model"] == tiny_gpt2 and row["n"] == 2,
     )
@@ -146,13 +146,13 @@ def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
     (folder / METADATA_FILE).write_text(
         json.dumps({"from": "gpt2", "task": "reverse", "steps": 50})
     )
-    _, result, _ = told_by(
+    _, result, _ = reported_by(
         {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0}
     )
     assert result["rows"][-1]["description"] == "fine-tuned: 50 steps on reverse, from gpt2"
     unload(str(folder))
     (folder / METADATA_FILE).write_text("[1]")
-    _, result, _ = told_by(
+    _, result, _ = reported_by(
         {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0}
     )
     assert "unknown" in result["rows"][-1]["description"]

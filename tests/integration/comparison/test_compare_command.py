@@ -46,7 +46,7 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     )
     done = run_in_interpreter("compare", digits, *arguments, **environment)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     models = [
         "chance",
         "copy the input",
@@ -57,10 +57,10 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
         "bert-base-uncased",
         "bert-base-uncased",
     ]
-    assert [row["model"] for row in told["rows"]] == models
-    assert told["rows"][4]["exact_match"] == 1.0
-    assert len(told["examples"]) == 4 * 4
-    assert (len(told["leaks"]), told["request"]["shots"]) == (1, 1)
+    assert [row["model"] for row in result["rows"]] == models
+    assert result["rows"][4]["exact_match"] == 1.0
+    assert len(result["examples"]) == 4 * 4
+    assert (len(result["leaks"]), result["request"]["shots"]) == (1, 1)
     with open(tmp_path / "table.csv") as file:
         assert [row["model"] for row in csv.DictReader(file)] == models
     assert "Downloading gpt2" in done.stderr
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "models"),
+    ("inputs", "models"),
     [
         (
             ["here", "--models", "gpt2", "bert-base-uncased", "--n", "3"],
@@ -161,8 +161,8 @@ def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
         (["--n", "3", "here"], ("gpt2", "bert-base-uncased")),
     ],
 )
-def test_several_models_follow_one_flag(given, models):
-    with compare.make_context("compare", list(given)) as context:
+def test_several_models_follow_one_flag(inputs, models):
+    with compare.make_context("compare", list(inputs)) as context:
         assert (
             context.params["models"],
             context.params["n"],

@@ -64,14 +64,14 @@ def over(comparer, job, owner="ada", seconds=100):
     return wait_for(look, seconds, "the end of the job") | {"rows": rows}
 
 
-def working(comparer, job, said="", owner="ada"):
+def working(comparer, job, message="", owner="ada"):
     wait_for(
         lambda: (
-            said in comparer.poll(job, owner)["message"]
+            message in comparer.poll(job, owner)["message"]
             and comparer.poll(job, owner)["status"] == "working"
         ),
         100,
-        said,
+        message,
     )
 
 
@@ -225,11 +225,11 @@ def test_an_idle_process_gives_its_memory_back(comparer, monkeypatch):
 def test_hosted_comparer_rejects_local_folders_and_limits_downloads(served, digits, tiny_gpt2):
     comparer = ComparisonQueue(hosted=True)
     try:
-        told = over(comparer, comparer.submit("model-info", {"models": [tiny_gpt2]}, "ada"))[
+        result = over(comparer, comparer.submit("model-info", {"models": [tiny_gpt2]}, "ada"))[
             "result"
         ]
-        assert "is not the name of a model" in told["models"][0]["message"]
-        assert (told["folders"], told["max_bytes"]) == (False, 600_000_000)
+        assert "is not the name of a model" in result["models"][0]["message"]
+        assert (result["folders"], result["max_bytes"]) == (False, 600_000_000)
     finally:
         comparer.close()
     wait_for(lambda: comparer.process_id is None, 60, "the end of the process")
@@ -316,17 +316,17 @@ def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(
     job = comparer.submit("finetune", tuning(digits, tiny_gpt2), "ada")
     wait_for(lambda: len(comparer.poll(job, "ada")["rows"]) > 4, 100, "a few steps")
     comparer.cancel(job, "ada")
-    told = comparer.poll(job, "ada")
-    assert told["status"] in ("working", "cancelled")
-    if told["status"] == "working":
-        assert "saving the result" in told["message"]
-    told = over(comparer, job)
-    assert (told["status"], told["message"]) == (
+    result = comparer.poll(job, "ada")
+    assert result["status"] in ("working", "cancelled")
+    if result["status"] == "working":
+        assert "saving the result" in result["message"]
+    result = over(comparer, job)
+    assert (result["status"], result["message"]) == (
         "cancelled",
         "cancelled; the results so far are available",
     )
-    assert 0 < told["result"]["steps"] < 5000
-    known = comparer.submit("model-info", {"models": [told["result"]["model"]]}, "ada")
+    assert 0 < result["result"]["steps"] < 5000
+    known = comparer.submit("model-info", {"models": [result["result"]["model"]]}, "ada")
     assert not over(comparer, known)["result"]["models"][0]["message"]
 
 

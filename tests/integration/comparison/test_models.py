@@ -45,7 +45,7 @@ QUESTIONS = sample_examples(TASK, 25, 3, 3)
 EXAMPLES, FEW_SHOT = QUESTIONS.examples, QUESTIONS.few_shot_examples
 
 
-def asked(questions=QUESTIONS, rank=4, tell=None):
+def requested(questions=QUESTIONS, rank=4, tell=None):
     task = TaskConfig(min_length=3, max_length=3)
     return Benchmark(
         BenchmarkRequest.model_construct(
@@ -127,12 +127,12 @@ RIGHT = {
 
 @pytest.mark.smoke
 def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
-    told = {}
+    result = {}
     for name, rule in RIGHT.items():
-        tally, _ = asked(rank=0).evaluate(writer(StubPipe(tokenizer, rule)))
-        told[name] = tally.compute()
-    copied = asked(rank=0).evaluate(CopyBaseline())[0].compute()
-    assert (told["right"]["exact_match"], told["right"]["token_accuracy"]) == (1.0, 1.0)
+        tally, _ = requested(rank=0).evaluate(writer(StubPipe(tokenizer, rule)))
+        result[name] = tally.compute()
+    copied = requested(rank=0).evaluate(CopyBaseline())[0].compute()
+    assert (result["right"]["exact_match"], result["right"]["token_accuracy"]) == (1.0, 1.0)
     for score in (
         "exact_match",
         "token_accuracy",
@@ -141,12 +141,12 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
         "n",
         "symbols",
     ):
-        assert told["copies"][score] == copied[score], score
+        assert result["copies"][score] == copied[score], score
     assert copied["exact_match"] == 0
     assert 0 < copied["token_accuracy"] < 1  # the middle of three stays where it is
     for name in ("rambles", "says nothing", "joins"):
-        assert (told[name]["exact_match"], told[name]["token_accuracy"]) == (0.0, 0.0), name
-    assert (told["goes on"]["exact_match"], told["goes on"]["token_accuracy"]) == (0.0, 1.0)
+        assert (result[name]["exact_match"], result[name]["token_accuracy"]) == (0.0, 0.0), name
+    assert (result["goes on"]["exact_match"], result["goes on"]["token_accuracy"]) == (0.0, 1.0)
 
 
 def test_the_prompt_is_what_was_sent_and_the_tokens_are_its_own(tokenizer):
@@ -249,7 +249,7 @@ def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
         brute.append(total)
     assert scratch.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
     every = sample_examples(TASK, 500, 3, 3)
-    tally = asked(every, rank=0).evaluate(scratch)[0]
+    tally = requested(every, rank=0).evaluate(scratch)[0]
     palindromes = 1000  # all that are held out are asked of `evaluate`, palindromes too
     scores = evaluate(family, build_held_out_set(TASK, palindromes, 3, 3))
     assert tally.exact == tally.n
@@ -274,7 +274,7 @@ def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
 @pytest.mark.smoke
 def test_trained_fixture_reverses_through_the_real_pipeline(causal):
     """It has learned three reversed digits: better than every baseline, by writing them itself."""
-    table = asked(rank=6)
+    table = requested(rank=6)
     tally = table.evaluate(writer(causal, shots=0))[0]
     assert tally.exact / tally.n > 0.5
     assert tally.first >= 3
@@ -342,7 +342,7 @@ class StubFiller:
 
 def leak_of(pipe):
     rows = []
-    table = asked(
+    table = requested(
         rank=2,
         tell=ProgressReporter(
             lambda kind, *content: rows.append(content[0]) if kind == "row" else None
@@ -374,11 +374,11 @@ def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
     assert leak["nats_per_symbol"] > 5
     assert "times as likely" in leak["message"]
     assert "without knowing the rule" in leak["message"]
-    asked_one_by_one = [row for row in rows if row["kind"] == "example" and row["index"] == 1]
-    assert all(row["prompt"].count("[MASK]") == 1 for row in asked_one_by_one)
-    assert "leaks" in asked_one_by_one[0]["decoding"]
-    asked_at_once = [row for row in rows if row["kind"] == "example" and row["index"] == 0]
-    assert all(row["tokens"].count("[MASK]") == 3 for row in asked_at_once)
+    requested_one_by_one = [row for row in rows if row["kind"] == "example" and row["index"] == 1]
+    assert all(row["prompt"].count("[MASK]") == 1 for row in requested_one_by_one)
+    assert "leaks" in requested_one_by_one[0]["decoding"]
+    requested_at_once = [row for row in rows if row["kind"] == "example" and row["index"] == 0]
+    assert all(row["tokens"].count("[MASK]") == 3 for row in requested_at_once)
 
 
 def test_a_fixture_that_knows_the_rule_gains_nothing_by_the_leak(masked):
@@ -432,7 +432,7 @@ def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, sym
 
 @pytest.mark.smoke
 def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
-    table = asked()
+    table = requested()
     table.add_random_baseline()
     assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (
         pytest.approx(1e-3),
@@ -469,7 +469,7 @@ class KnowsOnlySymbols(CopyBaseline):
 
 
 def test_rank_ties_from_float_noise_score_at_chance_level():
-    table = asked(rank=12)
+    table = requested(rank=12)
     table.evaluate(KnowsOnlySymbols())
     row = table.rows[0]
     assert row["ranked"] == 12
@@ -508,7 +508,7 @@ def test_error_during_benchmark_is_recorded_and_scores_remain(tokenizer):
         return RIGHT["right"](question)
 
     pipe.rule = breaks
-    table = asked(rank=0)
+    table = requested(rank=0)
     tally, _ = table.evaluate(writer(pipe))
     assert tally.n == 5
     row = table.rows[0]

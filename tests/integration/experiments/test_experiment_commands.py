@@ -82,9 +82,9 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
             description="a run that has saved",
         )
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=200)
+        _, message = process.communicate(timeout=200)
     assert process.returncode == 130
-    assert "the same command continues from here" in said
+    assert "the same command continues from here" in message
     started = {path.name for path in out.glob("runs/*")}
     results = last(run_in_interpreter(*words))
     assert started <= {path.name for path in out.glob("runs/*")}
@@ -300,7 +300,7 @@ def test_presets_and_claims_are_listed():
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "expected_message"),
     [
         (
             ("lengths", "--schemes", "learned", "backwards"),
@@ -346,10 +346,10 @@ def test_presets_and_claims_are_listed():
         ),
     ],
 )
-def test_invalid_commands_fail_with_one_line(words, says, tmp_path):
+def test_invalid_commands_fail_with_one_line(words, expected_message, tmp_path):
     done = run_command(
         *words, *(() if words[0] == "lengths" and "nowhere" in words else ("--out", tmp_path))
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert says in done.stderr
+    assert expected_message in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -64,25 +64,27 @@ def spec(base=QUICK, grid=None, seeds=(0, 1), **more):
     } | more
 
 
-def finished(lab, asked, owner="ada"):
+def finished(lab, requested, owner="ada"):
     wait_for(
-        lambda: lab.state(asked, owner) == "done", 90, f"the end of {lab.details(asked, owner)}"
+        lambda: lab.state(requested, owner) == "done",
+        90,
+        f"the end of {lab.details(requested, owner)}",
     )
-    return lab.details(asked, owner)
+    return lab.details(requested, owner)
 
 
-def statuses(lab, asked, owner="ada"):
-    return [line["status"] for line in lab.details(asked, owner)["lines"]]
+def statuses(lab, requested, owner="ada"):
+    return [line["status"] for line in lab.details(requested, owner)["lines"]]
 
 
 @pytest.mark.smoke
 def test_experiment_trains_every_run_and_reports_results(serve):
     registry, lab = serve()
-    asked = lab.submit(spec(), "ada")
-    report = finished(lab, asked)
+    requested = lab.submit(spec(), "ada")
+    report = finished(lab, requested)
     json.dumps(report, allow_nan=False)
     # made once
-    assert lab.results(asked, "ada")["cells"][0] is lab.results(asked, "ada")["cells"][0]
+    assert lab.results(requested, "ada")["cells"][0] is lab.results(requested, "ada")["cells"][0]
     assert report["estimate"]["message"] == "every run has ended"
     assert (report["state"], report["runs"], report["statuses"]) == (
         "done",
@@ -107,9 +109,9 @@ def test_experiment_trains_every_run_and_reports_results(serve):
         assert cell["curve"]["steps"] == [10, 20]
         assert cell["steps_to"]["reached"] == 0
     assert "nothing reached 99 % exact match in 20 steps" in report["results"]["summary"]
-    assert lab.to_csv(asked, "ada").count("\n") == 3
-    assert lab.summaries("ada")[0]["id"] == asked.id
-    assert (lab.summaries("bob"), lab.find(asked.id, "bob"), lab.find(asked.id, "")) == (
+    assert lab.to_csv(requested, "ada").count("\n") == 3
+    assert lab.summaries("ada")[0]["id"] == requested.id
+    assert (lab.summaries("bob"), lab.find(requested.id, "bob"), lab.find(requested.id, "")) == (
         [],
         None,
         None,
@@ -134,44 +136,46 @@ def test_time_is_estimated_from_comparable_runs_or_unknown(serve):
 
 def test_large_experiment_does_not_block_single_runs_in_the_queue(serve):
     registry, lab = serve(slots=1)
-    asked = lab.submit(spec(SMALL | {"max_steps": 3}, seeds=range(15)), "ada")
-    wait_for(lambda: statuses(lab, asked).count("waiting") == MAX_QUEUED_RUNS, description="a line")
+    requested = lab.submit(spec(SMALL | {"max_steps": 3}, seeds=range(15)), "ada")
+    wait_for(
+        lambda: statuses(lab, requested).count("waiting") == MAX_QUEUED_RUNS, description="a line"
+    )
     bob = registry.start(RunConfig.from_flat(SMALL | {"max_steps": 3}), "bob")
     own = registry.start(RunConfig.from_flat(SMALL | {"max_steps": 3}), "ada")
     assert registry.scheduler.position(bob) in (1, None)
     assert registry.scheduler.position(own) <= MAX_QUEUED_RUNS + 2
     wait_for(lambda: bob.status == "done", description="the single run")
-    assert statuses(lab, asked).count("done") <= 3
+    assert statuses(lab, requested).count("done") <= 3
     wait_for(lambda: own.status == "done", description="the owner's own run")
-    assert statuses(lab, asked).count("done") <= MAX_QUEUED_RUNS + 5
-    assert statuses(lab, asked).count("planned") >= 15
-    lab.cancel(asked, "ada")
+    assert statuses(lab, requested).count("done") <= MAX_QUEUED_RUNS + 5
+    assert statuses(lab, requested).count("planned") >= 15
+    lab.cancel(requested, "ada")
 
 
 def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
     registry, lab = serve(slots=1)
-    asked = lab.submit(spec(ENDLESS), "ada")
+    requested = lab.submit(spec(ENDLESS), "ada")
     wait_for(
         lambda: any(run.step > 3 for run in registry.list_for_owner("ada")),
         description="some steps",
     )
-    lab.cancel(asked, "ada")
+    lab.cancel(requested, "ada")
     wait_for(
-        lambda: statuses(lab, asked).count("stopped") == 1,
+        lambda: statuses(lab, requested).count("stopped") == 1,
         description="the run that trained to stop",
     )
-    assert sorted(statuses(lab, asked)) == ["planned", "planned", "planned", "stopped"]
-    assert lab.state(asked, "ada") == "paused"
+    assert sorted(statuses(lab, requested)) == ["planned", "planned", "planned", "stopped"]
+    assert lab.state(requested, "ada") == "paused"
     run = next(run for run in registry.list_for_owner("ada") if run.deleted_at is None)
     wait_for(lambda: not run.has_worker, description="its worker to leave")
     at = run.step
     assert run.checkpoints()[0][1].step == at
     time.sleep(0.6)
     assert not run.has_worker  # nothing goes on by itself
-    lab.resume(asked, "ada")
+    lab.resume(requested, "ada")
     wait_for(lambda: run.has_worker and run.step > at, description="the run to go on")
-    assert lab.state(asked, "ada") == "running"
-    lab.delete(asked, "ada")
+    assert lab.state(requested, "ada") == "running"
+    lab.delete(requested, "ada")
     assert lab.summaries("ada") == []
     assert all(run.deleted_at for run in registry.list_for_owner("ada"))
     assert list(lab.store.folder.iterdir()) == []
@@ -179,7 +183,7 @@ def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
 
 def test_resume_continues_a_run_that_is_still_saving(serve):
     registry, lab = serve(slots=1)
-    asked = lab.submit(spec(ENDLESS, {"norm_placement": ["pre"]}, [0]), "ada")
+    requested = lab.submit(spec(ENDLESS, {"norm_placement": ["pre"]}, [0]), "ada")
     wait_for(
         lambda: any(run.step > 3 for run in registry.list_for_owner("ada")),
         description="some steps",
@@ -187,35 +191,35 @@ def test_resume_continues_a_run_that_is_still_saving(serve):
     (run,) = registry.list_for_owner("ada")
     # its process cannot tell meanwhile that it has saved
     with lab.store.lock, registry._lock, run.lock:
-        lab.cancel(asked, "ada")
-        lab.resume(asked, "ada")
-        assert (run.status, lab.state(asked, "ada")) == ("stopping", "running")
+        lab.cancel(requested, "ada")
+        lab.resume(requested, "ada")
+        assert (run.status, lab.state(requested, "ada")) == ("stopping", "running")
         at = run.step
     wait_for(
         lambda: run.status == "training" and run.step > at and run.checkpoints(),
         description="the run to go on",
     )
-    assert lab.state(asked, "ada") == "running"
-    assert list(lab.store.states[asked.id].runs.values()) == [run.id]
-    lab.cancel(asked, "ada")
+    assert lab.state(requested, "ada") == "running"
+    assert list(lab.store.states[requested.id].runs.values()) == [run.id]
+    lab.cancel(requested, "ada")
 
 
 def test_restarted_experiment_is_paused_and_resumes_unfinished_runs(serve):
     registry, lab = serve(slots=1)
-    asked = lab.submit(spec(), "ada")
-    wait_for(lambda: "done" in statuses(lab, asked), description="a first run")
+    requested = lab.submit(spec(), "ada")
+    wait_for(lambda: "done" in statuses(lab, requested), description="a first run")
     lab.close()
     registry.shutdown()
-    kept = {run.id: run.created for run in registry.list_for_owner("ada") if run.status == "done"}
+    stored = {run.id: run.created for run in registry.list_for_owner("ada") if run.status == "done"}
     registry, lab = serve()
-    asked = lab.find(asked.id, "ada")
-    assert lab.state(asked, "ada") == "paused"
-    assert asked.seeds == (0, 1)
-    lab.resume(asked, "ada")
-    assert finished(lab, asked)["statuses"]["done"] == 4
+    requested = lab.find(requested.id, "ada")
+    assert lab.state(requested, "ada") == "paused"
+    assert requested.seeds == (0, 1)
+    lab.resume(requested, "ada")
+    assert finished(lab, requested)["statuses"]["done"] == 4
     runs = {run.id: run.created for run in registry.list_for_owner("ada") if run.deleted_at is None}
     assert len(runs) == 4
-    assert kept.items() <= runs.items()
+    assert stored.items() <= runs.items()
 
 
 def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
@@ -230,35 +234,35 @@ def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
         "times": 3,
         "n": 20,
     }
-    asked = lab.submit(spec(**more), "ada")
-    report = finished(lab, asked)
-    found = report["lengths"]
-    assert (found["trained"], found["max_length"], found["n_requested"]) == ([1, 4], 12, 20)
-    assert [row["label"] for row in found["rows"]] == ["learned", "sinusoidal"]
-    assert [row["untrained"] for row in found["rows"]] == [
+    requested = lab.submit(spec(**more), "ada")
+    report = finished(lab, requested)
+    actual = report["lengths"]
+    assert (actual["trained"], actual["max_length"], actual["n_requested"]) == ([1, 4], 12, 20)
+    assert [row["label"] for row in actual["rows"]] == ["learned", "sinusoidal"]
+    assert [row["untrained"] for row in actual["rows"]] == [
         {"source": [5, 12], "target": [5, 12]},
         None,
     ]
-    scores = found["rows"][0]["runs"][0]["scores"]
+    scores = actual["rows"][0]["runs"][0]["scores"]
     assert [line["length"] for line in scores] == list(range(1, 13))
     assert {line["n"] for line in scores[2:]} == {20}
-    assert "evaluated up to 12" in found["summary"]
-    assert lab.progress(asked, "ada") == (64, 64)  # 2 runs of 20 steps and 12 lengths
+    assert "evaluated up to 12" in actual["summary"]
+    assert lab.progress(requested, "ada") == (64, 64)  # 2 runs of 20 steps and 12 lengths
     runs = registry.list_for_owner("ada")
     assert all(json.loads((run.folder / SCORES_FILE).read_text())["step"] == 20 for run in runs)
     lab.close()
     registry.shutdown()
     registry, lab = serve()
     lab.experiment_inspector.request = lambda *_: pytest.fail("it was asked already")
-    again = lab.find(asked.id, "ada")
+    again = lab.find(requested.id, "ada")
     assert lab.state(again, "ada") == "done"
-    assert lab.lengths(again, "ada") == found
+    assert lab.lengths(again, "ada") == actual
     runs = registry.list_for_owner("ada")
     (runs[0].folder / SCORES_FILE).unlink()  # lost: it is counted again when the owner resumes
     registry, lab = serve()
-    assert lab.state(lab.find(asked.id, "ada"), "ada") == "paused"
-    lab.resume(lab.find(asked.id, "ada"), "ada")
-    assert finished(lab, lab.find(asked.id, "ada"))["lengths"] == found
+    assert lab.state(lab.find(requested.id, "ada"), "ada") == "paused"
+    lab.resume(lab.find(requested.id, "ada"), "ada")
+    assert finished(lab, lab.find(requested.id, "ada"))["lengths"] == actual
 
 
 def test_evicted_run_is_reported_and_retrained_on_resume(serve):
@@ -272,25 +276,26 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
         "times": 2,
         "n": 20,
     }
-    asked = lab.submit(spec(**more), "ada")
+    requested = lab.submit(spec(**more), "ada")
     wait_for(
-        lambda: statuses(lab, asked) == ["done", "done"], description="two runs that were not asked"
+        lambda: statuses(lab, requested) == ["done", "done"],
+        description="two runs that were not asked",
     )
-    lost = registry.find(lab.store.states[asked.id].runs["0/0"], "ada")
+    lost = registry.find(lab.store.states[requested.id].runs["0/0"], "ada")
     assert wait_for(
         lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
         description="room",
     )
     lab.experiment_inspector.request = ask
     first.set_result({"scores": []})
-    wait_for(lambda: lab.state(asked, "ada") == "paused", 60, "the end of what can be asked")
-    assert lab.summary(asked, "ada")["message"] == (
+    wait_for(lambda: lab.state(requested, "ada") == "paused", 60, "the end of what can be asked")
+    assert lab.summary(requested, "ada")["message"] == (
         f"{lost.name}: its weights were deleted to free space before the evaluation; Resume trains "
         "it again"
     )
-    assert [row["n"] for row in lab.lengths(asked, "ada")["rows"]] == [0, 1]
-    lab.resume(asked, "ada")
-    report = finished(lab, asked)
+    assert [row["n"] for row in lab.lengths(requested, "ada")["rows"]] == [0, 1]
+    lab.resume(requested, "ada")
+    report = finished(lab, requested)
     assert [row["n"] for row in report["lengths"]["rows"]] == [1, 1]
     assert report["message"] == ""
     # the lost one's record, the one that was asked, and a new one
@@ -300,13 +305,13 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
 
 def test_failed_run_is_reported_and_retried_on_resume(serve):
     registry, lab = serve()
-    asked = lab.submit(spec(SMALL | {"max_steps": 300}, seeds=[0]), "ada")
+    requested = lab.submit(spec(SMALL | {"max_steps": 300}, seeds=[0]), "ada")
     doomed = wait_for(
         lambda: next((run for run in registry.list_for_owner("ada") if run.step), None),
         description="a run that trains",
     )
     doomed.worker.kill()
-    report = finished(lab, asked)
+    report = finished(lab, requested)
     assert sorted(line["status"] for line in report["lines"]) == ["done", "failed"]
     assert "was killed" in next(
         line["message"] for line in report["lines"] if line["status"] == "failed"
@@ -314,8 +319,8 @@ def test_failed_run_is_reported_and_retried_on_resume(serve):
     assert report["results"]["summary"].startswith(
         "Changing norm_placement, so far with 1 of 2 runs"
     )
-    lab.resume(asked, "ada")
-    wait_for(lambda: statuses(lab, asked) == ["done", "done"], 90, "both runs")
+    lab.resume(requested, "ada")
+    wait_for(lambda: statuses(lab, requested) == ["done", "done"], 90, "both runs")
 
 
 def test_diverged_run_is_counted_as_diverged(serve):
@@ -327,44 +332,44 @@ def test_diverged_run_is_counted_as_diverged(serve):
         "optimizer": "sgd",
         "max_grad_norm": 0.0,
     }
-    asked = lab.submit(spec(fatal, {"learning_rate": [100.0]}, [0]), "ada")
-    report = finished(lab, asked)
+    requested = lab.submit(spec(fatal, {"learning_rate": [100.0]}, [0]), "ada")
+    report = finished(lab, requested)
     assert report["lines"][0]["message"].startswith("training diverged at step ")
     assert report["results"]["cells"][0]["diverged"] == 1
-    assert "diverged in 1 of 1 seeds" in lab.results(asked, "ada")["summary"]
-    lab.resume(asked, "ada")
-    assert lab.state(asked, "ada") == "done"  # it would diverge again
+    assert "diverged in 1 of 1 seeds" in lab.results(requested, "ada")["summary"]
+    lab.resume(requested, "ada")
+    assert lab.state(requested, "ada") == "done"  # it would diverge again
 
 
 def test_unwatched_experiment_pauses_and_can_be_resumed(serve):
     registry, lab = serve(slots=1)
-    asked = lab.submit(spec(ENDLESS), "ada")
+    requested = lab.submit(spec(ENDLESS), "ada")
     wait_for(
         lambda: any(run.step for run in registry.list_for_owner("ada")),
         description="a run that trains",
     )
     registry.summaries("ada")
-    lab.store.states[asked.id].last_viewed_at -= 2000  # longer ago than the lease
+    lab.store.states[requested.id].last_viewed_at -= 2000  # longer ago than the lease
     time.sleep(0.5)
-    assert lab.store.states[asked.id].owner  # the owner looks at the list of runs
+    assert lab.store.states[requested.id].owner  # the owner looks at the list of runs
     registry.owner_last_seen.clear()
-    wait_for(lambda: lab.store.states[asked.id].message, 60, "the end")
+    wait_for(lambda: lab.store.states[requested.id].message, 60, "the end")
     assert (
-        lab.summary(asked, "ada")["message"]
+        lab.summary(requested, "ada")["message"]
         == "stopped after 30 min without activity; resume it to continue"
     )
-    assert lab.state(asked, "ada") == "paused"
-    lab.resume(asked, "ada")
-    wait_for(lambda: lab.state(asked, "ada") == "running", 60, "the experiment to go on")
-    lab.cancel(asked, "ada")
+    assert lab.state(requested, "ada") == "paused"
+    lab.resume(requested, "ada")
+    wait_for(lambda: lab.state(requested, "ada") == "running", 60, "the experiment to go on")
+    lab.cancel(requested, "ada")
 
 
 def test_rejected_start_is_not_retried_at_once(serve, monkeypatch):
     registry, lab = serve()
-    asked = []
+    requested = []
 
     def full(*_, **__):
-        asked.append(1)
+        requested.append(1)
         raise UserError("all places are taken")
 
     monkeypatch.setattr(registry, "start", full)
@@ -373,21 +378,21 @@ def test_rejected_start_is_not_retried_at_once(serve, monkeypatch):
         lambda: lab.summary(started, "ada")["message"] == "all places are taken", 60, "a refusal"
     )
     time.sleep(1)
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 def test_deleted_run_is_trained_again_on_resume(serve):
     registry, lab = serve()
-    asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
-    finished(lab, asked)
+    requested = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
+    finished(lab, requested)
     wait_for(
-        lambda: not lab.store.states[asked.id].owner,
+        lambda: not lab.store.states[requested.id].owner,
         description="the laboratory to see that it is over",
     )
     registry.delete(registry.list_for_owner("ada")[0])
-    assert (lab.state(asked, "ada"), statuses(lab, asked)) == ("paused", ["planned"])
-    lab.resume(asked, "ada")
-    assert finished(lab, asked)["statuses"]["done"] == 1
+    assert (lab.state(requested, "ada"), statuses(lab, requested)) == ("paused", ["planned"])
+    lab.resume(requested, "ada")
+    assert finished(lab, requested)["statuses"]["done"] == 1
 
 
 def test_limits_reject_an_experiment_before_it_starts(serve, monkeypatch):
@@ -475,10 +480,10 @@ def test_runs_count_for_the_address_that_started_the_experiment(serve, client_ad
     registry, lab = serve()
     client_address.set("192.0.2.9")
     with lab.store.lock:
-        asked = lab.submit(spec(ENDLESS), "eve")
+        requested = lab.submit(spec(ENDLESS), "eve")
     wait_for(lambda: registry.list_for_owner("eve"), description="the first run")
     assert registry.list_for_owner("eve")[0].address == "192.0.2.9"
-    lab.cancel(asked, "eve")
+    lab.cancel(requested, "eve")
 
 
 def test_invalid_files_are_ignored_and_stay(serve, tmp_path):
@@ -535,40 +540,40 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatc
 def curves_of(run):
     """Results of a run that are anywhere in memory."""
     gc.collect()
-    found = [
+    actual = [
         each
         for each in gc.get_objects()
         if type(each) is dict and each.get("run") == f"run:{run.id}"
     ]
-    return [each for each in found if "curve" in each]
+    return [each for each in actual if "curve" in each]
 
 
 def test_deleted_experiment_leaves_nothing_in_memory(serve):
     registry, lab = serve()
-    asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
-    finished(lab, asked)
+    requested = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada")
+    finished(lab, requested)
     (run,) = registry.list_for_owner("ada")
     assert curves_of(run)
-    lab.delete(asked, "ada")
+    lab.delete(requested, "ada")
     wait_for(lambda: not curves_of(run), 10, "the end of what was computed")
 
 
 def test_results_in_memory_are_limited(serve):
     _, lab = serve()
     lab.close()  # nothing is begun
-    kept = 64
-    for number in range(2 * kept + 20):
+    stored = 64
+    for number in range(2 * stored + 20):
         owner = f"owner {number // MAX_EXPERIMENTS_PER_OWNER}"
-        asked = lab.submit(spec({**ENDLESS, "max_steps": 200_000 + number}), owner)
-        lab.cancel(asked, owner)
-        assert lab.results(asked, owner)["fields"] == ["norm_placement"]
+        requested = lab.submit(spec({**ENDLESS, "max_steps": 200_000 + number}), owner)
+        lab.cancel(requested, owner)
+        assert lab.results(requested, owner)["fields"] == ["norm_placement"]
     gc.collect()
     cells = [
         each
         for each in gc.get_objects()
         if type(each) is dict and {"label", "planned", "curve"} <= set(each)
     ]
-    assert len(cells) <= 2 * kept + 4  # two of each experiment
+    assert len(cells) <= 2 * stored + 4  # two of each experiment
 
 
 def test_error_of_one_experiment_is_logged_once_and_others_continue(serve, caplog, monkeypatch):
@@ -585,8 +590,8 @@ def test_error_of_one_experiment_is_logged_once_and_others_continue(serve, caplo
     rounds = []
     monkeypatch.setattr(lab.scheduler, "submit_runs", fail)
     wait_for(lambda: len(rounds) > 3, description="some rounds")
-    asked = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ben")
-    finished(lab, asked, "ben")
+    requested = lab.submit(spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ben")
+    finished(lab, requested, "ben")
     assert "KeyError" in lab.summaries("ada")[0]["message"]
     assert [
         record.exc_info[0]

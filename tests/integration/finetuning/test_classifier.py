@@ -100,21 +100,23 @@ def test_seed_determines_model_and_head_training_freezes_encoder(tiny_bert):
 def test_heads_drawn_by_chance_disagree_and_are_put_back(tiny_bert):
     import torch
 
-    found = resolve(tiny_bert, ProgressReporter())
-    pipe = open_pipeline("text-classification", found, ProgressReporter())
+    actual = resolve(tiny_bert, ProgressReporter())
+    pipe = open_pipeline("text-classification", actual, ProgressReporter())
     before = {name: each.clone() for name, each in pipe.model.named_parameters()}
-    said = run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())
-    assert not said["trained"]
-    assert min(said["votes"].values()) >= 1
-    assert sum(said["votes"].values()) == len(said["heads"]) == RANDOM_HEADS
-    assert said["notes"][0].startswith("untrained: randomly initialized")
-    assert "classifier.weight" in newly_initialized_weights("text-classification", found)
+    text_shown = run(
+        "classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter()
+    )
+    assert not text_shown["trained"]
+    assert min(text_shown["votes"].values()) >= 1
+    assert sum(text_shown["votes"].values()) == len(text_shown["heads"]) == RANDOM_HEADS
+    assert text_shown["notes"][0].startswith("untrained: randomly initialized")
+    assert "classifier.weight" in newly_initialized_weights("text-classification", actual)
     assert all(torch.equal(each, before[name]) for name, each in pipe.model.named_parameters())
     assert (
         run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())[
             "heads"
         ]
-        == said["heads"]
+        == text_shown["heads"]
     )
 
 
@@ -187,7 +189,7 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "text_shown"),
     [
         ("a,b\n1,2\n", "line 1 is 'a,b'; it must name two columns: text,label"),
         ("text,label\nx,1\nx,2\n", "line 3 labels a text '2' that line 2 labels '1'"),
@@ -209,13 +211,13 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
         ("text,label\n" + "x" * 1_000_001, "larger than 1,000 KB"),
     ],
 )
-def test_faults_of_a_csv_are_told_by_their_lines(content, said):
-    with pytest.raises(UserError, match=said):
+def test_faults_of_a_csv_are_told_by_their_lines(content, text_shown):
+    with pytest.raises(UserError, match=text_shown):
         read_labelled(content)
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "text_shown"),
     [
         ({"csv": ""}, "the CSV is missing"),
         ({"csv": None}, "the CSV is missing"),
@@ -225,6 +227,6 @@ def test_faults_of_a_csv_are_told_by_their_lines(content, said):
         ({"learning_rate": 0.1, "model": 3}, "model is 3; give the name of a model"),
     ],
 )
-def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
-    with pytest.raises(UserError, match=said):
+def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, text_shown):
+    with pytest.raises(UserError, match=text_shown):
         run("train-classifier", {"model": tiny_bert, **QUICK, **what}, ProgressReporter())

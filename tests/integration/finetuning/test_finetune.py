@@ -36,14 +36,14 @@ BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
 STEPS = {"tiny-gpt2": 60, "tiny-bert": 120}
 
 
-class Heard:
+class Received:
     """Keeps what a job tells; `until` cancels it after so many steps."""
 
     def __init__(self, until=None):
         self.rows, self.until, self.cancelled = [], until, threading.Event()
-        self.tell = ProgressReporter(self.hear, self.cancelled)
+        self.tell = ProgressReporter(self.receive, self.cancelled)
 
-    def hear(self, kind, *content):
+    def receive(self, kind, *content):
         if kind == "row":
             self.rows.append(content[0])
             if content[0].get("step") == self.until and self.until is not None:
@@ -73,7 +73,7 @@ def checkpoint(small_run, tmp_path_factory):
 
 
 @pytest.fixture
-def asked(checkpoint, tiny_models):
+def requested(checkpoint, tiny_models):
     def make(fixture="tiny-gpt2", **more):
         return {
             "checkpoint": checkpoint,
@@ -92,10 +92,10 @@ def load_model(tiny_models):
     """A fixture as a family, on reversal of digits."""
 
     def make(fixture, n_symbols=10):
-        heard = Heard()
-        found = resolve(str(tiny_models / fixture), heard.tell)
+        received = Received()
+        actual = resolve(str(tiny_models / fixture), received.tell)
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
-        pipe = open_pipeline(kind, found, heard.tell)
+        pipe = open_pipeline(kind, actual, received.tell)
         make = seq2seq.CausalSeq2Seq if fixture == "tiny-gpt2" else seq2seq.MaskedSeq2Seq
         return make(
             pipe.model, pipe.tokenizer, load_task("reverse", n_symbols), fixture
@@ -105,27 +105,28 @@ def load_model(tiny_models):
 
 
 @BOTH
-def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, asked, root):
-    heard = Heard()
-    told = job.finetune(
-        asked(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64), heard.tell
+def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, requested, root):
+    received = Received()
+    result = job.finetune(
+        requested(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64),
+        received.tell,
     )
-    assert told["after"]["exact_match"] >= 0.95 > 0.6 > told["before"]["exact_match"]
-    losses = [row["loss"] for row in heard.steps[1:]]
+    assert result["after"]["exact_match"] >= 0.95 > 0.6 > result["before"]["exact_match"]
+    losses = [row["loss"] for row in received.steps[1:]]
     assert sum(losses[-5:]) < 0.1 * sum(losses[:5])
-    assert [row["step"] for row in heard.steps] == list(range(STEPS[fixture] + 1))
+    assert [row["step"] for row in received.steps] == list(range(STEPS[fixture] + 1))
     assert os.listdir(root / "compared") == [f"{fixture}-reverse-3-4"]
 
     table = process.run(
         "benchmark",
-        asked(models=[asked(fixture)["model"], told["model"]], n=12, shots=4, rank=0),
+        requested(models=[requested(fixture)["model"], result["model"]], n=12, shots=4, rank=0),
         ProgressReporter(),
     )
     shots, after = (
         next(
             row for row in table["rows"] if row["model"] == name and "leaks" not in row["decoding"]
         )
-        for name in (asked(fixture)["model"], told["model"])
+        for name in (requested(fixture)["model"], result["model"])
     )
     assert after["exact_match"] >= 0.9 > 0.5 >= shots["exact_match"]
     assert after["description"].startswith(f"fine-tuned: {STEPS[fixture]} steps on reverse")
@@ -156,10 +157,10 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, load_m
             else masked_prompt(item, [], tokenizer.mask_token)
         )
         ids = tokenizer(text)["input_ids"]
-        given = row[there].tolist()
-        assert given == (ids[: len(given)] if causal else ids)
+        inputs = row[there].tolist()
+        assert inputs == (ids[: len(inputs)] if causal else ids)
         # the last token of the longest is only a label
-        assert not causal or len(ids) - len(given) == int(len(answer) == 4)
+        assert not causal or len(ids) - len(inputs) == int(len(answer) == 4)
 
 
 @BOTH
@@ -170,8 +171,8 @@ def test_generation_is_batch_invariant_and_agrees_with_exact_match(fixture, load
     together_BT = model.generate(batch.source_BS, 6)
     assert model.training
     for row, source_S in enumerate(batch.source_BS):
-        shown = int((source_S != PAD).sum())
-        assert torch.equal(model.generate(source_S[None, :shown], 6)[0], together_BT[row])
+        rendered = int((source_S != PAD).sum())
+        assert torch.equal(model.generate(source_S[None, :rendered], 6)[0], together_BT[row])
     right_B = (together_BT == batch.labels_BT).all(1)
     assert torch.equal(model.is_exact_match(batch), right_B)
     assert 0 < int(right_B.sum()) < len(right_B)
@@ -217,11 +218,11 @@ def test_held_out_examples_contribute_no_loss(load_model):
     model.requires_grad_(True)
 
 
-def test_the_same_seed_gives_the_same_losses_and_another_one_others(asked):
+def test_the_same_seed_gives_the_same_losses_and_another_one_others(requested):
     def losses(seed):
-        heard = Heard()
-        job.finetune(asked(steps=4, seed=seed), heard.tell)
-        return [row["loss"] for row in heard.steps[1:]]
+        received = Received()
+        job.finetune(requested(steps=4, seed=seed), received.tell)
+        return [row["loss"] for row in received.steps[1:]]
 
     first = losses(0)
     assert losses(0) == first != losses(1)
@@ -238,11 +239,11 @@ def test_sequences_beyond_the_models_positions_are_refused(load_model):
         model.ensure_fits_context(200)
 
 
-def test_whoever_cancels_keeps_the_weights_so_far(asked, root, tiny_models):
-    heard = Heard(until=3)
-    told = job.finetune(asked(steps=50, learning_rate=1e-3), heard.tell)
-    assert told["cancelled"]
-    assert told["steps"] == 3
+def test_whoever_cancels_keeps_the_weights_so_far(requested, root, tiny_models):
+    received = Received(until=3)
+    result = job.finetune(requested(steps=50, learning_rate=1e-3), received.tell)
+    assert result["cancelled"]
+    assert result["steps"] == 3
     assert (
         json.loads((root / "compared" / "tiny-gpt2-reverse-3-4" / "fine-tuned.json").read_text())[
             "steps"
@@ -253,34 +254,34 @@ def test_whoever_cancels_keeps_the_weights_so_far(asked, root, tiny_models):
         open_pipeline(
             "text-generation", resolve(name, ProgressReporter()), ProgressReporter()
         ).model.lm_head.weight
-        for name in (str(tiny_models / "tiny-gpt2"), told["model"])
+        for name in (str(tiny_models / "tiny-gpt2"), result["model"])
     )
     assert not torch.equal(before, after)
 
 
-def test_whoever_cancels_before_the_first_step_leaves_nothing(asked, root):
+def test_whoever_cancels_before_the_first_step_leaves_nothing(requested, root):
     with pytest.raises(JobCancelled):
-        job.finetune(asked(), Heard(until=0).tell)
+        job.finetune(requested(), Received(until=0).tell)
     assert not (root / "compared").exists()
 
 
-def test_finetuning_beyond_free_memory_is_rejected_before_loading(asked, monkeypatch):
+def test_finetuning_beyond_free_memory_is_rejected_before_loading(requested, monkeypatch):
     monkeypatch.setattr(job, "free_memory", lambda: 3_000_000)
-    plan = job.plan(asked(batch_size=64), ProgressReporter())
+    plan = job.plan(requested(batch_size=64), ProgressReporter())
     assert plan["bytes"] == sum(plan["parts"].values()) > plan["free_bytes"] == 3_000_000
     assert not plan["fits"]
-    heard = Heard()
+    received = Received()
     with pytest.raises(
         UserError, match=r"takes about [\d.]+ MB .* and 3\.0 MB are free"
     ) as refused:
-        job.finetune(asked(batch_size=64), heard.tell)
+        job.finetune(requested(batch_size=64), received.tell)
     assert refused.value.retryable
-    assert heard.rows == []
+    assert received.rows == []
 
 
-def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(asked, tiny_models):
+def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(requested, tiny_models):
     small, large = (
-        job.plan(asked(batch_size=size), ProgressReporter())["parts"] for size in (4, 8)
+        job.plan(requested(batch_size=size), ProgressReporter())["parts"] for size in (4, 8)
     )
     assert large["activations"] == 2 * small["activations"]
     parameters = resolve(str(tiny_models / "tiny-gpt2"), ProgressReporter()).parameters
@@ -294,8 +295,8 @@ def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(asked, tiny_m
         SafetensorError("No space left on device (os error 28)"),
     ],
 )
-def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeypatch, error):
-    job.finetune(asked(), ProgressReporter())
+def test_a_full_disk_is_said_and_nothing_half_written_stays(requested, root, monkeypatch, error):
+    job.finetune(requested(), ProgressReporter())
     folder = root / "compared" / "tiny-gpt2-reverse-3-4"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -306,17 +307,17 @@ def test_a_full_disk_is_said_and_nothing_half_written_stays(asked, root, monkeyp
     with pytest.raises(
         UserError, match=r"could not be saved \(No space left on device.*Free some space"
     ):
-        job.finetune(asked(steps=3), ProgressReporter())
+        job.finetune(requested(steps=3), ProgressReporter())
     assert os.listdir(root / "compared") == [folder.name]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch):
+def test_a_disk_that_is_full_already_refuses_before_training(requested, monkeypatch):
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
-    heard = Heard()
+    received = Received()
     with pytest.raises(UserError, match="are free on this disk"):
-        job.finetune(asked(), heard.tell)
-    assert heard.rows == []
+        job.finetune(requested(), received.tell)
+    assert received.rows == []
 
 
 @pytest.mark.parametrize(
@@ -333,24 +334,24 @@ def test_a_disk_that_is_full_already_refuses_before_training(asked, monkeypatch)
         ({"checkpoint": None}, "give a checkpoint, whose task is used"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_a_sentence(asked, wrong, sentence):
+def test_what_cannot_be_asked_is_refused_in_a_sentence(requested, wrong, sentence):
     with pytest.raises(UserError, match=sentence):
-        process.run("finetune", asked(**wrong), ProgressReporter())
+        process.run("finetune", requested(**wrong), ProgressReporter())
 
 
-def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(asked, root, monkeypatch):
+def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(requested, root, monkeypatch):
     monkeypatch.setattr(
         seq2seq.CausalSeq2Seq,
         "_loss",
         lambda *_: torch.tensor(float("nan"), requires_grad=True),
     )
     with pytest.raises(UserError, match="try again with a learning rate below"):
-        job.finetune(asked(), ProgressReporter())
+        job.finetune(requested(), ProgressReporter())
     assert not (root / "compared").exists()
 
 
 def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
-    asked, root, monkeypatch, tiny_models
+    requested, root, monkeypatch, tiny_models
 ):
     monkeypatch.setattr(
         resolver,
@@ -360,9 +361,9 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     monkeypatch.setattr(storage, "SHARED_MAX_MODELS", 2)
     with pytest.raises(UserError, match="steps is 201; give a whole number from 1 to 200"):
-        job.finetune(asked(model="tiny-gpt2", steps=201), ProgressReporter())
+        job.finetune(requested(model="tiny-gpt2", steps=201), ProgressReporter())
     names = [
-        job.finetune(asked(model="tiny-gpt2", steps=1), ProgressReporter())["model"]
+        job.finetune(requested(model="tiny-gpt2", steps=1), ProgressReporter())["model"]
         for _ in range(3)
     ]
     assert len(set(names)) == 3
@@ -375,12 +376,12 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
         )
 
 
-def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, tmp_path):
+def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(requested, tmp_path):
     out = tmp_path / "model"
     words = [
         "finetune",
-        asked()["model"],
-        asked()["checkpoint"],
+        requested()["model"],
+        requested()["checkpoint"],
         "--steps",
         "2",
         "--n",
@@ -392,10 +393,10 @@ def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(asked, 
     command = [sys.executable, "-W", "error", "-m", "playground", *words]
     first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
-    told = json.loads(first.stdout.splitlines()[-1])
-    assert told["model"] == str(out)
-    assert told["steps"] == 2
-    assert resolve(str(out), ProgressReporter()).parameters == told["parameters"]
+    result = json.loads(first.stdout.splitlines()[-1])
+    assert result["model"] == str(out)
+    assert result["steps"] == 2
+    assert resolve(str(out), ProgressReporter()).parameters == result["parameters"]
     again = run_command(*words)
     assert again.returncode == 2
     assert (

@@ -52,7 +52,7 @@ def ada(hub):
 
 
 @pytest.fixture
-def nobody(hub):
+def anonymous(hub):
     return Hub("", hub.url)
 
 
@@ -66,8 +66,8 @@ def package(tmp_path):
     return folder
 
 
-def push(hub, folder, repo, message="Step 1", **asked):
-    return hub.push(folder, hub.plan(folder, repo, **asked), message)
+def push(hub, folder, repo, message="Step 1", **requested):
+    return hub.push(folder, hub.plan(folder, repo, **requested), message)
 
 
 def titles(hub, id, revision="main", kind="model"):
@@ -218,13 +218,13 @@ def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branc
 
 @pytest.mark.smoke
 def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
-    said = []
+    text_shown = []
     with hub.record_requests() as seen:
         commit = ada.push(
             package,
             ada.plan(package, "ada/digits"),
             "Step 1",
-            lambda sentence, *_: said.append(sentence),
+            lambda sentence, *_: text_shown.append(sentence),
         )
     assert hub.files("ada/digits") == REGULAR | LARGE
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
@@ -238,11 +238,12 @@ def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert not any(request.authorization for request in seen if request.host != hub.host)
     assert all(
-        f"Uploading {name} ({format_bytes(len(data))})" in said for name, data in LARGE.items()
+        f"Uploading {name} ({format_bytes(len(data))})" in text_shown
+        for name, data in LARGE.items()
     )
 
 
-def test_until_its_commit_nothing_of_a_push_can_be_seen(hub, ada, nobody, package):
+def test_until_its_commit_nothing_of_a_push_can_be_seen(hub, ada, anonymous, package):
     with hub.fault(hub.COMMIT, 400, message="not today"):
         refused(push, ada, package, "ada/digits")
     assert titles(hub, "ada/digits") == ["initial commit"]
@@ -264,15 +265,15 @@ def test_pushing_the_same_again_writes_nothing(hub, ada, package):
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_a_repository_is_made_public_or_private(hub, ada, nobody, package, private):
+def test_a_repository_is_made_public_or_private(hub, ada, anonymous, package, private):
     push(ada, package, "ada/digits", private=private)
     assert hub.repo("ada/digits").private is private
     assert ada.plan(package, "ada/digits").private is private
     if private:
-        assert isinstance(refused(nobody.repo_info, "ada/digits"), NotFoundError)
+        assert isinstance(refused(anonymous.repo_info, "ada/digits"), NotFoundError)
         assert isinstance(refused(Hub(hub.CY, hub.url).repo_info, "ada/digits"), NotFoundError)
     else:
-        assert nobody.repo_info("ada/digits").sha == hub.repo("ada/digits").head.oid
+        assert anonymous.repo_info("ada/digits").sha == hub.repo("ada/digits").head.oid
 
 
 def test_a_repository_that_is_there_stays_as_public_as_it_was(hub, ada, package):
@@ -309,9 +310,9 @@ def test_an_account_has_the_organizations_in_which_it_may_write(hub):
 
 
 @pytest.mark.smoke
-def test_without_a_token_nobody_is_asked_whose_it_is(hub, nobody):
+def test_without_a_token_nobody_is_asked_whose_it_is(hub, anonymous):
     with hub.record_requests() as seen:
-        assert "sign in first" in str(refused(nobody.account))
+        assert "sign in first" in str(refused(anonymous.account))
     assert seen == []
 
 
@@ -498,37 +499,37 @@ def test_a_branch_of_what_main_holds_is_made_without_a_commit(hub, ada, package)
     assert titles(hub, "ada/digits", "the-same") == ["initial commit", "Step 1"]
 
 
-def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, nobody, package, tmp_path):
+def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, anonymous, package, tmp_path):
     commits = []
     for step in (1, 2):
         (package / "model.safetensors").write_bytes(b"weights" * step)
         commits.append(push(ada, package, "ada/digits", f"Step {step}"))
-    told = nobody.revisions("ada/digits")
-    assert [(line["commit"], line["title"]) for line in told[:2]] == [
+    result = anonymous.revisions("ada/digits")
+    assert [(line["commit"], line["title"]) for line in result[:2]] == [
         (commits[1], "Step 2"),
         (commits[0], "Step 1"),
     ]
-    assert told[0]["when"] >= told[1]["when"] > time.time() - 600
+    assert result[0]["when"] >= result[1]["when"] > time.time() - 600
     for step, commit in enumerate(commits, start=1):
-        about = nobody.repo_info("ada/digits", commit)
+        about = anonymous.repo_info("ada/digits", commit)
         assert about.sizes["model.safetensors"] == 7 * step
-        nobody.fetch("ada/digits", commit, {"model.safetensors": 7 * step}, tmp_path / commit)
+        anonymous.fetch("ada/digits", commit, {"model.safetensors": 7 * step}, tmp_path / commit)
         assert (tmp_path / commit / "model.safetensors").read_bytes() == b"weights" * step
     for revision in ("no-such-branch", "0" * 40):
-        error = refused(nobody.repo_info, "ada/digits", revision)
+        error = refused(anonymous.repo_info, "ada/digits", revision)
         assert "no such revision; choose one that it lists" in str(error)
 
 
-def test_a_branch_may_have_slashes_in_its_name(hub, ada, nobody, package, tmp_path):
+def test_a_branch_may_have_slashes_in_its_name(hub, ada, anonymous, package, tmp_path):
     plan = ada.plan(package, "ada/digits", revision="exp/one.2")
     ada.push(package, plan, "Step 1")
     assert hub.files("ada/digits", "exp/one.2") == {
         path.name: path.read_bytes() for path in package.iterdir()
     }
-    assert nobody.repo_info("ada/digits", "exp/one.2").sizes["model.safetensors"] == len(
+    assert anonymous.repo_info("ada/digits", "exp/one.2").sizes["model.safetensors"] == len(
         LARGE["model.safetensors"]
     )
-    nobody.fetch("ada/digits", "exp/one.2", {MANIFEST: len(REGULAR[MANIFEST])}, tmp_path / "in")
+    anonymous.fetch("ada/digits", "exp/one.2", {MANIFEST: len(REGULAR[MANIFEST])}, tmp_path / "in")
     assert (tmp_path / "in" / MANIFEST).read_bytes() == REGULAR[MANIFEST]
 
 
@@ -615,7 +616,7 @@ def test_a_licence_of_its_owners_stays(hub, ada, package):
 # Looking and fetching
 
 
-def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, nobody):
+def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, anonymous):
     hub.put("ada/liked", {"README.md": CARD}, likes=7)
     hub.put("cy/new", {"README.md": CARD})
     hub.put("ben/best", {"README.md": CARD}, likes=9)
@@ -623,7 +624,7 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, nobo
     hub.put("ben/bert", {"README.md": CARD.replace(TAG.encode(), b"transformers")}, likes=99)
     hub.put("ada/untold", {MANIFEST: "{}"})
     hub.put("ada/data", {"README.md": CARD}, kind="dataset")
-    assert [model["id"] for model in nobody.gallery()] == ["ben/best", "ada/liked", "cy/new"]
+    assert [model["id"] for model in anonymous.gallery()] == ["ben/best", "ada/liked", "cy/new"]
     assert {model["id"] for model in ada.gallery()} == {
         "ben/best",
         "ada/liked",
@@ -632,39 +633,39 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, nobo
     }
 
 
-def test_what_is_not_there_or_not_for_everybody_is_told_apart(hub, ada, nobody, tmp_path):
+def test_what_is_not_there_or_not_for_everybody_is_told_apart(hub, ada, anonymous, tmp_path):
     hub.put("ben/gated", {MANIFEST: "{}"}, gated="manual")
     assert "no repository ada/nothing that is public" in str(
-        refused(nobody.repo_info, "ada/nothing")
+        refused(anonymous.repo_info, "ada/nothing")
     )
     assert "no repository ada/nothing that this token can read" in str(
         refused(ada.repo_info, "ada/nothing")
     )
-    for visitor in (nobody, ada):
+    for visitor in (anonymous, ada):
         error = refused(visitor.fetch, "ben/gated", "main", {MANIFEST: 2}, tmp_path / "in")
         assert f"request access on its page, {hub.url}/ben/gated" in str(error)
         assert not (tmp_path / "in" / MANIFEST).exists()
 
 
-def test_files_come_bit_equal_from_the_commit_and_from_storage(hub, nobody, tmp_path):
+def test_files_come_bit_equal_from_the_commit_and_from_storage(hub, anonymous, tmp_path):
     files = REGULAR | LARGE | {"data/test.parquet": os.urandom(3_000), "empty.json": b""}
     hub.put("ada/digits", files)
-    said = []
-    nobody.fetch(
+    text_shown = []
+    anonymous.fetch(
         "ada/digits",
         "main",
         {name: len(data) for name, data in files.items()},
         tmp_path / "in",
-        lambda sentence, *_: said.append(sentence),
+        lambda sentence, *_: text_shown.append(sentence),
     )
     assert {name: (tmp_path / "in" / name).read_bytes() for name in files} == files
-    assert len(said) == len(files)
+    assert len(text_shown) == len(files)
 
 
-def test_a_file_that_was_cut_off_on_its_way_comes_whole_all_the_same(hub, nobody, tmp_path):
+def test_a_file_that_was_cut_off_on_its_way_comes_whole_all_the_same(hub, anonymous, tmp_path):
     hub.put("ada/digits", LARGE)
     with hub.fault(hub.STORAGE, "cut", times=1, method="GET") as cut:
-        nobody.fetch("ada/digits", "main", {"model.safetensors": 40_000}, tmp_path)
+        anonymous.fetch("ada/digits", "main", {"model.safetensors": 40_000}, tmp_path)
     assert cut.hits == 1
     assert (tmp_path / "model.safetensors").read_bytes() == LARGE["model.safetensors"]
 
@@ -673,23 +674,23 @@ def test_a_file_that_was_cut_off_on_its_way_comes_whole_all_the_same(hub, nobody
     ("name", "where"), [("model.safetensors", "STORAGE"), ("metrics.jsonl", "RESOLVE")]
 )
 def test_a_file_that_is_always_cut_off_does_not_count(
-    hub, nobody, tmp_path, monkeypatch, name, where
+    hub, anonymous, tmp_path, monkeypatch, name, where
 ):
     # the client's waits between its tries
     monkeypatch.setattr(file_download, "time", SimpleNamespace(sleep=lambda _: None))
     files = REGULAR | LARGE
     hub.put("ada/digits", files)
     with hub.fault(getattr(hub, where), "cut", method="GET"):
-        error = refused(nobody.fetch, "ada/digits", "main", {name: len(files[name])}, tmp_path)
+        error = refused(anonymous.fetch, "ada/digits", "main", {name: len(files[name])}, tmp_path)
     assert "try again" in str(error)
     assert error.retryable
     assert not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("size", [39_999, 40_001, 0])
-def test_a_file_of_another_size_than_was_told_does_not_count(hub, nobody, tmp_path, size):
+def test_a_file_of_another_size_than_was_told_does_not_count(hub, anonymous, tmp_path, size):
     hub.put("ada/digits", LARGE)
-    error = refused(nobody.fetch, "ada/digits", "main", {"model.safetensors": size}, tmp_path)
+    error = refused(anonymous.fetch, "ada/digits", "main", {"model.safetensors": size}, tmp_path)
     assert f"arrived with 40,000 of {size:,} bytes; try again" in str(error)
 
 
@@ -700,11 +701,11 @@ def test_a_file_of_another_size_than_was_told_does_not_count(hub, nobody, tmp_pa
 def test_a_hub_that_asks_to_come_back_tomorrow_is_not_waited_for(hub, ada, package, status):
     hub.put("ada/digits", {MANIFEST: "{}"})
     started = time.monotonic()
-    with hub.fault(hub.PREUPLOAD, status, retry_after=86400) as asked:
+    with hub.fault(hub.PREUPLOAD, status, retry_after=86400) as requested:
         error = refused(push, ada, package, "ada/digits")
     assert "requests a wait of 24 h" in str(error)
     assert error.retryable
-    assert asked.hits == 1
+    assert requested.hits == 1
     assert time.monotonic() - started < 30
     assert titles(hub, "ada/digits") == ["initial commit", "Upload"]
 

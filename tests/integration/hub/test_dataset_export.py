@@ -162,10 +162,10 @@ def test_what_is_no_repository_gets_on_no_card(tmp_path, name):
 @pytest.mark.smoke
 def test_the_test_set_is_the_one_behind_the_scores():
     manifest = read_manifest(REVERSE)
-    asked = evaluation_examples(manifest)
+    requested = evaluation_examples(manifest)
     by_length = manifest.scores["by_length"]
-    assert torch.bincount(asked.lengths_B).tolist()[1:] == [line["n"] for line in by_length]
-    assert asked.num_available == {line["length"]: line["available"] for line in by_length}
+    assert torch.bincount(requested.lengths_B).tolist()[1:] == [line["n"] for line in by_length]
+    assert requested.num_available == {line["length"]: line["available"] for line in by_length}
     fewer = Manifest(manifest.config, 200, 1.0, "cpu", {**manifest.scores, "n": 300})
     again = build_held_out_set(load_task("reverse"), 300, 1, 10)
     assert torch.equal(evaluation_examples(fewer).batch.source_BS, again.batch.source_BS)

@@ -83,8 +83,8 @@ def published(request, hub, tmp_path_factory):
     return folder, repo
 
 
-def carry_out(errand):
-    job = run_hub_task(errand)
+def carry_out(hub_task):
+    job = run_hub_task(hub_task)
     assert job.status == "done", job.message
     return job.result
 
@@ -133,8 +133,8 @@ def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp
     )
     assert done.returncode == 0, done.stderr
     first, *_, last = done.stdout.splitlines()
-    given, modules = json.loads(last)
-    assert given == answers
+    provided, modules = json.loads(last)
+    assert provided == answers
     promised = re.search(r"print\(.*\)  # (.+)", snippet)
     if promised:
         assert first == promised.group(1)
@@ -197,15 +197,15 @@ def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
             if form.needs_mask_tokens
             else tokens
         )
-        given = [
+        provided = [
             text.split(tokenizer.eos_token)[0].strip() for text in tokenizer.batch_decode(rows)
         ]
     else:
         first = inputs["input_ids"].shape[1] if form.auto_class == "AutoModelForCausalLM" else 0
-        given = tokenizer.batch_decode(
+        provided = tokenizer.batch_decode(
             model.generate(**inputs)[:, first:], skip_special_tokens=True
         )
-    assert given == answers
+    assert provided == answers
 
 
 @pytest.mark.parametrize("harm", ["cut off", "another number", "names of a checkpoint", "no file"])

@@ -88,14 +88,14 @@ def known():
 
 
 @pytest.fixture
-def said():
+def message():
     """What transformers logs as a warning or worse."""
-    said = []
+    message = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: said.append(record.getMessage())
+    handler.emit = lambda record: message.append(record.getMessage())
     logger = logging.getLogger("transformers")
     logger.addHandler(handler)
-    yield said
+    yield message
     logger.removeHandler(handler)
 
 
@@ -289,21 +289,21 @@ def test_a_checkpoint_is_never_written_over(copied, tmp_path):
 # Tokens
 
 
-def test_the_tokenizer_gives_the_vocabularys_tokens(package, said):
+def test_the_tokenizer_gives_the_vocabularys_tokens(package, message):
     read = AutoTokenizer.from_pretrained(package)
     ours = Vocabulary("0123456789")
     for text in ("3 1 4", "314", "3,1,4", " 3,  1 4\n", "0 1 2 3 4 5 6 7 8 9", ""):
         assert read.encode(text, add_special_tokens=False) == ours.encode(text)
-        told = read(text)
-        assert set(told) == {"input_ids", "attention_mask"}
-        assert told["input_ids"] == [*ours.encode(text), EOS]
+        result = read(text)
+        assert set(result) == {"input_ids", "attention_mask"}
+        assert result["input_ids"] == [*ours.encode(text), EOS]
     assert read(text_target="4 1 3")["input_ids"] == [*ours.encode("4 1 3"), EOS]
     assert read.decode([1, 7, 4, 6, 2, 0, 0], skip_special_tokens=True) == "4 1 3"
     assert (read.pad_token_id, read.bos_token_id, read.eos_token_id, len(read)) == (0, 1, 2, 13)
     padded = read(["3 1 4", "5"], padding=True, return_tensors="pt")
     assert padded["input_ids"].tolist() == [[6, 4, 7, 2], [8, 2, 0, 0]]
     assert padded["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
-    assert said == []
+    assert message == []
 
 
 def test_what_is_no_symbol_is_refused_as_by_the_vocabulary(package):
@@ -332,7 +332,7 @@ def test_letters_are_tokens_too(symbols, tmp_path):
 
 
 @pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
-def test_generate_gives_our_own_answers(name, tmp_path, said):
+def test_generate_gives_our_own_answers(name, tmp_path, message):
     build_package(ROOT / "checkpoints" / name, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path / "package", trust_remote_code=False, use_safetensors=True
@@ -347,10 +347,10 @@ def test_generate_gives_our_own_answers(name, tmp_path, said):
     past_eos_BT = (ours_BT == EOS).cumsum(1) - (ours_BT == EOS).long() > 0
     # sure of its answers, so beams find no better ones
     assert torch.equal(beams_BT.masked_fill(past_eos_BT, PAD), ours_BT)
-    assert said == []
+    assert message == []
 
 
-def test_every_option_travels(resumable, tmp_path, said):
+def test_every_option_travels(resumable, tmp_path, message):
     build_package(resumable, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path / "package", trust_remote_code=False, use_safetensors=True
@@ -358,19 +358,19 @@ def test_every_option_travels(resumable, tmp_path, said):
     _, family = load_model(resumable)
     batch = build_held_out_set(load_task("reverse", 40), 100, 1, 5).batch
     with torch.no_grad():
-        told = model(
+        result = model(
             input_ids=batch.source_BS,
             decoder_input_ids=batch.decoder_input_BT,
             output_attentions=True,
         )
         logits_BTV, record = family.forward_with_attention(batch.source_BS, batch.decoder_input_BT)
-    assert torch.allclose(told.logits, logits_BTV, atol=1e-6, rtol=0)
-    assert torch.allclose(told.cross_attentions[-1], record.cross[-1], atol=1e-6, rtol=0)
+    assert torch.allclose(result.logits, logits_BTV, atol=1e-6, rtol=0)
+    assert torch.allclose(result.cross_attentions[-1], record.cross[-1], atol=1e-6, rtol=0)
     written_BT = model.generate(
         input_ids=batch.source_BS, attention_mask=(batch.source_BS != PAD).long()
     )[:, 1:]
     assert torch.equal(written_BT, family.generate(batch.source_BS, 6)[:, : written_BT.shape[1]])
-    assert said == []
+    assert message == []
 
 
 def test_code_in_a_package_is_never_run_here(copied, tmp_path, monkeypatch):
@@ -434,12 +434,12 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     assert len(answers) == 100
-    assert told["answers"] == answers
-    assert told["beams"] == answers
-    assert told["plain"] == [6, 4, 7, EOS]
-    assert told["module"].startswith("transformers_modules.")
+    assert result["answers"] == answers
+    assert result["beams"] == answers
+    assert result["plain"] == [6, 4, 7, EOS]
+    assert result["module"].startswith("transformers_modules.")
     # transformers says that there is code in there, and that without it there is no config class;
     # it has nothing else to say.
     warnings = [line for line in done.stderr.splitlines() if line.startswith("[transformers]")]

@@ -198,7 +198,7 @@ def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
 def test_an_errand_runs_nothing_and_says_why_it_refuses(
     hub, repository, run_task_in_process, tmp_path, kind
 ):
-    repo, says, _ = repository
+    repo, expected_message, _ = repository
     (tmp_path / "work").mkdir()
     into = tmp_path / "in"
     outcome, sentence, *again = run_task_in_process(
@@ -209,7 +209,7 @@ def test_an_errand_runs_nothing_and_says_why_it_refuses(
         assert outcome == "result"
     else:
         assert (outcome, again) == ("failed", [False])
-        assert says in sentence
+        assert expected_message in sentence
         assert str(tmp_path) not in sentence
     assert not into.exists()
     fetched = {request.path.split("/")[-1] for request in hub.requests_with(f"{repo}/resolve")}
@@ -219,21 +219,21 @@ def test_an_errand_runs_nothing_and_says_why_it_refuses(
 @pytest.mark.usefixtures("restore_hub_client")
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
 def test_comparing_with_it_runs_nothing_and_says_why_it_is_refused(hub, repository, tmp_path):
-    repo, _, says = repository
+    repo, _, expected_message = repository
 
     def opened():
         return open_pipeline(
             "text-generation", resolve(repo, ProgressReporter()), ProgressReporter()
         )
 
-    if says is None:
+    if expected_message is None:
         pipe = opened()
         assert type(pipe.model) is GPT2LMHeadModel
         assert type(pipe.tokenizer).__module__.startswith("transformers.")
     else:
         with pytest.raises(UserError) as refused:
             opened()
-        assert says in str(refused.value)
+        assert expected_message in str(refused.value)
     assert not (tmp_path / "modules").exists()
     fetched = {request.path.split("/")[-1] for request in hub.requests_with(f"{repo}/resolve")}
     assert not [name for name in fetched if name.endswith((".py", ".bin", ".pt"))]

@@ -87,8 +87,8 @@ def published(hub, checkpoint):
     return hub.files("ada/digits")
 
 
-def carry_out(errand, on_say=lambda _: None):
-    return run_hub_task(errand, on_say)
+def carry_out(hub_task, on_message=lambda _: None):
+    return run_hub_task(hub_task, on_message)
 
 
 def contents(folder):
@@ -112,15 +112,19 @@ def test_what_is_pushed_is_looked_at_and_pulled_bit_equal(hub, checkpoint, publi
     assert titles(hub, "ada/digits") == ["initial commit", "Step 6"]
     assert {published[name] for name in CHECKPOINT_FILES[1:]} <= set(contents(checkpoint).values())
 
-    looked = carry_out(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result
-    assert (looked["repo"], looked["commit"], looked["step"]) == (
+    inspected = carry_out(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result
+    assert (inspected["repo"], inspected["commit"], inspected["step"]) == (
         "ada/digits",
         hub.repo("ada/digits").head.oid,
         6,
     )
-    assert (looked["shape"], looked["resumable"], looked["branches"]) == ([1, 1, 8], True, ["main"])
-    assert [line["title"] for line in looked["revisions"]] == ["Step 6", "initial commit"]
-    assert {file["path"] for file in looked["files"]} == {*published, ".gitattributes"}
+    assert (inspected["shape"], inspected["resumable"], inspected["branches"]) == (
+        [1, 1, 8],
+        True,
+        ["main"],
+    )
+    assert [line["title"] for line in inspected["revisions"]] == ["Step 6", "initial commit"]
+    assert {file["path"] for file in inspected["files"]} == {*published, ".gitattributes"}
 
     pulled = carry_out(
         HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in"))
@@ -149,18 +153,18 @@ def test_an_old_revision_is_pulled_as_it_was(hub, checkpoint, published, tmp_pat
 
 
 def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_path):
-    before, said = contents(checkpoint), []
+    before, text_shown = contents(checkpoint), []
     job = carry_out(
         HubTask("push", "ada/told", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True),
-        said.append,
+        text_shown.append,
     )
     assert contents(checkpoint) == before
     assert hub.repo("ada/told").private
     assert job.result["commit"] == hub.repo("ada/told").head.oid
-    assert said[0] == "Connecting to the Hub"
-    assert said[-1] == "Committing"
+    assert text_shown[0] == "Connecting to the Hub"
+    assert text_shown[-1] == "Committing"
     assert job.arguments == ()
-    assert hub.ADA not in repr([job.to_json(), said, job])
+    assert hub.ADA not in repr([job.to_json(), text_shown, job])
     assert not [name for name, data in hub.files("ada/told").items() if hub.ADA.encode() in data]
     assert not [name for name, data in contents(tmp_path).items() if hub.ADA.encode() in data]
 
@@ -186,10 +190,10 @@ def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint):
 
 
 def test_with_its_data_goes_the_very_set_that_trained_it(hub, checkpoint):
-    errand = HubTask(
+    hub_task = HubTask(
         "push", "ada/shared", hub.ADA, hub.url, checkpoint=str(checkpoint), include_dataset=True
     )
-    first = carry_out(errand)
+    first = carry_out(hub_task)
     assert first.status == "done", first.message
     data = hub.files("ada/shared-data", kind="dataset")
     assert set(data) == {"README.md", "data/train.parquet", "data/test.parquet"}
@@ -199,7 +203,7 @@ def test_with_its_data_goes_the_very_set_that_trained_it(hub, checkpoint):
         == titles(hub, "ada/shared")
         == ["initial commit", "Step 6"]
     )
-    again = carry_out(errand)  # the same checkpoint gives the same bytes, data and pictures too
+    again = carry_out(hub_task)  # the same checkpoint gives the same bytes, data and pictures too
     assert again.result["commit"] == first.result["commit"]
     assert (
         titles(hub, "ada/shared-data", kind="dataset")
@@ -268,7 +272,7 @@ def test_a_score_that_is_not_so_is_seen(hub, published):
 
 
 @pytest.mark.parametrize(
-    ("who", "repo", "told"),
+    ("who", "repo", "response"),
     [
         ("", "ada/digits", "sign in first"),
         ("ADA_READS", "ada/digits", "this token is read-only: create one with write access"),
@@ -280,15 +284,17 @@ def test_a_score_that_is_not_so_is_seen(hub, published):
     ],
 )
 def test_who_may_not_publish_is_told_before_anything_is_put_together(
-    hub, checkpoint, published, who, repo, told
+    hub, checkpoint, published, who, repo, response
 ):
-    said, head = [], hub.repo("ada/digits").head.oid
+    text_shown, head = [], hub.repo("ada/digits").head.oid
     token = getattr(hub, who) if who else ""
-    job = carry_out(HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint)), said.append)
+    job = carry_out(
+        HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint)), text_shown.append
+    )
     assert (job.status, job.result) == ("failed", None)
-    assert told in job.message
+    assert response in job.message
     assert not token or token not in job.message
-    assert set(said) <= {"Connecting to the Hub"}
+    assert set(text_shown) <= {"Connecting to the Hub"}
     assert hub.repo("ada/digits").head.oid == head
 
 
@@ -395,14 +401,14 @@ def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(
     changed, reason = hostile[name]
     hub.put(f"cy/{name}", published | changed)
     (tmp_path / "work").mkdir()
-    errand = HubTask(
+    hub_task = HubTask(
         "pull",
         f"cy/{name}",
         endpoint=hub.url,
         destination=str(tmp_path / "in"),
         max_bytes=2_000_000,
     )
-    kind, sentence, again = run_task_in_process(errand, tmp_path / "work")
+    kind, sentence, again = run_task_in_process(hub_task, tmp_path / "work")
     assert (kind, again) == ("failed", False)
     assert reason in sentence
     assert str(tmp_path) not in sentence
@@ -425,8 +431,8 @@ def test_unpublishable_architecture_is_rejected_before_network_use(
     (other / "config.json").write_text(json.dumps(manifest | {"architecture": "tail"}))
     (tmp_path / "work").mkdir()
     # where nobody listens
-    errand = HubTask("push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other))
-    kind, sentence, again = run_task_in_process(errand, tmp_path / "work")
+    hub_task = HubTask("push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other))
+    kind, sentence, again = run_task_in_process(hub_task, tmp_path / "work")
     assert (kind, again) == ("failed", False)
     assert "'tail' cannot be published" in sentence
     assert "python -m playground report" in sentence
@@ -499,8 +505,8 @@ def test_code_and_pickles_beside_a_model_are_neither_run_nor_fetched(
         assert job.status == "done", job.message
     assert not canary.exists()
     assert contents(tmp_path / "in") == contents(checkpoint)
-    asked = {request.path.split("/")[-1] for request in hub.requests_with("cy/evil/resolve")}
-    assert asked == {"playground.json", "README.md", *CHECKPOINT_FILES[1:]}
+    requested = {request.path.split("/")[-1] for request in hub.requests_with("cy/evil/resolve")}
+    assert requested == {"playground.json", "README.md", *CHECKPOINT_FILES[1:]}
 
 
 def test_a_card_that_is_hostile_or_missing_hinders_nothing(hub, published):
@@ -575,8 +581,14 @@ def test_owners_find_their_own_errands_only(hub):
         (adas.id, "\udfff"),
         (bens.id, "ada"),
     )
-    for wanted, owner in (*others, ("", "ada"), (None, "ada"), ([adas.id], "ada"), ("ada", "ada")):
-        assert jobs.queue.find(wanted, owner) is None
+    for expected, owner in (
+        *others,
+        ("", "ada"),
+        (None, "ada"),
+        ([adas.id], "ada"),
+        ("ada", "ada"),
+    ):
+        assert jobs.queue.find(expected, owner) is None
     for job in (adas, bens):
         assert job.released.wait(60)
         assert "there is no repository ada/nothing that this token can read" in job.message
@@ -705,8 +717,8 @@ def test_a_run_is_published_as_it_goes_on_and_once_more_at_its_end(hub, registry
     assert hub.ADA not in repr([jobs._auto_publishes, jobs.auto_publish_status(run)])
 
     def pushed(step):
-        told = jobs.auto_publish_status(run)
-        return told is None or told["pushed"] == step
+        response = jobs.auto_publish_status(run)
+        return response is None or response["pushed"] == step
 
     first = newest_checkpoint_step(run)
     wait_for(lambda: pushed(first), 60, "the first push")
@@ -770,9 +782,9 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
         wait_for(lambda: jobs._auto_publishes[run.id].failed, 90, "the end of the last push")
     before = fault.hits
     jobs._push_if_due(jobs._auto_publishes[run.id])
-    told = jobs.auto_publish_status(run)
-    assert "this token has no permission to" in told["trouble"]
-    assert (told["in"], told["now"], fault.hits) == (0, False, before)
+    response = jobs.auto_publish_status(run)
+    assert "this token has no permission to" in response["trouble"]
+    assert (response["in"], response["now"], fault.hits) == (0, False, before)
     assert jobs._auto_publishes[run.id].token == ""
     jobs.disable_auto_publish(run)
     assert jobs.auto_publish_status(run) is None
@@ -787,7 +799,7 @@ def ended_for_good(registry, monkeypatch, hub):
     wait_for(lambda: run.step > 0, 60, "the first points")
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
-    kept = jobs_module.AutoPublish(
+    stored = jobs_module.AutoPublish(
         run,
         "ada",
         "ada/refused",
@@ -798,7 +810,7 @@ def ended_for_good(registry, monkeypatch, hub):
         error="this token has no permission to",
         failed=True,
     )
-    jobs._auto_publishes[run.id] = kept
+    jobs._auto_publishes[run.id] = stored
     return jobs, run
 
 

@@ -133,12 +133,12 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
         {"playground/old.py": "gone = 1", "notes.md": "mine", "app.py": "edited"},
         kind="space",
     )
-    told = HubTaskRunner(
+    result = HubTaskRunner(
         Hub(FakeHub.ADA, hub.url),
         HubTask("deploy", "ada/play", FakeHub.ADA, private=True),
         ProgressReporter(lambda *message: None, scratch=tmp_path),
     ).deploy()
-    (plan,) = told["plans"]
+    (plan,) = result["plans"]
     changes = {change["path"]: change["what"] for change in plan["changes"]}
     assert {path: what for path, what in changes.items() if what != "same"} == {
         "app.py": "changed",
@@ -153,7 +153,7 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
 
 
 @pytest.mark.parametrize(
-    ("space", "token", "says"),
+    ("space", "token", "expected_message"),
     [
         ("ada/other", FakeHub.ADA, "has other content"),
         ("ada/mine", FakeHub.ADA_READS, "this token is read-only"),
@@ -161,9 +161,11 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
         ("ada", FakeHub.ADA, "write user/name"),
     ],
 )
-def test_what_cannot_be_deployed_is_refused_in_one_sentence(hub, tmp_path, space, token, says):
+def test_what_cannot_be_deployed_is_refused_in_one_sentence(
+    hub, tmp_path, space, token, expected_message
+):
     hub.put("ada/other", {"app.py": "theirs", "README.md": "---\nsdk: gradio\n---\n"}, kind="space")
-    with pytest.raises(HubError, match=says):
+    with pytest.raises(HubError, match=expected_message):
         HubTaskRunner(
             Hub(token, hub.url),
             HubTask("deploy", space, token, private=True),
@@ -179,15 +181,15 @@ def test_without_a_token_the_command_says_what_to_do(deploy):
 
 
 def test_the_app_answers_from_exactly_what_was_uploaded(hub, deployed, tmp_path):
-    house = tmp_path / "space"
+    inside = tmp_path / "space"
     for name, data in hub.files("ada/play", kind="space").items():
-        (house / name).parent.mkdir(parents=True, exist_ok=True)
-        (house / name).write_bytes(data)
-    (house / "app.py").write_bytes((ROOT / "app.py").read_bytes())  # another test edits it there
-    app = AppServer(tmp_path, root=house, SPACE_ID="ada/play")
+        (inside / name).parent.mkdir(parents=True, exist_ok=True)
+        (inside / name).write_bytes(data)
+    (inside / "app.py").write_bytes((ROOT / "app.py").read_bytes())  # another test edits it there
+    app = AppServer(tmp_path, root=inside, SPACE_ID="ada/play")
     try:
-        told = app.request("runs/poll", {"subject": "checkpoint:reverse"})
-        assert told["status"] == "checkpoint"
+        result = app.request("runs/poll", {"subject": "checkpoint:reverse"})
+        assert result["status"] == "checkpoint"
         assert app.request("runs/predict", {"subject": "checkpoint:copy", "text": "3 1 4"})[
             "prediction"
         ] == [

@@ -51,7 +51,7 @@ def stranger(hub):
 
 
 @pytest.fixture(scope="module")
-def nobody(hub):
+def anonymous(hub):
     return HfApi(endpoint=hub.url, token=False)
 
 
@@ -132,11 +132,11 @@ def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, push
     assert url == f"{hub.url}/ada/reverse"
     assert url.repo_id == "ada/reverse"
     assert commit.oid == hub.repo("ada/reverse").head.oid
-    asked = [
+    requested = [
         (request.method, request.path.split("/")[-2 if "ada/reverse/" in request.path else -1])
         for request in seen
     ]
-    assert asked == [
+    assert requested == [
         ("POST", "create"),
         ("POST", "validate-yaml"),
         ("POST", "preupload"),
@@ -153,36 +153,36 @@ def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, push
     assert all(request.status == 200 for request in seen)
 
 
-def test_what_was_pushed_is_listed(hub, ada, nobody, pushed):
+def test_what_was_pushed_is_listed(hub, ada, anonymous, pushed):
     files = [".gitattributes", "README.md", "config.json", "empty.txt", "weights/model.safetensors"]
-    assert sorted(nobody.list_repo_files("ada/reverse")) == files
-    assert sorted(entry.path for entry in nobody.list_repo_tree("ada/reverse")) == [
+    assert sorted(anonymous.list_repo_files("ada/reverse")) == files
+    assert sorted(entry.path for entry in anonymous.list_repo_tree("ada/reverse")) == [
         *files[:-1],
         "weights",
     ]
-    (weights,) = nobody.list_repo_tree("ada/reverse", "weights", expand=True)
+    (weights,) = anonymous.list_repo_tree("ada/reverse", "weights", expand=True)
     assert (weights.size, weights.lfs.size, weights.last_commit.title) == (
         len(WEIGHTS),
         len(WEIGHTS),
         "Step 100",
     )
-    found = nobody.get_paths_info(
+    actual = anonymous.get_paths_info(
         "ada/reverse", ["weights", "weights/model.safetensors", "nothing"]
     )
-    assert [(isinstance(entry, RepoFile), entry.path) for entry in found] == [
+    assert [(isinstance(entry, RepoFile), entry.path) for entry in actual] == [
         (False, "weights"),
         (True, "weights/model.safetensors"),
     ]
-    about = nobody.model_info("ada/reverse", files_metadata=True)
+    about = anonymous.model_info("ada/reverse", files_metadata=True)
     assert {file.rfilename: file.size for file in about.siblings}[
         "weights/model.safetensors"
     ] == len(WEIGHTS)
     assert about.sha == hub.repo("ada/reverse").head.oid
     with pytest.raises(EntryNotFoundError):
-        list(nobody.list_repo_tree("ada/reverse", "no/folder"))
+        list(anonymous.list_repo_tree("ada/reverse", "no/folder"))
 
 
-def test_what_comes_down_is_what_went_up(hub, nobody, pushed, tmp_path):
+def test_what_comes_down_is_what_went_up(hub, anonymous, pushed, tmp_path):
     with hub.record_requests() as seen:
         path = hf_hub_download(
             "ada/reverse",
@@ -211,9 +211,9 @@ def test_what_comes_down_is_what_went_up(hub, nobody, pushed, tmp_path):
 
 def test_storage_refuses_a_token_and_an_unsigned_address(hub, pushed):
     with httpx.Client() as client:
-        found = client.get(f"{hub.url}/ada/reverse/resolve/main/weights/model.safetensors")
-        assert found.status_code == 302
-        signed = found.headers["location"]
+        actual = client.get(f"{hub.url}/ada/reverse/resolve/main/weights/model.safetensors")
+        assert actual.status_code == 302
+        signed = actual.headers["location"]
         assert client.get(signed).content == WEIGHTS
         assert client.get(signed, headers={"Authorization": f"Bearer {hub.ADA}"}).status_code == 400
         assert client.get(signed.split("?")[0]).status_code == 403
@@ -269,7 +269,7 @@ def test_a_file_is_large_by_its_name_or_by_its_size(hub, ada, tmp_path):
 # History
 
 
-def test_every_revision_can_be_had_again(hub, ada, nobody, tmp_path):
+def test_every_revision_can_be_had_again(hub, ada, anonymous, tmp_path):
     ada.create_repo("ada/history")
     commits = [
         ada.create_commit(
@@ -279,7 +279,7 @@ def test_every_revision_can_be_had_again(hub, ada, nobody, tmp_path):
         ).oid
         for n, content in enumerate((b"one", b"two", b"three"))
     ]
-    line = nobody.list_repo_commits("ada/history")
+    line = anonymous.list_repo_commits("ada/history")
     assert [commit.title for commit in line] == ["Step 2", "Step 1", "Step 0", "initial commit"]
     assert [commit.commit_id for commit in line[:3]] == commits[::-1]
     assert line[0].authors == ["ada"]
@@ -303,12 +303,12 @@ def test_every_revision_can_be_had_again(hub, ada, nobody, tmp_path):
             with open(path, "rb") as file:
                 assert file.read() == content
     with pytest.raises(RevisionNotFoundError):
-        nobody.model_info("ada/history", revision="0" * 40)
+        anonymous.model_info("ada/history", revision="0" * 40)
     with pytest.raises(EntryNotFoundError):
         hf_hub_download("ada/history", "nothing", endpoint=hub.url, cache_dir=tmp_path, token=False)
 
 
-def test_branches_and_tags(hub, ada, nobody, tmp_path):
+def test_branches_and_tags(hub, ada, anonymous, tmp_path):
     first = hub.put("ada/branches", {"step": "100"})
     ada.create_branch("ada/branches", branch="wide/er")
     assert status_of(ada.create_branch, "ada/branches", branch="wide/er") == 409
@@ -318,7 +318,7 @@ def test_branches_and_tags(hub, ada, nobody, tmp_path):
     )
     ada.create_tag("ada/branches", tag="best", revision=first)
     assert status_of(ada.create_tag, "ada/branches", tag="best") == 409
-    refs = nobody.list_repo_refs("ada/branches")
+    refs = anonymous.list_repo_refs("ada/branches")
     assert {ref.name: ref.ref for ref in refs.branches} == {
         "main": "refs/heads/main",
         "wide/er": "refs/heads/wide/er",
@@ -333,7 +333,7 @@ def test_branches_and_tags(hub, ada, nobody, tmp_path):
     ada.delete_tag("ada/branches", tag="best")
     ada.delete_branch("ada/branches", branch="wide/er")
     assert status_of(ada.delete_branch, "ada/branches", branch="main") == 403
-    assert [ref.name for ref in nobody.list_repo_refs("ada/branches").branches] == ["main"]
+    assert [ref.name for ref in anonymous.list_repo_refs("ada/branches").branches] == ["main"]
     with pytest.raises(RevisionNotFoundError):
         ada.create_commit(
             "ada/branches", [add("step", b"300")], commit_message="Nowhere", revision="wide/er"
@@ -498,14 +498,14 @@ def test_a_repository_that_exists(hub, ada):
     assert ada.create_repo("attention/exists").repo_id == "attention/exists"
 
 
-def test_a_private_repository_is_not_there_for_others(hub, ada, stranger, nobody, tmp_path):
+def test_a_private_repository_is_not_there_for_others(hub, ada, stranger, anonymous, tmp_path):
     ada.create_repo("attention/secret", private=True)
     ada.create_commit(
         "attention/secret", [add("model.safetensors", WEIGHTS)], commit_message="Hidden"
     )
     ben = HfApi(endpoint=hub.url, token=hub.BEN)
     # the Hub answers 401 to who shows no token
-    for api, status in ((stranger, 404), (nobody, 401)):
+    for api, status in ((stranger, 404), (anonymous, 401)):
         assert not api.repo_exists("attention/secret")
         assert "attention/secret" not in [model.id for model in api.list_models()]
         for call in (
@@ -532,14 +532,14 @@ def test_a_private_repository_is_not_there_for_others(hub, ada, stranger, nobody
     ) as file:
         assert file.read() == WEIGHTS
     ada.update_repo_settings("attention/secret", private=False)
-    assert nobody.repo_exists("attention/secret")
+    assert anonymous.repo_exists("attention/secret")
 
 
 def test_a_gated_repository_shows_its_card_and_keeps_its_files(
-    hub, ada, stranger, nobody, tmp_path
+    hub, ada, stranger, anonymous, tmp_path
 ):
     hub.put("ada/gated", {"config.json": "{}", "model.safetensors": WEIGHTS}, gated="manual")
-    for api, status in ((stranger, 403), (nobody, 401)):
+    for api, status in ((stranger, 403), (anonymous, 401)):
         assert api.model_info("ada/gated").gated == "manual"
         for name in ("config.json", "model.safetensors"):
             with pytest.raises(GatedRepoError) as refused:
@@ -556,11 +556,11 @@ def test_a_gated_repository_shows_its_card_and_keeps_its_files(
             assert file.read() == WEIGHTS
 
 
-def test_only_who_may_write_writes(hub, ada, stranger, nobody):
+def test_only_who_may_write_writes(hub, ada, stranger, anonymous):
     hub.put("attention/ours", {"step": "1"})
     change = {"operations": [add("step", b"2")], "commit_message": "Mine now"}
     reader, ben = (HfApi(endpoint=hub.url, token=token) for token in (hub.ADA_READS, hub.BEN))
-    for api, status in ((reader, 403), (ben, 403), (stranger, 403), (nobody, 401)):
+    for api, status in ((reader, 403), (ben, 403), (stranger, 403), (anonymous, 401)):
         assert status_of(api.create_commit, "attention/ours", **change) == status
         assert status_of(api.create_repo, "attention/theirs") == status
         assert status_of(api.create_branch, "attention/ours", branch="b") == status
@@ -595,10 +595,11 @@ def shelf(hub):
     hub.put("shelf/hidden", {"README.md": README}, private=True)
 
 
-def test_models_are_found_by_tag_author_and_name(hub, nobody, shelf):
-    def names(**asked):
+def test_models_are_found_by_tag_author_and_name(hub, anonymous, shelf):
+    def names(**requested):
         return [
-            model.id.removeprefix("shelf/") for model in nobody.list_models(author="shelf", **asked)
+            model.id.removeprefix("shelf/")
+            for model in anonymous.list_models(author="shelf", **requested)
         ]
 
     assert names(filter=TAG, sort="likes") == ["words", "digits-5", "digits-3", "digits-1"]
@@ -611,32 +612,32 @@ def test_models_are_found_by_tag_author_and_name(hub, nobody, shelf):
     assert names(filter="nothing") == []
     hub.put("shelf/digits-0", {"step": "1"})
     assert names(sort="last_modified", limit=1) == ["digits-0"]
-    assert status_of(lambda: list(nobody.list_models(sort="colour"))) == 400
-    (plain,) = nobody.list_models(author="shelf", search="words")
+    assert status_of(lambda: list(anonymous.list_models(sort="colour"))) == 400
+    (plain,) = anonymous.list_models(author="shelf", search="words")
     assert (plain.likes, plain.downloads, plain.siblings, plain.card_data) == (100, 0, None, None)
     assert (plain.pipeline_tag, plain.library_name) == ("translation", "transformers")
-    (full,) = nobody.list_models(author="shelf", search="words", full=True, cardData=True)
+    (full,) = anonymous.list_models(author="shelf", search="words", full=True, cardData=True)
     assert [file.rfilename for file in full.siblings] == [".gitattributes", "README.md"]
     assert full.card_data.tags == [TAG, "reverse"]
     assert full.last_modified.tzinfo == UTC
-    (little,) = nobody.list_models(author="shelf", search="words", expand=["likes", "cardData"])
+    (little,) = anonymous.list_models(author="shelf", search="words", expand=["likes", "cardData"])
     assert (little.likes, little.card_data.license, little.downloads) == (100, "mit", None)
 
 
-def test_long_lists_come_in_pages(hub, nobody, shelf, monkeypatch):
+def test_long_lists_come_in_pages(hub, anonymous, shelf, monkeypatch):
     monkeypatch.setattr(hub, "page_size", 3)
     with hub.record_requests() as seen:
-        assert len({model.id for model in nobody.list_models(author="shelf")}) == 8
+        assert len({model.id for model in anonymous.list_models(author="shelf")}) == 8
     assert len(seen) == 3
     with hub.record_requests() as seen:
-        assert len(list(nobody.list_models(author="shelf", limit=2))) == 2
+        assert len(list(anonymous.list_models(author="shelf", limit=2))) == 2
     assert len(seen) == 1
     hub.put("ada/many", {f"{n}/{n}": str(n) for n in range(5)})
-    assert len(nobody.list_repo_files("ada/many")) == 6
-    assert len(nobody.list_repo_commits("ada/many")) == 2
+    assert len(anonymous.list_repo_files("ada/many")) == 6
+    assert len(anonymous.list_repo_commits("ada/many")) == 2
 
 
-def test_a_dataset_is_kept_apart_from_a_model_of_its_name(hub, ada, nobody, tmp_path):
+def test_a_dataset_is_kept_apart_from_a_model_of_its_name(hub, ada, anonymous, tmp_path):
     card = f"---\ntags: [{TAG}]\nlanguage: en\ntask_categories: [translation]\n---\n"
     url = ada.create_repo("ada/both", repo_type="dataset")
     assert (url, url.repo_type) == (f"{hub.url}/datasets/ada/both", "dataset")
@@ -650,13 +651,13 @@ def test_a_dataset_is_kept_apart_from_a_model_of_its_name(hub, ada, nobody, tmp_
         commit_message="Rows",
         repo_type="dataset",
     )
-    assert not nobody.repo_exists("ada/both")
-    about = nobody.dataset_info("ada/both")
+    assert not anonymous.repo_exists("ada/both")
+    about = anonymous.dataset_info("ada/both")
     assert set(about.tags) == {TAG, "language:en", "task_categories:translation", "region:us"}
-    found = nobody.list_datasets(
+    actual = anonymous.list_datasets(
         author="ada", filter=TAG, task_categories="translation", search="both"
     )
-    assert [dataset.id for dataset in found] == ["ada/both"]
+    assert [dataset.id for dataset in actual] == ["ada/both"]
     whole = snapshot_download(
         "ada/both", repo_type="dataset", endpoint=hub.url, cache_dir=tmp_path, token=False
     )
@@ -665,8 +666,8 @@ def test_a_dataset_is_kept_apart_from_a_model_of_its_name(hub, ada, nobody, tmp_
             assert file.read() == content
     hub.put("ada/both", {"config.json": "{}"})
     ada.delete_repo("ada/both", repo_type="dataset")
-    assert nobody.repo_exists("ada/both")
-    assert not nobody.repo_exists("ada/both", repo_type="dataset")
+    assert anonymous.repo_exists("ada/both")
+    assert not anonymous.repo_exists("ada/both", repo_type="dataset")
 
 
 # Other processes
@@ -799,13 +800,13 @@ def test_an_answer_that_never_comes_is_ended_by_a_timeout_or_by_healing(hub, ada
         except httpx.HTTPError as error:
             ended.append(error)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    requesting = threading.Thread(target=ask)
+    requesting.start()
     while not fault.hits:
         time.sleep(0.01)
-    assert asking.is_alive()
+    assert requesting.is_alive()
     hub.clear_faults()
-    asking.join(60)
+    requesting.join(60)
     assert len(ended) == 1
     assert ada.model_info("ada/mute").id == "ada/mute"
 
@@ -847,8 +848,8 @@ def test_a_slow_answer_comes(hub, ada):
 
 
 def test_a_hub_that_is_gone():
-    with FakeHub() as gone:
-        gone.put("ada/gone", {"a": "1"})
-        assert HfApi(endpoint=gone.url, token=False).repo_exists("ada/gone")
+    with FakeHub() as removed:
+        removed.put("ada/gone", {"a": "1"})
+        assert HfApi(endpoint=removed.url, token=False).repo_exists("ada/gone")
     with pytest.raises(httpx.ConnectError):
-        HfApi(endpoint=gone.url, token=False).model_info("ada/gone")
+        HfApi(endpoint=removed.url, token=False).model_info("ada/gone")

@@ -112,8 +112,8 @@ def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptor
 def test_report_and_figures_return_error_if_process_cannot_start(name, no_descriptors):
     registry = Registry(ROOT / "checkpoints")
     answerer = (ReportHandlers(registry).handlers() | InspectHandlers(registry).handlers())[name]
-    told = run_in_thread(answerer({"subject": "checkpoint:reverse", "text": "3 1 4"}, None))
-    assert "could not be started" in told["error"]
+    response = run_in_thread(answerer({"subject": "checkpoint:reverse", "text": "3 1 4"}, None))
+    assert "could not be started" in response["error"]
     registry.shutdown()
 
 

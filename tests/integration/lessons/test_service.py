@@ -37,38 +37,40 @@ SLOW = {**SMALL, "max_steps": 100_000}
 
 
 @pytest.fixture
-def room(registry):
-    room = LessonService(registry, SMALL)
-    yield room
-    room.close()
+def package_of(registry):
+    package_of = LessonService(registry, SMALL)
+    yield package_of
+    package_of.close()
 
 
-def process_id(room, question):
+def process_id(package_of, question):
     """Return the id of the process of a measurement."""
-    return room.queue.executor._processes[room._measurements[question].job].process.pid
+    return package_of.queue.executor._processes[package_of._measurements[question].job].process.pid
 
 
-def over(room, question, owner=OWNER):
+def over(package_of, question, owner=OWNER):
     return wait_for(
-        lambda: (told := room.poll(question, owner))["status"] not in ACTIVE_STATUSES and told,
+        lambda: (
+            (result := package_of.poll(question, owner))["status"] not in ACTIVE_STATUSES and result
+        ),
         description="an answer",
     )
 
 
-def begin_and_train(room, registry):
+def begin_and_train(package_of, registry):
     """Begin a question whose run trains, and return both once it has done some steps."""
-    question = room.start_lesson("stop-1", 10, {}, OWNER)
+    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: run.step > 3, description="some steps")
     return question, run
 
 
-def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(room, registry):
-    question = room.start_lesson("stop-1", 10, {}, OWNER)
-    told = over(room, question)
-    assert told["status"] == "done"
+def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(package_of, registry):
+    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    result = over(package_of, question)
+    assert result["status"] == "done"
     (run,) = registry.list_for_owner(OWNER)
-    assert told["runs"] == [
+    assert result["runs"] == [
         {
             "label": "the default model",
             "run": f"run:{run.id}",
@@ -79,58 +81,59 @@ def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(room, registry):
         }
     ]
     scored = [[step, exact] for step, exact, *_ in run.load_points().evaluations]
-    series = told["result"]["pictures"][0]["series"][0]
+    series = result["result"]["pictures"][0]["series"][0]
     assert [series["xs"], series["ys"]] == [
         [step for step, _ in scored],
         [exact for _, exact in scored],
     ]
     crossing = next((step for step, exact in scored if exact >= 0.5), None)
-    assert told["result"]["answer"] == crossing
-    assert told["result"]["right"] == (crossing is not None and abs(crossing - 10) <= 20)
+    assert result["result"]["answer"] == crossing
+    assert result["result"]["right"] == (crossing is not None and abs(crossing - 10) <= 20)
 
     # the same model: nothing is trained again
-    again = over(room, room.start_lesson("stop-2", 1, {"text": "3 1"}, OWNER))
+    again = over(package_of, package_of.start_lesson("stop-2", 1, {"text": "3 1"}, OWNER))
     assert again["result"]["answer"] in (1, 2, 3)
     assert registry.list_for_owner(OWNER) == [run]
-    other = over(room, room.start_lesson("stop-1", 10, {"seed": 1}, OWNER))
-    assert other["runs"][0]["run"] != told["runs"][0]["run"]
+    other = over(package_of, package_of.start_lesson("stop-1", 10, {"seed": 1}, OWNER))
+    assert other["runs"][0]["run"] != result["runs"][0]["run"]
     with pytest.raises(UserError, match="no longer exists"):
-        room.poll(question, OTHER)
+        package_of.poll(question, OTHER)
 
 
 def test_cancelling_stops_what_was_begun(registry):
-    room = LessonService(registry, SLOW)
-    question = room.start_lesson("stop-4", "same", {}, OWNER)
+    package_of = LessonService(registry, SLOW)
+    question = package_of.start_lesson("stop-4", "same", {}, OWNER)
     wait_for(
-        lambda: any(run["step"] for run in room.poll(question, OWNER)["runs"]), description="a step"
+        lambda: any(run["step"] for run in package_of.poll(question, OWNER)["runs"]),
+        description="a step",
     )
-    room.cancel(question, OWNER)
-    assert room.poll(question, OWNER)["status"] == "cancelled"
+    package_of.cancel(question, OWNER)
+    assert package_of.poll(question, OWNER)["status"] == "cancelled"
     wait_for(
         lambda: all(run.status == "stopped" for run in registry.list_for_owner(OWNER)),
         description="the runs to stop",
     )
     with pytest.raises(UserError):
-        room.cancel(question, OTHER)
-    room.close()
+        package_of.cancel(question, OTHER)
+    package_of.close()
 
 
 def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
-    room = LessonService(registry, SLOW)
-    question, run = begin_and_train(room, registry)
+    package_of = LessonService(registry, SLOW)
+    question, run = begin_and_train(package_of, registry)
     registry.control(run, "stop")
-    told = over(room, question)
-    assert (told["status"], "measure again" in told["message"]) == ("failed", True)
+    result = over(package_of, question)
+    assert (result["status"], "measure again" in result["message"]) == ("failed", True)
     wait_for(lambda: not run.has_worker, description="its process to end")
-    again = room.start_lesson("stop-1", 10, {}, OWNER)
+    again = package_of.start_lesson("stop-1", 10, {}, OWNER)
     wait_for(lambda: run.status == "training", description="the same run to go on")
-    room.cancel(again, OWNER)
-    room.close()
+    package_of.cancel(again, OWNER)
+    package_of.close()
 
 
 def test_a_run_that_its_owner_has_paused_goes_on_for_the_question(registry):
-    room = LessonService(registry, SLOW)
-    room.cancel(room.start_lesson("stop-1", 10, {}, OWNER), OWNER)
+    package_of = LessonService(registry, SLOW)
+    package_of.cancel(package_of.start_lesson("stop-1", 10, {}, OWNER), OWNER)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(
         lambda: run.status == "stopped" and not run.has_worker, description="the run to be saved"
@@ -140,73 +143,75 @@ def test_a_run_that_its_owner_has_paused_goes_on_for_the_question(registry):
     registry.control(run, "pause")
     wait_for(lambda: run.status == "paused", description="the pause")
     assert run.has_worker  # its process waits to be told, and takes a moment to answer
-    question = room.start_lesson("stop-1", 10, {}, OWNER)
-    assert room.poll(question, OWNER)["status"] == "training"
+    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    assert package_of.poll(question, OWNER)["status"] == "training"
     wait_for(lambda: run.status == "training", description="the run to go on")
-    assert room.poll(question, OWNER)["status"] == "training"
+    assert package_of.poll(question, OWNER)["status"] == "training"
     assert registry.list_for_owner(OWNER) == [run]
-    room.cancel(question, OWNER)
-    room.close()
+    package_of.cancel(question, OWNER)
+    package_of.close()
 
 
-def test_imported_checkpoint_is_not_reused_as_a_run(room, registry, tmp_path):
-    question = room.start_lesson("stop-1", 10, {}, OWNER)
-    over(room, question)
+def test_imported_checkpoint_is_not_reused_as_a_run(package_of, registry, tmp_path):
+    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    over(package_of, question)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: not run.has_worker, description="its process to end")
     sent = registry.import_checkpoint(
         shutil.copytree(run.checkpoints()[0][0], tmp_path / "sent"), OTHER, "sent"
     )
     assert (sent.config, sent.status) == (run.config, "done")
-    question = room.start_lesson("stop-1", 10, {}, OTHER)
-    assert f"run:{sent.id}" not in [each["run"] for each in room.poll(question, OTHER)["runs"]]
-    room.cancel(question, OTHER)
+    question = package_of.start_lesson("stop-1", 10, {}, OTHER)
+    assert f"run:{sent.id}" not in [
+        each["run"] for each in package_of.poll(question, OTHER)["runs"]
+    ]
+    package_of.cancel(question, OTHER)
 
 
 def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
-    room = LessonService(registry, SLOW)
-    question = room.start_lesson("stop-1", 10, {}, OWNER)
+    package_of = LessonService(registry, SLOW)
+    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
     (lost,) = registry.list_for_owner(OWNER)
     wait_for(lambda: lost.step > 3, description="some steps")
-    room.cancel(question, OWNER)
+    package_of.cancel(question, OWNER)
     wait_for(
         lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
         description="room",
     )
     assert (lost.status, lost.evicted) == ("stopped", WEIGHTS_EVICTED)
-    question = room.start_lesson("stop-1", 10, {}, OWNER)
+    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
     _, anew = registry.list_for_owner(OWNER)
-    assert [run["run"] for run in room.poll(question, OWNER)["runs"]] == [f"run:{anew.id}"]
+    assert [run["run"] for run in package_of.poll(question, OWNER)["runs"]] == [f"run:{anew.id}"]
     wait_for(lambda: anew.step, description="a step of the new run")
-    room.cancel(question, OWNER)
-    room.close()
+    package_of.cancel(question, OWNER)
+    package_of.close()
 
 
 def test_a_run_that_is_still_being_saved_is_not_taken_up(registry):
-    room = LessonService(registry, SLOW)
-    question, run = begin_and_train(room, registry)
+    package_of = LessonService(registry, SLOW)
+    question, run = begin_and_train(package_of, registry)
     # its process cannot tell meanwhile that it has saved
     with registry._lock, run.lock:
-        room.cancel(question, OWNER)
+        package_of.cancel(question, OWNER)
         assert run.status == "stopping"
         with pytest.raises(UserError, match="still being saved; try again in a moment"):
-            room.start_lesson("stop-1", 10, {}, OWNER)
+            package_of.start_lesson("stop-1", 10, {}, OWNER)
     wait_for(lambda: run.status == "stopped", description="the run to be saved")
-    again = room.start_lesson("stop-1", 10, {}, OWNER)
+    again = package_of.start_lesson("stop-1", 10, {}, OWNER)
     assert registry.list_for_owner(OWNER) == [run]
-    room.cancel(again, OWNER)
-    room.close()
+    package_of.cancel(again, OWNER)
+    package_of.close()
 
 
 @pytest.mark.smoke
-def test_nothing_is_begun_for_what_cannot_be(room, registry):
+def test_nothing_is_begun_for_what_cannot_be(package_of, registry):
     for ask in (
-        lambda: room.start_lesson("stop-9", 1, {}, OWNER),
-        lambda: room.start_lesson("stop-1", None, {}, OWNER),
-        lambda: room.start_lesson("stop-7", 6, {"positions": "no"}, OWNER),
-        lambda: room.start_bug("typo", 0, 60, OWNER),
-        lambda: room.start_bug(RANDOM_BUG, -1, 60, OWNER),
-        lambda: room.start_bug(RANDOM_BUG, 0, 10**6, OWNER),
+        lambda: package_of.start_lesson("stop-9", 1, {}, OWNER),
+        lambda: package_of.start_lesson("stop-1", None, {}, OWNER),
+        lambda: package_of.start_lesson("stop-7", 6, {"positions": "no"}, OWNER),
+        lambda: package_of.start_bug("typo", 0, 60, OWNER),
+        lambda: package_of.start_bug(RANDOM_BUG, -1, 60, OWNER),
+        lambda: package_of.start_bug(RANDOM_BUG, 0, 10**6, OWNER),
     ):
         with pytest.raises(ConfigError):
             ask()
@@ -214,141 +219,143 @@ def test_nothing_is_begun_for_what_cannot_be(room, registry):
 
 
 def test_owner_has_two_measurements_and_abandoned_ones_do_not_count(registry, monkeypatch):
-    room = LessonService(registry, SLOW)
+    package_of = LessonService(registry, SLOW)
     for seed in (0, 1):
-        room.start_lesson("stop-1", 10, {"seed": seed}, OWNER)
+        package_of.start_lesson("stop-1", 10, {"seed": seed}, OWNER)
     with pytest.raises(UserError, match="2 of your measurements"):
-        room.start_lesson("stop-1", 10, {"seed": 2}, OWNER)
+        package_of.start_lesson("stop-1", 10, {"seed": 2}, OWNER)
     monkeypatch.setattr(classrooms, "UNPOLLED_TIMEOUT_S", -1.0)
-    room.start_lesson("stop-1", 10, {"seed": 2}, OWNER)
-    room.close()
+    package_of.start_lesson("stop-1", 10, {"seed": 2}, OWNER)
+    package_of.close()
 
 
-def test_full_service_evicts_longest_abandoned_waiting_measurement(room, monkeypatch):
+def test_full_service_evicts_longest_abandoned_waiting_measurement(package_of, monkeypatch):
     monkeypatch.setattr(classrooms, "MAX_TOTAL", 3)
-    measuring = room.start_bug("last-layer", 0, 1000, OWNER)
-    waiting = [room.start_bug("no-return", seed, 20, OTHER) for seed in (0, 1)]
-    room.poll(waiting[0], OTHER)
+    measuring = package_of.start_bug("last-layer", 0, 1000, OWNER)
+    waiting = [package_of.start_bug("no-return", seed, 20, OTHER) for seed in (0, 1)]
+    package_of.poll(waiting[0], OTHER)
     with pytest.raises(UserError, match="reached its limit of measurements"):
-        room.start_bug("no-return", 0, 20, "z" * 32)
+        package_of.start_bug("no-return", 0, 20, "z" * 32)
     for question, seconds in ((measuring, 100), (waiting[0], 60), (waiting[1], 80)):
-        room._measurements[question].polled_at -= classrooms.UNPOLLED_TIMEOUT_S + seconds
-    latest = room.start_bug("no-return", 0, 20, "z" * 32)
-    assert set(room._measurements) == {measuring, waiting[0], latest}
+        package_of._measurements[question].polled_at -= classrooms.UNPOLLED_TIMEOUT_S + seconds
+    latest = package_of.start_bug("no-return", 0, 20, "z" * 32)
+    assert set(package_of._measurements) == {measuring, waiting[0], latest}
     with pytest.raises(UserError, match="no longer exists"):
-        room.poll(waiting[1], OTHER)
+        package_of.poll(waiting[1], OTHER)
 
 
-def test_one_address_holds_at_most_half_of_the_measurements(room, monkeypatch, client_address):
+def test_one_address_holds_at_most_half_of_the_measurements(
+    package_of, monkeypatch, client_address
+):
     monkeypatch.setattr(classrooms, "MAX_TOTAL", 8)
     fake_processes(monkeypatch)
     client_address.set("192.0.2.1")
     for number in range(4):
-        room.start_bug("no-return", 0, 20, f"{number:032d}")
+        package_of.start_bug("no-return", 0, 20, f"{number:032d}")
     with pytest.raises(
         UserError, match="your address has 4 measurements, the maximum; try again in a minute"
     ):
-        room.start_bug("no-return", 0, 20, f"{4:032d}")
-    assert len(room._measurements) == 4
+        package_of.start_bug("no-return", 0, 20, f"{4:032d}")
+    assert len(package_of._measurements) == 4
     client_address.set("192.0.2.2")
-    other = room.start_bug("no-return", 0, 20, OWNER)
+    other = package_of.start_bug("no-return", 0, 20, OWNER)
     client_address.set("192.0.2.1")
-    left = list(room._measurements)[2]
+    left = list(package_of._measurements)[2]
     for question in (left, other):
-        room._measurements[question].polled_at -= classrooms.UNPOLLED_TIMEOUT_S + 60
+        package_of._measurements[question].polled_at -= classrooms.UNPOLLED_TIMEOUT_S + 60
     # left longest ago of all, by a client of another address
-    room._measurements[other].polled_at -= 60
-    room.start_bug("no-return", 0, 20, f"{5:032d}")
-    assert other in room._measurements
-    assert left not in room._measurements
+    package_of._measurements[other].polled_at -= 60
+    package_of.start_bug("no-return", 0, 20, f"{5:032d}")
+    assert other in package_of._measurements
+    assert left not in package_of._measurements
 
 
 @pytest.mark.smoke
-def test_a_mystery_tells_nothing_that_is_to_be_found(room):
+def test_a_mystery_tells_nothing_that_is_to_be_found(package_of):
     seed = next(seed for seed in range(100) if resolve_bug(RANDOM_BUG, seed) == "causal-mask")
-    question = room.start_bug(RANDOM_BUG, seed, 20, OWNER)
+    question = package_of.start_bug(RANDOM_BUG, seed, 20, OWNER)
     with pytest.raises(UserError, match="there is no result yet"):
-        room.submit_guess(question, OWNER, bug="causal-mask")
-    told = over(room, question)
+        package_of.submit_guess(question, OWNER, bug="causal-mask")
+    result = over(package_of, question)
     mistake = BUGS["causal-mask"]
-    assert told["name"] == RANDOM_BUG
-    assert not {"title", "why"} & set(told)
-    assert not {"source", "changed", "diff", "unnoticed"} & set(told["result"])
-    assert "causal" not in str(told)
+    assert result["name"] == RANDOM_BUG
+    assert not {"title", "why"} & set(result)
+    assert not {"source", "changed", "diff", "unnoticed"} & set(result["result"])
+    assert "causal" not in str(result)
 
-    wrong = room.submit_guess(question, OWNER, bug="transpose")
+    wrong = package_of.submit_guess(question, OWNER, bug="transpose")
     assert not wrong["right"]
     assert "It is not" in wrong["feedback"]
-    assert not room.submit_guess(question, OWNER, line=0)["right"]  # the mistake comes first
-    assert room.submit_guess(question, OWNER, bug="causal-mask")["right"]
-    told = room.poll(question, OWNER)
-    assert (told["title"], "changed" in told["result"]) == (mistake.title, False)
+    assert not package_of.submit_guess(question, OWNER, line=0)["right"]  # the mistake comes first
+    assert package_of.submit_guess(question, OWNER, bug="causal-mask")["right"]
+    result = package_of.poll(question, OWNER)
+    assert (result["title"], "changed" in result["result"]) == (mistake.title, False)
     changed = next(
         at
-        for at, line in enumerate(told["result"]["source"]["lines"])
+        for at, line in enumerate(result["result"]["source"]["lines"])
         if line.strip() == mistake.correct_line
     )
-    assert not room.submit_guess(question, OWNER, line=changed - 1)["right"]
-    assert room.submit_guess(question, OWNER, line=changed)["right"]
-    told = room.poll(question, OWNER)
-    assert told["why"] == mistake.why
-    assert any(line.strip("+ ") == mistake.buggy_line for line in told["result"]["diff"])
+    assert not package_of.submit_guess(question, OWNER, line=changed - 1)["right"]
+    assert package_of.submit_guess(question, OWNER, line=changed)["right"]
+    result = package_of.poll(question, OWNER)
+    assert result["why"] == mistake.why
+    assert any(line.strip("+ ") == mistake.buggy_line for line in result["result"]["diff"])
     with pytest.raises(UserError):
-        room.submit_guess(question, OTHER, line=changed)
+        package_of.submit_guess(question, OTHER, line=changed)
 
 
-def test_who_gives_up_is_told(room):
-    question = room.start_bug(RANDOM_BUG, 0, 20, OWNER)
-    over(room, question)
-    room.submit_guess(question, OWNER, give_up=True)
-    told = room.poll(question, OWNER)
-    assert told["title"] == BUGS[resolve_bug(RANDOM_BUG, 0)].title
-    assert told["result"]["diff"]
+def test_who_gives_up_is_told(package_of):
+    question = package_of.start_bug(RANDOM_BUG, 0, 20, OWNER)
+    over(package_of, question)
+    package_of.submit_guess(question, OWNER, give_up=True)
+    result = package_of.poll(question, OWNER)
+    assert result["title"] == BUGS[resolve_bug(RANDOM_BUG, 0)].title
+    assert result["result"]["diff"]
 
 
-def test_measuring_is_bounded_cancelled_and_survives_its_process(room):
-    question = room.start_bug("last-layer", 0, 1000, OWNER)
-    wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
-    room.cancel(question, OWNER)
-    assert room.poll(question, OWNER)["status"] == "cancelled"
-    assert room._measurements[question].job.released.wait(60)
+def test_measuring_is_bounded_cancelled_and_survives_its_process(package_of):
+    question = package_of.start_bug("last-layer", 0, 1000, OWNER)
+    wait_for(lambda: package_of.poll(question, OWNER).get("done"), description="some steps")
+    package_of.cancel(question, OWNER)
+    assert package_of.poll(question, OWNER)["status"] == "cancelled"
+    assert package_of._measurements[question].job.released.wait(60)
 
-    question = room.start_bug("last-layer", 0, 1000, OWNER)
-    wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
-    os.kill(process_id(room, question), signal.SIGTERM)
-    assert "ended (exit code -15)" in over(room, question)["message"]
+    question = package_of.start_bug("last-layer", 0, 1000, OWNER)
+    wait_for(lambda: package_of.poll(question, OWNER).get("done"), description="some steps")
+    os.kill(process_id(package_of, question), signal.SIGTERM)
+    assert "ended (exit code -15)" in over(package_of, question)["message"]
 
-    question = room.start_bug("last-layer", 0, 1000, OWNER)
-    wait_for(lambda: room.poll(question, OWNER).get("done"), description="some steps")
+    question = package_of.start_bug("last-layer", 0, 1000, OWNER)
+    wait_for(lambda: package_of.poll(question, OWNER).get("done"), description="some steps")
     # as a machine does that has no memory left
-    os.kill(process_id(room, question), signal.SIGKILL)
-    killed = over(room, question)["message"]
+    os.kill(process_id(package_of, question), signal.SIGKILL)
+    killed = over(package_of, question)["message"]
     assert "out of memory" in killed
     assert "longer than" not in killed
 
-    lane = room.queue.lane("bug")
+    lane = package_of.queue.lane("bug")
     lane.policy = replace(lane.policy, run_timeout_s=0.5)
-    late = over(room, room.start_bug("last-layer", 0, 1000, OWNER))
+    late = over(package_of, package_of.start_bug("last-layer", 0, 1000, OWNER))
     assert (late["status"], "longer than 0.5 s" in late["message"]) == ("failed", True)
 
 
-def test_who_comes_later_waits_for_a_place(room):
-    assert room.max_workers == 1
+def test_who_comes_later_waits_for_a_place(package_of):
+    assert package_of.max_workers == 1
     first, second = (
-        room.start_bug("last-layer", 0, 1000, OWNER),
-        room.start_bug("no-return", 0, 20, OTHER),
+        package_of.start_bug("last-layer", 0, 1000, OWNER),
+        package_of.start_bug("no-return", 0, 20, OTHER),
     )
-    assert room.poll(second, OTHER)["status"] == "waiting"
-    room.cancel(first, OWNER)
-    assert over(room, second, OTHER)["status"] == "done"
-    assert time.monotonic() - room._measurements[second].polled_at < 5
+    assert package_of.poll(second, OTHER)["status"] == "waiting"
+    package_of.cancel(first, OWNER)
+    assert over(package_of, second, OTHER)["status"] == "done"
+    assert time.monotonic() - package_of._measurements[second].polled_at < 5
 
 
-def test_who_has_left_keeps_nobody_waiting_and_is_served_on_coming_back(room):
-    first = room.start_bug("last-layer", 0, 1000, OWNER)
-    left, here = (room.start_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32))
-    room._measurements[left].job.polled_at -= classrooms.UNPOLLED_TIMEOUT_S
-    room.cancel(first, OWNER)
-    assert over(room, here, "z" * 32)["status"] == "done"
-    assert room._measurements[left].status == "waiting"
-    assert over(room, left, OTHER)["status"] == "done"
+def test_who_has_left_keeps_nobody_waiting_and_is_served_on_coming_back(package_of):
+    first = package_of.start_bug("last-layer", 0, 1000, OWNER)
+    left, here = (package_of.start_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32))
+    package_of._measurements[left].job.polled_at -= classrooms.UNPOLLED_TIMEOUT_S
+    package_of.cancel(first, OWNER)
+    assert over(package_of, here, "z" * 32)["status"] == "done"
+    assert package_of._measurements[left].status == "waiting"
+    assert over(package_of, left, OTHER)["status"] == "done"

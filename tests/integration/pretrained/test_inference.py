@@ -28,7 +28,7 @@ def rows_of(messages):
 
 @pytest.mark.smoke
 def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
-    found = run(
+    actual = run(
         "inference",
         {
             "task": "fill-mask",
@@ -38,8 +38,8 @@ def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
         },
         ProgressReporter(),
     )
-    (gap,) = found["masks"]
-    assert found["tokens"][gap["position"]]["token"] == "[MASK]"
+    (gap,) = actual["masks"]
+    assert actual["tokens"][gap["position"]]["token"] == "[MASK]"
     best, *others = gap["candidates"]
     assert best["word"] == "france"
     assert best["text"] == "the capital of france is paris."
@@ -47,19 +47,19 @@ def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
     assert len(others) == 2
     assert best["probability"] > others[0]["probability"] >= others[1]["probability"]
     assert sum(each["probability"] for each in gap["candidates"]) <= 1
-    assert found["notes"] == []
+    assert actual["notes"] == []
 
 
 def test_several_gaps_are_filled_each_by_itself_and_that_is_said(tiny_bert):
-    found = run(
+    actual = run(
         "inference",
         {"task": "fill-mask", "model": tiny_bert, "text": "the capital of [MASK] is [MASK]."},
         ProgressReporter(),
     )
-    countries, cities = ([each["word"] for each in gap["candidates"]] for gap in found["masks"])
+    countries, cities = ([each["word"] for each in gap["candidates"]] for gap in actual["masks"])
     assert set(countries) <= {"france", "spain", "italy", "japan", "egypt", "peru", "norway"}
     assert set(cities) <= {"paris", "madrid", "rome", "tokyo", "cairo", "lima", "oslo"}
-    assert "2 masks: each is predicted independently" in found["notes"][0]
+    assert "2 masks: each is predicted independently" in actual["notes"][0]
 
 
 def test_text_is_written_token_by_token_as_generate_writes_it(tiny_gpt2):
@@ -71,24 +71,24 @@ def test_text_is_written_token_by_token_as_generate_writes_it(tiny_gpt2):
         "new_tokens": 12,
         "top_k": 4,
     }
-    found = run("inference", what, ProgressReporter(lambda *message: messages.append(message)))
+    actual = run("inference", what, ProgressReporter(lambda *message: messages.append(message)))
     pipe = opened("text-generation", tiny_gpt2)
     own = pipe(what["text"], max_new_tokens=12, do_sample=False, return_full_text=False)[0][
         "generated_text"
     ]
-    assert found["continuation"] == own
-    assert found["continuation"].startswith(" 5 7 2\n")
+    assert actual["continuation"] == own
+    assert actual["continuation"].startswith(" 5 7 2\n")
     rows = rows_of(messages)
-    assert rows == found["generated"]
+    assert rows == actual["generated"]
     assert "".join(row["text"] for row in rows) == own
     assert all(
         row["candidates"][0]["id"] == row["id"] and len(row["candidates"]) == 4 for row in rows
     )
-    ids = [token["id"] for token in found["tokens"]] + [row["id"] for row in rows]
+    ids = [token["id"] for token in actual["tokens"]] + [row["id"] for row in rows]
     with torch.no_grad():
         probabilities = pipe.model(torch.tensor([ids])).logits[0].softmax(-1)
     by_hand = [
-        probabilities[len(found["tokens"]) + n - 1, row["id"]].item() for n, row in enumerate(rows)
+        probabilities[len(actual["tokens"]) + n - 1, row["id"]].item() for n, row in enumerate(rows)
     ]
     assert [row["probability"] for row in rows] == pytest.approx(by_hand, abs=1e-4)
 
@@ -100,8 +100,8 @@ def test_a_text_ends_where_the_model_ends_it_or_can_read_no_more(tiny_gpt2):
         "text": "The capital of France is",
         "new_tokens": 20,
     }
-    found = run("inference", what, ProgressReporter())
-    assert (found["continuation"], found["ended"]) == (" Paris.", "the model ended the text")
+    actual = run("inference", what, ProgressReporter())
+    assert (actual["continuation"], actual["ended"]) == (" Paris.", "the model ended the text")
     assert (
         run("inference", what | {"new_tokens": 1}, ProgressReporter())["ended"]
         == "stopped at the limit of 1 new tokens"
@@ -160,24 +160,24 @@ def test_letters_of_several_bytes_come_whole(tiny_gpt2):
     written = [inference.GeneratedToken(token, 1.0, [(token, 1.0)]) for token in ids]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inference, "generate_tokens", lambda *_: iter(written))
-        found = run(
+        actual = run(
             "inference",
             {"task": "text-generation", "model": tiny_gpt2, "text": "x", "new_tokens": 3},
             ProgressReporter(),
         )
     assert len(ids) == 3
-    assert [row["text"] for row in found["generated"]] == ["n", "", "é"]
+    assert [row["text"] for row in actual["generated"]] == ["n", "", "é"]
 
 
 def test_a_head_that_nobody_trained_is_called_chance(tiny_bert):
-    found = run(
+    actual = run(
         "inference",
         {"task": "text-classification", "model": tiny_bert, "text": "what a good film."},
         ProgressReporter(),
     )
-    assert not found["trained"]
-    assert found["notes"][0].startswith("untrained: randomly initialized")
-    assert sum(each["probability"] for each in found["labels"]) == pytest.approx(1)
+    assert not actual["trained"]
+    assert actual["notes"][0].startswith("untrained: randomly initialized")
+    assert sum(each["probability"] for each in actual["labels"]) == pytest.approx(1)
 
 
 def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
@@ -196,7 +196,7 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "text_shown"),
     [
         ({"text": "no gap here"}, "the text has no mask; write \\[MASK\\]"),
         ({"task": "translation"}, "task is 'translation'; choose one of fill-mask"),
@@ -209,8 +209,8 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
         ({"model": "no such folder"}, "is not the name of a model"),
     ],
 )
-def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
-    with pytest.raises(UserError, match=said):
+def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, text_shown):
+    with pytest.raises(UserError, match=text_shown):
         run(
             "inference",
             {"task": "fill-mask", "model": tiny_bert, "text": "a [MASK].", **what},

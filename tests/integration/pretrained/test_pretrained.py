@@ -62,22 +62,22 @@ def refusal(name, tell=None, **settings):
 
 @pytest.mark.smoke
 def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
-    told = []
-    found = resolve("gpt2", ProgressReporter(lambda *entry: told.append(entry)))
-    assert (found.location, found.commit) == ("downloaded", served.repo("gpt2").head.oid)
-    assert {path.name for path in Path(found.folder).iterdir()} == set(served.files("gpt2")) - {
+    result = []
+    actual = resolve("gpt2", ProgressReporter(lambda *entry: result.append(entry)))
+    assert (actual.location, actual.commit) == ("downloaded", served.repo("gpt2").head.oid)
+    assert {path.name for path in Path(actual.folder).iterdir()} == set(served.files("gpt2")) - {
         "pytorch_model.bin",
         "onnx/model.onnx",
         "README.md",
     }
     weights = len(served.files("gpt2")["model.safetensors"])
-    assert found.bytes == weights
-    shares = [entry for entry in told if entry[0] == "progress"]
+    assert actual.bytes == weights
+    shares = [entry for entry in result if entry[0] == "progress"]
     assert shares[-1][1] <= shares[-1][2]
-    assert any("KB in" in entry[1] for entry in told if entry[0] == "message")
+    assert any("KB in" in entry[1] for entry in result if entry[0] == "message")
     with served.record_requests() as seen:
         again = resolve("gpt2", ProgressReporter())
-    assert (again.location, again.folder, seen) == ("cache", found.folder, [])
+    assert (again.location, again.folder, seen) == ("cache", actual.folder, [])
     assert served.received_tokens() == set()
     assert list_cached_names() == ["gpt2"]
 
@@ -85,9 +85,9 @@ def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
 def test_weights_are_downloaded_last_to_mark_completeness(served):
     with served.record_requests() as seen:
         resolve("bert-base-uncased", ProgressReporter())
-    asked = [request.path.rpartition("/")[2] for request in seen if "/resolve/" in request.path]
-    assert asked[-1] == "model.safetensors"
-    assert asked.index("model.safetensors") >= len(set(asked)) - 1
+    requested = [request.path.rpartition("/")[2] for request in seen if "/resolve/" in request.path]
+    assert requested[-1] == "model.safetensors"
+    assert requested.index("model.safetensors") >= len(set(requested)) - 1
 
 
 def test_the_size_is_capped_before_the_download(served, monkeypatch):
@@ -161,8 +161,8 @@ def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(
         resolve("gpt2", ProgressReporter(), local_only=True)
     monkeypatch.setenv("SPACE_ID", "owner/space")
     for name in ("gpt2", "openai-community/gpt2"):
-        found = resolve(name, ProgressReporter())
-        assert (found.folder, found.location) == (str(snapshot), "cache")
+        actual = resolve(name, ProgressReporter())
+        assert (actual.folder, actual.location) == (str(snapshot), "cache")
 
 
 def test_a_download_that_is_interrupted_goes_on_or_says_so(served, cache):
@@ -209,11 +209,11 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
     # that a name is none is known without the Hub
     assert [row["hub_unreachable"] for row in rows] == [True, False, False]
 
-    def nobody(*_, **__):
+    def anonymous(*_, **__):
         time.sleep(20)
         raise TimeoutError  # in its thread, long after this test
 
-    monkeypatch.setattr(socket, "create_connection", nobody)
+    monkeypatch.setattr(socket, "create_connection", anonymous)
     assert "cannot be reached" in refusal("gpt2")[0]
     # what a busy machine adds; both would take 20 s and more
     assert time.monotonic() - started < 3 + 3
@@ -380,18 +380,19 @@ def test_excessive_config_counts_are_rejected_before_transformers(
         "from_pretrained",
         lambda *_, **__: pytest.fail("this may take all the memory there is"),
     )
-    said = cannot_open(changed(tiny_gpt2, tmp_path / "vast", **COUNTS[name]))
-    assert f"its config.json sets {name} to 1e+" in said
+    message = cannot_open(changed(tiny_gpt2, tmp_path / "vast", **COUNTS[name]))
+    assert f"its config.json sets {name} to 1e+" in message
     assert (
-        f"the maximum is {'200' if 'layer' in name else '1,000,000'}; choose another model" in said
+        f"the maximum is {'200' if 'layer' in name else '1,000,000'}; choose another model"
+        in message
     )
 
 
 def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_bert, monkeypatch):
     unload()
     small, large = resolve(tiny_bert, ProgressReporter()), resolve(tiny_gpt2, ProgressReporter())
-    kept = open_pipeline("fill-mask", small, ProgressReporter())
-    assert open_pipeline("fill-mask", small, ProgressReporter()) is kept
+    stored = open_pipeline("fill-mask", small, ProgressReporter())
+    assert open_pipeline("fill-mask", small, ProgressReporter()) is stored
     free = iter([0, 10**12, 10**12])
     with monkeypatch.context() as patch:
         patch.setattr(pipelines, "free_memory", lambda: next(free))
@@ -430,16 +431,16 @@ def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):
     unload()
     loads, load = [], pipelines._load
 
-    def slowly(task, found):
+    def slowly(task, actual):
         loads.append(task)
         time.sleep(0.3)
-        return load(task, found)
+        return load(task, actual)
 
     monkeypatch.setattr(pipelines, "_load", slowly)
-    found, pipes = resolve(tiny_bert, ProgressReporter()), []
+    actual, pipes = resolve(tiny_bert, ProgressReporter()), []
     threads = [
         threading.Thread(
-            target=lambda: pipes.append(open_pipeline("fill-mask", found, ProgressReporter()))
+            target=lambda: pipes.append(open_pipeline("fill-mask", actual, ProgressReporter()))
         )
         for _ in range(4)
     ]

@@ -25,11 +25,11 @@ from playground.probing.attention import (
 ENCODER = str(get_model_path())  # a real pretrained BERT encoder: 6 layers, 12 heads
 
 
-def unpacked(shown):
+def unpacked(rendered):
     """The weights of a result, LHQM."""
-    n = len(shown["tokens"])
-    flat = np.frombuffer(base64.b64decode(shown["weights"]), "<i2")
-    return flat.reshape(shown["layers"], shown["heads"], n, n) / 1000
+    n = len(rendered["tokens"])
+    flat = np.frombuffer(base64.b64decode(rendered["weights"]), "<i2")
+    return flat.reshape(rendered["layers"], rendered["heads"], n, n) / 1000
 
 
 @pytest.fixture(params=["tiny_gpt2", "tiny_bert", "encoder"])
@@ -89,28 +89,28 @@ def test_a_causal_model_cannot_look_ahead_and_a_masked_one_can(tiny_gpt2):
 
 
 def test_sat_is_found_and_its_row_and_the_scores_of_a_head_are_shown():
-    shown = run("attention", {"model": ENCODER, "layer": 3, "head": 12}, ProgressReporter())
-    assert shown["tokens"] == ["[CLS]", "the", "cat", "sat", "on", "the", "mat", "[SEP]"]
-    assert shown["word_tokens"] == [[3]]
-    scores, weights = np.array(shown["scores"]), np.array(shown["head_weights"])
+    rendered = run("attention", {"model": ENCODER, "layer": 3, "head": 12}, ProgressReporter())
+    assert rendered["tokens"] == ["[CLS]", "the", "cat", "sat", "on", "the", "mat", "[SEP]"]
+    assert rendered["word_tokens"] == [[3]]
+    scores, weights = np.array(rendered["scores"]), np.array(rendered["head_weights"])
     by_hand = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     np.testing.assert_allclose(by_hand, weights, atol=1e-5)
-    np.testing.assert_allclose(weights, unpacked(shown)[2, 11], atol=6e-4)
+    np.testing.assert_allclose(weights, unpacked(rendered)[2, 11], atol=6e-4)
 
 
 def test_a_long_text_is_cut_and_that_is_said(tiny_bert):
-    shown = run(
+    rendered = run(
         "attention",
         {"model": tiny_bert, "text": "the cat sat on the mat. " * 30},
         ProgressReporter(),
     )
-    assert len(shown["tokens"]) == MAX_TOKENS
-    assert shown["note"] == "the text has 212 tokens; the first 64 of them are shown"
+    assert len(rendered["tokens"]) == MAX_TOKENS
+    assert rendered["note"] == "the text has 212 tokens; the first 64 of them are shown"
     assert run("attention", {"model": tiny_bert}, ProgressReporter())["note"] == ""
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "message"),
     [
         ({"layer": 3}, "layer 3, head 1 does not exist"),
         ({"head": 0}, "head is 0; give a whole number"),
@@ -120,8 +120,8 @@ def test_a_long_text_is_cut_and_that_is_said(tiny_bert):
         ({"text": "a" * 5000}, "text has 5,000 characters"),
     ],
 )
-def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, said):
-    with pytest.raises(UserError, match=said):
+def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, message):
+    with pytest.raises(UserError, match=message):
         run("attention", {"model": tiny_bert, **what}, ProgressReporter())
 
 
@@ -133,8 +133,8 @@ def test_words_are_found_whole_in_any_case_and_with_their_blank():
     assert word_token_indices("(", text, spans) == []
 
 
-@pytest.mark.parametrize(("softcap", "shown"), [(None, True), (50.0, False)])
-def test_models_that_softcap_attention_scores_are_rejected(softcap, shown):
+@pytest.mark.parametrize(("softcap", "rendered"), [(None, True), (50.0, False)])
+def test_models_that_softcap_attention_scores_are_rejected(softcap, rendered):
     from transformers import Gemma2Config, Gemma2Model
 
     sizes = {
@@ -147,7 +147,7 @@ def test_models_that_softcap_attention_scores_are_rejected(softcap, shown):
     model = Gemma2Model(
         Gemma2Config(vocab_size=20, head_dim=8, attn_logit_softcapping=softcap, **sizes)
     ).eval()
-    if shown:
+    if rendered:
         assert forward(model, [3, 4, 5]).weights_LHQM.shape == (1, 2, 3, 3)
         return
     with pytest.raises(

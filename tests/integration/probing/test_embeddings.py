@@ -20,31 +20,34 @@ def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
     In this encoder, trained to make sentences alike or not, the last layers bring them together
     again.
     """
-    found = run("word-in-context", {"model": ENCODER}, ProgressReporter())
-    assert [found["tokens"][i] for place in found["occurrences"] for i in place] == ["bank", "bank"]
+    actual = run("word-in-context", {"model": ENCODER}, ProgressReporter())
+    assert [actual["tokens"][i] for place in actual["occurrences"] for i in place] == [
+        "bank",
+        "bank",
+    ]
     # before positions are added it is one vector
-    assert found["word_vectors"] == pytest.approx(1, abs=1e-6)
-    alike = [layer["similarity"] for layer in found["layers"]]
+    assert actual["word_vectors"] == pytest.approx(1, abs=1e-6)
+    alike = [layer["similarity"] for layer in actual["layers"]]
     assert len(alike) == 7
     assert 0.9 < alike[0] < 1
     assert alike[0] > alike[1] > alike[2] > alike[3]
     assert min(alike) == alike[3] < alike[0] - 0.05
-    assert "lowest after layer 3 of 6" in found["finding"]
-    assert all(layer["baseline"] < layer["similarity"] for layer in found["layers"])
+    assert "lowest after layer 3 of 6" in actual["finding"]
+    assert all(layer["baseline"] < layer["similarity"] for layer in actual["layers"])
 
 
 def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
-    found = run("word-in-context", {"model": ENCODER, "references": ["shore"]}, ProgressReporter())
-    assert found["references"] == ["shore"]
+    actual = run("word-in-context", {"model": ENCODER, "references": ["shore"]}, ProgressReporter())
+    assert actual["references"] == ["shore"]
     assert all(
-        layer["references"][0][0] > layer["references"][0][1] for layer in found["layers"][1:]
+        layer["references"][0][0] > layer["references"][0][1] for layer in actual["layers"][1:]
     )
 
 
 @pytest.mark.smoke
 def test_cosines_equal_those_by_hand(tiny_bert):
     text = "the bank refused my loan. the bank by the river was steep."
-    found = run(
+    actual = run(
         "word-in-context", {"model": tiny_bert, "text": text, "references": []}, ProgressReporter()
     )
     inside = load_for_inspection(tiny_bert, ProgressReporter())
@@ -52,23 +55,23 @@ def test_cosines_equal_those_by_hand(tiny_bert):
         hidden = inside.model(
             **inside.tokenizer(text, return_tensors="pt"), output_hidden_states=True
         ).hidden_states
-    one, two = (place[0] for place in found["occurrences"])
+    one, two = (place[0] for place in actual["occurrences"])
     by_hand = [torch.cosine_similarity(each[0, one], each[0, two], dim=0).item() for each in hidden]
-    assert [layer["similarity"] for layer in found["layers"]] == pytest.approx(by_hand, abs=1e-5)
+    assert [layer["similarity"] for layer in actual["layers"]] == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
-    found = run(
+    actual = run(
         "word-in-context",
         {"model": tiny_gpt2, "text": "a zebra saw the zebra", "word": "Zebra", "references": []},
         ProgressReporter(),
     )
-    assert len(found["occurrences"][0]) > 1
-    assert any("does not depend on the text after it" in note for note in found["notes"])
+    assert len(actual["occurrences"][0]) > 1
+    assert any("does not depend on the text after it" in note for note in actual["notes"])
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("what", "message"),
     [
         ({"word": "loan"}, "'loan' occurs once in the text"),
         ({"word": "cat"}, "'cat' occurs not at all in the text"),
@@ -77,20 +80,20 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
         ({"word": ""}, "word is empty"),
     ],
 )
-def test_what_cannot_be_compared_is_said(tiny_bert, what, said):
-    with pytest.raises(UserError, match=said):
+def test_what_cannot_be_compared_is_said(tiny_bert, what, message):
+    with pytest.raises(UserError, match=message):
         run("word-in-context", {"model": tiny_bert, **what}, ProgressReporter())
 
 
 def test_king_minus_man_plus_woman_in_a_real_encoder():
-    found = run("analogy", {"model": ENCODER}, ProgressReporter())
-    assert found["nearest"][0]["token"] == "king"  # one of the three: why they are left out
-    assert found["nearest"][0]["is_input"]
-    expected = found["expected"]
+    actual = run("analogy", {"model": ENCODER}, ProgressReporter())
+    assert actual["nearest"][0]["token"] == "king"  # one of the three: why they are left out
+    assert actual["nearest"][0]["is_input"]
+    expected = actual["expected"]
     assert expected["without_input_words"] < expected["with_input_words"]
     assert expected["without_input_words"] == 1
     assert expected["of_the_first_alone"] == 2  # the arithmetic gains one place
-    assert "'queen' has rank 2, and rank 1 without" in found["finding"]
+    assert "'queen' has rank 2, and rank 1 without" in actual["finding"]
 
 
 class FourWords:
@@ -140,11 +143,11 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
         resolve(tiny_bert, ProgressReporter()), Embedding(rows), FourWords(), "masked"
     )
     monkeypatch.setattr(embeddings, "load_for_inspection", lambda *_: inside)
-    found = embeddings.analogy({"model": tiny_bert}, ProgressReporter())["expected"]
+    actual = embeddings.analogy({"model": tiny_bert}, ProgressReporter())["expected"]
     assert (
-        found["with_input_words"],
-        found["without_input_words"],
-        found["of_the_first_alone"],
+        actual["with_input_words"],
+        actual["without_input_words"],
+        actual["of_the_first_alone"],
     ) == ranks
     with pytest.raises(UserError, match="'zebra' is not a single token"):
         embeddings.analogy({"model": tiny_bert, "plus": "zebra"}, ProgressReporter())
@@ -154,7 +157,7 @@ def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
 
 def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
     text = "the bank refused my loan. the bank by the river was steep."
-    found = run(
+    actual = run(
         "word-in-context",
         {"model": tiny_gpt2, "text": text, "references": ["river"]},
         ProgressReporter(),
@@ -173,14 +176,14 @@ def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
         word = reference[0, 1:].mean(0)
         by_hand = [
             torch.cosine_similarity(hidden[0, place].mean(0), word, dim=0).item()
-            for place in found["occurrences"]
+            for place in actual["occurrences"]
         ]
-        assert found["layers"][layer]["references"][0] == pytest.approx(by_hand, abs=1e-5)
+        assert actual["layers"][layer]["references"][0] == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
     text = "the bank by the river, the bank and my loan"
-    found = run(
+    actual = run(
         "word-in-context", {"model": tiny_gpt2, "text": text, "references": []}, ProgressReporter()
     )
     inside = load_for_inspection(tiny_gpt2, ProgressReporter())
@@ -190,10 +193,10 @@ def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
     keep = [
         i
         for i in range(1, len(ids))
-        if i not in [*found["occurrences"][0], *found["occurrences"][1]]
+        if i not in [*actual["occurrences"][0], *actual["occurrences"][1]]
     ]
     pairs = [(i, j) for i in keep for j in keep if i < j and ids[i] != ids[j]]
-    for layer, each in zip(found["layers"], hidden, strict=True):
+    for layer, each in zip(actual["layers"], hidden, strict=True):
         by_hand = sum(
             torch.cosine_similarity(each[0, i], each[0, j], dim=0).item() for i, j in pairs
         ) / len(pairs)
@@ -213,10 +216,10 @@ def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, t
 
 
 def test_a_word_at_the_very_beginning_is_said_to_be_unlike_others(tiny_gpt2, tiny_bert):
-    for name, said in ((tiny_gpt2, True), (tiny_bert, False)):
+    for name, message in ((tiny_gpt2, True), (tiny_bert, False)):
         notes = run(
             "word-in-context",
             {"model": name, "text": "bank by the river, bank", "references": []},
             ProgressReporter(),
         )["notes"]
-        assert any("is the first token" in note for note in notes) == said
+        assert any("is the first token" in note for note in notes) == message

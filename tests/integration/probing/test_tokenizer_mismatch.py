@@ -13,61 +13,61 @@ from playground.probing.tokenizer_mismatch import mean_nll
 
 @pytest.mark.smoke
 def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
-    found = run(
+    actual = run(
         "tokenizer-mismatch",
         {"model": tiny_gpt2, "tokenizer": tiny_bert, "text": "The capital of France is"},
         ProgressReporter(),
     )
-    assert found["own"]["output"].startswith(" Paris.")
-    assert " Paris" not in found["other"]["output"]
-    assert all(token["own_token"] == token["token"] for token in found["own"]["tokens"])
-    assert not any(token["own_token"] == token["token"] for token in found["other"]["tokens"])
-    assert found["other"]["mean_nll"] > found["own"]["mean_nll"] + 3
-    assert found["notes"] == ["0 of 7 ids stand for the same token in both tokenizers"]
+    assert actual["own"]["output"].startswith(" Paris.")
+    assert " Paris" not in actual["other"]["output"]
+    assert all(token["own_token"] == token["token"] for token in actual["own"]["tokens"])
+    assert not any(token["own_token"] == token["token"] for token in actual["other"]["tokens"])
+    assert actual["other"]["mean_nll"] > actual["own"]["mean_nll"] + 3
+    assert actual["notes"] == ["0 of 7 ids stand for the same token in both tokenizers"]
 
 
 def test_surprise_is_the_loss_of_the_model_itself(tiny_gpt2):
     pipe = open_pipeline(
         "text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter()
     )
-    given = pipe.tokenizer("one two three", return_tensors="pt")["input_ids"]
+    inputs = pipe.tokenizer("one two three", return_tensors="pt")["input_ids"]
     with torch.no_grad():
-        probabilities = pipe.model(given).logits[0].log_softmax(-1)
+        probabilities = pipe.model(inputs).logits[0].log_softmax(-1)
     by_hand = -sum(
-        probabilities[place, token].item() for place, token in enumerate(given[0, 1:])
-    ) / (given.shape[1] - 1)
-    assert mean_nll(pipe.model, given[0].tolist()) == pytest.approx(by_hand, abs=1e-5)
+        probabilities[place, token].item() for place, token in enumerate(inputs[0, 1:])
+    ) / (inputs.shape[1] - 1)
+    assert mean_nll(pipe.model, inputs[0].tolist()) == pytest.approx(by_hand, abs=1e-5)
     assert mean_nll(pipe.model, [5]) is None
 
 
 def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert):
-    found = run(
+    actual = run(
         "tokenizer-mismatch",
         {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of [MASK] is Paris."},
         ProgressReporter(),
     )
-    assert found["own"]["output"] == "france"
-    assert found["other"]["output"] != "france"
+    assert actual["own"]["output"] == "france"
+    assert actual["other"]["output"] != "france"
     embeddings = (
         open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
         .model.get_input_embeddings()
         .num_embeddings
     )
-    beyond = [token for token in found["other"]["tokens"] if token["id"] >= embeddings]
+    beyond = [token for token in actual["other"]["tokens"] if token["id"] >= embeddings]
     assert beyond
     assert all(not token["in_range"] and token["own_token"] is None for token in beyond)
-    assert f"{len(beyond)} ids are {embeddings} or more" in found["notes"][1]
-    assert "has no mask token" in found["notes"][2]
+    assert f"{len(beyond)} ids are {embeddings} or more" in actual["notes"][1]
+    assert "has no mask token" in actual["notes"][2]
 
 
 def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
-    found = run(
+    actual = run(
         "tokenizer-mismatch",
         {"model": tiny_gpt2, "tokenizer": tiny_gpt2, "text": "The capital of Japan is"},
         ProgressReporter(),
     )
-    assert found["own"] == found["other"]
-    assert found["own"]["output"].startswith(" Tokyo.")
+    assert actual["own"] == actual["other"]
+    assert actual["own"]["output"].startswith(" Tokyo.")
 
 
 def test_a_text_without_a_gap_is_refused(tiny_gpt2, tiny_bert):

@@ -112,20 +112,20 @@ def done(registry: Registry, owner: str = "ada", name: str = "", **fields) -> Ru
 # Numbers of the environment
 
 
-@pytest.mark.parametrize("given", ["many", "nan", "inf", "-1", "1e30", "2.5", "0x10", "<b>"])
-def test_what_is_no_number_is_told_in_a_sentence(monkeypatch, given):
-    monkeypatch.setenv("PLAYGROUND_SLOTS", given)
-    with pytest.raises(EnvError) as told:
+@pytest.mark.parametrize("inputs", ["many", "nan", "inf", "-1", "1e30", "2.5", "0x10", "<b>"])
+def test_what_is_no_number_is_told_in_a_sentence(monkeypatch, inputs):
+    monkeypatch.setenv("PLAYGROUND_SLOTS", inputs)
+    with pytest.raises(EnvError) as response:
         env_number("SLOTS")
     assert (
-        f"PLAYGROUND_SLOTS is {given!r}; it must be a whole number from 0 to 1,000, or be left out "
-        "for 0" == str(told.value)
+        f"PLAYGROUND_SLOTS is {inputs!r}; it must be a whole number from 0 to 1,000, or be left "
+        "out for 0" == str(response.value)
     )
 
 
 def test_blank_limit_is_the_default_and_fractions_are_accepted(monkeypatch):
-    for given, value in (("", 15), ("  ", 15), (" 0.5 ", 0.5)):
-        monkeypatch.setenv("PLAYGROUND_MAX_MINUTES", given)
+    for inputs, value in (("", 15), ("  ", 15), (" 0.5 ", 0.5)):
+        monkeypatch.setenv("PLAYGROUND_MAX_MINUTES", inputs)
         assert env_number("MAX_MINUTES") == value
     validate_env()
 
@@ -202,9 +202,9 @@ def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, fie
     limits = Limits(d_model=512, n_layers=8, max_length=128, batch_size=512)
     config = RunConfig.from_flat({"d_model": 8, "n_heads": 1, "n_layers": 1, field: most})
     limits.validate(config)
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as response:
         limits.validate(config.replace(**{field: 2 * most, "max_positions": 2 * most + 1}))
-    assert told.value.field == field
+    assert response.value.field == field
     name = {
         "d_model": "MAX_D_MODEL",
         "n_layers": "MAX_LAYERS",
@@ -212,18 +212,18 @@ def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, fie
         "batch_size": "MAX_BATCH",
     }[field]
     assert (
-        str(told.value)
+        str(response.value)
         == f"{field} is {2 * most}: this server allows at most {most}; its owner sets "
         f"PLAYGROUND_{name}"
     )
     monkeypatch.setenv("SPACE_ID", "ada/playground")
     monkeypatch.setenv(f"PLAYGROUND_{name}", str(most))
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as response:
         Limits.shared_instance().validate(
             config.replace(**{field: 2 * most, "max_positions": 2 * most + 1})
         )
     assert (
-        str(told.value)
+        str(response.value)
         == f"{field} is {2 * most}: this Space allows at most {most}; duplicate it to lift that"
     )
 
@@ -265,9 +265,9 @@ def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
         request = TrainArchitectures.model_construct(
             subject=f"run:{before.id}", owner="ada", architectures=["transformer"]
         )
-        told = train_families(registry, request)
-        assert told["runs"] == []
-        assert f"{field} is {LARGE[field]}" in told["error"]
+        response = train_families(registry, request)
+        assert response["runs"] == []
+        assert f"{field} is {LARGE[field]}" in response["error"]
         assert (checkpoint / "config.json").is_file()
         assert before.steps == 3  # refused whole: not a longer run that then may not go on
     finally:
@@ -280,8 +280,8 @@ def test_the_form_says_so_beside_the_field(monkeypatch):
     values = RunConfig().to_flat() | form_values(RunConfig()) | {"preset": "fast"}
     assert validate_form(list(values), list(values.values()), limits) == {}
     values |= {"n_layers": 9, "d_model": 64}
-    said = "Layers is 9: this Space allows at most 8; duplicate it to lift that."
-    assert validate_form(list(values), list(values.values()), limits) == {"n_layers": said}
+    text_shown = "Layers is 9: this Space allows at most 8; duplicate it to lift that."
+    assert validate_form(list(values), list(values.values()), limits) == {"n_layers": text_shown}
     assert estimate_and_validate(values, limits)[0] == ""
     assert validate_form(list(values), list(values.values())) == {}
 
@@ -310,14 +310,14 @@ def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
         "a change of one that is going": lambda: registry.change_setting(going, "num_threads", 2),
         "a change of one that is not": lambda: registry.change_setting(stopped, "num_threads", 2),
     }
-    said = (
+    text_shown = (
         "num_threads is 2: this server gives each run 1; its owner sets PLAYGROUND_SLOTS, or leave "
         "it at 1"
     )
     for door, enter in doors.items():
-        with pytest.raises(ConfigError) as told:
+        with pytest.raises(ConfigError) as response:
             enter()
-        assert (told.value.field, str(told.value)) == ("num_threads", said), door
+        assert (response.value.field, str(response.value)) == ("num_threads", text_shown), door
     assert len(registry.list_for_owner("ada")) == 2
     trainer = Trainer(small(num_threads=64))
     save_checkpoint(tmp_path / "sent", trainer, [trainer.train_step()])
@@ -338,9 +338,9 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
     metrics = checkpoint / "metrics.jsonl"
     size = metrics.stat().st_size
     os.truncate(metrics, MAX_METRICS_BYTES + 4_000_000)
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as response:
         registry.import_checkpoint(checkpoint, "ada", "mine")
-    assert str(told.value) == (
+    assert str(response.value) == (
         "its metrics.jsonl has 20.0 MB: this server takes 16.0 MB; leave that file out, or keep "
         "fewer of its lines"
     )
@@ -370,9 +370,9 @@ def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
     for action in ("resume", "step"):
         with pytest.raises(UserError, match=words):
             registry.control(run, action)
-    told = registry.poll(run, 0, -1, 0)
-    assert told["time_left"][0] == 0
-    assert told["time_left"][1].startswith(words)
+    response = registry.poll(run, 0, -1, 0)
+    assert response["time_left"][0] == 0
+    assert response["time_left"][1].startswith(words)
     with pytest.raises(UserError, match=words):
         ACTIONS["extend"](registry, run, None)
     # Another server on the same folder knows it too; with a longer limit it goes on where it was.
@@ -438,8 +438,8 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     registry = hosted()
     runs = [done(registry, name=f"run {n}", max_steps=60) for n in range(2)]
     sizes = [directory_size(run.folder) for run in runs]
-    room = (sum(sizes) + 50_000) / 1e6
-    registry = hosted(RUNS_MB=room)
+    package_of = (sum(sizes) + 50_000) / 1e6
+    registry = hosted(RUNS_MB=package_of)
     runs = registry.list_for_owner("ada")
     other = registry.start(small(max_steps=30), "bob")
     until(lambda: other.status == "done" and not other.has_worker)
@@ -451,9 +451,9 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     assert directory_size(runs[1].folder) < sizes[1]
     assert weight_steps(runs[1].folder) == [0, 1, 2, 4, 8, 16, 32, 60]
     assert state_steps(runs[1].folder) == []
-    told = registry.storage_quota.eviction_message("ada")
+    response = registry.storage_quota.eviction_message("ada")
     assert (
-        told == f"Storage limit reached: {registry.settings.limits.storage_limit_message()}. "
+        response == f"Storage limit reached: {registry.settings.limits.storage_limit_message()}. "
         "Some earlier steps of “run 1” were deleted."
     )
     assert registry.summaries("ada")[1]["evicted"] == HISTORY_THINNED
@@ -461,12 +461,12 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     # pressing Train.
     small(d_model=64, n_layers=2, d_ff=128, max_steps=5)
     registry.settings.limits = replace(registry.settings.limits, bytes_per_owner=400_000)
-    said = (
+    text_shown = (
         r"your runs use .* and this needs about .* more, but this server stores .* per "
         r"visitor: "
         r"delete “run"
     )
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=text_shown):
         registry.start(small(), "ada")
     assert all(run.checkpoints() for run in runs)
     assert registry.storage_quota.eviction_message("bob") == ""
@@ -523,8 +523,10 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     assert going.checkpoints()
     assert going.evicted == ""
     old = runs["old"]
-    said = "its weights were deleted because the storage limit was reached (this server stores"
-    assert said in registry.poll(old, 0, -1, 0)["message"]
+    text_shown = (
+        "its weights were deleted because the storage limit was reached (this server stores"
+    )
+    assert text_shown in registry.poll(old, 0, -1, 0)["message"]
     assert registry.poll(old, 0, -1, 0)["points"]["steps"][-1] == 60  # the curves stay
     assert "error" in registry.snapshots.predict(old, "1 2 3").result(5)
     assert "The weights of “old” were deleted." in registry.storage_quota.eviction_message(

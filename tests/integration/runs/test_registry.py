@@ -163,7 +163,7 @@ def answer(future: Future) -> dict:
     return future.result(60)
 
 
-def gone(pid: int) -> bool:
+def removed(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
@@ -173,35 +173,35 @@ class Page:
     def __init__(self, registry: Registry, run: Run) -> None:
         self.registry, self.run = registry, run
         # begun: how often it had to begin anew
-        self.epoch, self.known, self.looks, self.begun = (-1, 0, 0, 0)
+        self.epoch, self.known, self.attends, self.begun = (-1, 0, 0, 0)
         self.steps: list[int] = []
         self.losses: list[float] = []
 
     def poll(self) -> dict:
-        told = self.registry.poll(self.run, self.known, self.epoch, self.looks)
-        json.dumps(told, allow_nan=False)
-        points = told["points"]
-        if told["series_id"] != self.epoch or points["whole"]:
+        response = self.registry.poll(self.run, self.known, self.epoch, self.attends)
+        json.dumps(response, allow_nan=False)
+        points = response["points"]
+        if response["series_id"] != self.epoch or points["whole"]:
             assert points["whole"]  # a page that has to begin anew is told everything
             self.steps, self.losses, self.begun = (
                 [],
                 [],
-                self.begun + (told["series_id"] != self.epoch),
+                self.begun + (response["series_id"] != self.epoch),
             )
         self.steps += points["steps"]
         self.losses += points["loss"]
-        self.epoch, self.known, self.looks = (
-            told["series_id"],
+        self.epoch, self.known, self.attends = (
+            response["series_id"],
             points["count"],
-            told["snapshot_version"],
+            response["snapshot_version"],
         )
         assert self.steps == list(range(1, len(self.steps) + 1))
         assert self.known == len(self.steps) or self.known > 3000
-        return told
+        return response
 
     def poll_until(self, condition) -> dict:
         return wait_for(
-            lambda: (told := self.poll()) and condition(told) and told,
+            lambda: (response := self.poll()) and condition(response) and response,
             description="something to be told",
         )
 
@@ -216,7 +216,7 @@ def test_run_trains_in_its_own_process_and_saves_scored_checkpoint(registry):
     assert worker.process.pid != os.getpid()
     wait_for_the_end(wait_for_status(run, "done"))
     assert worker.exited.wait(60)
-    assert gone(worker.process.pid)
+    assert removed(worker.process.pid)
     assert len(losses(run)) == run.step == 60
     assert run.scores["n"] == 2000
     (path, manifest), *_ = run.checkpoints()
@@ -224,7 +224,9 @@ def test_run_trains_in_its_own_process_and_saves_scored_checkpoint(registry):
     assert path.parent == run.folder / "checkpoints"
     assert json.loads((run.folder / "run.json").read_text())["status"] == "done"
     assert [line["step"] for line in read_lines(run.folder)] == list(range(1, 61))
-    Page(registry, run).poll_until(lambda told: told["snapshot"] and told["snapshot"]["step"] == 60)
+    Page(registry, run).poll_until(
+        lambda response: response["snapshot"] and response["snapshot"]["step"] == 60
+    )
 
 
 def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry):
@@ -316,7 +318,7 @@ def test_a_second_stop_ends_a_worker_that_does_not_listen_at_once(registry):
     wait_for_the_end(run)
     assert run.status == "stopped"
     assert "ended immediately by a second Stop; its checkpoint of step " in run.message
-    assert gone(pid)
+    assert removed(pid)
     registry.control(run, "resume")
     wait_for_steps(run, newest(run) + 1)
     wait_for_steps(other, other.step + 2)
@@ -345,19 +347,21 @@ def test_killed_worker_is_reported_resumable_and_affects_no_other(registry):
     wait_for(
         lambda: victim.checkpoints() and newest(victim) == victim.step, description="its checkpoint"
     )
-    kept = victim.step
+    stored = victim.step
     registry.control(victim, "resume")
-    wait_for_steps(victim, kept + 3)
+    wait_for_steps(victim, stored + 3)
     os.kill(victim.worker.process.pid, signal.SIGKILL)
     wait_for_the_end(wait_for_status(victim, "failed"))
     assert "was killed, probably because the machine ran out of memory" in victim.message
-    assert f"its checkpoint of step {kept} is saved, Resume continues from there" in victim.message
+    assert (
+        f"its checkpoint of step {stored} is saved, Resume continues from there" in victim.message
+    )
     wait_for_steps(other, other.step + 2)
     registry.control(victim, "resume")
     wait_for_status(victim, "training")
-    wait_for_steps(victim, kept + 5)
+    wait_for_steps(victim, stored + 5)
     assert victim.message == ""
-    assert len(losses(victim)) >= kept + 5
+    assert len(losses(victim)) >= stored + 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -389,8 +393,8 @@ def test_a_kept_checkpoint_stays_and_of_the_others_only_the_latest(registry):
     wait_for_steps(run)
     registry.control(run, "keep")
     wait_for(lambda: run.live.checkpoint_version == 1, description="a kept checkpoint")
-    (kept,) = (path.name for path, _ in run.checkpoints())
-    assert kept.endswith("-kept")
+    (stored,) = (path.name for path, _ in run.checkpoints())
+    assert stored.endswith("-kept")
     for count in (2, 3, 4, 5):
         held(registry, run, run.step + 1)
         wait_for(lambda n=count: run.live.checkpoint_version == n, description="a checkpoint")
@@ -398,7 +402,7 @@ def test_a_kept_checkpoint_stays_and_of_the_others_only_the_latest(registry):
         wait_for_status(run, "training")
     names = [path.name for path, _ in run.checkpoints()]
     assert len(names) == 3
-    assert names[-1] == kept
+    assert names[-1] == stored
     assert names == sorted(names, reverse=True)
 
 
@@ -581,15 +585,15 @@ def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("inputs", "stored"),
     [("👩‍💻 run", "👩💻 run"), ("a\u200bb\n", "ab"), ("\u200b", "reverse 1–5, 1 × 2")],
 )
-def test_run_name_with_unprintable_characters_survives_restart(serve, given, kept):
+def test_run_name_with_unprintable_characters_survives_restart(serve, inputs, stored):
     registry = serve(slots=1)
-    run = registry.start(RunConfig.from_flat(SMALL | {"max_steps": 1}), "ada", name=given)
+    run = registry.start(RunConfig.from_flat(SMALL | {"max_steps": 1}), "ada", name=inputs)
     wait_for_the_end(run)
     registry.shutdown()
-    assert [run.name for run in serve(slots=1).list_for_owner("ada")] == [kept]
+    assert [run.name for run in serve(slots=1).list_for_owner("ada")] == [stored]
 
 
 def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry):
@@ -615,9 +619,13 @@ def test_run_short_of_memory_does_not_block_smaller_runs(serve, monkeypatch):
     wait_for_steps(going)
     registry.control(going, "stop")
     wait_for_steps(small)
-    told = Page(registry, large).poll()
+    response = Page(registry, large).poll()
     # for a place, once more
-    assert (told["status"], told["queue_position"], told["message"]) == ("waiting", 1, "")
+    assert (response["status"], response["queue_position"], response["message"]) == (
+        "waiting",
+        1,
+        "",
+    )
     registry.settings.slots = registry.settings.slots_per_owner = 2
     wait_for(lambda: large.message, description="the reason")
     assert large.message == "waiting for memory: this run needs about 9.0 GB and 1.0 GB are free"
@@ -665,21 +673,21 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
     registry = serve(slots=2, idle_timeout_s=3, release_after_s=1)
     run, watched = slow(registry), slow(registry)
     page = Page(registry, watched)
-    page.poll_until(lambda told: not run.has_worker and run.step)
+    page.poll_until(lambda response: not run.has_worker and run.step)
     assert run.status == "paused"
     assert "paused automatically after 3 s without viewers" in run.message
     assert newest(run) == run.step
     assert watched.status == "training"
     assert "without viewers" in Run.read(run.folder).message
-    told = Page(registry, run).poll()
-    assert (told["status"], told["has_worker"], told["points"]["count"]) == (
+    response = Page(registry, run).poll()
+    assert (response["status"], response["has_worker"], response["points"]["count"]) == (
         "paused",
         False,
         run.step,
     )
     before = run.step
     registry.control(run, "resume")
-    Page(registry, run).poll_until(lambda told: told["step"] > before + 2)
+    Page(registry, run).poll_until(lambda response: response["step"] > before + 2)
     assert run.message == ""
 
 
@@ -697,14 +705,16 @@ def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
     registry = serve(slots=1, idle_timeout_s=600)
     going, left, behind = (slow(registry) for _ in range(3))
     left.last_viewed_at -= 1000
-    said = "removed from the queue after 10 min without viewers; press Resume to queue it again"
-    wait_until(left, lambda: Run.read(left.folder).message == said, "to leave the line")
+    text_shown = (
+        "removed from the queue after 10 min without viewers; press Resume to queue it again"
+    )
+    wait_until(left, lambda: Run.read(left.folder).message == text_shown, "to leave the line")
     assert (
         left.status,
         left.message,
         registry.scheduler.position(left),
         registry.scheduler.position(behind),
-    ) == ("stopped", said, None, 1)
+    ) == ("stopped", text_shown, None, 1)
     assert Run.read(left.folder).status == "stopped"
     page = Page(registry, left)
     page.poll()  # it is on the screen of who presses Resume
@@ -712,7 +722,7 @@ def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
     assert (left.status, left.message, registry.scheduler.position(left)) == ("waiting", "", 2)
     registry.control(behind, "stop")
     registry.control(going, "stop")
-    page.poll_until(lambda told: told["step"])
+    page.poll_until(lambda response: response["step"])
 
 
 def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
@@ -762,14 +772,14 @@ def test_without_a_lease_nobody_has_to_watch(serve):
 def test_what_nobody_watches_is_let_go_from_memory_and_comes_back(registry):
     run = wait_for_the_end(wait_for_status(start(registry, max_steps=40), "done"))
     page = Page(registry, run)
-    page.poll_until(lambda told: told["snapshot"])
-    told, at, before = (page.looks, page.known), page.epoch, page.losses
+    page.poll_until(lambda response: response["snapshot"])
+    response, at, before = (page.attends, page.known), page.epoch, page.losses
     run.last_viewed_at -= 1000
     wait_for(lambda: run.live.points is None, description="letting go")
     assert (run.live.snapshot, run.live.probe_info, run.live.weight_steps) == (None, None, None)
     assert registry.summaries("ada")[0]["step"] == 40
-    assert told == (page.looks, 40)
-    page.poll_until(lambda told: told["snapshot"])
+    assert response == (page.attends, 40)
+    page.poll_until(lambda response: response["snapshot"])
     assert page.epoch != at
     assert (page.begun, page.losses) == (2, before)
 
@@ -794,7 +804,7 @@ def test_restarted_server_has_runs_paused_and_resumes_bit_exactly(serve):
     registry.update_metadata(paused, name="Mine", hidden=True)
     workers = [run.worker for run in (going, paused, stepping)]
     assert registry.shutdown(60) == (3, 0)
-    assert all(gone(worker.process.pid) for worker in workers)
+    assert all(removed(worker.process.pid) for worker in workers)
     before = {run.id: run for run in (going, paused, stepping)}
 
     registry = serve(slots=3)
@@ -846,7 +856,7 @@ if __name__ == "__main__":
     with server:
         pid, run_id, waiting_id = server.stdout.readline().split()
         server.kill()
-    wait_for(lambda: gone(int(pid)), description="the worker's end")
+    wait_for(lambda: removed(int(pid)), description="the worker's end")
     registry = serve(slots=2)
     run, waiting = registry.find(run_id, "ada"), registry.find(waiting_id, "ada")
     assert (run.status, waiting.status, waiting.step) == ("paused", "paused", 0)
@@ -869,7 +879,7 @@ def test_shutdown_lets_every_run_save_and_leaves_no_process(registry):
     assert registry.shutdown(60) == (3, 0)
     for run, pid in zip(runs, pids, strict=True):
         assert newest(run) >= run.step > 0
-        assert gone(pid)
+        assert removed(pid)
         assert Run.read(run.folder).status == "paused"
     assert (waiting.status, waiting.has_worker) == ("paused", False)
 
@@ -1121,7 +1131,7 @@ def test_run_extended_after_its_end_has_no_scores_until_next_end(registry):
     registry.change_setting(run, "max_steps", ENDLESS)
     registry.change_setting(run, "speed", 40)
     registry.control(run, "resume")
-    assert page.poll_until(lambda told: told["step"] > 20)["scores"] is None
+    assert page.poll_until(lambda response: response["step"] > 20)["scores"] is None
     held(registry, run, 21)
     assert run.scores is Run.read(run.folder).scores is None
     assert registry.summaries("ada")[0]["best"] == run.best is not None
@@ -1179,7 +1189,7 @@ def test_a_change_that_was_still_to_come_gives_way_to_a_new_one(registry, live):
 def test_slow_motion_shows_every_step_and_full_speed_ends_it(registry):
     run = start(registry, max_steps=200, changes=[SettingChange(0, "speed", 10)])
     page = Page(registry, run)
-    page.poll_until(lambda told: told["step"] >= 5)
+    page.poll_until(lambda response: response["step"] >= 5)
     assert page.poll()["speed"] == 10
     held(registry, run)
     assert set(range(1, run.step + 1)) <= set(run.load_weight_steps())
@@ -1201,9 +1211,9 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
     assert set(range(40)) <= set(recorded)
     seen = {}
     for step in (0, 1, 37, 120, 0):
-        told = answer(registry.snapshots.snapshot_at(run, step))
-        assert told["snapshot"]["step"] == step
-        assert seen.setdefault(step, told) == told
+        response = answer(registry.snapshots.snapshot_at(run, step))
+        assert response["snapshot"]["step"] == step
+        assert seen.setdefault(step, response) == response
         assert answer(registry.snapshots.predict(run, "1 2 3", step))["step"] == step
     assert len({json.dumps(seen[step]["snapshot"]["attention"]) for step in (0, 37, 120)}) == 3
     heads = seen[120]["snapshot"]["attention"]["cross"]
@@ -1221,9 +1231,9 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
         else None
     )
     for missing, near in [(10**9, 120), (-5, 0)] + ([(thinned, None)] if thinned else []):
-        found = answer(registry.snapshots.snapshot_at(run, missing))["snapshot"]["step"]
-        assert found in recorded
-        assert near in (None, found)
+        actual = answer(registry.snapshots.snapshot_at(run, missing))["snapshot"]["step"]
+        assert actual in recorded
+        assert near in (None, actual)
 
 
 def test_weights_that_are_broken_are_said_and_do_no_harm_to_the_next_look(registry):
@@ -1249,7 +1259,7 @@ def test_a_run_that_has_no_weights_yet_says_so(serve):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected_message"),
     [
         ("3 x 4", "'x' is not a symbol"),
         ("", "type a sequence"),
@@ -1257,10 +1267,10 @@ def test_a_run_that_has_no_weights_yet_says_so(serve):
         ("<b>", "'<' is not"),
     ],
 )
-def test_what_cannot_be_asked_is_explained(registry, text, says):
+def test_what_cannot_be_asked_is_explained(registry, text, expected_message):
     run = slow(registry)
     wait_for(lambda: run.live.latest_weights_step is not None, description="weights")
-    assert says in answer(registry.snapshots.predict(run, text))["error"]
+    assert expected_message in answer(registry.snapshots.predict(run, text))["error"]
 
 
 def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(registry):
@@ -1282,11 +1292,12 @@ def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(regist
     )
     replies = [registry.snapshots.predict(run, "1 2 3") for _ in range(300)]
     assert "prediction" in answer(registry.snapshots.predict(other, "1 2"))
-    told = [answer(reply) for reply in replies]
+    response = [answer(reply) for reply in replies]
     # the run's own snapshot may hold one of the places
-    assert sum("prediction" in reply for reply in told) >= MAX_PER_CLIENT - 2
+    assert sum("prediction" in reply for reply in response) >= MAX_PER_CLIENT - 2
     assert any(
-        "busy with earlier requests" in reply.get("error", "") and reply["again"] for reply in told
+        "busy with earlier requests" in reply.get("error", "") and reply["again"]
+        for reply in response
     )
     registry.control(run, "stop")
     wait_for_status(run, "stopped")
@@ -1295,13 +1306,13 @@ def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(regist
 def test_request_after_inspector_is_killed_gets_new_process(registry):
     run = slow(registry)
     page = Page(registry, run)
-    page.poll_until(lambda told: told["snapshot"])
+    page.poll_until(lambda response: response["snapshot"])
     child = registry.snapshots.inspector.process._process
     child.process.kill()
     child.exited.wait(60)
     assert answer(registry.snapshots.predict(run, "1 2"))["target"] == ["2", "1"]
-    looks = page.looks
-    page.poll_until(lambda told: told["snapshot_version"] > looks + 1)
+    attends = page.attends
+    page.poll_until(lambda response: response["snapshot_version"] > attends + 1)
     assert run.status == "training"
 
 
@@ -1320,17 +1331,17 @@ def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeyp
 
 
 def test_retry_when_inspector_ends_goes_to_the_next_process(registry, monkeypatch):
-    asked_again = Future()
+    requested_again = Future()
     # nothing comes of the first question
     monkeypatch.setattr(WorkerProcess, "send", lambda child, *message: True)
     first = registry.snapshots.inspector.request("warm", {})
     monkeypatch.undo()
     first.add_done_callback(
-        lambda _: asked_again.set_result(registry.snapshots.inspector.request("warm", {}))
+        lambda _: requested_again.set_result(registry.snapshots.inspector.request("warm", {}))
     )
     registry.snapshots.inspector.process._process.kill()
     assert "was killed" in answer(first)["error"]
-    assert answer(asked_again.result(60)) == {}
+    assert answer(requested_again.result(60)) == {}
 
 
 def test_slow_request_ends_the_process_and_the_next_gets_a_new_one(monkeypatch):
@@ -1373,17 +1384,17 @@ def test_a_long_probe_with_many_heads_stays_small_on_the_way_to_the_page(registr
         d_model=64,
         batch_size=2,
     )
-    told = Page(registry, run).poll_until(lambda told: told["snapshot"])
+    response = Page(registry, run).poll_until(lambda response: response["snapshot"])
     assert (
         sum(
             len(head)
-            for kind in told["snapshot"]["attention"].values()
+            for kind in response["snapshot"]["attention"].values()
             for layer in kind
             for head in layer
         )
         <= 100_000
     )
-    assert len(told["probe_info"]["source"]) > 20
+    assert len(response["probe_info"]["source"]) > 20
 
 
 # What a page is told
@@ -1393,17 +1404,26 @@ def test_a_page_that_polls_has_every_point_once(registry):
     run = start(registry, max_steps=120)
     page = Page(registry, run)
     page.poll_until(
-        lambda told: (
-            told["status"] == "done"
-            and told["points"]["count"] == 120
+        lambda response: (
+            response["status"] == "done"
+            and response["points"]["count"] == 120
             and run.live.snapshot["step"] == 120
         )
     )
     assert page.steps == list(range(1, 121))
     assert page.begun == 1
-    told = page.poll()
-    assert (told["snapshot"], told["probe_info"], told["points"]["steps"]) == (None, None, [])
-    assert (told["step"], told["max_steps"], told["weight_steps"][-1], told["scores"]) == (
+    response = page.poll()
+    assert (response["snapshot"], response["probe_info"], response["points"]["steps"]) == (
+        None,
+        None,
+        [],
+    )
+    assert (
+        response["step"],
+        response["max_steps"],
+        response["weight_steps"][-1],
+        response["scores"],
+    ) == (
         120,
         120,
         120,
@@ -1416,17 +1436,21 @@ def test_page_has_every_point_once_after_a_kill_and_resume(registry):
     undisturbed = start(registry, max_steps=80, dropout=0.1)
     run = start(registry, max_steps=80, dropout=0.1, changes=SLOWLY)
     page = Page(registry, run)
-    page.poll_until(lambda told: told["step"] >= 5)
+    page.poll_until(lambda response: response["step"] >= 5)
     registry.control(run, "pause")
-    page.poll_until(lambda told: told["status"] == "paused" and told["checkpoint_version"])
-    kept = run.step
+    page.poll_until(
+        lambda response: response["status"] == "paused" and response["checkpoint_version"]
+    )
+    stored = run.step
     registry.control(run, "resume")
-    page.poll_until(lambda told: told["step"] >= kept + 10)
+    page.poll_until(lambda response: response["step"] >= stored + 10)
     os.kill(run.worker.process.pid, signal.SIGKILL)
-    page.poll_until(lambda told: told["status"] == "failed" and not told["has_worker"])
+    page.poll_until(lambda response: response["status"] == "failed" and not response["has_worker"])
     epoch, seen = page.epoch, list(page.losses)
     registry.control(run, "resume")
-    page.poll_until(lambda told: told["status"] == "done" and told["points"]["count"] == 80)
+    page.poll_until(
+        lambda response: response["status"] == "done" and response["points"]["count"] == 80
+    )
     assert page.epoch != epoch
     assert len(page.losses) == 80
     assert page.losses[: len(seen)] == seen
@@ -1436,13 +1460,15 @@ def test_page_has_every_point_once_after_a_kill_and_resume(registry):
 def test_page_starts_over_after_kill_before_first_checkpoint(registry):
     run = start(registry, max_steps=60, changes=SLOWLY)
     page = Page(registry, run)
-    page.poll_until(lambda told: told["points"]["count"] >= 5)
+    page.poll_until(lambda response: response["points"]["count"] >= 5)
     os.kill(run.worker.process.pid, signal.SIGKILL)
-    page.poll_until(lambda told: told["status"] == "failed" and not told["has_worker"])
+    page.poll_until(lambda response: response["status"] == "failed" and not response["has_worker"])
     assert "it has no checkpoint yet" in run.message
     seen = list(page.losses)
     registry.control(run, "resume")
-    page.poll_until(lambda told: told["status"] == "done" and told["points"]["count"] == 60)
+    page.poll_until(
+        lambda response: response["status"] == "done" and response["points"]["count"] == 60
+    )
     assert page.steps == list(range(1, 61))
     assert page.losses[: len(seen)] == seen
     assert page.begun > 1
@@ -1498,9 +1524,9 @@ def test_a_link_to_watch_leads_to_the_run_and_to_nothing_of_its_owners(registry)
     ):
         assert registry.find_shared(guess) is None
     assert registry.find(run.share_id, "ada") is None
-    told = json.dumps(Page(registry, run).poll())
+    response = json.dumps(Page(registry, run).poll())
     for secret in ("ada", run.id, run.owner, run.share_id, str(run.folder)):
-        assert secret not in told
+        assert secret not in response
     registry.delete(run)
     assert registry.find_shared(run.share_id) is None
     registry.restore(run)
@@ -1581,8 +1607,8 @@ def test_a_checkpoint_from_elsewhere_becomes_a_run_that_goes_on(registry, traine
     assert not (tmp_path / "upload").exists()
     assert (run.name, run.status, run.step, run.steps) == ("Uploaded", "stopped", 12, 30)
     page = Page(registry, run)
-    told = page.poll_until(lambda told: told["snapshot"])
-    assert (told["snapshot"]["step"], page.steps, told["learning_rate"]) == (
+    response = page.poll_until(lambda response: response["snapshot"])
+    assert (response["snapshot"]["step"], page.steps, response["learning_rate"]) == (
         12,
         list(range(1, 13)),
         0.02,
@@ -1680,7 +1706,7 @@ def test_a_worker_that_hangs_is_ended_and_the_others_are_left_alone(serve):
     assert (
         "the training process hung for 6 s and was ended; its checkpoint of step " in hung.message
     )
-    assert gone(pid)
+    assert removed(pid)
     assert (other.status, other.worker.process.pid) == ("training", theirs)
     wait_for_steps(other, other.step + 2)
     registry.control(hung, "resume")
@@ -1892,9 +1918,9 @@ def test_a_page_gets_the_changes_of_a_run_only_when_they_are_others(registry):
     assert registry.poll(run, 0, -1, 0, changes=version)["changes"] is None
     wait_for_the_end(wait_for_status(run, "done"))
     run.update(changes=(*run.changes, SettingChange(1, "learning_rate", 2e-3)))
-    told = registry.poll(run, 0, -1, 0, changes=version)
-    assert len(told["changes"]) == len(run.changes)
-    assert told["changes_version"] != version
+    response = registry.poll(run, 0, -1, 0, changes=version)
+    assert len(response["changes"]) == len(run.changes)
+    assert response["changes_version"] != version
 
 
 def test_a_manifest_that_has_not_changed_is_read_once(registry, monkeypatch):

@@ -104,8 +104,8 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
         try:
             assert disk.entered.wait(60)
             for run in (watched, changed):
-                told = threads.submit(registry.poll, run, 0, -1, 0).result(20)
-                assert told["name"] == run.name
+                reported = threads.submit(registry.poll, run, 0, -1, 0).result(20)
+                assert reported["name"] == run.name
                 assert (
                     "no weights yet"
                     in threads.submit(registry.snapshots.predict, run, "1 2")

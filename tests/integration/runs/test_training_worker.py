@@ -117,9 +117,9 @@ def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
     owner, pipe = context().Pipe()
     (tmp_path / "checkpoints").mkdir()
     fields = RunConfig.from_flat(SMALL | {"num_threads": 2}).to_flat()
-    taken, take = [], torch.set_num_threads
+    used, take = [], torch.set_num_threads
     monkeypatch.setattr(
-        torch, "set_num_threads", lambda threads: (taken.append(threads), take(threads))
+        torch, "set_num_threads", lambda threads: (used.append(threads), take(threads))
     )
     worker = TrainingWorker(
         pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "num_threads", 8]], threads=1)
@@ -134,7 +134,7 @@ def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
     TrainingWorker(
         pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "num_threads", 8]], threads=1)
     )
-    assert set(taken) == {1}
+    assert set(used) == {1}
     owner.close()
 
 

@@ -113,8 +113,10 @@ def weights(run: Run) -> dict[str, list]:
 def at_once():
     """The same run without any slices: its losses as they are kept, and its weights."""
     trainer = Trainer(CONFIG)
-    kept = [float(f"{metrics.loss:.6g}") for metrics in trainer]
-    return kept, {name: tensor.tolist() for name, tensor in weights_by_name(trainer.model).items()}
+    stored = [float(f"{metrics.loss:.6g}") for metrics in trainer]
+    return stored, {
+        name: tensor.tolist() for name, tensor in weights_by_name(trainer.model).items()
+    }
 
 
 @pytest.mark.smoke
@@ -122,8 +124,8 @@ def test_slices_train_what_one_go_trains_to_the_bit(registry, zero, slices_of, a
     slices_of(0.1)
     run = registry.start(CONFIG, "ada")
     assert (run.status, run.has_worker) == ("waiting", False)
-    told = registry.poll(run, 0, -1, 0)
-    assert (told["awaits_zerogpu"], told["queue_position"]) == (True, None)
+    result = registry.poll(run, 0, -1, 0)
+    assert (result["awaits_zerogpu"], result["queue_position"]) == (True, None)
     to_the_end(registry, run)
     assert len(zero.calls) >= 3
     # the process that was forked for the first slice was used again
@@ -201,9 +203,9 @@ def test_killed_in_mid_slice_it_pauses_and_no_point_that_was_told_is_lost(
     event.join(30)
     assert (run.status, run.has_worker) == ("paused", False)
     assert run.message.startswith("the slice was interrupted (GPU task aborted)")
-    told = losses(run)
-    assert len(told) >= 5
-    assert told == at_once[0][: len(told)]
+    result = losses(run)
+    assert len(result) >= 5
+    assert result == at_once[0][: len(result)]
     registry.change_setting(run, "speed", 0)
     registry.control(run, "resume")
     to_the_end(registry, run)
@@ -298,8 +300,8 @@ def test_the_end_of_the_server_saves_what_a_slice_has(registry, slices_of, tmp_p
     wait_for(lambda: run.step >= 3, description="three steps")
     assert registry.shutdown() == (1, 0)
     event.join(30)
-    (found,) = Registry(tmp_path).list_for_owner("ada")
-    assert (found.status, found.checkpoints()[0][1].step) == ("paused", run.step)
+    (actual,) = Registry(tmp_path).list_for_owner("ada")
+    assert (actual.status, actual.checkpoints()[0][1].step) == ("paused", run.step)
 
 
 def test_elsewhere_the_device_zero_is_auto(registry, monkeypatch):
@@ -320,14 +322,14 @@ def test_the_form_offers_slices_where_there_are_any(monkeypatch):
 
 
 def test_what_is_lent_a_gpu_asks_for_more_than_it_trains_and_travels(monkeypatch):
-    asked = {}
+    requested = {}
     monkeypatch.setitem(
         sys.modules,
         "spaces",
-        SimpleNamespace(GPU=lambda **how: asked.update(how) or (lambda task: task)),
+        SimpleNamespace(GPU=lambda **how: requested.update(how) or (lambda task: task)),
     )
     assert zerogpu_decorated() is run_slice
-    assert asked == {"duration": SLICE_SECONDS + SLICE_MARGIN_S}
+    assert requested == {"duration": SLICE_SECONDS + SLICE_MARGIN_S}
     order = WorkerSpec(
         "folder", CONFIG.to_flat(), [[0, "speed", 2.0]], "train", None, SLICE_SECONDS
     )
@@ -350,7 +352,7 @@ def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
     app = AppServer(tmp_path, PYTHONPATH=path, SPACES_ZERO_GPU="true", SEEN=str(seen))
     try:
         wait_for(lambda: "Training on" in app.log.read_text(), 60, "the line about the device")
-        told = app.request("runs/list", {"owner": ""})
+        result = app.request("runs/list", {"owner": ""})
     finally:
         app.stop()
     assert json.loads(seen.read_text()) == {"threads": 1, "fork server": False}
@@ -358,11 +360,11 @@ def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
     assert "RuntimeError: no device API" in log
     assert "Runs train on the CPU" in log
     assert "slices" not in log
-    assert "Runs train on the CPU" in told["note"]
+    assert "Runs train on the CPU" in result["note"]
 
 
 @pytest.mark.parametrize(
-    ("trouble", "says"),
+    ("trouble", "expected_message"),
     [
         (
             ZeroGpuError("No GPU was available after 60s", "ZeroGPU queue timeout"),
@@ -379,5 +381,5 @@ def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
         (TimeoutError(), "the GPU was not available (TimeoutError)"),
     ],
 )
-def test_what_went_wrong_becomes_a_sentence(trouble, says):
-    assert describe_error(trouble) == says
+def test_what_went_wrong_becomes_a_sentence(trouble, expected_message):
+    assert describe_error(trouble) == expected_message

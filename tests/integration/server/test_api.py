@@ -100,11 +100,11 @@ def mine(ask, run):
 
 
 def test_every_endpoint_is_explained_with_its_types(app):
-    told = json.loads(app.get("/gradio_api/info")[1])
+    result = json.loads(app.get("/gradio_api/info")[1])
     # and nothing of the page's own
-    assert tuple(told["named_endpoints"]) == tuple(f"/{name}" for name in ENDPOINTS)
-    assert told["unnamed_endpoints"] == {}
-    for name, endpoint in told["named_endpoints"].items():
+    assert tuple(result["named_endpoints"]) == tuple(f"/{name}" for name in ENDPOINTS)
+    assert result["unnamed_endpoints"] == {}
+    for name, endpoint in result["named_endpoints"].items():
         assert endpoint["description"], name
         assert endpoint["returns"][0]["type"]["type"] == "object", name
         for parameter in endpoint["parameters"]:
@@ -121,9 +121,9 @@ def test_a_run_is_started_steered_and_asked(ask, run, mine):
     assert ask("status", **mine)["step"] == held["step"]
     assert ask("resume", **steer)["status"] == "training"
     wait_for(lambda: ask("status", **mine)["step"] > held["step"], 60, "a step after resuming")
-    told = ask("predict", **mine, sequence="3 1")
-    assert told["target"] == ["1", "3"]
-    assert told["correct"] == (told["prediction"] == told["target"])
+    result = ask("predict", **mine, sequence="3 1")
+    assert result["target"] == ["1", "3"]
+    assert result["correct"] == (result["prediction"] == result["target"])
     scores = ask("evaluate", **mine, n=40)
     assert scores["n"] == sum(line["n"] for line in scores["by_length"]) > 10
     assert scores["interval"][0] <= scores["exact_match"] <= scores["interval"][1]
@@ -140,14 +140,14 @@ def test_a_checkpoint_is_asked_without_a_key(ask):
 
 
 def test_attention_is_told_head_by_head_and_every_row_sums_to_one(ask):
-    told = ask("attention", model="checkpoint:reverse", sequence="3 1 4")
-    assert (told["rows"], told["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
-    assert (told["layers"], told["heads"]) == ([0, 1], [0, 1, 2, 3])
+    result = ask("attention", model="checkpoint:reverse", sequence="3 1 4")
+    assert (result["rows"], result["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
+    assert (result["layers"], result["heads"]) == ([0, 1], [0, 1, 2, 3])
     assert all(
-        abs(sum(row) - 1) < 0.01 for layer in told["weights"] for head in layer for row in head
+        abs(sum(row) - 1) < 0.01 for layer in result["weights"] for head in layer for row in head
     )
     one = ask("attention", model="checkpoint:reverse", sequence="3 1 4", layer=1, head=2)
-    assert one["weights"] == [[told["weights"][1][2]]]
+    assert one["weights"] == [[result["weights"][1][2]]]
     own = ask(
         "attention", model="checkpoint:reverse", sequence="3 1 4", kind="decoder", layer=0, head=0
     )["weights"][0][0]
@@ -204,12 +204,12 @@ def test_a_comparison_is_a_job_of_whoever_began_it(ask):
         ask("job", job=begun["job"], owner=new_owner_key())
     with pytest.raises(AppError, match="no longer stored"):
         ask("cancel", job=begun["job"], owner=new_owner_key())
-    told = ask("job", job=begun["job"], owner=begun["owner"], wait=60)
-    assert told["status"] == "done", told
-    ours = next(row for row in told["rows"] if row["model"] == "reverse-one-head")
+    result = ask("job", job=begun["job"], owner=begun["owner"], wait=60)
+    assert result["status"] == "done", result
+    ours = next(row for row in result["rows"] if row["model"] == "reverse-one-head")
     assert (ours["n"], ours["finished"]) == (3, True)
     assert (ours["over"], ours["way"]) == (True, ours["decoding"])  # names of version 0.2.0
-    assert told["result"]["request"]["n"] == 3
+    assert result["result"]["request"]["n"] == 3
     with pytest.raises(AppError, match="use at most 40"):
         ask("compare", model=REVERSE, n=41)
     again = ask("compare", model=REVERSE, n=40, wait=0)
@@ -220,13 +220,13 @@ def test_a_push_takes_the_token_that_is_given_and_never_the_owners(hub, app, ask
     with hub.record_requests() as seen:
         with pytest.raises(AppError, match="needs a token with write access"):
             ask("push", model=REVERSE, repo="ada/api")
-        told = ask("push", model=REVERSE, repo="ada/api", token=hub.ADA)
-    assert told["status"] == "done", told
+        result = ask("push", model=REVERSE, repo="ada/api", token=hub.ADA)
+    assert result["status"] == "done", result
     assert "playground.json" in hub.files("ada/api")
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
-    assert hub.ADA not in json.dumps(told)
+    assert hub.ADA not in json.dumps(result)
     # names of files, which the client does not take for files to fetch
-    assert "README.md" in json.dumps(told["result"])
+    assert "README.md" in json.dumps(result["result"])
     assert not [
         path
         for path in app.log.parent.rglob("*")
@@ -340,7 +340,7 @@ def request_of(address="10.0.0.1", session=None, **headers):
     )
 
 
-def asked(endpoints, endpoint, **values):
+def requested(endpoints, endpoint, **values):
     return run_in_thread(getattr(endpoints, endpoint)(**values, request=request_of()))
 
 
@@ -385,24 +385,24 @@ def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
         calls += [("start", {"owner": odd}), ("models", {"owner": odd})]
     for name, values in calls:
         with pytest.raises((UserError, ValueError)) as refused:
-            asked(endpoints, name, **values)
+            requested(endpoints, name, **values)
         assert len(str(refused.value)) < 1000, name
     assert endpoints.registry.list_for_owner(endpoints.registry.single_owner) == []
 
 
 def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
     monkeypatch.setattr(endpoints.registry, "single_owner", "l" * 32)
-    started = asked(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1})
+    started = requested(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1})
     assert started["owner"] == "l" * 32
-    assert asked(endpoints, "status", model=started["run"])["name"] == started["name"]
+    assert requested(endpoints, "status", model=started["run"])["name"] == started["name"]
     with pytest.raises(UserError, match="there is no model"):
-        asked(endpoints, "status", model=started["run"], owner=new_owner_key())
+        requested(endpoints, "status", model=started["run"], owner=new_owner_key())
 
 
 def test_a_run_in_slices_is_refused_because_only_a_page_lends_a_gpu(endpoints, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     with pytest.raises(UserError, match="open page; use device auto or cpu"):
-        asked(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1, "device": "zero"})
+        requested(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1, "device": "zero"})
 
 
 def test_a_preset_and_a_family_that_contradict_each_other_are_refused(endpoints):
@@ -411,7 +411,7 @@ def test_a_preset_and_a_family_that_contradict_each_other_are_refused(endpoints)
         match="preset gpt2 is of the architecture gpt2, but architecture is 'bert'; leave one of "
         "them out",
     ):
-        asked(endpoints, "start", settings={"architecture": "bert"}, preset="gpt2")
+        requested(endpoints, "start", settings={"architecture": "bert"}, preset="gpt2")
 
 
 def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
@@ -423,7 +423,7 @@ def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
             (ROOT / "checkpoints/reverse-one-head" / name).read_bytes()
         )
     with pytest.raises(UserError, match="needs a sign-in"):
-        asked(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
+        requested(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
 
 
 def test_client_address_is_the_one_appended_by_the_space_proxy(monkeypatch):

@@ -76,11 +76,11 @@ def zipped(files, prefix="", method=zipfile.ZIP_DEFLATED, **more):
 
 def send(app, data, owner=None, **headers):
     """Status and JSON of an upload."""
-    given = {
+    inputs = {
         "x-owner": new_owner_key() if owner is None else owner,
         "x-name": "sent%20here",
     } | headers
-    request = urllib.request.Request(app.url + CHECKPOINT_PATH, data, given, method="POST")
+    request = urllib.request.Request(app.url + CHECKPOINT_PATH, data, inputs, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read())
@@ -191,11 +191,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_invalid_checkpoint_upload_is_rejected_and_leaves_no_files(app, files, name):
-    make, says = HOSTILE[name]
+    make, expected_message = HOSTILE[name]
     before = sorted((app.checkpoints / "runs").glob("*"))
     status, answer = send(app, make(files))
     assert status == 400
-    assert says in answer["error"]
+    assert expected_message in answer["error"]
     assert str(app.checkpoints) not in answer["error"]
     assert sorted((app.checkpoints / "runs").glob("*")) == before
     assert leftovers(app) == []
@@ -208,8 +208,8 @@ def test_a_name_that_leads_elsewhere_leads_nowhere(tmp_path, files, name):
     )
     with suppress(UserError):
         extract_checkpoint(tmp_path / "packed.zip", tmp_path / "inside")
-    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert found <= {"packed.zip", "inside/config.json", "inside/model.safetensors"}
+    actual = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert actual <= {"packed.zip", "inside/config.json", "inside/model.safetensors"}
 
 
 def test_an_upload_says_whose_it_is(app, files):
@@ -246,9 +246,9 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     ticket = in_line(run_action(registry, want | {"owner": "ada"}))["ticket"]
     assert registry.download_tokens.redeem(ticket)[1] is run
     assert registry.download_tokens.redeem(ticket) is None
-    told = in_line(run_details(registry, {"subject": f"watch:{run.share_id}"}))
-    assert "share_id" not in told
-    assert "checkpoints" not in told
+    response = in_line(run_details(registry, {"subject": f"watch:{run.share_id}"}))
+    assert "share_id" not in response
+    assert "checkpoints" not in response
     assert (
         in_line(run_details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))["checkpoints"][
             0
@@ -302,7 +302,7 @@ def test_nobody_fetches_without_a_ticket(app):
     assert app.get(CHECKPOINT_PATH + "/..%2f..%2fconfig.json")[0] in (404, 405)
 
 
-async def told(served, method, path, receive, send=None, address="10.0.0.1"):
+async def response(served, method, path, receive, send=None, address="10.0.0.1"):
     """Status and text that a client is answered which sends as `receive` says, and takes what
     it is sent as `send` says.
     """
@@ -345,11 +345,11 @@ def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monke
 
     async def scene():
         served = served_by(registry)
-        slow = asyncio.create_task(told(served, "POST", CHECKPOINT_PATH, trickle))
+        slow = asyncio.create_task(response(served, "POST", CHECKPOINT_PATH, trickle))
         await asyncio.sleep(0.1)
-        beside = await told(served, "POST", CHECKPOINT_PATH, whole)
+        beside = await response(served, "POST", CHECKPOINT_PATH, whole)
         late = await asyncio.wait_for(slow, 20)
-        return beside, late, await told(served, "POST", CHECKPOINT_PATH, whole)
+        return beside, late, await response(served, "POST", CHECKPOINT_PATH, whole)
 
     beside, late, after = in_line(scene())
     registry.shutdown()
@@ -377,7 +377,7 @@ def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(
         return await whole(zipped(files))
 
     status, text = in_line(
-        told(
+        response(
             served_by(registry),
             "POST",
             CHECKPOINT_PATH,
@@ -419,7 +419,9 @@ def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(
 
         def download(send=None, address="10.0.0.9"):
             ticket = registry.download_tokens.issue(run.checkpoints()[0][0], run)
-            return told(served, "GET", f"{CHECKPOINT_PATH}/{ticket}", nothing_more, send, address)
+            return response(
+                served, "GET", f"{CHECKPOINT_PATH}/{ticket}", nothing_more, send, address
+            )
 
         slow = [asyncio.create_task(download(full, f"10.0.0.{number}")) for number in range(2)]
         for _ in slow:
@@ -511,12 +513,12 @@ def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, mo
         served = served_by(registry)
         slow = [
             asyncio.create_task(
-                told(served, "POST", CHECKPOINT_PATH, trickle, address=f"10.0.0.{n}")
+                response(served, "POST", CHECKPOINT_PATH, trickle, address=f"10.0.0.{n}")
             )
             for n in (1, 2)
         ]
         await asyncio.sleep(0.2)
-        other = await told(served, "POST", CHECKPOINT_PATH, whole, address="10.0.0.3")
+        other = await response(served, "POST", CHECKPOINT_PATH, whole, address="10.0.0.3")
         done, left = await asyncio.wait(slow, timeout=5, return_when=asyncio.FIRST_COMPLETED)
         for task in left:
             task.cancel()
@@ -543,7 +545,7 @@ def test_a_zip_whose_list_of_files_lies_outside_of_it_is_no_zip(tmp_path, files)
         return await whole(bytes(packed))
 
     status, text = in_line(
-        told(
+        response(
             served_by(registry),
             "POST",
             CHECKPOINT_PATH,

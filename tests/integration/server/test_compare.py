@@ -43,25 +43,25 @@ def ask(page, route, what):
     return run_in_thread(page.handlers()[route](what, None))
 
 
-def job_of(page, told):
-    return page.job_queue.queue._jobs[told["job"]]
+def job_of(page, result):
+    return page.job_queue.queue._jobs[result["job"]]
 
 
 def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
     wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "destination": "/tmp/x"}
-    told = ask(
+    result = ask(
         page,
         "jobs/submit",
         {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:reverse", "what": wished},
     )
-    assert job_of(page, told).arguments[0] == {
+    assert job_of(page, result).arguments[0] == {
         "models": ["gpt2"],
         "n": 4,
         "checkpoint": str(registry.root / "reverse"),
         "name": "reverse",
     }
-    told = ask(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "what": wished})
-    assert job_of(page, told).arguments[0] == {"models": ["gpt2"], "n": 4}
+    result = ask(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "what": wished})
+    assert job_of(page, result).arguments[0] == {"models": ["gpt2"], "n": 4}
 
 
 def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, registry):
@@ -79,8 +79,8 @@ def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, reg
     run = registry.start(config, OWNER, name="mine")
     wait_for(lambda: run.status == "done", description="the end of the run")
     what = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "what": {}}
-    told = ask(page, "jobs/submit", what | {"owner": OWNER})
-    assert job_of(page, told).arguments[0] == {
+    result = ask(page, "jobs/submit", what | {"owner": OWNER})
+    assert job_of(page, result).arguments[0] == {
         "checkpoint": str(run.checkpoints()[0][0]),
         "name": "mine",
     }
@@ -151,9 +151,9 @@ def test_a_hostile_request_gets_a_sentence(page, what):
         "architectures/matched",
         "architectures/train",
     ):
-        told = ask(page, route, what)
-        assert isinstance(told["error"], str)
-        assert 10 < len(told["error"]) < 300
+        result = ask(page, route, what)
+        assert isinstance(result["error"], str)
+        assert 10 < len(result["error"]) < 300
     assert ask(page, "architectures/curves", what).get("curves", []) == []
     assert page.job_queue.process_id is None
 
@@ -196,14 +196,14 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
 
 def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
     monkeypatch.setattr(matched_parameters, "match_parameters", lambda config, family: config)
-    told = ask(page, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"})
+    result = ask(page, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"})
     config = read_manifest(ROOT / "checkpoints" / "reverse").config
-    assert {each["architecture"] for each in told["families"]} == set(ARCHITECTURES)
-    assert [each["architecture"] for each in told["families"] if each["is_current"]] == [
+    assert {each["architecture"] for each in result["families"]} == set(ARCHITECTURES)
+    assert [each["architecture"] for each in result["families"] if each["is_current"]] == [
         config.architecture
     ]
-    assert told["parameters"] == config.model.parameter_count()
-    assert (told["task"], told["min_length"], told["max_length"]) == ("reverse 1–10", 1, 10)
+    assert result["parameters"] == config.model.parameter_count()
+    assert (result["task"], result["min_length"], result["max_length"]) == ("reverse 1–10", 1, 10)
     longer = ask(
         page,
         "architectures/matched",
@@ -242,7 +242,7 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
         "match_parameters",
         lambda config, family: config.replace(**small, min_length=1),
     )
-    told = ask(
+    result = ask(
         page,
         "architectures/train",
         {
@@ -252,14 +252,14 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
             "max_length": 3,
         },
     )
-    (begun,) = told["runs"]
-    assert not told["error"]
-    asked = {"owner": OWNER, "subjects": [begun["subject"]]}
+    (begun,) = result["runs"]
+    assert not result["error"]
+    requested = {"owner": OWNER, "subjects": [begun["subject"]]}
     wait_for(
-        lambda: ask(page, "architectures/curves", asked)["curves"][0]["status"] == "done",
+        lambda: ask(page, "architectures/curves", requested)["curves"][0]["status"] == "done",
         description="the end of the run",
     )
-    (curve,) = ask(page, "architectures/curves", asked)["curves"]
+    (curve,) = ask(page, "architectures/curves", requested)["curves"]
     run = registry.find(begun["subject"].removeprefix(RUN_PREFIX), OWNER)
     step, seconds = curve["reached"]
     assert run.config.training.stop_at_exact_match == matched_parameters.TARGET_SCORE
@@ -270,28 +270,28 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
     )
     assert seconds == pytest.approx(run.live.points.columns["seconds"][step - 1])
     assert [each[0] for each in curve["loss"]][-1] == curve["step"]
-    assert ask(page, "architectures/curves", asked | {"owner": OTHER}) == {"curves": []}
+    assert ask(page, "architectures/curves", requested | {"owner": OTHER}) == {"curves": []}
 
 
 def test_unknown_families_are_refused(page):
     for families in ([], ["nothing"], "bert", [3], None):
-        told = ask(
+        result = ask(
             page,
             "architectures/train",
             {"owner": OWNER, "subject": "checkpoint:reverse", "families": families},
         )
-        assert "select architectures" in told["error"]
+        assert "select architectures" in result["error"]
 
 
 def test_the_families_of_transformers_come_near_the_budget(page):
-    told = ask(
+    result = ask(
         page,
         "architectures/matched",
         {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6},
     )
-    for row in told["families"][:3]:
-        assert row["parameters"] == pytest.approx(told["parameters"], rel=0.05)
-    assert [row["architecture"] for row in told["families"][:3]] == list(
+    for row in result["families"][:3]:
+        assert row["parameters"] == pytest.approx(result["parameters"], rel=0.05)
+    assert [row["architecture"] for row in result["families"][:3]] == list(
         matched_parameters.DEFAULT_FAMILIES
     )
 

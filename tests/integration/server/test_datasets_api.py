@@ -56,7 +56,7 @@ def app(tmp_path_factory):
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
+def stored(tmp_path, monkeypatch):
     """The content of rows that are kept here."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     return store(from_text(TEXT))
@@ -103,18 +103,28 @@ def unfinished(app):
 @pytest.mark.smoke
 def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     owner, other = new_owner_key(), new_owner_key()
-    told = bring(app, TEXT + "a a a\ta a a\na a a\tb\n", owner)
-    assert (told["rows"], told["symbols"], told["words"], told["source"], told["target"]) == (
+    response = bring(app, TEXT + "a a a\ta a a\na a a\tb\n", owner)
+    assert (
+        response["rows"],
+        response["symbols"],
+        response["words"],
+        response["source"],
+        response["target"],
+    ) == (
         216,
         6,
         False,
         [3, 3],
         [3, 3],
     )
-    assert (told["duplicates"], told["contradictions"], told["contradicted"]) == (1, 1, [218])
-    assert told["preview"][1] == [["a", "a", "b"], ["b", "a", "a"]]
-    assert 0 < told["held_out"] < 216
-    content = told["content"]
+    assert (response["duplicates"], response["contradictions"], response["contradicted"]) == (
+        1,
+        1,
+        [218],
+    )
+    assert response["preview"][1] == [["a", "a", "b"], ["b", "a", "a"]]
+    assert 0 < response["held_out"] < 216
+    content = response["content"]
     assert not (app.checkpoints / "rows" / content).exists()  # only looked at so far
     assert "not on this server" in ask(app, "show", owner, content)["error"]
     answer = ask(app, "use", other, content)  # another user has to upload it
@@ -124,7 +134,7 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     assert (app.checkpoints / "rows" / content / "rows.safetensors").is_file()
     assert [row["content"] for row in ask(app, "list", owner)["datasets"]] == [content]
     assert ask(app, "list", other)["datasets"] == []
-    assert {**told, "duplicates": 0, "contradictions": 0, "contradicted": []} == ask(
+    assert {**response, "duplicates": 0, "contradictions": 0, "contradicted": []} == ask(
         app, "show", other, content
     )
     assert "not yours, or was removed" in ask(app, "remove", other, content)["error"]
@@ -136,14 +146,14 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
 
 
 def test_bad_lines_are_named_by_their_numbers_and_the_good_ones_shown(app):
-    told = bring(app, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
-    assert told["bad"] == 7
-    assert told["lines"] == [
+    response = bring(app, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
+    assert response["bad"] == 7
+    assert response["lines"] == [
         f"line {n} has no tab between source and target" for n in range(217, 222)
     ]
-    assert "content" not in told
-    assert told["rows"] == 216
-    assert told["preview"][0] == [["a", "a", "a"], ["a", "a", "a"]]
+    assert "content" not in response
+    assert response["rows"] == 216
+    assert response["preview"][0] == [["a", "a", "a"], ["a", "a", "a"]]
 
 
 def test_a_table_has_its_columns_by_name(app):
@@ -151,9 +161,9 @@ def test_a_table_has_its_columns_by_name(app):
     table = "id,from,to\n" + "".join(
         f"{n},{line.replace(chr(9), ',')}\n" for n, line in enumerate(TEXT.splitlines())
     )
-    told = bring(app, table, owner, "rows.csv")
-    assert told["columns"] == ["id", "from", "to"]
-    assert "name the two with sources and targets" in told["error"]
+    response = bring(app, table, owner, "rows.csv")
+    assert response["columns"] == ["id", "from", "to"]
+    assert "name the two with sources and targets" in response["error"]
     assert (
         bring(app, table, owner, "rows.csv", ("from", "to"))["content"]
         == bring(app, TEXT, owner)["content"]
@@ -174,7 +184,7 @@ def test_nothing_that_was_sent_is_run(app, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "expected_message"),
     [
         (b"", "the dataset is empty"),
         (b"\xff\xfea\0\t\0", "save it as UTF-8"),
@@ -189,8 +199,8 @@ def test_nothing_that_was_sent_is_run(app, tmp_path):
         (b"EOS x\ty\n", "is the name of a special token"),
     ],
 )
-def test_hostile_rows_are_answered_with_a_sentence_and_nothing_stays(app, data, says):
-    assert says in bring(app, data, new_owner_key())["error"]
+def test_hostile_rows_are_answered_with_a_sentence_and_nothing_stays(app, data, expected_message):
+    assert expected_message in bring(app, data, new_owner_key())["error"]
     assert unfinished(app) == []
 
 
@@ -458,20 +468,20 @@ def test_who_only_watches_a_run_is_not_told_which_rows_it_is_made_of(shelf):
     content = shelf.use("a", owner)
     run = shelf.made_of(content, owner)
 
-    def told(**what):
+    def response(**what):
         return run_in_thread(run_details(shelf.registry, what))
 
-    watched = told(subject=f"watch:{run.share_id}", owner=new_owner_key())
+    watched = response(subject=f"watch:{run.share_id}", owner=new_owner_key())
     assert watched["settings"]["task"] == "dataset"
     assert content not in json.dumps(watched)
-    assert told(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"] == content
+    assert response(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"] == content
 
 
-def test_the_form_trains_on_rows_that_are_kept_here(kept):
+def test_the_form_trains_on_rows_that_are_kept_here(stored):
     values = RunConfig().to_flat() | {
         "preset": "fast",
         "task": "dataset",
-        "dataset_sha256": kept,
+        "dataset_sha256": stored,
         "min_length": 3,
         "max_length": 3,
     }
@@ -494,7 +504,7 @@ def test_the_form_trains_on_rows_that_are_kept_here(kept):
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "expected_message"),
     [
         ("", "no dataset is selected"),
         ("0" * 64, "is not on this server; upload it below"),
@@ -502,30 +512,30 @@ def test_the_form_trains_on_rows_that_are_kept_here(kept):
         (5, "not on this server"),
     ],
 )
-def test_rows_that_are_not_here_are_explained(kept, rows, says):
+def test_rows_that_are_not_here_are_explained(stored, rows, expected_message):
     values = RunConfig().to_flat() | {"task": "dataset", "dataset_sha256": rows}
     wrong = validate_form(list(values), list(values.values()))
     assert list(wrong) == ["dataset_sha256"]
-    assert says in wrong["dataset_sha256"]
+    assert expected_message in wrong["dataset_sha256"]
     assert json.loads(panel_state("o", rows)) == {
         "owner": "o",
         "rows": rows if rows == "0" * 64 else "",
     }
 
 
-def test_kept_rows_are_read_again_and_broken_ones_refused(kept, tmp_path):
-    rows = load_pairs(kept)
+def test_kept_rows_are_read_again_and_broken_ones_refused(stored, tmp_path):
+    rows = load_pairs(stored)
     assert (rows.sha256, len(rows), rows.preview(1)) == (
-        kept,
+        stored,
         216,
         [(["a", "a", "a"], ["a", "a", "a"])],
     )
-    folder = tmp_path / "rows" / kept
+    folder = tmp_path / "rows" / stored
     whole = (folder / "rows.safetensors").read_bytes()
     for broken in (whole[:-3], whole[:-1] + b"\xff", b"", b"\xff" * 40, whole[:8]):
         (folder / "rows.safetensors").write_bytes(broken)
         with pytest.raises(DatasetError, match="is damaged"):
-            load_pairs(kept)
+            load_pairs(stored)
     for broken in (
         b"",
         b"[]",
@@ -535,14 +545,14 @@ def test_kept_rows_are_read_again_and_broken_ones_refused(kept, tmp_path):
     ):
         (folder / "rows.json").write_bytes(broken)
         with pytest.raises(DatasetError, match="is damaged"):
-            load_metadata(kept)
+            load_metadata(stored)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_line_under_a_task_shows_its_example(task):
-    shown = task_info.task_description_html(task)
-    assert " → ".join(TASKS[task].example).replace("<", "&lt;") in shown
-    assert TASKS[task].description.replace("'", "&#x27;") in shown
+    rendered = task_info.task_description_html(task)
+    assert " → ".join(TASKS[task].example).replace("<", "&lt;") in rendered
+    assert TASKS[task].description.replace("'", "&#x27;") in rendered
 
 
 def test_how_hard_a_task_is_comes_from_the_measurements():

@@ -87,27 +87,27 @@ def registry(tmp_path_factory):
     registry.shutdown()
 
 
-def told(registry, **what):
+def response(registry, **what):
     return run_in_thread(ReportHandlers(registry).handlers()["runs/report"](what, None))
 
 
 def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(registry):
     from tests.support.small_runs import tiny_config
 
-    found = told(registry, subject="checkpoint:digits", owner="")
-    assert found["name"] == "digits-report.html"
-    assert "<h1>digits</h1>" in found["html"]
+    actual = response(registry, subject="checkpoint:digits", owner="")
+    assert actual["name"] == "digits-report.html"
+    assert "<h1>digits</h1>" in actual["html"]
     owner = new_owner_key()
     run = registry.start(tiny_config(max_steps=3), owner, name="<b>mine")
     wait_for(lambda: run.status == "done", 60, "the end of the run")
-    mine = told(registry, subject=f"run:{run.id}", owner=owner)
+    mine = response(registry, subject=f"run:{run.id}", owner=owner)
     assert mine["name"] == "b-mine-report.html"
     assert "<h1>&lt;b&gt;mine</h1>" in mine["html"]
     assert str(registry.root) not in mine["html"]
     assert run.id not in mine["html"]
-    assert told(registry, subject=f"watch:{run.share_id}", owner="")["html"] == mine["html"]
+    assert response(registry, subject=f"watch:{run.share_id}", owner="")["html"] == mine["html"]
     for owner in (new_owner_key(), "", None):
-        assert "not yours" in told(registry, subject=f"run:{run.id}", owner=owner)["error"]
+        assert "not yours" in response(registry, subject=f"run:{run.id}", owner=owner)["error"]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(regist
     [{}, {"subject": None}, {"subject": "checkpoint:../x"}, {"subject": "watch:", "owner": 3}],
 )
 def test_hostile_requests_for_a_report_reach_nothing(registry, what):
-    assert "error" in told(registry, **what)
+    assert "error" in response(registry, **what)
 
 
 def test_an_embedded_page_which_knows_no_owner_can_do_nothing_to_a_run(registry):

@@ -69,9 +69,9 @@ def busy(registry):
 
 
 def ask(page, route, owner=OWNER, **what):
-    told = run_in_thread(page.handlers()[route]({"owner": owner, **what}, None))
-    json.dumps(told, allow_nan=False)
-    return told
+    response = run_in_thread(page.handlers()[route]({"owner": owner, **what}, None))
+    json.dumps(response, allow_nan=False)
+    return response
 
 
 def form(*grid, base="", seeds="0, 1", kind="grid", name="", **more):
@@ -93,8 +93,8 @@ def trained(registry, **settings):
 
 @pytest.mark.smoke
 def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
-    told = ask(page, "experiments/presets")
-    norm = next(each for each in told["questions"] if each["name"] == "norm")
+    response = ask(page, "experiments/presets")
+    norm = next(each for each in response["questions"] if each["name"] == "norm")
     assert (norm["runs"], norm["varied"], norm["missing"], norm["experiment"]) == (
         6,
         "norm_placement: pre, post",
@@ -120,23 +120,23 @@ def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
 def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, registry):
     run = trained(registry, seed=7, norm_placement="post")
     base = f"run:{run.id}"
-    told = ask(
+    response = ask(
         page,
         "experiments/plan",
         form=form(["norm_placement", "pre, post"], ["n_heads", "1,2"], base=base),
     )
-    first = told["cells"][0]
-    assert (told["runs"], first["label"], first["steps"]) == (
+    first = response["cells"][0]
+    assert (response["runs"], first["label"], first["steps"]) == (
         8,
         "norm_placement pre, n_heads 1",
         20,
     )
-    asked = ask(
+    requested = ask(
         page,
         "experiments/submit",
         form=form(["norm_placement", "pre, post"], ["max_steps", "30"], base=base, seeds="3"),
     )["experiment"]
-    experiment = page.experiments.find(asked, OWNER)
+    experiment = page.experiments.find(requested, OWNER)
     assert (experiment.name, dict(experiment.grid), experiment.seeds) == (
         "norm_placement",
         {"norm_placement": ["pre", "post"]},
@@ -154,12 +154,14 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
             form=form(["norm_placement", "pre, post"], base=base),
         )["error"]
     )
-    told = ask(page, "experiments/plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse"))
-    assert told["cells"][0]["parameters"] == 171_597
+    response = ask(
+        page, "experiments/plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse")
+    )
+    assert response["cells"][0]["parameters"] == 171_597
 
 
 @pytest.mark.parametrize(
-    ("wrong", "field", "said"),
+    ("wrong", "field", "message"),
     [
         (form(["norm_placement", "pre, up"]), "norm_placement", "choose one of pre, post"),
         (form(["norm_placement", ""]), "norm_placement", "no values"),
@@ -188,21 +190,21 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_wrong_is_said_with_its_field_and_nothing_begins(page, wrong, field, said):
+def test_what_is_wrong_is_said_with_its_field_and_nothing_begins(page, wrong, field, message):
     for route in ("experiments/plan", "experiments/submit"):
-        told = ask(page, route, form=wrong)
-        assert said in told["error"]
-        assert told["field"] == field
+        response = ask(page, route, form=wrong)
+        assert message in response["error"]
+        assert response["field"] == field
     assert ask(page, "experiments/poll")["experiments"] == []
 
 
 @pytest.mark.smoke
 def test_only_its_owner_hears_of_an_experiment(page):
-    asked = ask(page, "experiments/submit", question="norm")["experiment"]
-    mine = ask(page, "experiments/poll", open=asked)
-    assert [row["id"] for row in mine["experiments"]] == [asked]
+    requested = ask(page, "experiments/submit", question="norm")["experiment"]
+    mine = ask(page, "experiments/poll", open=requested)
+    assert [row["id"] for row in mine["experiments"]] == [requested]
     assert mine["open"]["results"]["results"]["summary"] == "No run has finished yet."
-    assert ask(page, "experiments/poll", owner=OTHER, open=asked) == {
+    assert ask(page, "experiments/poll", owner=OTHER, open=requested) == {
         "experiments": [],
         "open": None,
     }
@@ -211,29 +213,31 @@ def test_only_its_owner_hears_of_an_experiment(page):
         ("experiments/csv", {}),
         ("experiments/figures", {}),
     ):
-        assert "not yours" in ask(page, route, owner=OTHER, experiment=asked, **what)["error"]
-    assert ask(page, "experiments/action", experiment=asked, do="delete") == {}
-    assert ask(page, "experiments/poll", open=asked) == {"experiments": [], "open": None}
+        assert "not yours" in ask(page, route, owner=OTHER, experiment=requested, **what)["error"]
+    assert ask(page, "experiments/action", experiment=requested, do="delete") == {}
+    assert ask(page, "experiments/poll", open=requested) == {"experiments": [], "open": None}
 
 
 def test_what_was_found_is_told_again_only_when_it_changed(page):
-    asked = ask(page, "experiments/submit", question="norm")["experiment"]
-    told = ask(page, "experiments/poll", open=asked)["open"]
-    assert told["results"] is not None
+    requested = ask(page, "experiments/submit", question="norm")["experiment"]
+    response = ask(page, "experiments/poll", open=requested)["open"]
+    assert response["results"] is not None
     assert (
-        ask(page, "experiments/poll", open=asked, version=told["version"])["open"]["results"]
+        ask(page, "experiments/poll", open=requested, version=response["version"])["open"][
+            "results"
+        ]
         is None
     )
     assert (
-        ask(page, "experiments/poll", open=asked, version="older")["open"]["results"]
-        == told["results"]
+        ask(page, "experiments/poll", open=requested, version="older")["open"]["results"]
+        == response["results"]
     )
-    assert [line["status"] for line in told["lines"]] == ["planned"] * 6
+    assert [line["status"] for line in response["lines"]] == ["planned"] * 6
 
 
 def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy, registry):
     run = trained(registry)
-    wanted = form(
+    expected = form(
         ["position_type", "learned, sinusoidal"],
         base=f"run:{run.id}",
         seeds="0",
@@ -241,28 +245,30 @@ def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy,
         times=2,
         n=20,
     )
-    asked = ask(busy, "experiments/submit", form=wanted)["experiment"]
+    requested = ask(busy, "experiments/submit", form=expected)["experiment"]
     wait_for(
         lambda: ask(busy, "experiments/poll")["experiments"][0]["state"] == "done",
         90,
         "the experiment",
     )
-    told = ask(busy, "experiments/poll", open=asked)
-    assert told["experiments"][0]["share"] == 1
-    found = told["open"]["results"]
-    assert [row["untrained"] for row in found["lengths"]["rows"]] == [
+    response = ask(busy, "experiments/poll", open=requested)
+    assert response["experiments"][0]["share"] == 1
+    actual = response["open"]["results"]
+    assert [row["untrained"] for row in actual["lengths"]["rows"]] == [
         {"source": [5, 8], "target": [5, 8]},
         None,
     ]
-    for cell in found["results"]["cells"]:
+    for cell in actual["results"]["cells"]:
         assert cell["loss"]["steps"] == cell["curve"]["steps"] == [10, 20]
         points = registry.find(cell["seeds"][0]["run"].removeprefix("run:"), OWNER).load_points()
         assert cell["loss"]["median"] == pytest.approx(
             [sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)]
         )
-    assert ask(busy, "experiments/csv", experiment=asked)["csv"].startswith("scheme,seed,length,")
+    assert ask(busy, "experiments/csv", experiment=requested)["csv"].startswith(
+        "scheme,seed,length,"
+    )
     with zipfile.ZipFile(
-        io.BytesIO(base64.b64decode(ask(busy, "experiments/figures", experiment=asked)["zip"]))
+        io.BytesIO(base64.b64decode(ask(busy, "experiments/figures", experiment=requested)["zip"]))
     ) as archive:
         names = {
             f"{figure}.{kind}"
@@ -304,22 +310,22 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeyp
     begun = ask(page, "replications/start", name="mingpt-sort")["run"]
     wait_for(lambda: claim()["state"] == "done", description="the claim's run")
     assert (claim()["run"], claim()["step"], claim(OTHER)["state"]) == (begun, 20, "none")
-    told = ask(page, "replications/outcome", name="mingpt-sort")
-    assert told["passed"] is False  # after 20 steps
-    assert "of the sequences, on " in told["written"]
+    response = ask(page, "replications/outcome", name="mingpt-sort")
+    assert response["passed"] is False  # after 20 steps
+    assert "of the sequences, on " in response["written"]
     monkeypatch.setattr(
         "playground.server.replications_api.evaluate_replication",
         lambda *_: pytest.fail("it was compared already"),
     )
-    assert ask(page, "replications/outcome", name="mingpt-sort") == told
+    assert ask(page, "replications/outcome", name="mingpt-sort") == response
 
 
 def test_a_claim_that_takes_an_experiment_stands_with_it(page):
     begun = ask(page, "replications/start", name="length-order")["experiment"]
-    told = next(
+    response = next(
         each for each in ask(page, "replications/list")["claims"] if each["name"] == "length-order"
     )
-    assert (told["experiment"], told["run"], told["step"]) == (begun, None, 0)
+    assert (response["experiment"], response["run"], response["step"]) == (begun, None, 0)
     assert (
         "not every position encoding"
         in ask(page, "replications/outcome", name="length-order")["summary"]
@@ -445,7 +451,7 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
 def test_nobody_measures_for_a_page_that_has_gone(page, measured):
     async def leave():
         page_of_owner = Page("10.0.0.1")
-        asked = asyncio.ensure_future(
+        requested = asyncio.ensure_future(
             page.outcome({"owner": OWNER, "name": "annotated-copy"}, page_of_owner)
         )
         while not measured:
@@ -458,7 +464,7 @@ def test_nobody_measures_for_a_page_that_has_gone(page, measured):
         cancelled = measured[0].cancelled()
         with contextlib.suppress(InvalidStateError):
             measured[0].set_result({"loss": 0.25})
-        await asked
+        await requested
         return cancelled
 
     assert in_a_loop(leave())
@@ -480,32 +486,32 @@ def polled(page, open, known=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunConfig, "from_flat", from_flat)
         patch.setattr(json, "dumps", dumped)
-        told = ask(page, "experiments/poll", open=open, version=known)
-    return told, counted
+        response = ask(page, "experiments/poll", open=open, version=known)
+    return response, counted
 
 
 @pytest.mark.parametrize("kind", ["grid", "lengths"])
 def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, registry, kind):
     trained(registry, max_steps=25, eval_every=5)  # its speed is known
-    wanted = form(
+    expected = form(
         ["n_heads", "1, 2"],
         base="",
         seeds="0, 1, 2",
         kind=kind,
         **({"times": 2, "n": 20} if kind == "lengths" else {}),
     )
-    asked = ask(page, "experiments/submit", form=wanted)["experiment"]
-    first, _ = polled(page, asked)
-    again, counted = polled(page, asked, first["open"]["version"])
+    requested = ask(page, "experiments/submit", form=expected)["experiment"]
+    first, _ = polled(page, requested)
+    again, counted = polled(page, requested, first["open"]["version"])
     assert counted == {"configs": 0, "sorted": 0}
     assert first["open"]["results"]
     assert again["open"]["results"] is None
     assert again["open"]["estimate"] == first["open"]["estimate"]
 
     run = trained(registry, seed=1)  # as if the experiment had trained it
-    going = page.experiments.store.states[asked]
+    going = page.experiments.store.states[requested]
     going.runs["0/1"] = run.id
-    changed, counted = polled(page, asked, first["open"]["version"])
+    changed, counted = polled(page, requested, first["open"]["version"])
     assert changed["open"]["version"] != first["open"]["version"]
     assert [
         each["done"] for each in changed["open"]["results"]["results"]["cells"][0]["seeds"]
@@ -514,7 +520,7 @@ def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, regist
         True,
         False,
     ]
-    final, counted = polled(page, asked, changed["open"]["version"])
+    final, counted = polled(page, requested, changed["open"]["version"])
     assert (counted, final["open"]["results"]) == ({"configs": 0, "sorted": 0}, None)
 
 
@@ -551,7 +557,7 @@ def test_a_hostile_request_gets_a_sentence(page, what):
         "replications/start",
         "replications/outcome",
     ):
-        told = run_in_thread(page.handlers()[route](what, None))
-        assert isinstance(told["error"], str), route
-        assert 10 < len(told["error"]) < 600
+        response = run_in_thread(page.handlers()[route](what, None))
+        assert isinstance(response["error"], str), route
+        assert 10 < len(response["error"]) < 600
     assert page.experiments.list_for_owner(OWNER) == []

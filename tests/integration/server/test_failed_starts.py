@@ -53,13 +53,13 @@ def comparer():
 
 def over(poll, *arguments):
     return wait_for(
-        lambda: (told := poll(*arguments))["status"] in OVER and told, 60, "the end of a job"
+        lambda: (result := poll(*arguments))["status"] in OVER and result, 60, "the end of a job"
     )
 
 
-def check_sentence(told):
-    assert told["status"] == "failed"
-    assert "could not be started" in told["message"]
+def check_sentence(result):
+    assert result["status"] == "failed"
+    assert "could not be started" in result["message"]
 
 
 @FAILURES

@@ -35,10 +35,10 @@ def ask(registry, **what):
 
 @pytest.mark.smoke
 def test_a_checkpoint_is_looked_into(registry):
-    told = ask(registry, view="attention")
-    assert told["written"] == told["answer"] == ["4", "1", "3", "EOS"]
-    assert told["columns"] == ["3", "1", "4", "EOS"]
-    assert told["step"] == 200
+    response = ask(registry, view="attention")
+    assert response["written"] == response["answer"] == ["4", "1", "3", "EOS"]
+    assert response["columns"] == ["3", "1", "4", "EOS"]
+    assert response["step"] == 200
 
 
 @pytest.mark.parametrize("view", SLOW_VIEWS)
@@ -56,7 +56,7 @@ def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "there is no symbol"),
         ("3 x", "not a symbol"),
@@ -65,8 +65,8 @@ def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
         ([3], "give a sequence of at most 2,000 characters"),
     ],
 )
-def test_a_sequence_that_cannot_be_read_is_explained(registry, text, said):
-    assert said in ask(registry, view="attention", text=text)["error"]
+def test_a_sequence_that_cannot_be_read_is_explained(registry, text, message):
+    assert message in ask(registry, view="attention", text=text)["error"]
 
 
 HOSTILE = [
@@ -90,9 +90,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
 def test_a_hostile_request_gets_a_sentence(registry, what):
-    told = ask(registry, **what)
-    assert set(told) - {"question", "field"} == {"error"}
-    assert 10 < len(told["error"]) < 300
+    response = ask(registry, **what)
+    assert set(response) - {"question", "field"} == {"error"}
+    assert 10 < len(response["error"]) < 300
 
 
 def test_whatever_is_no_object_gets_a_sentence(registry):
@@ -115,8 +115,8 @@ def in_order_of_answers(answerer, requests):
         order = []
 
         async def one(name, address, what):
-            told = await answerer(what, request_from(address))
-            assert "error" not in told, told
+            response = await answerer(what, request_from(address))
+            assert "error" not in response, response
             order.append(name)
 
         await asyncio.gather(*(one(*request) for request in requests))
@@ -146,6 +146,6 @@ def test_overflowing_weights_give_error_or_finite_numbers(tmp_path, view, size):
     trainer.eval_model.load_state_dict(family.state_dict())
     save_checkpoint(tmp_path / "huge", trainer, None)
     text = json.dumps({"view": view, "text": "3 1 4"})
-    told = Inspector().dispatch("show", {"checkpoint": str(tmp_path / "huge")}, text)
-    json.dumps(told, allow_nan=False)
-    assert "not finite" in told.get("error", "") or view != "steps"
+    response = Inspector().dispatch("show", {"checkpoint": str(tmp_path / "huge")}, text)
+    json.dumps(response, allow_nan=False)
+    assert "not finite" in response.get("error", "") or view != "steps"

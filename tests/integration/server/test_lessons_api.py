@@ -22,21 +22,21 @@ def page(tmp_path):
     registry.shutdown()
 
 
-def asked(page, name, **what):
+def requested(page, name, **what):
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, page.handlers()[name](what, None)).result()
 
 
 @pytest.mark.smoke
 def test_the_page_is_told_every_question_and_no_answer(page):
-    told = asked(page, "lessons/catalog", owner=OWNER)
-    assert [stop["name"] for stop in told["stops"]] == list(LESSONS)
-    assert [bug["name"] for bug in told["bugs"]] == list(BUGS)
-    text = json.dumps(told)
+    response = requested(page, "lessons/catalog", owner=OWNER)
+    assert [stop["name"] for stop in response["stops"]] == list(LESSONS)
+    assert [bug["name"] for bug in response["bugs"]] == list(BUGS)
+    text = json.dumps(response)
     for mistake in BUGS.values():
         assert json.dumps(mistake.buggy_line)[1:-1] not in text
         assert json.dumps(mistake.why)[1:-1] not in text
-    assert told["machine"] == {
+    assert response["machine"] == {
         "slots": 3,
         "an_owner": 3,
         "measuring": 1,
@@ -46,15 +46,15 @@ def test_the_page_is_told_every_question_and_no_answer(page):
 
 
 def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
-    told = asked(page, "lessons/answer-key", owner=OWNER, first=3)
-    assert told["mysteries"] == [
+    response = requested(page, "lessons/answer-key", owner=OWNER, first=3)
+    assert response["mysteries"] == [
         [seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)
     ]
-    assert "whole number" in asked(page, "lessons/answer-key", owner=OWNER, first="x")["error"]
+    assert "whole number" in requested(page, "lessons/answer-key", owner=OWNER, first="x")["error"]
 
 
 @pytest.mark.parametrize(
-    ("name", "what", "field", "says"),
+    ("name", "what", "field", "expected_message"),
     [
         ("start", {"stop": "stop-1"}, "prediction", "enter a number from 0 to 200 first"),
         (
@@ -72,12 +72,12 @@ def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
         ("cancel", {}, None, "no longer exists"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, says):
-    told = asked(page, f"lessons/{name}", owner=OWNER, **what)
-    assert says in told["error"]
-    assert told.get("field") == field
+def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, expected_message):
+    response = requested(page, f"lessons/{name}", owner=OWNER, **what)
+    assert expected_message in response["error"]
+    assert response.get("field") == field
 
 
 def test_a_page_that_does_not_say_whose_it_is_gets_nothing(page):
     for name in page.handlers():
-        assert "reload the page" in asked(page, name, owner="somebody")["error"]
+        assert "reload the page" in requested(page, name, owner="somebody")["error"]

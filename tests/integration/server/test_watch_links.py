@@ -122,7 +122,7 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
     monkeypatch.setattr(ProcessPerJob, "start", start_here)
 
     async def walk():
-        told = {}
+        result = {}
         for name, answerer in routes.items():
             for kind in KINDS:
                 what = {
@@ -133,13 +133,13 @@ def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
                     "form": FORM | {"base": subject},
                 }
                 answer = await asyncio.wait_for(answerer(what | kind, request()), 120)
-                told[name] = told.get(name, "") + json.dumps(answer)
-        return told
+                result[name] = result.get(name, "") + json.dumps(answer)
+        return result
 
-    told = run_in_thread(walk())
-    assert "Settings" in told["runs/report"], told["runs/report"]  # it was written
-    assert '"dataset"' in told["runs/details"]  # the task's name is no secret
-    for name, answer in told.items():
+    result = run_in_thread(walk())
+    assert "Settings" in result["runs/report"], result["runs/report"]  # it was written
+    assert '"dataset"' in result["runs/details"]  # the task's name is no secret
+    for name, answer in result.items():
         for secret in (content, owner, run.owner, run.id):
             assert secret not in answer, f"{name} tells a viewer {secret!r}: {answer[:300]}"
     assert [each.config.task.task for each in registry.list_for_owner(viewer)] == []

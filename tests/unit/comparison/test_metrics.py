@@ -107,13 +107,13 @@ def test_a_tally_counts_items_symbols_and_ranks():
     tally.add(None, ("4", "1", "3", "5", "5"), 6.0)
     tally.add_rank(1, 4, 0.5)
     tally.add_rank(0, 8, 1.5)
-    told = tally.compute()
-    assert (told["n"], told["symbols"], told["ranked"]) == (3, 10, 2)
-    assert told["exact_match"] == pytest.approx(1 / 3)
-    assert told["token_accuracy"] == pytest.approx(4 / 10)
-    assert (told["token_accuracy_low"], told["token_accuracy_high"]) == wilson_interval(4, 10)
-    assert (told["rank_accuracy"], told["rank_chance"]) == (0.5, (1 / 4 + 1 / 8) / 2)
-    assert (told["seconds_per_example"], told["rank_seconds_per_example"]) == (3.0, 1.0)
+    result = tally.compute()
+    assert (result["n"], result["symbols"], result["ranked"]) == (3, 10, 2)
+    assert result["exact_match"] == pytest.approx(1 / 3)
+    assert result["token_accuracy"] == pytest.approx(4 / 10)
+    assert (result["token_accuracy_low"], result["token_accuracy_high"]) == wilson_interval(4, 10)
+    assert (result["rank_accuracy"], result["rank_chance"]) == (0.5, (1 / 4 + 1 / 8) / 2)
+    assert (result["seconds_per_example"], result["rank_seconds_per_example"]) == (3.0, 1.0)
 
 
 def test_as_many_examples_as_fit_are_taken():
@@ -124,7 +124,7 @@ def test_as_many_examples_as_fit_are_taken():
     assert max_fitting_examples(0, 20, lambda k: 20) == 0
 
 
-TOLD = [
+RESULT = [
     {"kind": "settings", "caption": "what is compared"},
     {"kind": "model", "index": 1, "model": "a, b", "exact_match": 0.0, "finished": False},
     {"kind": "model", "index": 0, "model": "chance", "exact_match": None, "finished": True},
@@ -145,17 +145,17 @@ TOLD = [
 
 
 def test_the_table_as_files_holds_the_latest_line_of_each_model():
-    assert [(row["model"], row["exact_match"]) for row in latest_rows(TOLD)] == [
+    assert [(row["model"], row["exact_match"]) for row in latest_rows(RESULT)] == [
         ("chance", None),
         ("a, b", 0.25),
     ]
-    rows = list(csv.DictReader(io.StringIO(to_csv(TOLD))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(RESULT))))
     assert list(rows[0]) == list(RESULT_COLUMNS)
     assert [(row["model"], row["exact_match"]) for row in rows] == [
         ("chance", ""),
         ("a, b", "0.25"),
     ]
-    (item,) = csv.DictReader(io.StringIO(examples_to_csv(TOLD)))
+    (item,) = csv.DictReader(io.StringIO(examples_to_csv(RESULT)))
     assert (
         item["raw_output"],
         item["prediction"],
@@ -169,6 +169,6 @@ def test_the_table_as_files_holds_the_latest_line_of_each_model():
         "0",
         "2",
     )
-    whole = json.loads(to_json(TOLD))
+    whole = json.loads(to_json(RESULT))
     assert (len(whole["rows"]), len(whole["examples"]), len(whole["leaks"])) == (2, 1, 1)
-    assert json.loads(to_json(TOLD, {"caption": "done", "rows": []}))["caption"] == "done"
+    assert json.loads(to_json(RESULT, {"caption": "done", "rows": []}))["caption"] == "done"

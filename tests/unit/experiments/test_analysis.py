@@ -38,7 +38,7 @@ def cell(value, *args, field="norm_placement", **more):
     return summarize_variant(Variant({field: value}, {}), runs(*args, **more))
 
 
-def told(*cells, names=("norm_placement",)):
+def result(*cells, names=("norm_placement",)):
     return summarize(names, cells)
 
 
@@ -61,7 +61,7 @@ def test_losses_are_means_between_two_evaluations():
 
 
 def test_summary_names_the_best_variant_with_ranges_and_p_value():
-    assert told(cell("post", 160, 180, 200), cell("pre", 80, 90, 100)) == (
+    assert result(cell("post", 160, 180, 200), cell("pre", 80, 90, 100)) == (
         "Changing norm_placement: pre reached 99 % after 90 (80–100) steps; post reached 99 % "
         "after 180 "
         "(160–200) steps (median and range of 3 seeds "
@@ -72,71 +72,71 @@ def test_summary_names_the_best_variant_with_ranges_and_p_value():
 
 
 def test_overlapping_seeds_are_not_significant():
-    found = told(cell("pre", 80, 90, 150), cell("post", 100, 120, 200))
-    assert "p = 0.4" in found
-    assert "so these seeds do not separate them" in found
+    actual = result(cell("pre", 80, 90, 150), cell("post", 100, 120, 200))
+    assert "p = 0.4" in actual
+    assert "so these seeds do not separate them" in actual
 
 
 def test_clear_difference_is_significant_despite_overlapping_ranges():
     quick = (100, 100, 110, 110, 110, 120, 120, 120, 120, 130, 130, 200)
     slow = (190, 200, 200, 210, 210, 210, 220, 220, 220, 230, 230, 240)
-    found = told(cell("pre", *quick, steps=300), cell("post", *slow, steps=300))
-    assert "no difference" not in found
-    assert "p < 0.0001" in found
-    assert "they differ by more than chance" in found
+    actual = result(cell("pre", *quick, steps=300), cell("post", *slow, steps=300))
+    assert "no difference" not in actual
+    assert "p < 0.0001" in actual
+    assert "they differ by more than chance" in actual
 
 
 def test_many_cells_are_many_comparisons():
     cells = [cell(rate, *(rate + at for at in range(4))) for rate in (10, 50, 90, 130, 170)]
-    found = told(*cells, names=("n_heads",))
-    assert "an exact rank test between 10 and 50 gives p = 0.029" in found
+    actual = result(*cells, names=("n_heads",))
+    assert "an exact rank test between 10 and 50 gives p = 0.029" in actual
     assert (
         "only the best two of 5 are tested, and among all 10 pairs one counts below p = 0.005"
-        in found
+        in actual
     )
 
 
 def test_final_scores_are_compared_if_no_run_reaches_the_target():
-    found = told(
+    actual = result(
         cell("pre", None, None, exact=[0.5, 0.6]), cell("post", None, None, exact=[0.1, 0.2])
     )
-    assert found.startswith(
+    assert actual.startswith(
         "Changing norm_placement: nothing reached 99 % exact match in 200 steps: pre ended at 55 % "
         "(50 %–60 "
         "%); post ended at 15 %"
     )
-    assert "p = 0.33, the least that 2 and 2 seeds can give" in found
+    assert "p = 0.33, the least that 2 and 2 seeds can give" in actual
 
 
 def test_variant_with_unreached_seeds_has_no_median_steps():
     some = cell("post", 150, None, None)
     assert (some["steps_to"]["median"], some["steps_to"]["reached"]) == (None, 1)
-    found = told(some, cell("pre", 80, 90, 100))
+    actual = result(some, cell("pre", 80, 90, 100))
     assert (
-        "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40 % (40 %–100 %)" in found
+        "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40 % (40 %–100 %)" in actual
     )
-    assert "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give" in found
-    assert "did not reach 99 % within 200 steps" in told(
+    assert "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give" in actual
+    assert "did not reach 99 % within 200 steps" in result(
         cell("pre", 80, 90), cell("post", None, None)
     )
 
 
 def test_one_seed_gives_no_significance():
-    assert "with a single seed there is no telling" in told(cell("pre", 80), cell("post", 160))
+    assert "with a single seed there is no telling" in result(cell("pre", 80), cell("post", 160))
 
 
 def test_summary_names_the_best_the_second_and_the_last_variant():
-    found = told(
+    actual = result(
         *(cell(rate, time, time + 2) for rate, time in ((1, 90), (2, 60), (3, 120), (4, 75))),
         names=("n_heads",),
     )
     assert (
-        found.index("2 reached 99 % after 61")
-        < found.index("4 reached 99 % after 76")
-        < found.index("3 reached 99 % after 121")
+        actual.index("2 reached 99 % after 61")
+        < actual.index("4 reached 99 % after 76")
+        < actual.index("3 reached 99 % after 121")
     )
-    assert "an exact rank test between 2 and 4 gives p = 0.33" in found
-    assert "1 reached" not in found.replace("121 reached", "")
+    assert "an exact rank test between 2 and 4 gives p = 0.33" in actual
+    assert "1 reached" not in actual.replace("121 reached", "")
 
 
 def test_runs_that_are_not_done_do_not_count():
@@ -144,17 +144,22 @@ def test_runs_that_are_not_done_do_not_count():
         Variant({"norm_placement": "pre"}, {}), [*runs(80), *runs(None, done=False)]
     )
     assert (half["n"], half["planned"], half["steps_to"]["reached"]) == (1, 2, 1)
-    assert told(half).startswith(
+    assert result(half).startswith(
         "Changing norm_placement, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)"
     )
-    assert told(cell("pre", None, done=False)) == "No run has finished yet."
+    assert result(cell("pre", None, done=False)) == "No run has finished yet."
 
 
 def test_curve_is_median_and_range_at_common_steps():
-    found = median_and_range(
+    actual = median_and_range(
         [[[10, 0.0], [20, 0.5], [30, 1.0]], [[10, 0.2], [20, 0.9]], [[10, 0.4], [20, 0.7]]]
     )
-    assert found == {"steps": [10, 20], "median": [0.2, 0.7], "low": [0.0, 0.5], "high": [0.4, 0.9]}
+    assert actual == {
+        "steps": [10, 20],
+        "median": [0.2, 0.7],
+        "low": [0.0, 0.5],
+        "high": [0.4, 0.9],
+    }
     assert median_and_range([]) == {"steps": [], "median": [], "low": [], "high": []}
     long = median_and_range([[[step, 0.5] for step in range(1, 1001)]])["steps"]
     assert (len(long), long[0], long[-1]) == (200, 1, 1000)
@@ -187,17 +192,17 @@ def test_diverged_runs_count_as_ended_and_are_reported_separately():
         3,
         1,
     )
-    found = told(some, cell("pre", 80, 90, 100))
-    assert "so far" not in found
+    actual = result(some, cell("pre", 80, 90, 100))
+    assert "so far" not in actual
     assert (
         "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 100 % (2 of 3 diverged)"
-        in found
+        in actual
     )
     every = summarize_variant(Variant({"norm_placement": "post"}, {}), lost)
-    assert "post diverged in 2 of 2 seeds" in told(cell("pre", 80, 90), every)
-    assert "post diverged in 2 of 2 seeds (" in told(cell("pre", None, None), every)
-    assert "no score to compare" in told(cell("pre", None, None), every)
-    assert "post diverged in 2 of 2 seeds" in told(every)
+    assert "post diverged in 2 of 2 seeds" in result(cell("pre", 80, 90), every)
+    assert "post diverged in 2 of 2 seeds (" in result(cell("pre", None, None), every)
+    assert "no score to compare" in result(cell("pre", None, None), every)
+    assert "post diverged in 2 of 2 seeds" in result(every)
     row = next(csv.DictReader(io.StringIO(to_csv(["norm_placement"], [some]))))
     assert (row["n"], row["diverged"], row["reached_99"], row["not_reached_within"]) == (
         "1",
@@ -209,9 +214,9 @@ def test_diverged_runs_count_as_ended_and_are_reported_separately():
 
 def test_run_with_changed_settings_is_left_out_and_reported():
     odd = [run | {"changed": ["learning_rate"]} for run in runs(10)]
-    found = summarize_variant(Variant({"norm_placement": "pre"}, {}), [*runs(80), *odd])
-    assert (found["n"], found["changed"], found["steps_to"]["high"]) == (1, 1, 80)
-    assert told(found).startswith(
+    actual = summarize_variant(Variant({"norm_placement": "pre"}, {}), [*runs(80), *odd])
+    assert (actual["n"], actual["changed"], actual["steps_to"]["high"]) == (1, 1, 80)
+    assert result(actual).startswith(
         "Changing norm_placement: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, "
         "whose "
         "settings were"

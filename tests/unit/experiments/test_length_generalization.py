@@ -51,10 +51,10 @@ class KnowsUpTo(EncoderDecoder):
 def test_lengths_are_scored_on_distinct_held_out_sequences(length):
     task, family = load_task("reverse"), KnowsUpTo(7)
     right, n = exact_match_at_length(family, task, length, 60)
-    asked = torch.cat(family.seen)[:, :length]
-    assert n == 60 == len(asked.unique(dim=0))
-    assert bool(is_held_out(asked, torch.full((n,), length)).all())
-    assert right == (60 if length <= 7 else int((asked[:, 0] < 5).sum()))
+    requested = torch.cat(family.seen)[:, :length]
+    assert n == 60 == len(requested.unique(dim=0))
+    assert bool(is_held_out(requested, torch.full((n,), length)).all())
+    assert right == (60 if length <= 7 else int((requested[:, 0] < 5).sum()))
     assert length <= 7 or 0 < right < 60
 
 
@@ -83,9 +83,9 @@ def test_published_loss_matches_torch_kl_divergence_without_eos():
         float(mean_nats), rel=1e-5
     )
     assert family.training
-    wanted = torch.full_like(log_p, 0.1 / 11).scatter(2, labels[..., None], 0.9)
-    wanted[..., PAD] = 0
-    divergence = torch.nn.KLDivLoss(reduction="sum")(log_p, wanted) / labels.numel()
+    expected = torch.full_like(log_p, 0.1 / 11).scatter(2, labels[..., None], 0.9)
+    expected[..., PAD] = 0
+    divergence = torch.nn.KLDivLoss(reduction="sum")(log_p, expected) / labels.numel()
     assert annotated_transformer_loss(family, held_out, 0.1) == pytest.approx(
         float(divergence), rel=1e-5
     )
@@ -107,9 +107,9 @@ def scheme(name, *runs, trained=3, longest=6, **fields):
 
 
 def test_scores_carry_their_wilson_intervals():
-    told = scores([{"length": 2, "right": 8, "n": 10}, {"length": 1, "right": 0, "n": 0}])
-    assert (told[1]["low"], told[1]["high"]) == wilson_interval(8, 10)
-    assert told[0] == {
+    result = scores([{"length": 2, "right": 8, "n": 10}, {"length": 1, "right": 0, "n": 0}])
+    assert (result[1]["low"], result[1]["high"]) == wilson_interval(8, 10)
+    assert result[0] == {
         "length": 1,
         "right": 0,
         "n": 0,
@@ -159,8 +159,8 @@ def test_only_learned_tables_have_untrained_positions():
 def test_length_summary_states_reliable_lengths_and_significance():
     far = [counts(100, 100, 100, 100, top, 0) for top in (100, 99, 100)]
     near = [counts(100, 100, 100, 40, 0, 0)] * 3
-    told = summarize([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
-    assert told == (
+    result = summarize([scheme("learned", *near), scheme("sinusoidal", *far)], [1, 3], 6)
+    assert result == (
         "Trained on length 1–3 and evaluated up to 6, sinusoidal keeps 99 % exact match up to "
         "length "
         "5, learned to 3 (median and range of 3 "

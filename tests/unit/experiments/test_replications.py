@@ -133,8 +133,8 @@ def test_grokking_needs_late_generalization_and_early_memorization():
     assert (late["passed"], "not reached" in late["written"]) == (False, True)
     lines = [{"step": step, "loss": 5 / step, "seconds": 0.0} for step in range(1, 101)]
     lines[49]["exact_match"] = 0.95
-    found = metrics_of_run(replication_config("grokking"), lines, None)
-    assert (found["memorization_step"], found["generalization_step"]) == (51, 50)
+    actual = metrics_of_run(replication_config("grokking"), lines, None)
+    assert (actual["memorization_step"], actual["generalization_step"]) == (51, 50)
 
 
 def cell(values, exact_match=None, loss=None):

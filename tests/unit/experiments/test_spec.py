@@ -59,27 +59,27 @@ def test_short_label_is_used_unless_it_is_ambiguous():
 
 
 def test_grid_plans_all_variants_of_one_seed_before_the_next_seed():
-    asked = make(
+    requested = make(
         {"max_steps": 30}, {"n_heads": [1, 2, 4], "norm_placement": ["pre", "post"]}, seeds=(5, 7)
     )
-    planned = [(cell.full_label, seed) for _, cell, seed in asked.planned_runs()]
+    planned = [(cell.full_label, seed) for _, cell, seed in requested.planned_runs()]
     labels = [
         f"n_heads {heads}, norm_placement {norm}" for heads in (1, 2, 4) for norm in ("pre", "post")
     ]
     assert planned == [(label, 5) for label in labels] + [(label, 7) for label in labels]
-    assert asked.n_runs == 12 == len({key for key, _, _ in asked.planned_runs()})
-    config = asked.variants[3].config(7)
+    assert requested.n_runs == 12 == len({key for key, _, _ in requested.planned_runs()})
+    config = requested.variants[3].config(7)
     assert config == preset_config(
         "fast", {"max_steps": 30, "n_heads": 2, "norm_placement": "post", "seed": 7}
     )
 
 
 def test_varied_architectures_receive_only_the_settings_they_use():
-    asked = make(
+    requested = make(
         {"tie_output_embeddings": True, "d_model": 32},
         {"architecture": ["transformer", "encoder-only"], "task": ["reverse", "copy"]},
     )
-    configs = {cell.full_label: cell.config(0) for cell in asked.variants}
+    configs = {cell.full_label: cell.config(0) for cell in requested.variants}
     assert configs["architecture transformer, task copy"].model.tie_output_embeddings
     assert (
         type(configs["architecture encoder-only, task copy"].model)
@@ -92,7 +92,7 @@ def test_varied_architectures_receive_only_the_settings_they_use():
 
 
 def test_a_variant_differs_by_several_settings_at_once():
-    asked = make(
+    requested = make(
         {"d_model": 32},
         {
             "variant": [
@@ -101,20 +101,20 @@ def test_a_variant_differs_by_several_settings_at_once():
             ]
         },
     )
-    assert [cell.full_label for cell in asked.variants] == [
+    assert [cell.full_label for cell in requested.variants] == [
         "n_heads 1, norm_placement pre",
         "n_heads 4, norm_placement post",
     ]
-    assert asked.variants[1].config(0).model.n_heads == 4
+    assert requested.variants[1].config(0).model.n_heads == 4
     with pytest.raises(ConfigError, match="is both in base and in grid"):
         make({"norm_placement": "pre"}, {"variant": [{"norm_placement": "post"}]})
 
 
 def test_length_experiments_have_positions_for_all_lengths():
-    asked = make(
+    requested = make(
         {"max_length": 10}, {"position_type": ["learned", "sinusoidal"]}, kind="lengths", times=5
     )
-    assert {cell.config(0).model.max_positions for cell in asked.variants} == {51}
+    assert {cell.config(0).model.max_positions for cell in requested.variants} == {51}
     assert positions_for({"task": "copy", "d_model": 8}, 30) == 31
     assert positions_for({"task": "duplicate"}, 30) == 61
     added = make(
@@ -127,7 +127,7 @@ def test_length_experiments_have_positions_for_all_lengths():
 
 
 @pytest.mark.parametrize(
-    ("more", "field", "says"),
+    ("more", "field", "expected_message"),
     [
         ({"name": ""}, "name", "1 to 80 characters"),
         ({"grid": {"heads": [1]}}, "grid", "'heads' is no setting of a run"),
@@ -165,26 +165,26 @@ def test_length_experiments_have_positions_for_all_lengths():
         ({"n": 19}, "n", "from 20 to 2,000"),
     ],
 )
-def test_invalid_specification_names_its_field(more, field, says):
-    given = {
+def test_invalid_specification_names_its_field(more, field, expected_message):
+    inputs = {
         "name": "a question",
         "base": {},
         "grid": {"norm_placement": ["pre", "post"]},
     } | more
-    with pytest.raises(ConfigError, match=says) as refused:
-        parse_experiment(given, owner="ada")
+    with pytest.raises(ConfigError, match=expected_message) as refused:
+        parse_experiment(inputs, owner="ada")
     assert refused.value.field == field
 
 
 def test_texts_are_parsed_by_the_type_of_the_setting():
-    given = {
+    inputs = {
         "n_heads": "4",
         "dropout": "0.1",
         "norm_placement": "pre",
         "tie_output_embeddings": "off",
         "architecture": "x",
     }
-    assert [parse_value(name, text) for name, text in given.items()] == [4, 0.1, "pre", False, "x"]
+    assert [parse_value(name, text) for name, text in inputs.items()] == [4, 0.1, "pre", False, "x"]
     for name, text in (("n_heads", "four"), ("tie_output_embeddings", "perhaps"), ("wings", "2")):
         with pytest.raises(ConfigError):
             parse_value(name, text)

@@ -161,19 +161,19 @@ def test_the_card_of_a_shipped_checkpoint(cards, name):
 def test_the_worked_examples_are_the_models_own_on_held_out_sequences(cards, name):
     manifest, family = load_model(ROOT / "checkpoints" / name)
     task = load_task(manifest.config.task.task)
-    told = EXAMPLE.findall(text_of(cards[name]))
-    assert len(told) == len(set(told)) == 3
-    for source, given, verdict in told:
+    result = EXAMPLE.findall(text_of(cards[name]))
+    assert len(result) == len(set(result)) == 3
+    for source, inputs, verdict in result:
         tokens = torch.tensor([task.vocabulary.encode(source)])
         assert bool(is_held_out(tokens, torch.tensor([tokens.shape[1]])))
         ended = torch.nn.functional.pad(tokens, (0, 1), value=2)
-        assert given == " ".join(task.vocabulary.decode(family.generate(ended, 11)[0].tolist()))
+        assert inputs == " ".join(task.vocabulary.decode(family.generate(ended, 11)[0].tolist()))
         assert verdict == "correct"
-        assert given == (source if name == "copy" else source[::-1])
+        assert inputs == (source if name == "copy" else source[::-1])
     printed = re.search(
         r'tokenizer\("(.*)", return_tensors(?:.*\n)+?print\(.*\)  # (.*)\n', text_of(cards[name])
     )
-    assert printed.groups() == told[0][:2]
+    assert printed.groups() == result[0][:2]
 
 
 RECORDED = {
@@ -288,11 +288,11 @@ def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_p
         held_out = build_held_out_set(load_task("reverse"), 200, length, length)
         measured = evaluate(family, held_out)
         share = f"{100 * measured.exact_match:.2f} %"
-        told = (
+        result = (
             f"At length {length}, which does not occur in training, exact match is {share} on "
             f"{measured.n} sequences."
         )
-        assert told in text
+        assert result in text
         assert f"| {length} (not in training) | {measured.n} |" in text
     assert "cannot process longer" not in text
     rows = [
@@ -454,9 +454,9 @@ def test_notes_are_shown_as_text_and_can_do_nothing_else(tmp_path, cards):
         "text",
         "text_special",
     }
-    shown = "".join(token.content for token in inside if token.type in ("text", "text_special"))
+    visible = "".join(token.content for token in inside if token.type in ("text", "text_special"))
     for line in HOSTILE.splitlines()[:5]:
-        assert line in shown
+        assert line in visible
     assert not set("\u202e\u2028\x00\x1b") & set(text)
     outside = [
         token.type
@@ -536,12 +536,12 @@ def test_the_command_line_means_the_same_run(name, step):
     config = CONFIGS[name]
     words = shlex.split(training_command(Manifest(config, step, 1.0, "cpu")))
     assert words[:4] == ["python", "-m", "playground", "train"]
-    given = main.commands["train"].make_context("train", words[4:]).params
-    preset = given.pop("preset")
+    inputs = main.commands["train"].make_context("train", words[4:]).params
+    preset = inputs.pop("preset")
     for other in ("out", "overwrite", "resume", "weights_only", "as_json", "columns", "words"):
-        given.pop(other)
+        inputs.pop(other)
     understood = build_config(
-        {key: value for key, value in given.items() if value is not None}, preset
+        {key: value for key, value in inputs.items() if value is not None}, preset
     )
     assert understood == config.replace(max_steps=step, device="cpu")
 
@@ -660,7 +660,7 @@ def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, mon
     checkpoint = saved(tmp_path / "c", config, 2, scores=True)
     bare = saved(tmp_path / "bare", config, 2)
     assert training_command(read_manifest(checkpoint)) is None
-    for place, rows_shown in (("here", True), ("elsewhere", False)):
+    for place, rows_rendered in (("here", True), ("elsewhere", False)):
         monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / place))
         text = text_of(card_of(tmp_path / f"package-{place}", checkpoint))
         page = (
@@ -671,7 +671,7 @@ def test_model_card_escapes_symbols_and_builds_without_the_dataset(tmp_path, mon
         assert "<script>" not in page
         assert '<a href="http://e' not in page
         assert rows.sha256 in text
-        assert ("held-out sequence |" in text) == rows_shown
+        assert ("held-out sequence |" in text) == rows_rendered
         for snippet in re.findall("```python\n(.*?)```\n", text, re.DOTALL):
             compile(snippet, "card", "exec")
     with pytest.raises(DatasetError, match="is not stored here"):

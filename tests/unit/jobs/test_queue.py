@@ -183,7 +183,7 @@ def test_job_is_found_by_its_owner_only_unless_it_is_shared(build):
     queue = build()
     own, shared = submit(queue), submit(queue, "", shared=True)
     assert queue.find(own.id, "ada") is own
-    for wanted, owner in (
+    for expected, owner in (
         (own.id, "bob"),
         (own.id, ""),
         (own.id, "ada "),
@@ -193,9 +193,9 @@ def test_job_is_found_by_its_owner_only_unless_it_is_shared(build):
         ([own.id], "ada"),
         ("ada", "ada"),
     ):
-        assert queue.find(wanted, owner) is None
+        assert queue.find(expected, owner) is None
         with pytest.raises(UserError, match="no longer stored"):
-            queue.poll(wanted, owner)
+            queue.poll(expected, owner)
     assert queue.get(shared.id, "bob") is shared
 
 
@@ -286,11 +286,11 @@ def test_results_expire_and_the_oldest_make_room(build, executor, clock):
     light = [submit(queue, str(number), kind="light") for number in range(4)]
     finish_all(executor)
     queue.housekeep()
-    kept = [job for job in (*jobs, *light) if queue.find(job.id, job.owner)]
-    assert kept == [*jobs[1:], *light[1:]]
+    stored = [job for job in (*jobs, *light) if queue.find(job.id, job.owner)]
+    assert stored == [*jobs[1:], *light[1:]]
     clock.now += 101
     queue.housekeep()
-    assert not any(queue.find(job.id, job.owner) for job in kept)
+    assert not any(queue.find(job.id, job.owner) for job in stored)
 
 
 def test_without_a_lifetime_no_result_is_kept(build, executor):

@@ -107,7 +107,7 @@ def test_seeds_and_options_are_those_of_the_runs():
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "field"),
+    ("name", "inputs", "field"),
     [
         ("stop-7", {"positions": "none of them"}, "positions"),
         ("stop-2", {"text": "3 1 x"}, "text"),
@@ -118,14 +118,14 @@ def test_seeds_and_options_are_those_of_the_runs():
         ("stop-1", {"seed": True}, "seed"),
     ],
 )
-def test_invalid_option_of_a_lesson_is_named(name, given, field):
+def test_invalid_option_of_a_lesson_is_named(name, inputs, field):
     with pytest.raises(ConfigError) as error:
-        validate_options(LESSONS[name], given)
+        validate_options(LESSONS[name], inputs)
     assert error.value.field == field
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "inputs"),
     [
         ("stop-1", None),
         ("stop-1", 201),
@@ -134,9 +134,9 @@ def test_invalid_option_of_a_lesson_is_named(name, given, field):
         ("stop-4", "five"),
     ],
 )
-def test_missing_prediction_is_rejected(name, given):
+def test_missing_prediction_is_rejected(name, inputs):
     with pytest.raises(ConfigError) as error:
-        validate_prediction(LESSONS[name], given)
+        validate_prediction(LESSONS[name], inputs)
     assert error.value.field == "prediction"
 
 
@@ -149,22 +149,22 @@ def test_numeric_predictions_have_a_tolerance():
     assert not is_correct(LESSONS["stop-2"], 4, 5)
 
 
-def agrees(stop, told):
+def agrees(stop, result):
     """The measured answer as a prediction is right, and another one is not."""
-    assert is_correct(stop, told["answer"], told["answer"])
+    assert is_correct(stop, result["answer"], result["answer"])
     others = stop.choices if stop.kind == CHOICE else range(stop.low, stop.high + 1)
-    assert any(not is_correct(stop, other, told["answer"]) for other in others)
-    assert told["explanation"]
-    assert told["pictures"]
+    assert any(not is_correct(stop, other, result["answer"]) for other in others)
+    assert result["explanation"]
+    assert result["pictures"]
 
 
 def test_half_accuracy_step_is_the_first_evaluation_above_one_half(trained):
     run = trained()
-    told = MEASURES["half_accuracy_step"]([run], {})
+    result = MEASURES["half_accuracy_step"]([run], {})
     steps = [line["step"] for line in run.lines if line.get("exact_match", 0) >= 0.5]
-    assert told["answer"] == steps[0]
-    assert f"{run.evaluations[0]['eval_size']} held-out" in told["explanation"]
-    agrees(LESSONS["stop-1"], told)
+    assert result["answer"] == steps[0]
+    assert f"{run.evaluations[0]['eval_size']} held-out" in result["explanation"]
+    agrees(LESSONS["stop-1"], result)
     never = MEASURES["half_accuracy_step"]([with_lines(run, "slow", [0.1, 0.4])], {})
     assert never["answer"] is None
     assert "never reached one half" in never["explanation"]
@@ -172,13 +172,13 @@ def test_half_accuracy_step_is_the_first_evaluation_above_one_half(trained):
 
 def test_first_token_attends_to_the_largest_weight(trained):
     run = trained()
-    told = MEASURES["first_token_attention"]([run], {"text": "3 1 4"})
+    result = MEASURES["first_token_attention"]([run], {"text": "3 1 4"})
     source = torch.tensor([[6, 4, 7, EOS]])
     record = run.subject.transformer.forward_with_attention(source, torch.tensor([[1]]))[1]
     weights = torch.stack([each[0, :, 0] for each in record.cross]).mean((0, 1))
-    assert told["answer"] == int(weights.argmax()) + 1
-    assert percent(float(weights.detach().max())) in told["explanation"]
-    agrees(LESSONS["stop-2"], told)
+    assert result["answer"] == int(weights.argmax()) + 1
+    assert percent(float(weights.detach().max())) in result["explanation"]
+    agrees(LESSONS["stop-2"], result)
 
 
 def test_same_multiset_ignores_order():
@@ -189,14 +189,14 @@ def test_same_multiset_ignores_order():
 
 
 def test_without_positions_the_order_is_lost(trained):
-    told = MEASURES["without_positions"](
+    result = MEASURES["without_positions"](
         [trained("with positions"), trained("without positions", position_type="none")], {}
     )
-    assert told["answer"] in ("order", "both")
-    assert ("not even learned to generate the right tokens" in told["explanation"]) == (
-        told["answer"] == "both"
+    assert result["answer"] in ("order", "both")
+    assert ("not even learned to generate the right tokens" in result["explanation"]) == (
+        result["answer"] == "both"
     )
-    agrees(LESSONS["stop-3"], told)
+    agrees(LESSONS["stop-3"], result)
     with_them = trained("with positions")
     assert MEASURES["without_positions"]([with_them, with_them], {})["answer"] == "nothing"
 
@@ -213,11 +213,11 @@ def test_without_positions_the_order_is_lost(trained):
 )
 def test_faster_run_reaches_the_target_first(trained, four, one, answer):
     run = trained()
-    told = MEASURES["faster_run"](
+    result = MEASURES["faster_run"](
         [with_lines(run, "four heads", four), with_lines(run, "one head", one)], {}
     )
-    assert told["answer"] == answer
-    agrees(LESSONS["stop-4"], told)
+    assert result["answer"] == answer
+    agrees(LESSONS["stop-4"], result)
 
 
 @pytest.mark.parametrize(
@@ -226,26 +226,26 @@ def test_faster_run_reaches_the_target_first(trained, four, one, answer):
 )
 def test_lower_loss_run_has_the_lower_final_loss(trained, cosine, constant, answer):
     run, scores = trained(), [0.5, 0.6, 0.7]
-    told = MEASURES["lower_loss_run"](
+    result = MEASURES["lower_loss_run"](
         [
             with_lines(run, "cosine", scores, (cosine,)),
             with_lines(run, "constant", scores, (constant,)),
         ],
         {},
     )
-    assert told["answer"] == answer
-    assert ("do not show that effect" in told["explanation"]) == (answer != "cosine")
-    agrees(LESSONS["stop-5"], told)
+    assert result["answer"] == answer
+    assert ("do not show that effect" in result["explanation"]) == (answer != "cosine")
+    agrees(LESSONS["stop-5"], result)
 
 
 def test_heads_are_ranked_by_their_effect(trained):
-    told = MEASURES["rank_heads"]([trained()], {})
-    bars = told["pictures"][0]["bars"]
+    result = MEASURES["rank_heads"]([trained()], {})
+    bars = result["pictures"][0]["bars"]
     assert len(bars) == 6  # three kinds, one layer, two heads
     assert bars[0]["value"] == max(bar["value"] for bar in bars)
-    assert bars[0]["label"] == told["outcome"]
-    assert told["outcome"].startswith(Component(told["answer"], 0).name)
-    agrees(LESSONS["stop-6"], told)
+    assert bars[0]["label"] == result["outcome"]
+    assert result["outcome"].startswith(Component(result["answer"], 0).name)
+    agrees(LESSONS["stop-6"], result)
 
 
 def test_unneeded_heads_are_distinguished_from_redundant_heads():
@@ -264,14 +264,14 @@ def test_unneeded_heads_are_distinguished_from_redundant_heads():
 
 
 def test_untrained_model_gets_no_statement_about_its_heads():
-    told = MEASURES["rank_heads"]([SimpleNamespace(subject=random_model())], {})
-    assert "can fall only a little" in told["explanation"]
-    assert "redundant" not in told["explanation"]
+    result = MEASURES["rank_heads"]([SimpleNamespace(subject=random_model())], {})
+    assert "can fall only a little" in result["explanation"]
+    assert "redundant" not in result["explanation"]
 
 
 def test_failure_length_is_the_first_below_one_half(trained):
     run = trained(max_positions=8)
-    told = MEASURES["failure_length"]([run], {"positions": "learned"})
+    result = MEASURES["failure_length"]([run], {"positions": "learned"})
     shares = {}
     for length in range(1, 8):
         right, n = exact_match_at_length(
@@ -280,15 +280,15 @@ def test_failure_length_is_the_first_below_one_half(trained):
         if n >= 20:  # of length 1 one sequence is held out, of length 2 six
             shares[length] = right / n
     assert list(shares) == [3, 4, 5, 6, 7]
-    assert told["pictures"][0]["series"][0]["ys"] == list(shares.values())
-    assert told["answer"] == next((length for length, share in shares.items() if share < 0.5), 8)
-    assert told["answer"] > 3
-    agrees(LESSONS["stop-7"], told)
+    assert result["pictures"][0]["series"][0]["ys"] == list(shares.values())
+    assert result["answer"] == next((length for length, share in shares.items() if share < 0.5), 8)
+    assert result["answer"] > 3
+    agrees(LESSONS["stop-7"], result)
 
 
 def test_label_smoothing_lowers_confidence(trained):
     plain, smooth = trained("without smoothing"), trained("with smoothing", label_smoothing=0.1)
-    told = MEASURES["mean_confidence"]([plain, smooth], {})
-    assert told["answer"] < 100 * told["pictures"][0]["bars"][0]["value"]
-    assert percent(0.9 + 0.1 / 13) in told["explanation"]
-    agrees(LESSONS["stop-8"], told)
+    result = MEASURES["mean_confidence"]([plain, smooth], {})
+    assert result["answer"] < 100 * result["pictures"][0]["bars"][0]["value"]
+    assert percent(0.9 + 0.1 / 13) in result["explanation"]
+    agrees(LESSONS["stop-8"], result)

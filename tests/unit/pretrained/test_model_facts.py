@@ -12,16 +12,16 @@ from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES
 
 
 def test_counts_are_those_of_the_published_weights():
-    found = run("model-sizes", {"parameters": 200_000, "name": "mine"}, ProgressReporter())
-    sizes = {row["name"]: row for row in found["models"]}
+    actual = run("model-sizes", {"parameters": 200_000, "name": "mine"}, ProgressReporter())
+    sizes = {row["name"]: row for row in actual["models"]}
     assert sizes["GPT-2"]["parameters"] == 124_439_808
     assert sizes["BERT base"]["parameters"] == 109_482_240
     assert sizes["BERT base"]["method"] == "counted"
     assert (sizes["GPT-3"]["parameters"], sizes["GPT-3"]["method"]) == (175_000_000_000, "cited")
     assert sizes["GPT-3"]["ratio"] == 875_000
-    assert all(row["source"] for row in found["models"])
-    assert found["models"][0]["name"] == "mine"
-    counts = [row["parameters"] for row in found["models"]]
+    assert all(row["source"] for row in actual["models"])
+    assert actual["models"][0]["name"] == "mine"
+    counts = [row["parameters"] for row in actual["models"]]
     assert counts == sorted(counts)
     assert "this model" not in {
         row["name"] for row in run("model-sizes", {}, ProgressReporter())["models"]

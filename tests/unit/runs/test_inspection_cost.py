@@ -59,10 +59,10 @@ def test_shared_server_rejects_request_estimated_above_time_limit(registry, limi
     run = registry.start(RunConfig.from_flat(fields), "ada")
     run.update_live(weight_steps=(1,), latest_weights_step=1)
     registry.settings.limits = Limits(slow_view_timeout_s=limit, view_timeout_s=20.0)
-    asked = []
+    requested = []
     registry.snapshots.slow_inspector.request = lambda *arguments, **named: (
-        asked.append(named["timeout_s"]) or Future()
+        requested.append(named["timeout_s"]) or Future()
     )
     future = registry.snapshots.inspect_view(run, '{"view": "away"}', slow=True)
-    assert asked == ([] if refused else [limit])
+    assert requested == ([] if refused else [limit])
     assert not refused or "minutes or more" in future.result(0)["error"]

@@ -52,7 +52,7 @@ def test_one_request_at_a_time_is_at_the_process(inspector, started):
     first, second = request(inspector, ADA, "1", "2")
     (process,) = started
     assert texts(process) == ["1"]
-    process.respond(found=1)
+    process.respond(actual=1)
     assert (first.result(0), second.done(), texts(process)) == ({"found": 1}, False, ["1", "2"])
 
 
@@ -107,7 +107,7 @@ def test_request_past_time_limit_ends_and_next_gets_new_process(inspector, start
     assert started[0].is_killed
     started[0].on_exit(-9)
     assert texts(started[1]) == ["next"]
-    started[1].respond(found=1)
+    started[1].respond(actual=1)
     assert waiting.result(0) == {"found": 1}
 
 
@@ -116,7 +116,7 @@ def test_requests_that_wait_survive_the_end_of_the_process(inspector, started):
     started[0].on_exit(-11)
     assert current.result(0)["again"]
     assert texts(started[1]) == ["2"]
-    started[1].respond(found=2)
+    started[1].respond(actual=2)
     assert waiting.result(0) == {"found": 2}
 
 
@@ -166,7 +166,7 @@ def test_a_client_that_stays_gets_its_response(inspector, started, http_request)
     async def respond():
         task = asyncio.ensure_future(await_result(future, 600, http_request))
         await asyncio.sleep(0)
-        started[0].respond(found=1)
+        started[0].respond(actual=1)
         return await task
 
     assert run_in_thread(respond()) == {"found": 1}

@@ -51,21 +51,21 @@ class Page:
     def __init__(self):
         self.known, self.points, self.scored = 0, {}, []
 
-    def take(self, told):
-        assert len({len(told[name]) for name in ("steps", *PLOTTED_COLUMNS)}) == 1
-        if told["whole"]:
+    def take(self, result):
+        assert len({len(result[name]) for name in ("steps", *PLOTTED_COLUMNS)}) == 1
+        if result["whole"]:
             self.points, self.scored = {}, []
-        assert not set(told["steps"]) & set(self.points)
-        assert told["steps"] == sorted(set(told["steps"]))
-        assert min(told["steps"], default=10**9) > max(self.points, default=0)
+        assert not set(result["steps"]) & set(self.points)
+        assert result["steps"] == sorted(set(result["steps"]))
+        assert min(result["steps"], default=10**9) > max(self.points, default=0)
         self.points |= {
             step: values
             for step, *values in zip(
-                told["steps"], *(told[name] for name in PLOTTED_COLUMNS), strict=True
+                result["steps"], *(result[name] for name in PLOTTED_COLUMNS), strict=True
             )
         }
-        self.scored += told["evaluations"]
-        self.known = told["count"]
+        self.scored += result["evaluations"]
+        self.known = result["count"]
 
 
 # What is kept
@@ -86,9 +86,14 @@ def test_points_are_what_was_measured():
 def test_where_nothing_was_measured_yet_there_is_nothing():
     points = MetricSeries()
     assert (len(points), points.last, points.best, points.latest()) == (0, 0, None, {"step": 0})
-    for told in (points.delta_since(0), points.downsampled(100)):
-        assert (told["count"], told["steps"], told["loss"], told["evaluations"]) == (0, [], [], [])
-        assert told["whole"] is True
+    for result in (points.delta_since(0), points.downsampled(100)):
+        assert (result["count"], result["steps"], result["loss"], result["evaluations"]) == (
+            0,
+            [],
+            [],
+            [],
+        )
+        assert result["whole"] is True
 
 
 def test_points_can_start_at_any_step():
@@ -150,9 +155,9 @@ def test_a_page_that_follows_has_every_point_once_and_in_order(portions):
 
 def test_what_a_page_has_is_not_told_again():
     points = up_to(50, score_every=10)
-    told = points.delta_since(20)
-    assert (told["whole"], told["count"], told["steps"]) == (False, 50, list(range(21, 51)))
-    assert [step for step, *_ in told["evaluations"]] == [30, 40, 50]
+    result = points.delta_since(20)
+    assert (result["whole"], result["count"], result["steps"]) == (False, 50, list(range(21, 51)))
+    assert [step for step, *_ in result["evaluations"]] == [30, 40, 50]
     nothing = points.delta_since(50)
     assert (nothing["whole"], nothing["count"], nothing["steps"], nothing["evaluations"]) == (
         False,
@@ -163,26 +168,26 @@ def test_what_a_page_has_is_not_told_again():
 
 
 def test_a_page_that_claims_more_than_there_is_gets_the_whole():
-    told = up_to(50).delta_since(51)
-    assert (told["whole"], told["count"], told["steps"]) == (True, 50, list(range(1, 51)))
+    result = up_to(50).delta_since(51)
+    assert (result["whole"], result["count"], result["steps"]) == (True, 50, list(range(1, 51)))
 
 
 def test_a_page_that_has_been_away_for_long_gets_the_whole_curve_decimated():
     points = noisy(10 * MAX_DELTA_POINTS)
-    told = points.delta_since(3)
-    assert told["whole"] is True
-    assert told["count"] == len(points)
-    assert MAX_DELTA_POINTS / 2 < len(told["steps"]) <= MAX_DELTA_POINTS + 2
-    told = points.delta_since(len(points) - MAX_DELTA_POINTS)
-    assert told["whole"] is False
-    assert len(told["steps"]) == MAX_DELTA_POINTS
+    result = points.delta_since(3)
+    assert result["whole"] is True
+    assert result["count"] == len(points)
+    assert MAX_DELTA_POINTS / 2 < len(result["steps"]) <= MAX_DELTA_POINTS + 2
+    result = points.delta_since(len(points) - MAX_DELTA_POINTS)
+    assert result["whole"] is False
+    assert len(result["steps"]) == MAX_DELTA_POINTS
 
 
 def test_an_answer_is_plain_json_and_small_after_a_hundred_thousand_steps():
-    told = noisy(100_000).delta_since(0)
-    text = json.dumps(told, allow_nan=False)
-    assert len(told["steps"]) <= 3_002
-    assert len(told["evaluations"]) <= 1_001
+    result = noisy(100_000).delta_since(0)
+    text = json.dumps(result, allow_nan=False)
+    assert len(result["steps"]) <= 3_002
+    assert len(result["evaluations"]) <= 1_001
     assert len(text) < 400_000
 
 
@@ -192,32 +197,32 @@ def test_an_answer_is_plain_json_and_small_after_a_hundred_thousand_steps():
 @given(st.integers(1, 5000), st.integers(1, 300), st.integers(0, 3))
 def test_every_point_of_a_curve_is_a_measured_one(last, columns, seed):
     points = noisy(last, seed)
-    told = points.downsampled(columns)
-    assert told["steps"] == sorted(set(told["steps"]))
+    result = points.downsampled(columns)
+    assert result["steps"] == sorted(set(result["steps"]))
     for name in PLOTTED_COLUMNS:
-        assert told[name] == [points.columns[name][step - 1] for step in told["steps"]]
-    assert (told["steps"][0], told["steps"][-1]) == (1, last)
-    assert len(told["steps"]) <= 2 * columns + 2
-    assert told["count"] == last
+        assert result[name] == [points.columns[name][step - 1] for step in result["steps"]]
+    assert (result["steps"][0], result["steps"][-1]) == (1, last)
+    assert len(result["steps"]) <= 2 * columns + 2
+    assert result["count"] == last
     if last <= 2 * columns:
-        assert told["steps"] == list(range(1, last + 1))
+        assert result["steps"] == list(range(1, last + 1))
 
 
 @given(st.integers(1, 3000), st.integers(1, 60), st.integers(0, 3), st.data())
 def test_curve_keeps_extremes_of_any_interval_within_one_column(last, columns, seed, data):
     points = noisy(last, seed)
-    loss, shown = list(points.columns["loss"]), set(points.downsampled(columns)["steps"])
+    loss, rendered = list(points.columns["loss"]), set(points.downsampled(columns)["steps"])
     low = data.draw(st.integers(1, last))
     high = data.draw(st.integers(low, last))
     close = -(-last // columns)
     drawn = [
         loss[step - 1]
         for step in range(max(1, low - close), min(last, high + close) + 1)
-        if step in shown
+        if step in rendered
     ]
     assert min(drawn) <= min(loss[low - 1 : high])
     assert max(drawn) >= max(loss[low - 1 : high])
-    assert {loss.index(min(loss)) + 1, loss.index(max(loss)) + 1} <= shown
+    assert {loss.index(min(loss)) + 1, loss.index(max(loss)) + 1} <= rendered
 
 
 @pytest.mark.parametrize("height", [-50.0, 50.0])
@@ -226,16 +231,16 @@ def test_a_single_spike_among_a_hundred_thousand_steps_is_drawn(at, height):
     points = MetricSeries(
         line(step, loss=height if step == at else 1.0) for step in range(1, 100_001)
     )
-    told = points.delta_since(0)
-    assert told["loss"][told["steps"].index(at)] == height
-    assert told["loss"].count(height) == 1
-    assert len(told["steps"]) <= 3_002
+    result = points.delta_since(0)
+    assert result["loss"][result["steps"].index(at)] == height
+    assert result["loss"].count(height) == 1
+    assert len(result["steps"]) <= 3_002
 
 
 def test_a_curve_that_begins_later_is_drawn_at_its_steps():
-    told = MetricSeries(line(step) for step in range(501, 1501)).downsampled(10)
-    assert (told["steps"][0], told["steps"][-1]) == (501, 1500)
-    assert told["loss"] == [1 / step for step in told["steps"]]
+    result = MetricSeries(line(step) for step in range(501, 1501)).downsampled(10)
+    assert (result["steps"][0], result["steps"][-1]) == (501, 1500)
+    assert result["loss"] == [1 / step for step in result["steps"]]
 
 
 # Scores
@@ -245,15 +250,15 @@ def test_a_curve_that_begins_later_is_drawn_at_its_steps():
 def test_of_many_scores_real_ones_stay_with_the_extremes_and_the_last(count, most, seed):
     rng = random.Random(seed)
     scored = [(10 * at, rng.random(), rng.random(), 64) for at in range(1, count + 1)]
-    kept = downsample_evaluations(scored, most)
-    assert kept == sorted(set(kept))
-    assert set(kept) <= set(scored)
-    assert len(kept) <= most + 3
+    stored = downsample_evaluations(scored, most)
+    assert stored == sorted(set(stored))
+    assert set(stored) <= set(scored)
+    assert len(stored) <= most + 3
     if count <= most:
-        assert kept == scored
+        assert stored == scored
     elif count:
-        assert kept[-1] == scored[-1]
-        assert {min(scored, key=lambda s: s[1]), max(scored, key=lambda s: s[1])} <= set(kept)
+        assert stored[-1] == scored[-1]
+        assert {min(scored, key=lambda s: s[1]), max(scored, key=lambda s: s[1])} <= set(stored)
 
 
 def test_curve_time_is_not_quadratic_in_columns():

@@ -194,7 +194,7 @@ def test_a_record_that_lacks_something_is_refused(run):
 
 
 def test_what_a_newer_version_wrote_beside_it_does_no_harm(run):
-    edit(run, worker=3, points=3, lock=3, folder="/etc", asked=3, surprise=1)
+    edit(run, worker=3, points=3, lock=3, folder="/etc", requested=3, surprise=1)
     assert Run.read(run.folder).record == run.record
     assert not Run.read(run.folder).has_worker
     assert Run.read(run.folder).folder == run.folder
@@ -226,7 +226,7 @@ def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_pat
         assert registry.find_shared("the-watch-id").id == "the-id"
         assert registry.find_shared("another") is None
         assert registry.summaries("ada's secret")[0]["name"] == "My run · 1"
-        wait_for_house(registry)
+        wait_for_package(registry)
         assert all(
             (tmp_path / "runs" / f"broken-{number}" / "run.json").read_bytes() == data
             for number, data in enumerate(broken)
@@ -235,7 +235,7 @@ def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_pat
         registry.shutdown()
 
 
-def wait_for_house(registry):
+def wait_for_package(registry):
     """Until the house was looked after at least once: a run whose last visit lies long back is
     forgotten by then.
     """
@@ -286,9 +286,9 @@ def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
         b'{"step": 1, "loss": 1}\n{"step": 2, "loss": 1}\n' + odd + b'\n{"step": 4, "loss": 1}\n'
     )
     run.update(message="")
-    told = run.load_points().delta_since(0)
-    assert told["steps"] == [1, 2]
-    assert told["grad_norm"] == [0.0, 0.0]
+    result = run.load_points().delta_since(0)
+    assert result["steps"] == [1, 2]
+    assert result["grad_norm"] == [0.0, 0.0]
     assert "metrics" in run.message
 
 
@@ -301,11 +301,16 @@ def test_settings_are_those_in_force_where_the_run_stands(run):
             SettingChange(20, "learning_rate", 0.25),
         )
     )
-    told = {}
+    result = {}
     for step in (0, 3, 12, 20):
         run.update(step=step)
-        told[step] = (run.learning_rate, run.steps, run.max_steps_per_second)
-    assert told == {0: (6e-3, 40, 0.0), 3: (0.5, 40, 0.0), 12: (0.5, 90, 2.0), 20: (0.25, 90, 2.0)}
+        result[step] = (run.learning_rate, run.steps, run.max_steps_per_second)
+    assert result == {
+        0: (6e-3, 40, 0.0),
+        3: (0.5, 40, 0.0),
+        12: (0.5, 90, 2.0),
+        20: (0.25, 90, 2.0),
+    }
 
 
 def test_a_run_without_checkpoints_says_so_and_has_none(run):

@@ -58,12 +58,12 @@ def opened(run, step=0, budget=UNLIMITED, lines=()):
     return history
 
 
-def trained(history, steps, weight=100, state=200, shown=lambda step: False):
+def trained(history, steps, weight=100, state=200, rendered=lambda step: False):
     """Do what a worker does of each step; gives the last step whose weights were put."""
     newest = None
     for step in steps:
         keep = history.should_save_state(step)
-        if keep or shown(step) or history.should_save_weights(step):
+        if keep or rendered(step) or history.should_save_weights(step):
             history.save_weights(step, b"w" * weight, keep)
             newest = step
         if keep:
@@ -142,7 +142,7 @@ def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(
     run = tmp_path_factory.mktemp("run")
     history, newest = opened(run, budget=budget), 0
     for step in range(last + 1):
-        put = trained(history, [step], weight, state, shown=lambda step: step % showing == 0)
+        put = trained(history, [step], weight, state, rendered=lambda step: step % showing == 0)
         newest = newest if put is None else put
         if step % 50 == 0 or step == last:
             assert weight_steps(run) == history.steps()
@@ -189,7 +189,7 @@ def test_the_newest_weights_stay_even_off_the_grid(tmp_path):
 
 def test_a_step_with_a_state_keeps_its_weights(tmp_path):
     history = opened(tmp_path, budget=20_000)
-    trained(history, range(4001), weight=50, state=150, shown=lambda step: step % 7 == 0)
+    trained(history, range(4001), weight=50, state=150, rendered=lambda step: step % 7 == 0)
     states = {
         int(path.name.split(".")[0]) for path in (tmp_path / "history").glob("*.state.safetensors")
     }
@@ -432,8 +432,8 @@ def tmpfs(folder, size):
         subprocess.run(["umount", folder], check=True)
 
 
-def added_where_there_is_no_room(run, room):
-    command = [sys.executable, "-W", "error", "-c", FULL, str(run), room]
+def added_where_there_is_no_space(run, package_of):
+    command = [sys.executable, "-W", "error", "-c", FULL, str(run), package_of]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
     )
@@ -443,14 +443,14 @@ def added_where_there_is_no_room(run, room):
 
 def test_on_a_full_disk_no_line_is_lost_and_the_files_stay_whole(tmp_path):
     with tmpfs(tmp_path / "small", "1400k") as run:
-        assert added_where_there_is_no_room(run, "tmpfs") == [3, 1, True]
+        assert added_where_there_is_no_space(run, "tmpfs") == [3, 1, True]
 
 
 @pytest.mark.skipif(
     not hasattr(resource, "RLIMIT_FSIZE"), reason="the system has no limit on the size of a file"
 )
 def test_file_size_limit_loses_no_line_and_leaves_files_intact(tmp_path):
-    assert added_where_there_is_no_room(tmp_path, "limit") == [3, 1, True]
+    assert added_where_there_is_no_space(tmp_path, "limit") == [3, 1, True]
 
 
 def test_a_metrics_file_that_was_taken_away_is_an_error_and_its_lines_wait(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from playground.server import routes as asked_module
+from playground.server import routes as requested_module
 from playground.server.gradio_patches import apply_patches
 from playground.server.middleware import RouteFilterMiddleware
 from playground.server.rate_limit import LoadLimits
@@ -57,7 +57,7 @@ def test_letters_beyond_ascii_are_in_no_path_that_is_served(path):
 @pytest.mark.parametrize(("size", "is_elsewhere"), [(100, False), (200_000, True)])
 def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch, size, is_elsewhere):
     parsed, answered = [], []
-    parse = asked_module.parse_strict_json
+    parse = requested_module.parse_strict_json
 
     def spy(body):
         parsed.append(threading.get_ident())
@@ -67,7 +67,7 @@ def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch, size, is_else
         answered.append(threading.get_ident())
         return {"length": len(what["text"])}
 
-    monkeypatch.setattr(asked_module, "parse_strict_json", spy)
+    monkeypatch.setattr(requested_module, "parse_strict_json", spy)
     with TestClient(Starlette(routes=build_routes({"jobs/submit": answer}))) as client:
         reply = client.post("/playground/api/jobs/submit", content=json.dumps({"text": "x" * size}))
     assert reply.json() == {"length": size}

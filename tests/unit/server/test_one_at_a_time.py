@@ -47,14 +47,14 @@ def test_busy_address_delays_another_address_by_one_turn(answer, client_address)
         going[0].finish(zip="of the crowd")
         await until(2)
         going[1].finish(zip="of the other")
-        told = await asyncio.wait_for(other, 10)
+        result = await asyncio.wait_for(other, 10)
         for turn in (2, 3):
             await until(turn + 1)
             going[turn].finish(zip="of the crowd")
-        return told, await asyncio.gather(*crowd)
+        return result, await asyncio.gather(*crowd)
 
-    told, crowd = run_in_thread(scene())
-    assert told["zip"] == "of the other"
+    result, crowd = run_in_thread(scene())
+    assert result["zip"] == "of the other"
     refused = [each for each in crowd if "error" in each]
     assert len(refused) == 7  # one runs and two wait
     assert all(
@@ -63,7 +63,7 @@ def test_busy_address_delays_another_address_by_one_turn(answer, client_address)
     )
 
 
-class Gone:
+class Removed:
     """A request whose client has left."""
 
     def __init__(self):
@@ -78,7 +78,7 @@ def test_what_is_made_for_a_client_that_has_left_ends_at_once(answer, client_add
     client_address.set("192.0.2.1")
 
     async def scene():
-        return await asyncio.wait_for(ask(Gone()), 20)
+        return await asyncio.wait_for(ask(Removed()), 20)
 
     assert "error" in run_in_thread(scene())
     assert [process.is_killed for process in going] == [True]

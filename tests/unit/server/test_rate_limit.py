@@ -23,7 +23,7 @@ from playground.server.rate_limit import (
 from tests.support.coroutines import run_in_thread
 
 
-def taken(limits, kind, client, *times):
+def used(limits, kind, client, *times):
     """How many of the calls at these seconds are served."""
     served = 0
     for now in times:
@@ -37,30 +37,30 @@ def taken(limits, kind, client, *times):
 
 def test_a_bucket_holds_a_minutes_calls_and_fills_evenly():
     limits = RateLimiter({"starts": 6})
-    assert taken(limits, "starts", "ada", *[0.0] * 9) == 6
-    assert taken(limits, "starts", "ada", 9.0) == 0
-    assert taken(limits, "starts", "ada", 10.5, 10.6) == 1  # one in ten seconds
+    assert used(limits, "starts", "ada", *[0.0] * 9) == 6
+    assert used(limits, "starts", "ada", 9.0) == 0
+    assert used(limits, "starts", "ada", 10.5, 10.6) == 1  # one in ten seconds
     # it holds no more than that, however long one waits
-    assert taken(limits, "starts", "ada", *[1000.0] * 9) == 6
+    assert used(limits, "starts", "ada", *[1000.0] * 9) == 6
 
 
 def test_who_is_refused_is_told_when_to_come_again_and_is_served_then():
     limits = RateLimiter({"heavy": 2})
-    taken(limits, "heavy", "ada", 0.0, 0.0)
+    used(limits, "heavy", "ada", 0.0, 0.0)
     with pytest.raises(
         UserError,
         match=r"request 2 evaluations, comparisons and pushes a minute; try again in (\d+) s",
     ) as refused:
         limits.acquire("heavy", "ada", 4.0)
     seconds = int(re.search(r"in (\d+) s", str(refused.value))[1])
-    assert taken(limits, "heavy", "ada", 4.0 + seconds) == 1
+    assert used(limits, "heavy", "ada", 4.0 + seconds) == 1
 
 
 def test_clients_and_kinds_have_buckets_of_their_own():
     limits = RateLimiter({"starts": 1, "calls": 1})
-    assert taken(limits, "starts", "ada", 0.0, 0.0) == 1
-    assert taken(limits, "starts", "bob", 0.0) == 1
-    assert taken(limits, "calls", "ada", 0.0) == 1
+    assert used(limits, "starts", "ada", 0.0, 0.0) == 1
+    assert used(limits, "starts", "bob", 0.0) == 1
+    assert used(limits, "calls", "ada", 0.0) == 1
 
 
 def test_a_crowd_of_addresses_takes_no_memory_for_good():
@@ -79,7 +79,7 @@ def test_the_environment_says_how_many_and_somebody_alone_has_no_limit(monkeypat
         "heavy": 20,
         "calls": 600,
     }
-    assert taken(RateLimiter.from_environment(False), "starts", "ada", *[0.0] * 500) == 500
+    assert used(RateLimiter.from_environment(False), "starts", "ada", *[0.0] * 500) == 500
     monkeypatch.setenv("PLAYGROUND_API_STARTS", "3")
     assert (
         RateLimiter.from_environment(False).calls_per_minute["starts"]
@@ -102,8 +102,8 @@ def test_a_place_is_waited_for_and_a_full_line_is_refused():
 
         return await asyncio.gather(*(come() for _ in range(9)), return_exceptions=True), most
 
-    came, most = run_in_thread(crowd())
-    refused = [each for each in came if each is not None]
+    arrived, most = run_in_thread(crowd())
+    refused = [each for each in arrived if each is not None]
     assert most == 2
     assert all("try again in a minute" in str(each) for each in refused)
     assert len(refused) == 4  # two inside, three in line
@@ -123,7 +123,7 @@ def test_an_ipv6_network_is_one_client():
         Request({"type": "http", "client": (address, 1), "headers": []}) for address in addresses
     ]
     assert [
-        taken(limits, "calls", resolve_client_address(request), 0.0) for request in requests
+        used(limits, "calls", resolve_client_address(request), 0.0) for request in requests
     ] == [1, 0, 1, 1, 0, 1]
     assert (
         len(

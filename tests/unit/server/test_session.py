@@ -68,9 +68,9 @@ def test_owner_cookie_is_hidden_from_scripts_and_other_sites(client):
     assert name == f"{COOKIE}={owner}"
     assert {"Secure", "HttpOnly", "SameSite=None", "Partitioned", "Path=/"} <= set(attributes)
     assert not any(each.startswith("Domain") for each in attributes)
-    kept = post(client, "session/is-stored", {"owner": owner})
-    assert kept.json() == {"is_stored": True}
-    assert owner not in kept.text
+    stored = post(client, "session/is-stored", {"owner": owner})
+    assert stored.json() == {"is_stored": True}
+    assert owner not in stored.text
     assert post(client, "session/is-stored", {"owner": new_owner_key()}).json() == {
         "is_stored": False
     }

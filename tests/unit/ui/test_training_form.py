@@ -56,7 +56,7 @@ def test_the_form_as_it_opens_describes_the_default_run():
 
 
 @pytest.mark.parametrize(
-    ("field", "bad", "says"),
+    ("field", "bad", "expected_message"),
     [
         ("learning_rate", math.nan, "must be a number from"),
         ("learning_rate", -1.0, "must be a number from"),
@@ -77,10 +77,10 @@ def test_the_form_as_it_opens_describes_the_default_run():
         ("share_embeddings", "yes", "true or false"),
     ],
 )
-def test_a_bad_value_is_explained_at_its_own_field(field, bad, says):
+def test_a_bad_value_is_explained_at_its_own_field(field, bad, expected_message):
     wrong = validate_form(NAMES, values(**{field: bad}))
     assert list(wrong) == [field]
-    assert says in wrong[field]
+    assert expected_message in wrong[field]
     assert wrong[field].endswith(".")
 
 
