@@ -215,14 +215,14 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
 
 
 def test_a_link_that_says_so(page, app):
-    for expected, text_shown in (
+    for expected, text_rendered in (
         ({ALL: 1}, "is not a setting of a run"),
         ({"task": ALL}, "choose one of"),
         ({"architecture": ALL}, "choose one of"),
     ):
         query = f"settings={quote(json.dumps(expected))}&watch={quote(ALL)}&inspect={quote(ALL)}"
         page.goto(f"{app.url}/?{query}")
-        expect(page.locator("#problem")).to_contain_text(text_shown)
+        expect(page.locator("#problem")).to_contain_text(text_rendered)
         assert rendered(page, "#problem")
     page.goto(f"{app.url}/?settings={quote(ALL)}#{quote(ALL)}")
     expect(page.locator("#problem")).to_contain_text("ignores the settings")

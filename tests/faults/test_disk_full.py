@@ -135,12 +135,12 @@ def begin(registry):
 @pytest.mark.parametrize("free", [0, PAGE, 2 * PAGE, 6 * PAGE])
 def test_full_disk_at_start_is_reported_and_run_starts_once_freed(registry, disk, free):
     disk.leave(free)
-    run, text_shown = begin(registry)
-    assert FULL in text_shown
+    run, text_rendered = begin(registry)
+    assert FULL in text_rendered
     if run is None:  # not even its folder could be made
         disk.clear()
         assert registry.list_for_owner("ada") == []
-        run, text_shown = begin(registry)
+        run, text_rendered = begin(registry)
     wait_for_status(run, "paused", "failed", "done")
     check_it_ends_with_every_point(registry, disk, run)
 
@@ -213,9 +213,9 @@ def test_run_stopped_on_full_disk_waits_until_it_can_save(registry, disk):
 @pytest.mark.parametrize("free", range(0, SIZE, 16 * 1024))
 def test_whatever_is_left_of_the_disk_nothing_is_lost(registry, disk, free):
     disk.leave(free)
-    run, text_shown = begin(registry)
+    run, text_rendered = begin(registry)
     if run is None:
-        assert FULL in text_shown
+        assert FULL in text_rendered
         return
     if run.status != "done":
         assert FULL in run.message

@@ -220,7 +220,7 @@ def case_separate(case, checkpoint, folder, times=None, **hub_task):
     does.
     """
     operation, name = case.split("-")
-    before, text_shown, outcome = contents(checkpoint), [], Outcome()
+    before, text_rendered, outcome = contents(checkpoint), [], Outcome()
     folder.mkdir(parents=True)
     with FakeHub() as stand_in:
         if operation in FETCHING:
@@ -235,11 +235,11 @@ def case_separate(case, checkpoint, folder, times=None, **hub_task):
         where, method = PLACES[operation]
         started = time.monotonic()
         with stand_in.fault(where, method=method, times=times, **FAULTS[name]) as fault:
-            job = run_hub_task(requested, text_shown.append, LONGEST + 30)
+            job = run_hub_task(requested, text_rendered.append, LONGEST + 30)
         outcome.sentence, outcome.again, outcome.response = (
             job.message,
             job.retryable,
-            repr([job.to_json(), text_shown, job]),
+            repr([job.to_json(), text_rendered, job]),
         )
         settle(outcome, stand_in, fault, started)
     outcome.stored = contents(checkpoint) == before
@@ -432,11 +432,11 @@ def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(
     "kind", ["account", "gallery", "repo_info", "plan", "push", "pull", "reproduce"]
 )
 def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path, kind):
-    before, text_shown = contents(checkpoint), []
+    before, text_rendered = contents(checkpoint), []
     received = []
 
     def on_message(sentence):
-        text_shown.append(sentence)
+        text_rendered.append(sentence)
         received.append(time.monotonic())
 
     hub_task = HubTask(
@@ -449,7 +449,7 @@ def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path
     )
     job = run_hub_task(hub_task, on_message, 60)
     assert time.monotonic() - received[0] < 3 + 2 + BUSY  # and the end of its process
-    assert (job.status, job.retryable, text_shown) == ("failed", True, ["Connecting to the Hub"])
+    assert (job.status, job.retryable, text_rendered) == ("failed", True, ["Connecting to the Hub"])
     assert "check the network and try again" in job.message
     assert contents(checkpoint) == before
     assert list(tmp_path.iterdir()) == []

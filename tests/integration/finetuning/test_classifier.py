@@ -103,20 +103,20 @@ def test_heads_drawn_by_chance_disagree_and_are_put_back(tiny_bert):
     actual = resolve(tiny_bert, ProgressReporter())
     pipe = open_pipeline("text-classification", actual, ProgressReporter())
     before = {name: each.clone() for name, each in pipe.model.named_parameters()}
-    text_shown = run(
+    text_rendered = run(
         "classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter()
     )
-    assert not text_shown["trained"]
-    assert min(text_shown["votes"].values()) >= 1
-    assert sum(text_shown["votes"].values()) == len(text_shown["heads"]) == RANDOM_HEADS
-    assert text_shown["notes"][0].startswith("untrained: randomly initialized")
+    assert not text_rendered["trained"]
+    assert min(text_rendered["votes"].values()) >= 1
+    assert sum(text_rendered["votes"].values()) == len(text_rendered["heads"]) == RANDOM_HEADS
+    assert text_rendered["notes"][0].startswith("untrained: randomly initialized")
     assert "classifier.weight" in newly_initialized_weights("text-classification", actual)
     assert all(torch.equal(each, before[name]) for name, each in pipe.model.named_parameters())
     assert (
         run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())[
             "heads"
         ]
-        == text_shown["heads"]
+        == text_rendered["heads"]
     )
 
 
@@ -189,7 +189,7 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
 
 
 @pytest.mark.parametrize(
-    ("content", "text_shown"),
+    ("content", "text_rendered"),
     [
         ("a,b\n1,2\n", "line 1 is 'a,b'; it must name two columns: text,label"),
         ("text,label\nx,1\nx,2\n", "line 3 labels a text '2' that line 2 labels '1'"),
@@ -211,13 +211,13 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
         ("text,label\n" + "x" * 1_000_001, "larger than 1,000 KB"),
     ],
 )
-def test_faults_of_a_csv_are_told_by_their_lines(content, text_shown):
-    with pytest.raises(UserError, match=text_shown):
+def test_faults_of_a_csv_are_told_by_their_lines(content, text_rendered):
+    with pytest.raises(UserError, match=text_rendered):
         read_labelled(content)
 
 
 @pytest.mark.parametrize(
-    ("what", "text_shown"),
+    ("what", "text_rendered"),
     [
         ({"csv": ""}, "the CSV is missing"),
         ({"csv": None}, "the CSV is missing"),
@@ -227,6 +227,6 @@ def test_faults_of_a_csv_are_told_by_their_lines(content, text_shown):
         ({"learning_rate": 0.1, "model": 3}, "model is 3; give the name of a model"),
     ],
 )
-def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, text_shown):
-    with pytest.raises(UserError, match=text_shown):
+def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, text_rendered):
+    with pytest.raises(UserError, match=text_rendered):
         run("train-classifier", {"model": tiny_bert, **QUICK, **what}, ProgressReporter())

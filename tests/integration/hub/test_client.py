@@ -218,13 +218,13 @@ def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branc
 
 @pytest.mark.smoke
 def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
-    text_shown = []
+    text_rendered = []
     with hub.record_requests() as seen:
         commit = ada.push(
             package,
             ada.plan(package, "ada/digits"),
             "Step 1",
-            lambda sentence, *_: text_shown.append(sentence),
+            lambda sentence, *_: text_rendered.append(sentence),
         )
     assert hub.files("ada/digits") == REGULAR | LARGE
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
@@ -238,7 +238,7 @@ def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert not any(request.authorization for request in seen if request.host != hub.host)
     assert all(
-        f"Uploading {name} ({format_bytes(len(data))})" in text_shown
+        f"Uploading {name} ({format_bytes(len(data))})" in text_rendered
         for name, data in LARGE.items()
     )
 
@@ -650,16 +650,16 @@ def test_what_is_not_there_or_not_for_everybody_is_told_apart(hub, ada, anonymou
 def test_files_come_bit_equal_from_the_commit_and_from_storage(hub, anonymous, tmp_path):
     files = REGULAR | LARGE | {"data/test.parquet": os.urandom(3_000), "empty.json": b""}
     hub.put("ada/digits", files)
-    text_shown = []
+    text_rendered = []
     anonymous.fetch(
         "ada/digits",
         "main",
         {name: len(data) for name, data in files.items()},
         tmp_path / "in",
-        lambda sentence, *_: text_shown.append(sentence),
+        lambda sentence, *_: text_rendered.append(sentence),
     )
     assert {name: (tmp_path / "in" / name).read_bytes() for name in files} == files
-    assert len(text_shown) == len(files)
+    assert len(text_rendered) == len(files)
 
 
 def test_a_file_that_was_cut_off_on_its_way_comes_whole_all_the_same(hub, anonymous, tmp_path):

@@ -153,18 +153,18 @@ def test_an_old_revision_is_pulled_as_it_was(hub, checkpoint, published, tmp_pat
 
 
 def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_path):
-    before, text_shown = contents(checkpoint), []
+    before, text_rendered = contents(checkpoint), []
     job = carry_out(
         HubTask("push", "ada/told", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True),
-        text_shown.append,
+        text_rendered.append,
     )
     assert contents(checkpoint) == before
     assert hub.repo("ada/told").private
     assert job.result["commit"] == hub.repo("ada/told").head.oid
-    assert text_shown[0] == "Connecting to the Hub"
-    assert text_shown[-1] == "Committing"
+    assert text_rendered[0] == "Connecting to the Hub"
+    assert text_rendered[-1] == "Committing"
     assert job.arguments == ()
-    assert hub.ADA not in repr([job.to_json(), text_shown, job])
+    assert hub.ADA not in repr([job.to_json(), text_rendered, job])
     assert not [name for name, data in hub.files("ada/told").items() if hub.ADA.encode() in data]
     assert not [name for name, data in contents(tmp_path).items() if hub.ADA.encode() in data]
 
@@ -286,15 +286,15 @@ def test_a_score_that_is_not_so_is_seen(hub, published):
 def test_who_may_not_publish_is_told_before_anything_is_put_together(
     hub, checkpoint, published, who, repo, response
 ):
-    text_shown, head = [], hub.repo("ada/digits").head.oid
+    text_rendered, head = [], hub.repo("ada/digits").head.oid
     token = getattr(hub, who) if who else ""
     job = carry_out(
-        HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint)), text_shown.append
+        HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint)), text_rendered.append
     )
     assert (job.status, job.result) == ("failed", None)
     assert response in job.message
     assert not token or token not in job.message
-    assert set(text_shown) <= {"Connecting to the Hub"}
+    assert set(text_rendered) <= {"Connecting to the Hub"}
     assert hub.repo("ada/digits").head.oid == head
 
 

@@ -196,7 +196,7 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
 
 
 @pytest.mark.parametrize(
-    ("what", "text_shown"),
+    ("what", "text_rendered"),
     [
         ({"text": "no gap here"}, "the text has no mask; write \\[MASK\\]"),
         ({"task": "translation"}, "task is 'translation'; choose one of fill-mask"),
@@ -209,8 +209,8 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
         ({"model": "no such folder"}, "is not the name of a model"),
     ],
 )
-def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, text_shown):
-    with pytest.raises(UserError, match=text_shown):
+def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, text_rendered):
+    with pytest.raises(UserError, match=text_rendered):
         run(
             "inference",
             {"task": "fill-mask", "model": tiny_bert, "text": "a [MASK].", **what},

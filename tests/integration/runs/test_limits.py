@@ -280,8 +280,8 @@ def test_the_form_says_so_beside_the_field(monkeypatch):
     values = RunConfig().to_flat() | form_values(RunConfig()) | {"preset": "fast"}
     assert validate_form(list(values), list(values.values()), limits) == {}
     values |= {"n_layers": 9, "d_model": 64}
-    text_shown = "Layers is 9: this Space allows at most 8; duplicate it to lift that."
-    assert validate_form(list(values), list(values.values()), limits) == {"n_layers": text_shown}
+    text_rendered = "Layers is 9: this Space allows at most 8; duplicate it to lift that."
+    assert validate_form(list(values), list(values.values()), limits) == {"n_layers": text_rendered}
     assert estimate_and_validate(values, limits)[0] == ""
     assert validate_form(list(values), list(values.values())) == {}
 
@@ -310,14 +310,14 @@ def test_threads_above_the_run_limit_are_rejected_or_capped(hosted, tmp_path):
         "a change of one that is going": lambda: registry.change_setting(going, "num_threads", 2),
         "a change of one that is not": lambda: registry.change_setting(stopped, "num_threads", 2),
     }
-    text_shown = (
+    text_rendered = (
         "num_threads is 2: this server gives each run 1; its owner sets PLAYGROUND_SLOTS, or leave "
         "it at 1"
     )
     for door, enter in doors.items():
         with pytest.raises(ConfigError) as response:
             enter()
-        assert (response.value.field, str(response.value)) == ("num_threads", text_shown), door
+        assert (response.value.field, str(response.value)) == ("num_threads", text_rendered), door
     assert len(registry.list_for_owner("ada")) == 2
     trainer = Trainer(small(num_threads=64))
     save_checkpoint(tmp_path / "sent", trainer, [trainer.train_step()])
@@ -461,12 +461,12 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     # pressing Train.
     small(d_model=64, n_layers=2, d_ff=128, max_steps=5)
     registry.settings.limits = replace(registry.settings.limits, bytes_per_owner=400_000)
-    text_shown = (
+    text_rendered = (
         r"your runs use .* and this needs about .* more, but this server stores .* per "
         r"visitor: "
         r"delete “run"
     )
-    with pytest.raises(UserError, match=text_shown):
+    with pytest.raises(UserError, match=text_rendered):
         registry.start(small(), "ada")
     assert all(run.checkpoints() for run in runs)
     assert registry.storage_quota.eviction_message("bob") == ""
@@ -523,10 +523,10 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
     assert going.checkpoints()
     assert going.evicted == ""
     old = runs["old"]
-    text_shown = (
+    text_rendered = (
         "its weights were deleted because the storage limit was reached (this server stores"
     )
-    assert text_shown in registry.poll(old, 0, -1, 0)["message"]
+    assert text_rendered in registry.poll(old, 0, -1, 0)["message"]
     assert registry.poll(old, 0, -1, 0)["points"]["steps"][-1] == 60  # the curves stay
     assert "error" in registry.snapshots.predict(old, "1 2 3").result(5)
     assert "The weights of “old” were deleted." in registry.storage_quota.eviction_message(

@@ -705,16 +705,16 @@ def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
     registry = serve(slots=1, idle_timeout_s=600)
     going, left, behind = (slow(registry) for _ in range(3))
     left.last_viewed_at -= 1000
-    text_shown = (
+    text_rendered = (
         "removed from the queue after 10 min without viewers; press Resume to queue it again"
     )
-    wait_until(left, lambda: Run.read(left.folder).message == text_shown, "to leave the line")
+    wait_until(left, lambda: Run.read(left.folder).message == text_rendered, "to leave the line")
     assert (
         left.status,
         left.message,
         registry.scheduler.position(left),
         registry.scheduler.position(behind),
-    ) == ("stopped", text_shown, None, 1)
+    ) == ("stopped", text_rendered, None, 1)
     assert Run.read(left.folder).status == "stopped"
     page = Page(registry, left)
     page.poll()  # it is on the screen of who presses Resume
