@@ -207,10 +207,17 @@ function renderReplicationRow(row, each) {
     "nothing",
     !outcome || !outcome.written,
   );
-  const passed = outcome ? outcome.passed : null;
+  const passed = outcome ? outcome.passed : null,
+    isCompared = each.state === "done" && Boolean(outcome?.written); // without a criterion
   setText(
     row.querySelector(".verdict"),
-    passed === true ? "✓ " + (outcome.word || "pass") : passed === false ? "✗ fail" : "",
+    passed === true
+      ? "✓ " + (outcome.word || "pass")
+      : passed === false
+        ? "✗ fail"
+        : isCompared
+          ? "compared"
+          : "",
   ).title = outcome && outcome.summary ? outcome.summary : "";
   row.querySelector(".verdict").classList.toggle("ok", passed === true);
   row.querySelector(".verdict").classList.toggle("bad", passed === false);

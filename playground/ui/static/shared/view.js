@@ -25,7 +25,7 @@ export function createView(template, styleUrls = []) {
   const gradio = { props: {}, trigger: () => {} };
   const $ = (selector) => root.querySelector(selector);
   const wholePageLink = $(".open-whole");
-  if (wholePageLink) wholePageLink.href = wholePageUrl();
+  if (wholePageLink && document.documentElement.dataset.embed) wholePageLink.href = wholePageUrl();
 
   // Add a listener that removes itself once this view has left the page.
   function addViewListener(target, kind, handler) {
