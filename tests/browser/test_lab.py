@@ -188,7 +188,7 @@ def test_a_published_claim_is_run_and_stands_beside_ours(app, open_page):
     expect(row).to_contain_text("not run yet")
     row.get_by_role("button", name="Run: ").click()
     expect(row.get_by_role("button", name="Run: ")).to_have_count(0)
-    expect(row.locator(".verdict")).to_have_text("compared", timeout=120_000)
+    expect(row.locator(".verdict")).to_have_text("compared", timeout=200_000)
     expect(row.locator(".ours")).to_contain_text(
         "median training loss at update 100", ignore_case=True
     )

@@ -87,6 +87,9 @@ def test_train_ends_with_one_json_line(trained):
         "dataset_sha256": "",
         "dataset_symbols": "",
         "max_target_length": 1,
+        "n_training_sources": 0,
+        "held_out_one_in": 16,
+        "predict_eos": True,
     }
 
 
