@@ -68,7 +68,8 @@ class Here:
 def finish_at_once(executor, job):
     """End each job at once; there is no network."""
     no_network = ("failed", "there is no network here", False)
-    last = ("result", {"zip": ""}) if job.kind in ("figures", "report") else no_network
+    results = {"figures": {"zip": ""}, "report": {"zip": ""}, "check": {}}
+    last = ("result", results[job.kind]) if job.kind in results else no_network
     threading.Thread(target=executor.on_end, args=(job, last, None)).start()
     return True
 
