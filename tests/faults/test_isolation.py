@@ -46,7 +46,7 @@ class Visitor:
         self.canary = f"canary{name}{chance.randrange(10**9)}"
         self.sequence = "".join(chance.sample(string.ascii_letters, 12))
         self.rate = round(chance.uniform(1e-4, 1e-3), 12)
-        self.requested = {}  # a thing asked, and the answer
+        self.requested = {}  # the responses by request
 
     def begin(self, status):
         run = start_run(
