@@ -60,13 +60,13 @@ def test_everybody_draws_the_same_batches(monkeypatch):
     drawn = []
     real = steps.sample_training_batch
 
-    def noting(*arguments):
+    def record(*arguments):
         batch = real(*arguments)
         drawn.append(batch.source_BS)
         return batch
 
-    monkeypatch.setattr(steps, "sample_training_batch", noting)
-    monkeypatch.setattr("playground.training.trainer.sample_training_batch", noting)
+    monkeypatch.setattr(steps, "sample_training_batch", record)
+    monkeypatch.setattr("playground.training.batches.sample_training_batch", record)
     requested = steps.candidates(steps.Setting(16, 4, 3, seconds=0))
     for name in (
         f"{OURS}, {steps.IN_TRAINER}",

@@ -53,7 +53,7 @@ def test_one_request_at_a_time_is_at_the_process(inspector, started):
     (process,) = started
     assert texts(process) == ["1"]
     process.respond(actual=1)
-    assert (first.result(0), second.done(), texts(process)) == ({"found": 1}, False, ["1", "2"])
+    assert (first.result(0), second.done(), texts(process)) == ({"actual": 1}, False, ["1", "2"])
 
 
 def test_addresses_take_turns_and_so_do_the_owners_behind_one(inspector, started):
@@ -108,7 +108,7 @@ def test_request_past_time_limit_ends_and_next_gets_new_process(inspector, start
     started[0].on_exit(-9)
     assert texts(started[1]) == ["next"]
     started[1].respond(actual=1)
-    assert waiting.result(0) == {"found": 1}
+    assert waiting.result(0) == {"actual": 1}
 
 
 def test_requests_that_wait_survive_the_end_of_the_process(inspector, started):
@@ -117,7 +117,7 @@ def test_requests_that_wait_survive_the_end_of_the_process(inspector, started):
     assert current.result(0)["again"]
     assert texts(started[1]) == ["2"]
     started[1].respond(actual=2)
-    assert waiting.result(0) == {"found": 2}
+    assert waiting.result(0) == {"actual": 2}
 
 
 def test_a_stopped_process_fails_what_waits_and_accepts_no_more(inspector, started):
@@ -169,7 +169,7 @@ def test_a_client_that_stays_gets_its_response(inspector, started, http_request)
         started[0].respond(actual=1)
         return await task
 
-    assert run_in_thread(respond()) == {"found": 1}
+    assert run_in_thread(respond()) == {"actual": 1}
 
 
 # The process
