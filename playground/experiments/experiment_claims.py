@@ -5,6 +5,8 @@ This file contains no values measured here, except the expected duration of a re
 
 from __future__ import annotations
 
+import dataclasses
+
 from .claim import PLAIN_ADAM, SEPARATORS, Claim
 from .spec import LENGTHS
 
@@ -128,8 +130,8 @@ EXPERIMENT_CLAIMS = {
         "By median exact match over lengths 21 to 40, none and t5 are each at least as good as "
         "alibi, and alibi is at least as good as rope and sinusoidal.",
         (
-            "One task, copying ten symbols. The paper has ten tasks, among them copying and "
-            "reversal, with more symbols.",
+            "One task, copying of ten tokens; length-order-reverse has reversal. The paper has ten "
+            "tasks, among them both, with more tokens.",
             "A model of two layers and about 70,000 parameters, trained for 2,000 updates at our "
             "learning rate. The paper trains 12 layers with about 107 million parameters for "
             "40,000 updates of 64 at a rate of 3e-5.",
@@ -195,3 +197,21 @@ EXPERIMENT_CLAIMS = {
         },
     ),
 }
+
+_COPY_ORDER = EXPERIMENT_CLAIMS["length-order"]
+_COPY_EXPERIMENT = _COPY_ORDER.experiment or {}
+EXPERIMENT_CLAIMS["length-order-reverse"] = dataclasses.replace(
+    _COPY_ORDER,
+    title="Which position encodings generalize to longer reversals",
+    deviations=(
+        "One task, reversal of ten tokens; length-order has copying. The paper has ten tasks, "
+        "among them both, with more tokens.",
+        *_COPY_ORDER.deviations[1:],
+    ),
+    experiment={
+        **_COPY_EXPERIMENT,
+        "name": "length-order-reverse",
+        "question": "Which position encodings generalize to longer reversals?",
+        "base": {**_COPY_EXPERIMENT["base"], "task": "reverse"},
+    },
+)

@@ -239,7 +239,7 @@ def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:
     """Compare the results of an experiment (`ExperimentService.details`) with a claim."""
     claim = find_claim(name)
     if claim.measure == "order":
-        return outcome_of_lengths(details["lengths"])
+        return outcome_of_lengths(details["lengths"], name)
     cells = details["results"]["cells"]
     if any(cell["n"] < cell["planned"] for cell in cells):
         return _without_result(name, "not every run has finished yet")
@@ -264,9 +264,8 @@ def _needs_two_layers(cells: Sequence[Mapping[str, Any]]) -> bool:
     )
 
 
-def outcome_of_lengths(results: Mapping[str, Any]) -> Result:
+def outcome_of_lengths(results: Mapping[str, Any], name: str = "length-order") -> Result:
     """Compare the published order of position encodings with `ExperimentService.lengths`."""
-    name = "length-order"
     beyond = {row["label"]: row["beyond"] for row in results["rows"]}
     if any(beyond.get(scheme) is None for group in EXPECTED_ORDER for scheme in group) or any(
         row["n"] < row["planned"] for row in results["rows"]
