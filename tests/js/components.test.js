@@ -5,12 +5,14 @@ import { enter, makeBox, press, settle } from "./support/dom.js";
 import { BarList } from "../../playground/ui/static/shared/components/bar_list.js";
 import { ConfirmButton } from "../../playground/ui/static/shared/components/confirm_button.js";
 import { CopyField } from "../../playground/ui/static/shared/components/copy_field.js";
+import { HeadGrid } from "../../playground/ui/static/shared/components/head_grid.js";
 import { HeatMapView } from "../../playground/ui/static/shared/components/heat_map_view.js";
 import { JobProgress } from "../../playground/ui/static/shared/components/job_progress.js";
 import { ModelSelect } from "../../playground/ui/static/shared/components/model_select.js";
 import { Section } from "../../playground/ui/static/shared/components/section.js";
 import { SegmentedControl } from "../../playground/ui/static/shared/components/segments.js";
 import { StatusMessage } from "../../playground/ui/static/shared/components/status_message.js";
+import { Tabs } from "../../playground/ui/static/shared/components/tabs.js";
 import { TokenStrip } from "../../playground/ui/static/shared/components/token_strip.js";
 import { IDLE, Job } from "../../playground/ui/static/shared/job.js";
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
@@ -240,4 +242,58 @@ test("a heat map shows the text of the cell at the cursor in its caption", async
   );
   press(box.querySelector("canvas"), "ArrowDown");
   press(box.querySelector("canvas"), "ArrowUp");
+});
+
+test("the arrow keys move between the tabs of a view", async () => {
+  const onChange = mock.fn();
+  const options = [
+    { value: "a", label: "First" },
+    { value: "b", label: "Second" },
+  ];
+  await draw(
+    html`<${Tabs} label="Views" prefix="v" options=${options} value="a" onChange=${onChange} />`,
+  );
+  const [first, second] = box.querySelectorAll("[role=tab]");
+  assert.deepEqual([first.id, first.tabIndex, second.tabIndex], ["v-a", 0, -1]);
+  assert.equal(first.getAttribute("aria-selected"), "true");
+  press(first, "ArrowLeft");
+  assert.deepEqual(onChange.mock.calls[0].arguments, ["b"]);
+  assert.equal(document.activeElement, second);
+  press(first, "a");
+  second.click();
+  assert.equal(onChange.mock.callCount(), 2);
+});
+
+test("the grid of heads has a row for each layer, and the arrow keys move in it", async () => {
+  const map = { rows: ["a"], columns: ["a"], values: [[1]] },
+    onSelect = mock.fn();
+  await draw(
+    html`<${HeadGrid}
+      label="Heads"
+      heads=${[
+        [map, map],
+        [map, map],
+      ]}
+      selected=${[0, 1]}
+      onSelect=${onSelect}
+    />`,
+  );
+  const buttons = box.querySelectorAll("button");
+  assert.deepEqual(
+    [...buttons].map((button) => button.getAttribute("aria-label")),
+    ["layer 1, head 1", "layer 1, head 2", "layer 2, head 1", "layer 2, head 2"],
+  );
+  assert.equal(box.querySelector("[aria-pressed=true]"), buttons[1]);
+  press(buttons[1], "ArrowDown");
+  press(buttons[1], "ArrowUp");
+  press(buttons[1], "x");
+  buttons[2].click();
+  assert.deepEqual(
+    onSelect.mock.calls.map((call) => call.arguments),
+    [
+      [1, 1],
+      [1, 0],
+    ],
+  );
+  assert.equal(document.activeElement, buttons[3]);
 });

@@ -10,7 +10,7 @@ import {
 import { html, render, useState } from "../../playground/ui/static/vendor/preact.js";
 
 const FIELDS = [
-  { name: "repo", label: "Name", isRequired: true, placeholder: "you/model", maxLength: 190 },
+  { name: "repo", label: "Name", isRequired: true, maxLength: 190, suggestions: ["you/model"] },
   { name: "count", label: "Examples", type: "number", min: 1, max: 500, isInteger: true },
   {
     name: "kind",

@@ -147,3 +147,27 @@ test("the reason of a delay is shown", async () => {
   mock.timers.reset();
   assert.ok(messages.includes("Too many jobs are running."));
 });
+
+test("a page that was loaded again follows the job that it had submitted", async () => {
+  const submitted = [];
+  job = new Job(ROUTES, {
+    request,
+    onRows: (more) => rows.push(...more),
+    onSubmit: (id, payload) => submitted.push([id, payload]),
+  });
+  responses["jobs/poll"] = [
+    { status: "done", result: 1, rows: [], cursor: 0 },
+    { status: "working", rows: [1], cursor: 1 },
+    { status: "done", result: 2, rows: [2], cursor: 2 },
+  ];
+  await job.run("o", { kind: "info" });
+  assert.deepEqual(submitted, [["j", { kind: "info" }]]);
+  assert.equal(await job.resume("o", "j", { kind: "info" }), 2);
+  assert.deepEqual(rows, [2], "the first poll only finds out whether the server has the job");
+  assert.equal(job.state.value.status, "done");
+
+  job.reset();
+  responses["jobs/poll"] = [{ error: "there is no such job" }];
+  assert.equal(await job.resume("o", "j", {}), null);
+  assert.equal(job.state.value.status, "idle");
+});

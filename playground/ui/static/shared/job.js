@@ -34,12 +34,17 @@ export const isActive = ({ status }) => status === "waiting" || status === "work
 export class Job {
   /**
    * @param {JobRoutes} routes
-   * @param {{ request?: typeof sendRequest, onRows?: (rows: any[]) => void }} [options]
+   * @param {{
+   *   request?: typeof sendRequest,
+   *   onRows?: (rows: any[]) => void,
+   *   onSubmit?: (job: string, payload: object) => void,
+   * }} [options] `onSubmit` receives the id of the server, for `resume`
    */
-  constructor(routes, { request = sendRequest, onRows = () => {} } = {}) {
+  constructor(routes, { request = sendRequest, onRows = () => {}, onSubmit = () => {} } = {}) {
     this.routes = routes;
     this.request = request;
     this.onRows = onRows;
+    this.onSubmit = onSubmit;
     this.state = signal(IDLE);
     this.number = 0; // of the submission; responses to earlier ones are ignored
     /** @type {{ owner: string, job: string } | null} */
@@ -56,13 +61,37 @@ export class Job {
    * @returns {Promise<any>}
    */
   async run(owner, payload) {
+    this.retry = () => this.run(owner, payload);
+    return this.track(async (number) => {
+      const current = await this.submit(number, owner, payload);
+      return current && this.follow(number, current);
+    });
+  }
+
+  /**
+   * Follow a job that an earlier page has submitted; `retry` submits `payload` again. Resolves as
+   * `run` does. The state stays idle if the server no longer has the job.
+   * @param {string} owner
+   * @param {string} job
+   * @param {object} payload
+   * @returns {Promise<any>}
+   */
+  async resume(owner, job, payload) {
+    this.retry = () => this.run(owner, payload);
+    const number = this.number,
+      response = await this.request(this.routes.poll, { owner, job, cursor: 0 }).catch(() => ({}));
+    if (response.error || number !== this.number) return null;
+    return this.track((next) => this.follow(next, { owner, job }));
+  }
+
+  /** @param {(number: number) => Promise<any>} work */
+  async track(work) {
     const number = ++this.number;
     this.isCancelled = false;
-    this.retry = () => this.run(owner, payload);
     await this.cancelCurrent();
     if (number === this.number) this.update({ ...IDLE, status: "working", message: "Starting" });
     try {
-      const result = await this.follow(number, owner, payload);
+      const result = await work(number);
       if (number !== this.number) return null;
       this.update({ ...IDLE, status: "done", result });
       return result;
@@ -85,7 +114,7 @@ export class Job {
   }
 
   /** @param {number} number @param {string} owner @param {object} payload */
-  async follow(number, owner, payload) {
+  async submit(number, owner, payload) {
     const isCurrent = () => number === this.number;
     const submitted = await requestWithRetry(
       () => this.request(this.routes.submit, { owner, ...payload }),
@@ -94,10 +123,17 @@ export class Job {
     );
     if (submitted.error) throw new ServerError(submitted.error, { canRetry: submitted.again });
     const current = { owner, job: submitted.job };
-    if (!isCurrent()) {
-      await this.cancelOnServer(current);
-      return null;
+    if (isCurrent()) {
+      this.onSubmit(submitted.job, payload);
+      return current;
     }
+    await this.cancelOnServer(current);
+    return null;
+  }
+
+  /** @param {number} number @param {{ owner: string, job: string }} current */
+  async follow(number, current) {
+    const isCurrent = () => number === this.number;
     this.current = current;
     let cursor = 0,
       lost = 0;
@@ -106,7 +142,7 @@ export class Job {
       if (!isCurrent()) return null;
       let response;
       try {
-        response = await this.request(this.routes.poll, { owner, job: submitted.job, cursor });
+        response = await this.request(this.routes.poll, { ...current, cursor });
         lost = 0;
       } catch (error) {
         if (++lost > MAX_LOST_POLLS) throw error;

@@ -169,6 +169,8 @@ export interface FieldSpec {
   isInteger?: boolean;
   isRequired?: boolean;
   maxLength?: number;
+  /** Values that a text field offers while the user types. */
+  suggestions?: string[];
   /** Return an error message, or an empty string. */
   validate?: (value: any) => string;
 }

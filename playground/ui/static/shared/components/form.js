@@ -84,7 +84,7 @@ export function Field({ field, value, error = "", onInput, onBlur, class: classN
  * @param {FieldSpec} field
  * @param {any} value
  * @param {(value: any) => void} onInput
- * @param {object} common the properties of every control
+ * @param {{ id: string }} common the properties of every control
  */
 function renderControl(field, value, onInput, common) {
   const { type = "text", placeholder, maxLength, min, max, step, isInteger } = field,
@@ -108,18 +108,26 @@ function renderControl(field, value, onInput, common) {
       checked=${Boolean(value)}
       onChange=${(/** @type {any} */ event) => onInput(event.currentTarget.checked)}
     />`;
-  const limits = type === "number" ? { min, max, step: step ?? (isInteger ? 1 : "any") } : {};
+  const limits = type === "number" ? { min, max, step: step ?? (isInteger ? 1 : "any") } : {},
+    listId = field.suggestions && common.id + "-list";
   return html`<input
-    ...${common}
-    ...${limits}
-    type=${type}
-    value=${value}
-    placeholder=${placeholder}
-    maxlength=${maxLength}
-    autocomplete="off"
-    spellcheck=${false}
-    onInput=${read}
-  />`;
+      ...${common}
+      ...${limits}
+      type=${type}
+      value=${value}
+      placeholder=${placeholder}
+      maxlength=${maxLength}
+      list=${listId}
+      autocomplete="off"
+      spellcheck=${false}
+      onInput=${read}
+    />
+    ${
+      field.suggestions &&
+      html`<datalist id=${listId}>
+        ${field.suggestions.map((each) => html`<option key=${each} value=${each}></option>`)}
+      </datalist>`
+    }`;
 }
 
 /**
