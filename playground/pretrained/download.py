@@ -31,7 +31,7 @@ from .model_files import (
 )
 
 log = logging.getLogger(__name__)
-SMALL_FILES = (".json", ".txt", ".model")
+SMALL_FILES = (".json", ".txt", ".model", ".spm")
 SILENCE_TIMEOUT_S = 40.0  # seconds without a byte after which a download fails
 CHUNK_BYTES = 1 << 18  # bytes between two progress reports of a download
 

@@ -29,6 +29,7 @@ TOKENIZER_FILES = (
     "spiece.model",
     "tokenizer.model",
     "sentencepiece.bpe.model",
+    "source.spm",
 )
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 SHARD_PATTERN = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")

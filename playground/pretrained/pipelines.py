@@ -28,8 +28,19 @@ AUTO_CLASS_BY_TASK = {  # pipeline: the class of transformers that loads its mod
     "fill-mask": "AutoModelForMaskedLM",
     "text-classification": "AutoModelForSequenceClassification",
     "feature-extraction": "AutoModel",
+    "text2text-generation": "AutoModelForSeq2SeqLM",
 }
+# for these tasks weights that were not loaded would make predictions random
+TASKS_WITH_TRAINED_HEAD = ("fill-mask", "text-generation", "text2text-generation")
 PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
+
+
+@dataclass(frozen=True)
+class EncoderDecoder:
+    """An encoder-decoder of transformers with its tokenizer."""
+
+    model: Any
+    tokenizer: Any
 
 
 @dataclass(frozen=True)
@@ -191,7 +202,7 @@ def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
         output_loading_info=True,
     )
     missing = sorted(loading_info["missing_keys"])
-    if missing and task in ("fill-mask", "text-generation"):
+    if missing and task in TASKS_WITH_TRAINED_HEAD:
         raise UserError(
             f"{resolved.name} lacks {missing[0]}{' and others' if len(missing) > 1 else ''}, which "
             f"{task} needs, so its predictions would be random; choose a model that was trained "
@@ -203,6 +214,8 @@ def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
             "another model"
         )
     tokenizer = AutoTokenizer.from_pretrained(resolved.folder, trust_remote_code=False)
+    if task == "text2text-generation":  # transformers 5 has no pipeline for it
+        return EncoderDecoder(model.eval().to(device()), tokenizer), missing
     loaded = pipeline(  # type: ignore[call-overload]
         task, model=model.eval(), tokenizer=tokenizer, device=device()
     )
@@ -235,6 +248,11 @@ def _load_error(error: Exception, name: str, task: str) -> UserError:
         return to_user_error(MemoryError(), name)
     log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
     first_line = str(error).strip().split("\n")[0][:160]
+    if isinstance(error, ImportError):  # Marian's tokenizer needs sentencepiece
+        return UserError(
+            f"{name} needs a Python package that is not installed ({first_line}); install it and "
+            "restart the playground, or choose another model"
+        )
     return UserError(
         f"{name} cannot be loaded for {task} ({type(error).__name__}: {first_line}); choose "
         "another model"

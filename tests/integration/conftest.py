@@ -27,6 +27,11 @@ def tiny_bert(tiny_models):
 
 
 @pytest.fixture(scope="session")
+def tiny_t5(tiny_models):
+    return str(tiny_models / "tiny-t5")
+
+
+@pytest.fixture(scope="session")
 def digits(tmp_path_factory):
     """A checkpoint of this playground that reverses three digits, nearly always rightly."""
     config = RunConfig.from_flat(

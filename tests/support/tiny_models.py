@@ -36,6 +36,9 @@ from transformers import (
     GPT2Tokenizer,
 )
 
+from tests.support import tiny_encoder_decoder
+from tests.support.tiny_encoder_decoder import make_encoder_decoder
+
 CAPITALS = {
     "France": "Paris",
     "Spain": "Madrid",
@@ -306,6 +309,7 @@ def make_models(folder: Path) -> Path:
     """Both fixtures in a folder."""
     rng = random.Random(1)
     corpus = [sample_sentence(rng) for _ in range(4000)] + PLAIN_SENTENCES * 20
+    make_encoder_decoder(folder / "tiny-t5")
     for train, name in ((make_causal, "tiny-gpt2"), (make_masked, "tiny-bert")):
         for seed in range(MAX_SEEDS):
             try:
@@ -325,6 +329,7 @@ def cached_models(home: Path) -> Path:
     """
     sources = [
         Path(__file__).read_bytes(),
+        Path(tiny_encoder_decoder.__file__).read_bytes(),
         torch.__version__.encode(),
         transformers.__version__.encode(),
     ]

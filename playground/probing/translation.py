@@ -1,0 +1,202 @@
+"""Translation or summary by a pretrained encoder-decoder, with its attention weights.
+
+T5 (Raffel et al. 2020), BART (Lewis et al. 2020) and Marian models have the architecture of
+Vaswani et al. 2017, as the model from scratch has. Their cross-attention is measured in the same
+way.
+
+Shapes: L layers, H heads, Q queries, M memory, T target, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from transformers import StoppingCriteria
+
+from playground.errors import UserError
+from playground.inspection.views.attention import pack_uint16
+from playground.jobs.progress import ProgressReporter
+from playground.pretrained.model_files import read_config
+from playground.pretrained.pipelines import EncoderDecoder, open_pipeline
+from playground.pretrained.requests import JobRequest, ModelName, Text
+from playground.pretrained.resolver import resolve
+from playground.pretrained.tokens import token_info, tokenize
+
+MAX_SOURCE_TOKENS = 64
+MAX_NEW_TOKENS = 64
+N_CANDIDATES = 5
+DEFAULT_MODEL = "google-t5/t5-small"
+# T5 was trained on several tasks, and the text names the task (Raffel et al. 2020, section 2.4)
+DEFAULT_TEXT = "translate English to German: The cat sat on the mat."
+ENCODER_DECODER_TYPES = ("t5", "mt5", "bart", "mbart", "marian", "pegasus", "blenderbot-small")
+
+
+class TranslationRequest(JobRequest):
+    """A request for the output of an encoder-decoder on a text."""
+
+    model: ModelName = DEFAULT_MODEL
+    text: Text = DEFAULT_TEXT
+    new_tokens: int = Field(MAX_NEW_TOKENS, ge=1, le=MAX_NEW_TOKENS)
+
+
+class CancelOnRequest(StoppingCriteria):
+    """Report each generated token, and stop the generation when the job is cancelled."""
+
+    def __init__(self, progress: ProgressReporter, maximum: int) -> None:
+        self.progress, self.maximum = progress, maximum
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
+        self.progress.raise_if_cancelled()
+        self.progress.progress(input_ids.shape[1] - 1, self.maximum, "tokens")
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+
+def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+    """Generate the output of an encoder-decoder by greedy decoding.
+
+    `request`: see TranslationRequest. The result has the tokens of the source, the generated
+    tokens with probability and candidates, and `attention`: for "cross", "encoder" and "decoder"
+    the number of layers and heads, and LHQM thousandths, packed as in Inspect. The queries of
+    "cross" and "decoder" predict the generated tokens. `alignment` is described at
+    `score_alignment`.
+    """
+    parsed = TranslationRequest.parse(request)
+    resolved = resolve(parsed.model, progress)
+    if not is_encoder_decoder(read_config(resolved.folder, resolved.name)):
+        raise UserError(
+            f"{resolved.name} is not an encoder-decoder; choose a model such as {DEFAULT_MODEL}"
+        )
+    loaded = open_pipeline("text2text-generation", resolved, progress)
+    source = tokenize(loaded, parsed.text)
+    if len(source) > MAX_SOURCE_TOKENS:
+        raise UserError(
+            f"the text has {len(source):,} tokens; the maximum is {MAX_SOURCE_TOKENS}; shorten it"
+        )
+    progress.message(f"Generating up to {parsed.new_tokens} tokens")
+    target, generated = generate(loaded, source, parsed.new_tokens, progress)
+    attention = record_attention(loaded.model, source, target)
+    has_ended = generated[-1]["id"] in loaded.tokenizer.all_special_ids
+    return {
+        "model": resolved.name,
+        "parameters": resolved.parameters,
+        "text": parsed.text,
+        "source": [token_info(loaded, token) for token in source],
+        "start": token_info(loaded, target[0]),
+        "generated": generated,
+        "output": loaded.tokenizer.decode(target, skip_special_tokens=True),
+        "attention": {
+            kind: {
+                "layers": weights_LHQM.shape[0],
+                "heads": weights_LHQM.shape[1],
+                "weights": pack_uint16(weights_LHQM),
+            }
+            for kind, weights_LHQM in attention.items()
+        },
+        "alignment": score_alignment(attention["cross"]),
+        "notes": []
+        if has_ended
+        else [f"The output stops at the limit of {parsed.new_tokens} tokens."],
+    }
+
+
+def is_encoder_decoder(config: dict[str, Any]) -> bool:
+    """Return whether a config.json describes an encoder-decoder for text."""
+    return config.get("model_type") in ENCODER_DECODER_TYPES
+
+
+@torch.no_grad()
+def generate(
+    loaded: EncoderDecoder, source: list[int], new_tokens: int, progress: ProgressReporter
+) -> tuple[list[int], list[dict[str, Any]]]:
+    """Return the start token with the generated tokens, and a row for each generated token.
+
+    Probabilities are those of the model. Rules of its generation config, such as a forced first
+    token, may choose another token than the most probable one.
+    """
+    ids_BM = torch.tensor([source], device=loaded.model.device)
+    output = loaded.model.generate(
+        input_ids=ids_BM,
+        attention_mask=torch.ones_like(ids_BM),
+        num_beams=1,
+        do_sample=False,
+        max_length=None,
+        max_new_tokens=new_tokens,
+        stopping_criteria=[CancelOnRequest(progress, new_tokens)],
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+    target = output.sequences[0].tolist()
+    rows = []
+    for token, logits_BV in zip(target[1:], output.logits, strict=True):
+        probabilities_V = logits_BV[0].float().softmax(-1)
+        best = probabilities_V.topk(min(N_CANDIDATES, len(probabilities_V)))
+        candidates = [
+            token_info(loaded, candidate) | {"probability": probability}
+            for candidate, probability in zip(
+                best.indices.tolist(), best.values.tolist(), strict=True
+            )
+        ]
+        rows.append(
+            token_info(loaded, token)
+            | {"probability": float(probabilities_V[token]), "candidates": candidates}
+        )
+    return target, rows
+
+
+@torch.no_grad()
+def record_attention(model: Any, source: list[int], target: list[int]) -> dict[str, Tensor]:
+    """Return the LHQM attention weights of a teacher-forced forward pass, by kind.
+
+    The queries of "cross" and "decoder" are the target tokens without the last one.
+
+    Raises:
+        UserError: if the model does not return its attention weights.
+    """
+    ids_BM = torch.tensor([source], device=model.device)
+    output = model(
+        input_ids=ids_BM,
+        attention_mask=torch.ones_like(ids_BM),
+        decoder_input_ids=torch.tensor([target[:-1]], device=model.device),
+        output_attentions=True,
+        use_cache=False,
+    )
+    kinds = {
+        "cross": output.cross_attentions,
+        "encoder": output.encoder_attentions,
+        "decoder": output.decoder_attentions,
+    }
+    if not all(kinds.values()):
+        raise UserError(
+            f"{type(model).__name__} does not return its attention weights; choose a model such "
+            f"as {DEFAULT_MODEL}"
+        )
+    return {kind: torch.cat(list(layers)).float().cpu() for kind, layers in kinds.items()}
+
+
+def score_alignment(weights_LHQM: Tensor) -> dict[str, Any]:
+    """Return how closely each head of the cross-attention follows the diagonal.
+
+    The diagonal of query q is the source position q (M - 1) / (Q - 1). The score is the share of
+    attention within one position of it, as a mean over the queries. `baseline` is the score of
+    uniform attention. `last` is the share of attention on the last source token, the EOS of most
+    tokenizers.
+    """
+    queries, memory = weights_LHQM.shape[-2:]
+    ideal_Q = torch.arange(queries) * (memory - 1) / max(queries - 1, 1)
+    near_QM = ((torch.arange(memory) - ideal_Q[:, None]).abs() <= 1).float()
+    scores_LH = (weights_LHQM * near_QM).sum(-1).mean(-1)
+    best = int(scores_LH.argmax())
+    heads = weights_LHQM.shape[1]
+    return {
+        "scores": _rounded(scores_LH),
+        "last": _rounded(weights_LHQM[..., -1].mean(-1)),
+        "baseline": round(float(near_QM.mean(-1).mean()), 4),
+        "best": {"layer": best // heads, "head": best % heads},
+    }
+
+
+def _rounded(values_LH: Tensor) -> list[list[float]]:
+    return [[round(value, 4) for value in row] for row in values_LH.tolist()]

@@ -1,0 +1,143 @@
+"""Encoder-decoders of transformers: their output and their cross-attention."""
+
+import base64
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BartConfig
+
+from playground.comparison.process import run
+from playground.errors import UserError
+from playground.jobs.progress import JobCancelled, ProgressReporter
+from playground.probing.translation import MAX_SOURCE_TOKENS, score_alignment
+
+SENTENCE = "the dog saw the cat"
+
+
+def translate(model, text=SENTENCE, progress=None, **fields):
+    return run(
+        "translate", {"model": model, "text": text, **fields}, progress or ProgressReporter()
+    )
+
+
+def unpack(result, kind, n_queries, n_memory):
+    """Return the LHQM attention weights of a result."""
+    packed = result["attention"][kind]
+    flat = np.frombuffer(base64.b64decode(packed["weights"]), "<i2")
+    return flat.reshape(packed["layers"], packed["heads"], n_queries, n_memory) / 1000
+
+
+@pytest.mark.smoke
+def test_output_tokens_and_probabilities_are_those_of_transformers(tiny_t5):
+    result = translate(tiny_t5)
+    assert result["output"] == "der hund hat die katze gesehen"
+    tokenizer = AutoTokenizer.from_pretrained(tiny_t5)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tiny_t5)
+    inputs = tokenizer(SENTENCE, return_tensors="pt")
+    assert [each["id"] for each in result["source"]] == inputs["input_ids"][0].tolist()
+    ids = model.generate(**inputs, do_sample=False, max_new_tokens=30)[0]
+    generated = [each["id"] for each in result["generated"]]
+    assert [result["start"]["id"], *generated] == ids.tolist()
+    with torch.no_grad():
+        logits = model(**inputs, decoder_input_ids=ids[None, :-1]).logits[0]
+    expected = logits.softmax(-1)[range(len(generated)), generated]
+    probabilities = [each["probability"] for each in result["generated"]]
+    np.testing.assert_allclose(probabilities, expected, atol=1e-5)
+    first = result["generated"][0]["candidates"]
+    assert first[0]["token"] == "▁der"
+    assert [each["probability"] for each in first] == sorted(
+        (each["probability"] for each in first), reverse=True
+    )
+    assert result["notes"] == []
+
+
+def test_attention_weights_of_all_kinds_are_those_of_transformers(tiny_t5):
+    result = translate(tiny_t5)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tiny_t5, attn_implementation="eager")
+    source = torch.tensor([[each["id"] for each in result["source"]]])
+    target = [result["start"]["id"], *(each["id"] for each in result["generated"])][:-1]
+    with torch.no_grad():
+        own = model(
+            input_ids=source, decoder_input_ids=torch.tensor([target]), output_attentions=True
+        )
+    n_target, n_source = len(target), source.shape[1]
+    for kind, layers, shape in (
+        ("cross", own.cross_attentions, (n_target, n_source)),
+        ("encoder", own.encoder_attentions, (n_source, n_source)),
+        ("decoder", own.decoder_attentions, (n_target, n_target)),
+    ):
+        np.testing.assert_allclose(unpack(result, kind, *shape), torch.cat(layers), atol=6e-4)
+
+
+def test_verb_at_the_end_of_the_translation_attends_to_the_verb_of_the_source(tiny_t5):
+    result = translate(tiny_t5, "the woman fed the man")
+    rows = [each["word"] for each in result["generated"]]
+    columns = [each["word"] for each in result["source"]]
+    weights = unpack(result, "cross", len(rows), len(columns))
+    verb = weights[:, :, rows.index("gefüttert"), columns.index("fed")]
+    assert verb.max() > 0.5
+
+
+def test_diagonal_alignment_is_one_for_diagonal_attention_and_the_baseline_for_uniform():
+    diagonal = torch.eye(6).expand(1, 1, 6, 6)
+    uniform = torch.full((1, 1, 6, 6), 1 / 6)
+    result = score_alignment(torch.cat([uniform, diagonal], 1))
+    assert result["scores"][0] == pytest.approx([result["baseline"], 1.0], abs=1e-4)
+    assert result["best"] == {"layer": 0, "head": 1}
+    assert result["last"][0] == pytest.approx([1 / 6, 1 / 6], abs=1e-4)
+    # two of six columns are within one position of the diagonal in the first and the last row
+    assert result["baseline"] == pytest.approx((2 * 2 + 4 * 3) / 36, abs=1e-4)
+
+
+def test_bart_has_another_number_of_layers_in_encoder_and_decoder(tiny_t5, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_t5)
+    config = BartConfig(
+        vocab_size=len(tokenizer),
+        d_model=32,
+        encoder_layers=3,
+        decoder_layers=2,
+        encoder_attention_heads=2,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=1,
+        decoder_start_token_id=1,
+        forced_eos_token_id=1,
+    )
+    torch.manual_seed(0)
+    AutoModelForSeq2SeqLM.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    result = translate(str(tmp_path), new_tokens=4)
+    attention = result["attention"]
+    assert {kind: (each["layers"], each["heads"]) for kind, each in attention.items()} == {
+        "cross": (2, 4),
+        "encoder": (3, 2),
+        "decoder": (2, 4),
+    }
+    assert len(result["generated"]) <= 4
+
+
+def test_output_that_reaches_the_limit_has_a_note(tiny_t5):
+    result = translate(tiny_t5, new_tokens=2)
+    assert len(result["generated"]) == 2
+    assert result["notes"] == ["The output stops at the limit of 2 tokens."]
+
+
+def test_other_architectures_and_long_texts_are_rejected_with_advice(tiny_t5, tiny_gpt2):
+    with pytest.raises(UserError, match="is not an encoder-decoder; choose a model such as"):
+        translate(tiny_gpt2)
+    with pytest.raises(UserError, match=f"the maximum is {MAX_SOURCE_TOKENS}; shorten it"):
+        translate(tiny_t5, "one two three " * 22)
+    with pytest.raises(UserError, match="new_tokens"):
+        translate(tiny_t5, new_tokens=0)
+
+
+def test_cancellation_stops_the_generation(tiny_t5):
+    progress = ProgressReporter()
+    progress.progress = lambda done, *_: progress.cancelled.set() if done == 2 else None
+    with pytest.raises(JobCancelled):
+        translate(tiny_t5, progress=progress)
