@@ -70,7 +70,7 @@ def test_attention_weights_of_all_kinds_are_those_of_transformers(tiny_t5):
         np.testing.assert_allclose(unpack(result, kind, *shape), torch.cat(layers), atol=6e-4)
 
 
-def test_verb_at_the_end_of_the_translation_attends_to_the_verb_of_the_source(tiny_t5):
+def test_final_verb_attends_to_the_verb_of_the_source(tiny_t5):
     result = translate(tiny_t5, "the woman fed the man")
     rows = [each["word"] for each in result["generated"]]
     columns = [each["word"] for each in result["source"]]
@@ -79,7 +79,7 @@ def test_verb_at_the_end_of_the_translation_attends_to_the_verb_of_the_source(ti
     assert verb.max() > 0.5
 
 
-def test_diagonal_alignment_is_one_for_diagonal_attention_and_the_baseline_for_uniform():
+def test_alignment_is_one_on_the_diagonal_and_the_baseline_if_uniform():
     diagonal = torch.eye(6).expand(1, 1, 6, 6)
     uniform = torch.full((1, 1, 6, 6), 1 / 6)
     result = score_alignment(torch.cat([uniform, diagonal], 1))
@@ -90,7 +90,7 @@ def test_diagonal_alignment_is_one_for_diagonal_attention_and_the_baseline_for_u
     assert result["baseline"] == pytest.approx((2 * 2 + 4 * 3) / 36, abs=1e-4)
 
 
-def test_bart_has_another_number_of_layers_in_encoder_and_decoder(tiny_t5, tmp_path):
+def test_bart_may_have_different_encoder_and_decoder_sizes(tiny_t5, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(tiny_t5)
     config = BartConfig(
         vocab_size=len(tokenizer),
@@ -127,7 +127,7 @@ def test_output_that_reaches_the_limit_has_a_note(tiny_t5):
     assert result["notes"] == ["The output stops at the limit of 2 tokens."]
 
 
-def test_other_architectures_and_long_texts_are_rejected_with_advice(tiny_t5, tiny_gpt2):
+def test_other_architectures_and_long_texts_are_rejected(tiny_t5, tiny_gpt2):
     with pytest.raises(UserError, match="is not an encoder-decoder; choose a model such as"):
         translate(tiny_gpt2)
     with pytest.raises(UserError, match=f"the maximum is {MAX_SOURCE_TOKENS}; shorten it"):
