@@ -3,12 +3,16 @@
 import json
 import re
 import zipfile
+from itertools import chain
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser_page import (
+    INSPECT_SECTIONS,
     count_colors,
+    open_section,
     start_run,
     wait_for_status,
     wait_for_step,
@@ -28,22 +32,12 @@ def page(app, open_page):
     """
     page = open_page(app.url, share=True)
     inspect(page)
-    view(page, "attention")
+    open_section(page, "attention")
     cross = page.locator(".of-attention [data-value=cross]")
     if cross.get_attribute("aria-pressed") == "false":
         with page.expect_response("**/api/inspect/view"):
             cross.click()
     return page
-
-
-def view(page, name):
-    page.click(f"#view-{name}")
-    wait_until(
-        page,
-        "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')",
-        arg=name,
-        timeout=60_000,
-    )
 
 
 def type_sequence(page, text):
@@ -141,7 +135,7 @@ def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
 
 def test_the_answer_step_by_step(page):
     type_sequence(page, "3 1 4")
-    view(page, "steps")
+    open_section(page, "steps")
     expect(page.locator(".steps-words")).to_have_text("position 1 of 4")
     page.focus(".steps-at")
     page.keyboard.press("ArrowRight")
@@ -172,7 +166,7 @@ def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
         "last => document.querySelector('.of-attention canvas.picture').toDataURL() !== last",
         arg=last,
     )
-    view(page, "heads")
+    open_section(page, "heads")
     page.locator(".of-heads button", has_text="Measure over training").click()
     expect(page.locator(".heads-two")).to_be_visible(timeout=60_000)
     assert count_colors(page, ".heads-chart") > 2
@@ -206,6 +200,24 @@ def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
     wait_for_status(page, "stopped")
 
 
+@pytest.mark.parametrize(
+    ("name", "sub_view", "section"),
+    [
+        ("steps", "generation", "steps"),  # a view of version 0.2
+        ("sizes", "forward", "sizes"),  # likewise
+        ("generation", "generation", "steps"),
+        ("forward", "forward", "walk"),
+    ],
+)
+def test_links_name_a_section_or_a_sub_view(app, open_page, name, sub_view, section):
+    link = {"subject": "checkpoint:copy", "text": "2 1", "view": name}
+    page = open_page(f"{app.url}/?inspect={quote(json.dumps(link))}")
+    page.wait_for_selector(f".inspect[data-drawn='{section} 2 1']")
+    expect(page.locator(f"#view-{sub_view}")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(f".of-{section}")).to_be_visible()
+    expect(page.locator(".inspect .subject")).to_have_value("checkpoint:copy")
+
+
 def test_a_view_is_exported_with_its_numbers(page, tmp_path):
     type_sequence(page, "3 1 4")
     stored = {}
@@ -230,16 +242,14 @@ def test_a_view_is_exported_with_its_numbers(page, tmp_path):
 def test_nothing_is_wider_than_the_page(app, open_page, width):
     page = open_page(app.url, share=True, width=width, height=900)
     inspect(page)
-    for name in page.eval_on_selector_all(
-        ".inspect .views button", "all => all.map(one => one.id.slice(5))"
-    ):
-        view(page, name)
+    for name in chain.from_iterable(INSPECT_SECTIONS.values()):
+        open_section(page, name)
         page.wait_for_timeout(100)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
 def test_what_heads_are_for_sorted_and_read(page):
-    view(page, "heads")
+    open_section(page, "heads")
     rows = page.locator(".heads-table tbody tr")
     expect(rows).to_have_count(24)
     header = page.locator(".heads-table thead button", has_text="anti-diagonal")
@@ -252,7 +262,7 @@ def test_what_heads_are_for_sorted_and_read(page):
 
 def test_the_lens_and_what_adds_up_to_a_logit(page):
     type_sequence(page, "3 1 4")
-    view(page, "lens")
+    open_section(page, "lens")
     expect(page.locator(".lens-words")).to_contain_text("Position 1: the contributions sum to")
     page.locator(".lens-cell[tabindex='0']").focus()
     page.keyboard.press("ArrowRight")
@@ -265,7 +275,7 @@ def test_the_lens_and_what_adds_up_to_a_logit(page):
 
 def test_the_walk_down_to_a_single_number(page):
     type_sequence(page, "3 1 4")
-    view(page, "walk")
+    open_section(page, "walk")
     expect(page.locator(".walk-code")).to_contain_text("playground/models/embeddings.py:")
     first = page.text_content(".walk-name")
     page.focus(".walk-on")
@@ -281,7 +291,7 @@ def test_the_walk_down_to_a_single_number(page):
 
 
 def test_symbols_and_sizes_with_ones_own_numbers(page):
-    view(page, "symbols")
+    open_section(page, "symbols")
     page.fill(".symbols-dimension", "14")
     expect(page.locator(".symbols-lengths")).to_contain_text("47")
     page.fill(".symbols-first", "a b a")
@@ -289,21 +299,22 @@ def test_symbols_and_sizes_with_ones_own_numbers(page):
     expect(page.locator(".symbols-distance")).to_contain_text("a")
     page.focus(".symbols-flat")
     page.keyboard.press("ArrowRight")
-    view(page, "sizes")
+    open_section(page, "sizes")
     expect(page.locator(".of-sizes")).to_contain_text("171,597")
     page.fill(".sizes-scores", "1 0\n1 x")
     expect(page.locator(".sizes-problem")).not_to_be_empty()
     page.fill(".sizes-scores", "2 1\n1 2")
     expect(page.locator(".sizes-problem")).to_be_empty()
     expect(page.locator(".of-sizes")).to_contain_text("0.73")
-    page.focus("#view-sizes")
+    page.focus("#view-forward")
     page.keyboard.press("ArrowLeft")
-    expect(page.locator("#view-symbols")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#view-heads")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#view-heads")).to_be_focused()
 
 
 def test_taking_parts_away_is_measured(page):
     page.select_option(".inspect .subject", "checkpoint:reverse-one-head")
-    view(page, "away")
+    open_section(page, "away")
     page.locator(".of-away button", has_text="Measure").first.click()
     row = page.locator(".of-away tr", has_text="cross-attention, layer 1, head 1")
     expect(row.first).to_contain_text("100 % → 0", timeout=120_000)

@@ -10,6 +10,7 @@ import json
 import random
 import re
 import shutil
+from itertools import chain
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -25,7 +26,7 @@ from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer
-from tests.support.browser_page import wait_until
+from tests.support.browser_page import INSPECT_SECTIONS, open_section, wait_until
 from tests.support.small_runs import TINY_SETTINGS
 
 # Each at most 40 characters and without blanks, as a symbol of rows may be.
@@ -263,11 +264,9 @@ def test_every_view_of_inspect(page):
     wait_until(
         page, "text => document.querySelector('.inspect').dataset.drawn.endsWith(text)", arg=text
     )
-    for view in page.eval_on_selector_all("[id^=view-]", "all => all.map((each) => each.id)"):
-        page.click(f"#{view}")
-        drawn = "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')"
-        wait_until(page, drawn, arg=view.removeprefix("view-"))
-        assert page.evaluate(ARRIVED_ALIVE) == [], view
+    for name in chain.from_iterable(INSPECT_SECTIONS.values()):
+        open_section(page, name)
+        assert page.evaluate(ARRIVED_ALIVE) == [], name
     assert rendered(page, ".inspect .answer, .inspect .stage")
     page.fill(".inspect .sequence", PAYLOADS[1] + "x")
     expect(page.locator(".inspect .problem")).to_contain_text(PAYLOADS[1])

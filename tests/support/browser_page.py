@@ -20,6 +20,14 @@ SMALL_SETTINGS = {
     "eval_every": 50,
 }
 
+# The sections of the sub-views of the Inspect tab.
+INSPECT_SECTIONS = {
+    "attention": ["attention"],
+    "generation": ["steps"],
+    "heads": ["heads", "away"],
+    "forward": ["walk", "lens", "symbols", "sizes"],
+}
+
 
 def go_to(page: Page, tab: str) -> None:
     """Open a tab, by its button or, where there is no room for that, out of the menu of the
@@ -47,6 +55,20 @@ def wait_for_status(page: Page, *statuses: str, seconds: float = 120) -> None:
     """Wait until the live view shows one of these statuses."""
     script = "names => names.includes(document.querySelector('.live')?.dataset.status)"
     wait_until(page, script, arg=list(statuses), timeout=seconds * 1000)
+
+
+def open_section(page: Page, name: str) -> None:
+    """Open a section of the Inspect tab, and wait until it displays the response."""
+    sub_view, sections = next(item for item in INSPECT_SECTIONS.items() if name in item[1])
+    page.click(f"#view-{sub_view}")
+    if len(sections) > 1:
+        page.click(f"#section-{name}")
+    wait_until(
+        page,
+        "name => document.querySelector('.inspect').dataset.drawn.startsWith(name + ' ')",
+        arg=name,
+        timeout=60_000,
+    )
 
 
 def displayed_step(page: Page) -> int:

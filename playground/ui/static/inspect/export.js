@@ -1,62 +1,73 @@
-// Links and export.
+// Links and files of the open section.
+import { html, signal } from "../vendor/preact.js";
 import { cssVariable } from "../shared/palette.js";
 import { NO_RESPONSE, request } from "../shared/api.js";
 import { copyText } from "../shared/common.js";
 import { buildLink } from "../shared/links.js";
 import { downloadBlob, recordsToCsv } from "../shared/csv.js";
 import { el } from "../shared/dom.js";
+import { store } from "../shared/store.js";
 import { showError } from "./requests.js";
-import { state } from "./state.js";
-import { $ } from "./view.js";
+import { input, openSection, results } from "./state.js";
+import { modelLabel } from "./toolbar.js";
 import { VIEWS } from "./views.js";
 
+const STORAGE_KEY = "transformer-playground-inspect";
+const isDrawingFigures = signal(false);
+
+/** Store the open section for the next visit. */
 export function saveState() {
   try {
-    localStorage.setItem(
-      "transformer-playground-inspect",
-      JSON.stringify({
-        subject: state.subject,
-        step: state.step,
-        text: state.text,
-        view: state.view,
-      }),
-    );
-  } catch (error) {
-    /* storage is not available */
+    localStorage.setItem(STORAGE_KEY, JSON.stringify({ view: openSection.value }));
+  } catch {
+    // storage is not available
   }
 }
+
+export function loadSavedSection() {
+  try {
+    return JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}")?.view;
+  } catch {
+    return null; // the stored value is malformed
+  }
+}
+
 async function buildViewLink() {
-  const linkState = {
-    subject: state.subject,
-    step: state.step,
-    text: state.text,
-    view: state.view,
-    options: VIEWS[state.view].options ? VIEWS[state.view].options() : {},
-  };
-  if (linkState.subject.startsWith("run:")) {
+  let subject = store.model.value ?? "";
+  if (subject.startsWith("run:")) {
     let response = {};
     try {
-      response = await request("runs/details", { owner: state.owner, subject: linkState.subject });
-    } catch (error) {
-      /* then only this browser can open the link */
+      response = await request("runs/details", { owner: store.owner.value, subject });
+    } catch {
+      // then only this browser can open the link
     }
     // A share id gives read-only access.
-    if (response.share_id) linkState.subject = "watch:" + response.share_id;
+    if (response.share_id) subject = "watch:" + response.share_id;
   }
-  return buildLink("inspect", linkState);
+  return buildLink("inspect", {
+    subject,
+    step: store.step.value,
+    text: input.value,
+    view: openSection.value,
+    options: VIEWS[openSection.value].options?.() ?? {},
+  });
 }
+
+/** @param {HTMLElement} button */
+export const copyViewLink = async (button) => copyText(await buildViewLink(), button, "The link");
+
 // HTML that embeds this view in another site (embedding.py).
-async function copyEmbedCode() {
-  const title = "Transformer Playground: " + VIEWS[state.view].title;
+async function copyEmbedCode(label) {
+  const title = "Transformer Playground: " + VIEWS[openSection.value].title;
   const code =
     `<iframe src="${await buildViewLink()}&amp;embed=inspect" title="${title}" ` +
     `width="100%" height="600" style="border: 0" loading="lazy"></iframe>`;
-  await copyText(code, $(".export summary"), "The embed code");
+  await copyText(code, label, "The embed code");
 }
 
 // Draw all elements of the view with the class `picture` into one image, from top to bottom.
 function renderPicture() {
-  const parts = [...VIEWS[state.view].box.querySelectorAll(".picture")].filter(
+  const parts = [...VIEWS[openSection.value].box.querySelectorAll(".picture")].filter(
     (part) => part.offsetParent && part.clientWidth,
   );
   const scale = 2,
@@ -72,16 +83,18 @@ function renderPicture() {
   c.fillStyle = cssVariable("--body-text-color");
   c.font = "600 15px " + cssVariable("--font");
   c.textBaseline = "top";
-  c.fillText(VIEWS[state.view].title, 20, 16);
+  c.fillText(VIEWS[openSection.value].title, 20, 16);
   c.font = "12px " + cssVariable("--font");
   c.fillStyle = cssVariable("--pg-quiet-text");
   c.fillText(
-    ($(".subject").selectedOptions[0] || { text: "" }).text +
-      (state.resultByView[state.view] && state.resultByView[state.view].step !== undefined
-        ? " · step " + state.resultByView[state.view].step
-        : "") +
-      " · " +
-      state.text,
+    [
+      modelLabel(),
+      results.value[openSection.value]?.step !== undefined &&
+        "step " + results.value[openSection.value].step,
+      input.value,
+    ]
+      .filter(Boolean)
+      .join(" · "),
     20,
     38,
   );
@@ -127,82 +140,88 @@ function renderPicture() {
 }
 // Figures for print are drawn by the server.
 async function exportFigures(name) {
-  const label = $(".export summary");
-  label.textContent = "Drawing";
+  isDrawingFigures.value = true;
   let response;
   try {
     response = await request(
       "inspect/figures",
       {
-        owner: state.owner,
-        subject: state.subject,
-        text: state.text,
-        ...(state.step === null ? {} : { step: state.step }),
+        owner: store.owner.value,
+        subject: store.model.value,
+        text: input.value,
+        ...(store.step.value === null ? {} : { step: store.step.value }),
       },
       300000,
     );
-  } catch (error) {
+  } catch {
     response = { error: NO_RESPONSE };
   }
-  label.textContent = "Export";
-  if (response.error) {
-    showError(response.error);
-    return;
-  }
+  isDrawingFigures.value = false;
+  if (response.error) return showError(response.error);
+  const bytes = Uint8Array.from(atob(response.zip), (c) => c.charCodeAt(0));
+  downloadBlob(name + ".zip", new Blob([bytes], { type: "application/zip" }));
+}
+
+const EXPORTS = [
+  { as: "png", label: "Image (PNG)", title: "This view as displayed" },
+  { as: "csv", label: "Data (CSV)" },
+  { as: "json", label: "Data (JSON)" },
+  {
+    as: "frame",
+    label: "Copy embed code (HTML)",
+    title: "HTML that embeds this view in another page",
+  },
+  {
+    as: "figures",
+    label: "All figures for print (ZIP)",
+    title: "All figures of this sequence: PNG, SVG, PDF and data; takes about 30 seconds",
+  },
+];
+
+function exportView(as, menu) {
+  const section = openSection.value,
+    data = results.value[section],
+    spec = VIEWS[section],
+    sequence = input.value.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20),
+    name = `inspect-${section}-${sequence}`;
+  menu.open = false;
+  if (as === "frame") return copyEmbedCode(menu.querySelector("summary"));
+  if (!data) return;
+  if (as === "figures") return exportFigures("inspect-figures-" + sequence);
+  if (as === "png") return renderPicture().toBlob((blob) => downloadBlob(name + ".png", blob));
+  if (as === "csv")
+    return downloadBlob(
+      name + ".csv",
+      new Blob([recordsToCsv(spec.rows?.(data) ?? [])], { type: "text/csv" }),
+    );
+  const content = {
+    model: modelLabel(),
+    text: input.value,
+    view: section,
+    options: spec.options?.() ?? {},
+    ...(spec.exportData?.(data) ?? data),
+  };
   downloadBlob(
-    name.replace(state.view, "figures") + ".zip",
-    new Blob([Uint8Array.from(atob(response.zip), (c) => c.charCodeAt(0))], {
-      type: "application/zip",
-    }),
+    name + ".json",
+    new Blob([JSON.stringify(content, null, 1)], { type: "application/json" }),
   );
 }
 
-export function initExport() {
-  $(".link").addEventListener("click", async () =>
-    copyText(await buildViewLink(), $(".link"), "The link"),
-  );
-  $(".export").addEventListener("click", (event) => {
-    const as = event.target.dataset.as,
-      data = state.resultByView[state.view],
-      spec = VIEWS[state.view];
-    if (as === "frame") {
-      $(".export").open = false;
-      copyEmbedCode();
-      return;
-    }
-    if (!as || !data) return;
-    $(".export").open = false;
-    const name =
-      "inspect-" + state.view + "-" + state.text.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20);
-    if (as === "figures") {
-      exportFigures(name);
-      return;
-    }
-    if (as === "png") renderPicture().toBlob((blob) => downloadBlob(name + ".png", blob));
-    else if (as === "json")
-      downloadBlob(
-        name + ".json",
-        new Blob(
-          [
-            JSON.stringify(
-              {
-                model: ($(".subject").selectedOptions[0] || {}).text,
-                text: state.text,
-                view: state.view,
-                options: spec.options ? spec.options() : {},
-                ...(spec.exportData ? spec.exportData(data) : data),
-              },
-              null,
-              1,
-            ),
-          ],
-          { type: "application/json" },
-        ),
-      );
-    else
-      downloadBlob(
-        name + ".csv",
-        new Blob([recordsToCsv(spec.rows ? spec.rows(data) : [])], { type: "text/csv" }),
-      );
-  });
-}
+export const ExportMenu = () =>
+  html`<details class="menu export">
+    <summary class="quiet">${isDrawingFigures.value ? "Drawing" : "Export"}</summary>
+    <div>
+      ${EXPORTS.map(
+        ({ as, label, title }) =>
+          html`<button
+            key=${as}
+            type="button"
+            data-as=${as}
+            title=${title}
+            onClick=${(event) => exportView(as, event.currentTarget.closest("details"))}
+          >
+            ${label}
+          </button>`,
+      )}
+    </div>
+  </details>`;

@@ -1,149 +1,122 @@
-// The Inspect tab: a model, a training step, an input sequence, and one view of them at a time.
-// Each view requests its data from the server and draws the response. The server computes every
-// number from the model.
-import { sleepWhileHidden, takeHandOff } from "../shared/common.js";
+// The Inspect tab: one model, step and input in four sub-views.
+import { html, render } from "../vendor/preact.js";
+import { takeHandOff } from "../shared/common.js";
+import { poller } from "../shared/poller.js";
+import { rememberedModel, store } from "../shared/store.js";
+import { wholePageUrl } from "../shared/view.js";
 import { ablationSpec } from "./ablation.js";
 import { activationsSpec } from "./activations.js";
 import { attentionSpec } from "./attention.js";
 import { decodingSpec } from "./decoding.js";
 import { embeddingsSpec } from "./embeddings.js";
-import { initExport, saveState } from "./export.js";
+import { loadSavedSection } from "./export.js";
 import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
 import { masksSpec } from "./masks.js";
-import { redrawView, scheduleRefresh } from "./requests.js";
-import { loadModels, loadSteps, renderStepLabel, selectModel } from "./selected_model.js";
-import { state } from "./state.js";
-import { $, addViewListener, attach, onResizeOrThemeChange, root } from "./view.js";
-import { buildViews, selectView, VIEWS } from "./views.js";
+import { redrawView, refreshIfStale, subscribeToSteps, watchSelection } from "./requests.js";
+import { Sections } from "./sections.js";
+import { openSection } from "./state.js";
+import { Toolbar } from "./toolbar.js";
+import { addViewListener, attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
+import { findSection, selectView, VIEWS } from "./views.js";
 
-let isStarted = false;
+const MODELS_INTERVAL_MS = 3600;
+const DEFAULT_MODEL = "checkpoint:reverse";
 
-let debounceTimer;
-
-function onValueChange(value) {
-  state.owner = value.owner || "";
-  let linkState = {};
-  try {
-    linkState =
-      JSON.parse(value.link || "null") ||
-      JSON.parse(localStorage.getItem("transformer-playground-inspect") || "{}");
-  } catch (error) {
-    /* the stored value is malformed */
-  }
-  if (!isStarted) {
-    if (typeof linkState.subject === "string") state.subject = linkState.subject;
-    if (Number.isInteger(linkState.step)) state.step = linkState.step;
-    if (typeof linkState.text === "string") state.text = linkState.text.slice(0, 400);
-    if (typeof linkState.view === "string" && VIEWS[linkState.view]) state.view = linkState.view;
-    if (linkState.options && VIEWS[state.view].restoreOptions)
-      try {
-        VIEWS[state.view].restoreOptions(linkState.options);
-      } catch (error) {
-        /* the link is malformed */
-      }
-  }
-  $(".sequence").value = state.text;
-}
-async function init() {
-  isStarted = true;
-  const sent = takeHandOff("Inspect");
-  if (sent) {
-    state.subject = sent.subject;
-    state.step = sent.step ?? null;
-    applyHandOff(sent);
-  }
-  const remembered = state.subject;
-  await loadModels();
-  if (
-    remembered &&
-    !/^watch:/.test(remembered) &&
-    ![...state.runs, ...state.checkpoints].some((each) => each.subject === remembered)
-  ) {
-    state.subject = "";
-    $(".subject").dataset.signature = "";
-    await loadModels();
-  }
-  loadSteps();
-  selectView(state.view);
-}
-async function pollLoop() {
-  for (let round = 0; root.isConnected || round < 5; round++) {
-    await sleepWhileHidden(300);
-    if (
-      !(state.owner || document.documentElement.dataset.embed) ||
-      !root.offsetParent ||
-      document.hidden
-    )
-      continue;
-    if (!isStarted) {
-      await init();
-      continue;
-    }
-    if (round % 12 === 0) {
-      await loadModels();
-      const run = state.runs.find((each) => each.subject === state.subject);
-      if (run && run.status === "training") {
-        await loadSteps();
-        if (state.step === null && !VIEWS[state.view].slow) scheduleRefresh();
-      }
-    }
-  }
-}
-// The Train tab can send a model here before this tab is initialized.
-function onNavigate() {
-  const handOff = isStarted && takeHandOff("Inspect");
-  if (!handOff) return;
-  applyHandOff(handOff);
-  loadModels().then(() => {
-    selectModel(handOff.subject, handOff.step ?? null);
-    selectView(state.view);
-  });
-}
-// Another tab may name the view, its options and the sequence.
-function applyHandOff({ view, options, text }) {
-  if (VIEWS[view]) {
-    state.view = view;
-    VIEWS[view].restoreOptions?.(options);
-  }
-  if (text) $(".sequence").value = state.text = text;
-}
-
-// in the order of their buttons
 Object.assign(VIEWS, {
   attention: attentionSpec,
   steps: decodingSpec,
   heads: headRolesSpec,
   away: ablationSpec,
-  lens: logitLensSpec,
   walk: activationsSpec,
+  lens: logitLensSpec,
   symbols: embeddingsSpec,
   sizes: masksSpec,
 });
-initExport();
 
-$(".sequence").addEventListener("input", () => {
-  clearTimeout(debounceTimer);
-  debounceTimer = setTimeout(() => {
-    state.text = $(".sequence").value;
-    saveState();
-    scheduleRefresh(state.view, 0);
-  }, 20);
-});
-$(".subject").addEventListener("change", (event) => selectModel(event.target.value));
-$(".step").addEventListener("input", (event) => {
-  const at = +event.target.value;
-  state.step = at >= state.weightSteps.length - 1 ? null : state.weightSteps[at];
-  renderStepLabel();
-  saveState();
-  scheduleRefresh();
-});
-onResizeOrThemeChange(() => redrawView());
-addViewListener(window, "playground-Inspect", onNavigate);
-buildViews();
+/** Open what a link or another tab selects. */
+function openTarget({ subject, step, text, view, options }) {
+  if (typeof subject === "string" && subject)
+    store.openModel(subject, Number.isInteger(step) ? step : null);
+  if (typeof text === "string" && text) store.input.value = text.slice(0, 400);
+  const section = findSection(view);
+  if (!section) return;
+  openSection.value = section;
+  try {
+    VIEWS[section].restoreOptions?.(options ?? {});
+  } catch {
+    // the link is malformed
+  }
+}
+
+const isKnown = (ref) => Boolean(ref?.startsWith("watch:") || store.find(ref));
+
+/** Return the first model to inspect, if no tab has opened one. */
+const findDefaultModel = () =>
+  (store.find(DEFAULT_MODEL) ?? store.runs.value[0] ?? store.checkpoints.value[0])?.subject ?? null;
+
+let isStarted = false;
+function startIfVisible() {
+  if (isStarted || !isVisible()) return;
+  const isEmbedded = Boolean(document.documentElement.dataset.embed),
+    hasModels = store.runs.value.length + store.checkpoints.value.length > 0;
+  if (!hasModels && !isEmbedded) return;
+  isStarted = true;
+  const handOff = takeHandOff("Inspect");
+  if (handOff) openTarget(handOff);
+  else if (!store.model.value) store.model.value = rememberedModel() || null;
+  if (hasModels && !isKnown(store.model.value)) {
+    const model = findDefaultModel();
+    if (model) store.openModel(model);
+  }
+  watchSelection();
+  selectView(openSection.value);
+}
+
+// The Train tab can hand over a model before this tab is initialized.
+function onNavigate() {
+  const handOff = isStarted && takeHandOff("Inspect");
+  if (!handOff) return;
+  openTarget(handOff);
+  selectView(openSection.value);
+}
+
+function onValueChange(value) {
+  store.owner.value = value.owner || "";
+  if (isStarted) return;
+  openSection.value = findSection(loadSavedSection()) ?? openSection.value;
+  try {
+    openTarget(JSON.parse(value.link || "null") || {});
+  } catch {
+    // the link is malformed
+  }
+}
+
+const Inspect = () =>
+  html`<h2 class="pg-unseen">Inspect</h2>
+    <${Toolbar} />
+    <${Sections} />
+    <a
+      class="open-whole"
+      target="_blank"
+      rel="noopener"
+      href=${document.documentElement.dataset.embed && wholePageUrl()}
+      >Open in Transformer Playground</a
+    >`;
 
 // Show the tab in the element of its Gradio component.
 export default async function main(component) {
+  render(html`<${Inspect} />`, root);
   await attach(component, onValueChange);
-  pollLoop();
+  store.subscribeToModels(isVisible, poller, MODELS_INTERVAL_MS);
+  store.runs.subscribe(startIfVisible);
+  store.checkpoints.subscribe(startIfVisible);
+  subscribeToSteps();
+  addViewListener(window, "playground-Inspect", onNavigate);
+  onResizeOrThemeChange(() => {
+    startIfVisible();
+    if (!isStarted || !isVisible()) return;
+    refreshIfStale();
+    redrawView();
+  });
 }

@@ -1,19 +1,37 @@
+// The requests of the sections. The server computes every number from the model.
+import { batch, effect, untracked } from "../vendor/preact.js";
 import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
-import { syncSuggestion } from "../shared/common.js";
-import { formatMessage } from "../shared/format.js";
 import { el } from "../shared/dom.js";
-import { saveState } from "./export.js";
-import { state } from "./state.js";
-import { $, root } from "./view.js";
+import { formatMessage } from "../shared/format.js";
+import { poller } from "../shared/poller.js";
+import { ACTIVE_STATUSES, store } from "../shared/store.js";
+import {
+  defaultInput,
+  input,
+  isWaiting,
+  openSection,
+  prediction,
+  problem,
+  results,
+  weightSteps,
+} from "./state.js";
+import { isVisible, root } from "./view.js";
 import { VIEWS } from "./views.js";
 
-let lastRequestId = 0;
+const SLOW_VIEWS = ["heads", "heads-over-training", "away"]; // computed on hundreds of sequences
+const STEPS_INTERVAL_MS = 3600;
+const pendingViews = new Set();
+let refreshTimer = null,
+  lastRequestId = 0,
+  requestedSelection = "",
+  // The input of another tab or model may have tokens that this model does not know.
+  isInputInherited = true;
 
-const pendingViews = new Set(),
-  SLOW_VIEWS = ["heads", "heads-over-training", "away"]; // views computed on hundreds of sequences
-let refreshTimer = null;
+const selection = () =>
+  JSON.stringify([store.model.value, store.step.value, input.value, openSection.value]);
+
 // Request a view again after a short delay, so that several keystrokes cause one request.
-export function scheduleRefresh(view = state.view, delayMs = 40) {
+export function scheduleRefresh(view = openSection.value, delayMs = 40) {
   pendingViews.add(view);
   clearTimeout(refreshTimer);
   refreshTimer = setTimeout(() => {
@@ -22,14 +40,20 @@ export function scheduleRefresh(view = state.view, delayMs = 40) {
     views.forEach(loadView);
   }, delayMs);
 }
+
+/** Request the open section if its model, step or input changed while the tab was hidden. */
+export function refreshIfStale() {
+  if (requestedSelection !== selection()) scheduleRefresh(openSection.value, 0);
+}
+
 export async function requestView(view, options, extra = {}) {
   const payload = {
-    owner: state.owner,
-    subject: state.subject,
-    text: state.text,
+    owner: store.owner.value,
+    subject: store.model.value ?? "",
+    text: input.value,
     view,
     options,
-    ...(state.step === null ? {} : { step: state.step }),
+    ...(store.step.value === null ? {} : { step: store.step.value }),
     ...extra,
   };
   try {
@@ -41,59 +65,118 @@ export async function requestView(view, options, extra = {}) {
     };
   }
 }
+
 async function loadView(view) {
-  if (!state.subject || !VIEWS[view]) return;
-  const requestId = ++lastRequestId,
-    spec = VIEWS[view];
+  const spec = VIEWS[view];
+  if (!store.model.value || !spec || !isVisible()) return;
+  const requestId = ++lastRequestId;
   spec.requestId = requestId;
-  $(".stage").classList.add("waiting");
+  requestedSelection = selection();
+  isWaiting.value = true;
   const data = await requestWithRetry(
     () => requestView(spec.request || view, spec.options ? spec.options() : {}),
     () => spec.requestId === requestId,
-    (error) => {
-      if (view === state.view) showError(error, true);
-    },
+    (error) => view === openSection.value && showError(error, true),
   );
   if (spec.requestId !== requestId) return; // a newer request is pending
-  if (view === state.view) $(".stage").classList.remove("waiting");
-  if (syncSuggestion($(".sequence"), data.question)) {
-    state.text = $(".sequence").value;
-    saveState();
-    scheduleRefresh(view, 0);
-    return;
-  }
-  if (data.error) {
-    if (view === state.view) showError(data.error, data.again);
-    return;
-  } // the last result stays visible
-  if (view === state.view) showError("");
-  state.resultByView[view] = data;
-  renderAnswer(data);
+  if (view === openSection.value) isWaiting.value = false;
+  if (applyDefaultInput(data)) return scheduleRefresh(view, 0);
+  if (!data.again) isInputInherited = false;
+  if (view === openSection.value) showError(data.error ?? "", data.again);
+  if (data.error) return; // the last result stays visible
+  batch(() => {
+    results.value = { ...results.value, [view]: data };
+    if (data.written) prediction.value = data;
+  });
   redrawView(view);
-  root.dataset.drawn = view + " " + state.text; // tests and benchmarks wait for this attribute
-}
-export function showError(text, isTransient = false) {
-  // a transient error is not caused by the sequence
-  $(".problem").textContent = formatMessage(text);
-  if (text && !isTransient) $(".sequence").setAttribute("aria-invalid", "true");
-  else $(".sequence").removeAttribute("aria-invalid");
-}
-export function redrawView(view = state.view) {
-  if (state.resultByView[view] && VIEWS[view].box && VIEWS[view].box.offsetParent)
-    VIEWS[view].draw(state.resultByView[view]);
+  root.dataset.drawn = view + " " + input.value; // tests and benchmarks wait for this attribute
 }
 
-// Show the generated tokens next to the sequence.
-function renderAnswer(data) {
-  if (!data.written) return;
-  $(".answer").replaceChildren(
-    ...diffTokens(data.written, data.answer),
-    isCorrect(data)
-      ? el("span", { className: "ok", textContent: "✓", title: "correct, including EOS" })
-      : "",
-  );
-  $(".note").textContent = data.note || "";
+/** Replace an input that the model does not know. Returns whether the input changed. */
+function applyDefaultInput({ question, error, again }) {
+  const before = input.value;
+  batch(() => {
+    if (question) defaultInput.value = question;
+    if (question && error && !again && isInputInherited) store.input.value = null;
+  });
+  return input.value !== before;
 }
+
+/** Store the input that the user typed. @param {string} value */
+export function typeInput(value) {
+  isInputInherited = false;
+  store.input.value = value;
+}
+
+export function showError(text, isTransient = false) {
+  problem.value = { text: formatMessage(text), isTransient: Boolean(isTransient) };
+}
+
+// Draw a section that is not a component.
+export function redrawView(view = openSection.value) {
+  const data = results.value[view],
+    spec = VIEWS[view];
+  if (data && spec.draw && spec.box?.offsetParent) spec.draw(data);
+}
+
+/** Request the open section whenever the model, the step or the input changes. */
+export function watchSelection() {
+  let model = store.model.peek();
+  effect(() => {
+    selection();
+    untracked(() => {
+      if (model !== store.model.value) onModelChange();
+      model = store.model.value;
+      if (isVisible()) refreshIfStale();
+    });
+  });
+}
+
+function onModelChange() {
+  isInputInherited = true;
+  weightSteps.value = [];
+  for (const spec of Object.values(VIEWS)) spec.reset?.();
+  stepsSubscription?.wake();
+  // The open section shows its old picture until the new one is there.
+  const open = openSection.value;
+  results.value = results.value[open] ? { [open]: results.value[open] } : {};
+}
+
+let stepsSubscription;
+/** Poll the steps with stored weights while a run is open. */
+export function subscribeToSteps() {
+  let polledModel = "";
+  stepsSubscription = poller.subscribe({
+    route: "runs/poll",
+    intervalMs: STEPS_INTERVAL_MS,
+    isVisible,
+    payload() {
+      polledModel = store.model.value ?? "";
+      const isRun = /^(run|watch):/.test(polledModel),
+        isActive = ACTIVE_STATUSES.includes(store.find(polledModel)?.status);
+      return isRun && (isActive || !weightSteps.value.length)
+        ? {
+            owner: store.owner.value,
+            subject: polledModel,
+            n_points: 0,
+            series_id: -1,
+            snapshot_version: 0,
+          }
+        : null;
+    },
+    onData(response) {
+      if (polledModel !== store.model.value) return;
+      const steps = response.weight_steps ?? [],
+        isNew = steps.at(-1) !== weightSteps.value.at(-1),
+        wasEmpty = !weightSteps.value.length;
+      if (!isNew) return;
+      weightSteps.value = steps;
+      if (store.step.value === null && !wasEmpty && !VIEWS[openSection.value].slow)
+        scheduleRefresh();
+    },
+  });
+}
+
 export const isCorrect = ({ written, answer }) =>
   Boolean(answer) && written.join() === answer.join();
 // The generated tokens compared with the target, which is null if it is unknown. A missing token is

@@ -1,47 +1,50 @@
-import { el } from "../shared/dom.js";
+// The four sub-views, their sections, and which section is open.
 import { saveState } from "./export.js";
 import { redrawView, scheduleRefresh, showError } from "./requests.js";
-import { state } from "./state.js";
-import { $ } from "./view.js";
+import { isWaiting, openSection } from "./state.js";
 
-export const VIEWS = { __proto__: null }; // no prototype: a link may contain any view name
+/**
+ * The sections by name. No prototype: a link may contain any name.
+ * @type {Record<string, any>}
+ */
+export const VIEWS = { __proto__: null };
+export const SUB_VIEWS = [
+  { name: "attention", title: "Attention", sections: ["attention"] },
+  { name: "generation", title: "Generation", sections: ["steps"] },
+  { name: "heads", title: "Heads", sections: ["heads", "away"] },
+  { name: "forward", title: "Forward pass", sections: ["walk", "lens", "symbols", "sizes"] },
+];
+/** The section that was open last in each sub-view. @type {Record<string, string>} */
+const lastSections = {};
+
+/** Return an element of a section. @param {string} view @param {string} selector */
 export const queryView = (view, selector) => VIEWS[view].box.querySelector(selector);
 
-export function buildViews() {
-  for (const [name, spec] of Object.entries(VIEWS)) {
-    const tab = el("button", { type: "button", textContent: spec.title, id: "view-" + name });
-    tab.setAttribute("role", "tab");
-    tab.addEventListener("click", () => selectView(name));
-    tab.addEventListener("keydown", (event) => {
-      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key],
-        names = Object.keys(VIEWS);
-      if (!by) return;
-      event.preventDefault();
-      const next = names[(names.indexOf(name) + by + names.length) % names.length];
-      selectView(next);
-      VIEWS[next].tab.focus();
-    });
-    $(".views").append(tab);
-    spec.tab = tab;
-    spec.box = el("div", { className: "of-" + name, hidden: true });
-    spec.box.setAttribute("role", "tabpanel");
-    spec.box.setAttribute("aria-labelledby", "view-" + name);
-    $(".stage").append(spec.box);
-    spec.build(spec.box);
-  }
+/** Return the sub-view that contains a section. @param {string} section */
+export const findSubView = (section) =>
+  SUB_VIEWS.find((each) => each.sections.includes(section)) ?? SUB_VIEWS[0];
+
+/**
+ * Return the section of a name in a link: a section, or a sub-view. Null if there is none.
+ * @param {unknown} name
+ */
+export function findSection(name) {
+  if (typeof name !== "string") return null;
+  if (VIEWS[name]) return name;
+  return SUB_VIEWS.find((each) => each.name === name)?.sections[0] ?? null;
 }
+
+/** Open a section, or the last one of a sub-view. @param {string} name */
 export function selectView(name) {
-  if (!VIEWS[name]) name = "attention";
-  state.view = name;
-  for (const [each, spec] of Object.entries(VIEWS)) {
-    spec.tab.setAttribute("aria-selected", String(each === name));
-    spec.tab.tabIndex = each === name ? 0 : -1;
-    spec.box.hidden = each !== name;
-  }
-  $(".explain").textContent = VIEWS[name].explain;
+  const section = findSection(name) ?? "attention";
+  openSection.value = section;
+  lastSections[findSubView(section).name] = section;
   showError("");
-  $(".stage").classList.remove("waiting");
+  isWaiting.value = false;
   saveState();
-  redrawView(name);
-  scheduleRefresh(name, 0);
+  redrawView(section);
+  scheduleRefresh(section, 0);
 }
+
+/** @param {{ name: string, sections: string[] }} subView */
+export const openSubView = ({ name, sections }) => selectView(lastSections[name] ?? sections[0]);

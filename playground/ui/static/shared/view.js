@@ -79,7 +79,7 @@ export function createView(template, styleUrls = []) {
   return { root, $, gradio, addViewListener, onResizeOrThemeChange, attach };
 }
 // The address of the whole page with what an embedded view shows.
-function wholePageUrl() {
+export function wholePageUrl() {
   const query = new URLSearchParams(location.search);
   query.delete("embed");
   query.delete("__theme");

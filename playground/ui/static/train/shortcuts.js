@@ -33,7 +33,11 @@ function onKeyDown(event) {
 
 export function initShortcuts() {
   $(".open-inspect").addEventListener("click", () =>
-    navigate("Inspect", { subject: state.modelRef, step: state.viewedStep }),
+    navigate("Inspect", {
+      subject: state.modelRef,
+      step: state.viewedStep,
+      text: $(".sequence").value,
+    }),
   );
   $(".use-these").addEventListener("click", () => {
     $(".sharing").close();

@@ -44,7 +44,7 @@ export function TokenStrip({ label, tokens, targets, weights, selected = null, o
       : html`<span ...${content}>${text}</span>`;
   };
   return html`<span class="pg-tokens" role="group" aria-label=${label}>
-    ${Array.from({ length }, (_, position) => renderToken(position))}
+    ${Array.from({ length }, (_, position) => [renderToken(position), " "])}
     ${
       targets &&
       html`<span

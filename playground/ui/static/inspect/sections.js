@@ -1,0 +1,105 @@
+// The tabs of the sub-views, and the sections of the selected one.
+import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { redrawView } from "./requests.js";
+import { isWaiting, openSection, results } from "./state.js";
+import { findSubView, openSubView, selectView, SUB_VIEWS, VIEWS } from "./views.js";
+
+function SubViewTabs() {
+  const selected = findSubView(openSection.value);
+  const onKeyDown = (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const at = SUB_VIEWS.indexOf(selected) + by + SUB_VIEWS.length,
+      next = SUB_VIEWS[at % SUB_VIEWS.length];
+    openSubView(next);
+    event.currentTarget.querySelector("#view-" + next.name).focus();
+  };
+  return html`<div class="views" role="tablist" aria-label="Views" onKeyDown=${onKeyDown}>
+    ${SUB_VIEWS.map(
+      (subView) =>
+        html`<button
+          key=${subView.name}
+          type="button"
+          role="tab"
+          id=${"view-" + subView.name}
+          aria-controls=${"panel-" + subView.name}
+          aria-selected=${String(subView === selected)}
+          tabindex=${subView === selected ? 0 : -1}
+          onClick=${() => openSubView(subView)}
+        >
+          <span data-text=${subView.title}>${subView.title}</span>
+        </button>`,
+    )}
+  </div>`;
+}
+
+/** The content of a section. A section that is not a component builds and draws itself. */
+function SectionBody({ name, isOpen }) {
+  const spec = VIEWS[name],
+    box = useRef(/** @type {HTMLElement | null} */ (null)),
+    data = results.value[name];
+  useLayoutEffect(() => {
+    spec.box = box.current;
+    spec.build?.(box.current);
+  }, []);
+  useLayoutEffect(() => redrawView(name), [isOpen, data]);
+  return html`<div class=${"of-" + name} id=${"body-" + name} hidden=${!isOpen}>
+    <p class="explain hint">${spec.explain}</p>
+    ${
+      spec.Component
+        ? html`<div ref=${box}>${data && html`<${spec.Component} data=${data} />`}</div>`
+        : html`<div ref=${box}></div>`
+    }
+  </div>`;
+}
+
+/** A section with a heading that opens it. The sections of a sub-view are open one at a time. */
+function FoldedSection({ name, isOpen }) {
+  const heading = useRef(/** @type {HTMLElement | null} */ (null));
+  // A section above that closes moves the opened one, possibly out of the window.
+  useEffect(() => {
+    if (isOpen && heading.current && heading.current.getBoundingClientRect().top < 0)
+      heading.current.scrollIntoView();
+  }, [isOpen]);
+  return html`<section class="folded">
+    <h3 ref=${heading}>
+      <button
+        type="button"
+        id=${"section-" + name}
+        aria-expanded=${String(isOpen)}
+        aria-controls=${"body-" + name}
+        onClick=${() => selectView(name)}
+      >
+        ${VIEWS[name].title}
+      </button>
+    </h3>
+    <${SectionBody} name=${name} isOpen=${isOpen} />
+  </section>`;
+}
+
+const SubView = ({ subView: { name, title, sections }, open }) =>
+  html`<div
+    role="tabpanel"
+    id=${"panel-" + name}
+    aria-labelledby=${"view-" + name}
+    hidden=${!sections.includes(open)}
+  >
+    ${
+      sections.length > 1
+        ? sections.map(
+            (each) => html`<${FoldedSection} key=${each} name=${each} isOpen=${each === open} />`,
+          )
+        : html`<h3 class="pg-unseen">${title}</h3>
+            <${SectionBody} name=${sections[0]} isOpen=${sections[0] === open} />`
+    }
+  </div>`;
+
+export const Sections = () =>
+  html`<${SubViewTabs} />
+    <div class=${"stage" + (isWaiting.value ? " waiting" : "")}>
+      ${SUB_VIEWS.map(
+        (subView) =>
+          html`<${SubView} key=${subView.name} subView=${subView} open=${openSection.value} />`,
+      )}
+    </div>`;
