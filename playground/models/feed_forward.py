@@ -14,7 +14,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 
 
 class FeedForward(nn.Module):
-    """The same network at every position: D -> F -> D with an activation between."""
+    """The same network at every position: D -> F -> D with an activation between.
+
+    It equals two convolutions over the positions with kernel size 1 (section 3.3).
+    """
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()

@@ -54,6 +54,14 @@ COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
         "gpt2-xl: 48 layers of 1,600, 25 heads",
     ),
     (
+        "GPT-3",
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {"n_embd": 12288, "n_layer": 96, "n_head": 96, "n_positions": 2048},
+        "GPT-2's code with the sizes of table 2.1 of Brown 2020: 96 layers of 12,288, 96 heads; "
+        "175 B there",
+    ),
+    (
         "T5 base",
         "T5ForConditionalGeneration",
         "T5Config",
@@ -82,7 +90,6 @@ CITED: list[tuple[str, int, str]] = [
     ("LLaMA 7B", 6_700_000_000, "Touvron et al. 2023, table 2"),
     ("Mistral 7B", 7_000_000_000, "Jiang et al. 2023, abstract"),
     ("LLaMA 65B", 65_200_000_000, "Touvron et al. 2023, table 2"),
-    ("GPT-3", 175_000_000_000, "Brown et al. 2020, table 2.1"),
     ("PaLM", 540_000_000_000, "Chowdhery et al. 2022, table 1"),
 ]
 
@@ -162,15 +169,28 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "source": "Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
     },
     {
+        "name": "GPT-3, GPT-4",
+        "year": 2020,
+        "from": ["GPT-2"],
+        "family": "decoder only",
+        "idea": (
+            "the same architecture at a hundred times the size: it learns a task from a few "
+            "examples in the prompt; later models are also trained on human feedback (RLHF)"
+        ),
+        "use": "assistants, writing, code",
+        "here": "GPT-3's parameter count; few-shot prompts, with GPT-2",
+        "source": "Brown et al. 2020, Language Models are Few-Shot Learners; Ouyang et al. 2022",
+    },
+    {
         "name": "T5",
-        "year": 2019,
+        "year": 2020,
         "from": ["Transformer"],
         "family": "encoder-decoder",
         "idea": "every task as text in, text out; positions as a bias that depends on the distance",
         "use": "translation, summaries, question answering",
         "here": (
-            "the model in the Train tab has the same architecture; T5's own weights are not "
-            "loaded here"
+            "translation of a typed sentence with the cross-attention of every head; the model in "
+            "the Train tab has the same architecture"
         ),
         "source": (
             "Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified "

@@ -35,7 +35,7 @@ from playground.inspection.parameter_counts import (
     compare_with_torch,
     tutorial_base_config,
 )
-from playground.models.config import ModelConfig
+from playground.models.config import ModelConfig, paper_base_config
 from playground.models.embeddings import InputEmbedding, sinusoidal_positions
 from playground.tasks import PAD
 from playground.tasks.task import Batch
@@ -58,6 +58,8 @@ EXAMPLE_SENTENCES = ("The dog bit the man", "The man bit the dog")
 MAX_TOKENS = 32  # of a heatmap, if several are displayed side by side
 MAX_HEADS = 8
 EXTRA_PADDING = 3
+# wavelengths of dimensions 0 and 14 of 64, as a tutorial reads them off its figure
+PUBLISHED_WAVELENGTHS = {0: 5, 14: 40}
 
 
 def with_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
@@ -112,6 +114,7 @@ def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             {
                 "dimension": d,
                 "wavelength": json_number(wavelength(d, width)),
+                "published": PUBLISHED_WAVELENGTHS.get(d) if width == 64 else None,
                 "values": json_array(sinusoidal_PD[:, d], 4),
             }
             for d in dimensions
@@ -176,12 +179,16 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return masks and four types of attention on the sequence, and the sizes of the model."""
     layer = min(int_field(request, "layer", 0, 63), subject.transformer.config.n_layers - 1)
     which, measure = (
-        choice_field(request, "of", ("model", "base")),
+        choice_field(request, "of", ("model", "base", "paper")),
         choice_field(request, "measure", ("no", "yes")) == "yes",
     )
     batch = subject.encode_text(source_text(request))
     length = batch.source_BS.shape[1]
-    config = tutorial_base_config() if which == "base" else subject.transformer.config
+    config = {
+        "model": subject.transformer.config,
+        "base": tutorial_base_config(),
+        "paper": paper_base_config(),
+    }[which]
     decoder_input = subject.token_names(batch.decoder_input_BT[0, :MAX_TOKENS].tolist())
     return {
         "padding": padding_demo(subject, batch),
@@ -301,12 +308,15 @@ def attention_types(subject: InspectedModel, batch: Batch, layer: int) -> list[d
 
 @cache
 def _cached_attention_benchmark(length: int) -> list[float] | None:
-    """Measure bytes and seconds once per process; None for a length that is too long."""
+    """Measure bytes and seconds, explicit and fused, once per process.
+
+    None for a length that is too long.
+    """
     try:
-        measured, seconds = benchmark_attention(length)
+        measured, *seconds = benchmark_attention(length)
     except InspectionError:
         return None
-    return [measured, float(f"{seconds:.3g}")]
+    return [measured, *(float(f"{each:.3g}") for each in seconds)]
 
 
 @cache

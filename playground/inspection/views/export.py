@@ -26,6 +26,12 @@ from .attribution import contribution_table, lens_table
 from .common import DECIMALS, attention_labels, rounded_list
 from .head_scores import head_table, head_table_over_training
 
+# Names of a layer's weights in the attention dictionary of a Keras tutorial; encoders have none.
+LAYER_NAMES = {
+    "decoder": "decoder_layer{}_block1_self_att",
+    "cross": "decoder_layer{}_block2_decenc_att",
+    "encoder": "encoder_layer{}_self_att",
+}
 Answer = tuple[AttentionRecording, torch.Tensor]  # a recorded free-running decoding, and its tokens
 
 
@@ -41,8 +47,8 @@ def attention(
 
     `weights` is [layer][head][row][column] and `possible` is [row][column]; `rows` and `columns`
     are names. The rows of decoder self-attention and cross-attention are the generated tokens. The
-    columns of decoder self-attention are the decoder input. An `answer` from `own_answer` is
-    reused.
+    columns of decoder self-attention are the decoder input. `layer_names` has the name of each
+    layer's weights in a Keras tutorial. An `answer` from `own_answer` is reused.
     """
     recording, written_BT = answer or own_answer(subject, batch)
     written = subject.token_names(written_BT[0].tolist())
@@ -54,6 +60,10 @@ def attention(
             "title": Component(kind).name,
             "rows": rows,
             "columns": columns,
+            "layer_names": [
+                LAYER_NAMES[kind].format(layer + 1)
+                for layer in range(len(recording.attention_weights[kind]))
+            ],
             "weights": rounded_list(recording.attention_weights[kind][:, 0]),
             "possible": recording.attn_mask[kind][0].tolist(),
         }

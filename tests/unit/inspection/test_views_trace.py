@@ -330,6 +330,7 @@ def test_waves_repeat_after_the_published_wavelengths():
     first, second, third = actual["dimensions"]
     assert (first["dimension"], round(first["wavelength"], 1)) == (0, 6.3)
     assert (second["dimension"], round(second["wavelength"])) == (14, 47)
+    assert [each["published"] for each in actual["dimensions"]] == [5, 40, None]
     assert second["values"][0] == pytest.approx(second["values"][47], abs=0.02)
     assert third["dimension"] == 30
     assert actual["dimensions"][0]["values"] == [close(math.sin(i)) for i in range(50)]
@@ -504,11 +505,12 @@ def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
         lambda length: [4 * length**2, 0.1] if length < 9000 else None,
     )
     actual = ask(random_model(), "sizes")["quadratic"]
-    assert [row[0] for row in actual] == [4, 512, 2048, 8192, 128_000]
+    assert [row[0] for row in actual] == [4, 512, 1000, 2048, 8192, 10_000, 128_000]
     assert actual[0] == [4, 16, 64, None, None]
     assert actual[-1] == [128_000, 16_384_000_000, 65_536_000_000, "64 GB", None]
     measured = ask(random_model(), "sizes", measure="yes")["quadratic"]
-    assert [row[4] and row[4][0] == row[2] for row in measured] == [True, True, True, True, None]
+    are_equal = [row[4] and row[4][0] == row[2] for row in measured]
+    assert are_equal == [True, True, True, True, True, None, None]
 
 
 @pytest.mark.parametrize(
@@ -516,7 +518,7 @@ def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
     [
         ({"layer": -1}, "from 0 to 63"),
         ({"layer": "0"}, "whole number"),
-        ({"of": "all"}, "choose one of model, base"),
+        ({"of": "all"}, "choose one of model, base, paper"),
         ({"measure": 1}, "choose one of no, yes"),
         ({"scores": 7}, "it must be text"),
         ({"scores": "1 " * 2000}, "at most 3,000"),

@@ -1,4 +1,4 @@
-"""Parameter counts of well-known models, and what is told of the families."""
+"""Parameter counts of well-known models, and the facts about the families."""
 
 import subprocess
 import sys
@@ -17,8 +17,9 @@ def test_counts_are_those_of_the_published_weights():
     assert sizes["GPT-2"]["parameters"] == 124_439_808
     assert sizes["BERT base"]["parameters"] == 109_482_240
     assert sizes["BERT base"]["method"] == "counted"
-    assert (sizes["GPT-3"]["parameters"], sizes["GPT-3"]["method"]) == (175_000_000_000, "cited")
-    assert sizes["GPT-3"]["ratio"] == 875_000
+    assert (sizes["GPT-3"]["parameters"], sizes["GPT-3"]["method"]) == (174_604_259_328, "counted")
+    assert (sizes["PaLM"]["parameters"], sizes["PaLM"]["method"]) == (540_000_000_000, "cited")
+    assert sizes["PaLM"]["ratio"] == 2_700_000
     assert all(row["source"] for row in actual["models"])
     assert actual["models"][0]["name"] == "mine"
     counts = [row["parameters"] for row in actual["models"]]
@@ -49,8 +50,8 @@ def test_the_families_and_the_tree_are_whole():
         row["year"] for row in ARCHITECTURE_TREE
     )
     assert all(
-        parent in names[:place]
-        for place, row in enumerate(ARCHITECTURE_TREE)
+        parent in names[:index]
+        for index, row in enumerate(ARCHITECTURE_TREE)
         for parent in row["from"]
     )
     assert {row["family"] for row in ARCHITECTURE_TREE} == {row["family"] for row in FAMILIES}
