@@ -47,7 +47,7 @@ PATCHABLE_MODULES: tuple[type[nn.Module], ...] = (
     FeedForward,
     MultiHeadAttention,
 )
-BUGGY_SUFFIX = " (the broken copy)"  # the suffix of a file name
+BUGGY_SUFFIX = " (buggy model)"  # the suffix of a file name
 
 
 class ReferenceModel(EncoderDecoder):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 RANDOM_BUG = "mystery"
+FIRST_SEED = 2  # of the first random bug: a missing causal mask, which raises no error
 
 # Small enough to train the correct and the buggy copy side by side within seconds.
 BUG_SETTINGS: Mapping[str, Any] = {
@@ -84,7 +85,7 @@ BUGS = {
         "the None, so the line that Python reports is not the line with the bug.",
     ),
     "lost-positions": Bug(
-        "Positions that are computed and never returned",
+        "Positional encoding computed but never added",
         "playground.models.embeddings:InputEmbedding.position_vectors",
         "return self.position_embedding[self.position_ids(tokens_BS, first_position)]",
         "self.position_embedding[self.position_ids(tokens_BS, first_position)]",
@@ -129,7 +130,7 @@ BUGS = {
         "softmax always has a largest value, and its probability is no evidence of training.",
     ),
     "loud-embeddings": Bug(
-        "Embeddings much larger than the sine waves",
+        "Embeddings too large, so that the positional signal is too weak",
         "playground.models.embeddings:build_token_embedding",
         "nn.init.normal_(embedding.weight, std=d_model**-0.5)",
         "nn.init.normal_(embedding.weight)",

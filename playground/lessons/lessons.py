@@ -103,7 +103,7 @@ LESSONS = {
         option_labels={"text": "Sequence"},
     ),
     "stop-3": Lesson(
-        "Remove the positions",
+        "Remove positional encoding",
         "Attention compares vectors; their order has no effect on it. This model "
         "therefore adds a position vector to each token embedding. Here you train the same model "
         "without position vectors. Only the causal mask of the decoder still depends on the order.",
@@ -162,13 +162,13 @@ LESSONS = {
         _default_run,
         "rank_heads",
         choices={
+            "cross": "cross-attention: the output attends to the source",
             "encoder": "encoder self-attention: the source attends to itself",
             "decoder": "decoder self-attention: the output attends to the tokens before it",
-            "cross": "cross-attention: the output attends to the source",
         },
     ),
     "stop-7": Lesson(
-        "Train short, test long",
+        "Length generalization",
         f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested on "
         f"longer ones, up to {EVAL_MAX_LENGTH}. Whether it has learned to reverse any sequence, or "
         "only sequences of the lengths it has seen, depends mostly on its position encoding.",
@@ -187,7 +187,7 @@ LESSONS = {
         option_labels={"positions": "Positions"},
     ),
     "stop-8": Lesson(
-        "Reduce its confidence",
+        "Label smoothing",
         "With label smoothing, the target is no longer a single token with probability "
         "1. Here a tenth of the probability is spread over all 13 tokens of the "
         "vocabulary. The model therefore learns to be less confident.",

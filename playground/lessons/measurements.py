@@ -325,6 +325,8 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
         "x": "length",
         "trained": trained,
         "series": series,
+        "note": f"The axis begins at {min(shares)}: of shorter lengths, fewer than {MIN_EXAMPLES} "
+        "held-out sequences exist. Shaded: the lengths in training.",
     }
     return {"answer": answer, "outcome": outcome, "explanation": text, "pictures": [picture]}
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from playground.lessons.bugs import BUG_SETTINGS, BUGS, RANDOM_BUG, STEPS_RANGE, resolve_bug
+from playground.lessons.bugs import (
+    BUG_SETTINGS,
+    BUGS,
+    FIRST_SEED,
+    RANDOM_BUG,
+    STEPS_RANGE,
+    resolve_bug,
+)
 from playground.lessons.lessons import LESSONS, SCHEMES, Lesson
 from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonService
 from playground.runs.registry import Registry
@@ -48,6 +55,7 @@ class LessonHandlers(HandlerGroup):
             "stops": lessons,
             "bugs": bugs,
             "machine": machine,
+            "seed": FIRST_SEED,
             "steps": BUG_SETTINGS["max_steps"],
             "max_steps": STEPS_RANGE[1],
         }

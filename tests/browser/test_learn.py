@@ -27,7 +27,7 @@ MESSAGE = (
 
 def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_page):
     page = open_page(f"{app.url}/?learn=stop-7&positions=rope&seed=1")
-    expect(page.locator(".stop h3")).to_have_text("7. Train short, test long")
+    expect(page.locator(".stop h3")).to_have_text("7. Length generalization")
     expect(page.locator(".stop .option")).to_have_value("rope")
     page.click(".measure")
     expect(page.locator(".stop-note")).to_contain_text("nter a number from 1 to 21 first")
@@ -55,9 +55,10 @@ def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_p
     expect(page.locator(".station[data-state=right]")).to_have_text("7")
     expect(page.locator(".measured")).to_contain_text(measured)
     page.click(".stop .links button >> nth=0")
-    expect(page.locator(".runs tbody tr .name")).to_have_text(
-        "Train short, test long: trained to 5"
-    )
+    expect(page.locator(".runs .show-hidden")).to_have_text("Show 1 hidden run")
+    expect(page.locator(".runs tbody tr")).to_have_count(0)
+    page.click(".runs .show-hidden")
+    expect(page.locator(".runs tbody tr .name")).to_have_text("Length generalization: trained to 5")
 
 
 def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):

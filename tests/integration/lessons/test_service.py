@@ -70,6 +70,7 @@ def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(package_of, registry
     result = over(package_of, question)
     assert result["status"] == "done"
     (run,) = registry.list_for_owner(OWNER)
+    assert run.hidden  # not in the lists of the other tabs
     assert result["runs"] == [
         {
             "label": "the default model",

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from playground.lessons.bugs import BUGS, RANDOM_BUG, resolve_bug
+from playground.lessons.bugs import BUGS, FIRST_SEED, RANDOM_BUG, resolve_bug
 from playground.lessons.lessons import LESSONS
 from playground.lessons.service import LessonService
 from playground.runs.registry import Registry
@@ -32,6 +32,7 @@ def test_the_page_is_told_every_question_and_no_answer(page):
     response = requested(page, "lessons/catalog", owner=OWNER)
     assert [stop["name"] for stop in response["stops"]] == list(LESSONS)
     assert [bug["name"] for bug in response["bugs"]] == list(BUGS)
+    assert response["seed"] == FIRST_SEED
     text = json.dumps(response)
     for mistake in BUGS.values():
         assert json.dumps(mistake.buggy_line)[1:-1] not in text

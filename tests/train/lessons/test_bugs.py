@@ -20,7 +20,14 @@ from playground.lessons.bug_injection import (
     original_function,
     reference_model,
 )
-from playground.lessons.bugs import BUG_SETTINGS, BUGS, RANDOM_BUG, hint, resolve_bug
+from playground.lessons.bugs import (
+    BUG_SETTINGS,
+    BUGS,
+    FIRST_SEED,
+    RANDOM_BUG,
+    hint,
+    resolve_bug,
+)
 from playground.models.attention import scaled_dot_product_attention
 from playground.models.transformer import Transformer
 from playground.tasks.held_out import build_held_out_set
@@ -258,6 +265,7 @@ def test_clues_differ_and_name_no_mistake(compared):
 def test_random_bug_is_deterministic_per_seed_and_covers_all_bugs():
     assert {resolve_bug(RANDOM_BUG, seed) for seed in range(60)} == set(BUGS)
     state = random.getstate()
+    assert resolve_bug(RANDOM_BUG, FIRST_SEED) == "causal-mask"  # it raises no error
     assert resolve_bug(RANDOM_BUG, 3) == resolve_bug(RANDOM_BUG, 3)
     assert random.getstate() == state
     assert resolve_bug("transpose", 9) == "transpose"

@@ -12,13 +12,13 @@ import { state } from "./state.js";
 import { $ } from "./view.js";
 
 let isStarting = false,
-  bugState = { name: "mystery", seed: 0, steps: 0 },
+  bugState = { name: "mystery", seed: null, steps: 0 },
   attentionKind = "decoder",
   guessReplies = {};
 const ATTENTION_KINDS = [
-  ["encoder", "Encoder"],
-  ["decoder", "Decoder"],
-  ["cross", "Cross"],
+  ["cross", "Cross-attention"],
+  ["encoder", "Encoder self-attention"],
+  ["decoder", "Decoder self-attention"],
 ];
 const REFERENCE_LABEL = "correct model",
   BUGGY_LABEL = "buggy model";
@@ -35,6 +35,7 @@ export function buildBugs() {
   )
     bugState = { ...bugState, ...stored, recalled: Boolean(stored.id) };
   bugState.steps ||= state.catalog.steps;
+  bugState.seed ??= state.catalog.seed;
   const names = el(
     "select",
     { className: "which" },
@@ -349,7 +350,7 @@ function renderQuiz(result) {
         el(
           "p",
           {},
-          createButton("Show the answer", () => submitGuess({ reveal: true }), "", "quiet reveal"),
+          createButton("Show answer", () => submitGuess({ reveal: true }), "", "quiet reveal"),
         ),
       );
     setText(name.querySelector(".clue"), guessReplies.name || "");
@@ -387,7 +388,7 @@ function renderQuiz(result) {
         el(
           "p",
           {},
-          createButton("Show the answer", () => submitGuess({ reveal: true }), "", "quiet reveal"),
+          createButton("Show answer", () => submitGuess({ reveal: true }), "", "quiet reveal"),
         ),
       );
     }

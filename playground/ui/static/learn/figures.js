@@ -74,7 +74,7 @@ function renderCurves(figure, p) {
     shaded: p.trained ? [first, p.trained] : null,
     write,
     caption,
-    rest: p.rest || "Hover over the curve to read values.",
+    rest: p.note || "Hover over the curve to read values.",
     title: p.title,
   });
 }

@@ -29,7 +29,7 @@ export function buildLessons() {
   $(".tour").replaceChildren(
     createParagraph(
       "Make a prediction, then measure. Each result comes from a model that is trained " +
-        "now, for you. The Train tab lists these runs.",
+        "now, for you. The lists of other tabs do not contain these runs.",
       "hint",
     ),
     el(
