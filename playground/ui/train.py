@@ -22,7 +22,6 @@ from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.runs.model_ref import (
     CHECKPOINT_PREFIX,
     RUN_PREFIX,
-    SHARE_PREFIX,
     ModelRef,
     resolve_run,
 )
@@ -160,14 +159,7 @@ def build_train_tab(
                 error_message = (
                     f"The form ignores the settings of this link: {html.escape(str(error))}."
                 )
-        model_ref = (
-            SHARE_PREFIX + query["watch"]
-            if "watch" in query
-            else CHECKPOINT_PREFIX + query["model"]
-            if "model" in query
-            else ""
-        )
-        return [live_view_value(owner, model_ref), error_message, *fields]
+        return [live_view_value(owner), error_message, *fields]
 
     def load_settings_into_form(event: gr.SelectData) -> list[Any]:
         """Fill the form with the settings that the live view sends."""
@@ -315,13 +307,13 @@ def build_train_tab(
     return [live, problem, *components], on_load
 
 
-def live_view_value(owner: str, model_ref: str) -> str:
-    """Return the value of the live view: owner key and first model.
+def live_view_value(owner: str, new_run: str = "") -> str:
+    """Return the value of the live view: owner key, a new run to open, and the default model.
 
-    The page itself stores the model that was open last.
+    The address of the page and the browser store the model that was open last.
     """
     return json.dumps(
-        {"owner": owner, "subject": model_ref, "first": CHECKPOINT_PREFIX + FIRST_CHECKPOINT}
+        {"owner": owner, "subject": new_run, "first": CHECKPOINT_PREFIX + FIRST_CHECKPOINT}
     )
 
 

@@ -13,7 +13,7 @@ PRELOAD_HEAD = preload_links("train/main.js", ("shared/common.css", "train/live.
 def live_view() -> gr.HTML:
     """Return the view.
 
-    Its value is {"owner": owner key, "subject": the model to open first}.
+    Its value is {"owner": owner key, "subject": a new run to open, "first": default model}.
     """
     return build_view("live", "train/main.js")
 

@@ -20,6 +20,13 @@ test("a state survives the way through an address", () => {
   assert.equal(new URL(address).searchParams.get("__theme"), "dark");
 });
 
+test("the parameters of a tab stay until the tab takes them", () => {
+  const lesson = PAGE + "&learn=stop-2&text=2+7";
+  assert.equal(writeViewState(lesson, NOTHING), lesson);
+  assert.equal(readViewState(new URL(lesson).search).input, null);
+  assert.equal(writeViewState(PAGE + "&watch=abc&text=1", NOTHING), PAGE);
+});
+
 test("an empty state leaves an empty address", () => {
   const address = writeViewState(PAGE, { tab: "hub", model: "run:1", step: 4, input: "1" });
   assert.equal(writeViewState(address, NOTHING), PAGE);

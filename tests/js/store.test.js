@@ -45,15 +45,20 @@ test("an equal response changes nothing", () => {
 test("all tabs open the same model, and the browser remembers it", () => {
   store.openModel("checkpoint:copy", 20);
   assert.deepEqual([store.model.value, store.step.value], ["checkpoint:copy", 20]);
-  const other = new Store();
-  other.readAddress("");
-  assert.equal(other.model.value, "checkpoint:copy");
+  const reopen = () => {
+    const other = new Store();
+    other.setModels({ runs: [RUN], checkpoints: [CHECKPOINT] });
+    other.openRememberedModel("run:1");
+    return other.model.value;
+  };
+  assert.equal(reopen(), "checkpoint:copy");
   store.openModel("watch:abc");
-  other.readAddress("");
-  assert.equal(other.model.value, "checkpoint:copy");
+  assert.equal(reopen(), "checkpoint:copy");
+  store.openModel("run:removed");
+  assert.equal(reopen(), "run:1");
 });
 
-test("the address selects the model before the browser's memory", () => {
+test("the address selects the model, step and sequence", () => {
   store.openModel("checkpoint:copy");
   store.readAddress("?tab=inspect&model=run:1&step=3&input=1+2");
   assert.deepEqual(
@@ -64,6 +69,26 @@ test("the address selects the model before the browser's memory", () => {
     store.buildAddress("https://example.org/"),
     "https://example.org/?tab=inspect&model=run%3A1&step=3&input=1+2",
   );
+  store.readAddress("");
+  assert.equal(store.model.value, "run:1");
+});
+
+test("the sequence is the typed one, or the one that the model suggests", () => {
+  store.suggestedInput.value = "1 2 3";
+  assert.equal(store.sequence.value, "1 2 3");
+  store.setInput("4 5");
+  assert.equal(store.sequence.value, "4 5");
+  store.setInput("1 2 3");
+  assert.equal(store.input.value, null);
+});
+
+test("another model has other steps", () => {
+  store.openModel("run:1");
+  store.weightSteps.value = [0, 10];
+  store.openModel("run:1", 10);
+  assert.deepEqual(store.weightSteps.value, [0, 10]);
+  store.openModel("checkpoint:copy");
+  assert.deepEqual(store.weightSteps.value, []);
 });
 
 test("a browser without storage works", () => {
@@ -73,9 +98,9 @@ test("a browser without storage works", () => {
   const real = globalThis.localStorage;
   globalThis.localStorage = { getItem: denied, setItem: denied };
   store.openModel("run:1");
-  store.readAddress("");
+  store.openRememberedModel("checkpoint:copy");
   globalThis.localStorage = real;
-  assert.equal(store.model.value, null);
+  assert.equal(store.model.value, "checkpoint:copy");
 });
 
 test("jobs are stored by their key", () => {

@@ -1,5 +1,6 @@
 // What the modules of every tab share.
 import { sleep } from "./api.js";
+import { store } from "./store.js";
 
 // Wait `ms` milliseconds. A hidden page waits until it is visible again or `maxHiddenMs` have
 // passed.
@@ -67,20 +68,33 @@ export async function copyText(text, label, promptTitle) {
   }, 1500);
   label.dataset.copied = text;
 }
-// Open another tab. The payload stays in `window.playground` until the tab reads it, because a tab
-// is built when it is first opened.
+// Open another tab, with the model, step and sequence of the payload: a model, or {subject, step,
+// text}. The payload stays in `window.playground` until the tab reads it, because a tab is built when
+// it is first opened.
 window.playground ||= {};
 export function navigate(tab, payload) {
+  const {
+    subject,
+    step = null,
+    text,
+  } = typeof payload === "string" ? { subject: payload } : payload;
+  if (subject) store.openModel(subject, step);
+  if (text) store.setInput(text);
   window.playground[tab] = payload;
   window.dispatchEvent(new CustomEvent("playground-" + tab));
   openTab(tab);
 }
 // A narrow page moves some tabs into a menu.
-export const TAB_SELECTOR = "#tabs button[role=tab], #tabs .overflow-dropdown button";
+export const TAB_SELECTOR = "#tabs > .tab-wrapper :is(button[role=tab], .overflow-dropdown button)";
+const nameOf = (button) => button.textContent.trim().toLowerCase();
+export const selectedTab = () => {
+  const button = document.querySelector("#tabs > .tab-wrapper [role=tab][aria-selected=true]");
+  return button && nameOf(button);
+};
 export function openTab(tab) {
   /** @type {NodeListOf<HTMLElement>} */
   const buttons = document.querySelectorAll(TAB_SELECTOR);
-  [...buttons].find((button) => button.textContent.trim() === tab)?.click();
+  [...buttons].find((button) => nameOf(button) === tab.toLowerCase())?.click();
 }
 export function takeHandOff(tab) {
   const payload = window.playground[tab];

@@ -71,23 +71,25 @@ export function readViewState(search) {
   const params = new URLSearchParams(search),
     oldTab = TAB_PARAMS.find((name) => params.has(name)) ?? (params.has("bug") ? "learn" : null),
     old = parseState(params.get(oldTab ?? "")),
-    tab = params.get("tab")?.toLowerCase() ?? null;
+    tab = params.get("tab")?.toLowerCase() ?? null,
+    text = params.has("learn") ? null : params.get("text"); // a lesson has a sequence of its own
   return {
     tab: tab !== null && TABS.includes(tab) ? tab : oldTab,
     model: readModel(params, old),
     step: asStep(params.get("step")) ?? asStep(old.step),
-    input: asInput(params.get("input") ?? params.get("text")) ?? asInput(old.text),
+    input: asInput(params.get("input") ?? text) ?? asInput(old.text),
   };
 }
 
 /**
- * Return an address with another state. Parameters that links do not manage stay.
+ * Return an address with another state. Other parameters stay: a tab takes its own when it opens.
  * @param {string} href
  * @param {ViewState} state
  */
 export function writeViewState(href, state) {
   const url = new URL(href);
-  for (const name of ["watch", "text", "bug", ...TAB_PARAMS]) url.searchParams.delete(name);
+  url.searchParams.delete("watch");
+  if (!url.searchParams.has("learn")) url.searchParams.delete("text");
   for (const [name, value] of Object.entries(state)) {
     if (value === null || value === "") url.searchParams.delete(name);
     else url.searchParams.set(name, String(value));

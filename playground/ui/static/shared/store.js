@@ -61,7 +61,15 @@ export class Store {
     this.model = signal(/** @type {ModelRef | null} */ (null));
     /** The step to show; null for the latest. */
     this.step = signal(/** @type {number | null} */ (null));
+    /** The typed sequence; null for the one that the model suggests. */
     this.input = signal(/** @type {string | null} */ (null));
+    this.suggestedInput = signal("3 1 4 1 5");
+    /** The steps of the model with stored weights; one or none without a history. */
+    this.weightSteps = signal(/** @type {number[]} */ ([]));
+    /** The last training step of the model. */
+    this.latestStep = signal(0);
+    /** The sequence for all tabs. */
+    this.sequence = computed(() => this.input.value ?? this.suggestedInput.value);
     this.models = computed(() => buildModelOptions(this.runs.value, this.checkpoints.value));
   }
 
@@ -89,10 +97,19 @@ export class Store {
   /** Open a model in all tabs. @param {ModelRef} ref @param {number | null} [step] */
   openModel(ref, step = null) {
     batch(() => {
+      if (ref !== this.model.value) {
+        this.weightSteps.value = [];
+        this.latestStep.value = 0;
+      }
       this.model.value = ref;
       this.step.value = step;
     });
     if (!ref.startsWith("watch:")) writeStorage(MODEL_KEY, ref);
+  }
+
+  /** Set the sequence for all tabs; that of the model is not stored. @param {string} text */
+  setInput(text) {
+    this.input.value = text === this.suggestedInput.value ? null : text;
   }
 
   /** Update the entry of a job. @param {string} key @param {JobState} state */
@@ -100,15 +117,25 @@ export class Store {
     this.jobs.value = { ...this.jobs.value, [key]: state };
   }
 
-  /** Apply the address of the page, and the model that the browser remembers. */
+  /** Apply the address of the page. One without a model keeps the open one. */
   readAddress(search = location.search) {
     const state = readViewState(search);
     batch(() => {
       this.tab.value = state.tab;
-      this.model.value = state.model ?? (rememberedModel() || null);
+      if (state.model) this.openModel(state.model, state.step);
       this.step.value = state.step;
       this.input.value = state.input;
     });
+  }
+
+  /**
+   * Open the model that the browser remembers, or else the default one, or else any.
+   * @param {ModelRef} defaultRef
+   */
+  openRememberedModel(defaultRef) {
+    const refs = this.models.value.map((option) => option.value);
+    const ref = [rememberedModel(), defaultRef].find((each) => refs.includes(each)) ?? refs[0];
+    if (ref) this.openModel(ref, this.step.value);
   }
 
   /** Return the address of the page with the current state. */

@@ -1,11 +1,12 @@
 // Pointer and keyboard input.
+import { store } from "../shared/store.js";
+import { effect } from "../vendor/preact.js";
 import { predict } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";
 import { state } from "./state.js";
 import { METRICS } from "./status.js";
 import { $, onResizeOrThemeChange } from "./view.js";
 
-let debounceTimer;
 export function selectKind(kind) {
   state.selectedKind = kind;
   state.hoverCell = null;
@@ -22,21 +23,19 @@ function hitTest(event) {
 }
 
 export function initInput() {
-  $(".sequence").addEventListener("input", () => {
-    clearTimeout(debounceTimer);
-    debounceTimer = setTimeout(predict, 150);
+  effect(() => {
+    const box = $(".sequence");
+    box.placeholder = store.suggestedInput.value;
+    if (box.value !== store.sequence.value) box.value = store.sequence.value;
   });
+  $(".sequence").addEventListener("input", (event) => store.setInput(event.target.value));
   $(".sequence").addEventListener("keydown", (event) => {
-    if (event.key === "Enter") {
-      clearTimeout(debounceTimer);
-      predict();
-    }
+    if (event.key === "Enter") predict();
   });
   $(".samples").addEventListener("click", (event) => {
     const sample = event.target.closest(".sample");
     if (!sample) return;
-    $(".sequence").value = sample.textContent;
-    predict();
+    store.setInput(sample.textContent);
   });
   $(".log").addEventListener("change", scheduleRender);
   $(".smoothing").addEventListener("input", scheduleRender);

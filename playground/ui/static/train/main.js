@@ -1,74 +1,59 @@
 // The live view of the Train tab. It polls the server for new data and holds no connection open.
 // The page computes no values: the training and inspection processes do.
+import { connectAddress } from "../shared/address.js";
 import { sleep } from "../shared/api.js";
-import { navigate } from "../shared/common.js";
+import { store } from "../shared/store.js";
 import { initControls } from "./controls.js";
 import { initCharts } from "./curves.js";
 import { initDiagram } from "./diagram/diagram.js";
 import { initHeader } from "./header.js";
 import { initInput } from "./input.js";
-import { initModelSelection, openModel } from "./model_selection.js";
+import { followSelection, initModelSelection, openModel } from "./model_selection.js";
 import { loadSavedOverlays, setOverlays } from "./overlays.js";
 import { resetView } from "./poller.js";
 import { initRunDifferences } from "./run_differences.js";
 import { initRunList } from "./run_list.js";
-import { availableModels, isAvailable, loadRuns, pollRuns } from "./runs.js";
+import { loadRuns, pollRuns } from "./runs.js";
 import { initSavedCheckpoints } from "./saved_checkpoints.js";
-import { keepSession, restoreTab } from "./session.js";
-import { initShareDialog } from "./share_dialog.js";
+import { keepSession } from "./session.js";
+import { embeddedView, initShareDialog } from "./share_dialog.js";
 import { initShortcuts } from "./shortcuts.js";
 import { state } from "./state.js";
 import { initTimeline } from "./timeline.js";
 import { $, attach, root } from "./view.js";
 
+let isStarted = false;
+// The server sets the value when the page loads, and when a run starts.
 function onValueChange(value) {
-  state.owner = value.owner || "";
-  state.defaultModel = value.first || "";
+  state.owner = store.owner.value = value.owner || "";
   keepSession();
-  const query = new URLSearchParams(location.search),
-    linkedTab =
-      ["Inspect", "Compare", "Lab", "Hub", "Learn"].find((tab) => query.has(tab.toLowerCase())) ||
-      (query.has("bug") ? "Learn" : "");
-  if (linkedTab && !window.playground.linked) {
-    window.playground.linked = true;
-    setTimeout(() => navigate(linkedTab), 0);
-  }
-  restoreTab();
-  let remembered = "";
-  try {
-    remembered = localStorage.getItem("transformer-playground-subject") || "";
-  } catch (error) {
-    /* this browser has no storage */
-  }
   if (value.subject) {
-    if (!value.subject.startsWith("run:")) state.linkedModel = value.subject;
     openModel(value.subject);
     loadRuns();
-    return;
-  }
-  waitForRuns().then((yes) => {
-    if (yes) {
-      openModel(
-        isAvailable(remembered)
-          ? remembered
-          : isAvailable(state.defaultModel)
-            ? state.defaultModel
-            : availableModels()[0] || "",
-      );
-      setOverlays(loadSavedOverlays());
-    }
-  });
+  } else if (!isStarted) start(value.first || "");
 }
 
-// Update the list from a response, unless another model was opened meanwhile.
+async function start(defaultModel) {
+  isStarted = true;
+  if (embeddedView) store.readAddress();
+  else connectAddress();
+  state.defaultModel = defaultModel;
+  state.linkedModel = store.model.value?.startsWith("run:") ? "" : (store.model.value ?? "");
+  followSelection();
+  if (!(await waitForRuns())) return;
+  if (!store.model.value) store.openRememberedModel(defaultModel);
+  if (!store.model.value) openModel("");
+  if (!state.linkedModel) setOverlays(loadSavedOverlays());
+}
+
+// Load the lists, unless the view leaves the page.
 async function waitForRuns() {
-  const generationId = state.pollGeneration;
   while (!(await loadRuns())) {
     $(".status-text").textContent = "The server did not respond; retrying";
     await sleep(1000);
-    if (generationId !== state.pollGeneration || !root.isConnected) return false;
+    if (!root.isConnected) return false;
   }
-  return generationId === state.pollGeneration;
+  return true;
 }
 
 initDiagram();

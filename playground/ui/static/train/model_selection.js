@@ -1,14 +1,39 @@
 import { takeHandOff } from "../shared/common.js";
+import { store } from "../shared/store.js";
+import { effect, untracked } from "../vendor/preact.js";
 import { setOverlays } from "./overlays.js";
 import { pollRun, renderStatus, resetView } from "./poller.js";
+import { schedulePrediction } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";
 import { loadRuns, renderModelSelect } from "./runs.js";
 import { state } from "./state.js";
 import { overlays } from "./status.js";
+import { followStep } from "./timeline.js";
 import { $, addViewListener } from "./view.js";
 
-// Open another model; the browser stores it for the next visit.
+/** Open a model in all tabs. The open one is polled again, for example after Undo. */
 export function openModel(ref) {
+  if (ref && ref !== state.modelRef) store.openModel(ref);
+  else showModel(ref);
+}
+
+/** Follow the model, step and sequence that any tab selects. */
+export function followSelection() {
+  effect(() => {
+    const model = store.model.value,
+      step = store.step.value;
+    untracked(() => {
+      if (model && model !== state.modelRef) showModel(model);
+      else if (!state.isFresh) followStep(step);
+    });
+  });
+  effect(() => {
+    void store.input.value;
+    untracked(schedulePrediction);
+  });
+}
+
+function showModel(ref) {
   const generationId = ++state.pollGeneration,
     previousRef = state.modelRef;
   state.predictRequestId += 1;
@@ -18,18 +43,10 @@ export function openModel(ref) {
     overlays.delete(ref);
     overlays.set(previousRef, { colorIndex, curve: null });
   }
-  state.modelRef = ref || "";
+  state.modelRef = ref;
   state.isFresh = true;
-  try {
-    if (!state.modelRef.startsWith("watch:"))
-      localStorage.setItem("transformer-playground-subject", state.modelRef);
-  } catch (error) {
-    /* this browser has no storage */
-  }
-  if (/[?&](watch|model)=/.test(location.search) && state.modelRef !== state.linkedModel)
-    history.replaceState(null, "", location.pathname);
   renderModelSelect();
-  if (!state.modelRef) {
+  if (!ref) {
     resetView();
     state.lastResponse = {};
     state.status = "empty";
@@ -44,14 +61,11 @@ export function openModel(ref) {
   }, 400);
 }
 
-// Open the model that another tab hands over.
+// Overlay the runs that another tab hands over; the store has its model.
 function onNavigate() {
   const handOff = takeHandOff("Train"),
-    { subject: ref, over: overlaid } = typeof handOff === "string" ? { subject: handOff } : handOff;
-  loadRuns().then(() => {
-    openModel(ref);
-    if (overlaid) setOverlays(overlaid);
-  });
+    overlaid = handOff.over;
+  loadRuns().then(() => overlaid && setOverlays(overlaid));
 }
 
 export function initModelSelection() {

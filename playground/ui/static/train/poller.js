@@ -1,5 +1,6 @@
 import { request } from "../shared/api.js";
-import { setMessage, syncSuggestion } from "../shared/common.js";
+import { setMessage } from "../shared/common.js";
+import { store } from "../shared/store.js";
 import { renderControls } from "./controls.js";
 import { predict } from "./prediction.js";
 import { playFirstVisit } from "./first_visit.js";
@@ -9,7 +10,7 @@ import { renderLengths, renderSamples } from "./samples.js";
 import { applyLinkState } from "./share_dialog.js";
 import { state } from "./state.js";
 import { ACTIVE_STATUSES, formatStatus, TERMINAL_STATUSES } from "./status.js";
-import { clearSnapshotCache, stopPlayback } from "./timeline.js";
+import { clearSnapshotCache, followStep, stopPlayback } from "./timeline.js";
 import { $, gradio, root } from "./view.js";
 
 let seriesId, snapshotVersion;
@@ -121,6 +122,9 @@ function applyUpdate(response) {
   state.status = response.status;
   state.scores = response.scores || null;
   state.weightSteps = response.weight_steps || [];
+  if (state.weightSteps.length !== store.weightSteps.value.length)
+    store.weightSteps.value = state.weightSteps;
+  store.latestStep.value = response.step || 0;
   const p = response.points;
   if (p.whole || response.series_id !== seriesId) {
     state.metricCurve = { steps: [], loss: [], learning_rate: [], grad_norm: [] };
@@ -138,8 +142,7 @@ function applyUpdate(response) {
   if (response.probe_info) {
     state.probeInfo = response.probe_info;
     $(".accepts").textContent = "tokens: " + state.probeInfo.accepts;
-    if (syncSuggestion($(".sequence"), state.probeInfo.question) && state.viewedStep !== null)
-      predict();
+    suggestInput(state.probeInfo.question);
   }
   if (response.snapshot) {
     state.latestSnapshot = response.snapshot;
@@ -149,6 +152,7 @@ function applyUpdate(response) {
       root.classList.remove("old");
     }
   }
+  if (state.viewedStep !== store.step.value) followStep(store.step.value);
   if (state.displayedSnapshot !== previousSnapshot) renderSamples();
   renderLengths();
   renderStatus();
@@ -164,6 +168,13 @@ function applyUpdate(response) {
   else $(".recording-note").hidden = true;
   applyLinkState();
   if (response.awaits_zerogpu && response.is_owner) requestSlice();
+}
+
+// A new suggestion replaces an unedited sequence.
+function suggestInput(sequence) {
+  if (!sequence || sequence === store.suggestedInput.value) return;
+  store.suggestedInput.value = sequence;
+  if (store.input.value === null && state.viewedStep !== null) predict();
 }
 
 // A ZeroGPU slice is granted to the session that requests it, so the page requests one for the

@@ -1,12 +1,23 @@
 import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
 import { setMessage } from "../shared/common.js";
+import { store } from "../shared/store.js";
 import { scheduleRender } from "./rendering.js";
 import { renderAnswer } from "./samples.js";
 import { state } from "./state.js";
 import { $ } from "./view.js";
 
+const DEBOUNCE_MS = 150;
+let debounceTimer;
+
+/** Predict once the user has stopped typing. */
+export function schedulePrediction() {
+  clearTimeout(debounceTimer);
+  debounceTimer = setTimeout(predict, DEBOUNCE_MS);
+}
+
 export async function predict() {
-  const text = $(".sequence").value,
+  clearTimeout(debounceTimer);
+  const text = store.sequence.value,
     requestId = ++state.predictRequestId,
     step = state.viewedStep;
   state.predictedAt = Date.now();
@@ -37,7 +48,7 @@ export async function predict() {
     (error) => setMessage($(".try-note"), error),
   );
   if (requestId !== state.predictRequestId) return;
-  const isTyped = text !== $(".sequence").placeholder,
+  const isTyped = store.input.value !== null,
     isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step;
   showTypedPass((isTyped && isOfDisplayedStep && reply.forward_pass) || null);
   setMessage(

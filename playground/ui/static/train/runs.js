@@ -1,6 +1,7 @@
 import { NO_RESPONSE, request } from "../shared/api.js";
 import { setMessage, sleepWhileHidden } from "../shared/common.js";
 import { formatMessage } from "../shared/format.js";
+import { store } from "../shared/store.js";
 import { fetchOverlays, renderLegend } from "./overlays.js";
 import { pollNow } from "./poller.js";
 import { scheduleRender } from "./rendering.js";
@@ -12,11 +13,6 @@ import { $, root } from "./view.js";
 
 let checkpoints = [],
   nextListAt = 0;
-export const isAvailable = (s) => availableModels().includes(s);
-export const availableModels = () => [
-  ...state.runs.filter((r) => !r.deleted).map((r) => r.subject),
-  ...checkpoints.map((c) => c.subject),
-];
 
 // Send an action on a run to the server. Its message appears beside the control: at the open run,
 // or at the list.
@@ -60,6 +56,7 @@ export async function loadRuns() {
   } catch (error) {
     return false;
   }
+  store.setModels(response);
   state.runs = response.runs;
   checkpoints = response.checkpoints;
   state.serverNow = response.now;

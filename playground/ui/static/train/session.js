@@ -1,43 +1,6 @@
 import { request } from "../shared/api.js";
-import { openTab, TAB_SELECTOR } from "../shared/common.js";
 import { state } from "./state.js";
 import { $ } from "./view.js";
-
-// Restore the last tab, unless a link selects one.
-const LAST_TAB_KEY = "transformer-playground-tab",
-  LINK_PARAMS = [
-    "inspect",
-    "compare",
-    "lab",
-    "hub",
-    "watch",
-    "settings",
-    "learn",
-    "bug",
-    "embed",
-    "model",
-  ];
-export function restoreTab() {
-  if (window.playground.returned) return;
-  window.playground.returned = true;
-  let tab = "";
-  try {
-    tab = localStorage.getItem(LAST_TAB_KEY) || "";
-  } catch (error) {
-    /* this browser has no storage */
-  }
-  const query = new URLSearchParams(location.search);
-  if (tab && tab !== "Train" && !LINK_PARAMS.some((name) => query.has(name)))
-    setTimeout(() => openTab(tab), 0);
-  document.addEventListener("click", (event) => {
-    const button = event.target.closest(TAB_SELECTOR);
-    try {
-      if (button) localStorage.setItem(LAST_TAB_KEY, button.textContent.trim());
-    } catch (error) {
-      /* likewise */
-    }
-  });
-}
 
 // If the browser denies storage, the server stores the session in a cookie. If that fails too, warn
 // the user.

@@ -4,18 +4,19 @@
 import { NO_RESPONSE, request } from "../shared/api.js";
 import { setMessage } from "../shared/common.js";
 import { formatMessage } from "../shared/format.js";
+import { takeQueryParam } from "../shared/links.js";
+import { store } from "../shared/store.js";
 import { selectKind } from "./input.js";
-import { predict } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";
 import { fetchDetails } from "./runs.js";
 import { pageUrl } from "./shortcuts.js";
 import { state } from "./state.js";
 import { METRICS } from "./status.js";
-import { hasHistory, showStep } from "./timeline.js";
 import { $ } from "./view.js";
 
 export const linkParams = new URLSearchParams(location.search),
   embeddedView = document.documentElement.dataset.embed || "";
+if (!embeddedView) for (const name of ["kind", "head", "curve", "log"]) takeQueryParam(name);
 // The link's view, until the model is drawn.
 let pendingLinkState = ["watch", "model"].some((name) => linkParams.has(name)) ? linkParams : null;
 
@@ -33,13 +34,7 @@ export function applyLinkState() {
     $(".metric").dispatchEvent(new Event("change"));
   }
   if (link.get("log") === "no") $(".log").checked = false;
-  if (link.has("text")) {
-    $(".sequence").value = link.get("text").slice(0, 400);
-    predict();
-  }
-  const step = Number(link.get("step"));
-  if (link.has("step") && Number.isInteger(step) && hasHistory()) showStep(step);
-  else scheduleRender();
+  scheduleRender();
 }
 
 // Return the head of the link while its model is displayed; null if the model lacks this head.
@@ -60,8 +55,7 @@ function currentLinkState(named) {
     query.set("head", state.selectedHead[0] + 1 + "." + (state.selectedHead[1] + 1));
   if (state.selectedMetric !== "loss") query.set("curve", state.selectedMetric);
   if (!$(".log").checked) query.set("log", "no");
-  const text = $(".sequence").value;
-  if (text && text !== $(".sequence").placeholder) query.set("text", text);
+  if (store.input.value) query.set("text", store.input.value);
   for (const [name, value] of Object.entries(named)) query.set(name, value);
   return query;
 }
@@ -81,7 +75,7 @@ function renderEmbedCode() {
 
 // Return a Python program that runs the displayed model and starts a run with its task.
 function renderSnippet(model, settings) {
-  const text = JSON.stringify($(".sequence").value || $(".sequence").placeholder);
+  const text = JSON.stringify(store.sequence.value || store.suggestedInput.value);
   const { task, min_length, max_length, dataset_sha256 } = settings;
   const named = { task, min_length, max_length, ...(dataset_sha256 ? { dataset_sha256 } : {}) };
   return `from gradio_client import Client
@@ -149,6 +143,4 @@ export function initShareDialog() {
     link.remove();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   });
-
-  $(".sequence").value = "3 1 4 1 5";
 }

@@ -3,7 +3,7 @@ export const state = {
   // The open model and its state.
   owner: "",
   modelRef: "",
-  linkedModel: "",
+  linkedModel: "", // the model of the link that opened the page
   defaultModel: "",
   pollGeneration: 0,
   isFresh: true,

@@ -2,6 +2,7 @@
 // The server stores the weights of earlier steps and computes attention and predictions on request.
 import { request, requestWithRetry, sleep } from "../shared/api.js";
 import { setMessage } from "../shared/common.js";
+import { store } from "../shared/store.js";
 import { formatCount } from "../shared/format.js";
 import { nearestIndex } from "../shared/chart_data.js";
 import { axisMaxStep, MAX_OVERLAYS } from "./curves.js";
@@ -46,7 +47,7 @@ export async function showStep(step) {
   const recordedStep = state.weightSteps[nearestIndex(state.weightSteps, step)],
     requestId = ++stepRequestId,
     generationId = state.pollGeneration;
-  state.viewedStep = recordedStep;
+  setViewedStep(recordedStep);
   scheduleRender();
   try {
     const requestedSnapshot = await fetchSnapshot(
@@ -70,11 +71,26 @@ export async function showStep(step) {
 function showLatest() {
   stopPlayback();
   stepRequestId += 1;
-  state.viewedStep = null;
+  setViewedStep(null);
   state.displayedSnapshot = state.latestSnapshot;
   renderSamples();
   scheduleRender();
   predict();
+}
+
+// This tab's step first: the store notifies followStep, which then has nothing to do.
+function setViewedStep(step) {
+  state.viewedStep = step;
+  store.step.value = step;
+}
+
+/** Show the step that any tab selects. @param {number | null} step null for the latest */
+export function followStep(step) {
+  if (step === state.viewedStep) return;
+  if (step !== null && hasHistory()) {
+    stopPlayback();
+    showStep(step);
+  } else showLatest();
 }
 
 export function stopPlayback() {

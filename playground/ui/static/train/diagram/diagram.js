@@ -5,6 +5,7 @@ import { navigate } from "../../shared/common.js";
 import { setText } from "../../shared/dom.js";
 import { formatCount } from "../../shared/format.js";
 import { cssVariable } from "../../shared/palette.js";
+import { store } from "../../shared/store.js";
 import { selectKind } from "../input.js";
 import { scheduleRender } from "../rendering.js";
 import { linkedHead } from "../share_dialog.js";
@@ -157,7 +158,7 @@ function openInInspect() {
       layer: state.selectedHead[0],
       head: state.selectedHead[1],
     },
-    text: state.typedPass ? $(".sequence").value : undefined,
+    text: state.typedPass ? store.sequence.value : undefined,
   });
 }
 

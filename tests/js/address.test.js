@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { before, beforeEach, test } from "node:test";
+
+import "./support/dom.js";
+import { connectAddress } from "../../playground/ui/static/shared/address.js";
+import { Store } from "../../playground/ui/static/shared/store.js";
+
+const TABS = ["Train", "Inspect", "Lab"];
+const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+let store;
+
+function selectTab(name) {
+  for (const button of document.querySelectorAll("#tabs button"))
+    button.setAttribute("aria-selected", String(button.textContent === name));
+}
+const selected = () => document.querySelector("#tabs [aria-selected=true]").textContent;
+
+/** Return to an earlier address, as the Back button does. */
+function goTo(search) {
+  history.replaceState(null, "", "/space/" + search);
+  window.dispatchEvent(new window.Event("popstate"));
+}
+
+before(() => {
+  globalThis.addEventListener = window.addEventListener.bind(window);
+});
+
+beforeEach(() => {
+  localStorage.clear();
+  document.body.innerHTML = `<div id="tabs"><div class="tab-wrapper">${TABS.map(
+    (name) => `<button role="tab" aria-selected="${name === "Train"}">${name}</button>`,
+  ).join("")}</div></div>`;
+  for (const button of document.querySelectorAll("#tabs button"))
+    button.addEventListener("click", () => selectTab(button.textContent));
+  history.replaceState(null, "", "/space/");
+  store = new Store();
+});
+
+test("another tab or model is a new entry of the history", () => {
+  connectAddress(store);
+  store.openModel("checkpoint:reverse"); // the first model is part of the first entry
+  const first = history.length;
+  store.openModel("checkpoint:copy");
+  assert.equal(location.search, "?tab=train&model=checkpoint%3Acopy");
+  document.querySelectorAll("#tabs button")[1].click();
+  assert.equal(location.search, "?tab=inspect&model=checkpoint%3Acopy");
+  assert.equal(history.length, first + 2);
+});
+
+test("a step and a sequence replace the address once they rest", async () => {
+  connectAddress(store);
+  store.openModel("run:1");
+  const entries = history.length;
+  for (const step of [1, 2, 3]) store.step.value = step;
+  store.setInput("1 2");
+  assert.equal(location.search, "?tab=train&model=run%3A1");
+  await wait(400);
+  assert.equal(location.search, "?tab=train&model=run%3A1&step=3&input=1+2");
+  assert.equal(history.length, entries);
+});
+
+test("the Back button restores tab, model and step", async () => {
+  connectAddress(store);
+  store.openModel("checkpoint:reverse");
+  goTo("?tab=lab&model=checkpoint%3Acopy&step=4");
+  assert.deepEqual(
+    [store.tab.value, store.model.value, store.step.value],
+    ["lab", "checkpoint:copy", 4],
+  );
+  await wait(10);
+  assert.equal(selected(), "Lab");
+  const entries = history.length;
+  store.openModel("checkpoint:reverse");
+  assert.equal(history.length, entries + 1);
+});
+
+test("the first address opens its tab, an empty one the last tab", async () => {
+  history.replaceState(null, "", "/space/?tab=inspect");
+  connectAddress(store);
+  await wait(10);
+  assert.equal(selected(), "Inspect");
+  assert.equal(localStorage.getItem("transformer-playground-tab"), "inspect");
+  history.replaceState(null, "", "/space/");
+  connectAddress((store = new Store()));
+  assert.equal(store.tab.value, "inspect");
+  history.replaceState(null, "", "/space/");
+  selectTab("Lab");
+  connectAddress((store = new Store()));
+  assert.equal(store.tab.value, "lab"); // the visitor was faster than the modules
+  selectTab("Train");
+  history.replaceState(null, "", "/space/?model=reverse");
+  connectAddress((store = new Store()));
+  assert.equal(store.tab.value, "train");
+});
