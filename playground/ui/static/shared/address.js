@@ -1,5 +1,5 @@
-// The address of the page follows the state, and the state follows the address. Another tab or model
-// is a new entry of the history, so that Back returns to it.
+// The address of the page follows the state, and the state follows the address. Another tab or
+// model is a new entry of the history, so that Back returns to it.
 
 import { openTab, selectedTab, TAB_SELECTOR } from "./common.js";
 import { store as pageStore } from "./store.js";

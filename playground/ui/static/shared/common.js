@@ -69,8 +69,8 @@ export async function copyText(text, label, promptTitle) {
   label.dataset.copied = text;
 }
 // Open another tab, with the model, step and sequence of the payload: a model, or {subject, step,
-// text}. The payload stays in `window.playground` until the tab reads it, because a tab is built when
-// it is first opened.
+// text}. The payload stays in `window.playground` until the tab reads it, because a tab is built
+// when it is first opened.
 window.playground ||= {};
 export function navigate(tab, payload) {
   const {
