@@ -12,7 +12,7 @@ import { linkedHead } from "../share_dialog.js";
 import { state } from "../state.js";
 import { $ } from "../view.js";
 import { paintLinks } from "./links.js";
-import { createStacks, updateStacks } from "./stacks.js";
+import { createStacks, moveFocus, updateStacks } from "./stacks.js";
 import { buildStacks, describeHead, KIND_TITLES, summarizeHead } from "./structure.js";
 
 const BLOCK_TEXTS = {
@@ -162,36 +162,6 @@ function openInInspect() {
   });
 }
 
-// Arrow keys move between the heads, in the order of the picture.
-const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-function moveFocus(event) {
-  const direction = DIRECTIONS[event.key],
-    button = event.target.closest(".head");
-  if (!direction || !button) return;
-  event.preventDefault();
-  const from = center(button),
-    [dx, dy] = direction;
-  let best = null,
-    bestDistance = Infinity;
-  for (const { button: other } of elements.heads) {
-    const at = center(other),
-      along = (at.x - from.x) * dx + (at.y - from.y) * dy,
-      across = Math.abs((at.x - from.x) * dy) + Math.abs((at.y - from.y) * dx);
-    if (along > 2 && along + 3 * across < bestDistance) {
-      bestDistance = along + 3 * across;
-      best = other;
-    }
-  }
-  if (!best) return;
-  best.focus();
-  best.click();
-}
-
-function center(element) {
-  const box = element.getBoundingClientRect();
-  return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
-}
-
 export function initDiagram() {
   const diagram = $(".diagram");
   diagram.addEventListener("click", (event) => {
@@ -210,7 +180,7 @@ export function initDiagram() {
   diagram.addEventListener("keydown", (event) => {
     const head = event.target.closest(".head");
     if (event.key === "Enter" && head && isSelected(head)) openInInspect();
-    else moveFocus(event);
+    else moveFocus(event, elements.heads);
   });
   const canvas = $(".diagram-canvas");
   canvas.addEventListener("pointermove", (event) => {

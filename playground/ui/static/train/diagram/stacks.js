@@ -94,3 +94,33 @@ export function updateStacks({ heads, blocks }, pass, selected) {
     setText(value, contribution.toFixed(2));
   }
 }
+
+const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+/** Move between the heads with the arrow keys, in the order of the picture. */
+export function moveFocus(event, heads) {
+  const direction = DIRECTIONS[event.key],
+    button = event.target.closest(".head");
+  if (!direction || !button) return;
+  event.preventDefault();
+  const from = center(button),
+    [dx, dy] = direction;
+  let best = null,
+    bestDistance = Infinity;
+  for (const { button: other } of heads) {
+    const at = center(other),
+      along = (at.x - from.x) * dx + (at.y - from.y) * dy,
+      across = Math.abs((at.x - from.x) * dy) + Math.abs((at.y - from.y) * dx);
+    if (along > 2 && along + 3 * across < bestDistance) {
+      bestDistance = along + 3 * across;
+      best = other;
+    }
+  }
+  if (!best) return;
+  best.focus();
+  best.click();
+}
+
+function center(element) {
+  const box = element.getBoundingClientRect();
+  return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+}
