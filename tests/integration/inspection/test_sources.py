@@ -11,6 +11,7 @@ def test_number_in_the_document_is_the_computed_one(row):
     assert write_sources.format_row(row) in lines
 
 
+@pytest.mark.smoke
 def test_replications_in_the_document_are_those_of_the_results_file():
     text = write_sources.DOCUMENT.read_text(encoding="utf-8")
     rows = write_sources.published_rows()
