@@ -196,7 +196,7 @@ def test_run_with_all_checkpoints_damaged_resumes_from_history(two_generations):
     assert_complete_series(registry, run, step + 20)
 
 
-def test_a_run_of_which_nothing_can_be_used_says_so_and_harms_nothing(two_generations):
+def test_a_run_without_usable_files_has_a_message_and_harms_nothing(two_generations):
     registry, run, folders = two_generations
     for folder in folders:
         cut(folder / "model.safetensors")

@@ -339,7 +339,7 @@ def test_no_member_of_a_zip_leads_out_of_its_folder(watched, tmp_path):
 
 
 @pytest.mark.smoke
-def test_what_is_no_repository_and_no_revision_is_asked_of_nobody(watched, tmp_path, monkeypatch):
+def test_invalid_repository_names_and_revisions_cause_no_request(watched, tmp_path, monkeypatch):
     visited = []
     hub = Hub("", "http://127.0.0.1:9")
     monkeypatch.setattr(Hub, "_get", lambda self, path, _: visited.append(path) or {})
@@ -383,7 +383,7 @@ def test_no_such_name_is_a_dataset_or_a_model(watched, monkeypatch):
                 read(name)
 
 
-def test_rows_of_such_symbols_are_refused_or_kept_under_their_content(watched, tmp_path):
+def test_rows_of_such_symbols_are_rejected_or_stored_by_their_hash(watched, tmp_path):
     stored = 0
     for name in NAMES:
         with suppress(DatasetError):
@@ -450,7 +450,7 @@ DOORS = (
 )
 
 
-def test_nothing_of_the_machine_is_told(watched):
+def test_responses_contain_nothing_of_the_machine(watched):
     client, _, run, owner = watched
     here = os.fspath(run.folder.parent.parent)
     for name, door in zip(NAMES, itertools.cycle(DOORS), strict=False):

@@ -340,7 +340,7 @@ def begin_something(client, owner):
 
 
 @repeat_counts(500, 20_000)
-def test_whatever_is_asked_is_answered_or_refused_in_a_sentence(server, count):
+def test_every_input_gets_a_result_or_an_error_message(server, count):
     client, registry, run, owner = server
     names = sorted(
         route.path.removeprefix(ROUTE_PREFIX)

@@ -206,7 +206,7 @@ def test_crafted_hub_weights_are_rejected_before_memory_mapping(
 
 
 @pytest.mark.parametrize("name", HANDMADE)
-def test_looking_at_handmade_weights_takes_no_memory(good, handmade, tmp_path, name):
+def test_inspecting_handmade_weights_takes_no_memory(good, handmade, tmp_path, name):
     files, expected_message = handmade[name]
     for each, data in files.items():
         (tmp_path / each).write_bytes(data)

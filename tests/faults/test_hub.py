@@ -274,7 +274,7 @@ def separate(case):
     ("carry_out", "case"),
     [*(pytest.param(case_here, case, id=f"here-{case}") for case in CASES), *map(separate, CASES)],
 )
-def test_a_fault_of_the_hub_is_told_and_leaves_nothing_half_done(outcomes, carry_out, case):
+def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, carry_out, case):
     operation, name = case.split("-")
     outcome = outcomes[carry_out, case].result(timeout=300)
     assert outcome.hits >= 1
@@ -327,7 +327,7 @@ def test_a_fault_that_passes_is_not_even_noticed(prepared, checkpoint, tmp_path)
     )
 
 
-def test_an_errand_survives_a_fault_that_passes(checkpoint, tmp_path):
+def test_a_hub_task_survives_a_temporary_fault(checkpoint, tmp_path):
     outcome = case_separate("upload-503", checkpoint, tmp_path / "case", times=1)
     assert outcome.sentence == ""
     assert outcome.commits == ["Step 2"]
@@ -351,7 +351,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(prepared, checkpoint, t
         assert commits_of(stand_in) == ["Step 2"]
 
 
-def test_training_goes_on_while_the_hub_hangs(registries, checkpoint, tmp_path):
+def test_training_continues_while_the_hub_hangs(registries, checkpoint, tmp_path):
     run = start_run(registries(), "ada")
     wait_for_status(run, "training")
     with FakeHub() as stand_in, stand_in.fault(FakeHub.WHOAMI, "hang") as hang:
@@ -392,7 +392,7 @@ def timed(call, *arguments):
 
 
 @pytest.mark.smoke
-def test_without_a_network_one_is_told_within_three_seconds(prepared, nowhere):
+def test_without_a_network_the_error_comes_within_three_seconds(prepared, nowhere):
     seconds, error = timed(Hub("", nowhere).connect)
     assert seconds < 3 + BUSY
     assert error.retryable
@@ -400,9 +400,7 @@ def test_without_a_network_one_is_told_within_three_seconds(prepared, nowhere):
 
 
 @pytest.mark.parametrize("trouble", ["slow", "no name", "unreachable"])
-def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(
-    prepared, monkeypatch, trouble
-):
+def test_an_unknown_host_or_route_fails_within_three_seconds(prepared, monkeypatch, trouble):
     over = threading.Event()
 
     def connect(*_):
@@ -431,7 +429,7 @@ def test_a_name_or_a_way_that_is_not_found_is_told_within_three_seconds(
 @pytest.mark.parametrize(
     "kind", ["account", "gallery", "repo_info", "plan", "push", "pull", "reproduce"]
 )
-def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path, kind):
+def test_no_hub_task_retries_without_a_network(checkpoint, nowhere, tmp_path, kind):
     before, text_rendered = contents(checkpoint), []
     received = []
 
@@ -455,9 +453,7 @@ def test_no_errand_asks_twice_when_nobody_is_there(checkpoint, nowhere, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_never_answers_is_given_up_after_one_wait(
-    prepared, black_hole, tmp_path, monkeypatch
-):
+def test_a_server_that_never_responds_times_out_once(prepared, black_hole, tmp_path, monkeypatch):
     assert READ_TIMEOUT_S <= 12
     monkeypatch.setattr(transport, "READ_TIMEOUT_S", 2)
     (tmp_path / "README.md").write_text("# Digits")
@@ -483,7 +479,7 @@ def test_a_server_that_never_answers_is_given_up_after_one_wait(
         assert error.retryable
 
 
-def test_offline_is_told_as_such(prepared, monkeypatch):
+def test_offline_mode_has_its_own_message(prepared, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with FakeHub() as stand_in, pytest.raises(HubError, match="unset it"):
         Hub("", stand_in.url).repo_info("ada/digits")

@@ -20,7 +20,7 @@ HALF = (
 @pytest.mark.skipif(
     shutil.which("prlimit") is None, reason="prlimit sets the limit of file descriptors"
 )
-def test_idle_connections_shut_nobody_out_and_fill_no_log(tmp_path):
+def test_idle_connections_block_no_client_and_fill_no_log(tmp_path):
     app = AppServer(
         tmp_path, command_prefix=("prlimit", "--nofile=160:160"), GRADIO_SERVER_NAME="0.0.0.0"
     )

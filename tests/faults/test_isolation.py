@@ -224,7 +224,7 @@ def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplo
         )
 
 
-def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
+def test_ids_are_unpredictable_and_unrelated(registries):
     registry = registries(slots=1)
     runs = [start_run(registry, "ada", max_steps=1) for _ in range(8)]
     words = [word for run in runs for word in (run.id, run.share_id)]
@@ -234,7 +234,7 @@ def test_ids_cannot_be_guessed_or_told_from_each_other(registries):
 
 
 @pytest.mark.smoke
-def test_nobody_else_is_the_owner(registries):
+def test_another_key_is_not_the_owner(registries):
     registry = registries()
     run = start_run(registry, "ada", max_steps=1)
     subject = f"run:{run.id}"

@@ -37,7 +37,7 @@ async def both(registry, run):
 
 @pytest.mark.smoke
 @pytest.mark.timeout(200)
-def test_models_are_looked_into_and_asked_while_every_place_trains(registries):
+def test_inspection_and_prediction_work_while_all_slots_train(registries):
     registry = registries(slots=SLOTS)
     runs = [start_run(registry, "ada", **LARGE) for _ in range(SLOTS + 1)]
     for run in runs[:SLOTS]:

@@ -209,7 +209,7 @@ def test_another_start_method_is_refused_with_those_there_are(monkeypatch, metho
         context()
 
 
-def test_an_app_that_is_told_of_no_such_start_method_says_so_and_ends():
+def test_an_app_without_the_start_method_exits_with_a_message():
     command, environment = (
         [sys.executable, "app.py"],
         os.environ | {"PLAYGROUND_START_METHOD": "threads"},
@@ -225,7 +225,7 @@ def test_an_app_that_is_told_of_no_such_start_method_says_so_and_ends():
     ("number", "advice"),
     [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "free disk space")],
 )
-def test_a_run_whose_disk_takes_nothing_more_says_what_would_help(tmp_path, number, advice):
+def test_a_run_with_a_full_disk_reports_a_remedy(tmp_path, number, advice):
     worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(tmp_path), tiny_config().to_flat()))
 
     def refused():

@@ -98,7 +98,7 @@ def test_a_machine_that_serves_itself_has_its_own_and_what_is_typed_wins(
     assert resolve_token("", {}, True) == ""
 
 
-def test_where_a_house_may_come_only_what_is_typed_counts(hub, canary):
+def test_where_a_default_may_apply_only_explicit_values_count(hub, canary):
     assert resolve_token("", {}, False) == ""
     assert resolve_token("", session_of(hub.ADA), False) == ""
     assert resolve_token(hub.ADA, {}, False) == hub.ADA
@@ -236,7 +236,7 @@ def local(hub, tmp_path_factory):
     app.stop()
 
 
-def test_the_owners_token_of_a_space_is_shown_to_nobody_by_no_errand(hub, space):
+def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
     folder, visitor = space.log.parent, Visitor(space)
     hub.put("owner/secret", {"playground.json": "{}", "model.safetensors": b""}, private=True)
     hub.put("dee/digits", packaged(space))
@@ -312,7 +312,7 @@ def test_a_page_of_another_site_starts_nothing(hub, space, origin):
     assert seen == []
 
 
-def test_somebody_alone_publishes_with_the_token_of_the_machine(hub, local):
+def test_a_single_user_publishes_with_the_token_of_the_machine(hub, local):
     visitor = Visitor(local)
     assert visitor.call("hub/session")["way"] == "machine"
     with hub.record_requests() as seen:
@@ -324,7 +324,7 @@ def test_somebody_alone_publishes_with_the_token_of_the_machine(hub, local):
     assert not visitor.was_reported(hub.ADA)
 
 
-def test_a_token_that_is_typed_wins_and_is_kept_nowhere(hub, local):
+def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
     folder, visitor = local.log.parent, Visitor(local)
     but = {folder / "home/token"}
     with hub.record_requests() as seen, hub.fault(hub.COMMIT, "silent") as silent:

@@ -185,7 +185,7 @@ def test_change_on_queued_branch_leaves_its_history_unchanged(registries):
     assert list(branch.load_points().columns["learning_rate"]) == [1e-3] * 10 + [5e-4] * 10
 
 
-def test_a_worker_that_is_busy_for_long_is_not_taken_for_a_hung_one(registries):
+def test_a_worker_that_is_busy_for_long_is_not_treated_as_hung(registries):
     registry = registries(hang_timeout_s=0.3)
     run = start_run(
         registry,

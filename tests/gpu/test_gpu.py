@@ -51,7 +51,7 @@ def test_captured_steps_are_the_plain_ones(changes):
     assert [m.step for m in captured] == [m.step for m in plain]
 
 
-def test_the_fast_recipe_learns():
+def test_the_fast_preset_learns():
     trainer = Trainer(preset_config("fast", {"stop_at_exact_match": 0.99}))
     trained(trainer)
     assert trainer.stopped_early
@@ -103,7 +103,7 @@ def test_coarser_numbers_learn_too(precision):
     assert trainer.stopped_early
 
 
-def test_a_step_that_asks_the_device_is_taken_plainly_and_the_run_goes_on():
+def test_a_step_with_device_synchronization_runs_uncaptured():
     trainer = Trainer(RunConfig.from_flat(FIELDS))
     loss = trainer.model.loss
     trainer.model.loss = lambda batch, smoothing: (
@@ -113,7 +113,7 @@ def test_a_step_that_asks_the_device_is_taken_plainly_and_the_run_goes_on():
     assert trainer.cuda_graph.capture_error
 
 
-def test_a_resumed_run_goes_on_alike(tmp_path):
+def test_a_resumed_run_continues_identically(tmp_path):
     whole = trained(Trainer(RunConfig.from_flat(FIELDS)))
     first = Trainer(RunConfig.from_flat(FIELDS))
     metrics = first.train_steps(20)

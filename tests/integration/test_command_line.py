@@ -106,7 +106,7 @@ def test_evaluate_scores_what_train_scored(trained):
     assert "exist" in lines[1]
 
 
-def test_resume_goes_on_to_the_same_weights_as_an_uninterrupted_run(trained, tmp_path):
+def test_resume_ends_with_the_same_weights_as_an_uninterrupted_run(trained, tmp_path):
     out, _ = trained
     resumed = run_command(
         "train", "--resume", out, "--max-steps", "50", "--out", tmp_path / "resumed", "--json"
@@ -430,7 +430,7 @@ def test_ctrl_c_never_ends_a_command_by_the_signal_itself(tmp_path, moment, code
     assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_a_run_that_diverges_keeps_the_weights_before_it_and_says_so(tmp_path):
+def test_a_diverging_run_keeps_the_weights_before_and_reports_it(tmp_path):
     wild = [
         "--learning-rate",
         "100",
@@ -510,7 +510,7 @@ def test_help_of_train_groups_its_options_and_ends_with_examples(run_here):
     assert "or the preset's" not in rendered
 
 
-def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
+def test_rows_are_checked_trained_on_evaluated_and_scored(tmp_path):
     (tmp_path / "rows.csv").write_text(
         "n,from,to\n" + "".join(f"{i},w{i % 15} w{i // 15},w{i // 15} end\n" for i in range(225))
     )
@@ -545,7 +545,7 @@ def test_rows_are_checked_trained_on_asked_and_scored(tmp_path):
     assert run_command("train", "--resume", out, "--max-steps", "25", **elsewhere).returncode == 0
 
 
-def test_a_family_brings_its_recipe_unless_a_preset_was_asked_for():
+def test_an_architecture_has_its_defaults_unless_a_preset_is_chosen():
     settings = {"cell": "lstm", "max_length": 6}
     assert build_config({"architecture": "recurrent", **settings}, None) == architecture_preset(
         "recurrent", **settings, min_length=6

@@ -149,9 +149,7 @@ def test_the_options_reach_the_server(monkeypatch, words, requested):
         ({"DISPLAY": ":10", "SSH_CONNECTION": "1 2 3 4"}, True, "linux", False),
     ],
 )
-def test_a_browser_is_opened_where_somebody_sits(
-    monkeypatch, environment, terminal, platform, screen
-):
+def test_a_browser_opens_on_a_desktop(monkeypatch, environment, terminal, platform, screen):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

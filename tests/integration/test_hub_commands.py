@@ -310,7 +310,7 @@ def test_a_pulled_checkpoint_is_the_published_one_to_the_bit(hub, trained, pulle
     assert not list(out.parent.glob(".*"))
 
 
-def test_a_pulled_checkpoint_answers_is_scored_and_goes_on(hub, pulled, tmp_path):
+def test_a_downloaded_checkpoint_predicts_is_evaluated_and_resumes(hub, pulled, tmp_path):
     out, _ = pulled
     message = hub.playground("predict", out, "3 1 4 1")
     assert message.returncode == 0, message.stderr
@@ -382,7 +382,7 @@ def test_what_is_no_model_of_the_playground_is_refused_and_leaves_nothing(
 # Measuring again, and looking around
 
 
-def test_reproduce_prints_what_the_card_says_beside_what_it_measures(hub, published):
+def test_reproduce_prints_the_card_beside_the_measurement(hub, published):
     done = hub.playground("reproduce", "ada/tiny", token="", run=run_in_interpreter)
     assert done.returncode == 0, done.stderr
     scores = json.loads(hub.files("ada/tiny")["evaluation.json"])
@@ -393,7 +393,7 @@ def test_reproduce_prints_what_the_card_says_beside_what_it_measures(hub, publis
     )
 
 
-def test_a_card_that_says_more_than_is_measured_gives_code_1(hub, published):
+def test_a_card_above_the_measurement_gives_code_1(hub, published):
     files = hub.files("ada/tiny")
     hub.put("ada/boast", files)
     card = ModelCard(files["README.md"].decode())
@@ -448,7 +448,7 @@ def test_the_gallery_lists_what_carries_the_tag_the_most_liked_first(hub, publis
 # Whose token
 
 
-def test_without_a_token_push_says_what_to_do(hub):
+def test_push_without_a_token_prints_instructions(hub):
     with hub.record_requests() as seen:
         done = hub.playground("push", "checkpoints/reverse", "ada/nobody", token="")
     refused(done, 2, "run `hf auth login`, set HF_TOKEN, or add --ask-token")
@@ -519,7 +519,7 @@ def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_without_a_network_it_says_so_and_ends(hub, tmp_path, arguments):
+def test_without_a_network_it_prints_a_message_and_ends(hub, tmp_path, arguments):
     with socket.socket() as used:  # bound and not listening: whoever knocks is turned away
         used.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{used.getsockname()[1]}"
@@ -571,7 +571,7 @@ def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(
     assert not list(tmp_path.glob("playground-*"))  # nor is a copy of it here
 
 
-def test_ctrl_c_before_the_errand_has_begun_is_one_line_too(hub):
+def test_ctrl_c_before_the_hub_task_starts_prints_one_line_too(hub):
     """Its process is only just starting then, and must not die of the signal itself, with a
     traceback.
     """

@@ -57,7 +57,7 @@ def carry_out(section, copy):
 
 
 @pytest.mark.smoke
-def test_there_is_a_recipe_for_each_thing_that_can_be_added():
+def test_there_is_a_section_for_each_extension():
     assert list(SECTIONS) == [
         "A task",
         "A component",
@@ -68,7 +68,7 @@ def test_there_is_a_recipe_for_each_thing_that_can_be_added():
 
 
 @pytest.mark.smoke
-def test_every_line_that_a_recipe_replaces_is_in_the_code():
+def test_every_anchor_of_a_section_is_in_the_code():
     for _, name, where, anchor, _ in EDIT.findall(VARIANTS):
         if where:
             assert (ROOT / name).read_text(encoding="utf-8").count(anchor + "\n") == 1, (
@@ -80,7 +80,7 @@ def test_every_line_that_a_recipe_replaces_is_in_the_code():
 @pytest.mark.parametrize(
     "section", ["A task", "A component", "A position encoding", "An architecture"]
 )
-def test_what_a_recipe_adds_can_be_trained(section, copy):
+def test_an_added_component_can_be_trained(section, copy):
     command = carry_out(section, copy)
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -94,7 +94,7 @@ def test_what_a_recipe_adds_can_be_trained(section, copy):
     assert f'"{added}"' in json.dumps(saved)
 
 
-def test_a_tab_that_a_recipe_adds_is_served_and_answers(copy):
+def test_an_added_tab_is_served_and_responds(copy):
     port = free_port()
     command = [part.replace("PORT", str(port)) for part in carry_out("A tab", copy)]
     with subprocess.Popen(

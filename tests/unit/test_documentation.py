@@ -61,7 +61,7 @@ KEYS = {
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 
 
-def test_the_front_matter_says_what_the_hub_understands():
+def test_the_front_matter_has_the_fields_of_the_hub():
     card = front_matter()
     assert set(card) <= KEYS
     assert {card["colorFrom"], card["colorTo"]} <= COLOURS
@@ -227,7 +227,7 @@ def test_the_command_that_made_each_shipped_checkpoint_is_named(name):
     assert size < 3_000_000
 
 
-def test_no_large_file_is_kept():
+def test_no_large_file_is_tracked():
     def ours(path: Path) -> bool:
         parts = path.relative_to(ROOT).parts
         return (
@@ -264,7 +264,7 @@ def test_every_link_in_the_documents_leads_somewhere():
             assert not anchor or anchor in anchors(path), f"{document.name} links {target}"
 
 
-def test_every_variable_of_the_environment_is_told():
+def test_every_environment_variable_is_documented():
     """Those that the playground reads, and no others."""
     hosting = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8")
     result = set(re.findall(r"^\| `(PLAYGROUND_\w+)`", hosting, re.M))

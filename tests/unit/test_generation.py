@@ -121,7 +121,7 @@ def test_generation_pads_after_eos_and_leaves_other_sequences_alone(ages):
         assert torch.equal(alone_BT, together_BT[::20])
 
 
-def test_answers_are_as_wide_as_asked_for_even_where_all_end_early(ages):
+def test_outputs_have_the_requested_width_even_after_early_ends(ages):
     for max_tokens in (1, 4, 5, 6):
         assert generate(ages[240], sources(20, 1), max_tokens).shape == (
             len(sources(20, 1)),

@@ -110,7 +110,7 @@ def test_every_table_names_the_commit_it_was_measured_at(elsewhere):
     assert ("with uncommitted changes" in results) == (not stored["clean"])
 
 
-def test_a_table_without_a_commit_says_so(elsewhere):
+def test_a_table_without_a_commit_has_a_note(elsewhere):
     (elsewhere / "accuracy.json").write_text(
         json.dumps({"date": "2026-11-21", "machine": "a machine", "rows": [row()]})
     )
@@ -121,7 +121,7 @@ def test_a_table_without_a_commit_says_so(elsewhere):
     )
 
 
-def test_a_measurement_that_is_cut_off_goes_on_and_trains_no_seed_twice(fake):
+def test_an_interrupted_measurement_continues_without_repeated_seeds(fake):
     fake.interrupted = 2
     with pytest.raises(KeyboardInterrupt):
         accuracy.measure((SETTING,))
@@ -141,7 +141,7 @@ def test_what_was_cut_off_at_another_commit_begins_anew(fake, monkeypatch):
     assert fake.trained == [0, 1, 0, 1, 2, 3]
 
 
-def test_a_task_measured_alone_replaces_its_row_and_says_when(fake, elsewhere):
+def test_a_task_measured_alone_replaces_its_row_with_its_date(fake, elsewhere):
     _results.save_results(
         "tasks", [tasks.measure_task("copy"), tasks.measure_task("brackets") | {"scores": [0.1]}]
     )

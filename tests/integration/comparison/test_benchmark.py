@@ -50,7 +50,7 @@ def whole(digits, tiny_gpt2, tiny_bert):
 
 
 @pytest.mark.smoke
-def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
+def test_every_line_has_its_label(whole, tiny_gpt2, tiny_bert):
     rows, result, _ = whole
     lines = [
         (row["model"], row["description"], row["n"], row["ranked"], bool(row["error"]))
@@ -83,7 +83,7 @@ def test_every_line_is_there_and_says_what_it_is(whole, tiny_gpt2, tiny_bert):
     assert len(result["leaks"]) == 1
 
 
-def test_the_caption_says_what_is_compared(whole):
+def test_the_caption_names_the_comparison(whole):
     rows, result, _ = whole
     assert rows[0]["kind"] == "settings"
     assert rows[0]["caption"] == result["caption"]
@@ -96,7 +96,7 @@ def test_the_caption_says_what_is_compared(whole):
     ]
 
 
-def test_every_item_is_told_with_what_the_model_saw(whole, tiny_gpt2):
+def test_every_item_has_the_input_of_the_model(whole, tiny_gpt2):
     items = [row for row in whole[0] if row["kind"] == "example" and row["model"] == tiny_gpt2]
     assert [row["number"] for row in items] == [1, 2, 3, 4, 5, 6]
     for row in items:
@@ -115,7 +115,7 @@ def test_every_item_is_told_with_what_the_model_saw(whole, tiny_gpt2):
     json.dumps(whole[0], allow_nan=False)
 
 
-def test_the_time_is_told_before_the_first_item(whole, tiny_gpt2):
+def test_the_duration_is_reported_before_the_first_item(whole, tiny_gpt2):
     order = [row["kind"] for row in whole[0] if row.get("model") == tiny_gpt2]
     assert order[:3] == ["estimate", "example", "model"]
     estimate = next(row for row in whole[0] if row["kind"] == "estimate")
@@ -139,7 +139,7 @@ def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):
     assert sum(row["kind"] == "example" and row["model"] == tiny_gpt2 for row in rows) == 2
 
 
-def test_a_folder_that_was_fine_tuned_here_says_so(digits, tiny_gpt2, tmp_path):
+def test_a_fine_tuned_folder_is_described_as_such(digits, tiny_gpt2, tmp_path):
     import shutil
 
     folder = shutil.copytree(tiny_gpt2, tmp_path / "tuned")

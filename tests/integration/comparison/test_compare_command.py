@@ -94,7 +94,7 @@ def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(
     assert "do not compete on equal terms" in " ".join(lines)
 
 
-def test_a_signal_ends_it_and_the_rows_so_far_are_told(environment, digits):
+def test_a_signal_ends_it_and_the_rows_so_far_are_reported(environment, digits):
     command = [
         sys.executable,
         "-m",

@@ -197,9 +197,7 @@ def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
         comparer.submit("shell", {}, "ada")
 
 
-def test_what_nobody_asks_for_makes_way_and_is_forgotten(
-    comparer, served, digits, tiny_gpt2, monkeypatch
-):
+def test_unpolled_jobs_give_way_and_are_removed(comparer, served, digits, tiny_gpt2, monkeypatch):
     served.put("ben/hangs", files_of(tiny_gpt2))
     with served.fault(served.STORAGE, "hang", method="GET"):
         left = comparer.submit("benchmark", table(digits, "ben/hangs"), "ada")
@@ -262,7 +260,7 @@ def test_the_pages_process_imports_none_of_it(tmp_path):
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_whatever_goes_wrong_becomes_a_sentence():
+def test_every_failure_becomes_a_message():
     assert "not enough memory" in str(to_user_error(MemoryError(), "gpt2"))
     assert str(to_user_error(OSError(28, "No space left on device"), "gpt2")).startswith(
         "gpt2: the system reported an error: No space left"
@@ -330,7 +328,7 @@ def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(
     assert not over(comparer, known)["result"]["models"][0]["message"]
 
 
-def test_fine_tuning_is_kept_when_the_server_is_killed(digits, tiny_gpt2, tmp_path):
+def test_fine_tuning_is_saved_when_the_server_is_killed(digits, tiny_gpt2, tmp_path):
     program = """if __name__ == "__main__":
         import json, sys, time
         from playground.comparison.job_queue import ComparisonQueue

@@ -161,7 +161,7 @@ def test_the_prompt_is_what_was_sent_and_the_tokens_are_its_own(tokenizer):
     assert settings["max_new_tokens"] == 3 + 4
 
 
-def test_examples_are_capped_by_positions_and_that_is_said(tokenizer):
+def test_examples_are_limited_by_positions_with_a_note(tokenizer):
     stub = writer(StubPipe(tokenizer, RIGHT["right"], positions=80), shots=32)
     tokens = len(tokenizer(few_shot_prompt(EXAMPLES[0], stub.examples))["input_ids"])
     assert 0 < len(stub.examples) < 32
@@ -394,7 +394,7 @@ def test_elimination_knows_nothing_but_the_symbols():
     assert elimination_baseline(Example(("3", "1"), ("9", "1"))) == ("3", None)
 
 
-def test_the_baselines_are_what_they_are_said_to_be():
+def test_the_baselines_match_their_description():
     item = Example(("3", "1", "1", "4"), ("4", "1", "1", "3"))
     assert CopyBaseline().generate(item).parsed == item.source
     assert MajoritySymbolBaseline().generate(item).parsed == ("1", "1", "1", "1")
@@ -477,7 +477,7 @@ def test_rank_ties_from_float_noise_score_at_chance_level():
     assert row["rank_accuracy_low"] < row["rank_accuracy"] < row["rank_accuracy_high"]
 
 
-def test_a_tokenizer_that_cannot_tell_symbols_apart_is_named(masked):
+def test_a_tokenizer_that_merges_symbols_is_named(masked):
     upper = [Example(("a", "B"), ("B", "a"))]
     stub = PretrainedMaskedLM(
         "lower", "", masked, "abAB", ProgressReporter(), upper, [], 0, fills_jointly=True

@@ -134,7 +134,7 @@ def test_training_stops_when_it_is_cancelled_and_leaves_nothing(tiny_bert, tmp_p
     assert not (tmp_path / "runs").exists()
 
 
-def test_memory_is_asked_for_first(tiny_bert, monkeypatch):
+def test_memory_is_checked_first(tiny_bert, monkeypatch):
     monkeypatch.setattr(classifier, "free_memory", lambda: 30_000_000)
     with pytest.raises(
         UserError, match=r"takes about [\d.]+ MB and 30\.0 MB are free; train the head alone"
@@ -155,7 +155,7 @@ def test_the_estimate_grows_with_what_is_trained(tiny_bert):
     assert large - small == 15 * (small - 16 * n)
 
 
-def test_where_visitors_are_strangers_nothing_is_kept(tiny_bert, monkeypatch, tmp_path):
+def test_a_shared_instance_saves_nothing(tiny_bert, monkeypatch, tmp_path):
     monkeypatch.setattr(classifier, "local_paths_allowed", lambda: False)
     result = train(tiny_bert, epochs=1)
     assert result["folder"] == ""
@@ -211,7 +211,7 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
         ("text,label\n" + "x" * 1_000_001, "larger than 1,000 KB"),
     ],
 )
-def test_faults_of_a_csv_are_told_by_their_lines(content, text_rendered):
+def test_faults_of_a_csv_are_reported_with_their_lines(content, text_rendered):
     with pytest.raises(UserError, match=text_rendered):
         read_labelled(content)
 

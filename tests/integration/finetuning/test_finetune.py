@@ -239,7 +239,7 @@ def test_sequences_beyond_the_models_positions_are_refused(load_model):
         model.ensure_fits_context(200)
 
 
-def test_whoever_cancels_keeps_the_weights_so_far(requested, root, tiny_models):
+def test_cancelling_saves_the_weights_so_far(requested, root, tiny_models):
     received = Received(until=3)
     result = job.finetune(requested(steps=50, learning_rate=1e-3), received.tell)
     assert result["cancelled"]
@@ -259,7 +259,7 @@ def test_whoever_cancels_keeps_the_weights_so_far(requested, root, tiny_models):
     assert not torch.equal(before, after)
 
 
-def test_whoever_cancels_before_the_first_step_leaves_nothing(requested, root):
+def test_cancelling_before_the_first_step_leaves_nothing(requested, root):
     with pytest.raises(JobCancelled):
         job.finetune(requested(), Received(until=0).tell)
     assert not (root / "compared").exists()
@@ -295,7 +295,7 @@ def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(requested, ti
         SafetensorError("No space left on device (os error 28)"),
     ],
 )
-def test_a_full_disk_is_said_and_nothing_half_written_stays(requested, root, monkeypatch, error):
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(requested, root, monkeypatch, error):
     job.finetune(requested(), ProgressReporter())
     folder = root / "compared" / "tiny-gpt2-reverse-3-4"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -334,12 +334,12 @@ def test_a_disk_that_is_full_already_refuses_before_training(requested, monkeypa
         ({"checkpoint": None}, "give a checkpoint, whose task is used"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_a_sentence(requested, wrong, sentence):
+def test_an_unusable_model_is_rejected_with_a_message(requested, wrong, sentence):
     with pytest.raises(UserError, match=sentence):
         process.run("finetune", requested(**wrong), ProgressReporter())
 
 
-def test_too_large_a_learning_rate_is_said_and_nothing_is_saved(requested, root, monkeypatch):
+def test_too_large_a_learning_rate_is_reported_and_nothing_is_saved(requested, root, monkeypatch):
     monkeypatch.setattr(
         seq2seq.CausalSeq2Seq,
         "_loss",

@@ -114,7 +114,7 @@ def test_a_plan_of_a_new_repository_writes_nothing(hub, ada, package):
     assert written(seen) == []
 
 
-def test_a_plan_tells_what_is_new_changed_the_same_and_removed(hub, ada, package):
+def test_a_plan_lists_new_changed_equal_and_removed_files(hub, ada, package):
     push(ada, package, "ada/digits")
     hub.put("ada/digits", {"LICENSE": "MIT", "notes.txt": "mine", "cross-attention.png": b"old"})
     head = hub.repo("ada/digits").head.oid
@@ -154,7 +154,7 @@ def test_a_plan_tells_what_is_new_changed_the_same_and_removed(hub, ada, package
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1", "Upload", "Step 2"]
 
 
-def test_somebody_elses_model_is_not_overwritten(hub, ada, package):
+def test_the_model_of_another_owner_is_not_overwritten(hub, ada, package):
     theirs = {"config.json": "{}", "pytorch_model.bin": b"weights", "README.md": "# Mine"}
     hub.put("ada/theirs", theirs)
     error = refused(ada.plan, package, "ada/theirs")
@@ -282,7 +282,7 @@ def test_a_repository_that_is_there_stays_as_public_as_it_was(hub, ada, package)
     assert not hub.repo("ada/digits").private
 
 
-def test_a_dataset_goes_to_a_repository_of_its_own_kind(hub, ada, tmp_path):
+def test_a_dataset_is_published_to_a_dataset_repository(hub, ada, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train.parquet").write_bytes(b"rows")
     (tmp_path / "README.md").write_bytes(CARD)
@@ -310,7 +310,7 @@ def test_an_account_has_the_organizations_in_which_it_may_write(hub):
 
 
 @pytest.mark.smoke
-def test_without_a_token_nobody_is_asked_whose_it_is(hub, anonymous):
+def test_without_a_token_no_account_is_requested(hub, anonymous):
     with hub.record_requests() as seen:
         assert "sign in first" in str(refused(anonymous.account))
     assert seen == []
@@ -343,7 +343,7 @@ def test_a_token_that_only_reads_makes_nothing(hub, package):
 
 
 @pytest.mark.parametrize("token", ["EXPIRED", "UNKNOWN"])
-def test_a_token_that_is_no_good_is_told_as_such_everywhere(hub, package, token):
+def test_an_invalid_token_has_the_same_message_everywhere(hub, package, token):
     hub.put("ada/digits", {MANIFEST: "{}"})
     value = getattr(hub, token)
     bad = Hub(value, hub.url)
@@ -384,7 +384,7 @@ def test_what_is_no_token_is_refused_unsaid(hub, garbage):
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 409])
-def test_a_token_that_the_hub_says_back_is_not_told(hub, ada, package, status):
+def test_a_token_that_the_hub_echoes_is_redacted(hub, ada, package, status):
     for where in (hub.WHOAMI, hub.PREUPLOAD, hub.CREATE):
         with hub.fault(where, status, message=f"{hub.ADA} is not welcome"):
             error = refused(
@@ -396,7 +396,7 @@ def test_a_token_that_the_hub_says_back_is_not_told(hub, ada, package, status):
 
 
 @pytest.mark.smoke
-def test_the_token_of_the_machine_is_never_taken(hub, package, tmp_path, monkeypatch):
+def test_the_token_of_the_machine_is_never_used(hub, package, tmp_path, monkeypatch):
     """With the owner's token wherever huggingface_hub looks for one, and nothing but our own
     saying so in its way.
     """
@@ -429,7 +429,7 @@ def test_the_token_of_the_machine_is_never_taken(hub, package, tmp_path, monkeyp
 # Others push too
 
 
-def test_what_somebody_pushed_since_the_plan_stays(hub, ada, package):
+def test_commits_made_since_the_plan_stay(hub, ada, package):
     push(ada, package, "ada/digits")
     (package / "model.safetensors").write_bytes(b"mine")
     plan = ada.plan(package, "ada/digits")
@@ -443,14 +443,14 @@ def test_what_somebody_pushed_since_the_plan_stays(hub, ada, package):
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1", "Meanwhile", "Step 2"]
 
 
-def test_what_somebody_made_since_the_plan_stays(hub, ada, package):
+def test_a_repository_created_since_the_plan_stays(hub, ada, package):
     plan = ada.plan(package, "ada/digits")
     theirs = hub.put("ada/digits", {"pytorch_model.bin": b"theirs"})
     assert refused(ada.push, package, plan, "Step 1").retryable
     assert hub.repo("ada/digits").head.oid == theirs
 
 
-def test_a_branch_that_somebody_made_since_the_plan_stays(hub, ada, package):
+def test_a_branch_created_since_the_plan_stays(hub, ada, package):
     push(ada, package, "ada/digits")
     (package / "model.safetensors").write_bytes(b"mine")
     plan = ada.plan(package, "ada/digits", revision="sooner")
@@ -478,7 +478,7 @@ def test_a_branch_begins_with_what_main_held_when_it_was_planned(hub, ada, packa
     assert hub.files("ada/digits")["model.safetensors"] == b"of another step"
 
 
-def test_a_branch_goes_on_by_one_commit_a_push(hub, ada, package):
+def test_each_push_adds_one_commit_to_a_branch(hub, ada, package):
     for step in (1, 2, 3):
         (package / "model.safetensors").write_bytes(b"weights of step %d" % step)
         push(ada, package, "ada/digits", f"Step {step}", revision="while-training")
@@ -499,7 +499,9 @@ def test_a_branch_of_what_main_holds_is_made_without_a_commit(hub, ada, package)
     assert titles(hub, "ada/digits", "the-same") == ["initial commit", "Step 1"]
 
 
-def test_every_revision_can_be_listed_looked_at_and_fetched(hub, ada, anonymous, package, tmp_path):
+def test_every_revision_can_be_listed_inspected_and_downloaded(
+    hub, ada, anonymous, package, tmp_path
+):
     commits = []
     for step in (1, 2):
         (package / "model.safetensors").write_bytes(b"weights" * step)
@@ -551,7 +553,7 @@ def naps(monkeypatch):
     return waited
 
 
-def test_a_push_waits_where_the_hub_asks_for_a_few_seconds(hub, ada, package, naps):
+def test_a_push_waits_where_the_hub_requests_a_few_seconds(hub, ada, package, naps):
     """Everything is uploaded by then; to give up would throw it away."""
     plan = ada.plan(package, "ada/digits")
     with hub.fault(hub.COMMIT, 429, times=1, retry_after=3) as busy:
@@ -562,9 +564,7 @@ def test_a_push_waits_where_the_hub_asks_for_a_few_seconds(hub, ada, package, na
 
 @pytest.mark.parametrize(("where", "call"), [("WHOAMI", "account"), ("LIST", "gallery")])
 @pytest.mark.parametrize("status", [500, 503])
-def test_a_question_is_asked_once_more_where_the_hub_has_trouble(
-    hub, ada, naps, where, call, status
-):
+def test_a_request_is_repeated_once_after_an_error_of_the_hub(hub, ada, naps, where, call, status):
     with hub.fault(getattr(hub, where), status, times=1) as trouble:
         getattr(ada, call)()
     assert trouble.hits == 1
@@ -595,7 +595,7 @@ def test_a_repository_that_stays_empty_is_named(hub, ada, package, status):
         assert "was created" not in str(refused(push, ada, package, "ada/there"))
 
 
-def test_on_a_space_a_refusal_says_what_signing_in_allows(hub, ada, package, monkeypatch):
+def test_on_a_space_a_rejection_explains_what_signing_in_permits(hub, ada, package, monkeypatch):
     with hub.fault(hub.CREATE, 403):
         assert "created from it" not in str(refused(push, ada, package, "ada/digits"))
         monkeypatch.setenv("SPACE_ID", "ada/space")
@@ -633,7 +633,7 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, anon
     }
 
 
-def test_what_is_not_there_or_not_for_everybody_is_told_apart(hub, ada, anonymous, tmp_path):
+def test_missing_and_private_repositories_have_different_messages(hub, ada, anonymous, tmp_path):
     hub.put("ben/gated", {MANIFEST: "{}"}, gated="manual")
     assert "no repository ada/nothing that is public" in str(
         refused(anonymous.repo_info, "ada/nothing")
@@ -688,7 +688,7 @@ def test_a_file_that_is_always_cut_off_does_not_count(
 
 
 @pytest.mark.parametrize("size", [39_999, 40_001, 0])
-def test_a_file_of_another_size_than_was_told_does_not_count(hub, anonymous, tmp_path, size):
+def test_a_file_with_an_unexpected_size_does_not_count(hub, anonymous, tmp_path, size):
     hub.put("ada/digits", LARGE)
     error = refused(anonymous.fetch, "ada/digits", "main", {"model.safetensors": size}, tmp_path)
     assert f"arrived with 40,000 of {size:,} bytes; try again" in str(error)
@@ -698,7 +698,7 @@ def test_a_file_of_another_size_than_was_told_does_not_count(hub, anonymous, tmp
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_a_hub_that_asks_to_come_back_tomorrow_is_not_waited_for(hub, ada, package, status):
+def test_a_retry_time_of_a_day_is_not_waited_for(hub, ada, package, status):
     hub.put("ada/digits", {MANIFEST: "{}"})
     started = time.monotonic()
     with hub.fault(hub.PREUPLOAD, status, retry_after=86400) as requested:
@@ -710,5 +710,5 @@ def test_a_hub_that_asks_to_come_back_tomorrow_is_not_waited_for(hub, ada, packa
     assert titles(hub, "ada/digits") == ["initial commit", "Upload"]
 
 
-def test_a_plan_is_told_without_the_token(hub, ada, package):
+def test_a_plan_contains_no_token(hub, ada, package):
     assert hub.ADA not in repr(asdict(ada.plan(package, "ada/digits")))

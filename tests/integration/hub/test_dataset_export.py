@@ -273,7 +273,7 @@ def test_rows_of_a_dataset_on_the_hub_keep_its_licence(monkeypatch, tmp_path):
     assert "(https://huggingface.co/datasets/cy/verses)" in card.text
 
 
-def test_its_card_tells_what_it_is(written):
+def test_its_card_describes_it(written):
     card = DatasetCard.load(written / "README.md")
     assert (card.data.license, card.data.tags, card.data.size_categories) == (
         "mit",

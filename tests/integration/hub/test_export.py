@@ -179,7 +179,7 @@ def test_code_and_checkpoint_are_in_it_unchanged(package):
     assert (package / "playground.json").read_bytes() == (REVERSE / "config.json").read_bytes()
 
 
-def test_its_config_says_every_size_and_what_loads_it(package):
+def test_its_config_has_every_size_and_the_class_that_loads_it(package):
     config = json.loads((package / "config.json").read_text())
     sizes = json.loads((REVERSE / "config.json").read_text())["model"]
     # what the old file does not name, too

@@ -195,7 +195,7 @@ def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
 @pytest.mark.smoke
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
 @pytest.mark.parametrize("kind", ["repo_info", "pull", "reproduce"])
-def test_an_errand_runs_nothing_and_says_why_it_refuses(
+def test_a_hub_task_runs_no_code_and_reports_the_rejection(
     hub, repository, run_task_in_process, tmp_path, kind
 ):
     repo, expected_message, _ = repository
@@ -218,7 +218,7 @@ def test_an_errand_runs_nothing_and_says_why_it_refuses(
 
 @pytest.mark.usefixtures("restore_hub_client")
 @pytest.mark.parametrize("repository", NAMES, indirect=True)
-def test_comparing_with_it_runs_nothing_and_says_why_it_is_refused(hub, repository, tmp_path):
+def test_a_comparison_runs_no_code_and_reports_the_rejection(hub, repository, tmp_path):
     repo, _, expected_message = repository
 
     def opened():

@@ -108,7 +108,9 @@ def titles(hub, id, revision="main", kind="model"):
 
 
 @pytest.mark.smoke
-def test_what_is_pushed_is_looked_at_and_pulled_bit_equal(hub, checkpoint, published, tmp_path):
+def test_a_published_model_is_inspected_and_downloaded_bit_equal(
+    hub, checkpoint, published, tmp_path
+):
     assert titles(hub, "ada/digits") == ["initial commit", "Step 6"]
     assert {published[name] for name in CHECKPOINT_FILES[1:]} <= set(contents(checkpoint).values())
 
@@ -189,7 +191,7 @@ def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint):
     assert not [id for _, id in hub.repos if "planned" in id]
 
 
-def test_with_its_data_goes_the_very_set_that_trained_it(hub, checkpoint):
+def test_publishing_with_data_includes_the_training_dataset(hub, checkpoint):
     hub_task = HubTask(
         "push", "ada/shared", hub.ADA, hub.url, checkpoint=str(checkpoint), include_dataset=True
     )
@@ -212,7 +214,7 @@ def test_with_its_data_goes_the_very_set_that_trained_it(hub, checkpoint):
     )
 
 
-def test_what_others_pushed_since_one_looked_is_not_overwritten(hub, checkpoint, published):
+def test_commits_of_others_since_the_plan_are_not_overwritten(hub, checkpoint, published):
     seen = hub.put("ada/watched", published)
     theirs = hub.put("ada/watched", {"metrics.jsonl": None}, message="Meanwhile")
     job = carry_out(
@@ -233,7 +235,7 @@ def test_what_others_pushed_since_one_looked_is_not_overwritten(hub, checkpoint,
     assert hub.repo("ada/watched").head.oid == theirs
 
 
-def test_what_one_has_looked_at_is_replaced(hub, checkpoint, published):
+def test_a_repository_that_was_inspected_is_replaced(hub, checkpoint, published):
     head = hub.put("ada/mine", published | {"metrics.jsonl": None})
     job = carry_out(
         HubTask(
@@ -283,7 +285,7 @@ def test_a_score_that_is_not_so_is_seen(hub, published):
         ("ADA", "ada/a--b", "write user/name"),
     ],
 )
-def test_who_may_not_publish_is_told_before_anything_is_put_together(
+def test_missing_permission_is_reported_before_any_file_is_written(
     hub, checkpoint, published, who, repo, response
 ):
     text_rendered, head = [], hub.repo("ada/digits").head.oid
@@ -456,9 +458,7 @@ def test_model_above_server_limits_is_rejected_before_download(hub, published, t
     assert not (tmp_path / "in").exists()
 
 
-def test_what_is_no_sound_model_is_refused_by_the_process_of_an_errand_too(
-    hub, published, hostile, tmp_path
-):
+def test_the_process_of_a_hub_task_rejects_invalid_models_too(hub, published, hostile, tmp_path):
     for name in ("garbage", "nan", "too-large"):
         hub.put(f"cy/{name}", published | hostile[name][0])
         job = carry_out(
@@ -529,7 +529,7 @@ def test_a_gallery_lists_what_was_published(hub, published):
     assert row["n"] == 64
 
 
-def test_an_errand_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
+def test_a_hub_task_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
     with hub.fault(hub.UPLOAD, "silent", method="PUT") as silent:
         queue, job = start_hub_task(
             HubTask("push", "ada/cancelled", hub.ADA, hub.url, checkpoint=str(checkpoint))
@@ -543,7 +543,7 @@ def test_an_errand_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
     assert job.arguments == ()
 
 
-def test_an_errand_whose_process_is_killed_says_so(hub, published, tmp_path):
+def test_a_hub_task_whose_process_is_killed_has_a_message(hub, published, tmp_path):
     with hub.fault(hub.STORAGE, "silent", method="GET") as silent:
         queue, job = start_hub_task(
             HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in"))
@@ -557,7 +557,7 @@ def test_an_errand_whose_process_is_killed_says_so(hub, published, tmp_path):
     assert not (tmp_path / "in").exists()
 
 
-def test_an_errand_that_says_nothing_for_too_long_is_ended(hub, monkeypatch):
+def test_a_silent_hub_task_is_ended(hub, monkeypatch):
     monkeypatch.setattr(jobs_module, "SILENCE_TIMEOUT_S", 3.0)
     monkeypatch.setattr(jobs_module, "LOADING_TIMEOUT_S", 60.0)
     with hub.fault(hub.WHOAMI, "silent"):
@@ -568,7 +568,7 @@ def test_an_errand_that_says_nothing_for_too_long_is_ended(hub, monkeypatch):
 
 
 @pytest.mark.smoke
-def test_owners_find_their_own_errands_only(hub):
+def test_owners_can_poll_only_their_own_hub_tasks(hub):
     jobs = AutoPublisher(None)
     adas = jobs.start(HubTask("repo_info", "ada/nothing", hub.ADA, hub.url), "ada")
     bens = jobs.start(HubTask("repo_info", "ada/nothing", hub.BEN, hub.url), "ben")
@@ -606,7 +606,7 @@ def test_nobodys_gallery_is_everybodys_and_a_visitors_own_is_not(hub):
         assert job.released.wait(60)
 
 
-def test_only_so_many_errands_go_on_at_a_time(hub):
+def test_the_number_of_concurrent_hub_tasks_is_limited(hub):
     jobs, going = AutoPublisher(None), []
 
     def start(owner):
@@ -672,7 +672,7 @@ def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
         process.finish()
 
 
-def test_lists_of_somebody_signed_in_leave_the_places_of_errands_free(hub):
+def test_lists_of_signed_in_users_do_not_use_slots_of_hub_tasks(hub):
     """A page that opens asks who it is and what there is; both go on when its visitor asks for
     the list anew.
     """
@@ -700,7 +700,7 @@ def registry(tmp_path):
     registry.shutdown(20)
 
 
-def test_a_run_is_published_as_it_goes_on_and_once_more_at_its_end(hub, registry, monkeypatch):
+def test_a_run_is_published_during_training_and_at_its_end(hub, registry, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     monkeypatch.setattr(jobs_module, "INTERVAL_RANGE_MIN", (0.001, 120))
     jobs, run = AutoPublisher(registry), start_run(registry, "ada")
@@ -823,7 +823,7 @@ def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monk
     assert jobs.auto_publish_status(run) is None
 
 
-def test_a_cancelled_push_says_that_a_branch_may_have_been_made(hub, checkpoint, published):
+def test_a_cancelled_push_has_a_message_about_its_branch(hub, checkpoint, published):
     """What may be there is known from what was done, not from the words for it."""
     hub.put("ada/branching", published)
     with hub.fault(r"/branch/", "silent") as silent:

@@ -174,7 +174,7 @@ def test_what_cannot_be_deployed_is_refused_in_one_sentence(
     assert hub.files("ada/other", kind="space")["app.py"] == b"theirs"
 
 
-def test_without_a_token_the_command_says_what_to_do(deploy):
+def test_without_a_token_the_command_prints_instructions(deploy):
     done = deploy("ada/nobody", token="")
     assert (done.returncode, done.stdout) == (2, "")
     assert "hf auth login" in done.stderr

@@ -82,7 +82,7 @@ def weights_of(**shapes):
 # Who is there
 
 
-def test_a_token_says_whose_it_is(hub, ada):
+def test_a_token_has_an_account(hub, ada):
     about = ada.whoami()
     assert about["name"] == "ada"
     assert about["type"] == "user"
@@ -570,7 +570,7 @@ def test_only_who_may_write_writes(hub, ada, stranger, anonymous):
     assert ben.create_repo("mine").repo_id == "ben/mine"
 
 
-def test_what_is_deleted_is_gone(hub, ada):
+def test_a_deleted_repository_is_missing(hub, ada):
     hub.put("ada/brief", {"a": "1"})
     ada.delete_repo("ada/brief")
     assert not ada.repo_exists("ada/brief")
@@ -595,7 +595,7 @@ def shelf(hub):
     hub.put("shelf/hidden", {"README.md": README}, private=True)
 
 
-def test_models_are_found_by_tag_author_and_name(hub, anonymous, shelf):
+def test_models_are_searched_by_tag_author_and_name(hub, anonymous, shelf):
     def names(**requested):
         return [
             model.id.removeprefix("shelf/")
@@ -637,7 +637,7 @@ def test_long_lists_come_in_pages(hub, anonymous, shelf, monkeypatch):
     assert len(anonymous.list_repo_commits("ada/many")) == 2
 
 
-def test_a_dataset_is_kept_apart_from_a_model_of_its_name(hub, ada, anonymous, tmp_path):
+def test_a_dataset_and_a_model_may_have_the_same_name(hub, ada, anonymous, tmp_path):
     card = f"---\ntags: [{TAG}]\nlanguage: en\ntask_categories: [translation]\n---\n"
     url = ada.create_repo("ada/both", repo_type="dataset")
     assert (url, url.repo_type) == (f"{hub.url}/datasets/ada/both", "dataset")
@@ -847,7 +847,7 @@ def test_a_slow_answer_comes(hub, ada):
         assert ada.model_info("ada/slow").id == "ada/slow"
 
 
-def test_a_hub_that_is_gone():
+def test_an_unreachable_hub():
     with FakeHub() as removed:
         removed.put("ada/gone", {"a": "1"})
         assert HfApi(endpoint=removed.url, token=False).repo_exists("ada/gone")

@@ -132,7 +132,7 @@ def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
     package_of.close()
 
 
-def test_a_run_that_its_owner_has_paused_goes_on_for_the_question(registry):
+def test_a_paused_run_continues_for_the_question(registry):
     package_of = LessonService(registry, SLOW)
     package_of.cancel(package_of.start_lesson("stop-1", 10, {}, OWNER), OWNER)
     (run,) = registry.list_for_owner(OWNER)
@@ -169,7 +169,7 @@ def test_imported_checkpoint_is_not_reused_as_a_run(package_of, registry, tmp_pa
     package_of.cancel(question, OTHER)
 
 
-def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
+def test_a_run_without_stored_weights_is_trained_anew(registry):
     package_of = LessonService(registry, SLOW)
     question = package_of.start_lesson("stop-1", 10, {}, OWNER)
     (lost,) = registry.list_for_owner(OWNER)
@@ -188,7 +188,7 @@ def test_a_run_whose_weights_had_to_make_room_is_trained_anew(registry):
     package_of.close()
 
 
-def test_a_run_that_is_still_being_saved_is_not_taken_up(registry):
+def test_a_run_that_still_saves_is_not_used(registry):
     package_of = LessonService(registry, SLOW)
     question, run = begin_and_train(package_of, registry)
     # its process cannot tell meanwhile that it has saved
@@ -272,7 +272,7 @@ def test_one_address_holds_at_most_half_of_the_measurements(
 
 
 @pytest.mark.smoke
-def test_a_mystery_tells_nothing_that_is_to_be_found(package_of):
+def test_a_random_bug_reveals_nothing(package_of):
     seed = next(seed for seed in range(100) if resolve_bug(RANDOM_BUG, seed) == "causal-mask")
     question = package_of.start_bug(RANDOM_BUG, seed, 20, OWNER)
     with pytest.raises(UserError, match="there is no result yet"):
@@ -305,7 +305,7 @@ def test_a_mystery_tells_nothing_that_is_to_be_found(package_of):
         package_of.submit_guess(question, OTHER, line=changed)
 
 
-def test_who_gives_up_is_told(package_of):
+def test_giving_up_reveals_the_bug(package_of):
     question = package_of.start_bug(RANDOM_BUG, 0, 20, OWNER)
     over(package_of, question)
     package_of.submit_guess(question, OWNER, give_up=True)
@@ -352,7 +352,7 @@ def test_who_comes_later_waits_for_a_place(package_of):
     assert time.monotonic() - package_of._measurements[second].polled_at < 5
 
 
-def test_who_has_left_keeps_nobody_waiting_and_is_served_on_coming_back(package_of):
+def test_a_client_that_left_blocks_no_other_and_can_return(package_of):
     first = package_of.start_bug("last-layer", 0, 1000, OWNER)
     left, here = (package_of.start_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32))
     package_of._measurements[left].job.polled_at -= classrooms.UNPOLLED_TIMEOUT_S

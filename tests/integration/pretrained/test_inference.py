@@ -27,7 +27,7 @@ def rows_of(messages):
 
 
 @pytest.mark.smoke
-def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
+def test_a_mask_is_filled_by_the_grammar_with_probabilities(tiny_bert):
     actual = run(
         "inference",
         {
@@ -50,7 +50,7 @@ def test_a_gap_is_filled_as_the_grammar_says_with_probabilities(tiny_bert):
     assert actual["notes"] == []
 
 
-def test_several_gaps_are_filled_each_by_itself_and_that_is_said(tiny_bert):
+def test_several_masks_are_filled_independently_with_a_note(tiny_bert):
     actual = run(
         "inference",
         {"task": "fill-mask", "model": tiny_bert, "text": "the capital of [MASK] is [MASK]."},
@@ -169,7 +169,7 @@ def test_letters_of_several_bytes_come_whole(tiny_gpt2):
     assert [row["text"] for row in actual["generated"]] == ["n", "", "é"]
 
 
-def test_a_head_that_nobody_trained_is_called_chance(tiny_bert):
+def test_an_untrained_head_is_labelled_as_random(tiny_bert):
     actual = run(
         "inference",
         {"task": "text-classification", "model": tiny_bert, "text": "what a good film."},

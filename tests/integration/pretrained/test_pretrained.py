@@ -99,7 +99,7 @@ def test_the_size_is_capped_before_the_download(served, monkeypatch):
     assert not [request for request in seen if "/resolve/" in request.path]
 
 
-def test_about_tells_sizes_without_a_download(served, tiny_gpt2):
+def test_facts_contain_sizes_without_a_download(served, tiny_gpt2):
     with served.record_requests() as seen:
         rows = describe_models(
             {"models": ["gpt2", "bert-base-uncased", "nobody/nothing", tiny_gpt2, 7]},
@@ -124,7 +124,7 @@ def test_a_model_that_is_not_there(served):
     assert not again
 
 
-def test_a_gated_model_is_not_asked_for(served, tiny_gpt2):
+def test_a_gated_model_is_not_requested(served, tiny_gpt2):
     served.put("meta/gated", files_of(tiny_gpt2), gated="manual")
     sentence, _ = refusal("meta/gated")
     assert sentence.startswith("meta/gated is gated")
@@ -165,7 +165,7 @@ def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(
         assert (actual.folder, actual.location) == (str(snapshot), "cache")
 
 
-def test_a_download_that_is_interrupted_goes_on_or_says_so(served, cache):
+def test_an_interrupted_download_continues_or_has_a_message(served, cache):
     with served.fault(served.STORAGE, "cut", times=1, method="GET"):
         assert resolve("gpt2", ProgressReporter()).location == "downloaded"
     shutil.rmtree(cache)
@@ -178,7 +178,7 @@ def test_a_download_that_is_interrupted_goes_on_or_says_so(served, cache):
     assert list_cached_names() == []
 
 
-def test_a_download_that_hangs_can_be_cancelled_and_is_given_up(served, monkeypatch):
+def test_a_download_that_hangs_can_be_cancelled_and_times_out(served, monkeypatch):
     cancelled = threading.Event()
     with served.fault(served.STORAGE, "hang", method="GET"):
         threading.Timer(1.5, cancelled.set).start()
@@ -259,7 +259,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_names_are_refused_before_anything_is_asked(served, name):
+def test_invalid_names_are_rejected_before_any_request(served, name):
     with served.record_requests() as seen:
         sentence, _ = refusal(name)
     assert "is not the name of a model; give one of the Hub, such as gpt2 or user/name" in sentence
@@ -388,7 +388,7 @@ def test_excessive_config_counts_are_rejected_before_transformers(
     )
 
 
-def test_without_memory_models_are_let_go_and_then_it_is_said(tiny_gpt2, tiny_bert, monkeypatch):
+def test_without_memory_models_are_unloaded_before_an_error(tiny_gpt2, tiny_bert, monkeypatch):
     unload()
     small, large = resolve(tiny_bert, ProgressReporter()), resolve(tiny_gpt2, ProgressReporter())
     stored = open_pipeline("fill-mask", small, ProgressReporter())

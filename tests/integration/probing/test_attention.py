@@ -88,7 +88,7 @@ def test_a_causal_model_cannot_look_ahead_and_a_masked_one_can(tiny_gpt2):
     np.testing.assert_allclose(unpacked(both_ways).sum(-1), 1, atol=0.01)
 
 
-def test_sat_is_found_and_its_row_and_the_scores_of_a_head_are_shown():
+def test_the_row_of_the_word_and_the_scores_of_a_head_are_returned():
     rendered = run("attention", {"model": ENCODER, "layer": 3, "head": 12}, ProgressReporter())
     assert rendered["tokens"] == ["[CLS]", "the", "cat", "sat", "on", "the", "mat", "[SEP]"]
     assert rendered["word_tokens"] == [[3]]
@@ -98,7 +98,7 @@ def test_sat_is_found_and_its_row_and_the_scores_of_a_head_are_shown():
     np.testing.assert_allclose(weights, unpacked(rendered)[2, 11], atol=6e-4)
 
 
-def test_a_long_text_is_cut_and_that_is_said(tiny_bert):
+def test_a_long_text_is_truncated_with_a_note(tiny_bert):
     rendered = run(
         "attention",
         {"model": tiny_bert, "text": "the cat sat on the mat. " * 30},
@@ -125,7 +125,7 @@ def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, message):
         run("attention", {"model": tiny_bert, **what}, ProgressReporter())
 
 
-def test_words_are_found_whole_in_any_case_and_with_their_blank():
+def test_whole_words_match_in_any_case_with_their_space():
     text = "Bank, banks and bank's BANK"
     spans = [(0, 4), (4, 5), (5, 10), (10, 11), (11, 15), (15, 17), (17, 20), (20, 22), (22, 27)]
     assert word_token_indices("bank", text, spans) == [[0], [5, 6], [8]]

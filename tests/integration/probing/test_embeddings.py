@@ -14,7 +14,7 @@ from playground.probing.attention import InspectedModel, load_for_inspection
 ENCODER = str(get_model_path())
 
 
-def test_two_banks_begin_as_one_word_and_layers_draw_them_apart():
+def test_two_meanings_of_bank_separate_over_the_layers():
     """A real finding.
 
     In this encoder, trained to make sentences alike or not, the last layers bring them together
@@ -80,7 +80,7 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
         ({"word": ""}, "word is empty"),
     ],
 )
-def test_what_cannot_be_compared_is_said(tiny_bert, what, message):
+def test_an_impossible_comparison_has_a_message(tiny_bert, what, message):
     with pytest.raises(UserError, match=message):
         run("word-in-context", {"model": tiny_bert, **what}, ProgressReporter())
 
@@ -215,7 +215,7 @@ def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, t
     assert not any("norm" in each for each in [*masked["notes"], masked["finding"]])
 
 
-def test_a_word_at_the_very_beginning_is_said_to_be_unlike_others(tiny_gpt2, tiny_bert):
+def test_the_first_word_of_a_text_has_a_note(tiny_gpt2, tiny_bert):
     for name, message in ((tiny_gpt2, True), (tiny_bert, False)):
         notes = run(
             "word-in-context",

@@ -113,7 +113,7 @@ def done(registry: Registry, owner: str = "ada", name: str = "", **fields) -> Ru
 
 
 @pytest.mark.parametrize("inputs", ["many", "nan", "inf", "-1", "1e30", "2.5", "0x10", "<b>"])
-def test_what_is_no_number_is_told_in_a_sentence(monkeypatch, inputs):
+def test_invalid_numbers_have_a_message(monkeypatch, inputs):
     monkeypatch.setenv("PLAYGROUND_SLOTS", inputs)
     with pytest.raises(EnvError) as response:
         env_number("SLOTS")
@@ -274,7 +274,7 @@ def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
         laboratory.close()
 
 
-def test_the_form_says_so_beside_the_field(monkeypatch):
+def test_the_form_has_the_message_beside_the_field(monkeypatch):
     monkeypatch.setenv("SPACE_ID", "ada/playground")
     limits = Limits.shared_instance()
     values = RunConfig().to_flat() | form_values(RunConfig()) | {"preset": "fast"}
@@ -358,7 +358,7 @@ def test_metrics_that_would_take_long_to_read_are_not_adopted(hosted, tmp_path):
 # Minutes
 
 
-def test_a_run_that_has_had_its_time_saves_pauses_and_says_so(hosted):
+def test_a_run_at_its_time_limit_saves_and_pauses_with_a_message(hosted):
     registry = hosted(MAX_MINUTES=0.02)
     run = registry.start(small(max_steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 40)])
     until(lambda: run.status == "paused", "its end")
@@ -407,7 +407,7 @@ def test_pauses_do_not_count(hosted):
     assert registry.poll(run, 0, -1, 0)["time_left"] is None
 
 
-def test_what_a_checkpoint_says_of_its_time_buys_none(hosted, tmp_path):
+def test_times_in_a_checkpoint_do_not_extend_the_limit(hosted, tmp_path):
     """Somebody else's hour does not count here, nor does a forged one hide what is trained here."""
     registry = hosted(MAX_MINUTES=0.02)
     trainer = Trainer(small(max_steps=ENDLESS))
@@ -484,7 +484,7 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     registry.start(small(max_steps=1), "ada")
 
 
-def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted):
+def test_the_oldest_idle_run_is_removed_first_and_active_runs_stay(hosted):
     registry = hosted()
     names = ("old", "hidden", "new")
     runs = {
@@ -550,7 +550,7 @@ def test_in_all_the_oldest_idle_run_goes_first_and_what_is_trained_stays(hosted)
         registry.start(small(), "yan")
 
 
-def test_one_visitors_excess_costs_nobody_else(hosted):
+def test_the_excess_of_one_visitor_affects_no_other(hosted):
     registry = hosted()
     modest = done(registry, "bob", "modest", max_steps=60)
     greedy = [done(registry, "eve", f"greedy {n}", max_steps=60) for n in range(3)]
@@ -683,7 +683,7 @@ def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
     assert parent.checkpoints()
 
 
-def test_keeping_a_checkpoint_and_an_upload_need_room_too(hosted, tmp_path):
+def test_saving_a_checkpoint_and_an_upload_need_space_too(hosted, tmp_path):
     registry = hosted()
     run = registry.start(small(max_steps=ENDLESS), "ada", changes=[SettingChange(0, "speed", 20)])
     until(lambda: run.step > 0)

@@ -388,7 +388,7 @@ def test_two_runs_with_one_seed_tell_the_same_losses(registry):
     assert first != third
 
 
-def test_a_kept_checkpoint_stays_and_of_the_others_only_the_latest(registry):
+def test_saved_checkpoints_stay_and_of_the_others_only_the_latest(registry):
     run = slow(registry)
     wait_for_steps(run)
     registry.control(run, "keep")
@@ -507,7 +507,7 @@ def test_paused_run_yields_its_slot_and_resumes_afterwards(serve):
     assert len(losses(run)) >= at + 2
 
 
-def test_a_run_that_trains_gives_its_place_to_nobody(serve):
+def test_a_training_run_keeps_its_slot(serve):
     registry = serve(slots=2)
     going, other = slow(registry), held(registry, slow(registry))
     wait_for_steps(going)
@@ -529,7 +529,7 @@ def test_a_run_resumed_while_it_gives_up_its_place_waits_for_the_next_one(serve)
     wait_for_steps(run, at + 2)
 
 
-def test_nobody_may_have_any_number_of_runs_waiting(serve):
+def test_the_number_of_waiting_runs_of_an_owner_is_limited(serve):
     registry = serve(slots=1)
     runs = [slow(registry) for _ in range(MAX_QUEUED_PER_OWNER + 1)]
     with pytest.raises(
@@ -657,7 +657,7 @@ def test_run_short_of_memory_is_overtaken_for_a_limited_time(serve, monkeypatch)
     assert not live[0].has_worker
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "runs").write_text("in the way")
     registry = Registry(tmp_path, slots=1)
     with pytest.raises(UserError, match=r"folder .* could not be created"):
@@ -691,7 +691,7 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
     assert run.message == ""
 
 
-def test_whoever_looks_at_the_list_keeps_the_runs_in_it_going(serve):
+def test_polling_the_list_renews_the_lease_of_its_runs(serve):
     registry = serve(slots=2, idle_timeout_s=8)
     mine, theirs = slow(registry, "ada"), slow(registry, "bob")
     wait_for(
@@ -701,7 +701,7 @@ def test_whoever_looks_at_the_list_keeps_the_runs_in_it_going(serve):
     assert mine.status == "training"
 
 
-def test_a_run_in_line_that_nobody_watches_leaves_it_and_says_why(serve):
+def test_an_unwatched_waiting_run_leaves_the_queue_with_a_reason(serve):
     registry = serve(slots=1, idle_timeout_s=600)
     going, left, behind = (slow(registry) for _ in range(3))
     left.last_viewed_at -= 1000
@@ -756,7 +756,7 @@ def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
     )
 
 
-def test_without_a_lease_nobody_has_to_watch(serve):
+def test_without_a_lease_no_viewer_is_needed(serve):
     registry = serve(slots=1, idle_timeout_s=0, release_after_s=0, hang_timeout_s=0)
     run = slow(registry)
     wait_for_steps(run)
@@ -769,7 +769,7 @@ def test_without_a_lease_nobody_has_to_watch(serve):
     wait_for_status(other, "done")
 
 
-def test_what_nobody_watches_is_let_go_from_memory_and_comes_back(registry):
+def test_unwatched_runs_leave_the_memory_and_return(registry):
     run = wait_for_the_end(wait_for_status(start(registry, max_steps=40), "done"))
     page = Page(registry, run)
     page.poll_until(lambda response: response["snapshot"])
@@ -924,7 +924,7 @@ def test_a_broken_newest_checkpoint_is_passed_over_with_a_word(registry):
     assert len(list(read_lines(run.folder))) == 60
 
 
-def test_where_no_checkpoint_can_be_used_the_run_goes_on_from_its_history(registry):
+def test_without_a_usable_checkpoint_the_run_uses_its_history(registry):
     run = parked(registry, slow(registry, max_steps=ENDLESS))
     registry.control(run, "resume")
     wait_for_steps(run, 40)
@@ -1000,7 +1000,7 @@ def test_a_run_that_is_going_can_be_branched_and_is_not_disturbed(registry):
     assert (branch.id, branch.share_id) != (parent.id, parent.share_id)
 
 
-def test_a_branch_from_the_last_step_goes_further(registry):
+def test_a_branch_from_the_last_step_continues(registry):
     parent = wait_for_status(start(registry, max_steps=30), "done")
     branch = registry.branch(parent, 30, "ada")
     wait_for_pause_at(branch, 30)
@@ -1201,7 +1201,7 @@ def test_slow_motion_shows_every_step_and_full_speed_ends_it(registry):
 # Looking and asking
 
 
-def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
+def test_every_stored_step_can_be_inspected_and_evaluated(registry):
     run = wait_for_the_end(
         wait_for_status(start(registry, max_steps=120, learning_rate=0.02), "done")
     )
@@ -1236,7 +1236,7 @@ def test_one_can_look_and_ask_at_every_step_that_was_kept(registry):
         assert near in (None, actual)
 
 
-def test_weights_that_are_broken_are_said_and_do_no_harm_to_the_next_look(registry):
+def test_broken_weights_are_reported_and_do_not_affect_later_views(registry):
     run = wait_for_the_end(wait_for_status(start(registry, max_steps=20), "done"))
     whole = answer(registry.snapshots.snapshot_at(run, 10))
     weights_path(run.folder, 11).write_bytes(b"12345678")
@@ -1246,7 +1246,7 @@ def test_weights_that_are_broken_are_said_and_do_no_harm_to_the_next_look(regist
     assert answer(registry.snapshots.snapshot_at(run, 11))["snapshot"]["step"] == 10
 
 
-def test_a_run_that_has_no_weights_yet_says_so(serve):
+def test_a_run_without_weights_has_a_message(serve):
     registry = serve(slots=1)
     first, waiting = slow(registry), slow(registry)
     assert "has no weights yet" in answer(registry.snapshots.predict(waiting, "1 2"))["error"]
@@ -1267,13 +1267,13 @@ def test_a_run_that_has_no_weights_yet_says_so(serve):
         ("<b>", "'<' is not"),
     ],
 )
-def test_what_cannot_be_asked_is_explained(registry, text, expected_message):
+def test_impossible_requests_are_explained(registry, text, expected_message):
     run = slow(registry)
     wait_for(lambda: run.live.latest_weights_step is not None, description="weights")
     assert expected_message in answer(registry.snapshots.predict(run, text))["error"]
 
 
-def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(registry):
+def test_a_response_without_a_client_harms_nothing(registry):
     run = slow(registry)
     wait_for(lambda: run.live.latest_weights_step is not None, description="weights")
     for _ in range(3):
@@ -1330,7 +1330,7 @@ def test_finished_run_is_inspectable_after_inspector_is_killed(registry, monkeyp
     assert "prediction" in answer(registry.snapshots.predict(run, "1 2 3"))
 
 
-def test_retry_when_inspector_ends_goes_to_the_next_process(registry, monkeypatch):
+def test_retry_when_inspector_ends_uses_the_next_process(registry, monkeypatch):
     requested_again = Future()
     # nothing comes of the first question
     monkeypatch.setattr(WorkerProcess, "send", lambda child, *message: True)
@@ -1359,7 +1359,7 @@ def test_slow_request_ends_the_process_and_the_next_gets_a_new_one(monkeypatch):
         inspector.stop()
 
 
-def test_looking_and_asking_change_no_bit(registry):
+def test_inspection_and_prediction_change_no_bit(registry):
     watched, alone = (
         start(registry, max_steps=80, dropout=0.1),
         start(registry, max_steps=80, dropout=0.1, changes=[SettingChange(0, "speed", 0)]),
@@ -1499,7 +1499,7 @@ def test_owners_see_their_own_runs_only(registry):
     assert mine.share_id not in str(mine.folder)
 
 
-def test_an_owner_of_any_letters_harms_nobody(registry):
+def test_an_owner_of_any_letters_harms_nothing(registry):
     for owner in ("\u00e9", "\ud800", "x" * 100_000, "\0"):
         start(registry, owner, max_steps=1)
         assert registry.list_for_owner("ada") == []
@@ -1533,7 +1533,7 @@ def test_a_link_to_watch_leads_to_the_run_and_to_nothing_of_its_owners(registry)
     assert registry.find_shared(run.share_id) is run
 
 
-def test_names_are_told_apart_and_never_too_long(registry):
+def test_names_are_unique_and_limited_in_length(registry):
     first, second, third = (start(registry, max_steps=1) for _ in range(3))
     assert (second.name, third.name) == (f"{first.name} (2)", f"{first.name} (3)")
     assert start(registry, "bob", max_steps=1).name == first.name
@@ -1600,7 +1600,7 @@ def trained(small_run):
     return trainer, [trainer.train_step() for _ in range(12)]
 
 
-def test_a_checkpoint_from_elsewhere_becomes_a_run_that_goes_on(registry, trained, tmp_path):
+def test_an_imported_checkpoint_becomes_a_run_that_continues(registry, trained, tmp_path):
     trainer, metrics = trained
     save_checkpoint(tmp_path / "upload", trainer, metrics)
     run = registry.import_checkpoint(tmp_path / "upload", "ada", "Uploaded")
@@ -1633,7 +1633,7 @@ def test_checkpoint_without_metrics_gives_points_after_its_step(registry, traine
     wait_for_pause_at(branch, 20)
 
 
-def test_weights_alone_can_be_looked_at_and_not_trained_on(registry, trained, tmp_path):
+def test_weights_alone_can_be_inspected_but_not_resumed(registry, trained, tmp_path):
     trainer, metrics = trained
     save_checkpoint(tmp_path / "upload", trainer, metrics, resumable=False)
     run = registry.import_checkpoint(tmp_path / "upload", "ada", "Weights")
@@ -1729,7 +1729,7 @@ def test_a_run_in_very_slow_motion_does_not_hang(serve):
     wait_for_steps(run, 3)
 
 
-def test_a_run_that_cannot_save_says_so_keeps_its_weights_and_saves_later(registry):
+def test_a_run_that_cannot_save_reports_it_and_saves_later(registry):
     run = held(registry, slow(registry))
     wait_for(lambda: run.live.checkpoint_version, description="the checkpoint")
     folder = run.folder / "checkpoints"
@@ -1790,7 +1790,7 @@ def test_run_waits_on_full_disk_and_resumes_without_missing_points(tmp_path):
         )
 
 
-def test_metrics_that_are_broken_on_disk_are_said(registry):
+def test_broken_metrics_on_disk_are_reported(registry):
     run = parked(registry, slow(registry))
     path = run.folder / "metrics.jsonl"
     path.write_bytes(b"garbage\n" + path.read_bytes())
@@ -1892,7 +1892,7 @@ def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(serve, tmp_path
     assert len(adopted) == len(registry.list_for_owner("ada")) == 2
 
 
-def test_looking_that_cannot_begin_leaves_the_run_at_rest(registry, monkeypatch):
+def test_a_failed_inspection_leaves_the_run_unchanged(registry, monkeypatch):
     run = wait_for_the_end(wait_for_status(start(registry, max_steps=2), "done"))
     run.load_weight_steps()
     wait_for(lambda: registry.is_idle(run), description="rest")
@@ -1941,7 +1941,7 @@ def test_a_manifest_that_has_not_changed_is_read_once(registry, monkeypatch):
     assert newest(run) == 1
 
 
-def test_a_worker_that_gets_no_processor_is_not_taken_for_hung(registry, monkeypatch):
+def test_a_worker_without_cpu_time_is_not_treated_as_hung(registry, monkeypatch):
     registry.settings.hang_timeout_s = 0.0  # no round of housekeeping judges
     run = slow(registry)
     wait_for_steps(run)

@@ -138,7 +138,7 @@ def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
     owner.close()
 
 
-def test_a_state_of_another_kind_of_device_is_taken_up(make, tmp_path):
+def test_a_state_of_another_device_type_is_accepted(make, tmp_path):
     """What a GPU adds to a state is all that this machine can have of one."""
     first = Trainer(RunConfig.from_flat(SMALL))
     folder = tmp_path / "moved" / "checkpoints" / "0000003"

@@ -192,7 +192,7 @@ def test_a_step_takes_one_slice(registry, slices_of):
     assert (run.status, run.step) == ("paused", before + 1)
 
 
-def test_killed_in_mid_slice_it_pauses_and_no_point_that_was_told_is_lost(
+def test_killed_during_a_slice_it_pauses_without_losing_reported_points(
     registry, zero, slices_of, at_once
 ):
     slices_of(LONG)
@@ -321,7 +321,7 @@ def test_the_form_offers_slices_where_there_are_any(monkeypatch):
     assert offered() == ["auto", "cpu", "cuda"]
 
 
-def test_what_is_lent_a_gpu_asks_for_more_than_it_trains_and_travels(monkeypatch):
+def test_a_run_on_a_leased_gpu_requests_extra_time_for_transfers(monkeypatch):
     requested = {}
     monkeypatch.setitem(
         sys.modules,

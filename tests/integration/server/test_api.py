@@ -112,7 +112,7 @@ def test_every_endpoint_is_explained_with_its_types(app):
 
 
 @pytest.mark.smoke
-def test_a_run_is_started_steered_and_asked(ask, run, mine):
+def test_a_run_is_started_controlled_and_evaluated(ask, run, mine):
     steer = {"run": run["run"], "owner": run["owner"]}
     assert ask("pause", **steer)["status"] == "paused"
     held = ask("status", **mine, curve=True)
@@ -132,14 +132,14 @@ def test_a_run_is_started_steered_and_asked(ask, run, mine):
     assert ask("models", owner=run["owner"])["runs"][0]["model"] == run["run"]
 
 
-def test_a_checkpoint_is_asked_without_a_key(ask):
+def test_a_checkpoint_needs_no_key_for_a_prediction(ask):
     assert ask("predict", model=REVERSE, sequence="3 1 4")["prediction"] == ["4", "1", "3"]
     assert ask("evaluate", model=REVERSE, n=100)["exact_match"] > 0.9
     assert REVERSE in [each["model"] for each in ask("models")["checkpoints"]]
     assert ask("status", model=REVERSE)["status"] == "checkpoint"
 
 
-def test_attention_is_told_head_by_head_and_every_row_sums_to_one(ask):
+def test_attention_is_returned_by_head_and_every_row_sums_to_one(ask):
     result = ask("attention", model="checkpoint:reverse", sequence="3 1 4")
     assert (result["rows"], result["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
     assert (result["layers"], result["heads"]) == ([0, 1], [0, 1, 2, 3])
@@ -155,7 +155,7 @@ def test_attention_is_told_head_by_head_and_every_row_sums_to_one(ask):
     assert all(weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :])
 
 
-def test_a_strangers_key_gets_nothing_and_a_link_to_watch_only_looks(ask, run, mine):
+def test_an_unknown_key_gets_nothing_and_a_watch_link_is_read_only(ask, run, mine):
     others = itertools.cycle(
         [
             {"model": run["run"], "owner": new_owner_key()},
@@ -198,7 +198,7 @@ def test_a_wait_that_cannot_be_is_refused_before_anything_is_begun(hub, ask, nam
     assert [request for request in seen if request.host == hub.host] == []
 
 
-def test_a_comparison_is_a_job_of_whoever_began_it(ask):
+def test_a_comparison_is_a_job_of_its_owner(ask):
     begun = ask("compare", model=REVERSE, n=3, wait=0)
     with pytest.raises(AppError, match="no longer stored"):
         ask("job", job=begun["job"], owner=new_owner_key())
@@ -216,7 +216,7 @@ def test_a_comparison_is_a_job_of_whoever_began_it(ask):
     assert ask("cancel", job=again["job"], owner=again["owner"])["status"] in ("cancelled", "done")
 
 
-def test_a_push_takes_the_token_that_is_given_and_never_the_owners(hub, app, ask):
+def test_a_push_uses_the_token_of_the_request_and_never_the_owners(hub, app, ask):
     with hub.record_requests() as seen:
         with pytest.raises(AppError, match="needs a token with write access"):
             ask("push", model=REVERSE, repo="ada/api")
@@ -307,7 +307,7 @@ def test_pages_of_other_sites_may_not_ask(app):
         Client(app.url, verbose=False, headers={"Origin": "https://evil.example"})
 
 
-def test_who_starts_too_many_runs_is_told_when_to_try_again(ask):
+def test_too_many_runs_get_a_retry_time(ask):
     def start_many():
         for _ in range(6):
             ask("start", settings=SMALL | {"max_steps": 1})

@@ -106,7 +106,7 @@ def test_what_was_packed_becomes_a_run_of_its_owner(app, files, prefix):
     assert leftovers(app) == []
 
 
-def test_weights_alone_are_taken_too(app, files):
+def test_weights_alone_are_accepted_too(app, files):
     few = {name: files[name] for name in ("config.json", "model.safetensors")}
     assert send(app, zipped(few))[0] == 200
 
@@ -212,7 +212,7 @@ def test_a_name_that_leads_elsewhere_leads_nowhere(tmp_path, files, name):
     assert actual <= {"packed.zip", "inside/config.json", "inside/model.safetensors"}
 
 
-def test_an_upload_says_whose_it_is(app, files):
+def test_an_upload_has_an_owner(app, files):
     for owner in ("", "short", "x" * 31 + "\u00e9".encode().decode("latin-1")):
         assert send(app, zipped(files), owner=owner)[0] == 400
 
@@ -222,7 +222,7 @@ def test_an_upload_that_is_too_large_is_refused_before_it_has_come(app):
 
 
 @pytest.mark.smoke
-def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
+def test_only_the_owner_gets_a_ticket_and_it_works_once(tmp_path, files):
     registry = Registry(tmp_path)
     (tmp_path / "sent").mkdir()
     for name, data in files.items():
@@ -263,7 +263,7 @@ def test_only_the_owner_is_given_a_ticket_and_it_works_once(tmp_path, files):
     ["short", "x" * 33, "\u00e9" * 32, "x" * 100_000],
     ids=("short", "long", "foreign", "huge"),
 )
-def test_whoever_is_no_owner_is_not_taken_for_one_who_is_here(tmp_path, owner):
+def test_another_key_is_not_accepted_as_the_owner(tmp_path, owner):
     registry = Registry(tmp_path)
     assert in_line(list_runs(registry, {"owner": owner}))["runs"] == []
     assert registry.owner_last_seen == {}
@@ -297,7 +297,7 @@ def test_tickets_grow_old(monkeypatch, tmp_path):
     assert tickets.redeem("nothing") is None
 
 
-def test_nobody_fetches_without_a_ticket(app):
+def test_a_download_needs_a_ticket(app):
     assert app.get(CHECKPOINT_PATH + "/guess")[0] == 404
     assert app.get(CHECKPOINT_PATH + "/..%2f..%2fconfig.json")[0] in (404, 405)
 
@@ -392,9 +392,7 @@ def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(
     assert killed[:1] == ["check"]
 
 
-def test_downloads_that_nobody_reads_hold_their_places_for_a_time_only(
-    tmp_path, files, monkeypatch
-):
+def test_unread_downloads_hold_their_slots_only_for_a_time(tmp_path, files, monkeypatch):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))

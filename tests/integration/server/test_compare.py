@@ -64,7 +64,7 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
     assert job_of(page, result).arguments[0] == {"models": ["gpt2"], "n": 4}
 
 
-def test_a_run_is_compared_by_its_newest_checkpoint_and_by_nobody_else(page, registry):
+def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(page, registry):
     config = RunConfig.from_flat(
         {
             "max_length": 3,
@@ -296,7 +296,7 @@ def test_the_families_of_transformers_come_near_the_budget(page):
     )
 
 
-def test_what_is_fine_tuned_is_its_owners_and_no_browser_says_whose(page):
+def test_fine_tuned_models_have_the_owner_of_the_request(page):
     for owner in (OWNER, OTHER):
         what = {
             "owner": owner,

@@ -145,7 +145,7 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     assert not (app.checkpoints / "rows" / content).exists()
 
 
-def test_bad_lines_are_named_by_their_numbers_and_the_good_ones_shown(app):
+def test_invalid_lines_are_reported_by_number_and_valid_ones_previewed(app):
     response = bring(app, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
     assert response["bad"] == 7
     assert response["lines"] == [
@@ -205,7 +205,7 @@ def test_hostile_rows_are_answered_with_a_sentence_and_nothing_stays(app, data, 
 
 
 @pytest.mark.parametrize("owner", ["", "x", "../" * 12, "a" * 33])
-def test_whoever_does_not_say_who_they_are_brings_nothing(app, owner):
+def test_a_request_without_an_owner_stores_nothing(app, owner):
     assert "reload the page" in bring(app, TEXT, owner)["error"]
     assert "reload the page" in ask(app, "list", owner)["error"]
 
@@ -313,7 +313,7 @@ def test_more_than_50_mb_are_refused_before_they_are_read(app):
         assert error.code == 413
 
 
-def test_a_visitor_has_room_for_so_many_rows_and_makes_room_by_removing(app):
+def test_an_owner_has_a_quota_of_rows_and_frees_it_by_removal(app):
     owner, first = new_owner_key(), None
     for at in range(9):
         # about 0.5 MB as they are kept
@@ -463,7 +463,7 @@ def test_where_old_rows_are_not_enough_none_go_and_the_visitor_is_refused(shelf)
     assert shelf.listed(bob) == []
 
 
-def test_who_only_watches_a_run_is_not_told_which_rows_it_is_made_of(shelf):
+def test_a_viewer_of_a_run_does_not_learn_its_dataset(shelf):
     owner = new_owner_key()
     content = shelf.use("a", owner)
     run = shelf.made_of(content, owner)
@@ -477,7 +477,7 @@ def test_who_only_watches_a_run_is_not_told_which_rows_it_is_made_of(shelf):
     assert response(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"] == content
 
 
-def test_the_form_trains_on_rows_that_are_kept_here(stored):
+def test_the_form_trains_on_stored_rows(stored):
     values = RunConfig().to_flat() | {
         "preset": "fast",
         "task": "dataset",
@@ -523,7 +523,7 @@ def test_rows_that_are_not_here_are_explained(stored, rows, expected_message):
     }
 
 
-def test_kept_rows_are_read_again_and_broken_ones_refused(stored, tmp_path):
+def test_stored_rows_are_read_again_and_broken_ones_rejected(stored, tmp_path):
     rows = load_pairs(stored)
     assert (rows.sha256, len(rows), rows.preview(1)) == (
         stored,
@@ -623,7 +623,7 @@ def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_
     assert responses == [{"rows": 1}] * 5
 
 
-def test_only_so_many_kept_sets_wait_to_be_shown(tmp_path, monkeypatch, client_address):
+def test_the_number_of_stored_datasets_that_wait_is_limited(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.server.datasets_api.load_metadata", lambda content: {})
     bringing, waiting = DatasetHandlers(SimpleNamespace(single_owner="")), []

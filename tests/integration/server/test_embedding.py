@@ -91,7 +91,7 @@ def response(registry, **what):
     return run_in_thread(ReportHandlers(registry).handlers()["runs/report"](what, None))
 
 
-def test_a_report_of_a_checkpoint_and_of_ones_own_run_and_of_nobody_elses(registry):
+def test_reports_exist_for_checkpoints_and_own_runs_only(registry):
     from tests.support.small_runs import tiny_config
 
     actual = response(registry, subject="checkpoint:digits", owner="")

@@ -92,7 +92,7 @@ def trained(registry, **settings):
 
 
 @pytest.mark.smoke
-def test_a_question_tells_what_it_trains_and_whether_it_was_asked(page):
+def test_a_question_lists_its_runs_and_whether_it_was_started(page):
     response = ask(page, "experiments/presets")
     norm = next(each for each in response["questions"] if each["name"] == "norm")
     assert (norm["runs"], norm["varied"], norm["missing"], norm["experiment"]) == (
@@ -190,7 +190,9 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_wrong_is_said_with_its_field_and_nothing_begins(page, wrong, field, message):
+def test_invalid_values_are_reported_with_their_field_and_nothing_starts(
+    page, wrong, field, message
+):
     for route in ("experiments/plan", "experiments/submit"):
         response = ask(page, route, form=wrong)
         assert message in response["error"]
@@ -218,7 +220,7 @@ def test_only_its_owner_hears_of_an_experiment(page):
     assert ask(page, "experiments/poll", open=requested) == {"experiments": [], "open": None}
 
 
-def test_what_was_found_is_told_again_only_when_it_changed(page):
+def test_results_are_sent_again_only_after_a_change(page):
     requested = ask(page, "experiments/submit", question="norm")["experiment"]
     response = ask(page, "experiments/poll", open=requested)["open"]
     assert response["results"] is not None
@@ -235,7 +237,7 @@ def test_what_was_found_is_told_again_only_when_it_changed(page):
     assert [line["status"] for line in response["lines"]] == ["planned"] * 6
 
 
-def test_an_experiment_by_length_is_told_to_its_end_with_files_and_figures(busy, registry):
+def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, registry):
     run = trained(registry)
     expected = form(
         ["position_type", "learned, sinusoidal"],
@@ -332,7 +334,7 @@ def test_a_claim_that_takes_an_experiment_stands_with_it(page):
     )
 
 
-def test_figures_that_could_not_be_begun_keep_nobody_from_drawing_theirs(page, monkeypatch):
+def test_figures_that_fail_to_start_do_not_block_others(page, monkeypatch):
     monkeypatch.setattr(page.own._figure_queue.executor, "start", lambda job: False)
     monkeypatch.setattr(page.own, "_figure_data", lambda *_: {})
     for _ in range(2):
@@ -448,7 +450,7 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     assert ask(page, "replications/outcome", name="annotated-copy")["ours"] == 0.25
 
 
-def test_nobody_measures_for_a_page_that_has_gone(page, measured):
+def test_measurements_stop_when_the_page_closes(page, measured):
     async def leave():
         page_of_owner = Page("10.0.0.1")
         requested = asyncio.ensure_future(

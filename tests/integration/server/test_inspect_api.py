@@ -34,7 +34,7 @@ def ask(registry, **what):
 
 
 @pytest.mark.smoke
-def test_a_checkpoint_is_looked_into(registry):
+def test_a_checkpoint_is_inspected(registry):
     response = ask(registry, view="attention")
     assert response["written"] == response["answer"] == ["4", "1", "3", "EOS"]
     assert response["columns"] == ["3", "1", "4", "EOS"]
@@ -42,7 +42,7 @@ def test_a_checkpoint_is_looked_into(registry):
 
 
 @pytest.mark.parametrize("view", SLOW_VIEWS)
-def test_what_takes_long_keeps_nobody_waiting_who_only_looks(registry, view):
+def test_slow_views_do_not_block_fast_ones(registry, view):
     with ThreadPoolExecutor(1) as thread:
         slow = thread.submit(
             asyncio.run,

@@ -28,7 +28,7 @@ def requested(page, name, **what):
 
 
 @pytest.mark.smoke
-def test_the_page_is_told_every_question_and_no_answer(page):
+def test_the_page_gets_every_question_without_its_answer(page):
     response = requested(page, "lessons/catalog", owner=OWNER)
     assert [stop["name"] for stop in response["stops"]] == list(LESSONS)
     assert [bug["name"] for bug in response["bugs"]] == list(BUGS)
@@ -46,7 +46,7 @@ def test_the_page_is_told_every_question_and_no_answer(page):
     }
 
 
-def test_what_is_behind_a_mystery_is_told_to_who_asks(page):
+def test_the_bug_of_an_exercise_is_revealed_on_request(page):
     response = requested(page, "lessons/answer-key", owner=OWNER, first=3)
     assert response["mysteries"] == [
         [seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)
@@ -79,6 +79,6 @@ def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, expect
     assert response.get("field") == field
 
 
-def test_a_page_that_does_not_say_whose_it_is_gets_nothing(page):
+def test_a_page_without_an_owner_gets_nothing(page):
     for name in page.handlers():
         assert "reload the page" in requested(page, name, owner="somebody")["error"]

@@ -72,7 +72,7 @@ def test_other_paths_are_not_found_and_not_cached(client, path):
     assert "immutable" not in response.headers.get("cache-control", "")
 
 
-def test_files_are_found_behind_a_proxy_that_removes_a_prefix():
+def test_files_are_served_behind_a_proxy_that_removes_a_prefix():
     response = connect(root_path="/prefix").get(STATIC_URL + "hub/main.js")
     assert response.content == (STATIC_DIR / "hub" / "main.js").read_bytes()
 

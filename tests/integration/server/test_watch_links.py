@@ -104,7 +104,7 @@ KINDS = [  # what routes ask for beside the subject; each route reads what it kn
 
 
 @pytest.mark.smoke
-def test_no_route_tells_a_viewer_the_owners_dataset_or_key(shared, monkeypatch):
+def test_no_route_reveals_the_owners_dataset_or_key_to_a_viewer(shared, monkeypatch):
     registry, run, owner, content, routes = shared
     viewer, subject = new_owner_key(), f"watch:{run.share_id}"
 

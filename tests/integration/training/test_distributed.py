@@ -157,7 +157,7 @@ def test_two_processes_resume_to_the_bits_of_the_uncut_run(saw):
         assert each["resumed"] == each["uninterrupted"]
 
 
-def test_a_run_goes_on_on_another_number_of_processes(saw, alone):
+def test_a_run_continues_with_another_number_of_processes(saw, alone):
     (first, second), _, folder = saw
     expected, of_one = alone
     assert first["resumed_from_single_process"] == second["resumed_from_single_process"]
@@ -293,7 +293,7 @@ def test_a_signal_to_torchrun_saves_a_checkpoint_that_one_process_takes_up(saw, 
     assert trainer.train_step().step == trainer.step_count == len(lines) + 1
 
 
-def test_a_process_alone_asks_nobody(run):
+def test_a_single_process_communicates_with_none(run):
     assert init_distributed(torch.device("cpu")) is SINGLE_PROCESS
     assert (SINGLE_PROCESS.all_reduce_max(7), SINGLE_PROCESS.device(torch.device("cuda"))) == (
         7,

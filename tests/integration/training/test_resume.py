@@ -196,7 +196,7 @@ def test_each_part_of_the_state_is_needed_to_end_with_the_same_bits(
     assert (fingerprint(trainer) == fingerprint(uncut)) != matters
 
 
-def test_a_resumed_run_goes_on_where_it_was_with_its_metrics_and_its_clock(dropping, tmp_path):
+def test_a_resumed_run_continues_its_metrics_and_its_clock(dropping, tmp_path):
     trainer = Trainer(dropping)
     metrics = [trainer.train_step() for _ in range(6)]
     save_checkpoint(tmp_path / "cut", trainer, metrics)
@@ -231,7 +231,7 @@ def test_a_model_of_another_shape_cannot_take_up_a_run(dropping, tmp_path, chang
         resume_trainer(folder, **change)
 
 
-def test_weights_alone_can_be_used_and_not_resumed_and_the_error_says_so(dropping, tmp_path):
+def test_weights_alone_can_be_used_but_not_resumed(dropping, tmp_path):
     trainer = Trainer(dropping)
     save_checkpoint(tmp_path / "weights", trainer, [], resumable=False)
     assert not (tmp_path / "weights" / "training.safetensors").exists()

@@ -58,7 +58,7 @@ def weights_of(record):
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_family_says_what_it_is(name):
+def test_an_architecture_describes_itself(name):
     family = ARCHITECTURES[name]
     assert family.title
     assert family.description.endswith(".")
@@ -154,7 +154,7 @@ def test_the_same_seed_makes_the_same_model_and_another_seed_another(name):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_run_that_was_saved_goes_on_to_the_bit_as_one_that_was_not(name, tmp_path):
+def test_a_saved_run_continues_bit_equal_to_an_uninterrupted_one(name, tmp_path):
     straight = Trainer(small_config(name, dropout=0.1))
     losses = [straight.train_step().loss for _ in range(5)]
     # one after the other: they share torch's generator
@@ -190,7 +190,7 @@ def test_solves_equals_free_running_solve_row_by_row_at_every_age(name, trained_
 @pytest.mark.parametrize("name", VARIANTS)
 @settings(max_examples=10)
 @given(data=st.data())
-def test_solves_is_solve_compared_whatever_is_asked(name, trained_models, data):
+def test_solves_is_solve_compared_for_every_input(name, trained_models, data):
     model = trained_models(name)[data.draw(st.sampled_from([30, 60, MAX_STEPS]))]
     lengths = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
     sequences = [

@@ -88,7 +88,7 @@ def test_decoding_takes_twenty_symbols_in_every_way():
     assert all(row["over"]["median"] > 0 for row in rows["rows"])
 
 
-def test_an_exponent_is_found_again():
+def test_an_exponent_is_recovered():
     sizes = [8, 16, 32, 64]
     assert scaling.exponent(sizes, [3.0 * n**1.7 for n in sizes]) == pytest.approx(1.7)
     # the upper half alone counts
@@ -104,7 +104,7 @@ def test_training_memory_is_reproducible_and_covers_adam_state():
     assert scaling.peak_tensor_bytes(one) == pytest.approx(alive, rel=0.01)
 
 
-def test_growth_is_told_beside_the_theory():
+def test_growth_is_reported_beside_the_theory():
     rows = scaling.measure(lengths=(4, 8, 16), widths=(8, 16, 32), seconds=0)
     result = scaling.table(rows)
     assert "| length | 16 | 3 |" in result

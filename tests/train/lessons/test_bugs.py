@@ -143,7 +143,7 @@ def test_a_broken_copy_cannot_be_saved(tmp_path):
 
 
 @pytest.mark.parametrize("name", FAILING)
-def test_a_mistake_that_python_refuses_says_where(compared, name):
+def test_a_bug_with_an_exception_reports_its_line(compared, name):
     result = compared(name)
     trouble = result["broken"]["trouble"]
     assert trouble["step"] == 0
@@ -214,7 +214,7 @@ def test_an_untrained_head_answers_all_the_same(compared):
     assert result["broken"]["answer"]
 
 
-def test_loud_embeddings_drown_the_sine_waves():
+def test_scaled_embeddings_drown_the_sinusoids():
     config = RunConfig.from_flat(SMALL | {"position_type": "sinusoidal"}).model
     torch.manual_seed(0)
     right = reference_model(config)
@@ -227,7 +227,7 @@ def test_loud_embeddings_drown_the_sine_waves():
     assert float(scale) == pytest.approx(config.d_model**0.5, rel=1e-5)
 
 
-def test_loud_embeddings_learn_worse(compared):
+def test_scaled_embeddings_learn_worse(compared):
     result = compared("loud-embeddings")
     assert result["broken"]["free_running"] < result["right"]["free_running"] - 0.1
 

@@ -63,7 +63,7 @@ def test_held_out_rows_teach_nothing_whatever_they_hold():
     assert not torch.equal(gradients(model, counted[0]), gradients(model, counted[1]))
 
 
-def test_a_held_out_row_weighs_as_much_as_a_row_that_is_not_there():
+def test_a_held_out_row_has_the_weight_of_a_missing_row():
     model, rows = family(), batch()
     stored = rows.select(torch.tensor([0, 2, 3]))
     torch.testing.assert_close(model.loss(rows), model.loss(stored))
@@ -131,7 +131,7 @@ def test_the_record_is_that_of_the_transformer_without_dropout():
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("look", ["attention_weights", "is_exact_match", "generate"])
-def test_looking_leaves_mode_weights_gradients_and_generator_as_they_were(look, training):
+def test_inspection_leaves_mode_weights_gradients_and_generator(look, training):
     model, rows = family(dropout=0.5).train(training), batch()
     before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
     getattr(model, look)(*(rows.source_BS, 6) if look == "generate" else (rows,))

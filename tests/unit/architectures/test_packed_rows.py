@@ -164,7 +164,7 @@ def test_changed_models_and_unknown_position_encodings_are_not_packed():
     assert not can_pack(model)
 
 
-def test_trainer_packs_unless_told_otherwise():
+def test_trainer_packs_by_default():
     config = RunConfig.from_flat(SMALL | {"max_steps": 3, "eval_every": 10})
     packed, plain = (list(Trainer(config, pack=is_packed)) for is_packed in (True, False))
     assert [each.loss for each in packed] != [each.loss for each in plain]

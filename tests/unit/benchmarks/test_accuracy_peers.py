@@ -63,7 +63,7 @@ def requested(monkeypatch, tmp_path):
     return runs
 
 
-def test_a_sweep_ends_what_cannot_win_and_the_best_goes_on_with_every_seed(requested):
+def test_a_sweep_ends_losing_rates_and_the_best_gets_every_seed(requested):
     rows = COMPARISON.measure()
     sweep = [run[2:] for run in requested if run[0] == BART and run[1] == SWEEP_SEED]
     assert sweep == [(2e-3, 80, None), (4e-3, 80, 60), (1e-3, 80, 40), (4e-3, 160, 40)]
@@ -86,7 +86,7 @@ def test_the_table_quotes_no_ratio_between_different_dropouts(requested):
     assert CANDIDATES[TUTORIAL].changes["dropout"] == 0.1
 
 
-def test_an_interrupted_measurement_goes_on_where_it_was(requested, monkeypatch):
+def test_an_interrupted_measurement_continues(requested, monkeypatch):
     def tired(name, config, seconds, beaten_at=None):
         if len(requested) == 7:
             raise KeyboardInterrupt
@@ -110,7 +110,7 @@ def test_an_interrupted_measurement_goes_on_where_it_was(requested, monkeypatch)
     )
 
 
-def test_what_was_measured_on_other_terms_is_not_gone_on_with(requested):
+def test_results_of_another_setting_are_not_continued(requested):
     COMPARISON.measure()
     trained_once = len(requested)
     other = Comparison("tried", (COPY,), seconds=61, seeds=2, rates=COMPARISON.rates, budget=100)
@@ -120,7 +120,7 @@ def test_what_was_measured_on_other_terms_is_not_gone_on_with(requested):
     assert _results.load_unfinished("tried") is None
 
 
-def test_a_run_tells_why_it_ended(monkeypatch):
+def test_a_run_has_the_reason_of_its_end(monkeypatch):
     config = COPY.reference_configs(0, 4e-3, 40, budget=40)
     done = train_until(BEST, config, seconds=60)
     assert done["why"] in ("goal", "budget")

@@ -132,14 +132,14 @@ def test_models_of_every_kind_come_back_with_the_same_answers(tiny, tmp_path, ch
     )
 
 
-def test_scores_and_versions_are_kept_in_config_json(pristine, trainer):
+def test_scores_and_versions_are_stored_in_config_json(pristine, trainer):
     manifest = read_manifest(pristine)
     assert manifest.scores == json.loads(json.dumps(dataclasses.asdict(trainer.evaluate(50))))
     assert manifest.versions["torch"] == str(torch.__version__)
     assert manifest.device == "cpu"
 
 
-def test_metrics_are_kept_a_line_a_step_without_what_was_not_measured(pristine, trainer):
+def test_metrics_have_one_line_per_step_without_unmeasured_values(pristine, trainer):
     lines = read_metrics(pristine)
     assert lines == [metrics_record(each) for each in trainer.metrics]
     assert [line["step"] for line in lines] == [1, 2, 3]
@@ -166,7 +166,7 @@ def test_files_of_others_can_be_put_beside_it(trainer, tmp_path):
     load_model(tmp_path / "x")
 
 
-def test_metrics_that_somebody_else_keeps_are_not_in_it(trainer, tmp_path):
+def test_metrics_of_other_modules_are_not_in_it(trainer, tmp_path):
     save_checkpoint(tmp_path / "x", trainer, None)
     assert sorted(os.listdir(tmp_path / "x")) == [
         "config.json",
@@ -198,7 +198,7 @@ def test_changes_on_the_way_come_back_those_that_are_still_to_come_too(tiny, tmp
     assert result[-1].step == 8
 
 
-def test_a_setting_given_anew_counts_and_what_had_changed_of_it_does_not(tiny, tmp_path):
+def test_a_new_setting_replaces_its_earlier_changes(tiny, tmp_path):
     trainer = Trainer(
         tiny,
         [
@@ -418,7 +418,7 @@ def test_every_flipped_byte_of_the_header_is_refused(folder, flip):
     load_model(folder)
 
 
-def test_a_file_that_has_grown_is_refused(folder):
+def test_a_file_that_is_too_large_is_rejected(folder):
     with open(folder / "model.safetensors", "ab") as file:
         file.write(b"\0" * 4)
     assert "file not fully covered" in refusal(folder)

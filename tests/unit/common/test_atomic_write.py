@@ -117,7 +117,7 @@ def test_sweep_removes_stale_writes_and_returns_their_names(tmp_path):
     assert clean_up_stale(tmp_path) == []
 
 
-def test_a_sweep_goes_on_where_another_process_removes_what_it_lists(tmp_path, monkeypatch):
+def test_cleanup_continues_where_another_process_removes_files(tmp_path, monkeypatch):
     write_dir(tmp_path / ".lost.previous", OLD)
     for name in (".a.tmp", ".b.tmp", ".c.tmp"):
         (tmp_path / name).write_text("a file")

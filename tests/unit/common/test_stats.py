@@ -62,7 +62,7 @@ def test_what_was_not_over_is_longer_than_everything_that_was():
     }
 
 
-def test_ranges_are_apart_only_where_they_do_not_touch():
+def test_ranges_are_disjoint_only_without_a_common_value():
     def of(*values):
         return censored_summary(values)
 

@@ -70,7 +70,7 @@ def test_storage_that_is_not_mounted_or_cannot_be_written_is_none(storage, monke
 @pytest.mark.parametrize(
     ("chosen", "lasts"), [("checkpoints", True), ("runs/of/mine", True), ("../elsewhere", False)]
 )
-def test_a_folder_that_the_owner_chose_is_taken_and_judged(storage, monkeypatch, chosen, lasts):
+def test_an_owner_chosen_folder_is_used_and_checked(storage, monkeypatch, chosen, lasts):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(storage / chosen))
     home = resolve_storage(storage, mounted=lambda path: True)
     assert home.root == storage / chosen

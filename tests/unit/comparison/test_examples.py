@@ -32,7 +32,7 @@ def test_evaluation_examples_are_held_out_distinct_and_balanced():
     assert questions == sample_examples(REVERSE, 60, 1, 6)
 
 
-def test_where_the_rule_is_to_copy_none_are_left_out_and_that_is_said():
+def test_tasks_that_copy_exclude_no_examples_and_have_a_note():
     questions = sample_examples(COPY, 20, 3, 3)
     assert len(questions.examples) == 20
     assert all(item.target == item.source for item in questions.examples)
@@ -101,7 +101,7 @@ def test_choices_come_only_from_targets_of_equal_length():
     } == {("0",), ("1",)}
 
 
-def test_prompts_are_as_they_are_said_to_be():
+def test_prompts_match_their_documentation():
     item, example = Example(("3", "1", "4"), ("4", "1", "3")), Example(("2", "7"), ("7", "2"))
     assert few_shot_prompt(item, []) == "Input: 3 1 4\nOutput:"
     assert few_shot_prompt(item, [example]) == "Input: 2 7\nOutput: 7 2\n\nInput: 3 1 4\nOutput:"

@@ -116,7 +116,7 @@ def test_a_tally_counts_items_symbols_and_ranks():
     assert (result["seconds_per_example"], result["rank_seconds_per_example"]) == (3.0, 1.0)
 
 
-def test_as_many_examples_as_fit_are_taken():
+def test_as_many_examples_as_fit_are_used():
     for positions in range(20, 120, 7):
         most = max_fitting_examples(8, positions, lambda k: 20 + 12 * k)
         assert most == min(8, (positions - 20) // 12)

@@ -63,7 +63,7 @@ def task_of(rows):
 
 
 @given(pairs)
-def test_whatever_is_taken_comes_back_as_it_was_each_source_once(lines):
+def test_accepted_rows_are_returned_unchanged_each_source_once(lines):
     fields = [(" ".join(source), " ".join(target)) for source, target in lines]
     try:
         rows = rows_of(fields, words=True)
@@ -190,7 +190,7 @@ def split_or_none(pairs):
         return rows_of(pairs)
 
 
-def test_duplicates_and_contradictions_are_told_with_their_lines():
+def test_duplicates_and_contradictions_are_reported_with_their_lines():
     rows = rows_of(
         [*numbers(100), numbers(1)[0], ("zero zero one", "9 9 9"), ("zero zero one", "8")]
     )
@@ -250,7 +250,7 @@ def test_reading_rows_and_their_settings_loads_no_torch():
 # The task
 
 
-def test_every_row_is_answered_as_it_says_and_no_other(stored):
+def test_every_row_has_its_own_target(stored):
     task = task_of(stored)
     for source, target in stored.preview(400):
         assert (
@@ -267,7 +267,7 @@ def test_every_row_is_answered_as_it_says_and_no_other(stored):
     assert task.example_source() == "zero zero zero"
 
 
-def test_training_rows_come_about_equally_often_and_none_of_them_is_asked(stored):
+def test_training_rows_are_uniform_and_never_held_out(stored):
     task = task_of(stored)
     batch = sample_training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
     seen = {tuple(row): 0 for row in batch.source_BS.tolist()}
@@ -331,7 +331,7 @@ def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(stored, tmp
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "grown", "no tensors"])
-def test_rows_that_are_not_what_was_kept_are_refused(stored, harm):
+def test_rows_with_another_hash_are_rejected(stored, harm):
     path = datasets_dir() / stored.sha256 / "rows.safetensors"
     data = path.read_bytes()
     path.write_bytes(

@@ -88,7 +88,7 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
         ),
     ],
 )
-def test_a_table_that_cannot_be_taken_says_why(table, columns, expected_message):
+def test_an_unusable_table_has_a_reason(table, columns, expected_message):
     with pytest.raises(DatasetError, match=expected_message):
         from_csv(table, columns)
 
@@ -106,13 +106,13 @@ def test_a_table_that_cannot_be_taken_says_why(table, columns, expected_message)
     ],
     ids=["utf-16", "latin-1", "nul", "zip", "large", "bidi", "empty"],
 )
-def test_bytes_that_cannot_be_taken_say_why(data, expected_message):
+def test_unusable_bytes_have_a_reason(data, expected_message):
     with pytest.raises(DatasetError, match=expected_message):
         from_bytes(data, "rows.tsv")
 
 
 @given(st.binary(max_size=300), st.sampled_from(["x.tsv", "x.csv"]))
-def test_whatever_is_uploaded_is_taken_or_refused_with_a_sentence(data, name):
+def test_every_upload_is_accepted_or_rejected_with_a_message(data, name):
     try:
         from_bytes(data, name)
     except DatasetError as error:
@@ -161,7 +161,7 @@ def test_keeping_twice_writes_once_and_leaves_nothing_half_written(tmp_path, mon
     assert (tmp_path / "other" / rows.sha256 / "rows.json").is_file()
 
 
-def test_a_run_on_rows_resumes_is_asked_and_is_read_without_them(tmp_path, monkeypatch):
+def test_a_run_on_rows_resumes_evaluates_and_loads_without_them(tmp_path, monkeypatch):
     rows = from_text("".join(f"w{i % 7} w{i // 7}\tv{i // 7} v{i % 7} end\n" for i in range(140)))
     store(rows)
     config = RunConfig.from_flat({**rows.task_settings(), **SMALL})
@@ -217,7 +217,7 @@ def test_settings_of_rows_that_do_not_fit_name_their_field(changed, field):
     assert caught.value.field == field
 
 
-def test_ten_thousand_rows_are_read_kept_and_drawn_from_within_two_seconds():
+def test_ten_thousand_rows_are_read_stored_and_sampled_in_two_seconds():
     text = "".join(
         " ".join(f"{i:05d}") + "\t" + " ".join(f"{i:05d}"[::-1]) + "\n" for i in range(10_000)
     )
@@ -241,7 +241,7 @@ def function(tmp_path, body):
     return f"{path}:answer"
 
 
-def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
+def test_a_function_is_called_once_and_its_results_become_rows(tmp_path):
     place = function(
         tmp_path,
         "def answer(symbols):\n    return [s + '!' for s in symbols if s != '1'] or ['none']\n",
@@ -274,7 +274,7 @@ def test_a_function_is_asked_once_and_its_answers_become_rows(tmp_path):
         ("def other(symbols):\n    return symbols\n", "has no function answer"),
     ],
 )
-def test_a_function_that_is_no_task_says_why(tmp_path, body, expected_message):
+def test_an_unusable_function_has_a_reason(tmp_path, body, expected_message):
     with pytest.raises(DatasetError, match=expected_message):
         from_function(function(tmp_path, body), max_length=3, n=200)
 
@@ -407,7 +407,7 @@ def test_a_file_whose_name_is_an_address_is_not_opened(streamed):
 @pytest.mark.parametrize(
     "name", ["", "squad", "../etc", "../../etc", "a/b/c", "https://x/y", "/etc/passwd"]
 )
-def test_what_is_no_dataset_is_not_asked_for(name):
+def test_an_invalid_dataset_name_causes_no_request(name):
     with pytest.raises(DatasetError, match="is not a dataset; write user/name"):
         from_hub(name)
 

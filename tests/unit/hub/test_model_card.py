@@ -214,7 +214,7 @@ def test_a_checkpoint_without_scores_is_scored(cards, tmp_path):
     assert text_of(package) == text_of(cards["reverse"])
 
 
-def test_scores_that_are_not_all_right_are_told_as_they_are(tmp_path):
+def test_partly_correct_scores_are_reported_exactly(tmp_path):
     scores = read_manifest(ROOT / "checkpoints" / "reverse").scores
     line = {"length": 1, "n": 0, "available": 0, "exact_match": None, "token_accuracy": None}
     odd = {
@@ -234,7 +234,7 @@ def test_scores_that_are_not_all_right_are_told_as_they_are(tmp_path):
     assert [each.metric_type for each in card.data.eval_results] == ["exact_match"]
 
 
-def test_a_barely_trained_model_says_so(young):
+def test_a_barely_trained_model_has_a_note(young):
     text, _ = assert_whole(young)
     assert "**It has not learned its task.**" in text
     assert "\n1 step in " in text
@@ -256,7 +256,7 @@ def test_an_untrained_model_without_metrics_has_no_picture_of_its_training(tmp_p
     assert "0 steps in" in text
 
 
-def test_card_of_a_fixed_training_set_without_eos_says_so(tmp_path, small_run):
+def test_card_of_a_fixed_training_set_without_eos_has_notes(tmp_path, small_run):
     config = small_run.from_flat(
         {
             "min_length": 3,
@@ -304,7 +304,7 @@ def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_p
     assert rows == [2, 3, 4, 5, 6, 8]
 
 
-def test_a_command_that_would_stop_earlier_is_not_said_to_train_it_again(tmp_path, small_run):
+def test_a_command_with_early_stop_is_not_called_a_repetition(tmp_path, small_run):
     # as Train on makes them
     changes = [SettingChange(2, "max_steps", 40), SettingChange(2, "stop_at_exact_match", 0.0)]
     text, _ = assert_whole(
@@ -317,7 +317,7 @@ def test_a_command_that_would_stop_earlier_is_not_said_to_train_it_again(tmp_pat
     assert "This command has the same settings, without the changes during training:" in text
 
 
-def test_changes_on_the_way_are_told(tmp_path, small_run):
+def test_changes_during_training_are_listed(tmp_path, small_run):
     changes = [
         SettingChange(0, "speed", 20.0),
         SettingChange(1, "learning_rate", 0.001),
@@ -349,7 +349,7 @@ def test_a_revision_is_no_way_to_write_code_on_a_card(tmp_path):
         card_of(tmp_path, ROOT / "checkpoints" / "reverse", revision='main"); import os; ("')
 
 
-def test_a_card_says_what_its_tokenizer_and_pipelines_do(cards):
+def test_a_card_describes_its_tokenizer_and_pipelines(cards):
     text = text_of(cards["reverse"])
     assert "Missing [UNK] token" in text
     assert "text2text-generation" not in text
@@ -380,7 +380,7 @@ def test_no_licence_is_claimed_for_other_peoples_rows(tmp_path, monkeypatch):
     assert not re.search(r"MIT, for|mit, for", text)
 
 
-def test_the_licence_of_a_dataset_on_the_hub_is_taken_over_and_linked(tmp_path, monkeypatch):
+def test_the_licence_of_a_hub_dataset_is_copied_and_linked(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     checkpoint = rows_checkpoint(
         tmp_path / "c", {"dataset": "cy/verses", "license": "cc-by-sa-4.0"}
@@ -427,7 +427,7 @@ def flat(tokens):
     return [each for token in tokens for each in [token, *(token.children or [])]]
 
 
-def test_notes_are_shown_as_text_and_can_do_nothing_else(tmp_path, cards):
+def test_notes_are_escaped(tmp_path, cards):
     package = card_of(
         tmp_path / "p", ROOT / "checkpoints" / "reverse", repo="ada/reverse", notes=HOSTILE
     )
@@ -497,7 +497,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path):
         card_of(tmp_path / "p", tmp_path / "nothing")
 
 
-def test_metrics_that_nobody_measured_are_not_drawn(tmp_path):
+def test_unmeasured_metrics_are_not_drawn(tmp_path):
     shutil.copytree(ROOT / "checkpoints" / "reverse", tmp_path / "c")
     lines = [
         {"step": 1, "loss": 10**400},
@@ -546,7 +546,7 @@ def test_the_command_line_means_the_same_run(name, step):
     assert understood == config.replace(max_steps=step, device="cpu")
 
 
-def test_the_command_line_is_short_where_a_preset_says_it():
+def test_the_command_line_is_short_where_a_preset_suffices():
     assert training_command(Manifest(preset_config("one-head"), 200, 1.0, "cpu")) == (
         "python -m playground train --task reverse --min-length 1 --length 10 --preset one-head "
         "--device cpu"
@@ -554,7 +554,7 @@ def test_the_command_line_is_short_where_a_preset_says_it():
     assert training_command(Manifest(RunConfig(), 0, 0.0, "cpu")) is None
 
 
-def test_the_hub_takes_the_card_and_its_scores_are_found_there(hub, cards):
+def test_the_hub_accepts_the_card_and_its_scores(hub, cards):
     ModelCard.load(cards["copy"] / "README.md").validate()
     api = HfApi(endpoint=hub.url, token=hub.ADA)
     api.create_repo("ada/copy")
@@ -631,7 +631,7 @@ def test_foreign_metadata_has_none_either(content):
     assert read_scores(content) is None
 
 
-def test_scores_are_found_beside_others():
+def test_scores_are_indexed_beside_others():
     text = index("{type: bleu, value: 3}, {type: exact_match, value: 1, args: {n: 7}}").replace(
         "\n", "\r\n"
     )

@@ -70,7 +70,7 @@ def test_where_one_head_does_all_the_work_it_suffices_alone(handmade):
     assert WORKING_HEAD in best.components
 
 
-def test_a_group_is_taken_away_together(handmade):
+def test_a_group_is_ablated_together(handmade):
     effects = {effect.name: effect for effect in handmade.rank_groups("mean")}
     assert {
         effect.name: list(effect.components) for effect in effects.values()
@@ -169,7 +169,7 @@ def test_the_answer_without_a_head_is_what_the_model_then_writes(handmade):
     assert ablation.generate(batch, 6, []).tolist() == whole.tolist()
 
 
-def test_what_cannot_be_taken_away_is_refused(handmade):
+def test_an_impossible_ablation_is_rejected(handmade):
     with pytest.raises(ValueError, match="method is 'half'; choose one of zero, mean"):
         handmade.ablate([WORKING_HEAD], "half")
     for how in METHODS:

@@ -69,7 +69,7 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
         (1, "23", "give one symbol of 0–9"),
     ],
 )
-def test_a_replacement_that_says_nothing_is_refused(mixed, place, symbol, expected_message):
+def test_a_replacement_without_effect_is_rejected(mixed, place, symbol, expected_message):
     with pytest.raises(InspectionError, match=expected_message):
         patch_heads(mixed, "3 1 4", place, symbol)
 
@@ -98,7 +98,7 @@ def test_patching_rejects_insensitive_models_and_tasks():
         patch_heads(careless, "3 1 4", 0, "7")
 
 
-def test_where_nobody_knows_the_right_answer_nothing_is_patched(rowed):
+def test_without_a_known_target_nothing_is_patched(rowed):
     for text, place, symbol in (("b a", 0, "c"), ("c a", 0, "b")):
         with pytest.raises(InspectionError, match="the target of b a is unknown"):
             patch_heads(rowed, text, place, symbol)

@@ -115,7 +115,7 @@ def test_free_running_attention_is_that_of_writing_symbol_by_symbol():
             )
 
 
-def test_the_first_token_is_given_as_sos_and_the_rest_as_it_was_written(mixed):
+def test_the_decoder_input_starts_with_sos(mixed):
     batch = mixed.encode_text("3 1 4")
     recording, written_BT = record_free_running(
         mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch)
@@ -140,7 +140,7 @@ def test_the_same_seed_draws_the_same_answer_and_another_seed_another():
     assert answers[0].shape != answers[2].shape or not torch.equal(answers[0], answers[2])
 
 
-def test_looking_leaves_the_model_as_it_was(mixed):
+def test_inspection_leaves_the_model_unchanged(mixed):
     batch = mixed.encode_text("3 1 4 1 5")
     state = torch.get_rng_state()
     before = mixed.transformer(batch.source_BS, batch.decoder_input_BT)

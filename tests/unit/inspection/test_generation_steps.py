@@ -64,7 +64,7 @@ def test_a_padded_row_ends_where_its_answer_ends():
     assert [step.token for step in teacher_forced_steps(subject.transformer, batch)][-1] == EOS
 
 
-def test_sampling_draws_by_its_seed_from_the_probabilities_that_are_shown():
+def test_sampling_follows_its_seed_and_the_displayed_probabilities():
     subject = random_model()
     batch = subject.encode_text("3 1 4")
     first = [

@@ -100,7 +100,7 @@ def test_single_position_attention_has_baseline_uniform_score(scored):
     assert score.above_baseline("uniform") == pytest.approx(0, abs=1e-6)
 
 
-def test_a_decoder_has_no_score_for_looking_ahead(scored):
+def test_a_decoder_has_no_score_for_future_positions(scored):
     score = scored("decoder", rows(0, 1, 2, 3, 4, 5))
     assert [name for name, value in score.patterns.items() if value is None] == ["next", "last"]
     assert (score.alignment_fraction, score.alignment_distance) == (None, None)
@@ -134,7 +134,7 @@ def test_the_distance_to_the_ideal_alignment_is_counted_in_positions(
     )
 
 
-def test_the_head_that_is_made_to_reverse_is_found_and_no_other():
+def test_the_head_that_reverses_is_the_only_one_detected():
     subject = reversing_model()
     scores = {score.head: score for score in score_heads(subject)}
     assert list(scores) == all_heads(subject.transformer.config)
@@ -176,14 +176,14 @@ def test_padding_counts_for_nothing():
             assert score.patterns[name] == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_shipped_one_head_model_looks_where_the_task_says(one_head):
+def test_the_shipped_one_head_model_attends_to_the_target_position(one_head):
     scores = {score.head.kind: score for score in score_heads(one_head)}
     assert scores["cross"].best_pattern == "anti-diagonal"
     assert scores["cross"].alignment_fraction > 0.95
     assert scores["cross"].alignment_distance < 0.1
 
 
-def test_a_task_that_does_not_say_where_to_look_has_no_distance(mixed):
+def test_a_task_without_alignment_has_no_distance(mixed):
     class Silent(Task):
         name, example, target = "silent", ("1", "1"), type(mixed.task).target
 

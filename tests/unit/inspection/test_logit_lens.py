@@ -136,7 +136,7 @@ def test_where_one_head_does_all_the_work_it_alone_speaks_for_the_symbol():
         assert all(abs(logit) < 0.01 for logit in actual.values())
 
 
-def test_a_part_that_says_nothing_contributes_nothing():
+def test_a_zero_component_contributes_nothing():
     subject = random_model()
     layer = subject.transformer.decoder_layers[1]
     with torch.no_grad():

@@ -20,7 +20,7 @@ from playground.models.config import ModelConfig
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS as OTHER_PARTS
 
 
-def test_the_base_model_counts_what_the_write_up_says_and_so_does_torchs():
+def test_the_base_model_has_the_tutorials_count_and_so_has_torchs():
     parts = compare_with_torch(tutorial_base_config())
     assert sum(part.ours for part in parts) == PUBLISHED_BASE["ours"] == 100_970_632
     assert sum(part.torch for part in parts) == PUBLISHED_BASE["torch"] == 101_009_544
@@ -137,7 +137,7 @@ def test_the_quadratic_table():
     assert attention_memory([10])[0].published is None
 
 
-def test_the_measured_weights_take_what_the_table_says():
+def test_the_measured_weights_have_the_computed_size():
     for length in (64, 512):
         measured, explicit_s, fused_s = benchmark_attention(length)
         assert measured == attention_memory([length])[0].bytes

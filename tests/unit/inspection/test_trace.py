@@ -248,14 +248,14 @@ def test_trace_ends_at_model_logits_and_matches_recorded_attention(overrides):
         )
 
 
-def test_the_decoder_is_given_the_answer_shifted_right(mixed):
+def test_the_decoder_input_is_the_shifted_target(mixed):
     walk = ForwardTrace(mixed.transformer, mixed.encode_text("5 3 9"))
     assert mixed.token_names(walk.decoder_input) == ["SOS", "9", "3", "5"]
     logits_TV = walk.stage("output", "logits").tensor
     assert mixed.token_names(logits_TV.argmax(-1).tolist()) == ["9", "3", "5", "EOS"]
 
 
-def test_shapes_are_told_in_letters_and_numbers():
+def test_shapes_are_written_in_letters_and_numbers():
     _, _, walk = trace_of("5 3 9 1")
     assert walk.stage("cross-attention, layer 2", "scores").size == "H Q M = 4 × 5 × 5"
     assert walk.stage("encoder feed-forward, layer 1", "up projection").size == "S F = 5 × 24"
@@ -277,7 +277,7 @@ def test_every_stage_names_a_line_that_stands_in_the_source(overrides):
     assert scores.code.text.startswith("scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1)")
 
 
-def test_a_line_that_is_gone_or_is_there_twice_fails_loudly():
+def test_a_missing_or_repeated_anchor_raises():
     with pytest.raises(LookupError, match="scaled_dot_product_attention has 0 lines with 'cosine'"):
         find_source_line(scaled_dot_product_attention, "cosine")
     with pytest.raises(LookupError, match="scaled_dot_product_attention has 2 lines"):

@@ -49,7 +49,7 @@ def test_attention_is_what_was_recorded(subject, kind, mode):
     assert result["note"] == ""
 
 
-def test_a_longer_sequence_than_it_was_trained_on_is_said(subject):
+def test_a_sequence_beyond_the_training_length_has_a_note(subject):
     from dataclasses import replace
 
     short = replace(subject, config=subject.config.replace(max_length=10, min_length=8))
@@ -84,7 +84,7 @@ def test_drawn_steps_follow_their_seed(subject):
 
 
 @pytest.mark.parametrize("view", ["attention", "steps"])
-def test_the_right_answer_that_is_given_is_not_taken_for_the_models_own(view):
+def test_teacher_forcing_is_not_presented_as_the_models_output(view):
     untrained = random_model()
     own, inputs = (
         render_view(untrained, view, {"text": "3 1 4", "mode": mode})
@@ -107,7 +107,7 @@ def test_nor_is_it_of_another_family(family):
     assert inputs["architecture"] == family  # the page's caption goes by it
 
 
-def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
+def test_correctness_is_unknown_without_a_target(rowed):
     for view in ("attention", "steps", "lens", "away-answer", "walk", "sizes", "symbols"):
         result = render_view(rowed, view, {"text": "b a"})
         assert result["answer"] is None, view
@@ -129,7 +129,7 @@ def test_whether_an_answer_is_right_is_not_said_where_nobody_knows(rowed):
 
 
 @pytest.mark.parametrize("view", ["attention", "steps"])
-def test_a_right_answer_that_nobody_knows_cannot_be_given(rowed, view):
+def test_an_unknown_target_cannot_be_forced(rowed, view):
     assert (
         "the target is unknown"
         in render_view(rowed, view, {"text": "b a", "mode": "teacher-forced"})["error"]

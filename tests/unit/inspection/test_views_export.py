@@ -116,7 +116,7 @@ def test_the_lens_names_the_likeliest_symbol_of_each_layer(mixed):
     )
 
 
-def test_contributions_are_told_where_the_model_is_least_sure(mixed):
+def test_contributions_start_at_the_least_certain_token(mixed):
     batch = mixed.encode_text("3 1 4 1 5")
     with torch.no_grad():
         best_T2 = mixed.transformer(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
@@ -166,7 +166,7 @@ def test_a_sequence_that_cannot_be_read_is_refused_before_anything_is_done(mixed
     assert message == []
 
 
-def test_nothing_is_called_right_where_nobody_knows_it(rowed):
+def test_without_a_target_nothing_is_called_correct(rowed):
     actual = build_report(rowed, "b a", n=4)
     assert {step["right"] for step in actual["cross-attention-by-step"]["steps"]} == {None}
     assert (

@@ -99,7 +99,7 @@ def test_working_head_is_described_by_position_from_the_end(handmade, one_head):
         ),
     ],
 )
-def test_in_words_a_head_is_what_most_of_its_attention_says(shares, expected_message):
+def test_a_head_is_described_by_most_of_its_attention(shares, expected_message):
     patterns = (
         dict.fromkeys(PATTERNS) | dict.fromkeys(("diagonal", "previous", "first"), 0.01) | shares
     )
@@ -112,7 +112,7 @@ def test_in_words_a_head_is_what_most_of_its_attention_says(shares, expected_mes
 
 @pytest.mark.parametrize("task", ["parity", "brackets"])
 @pytest.mark.parametrize("flat", [True, False])
-def test_a_head_with_two_places_to_look_at_is_given_no_pattern(task, flat):
+def test_a_head_with_two_patterns_gets_no_description(task, flat):
     subject = random_model(task=task, max_length=10, max_positions=12)
     if flat:
         with torch.no_grad():
@@ -154,7 +154,7 @@ def test_scores_over_training_show_when_a_head_became_the_reversing_one(small_ru
     json.dumps(data, allow_nan=False)
 
 
-def test_a_model_without_earlier_weights_says_that_only_runs_keep_them(mixed):
+def test_a_model_without_history_has_a_note_about_runs(mixed):
     for history in ({}, {200: "there.safetensors"}):
         assert (
             "only runs store"
@@ -236,7 +236,7 @@ def test_ablation_summary_of_untrained_model_has_little_to_lose():
     )
 
 
-def test_where_many_passes_would_take_minutes_fewer_sequences_are_asked(handmade):
+def test_slow_evaluations_use_fewer_sequences(handmade):
     assert sequences_within_budget(handmade, 1, 1e9) == NUM_SEQUENCES
     assert sequences_within_budget(handmade, 10**9, 1.0) == MIN_SEQUENCES
 
@@ -331,7 +331,7 @@ def test_patching_finds_the_working_head(handmade):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_the_lens_ends_with_what_the_model_says(norm):
+def test_the_lens_ends_with_the_output_of_the_model(norm):
     subject = random_model(norm_placement=norm)
     batch = subject.encode_text("314")
     with torch.no_grad():

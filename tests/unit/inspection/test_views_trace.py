@@ -117,7 +117,7 @@ def test_axes_carry_the_tokens_that_stand_there():
         assert (chosen["rows"], chosen["columns"]) == (rows, columns)
 
 
-def test_what_cannot_be_looked_at_is_marked_and_is_no_number():
+def test_masked_cells_are_marked_and_have_no_number():
     chosen = ask(random_model(), "walk", stage="decoder self-attention, layer 1/masked scores")[
         "chosen"
     ]
@@ -155,7 +155,7 @@ def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):
     assert (chosen["stage"], chosen["head"]) == (0, 0)
 
 
-def test_wide_tensors_are_cut_and_say_so():
+def test_wide_tensors_are_truncated_with_a_note():
     actual = ask(random_model(d_model=160), "walk", stage="source embedding/sum")["chosen"]
     assert [len(row) for row in actual["weights"]] == [MAX_COLUMNS] * 4
     assert actual["cut"] == "the first 4 of 4 rows, 128 of 160 columns"
@@ -172,7 +172,7 @@ def test_wide_tensors_are_cut_and_say_so():
 
 @pytest.mark.parametrize("overrides", VARIANTS)
 @pytest.mark.usefixtures("walks_once")
-def test_any_number_of_any_stage_follows_from_what_is_shown_of_its_origin(overrides):
+def test_every_number_follows_from_the_displayed_inputs(overrides):
     """Recomputed from the parts alone, without the model, every number comes out as the stage
     has it.
     """
@@ -259,7 +259,7 @@ def joined(origin, column):
     }[origin["equation"]](*values)
 
 
-def test_a_mix_of_more_tokens_than_are_shown_adds_up():
+def test_an_output_of_more_tokens_than_displayed_adds_up():
     text, subject = " ".join("3141592653" * 9), random_model(max_length=90, max_positions=91)
     origin = ask(
         subject,
@@ -337,7 +337,7 @@ def test_waves_repeat_after_the_published_wavelengths():
 
 
 @pytest.mark.parametrize("picture", SINUSOID_SIZES)
-def test_the_pictures_have_the_sizes_that_they_say(picture):
+def test_the_images_have_their_stated_sizes(picture):
     waves = ask(random_model(), "symbols", waves=picture, dimension=63)["waves"]
     assert f"{waves['positions']} x {waves['width']}" == picture
     assert [len(row) for row in waves["weights"]] == [waves["positions"]] * waves["width"]
@@ -379,7 +379,7 @@ def test_model_without_position_vectors_describes_its_alternative(kind, expected
     assert expected_message in actual["description"]
 
 
-def test_positions_on_show_are_those_that_are_taken():
+def test_displayed_positions_are_those_of_the_model():
     ended = random_model(position_type="learned-from-end")
     actual = ask(ended, "symbols")["positions"]
     assert "counted from the end" in actual["description"]
@@ -529,7 +529,7 @@ def test_odd_requests_for_sizes_are_refused(options, expected_message):
 
 
 @pytest.mark.parametrize("view", ["walk", "symbols", "sizes"])
-def test_every_view_says_what_the_model_answers(mixed, view):
+def test_every_view_has_the_output_of_the_model(mixed, view):
     actual = ask(mixed, view)
     assert actual["written"] == actual["answer"] == ["9", "3", "5", "EOS"]
 

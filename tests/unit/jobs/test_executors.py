@@ -98,7 +98,7 @@ def test_all_processes_end_with_their_queue(started):
 # One process for all jobs
 
 
-def test_process_is_kept_and_gets_one_job_after_another(started):
+def test_process_is_reused_for_one_job_after_another(started):
     queue, _ = resident()
     first, second = queue.submit("count", "a"), queue.submit("count", "b")
     (process,) = started

@@ -179,7 +179,7 @@ def test_queue_without_waiting_jobs_rejects_what_cannot_run(build, executor):
     assert submit(queue).status is JobStatus.RUNNING
 
 
-def test_job_is_found_by_its_owner_only_unless_it_is_shared(build):
+def test_job_is_visible_only_to_its_owner_unless_shared(build):
     queue = build()
     own, shared = submit(queue), submit(queue, "", shared=True)
     assert queue.find(own.id, "ada") is own
@@ -280,7 +280,7 @@ def test_next_job_can_be_submitted_from_the_callback_of_a_future(build, executor
     assert jobs[0].status is JobStatus.RUNNING
 
 
-def test_results_expire_and_the_oldest_make_room(build, executor, clock):
+def test_results_expire_and_the_oldest_are_removed(build, executor, clock):
     queue = build({"light": replace(LIGHT, max_results=3)}, max_active=100, max_results_per_owner=2)
     jobs = [submit(queue, owner) for owner in ("ada", "ada", "ada", "bob")]
     light = [submit(queue, str(number), kind="light") for number in range(4)]
@@ -293,7 +293,7 @@ def test_results_expire_and_the_oldest_make_room(build, executor, clock):
     assert not any(queue.find(job.id, job.owner) for job in stored)
 
 
-def test_without_a_lifetime_no_result_is_kept(build, executor):
+def test_without_a_lifetime_no_result_is_stored(build, executor):
     queue = build(result_ttl_s=0.0)
     job = submit(queue)
     executor.done(job, n=1)
@@ -530,7 +530,7 @@ def test_callback_that_fails_is_logged(build, executor, caplog):
     assert submit(queue).status is JobStatus.RUNNING
 
 
-def test_housekeeping_that_fails_is_logged_once_and_goes_on(caplog):
+def test_failing_housekeeping_is_logged_once_and_continues(caplog):
     housekeeper, rounds = Housekeeper(), []
 
     def fail():

@@ -35,7 +35,7 @@ def test_attention_is_equation_1_of_the_paper():
     )
 
 
-def test_weights_sum_to_one_and_are_exactly_zero_where_nobody_may_look():
+def test_weights_sum_to_one_and_masked_weights_are_exactly_zero():
     attn_mask = torch.rand(B, 1, Q, M, generator=torch.Generator().manual_seed(1)) < 0.5
     attn_mask[..., 0] = True
     _, weights_BHQM = scaled_dot_product_attention(*queries_keys_values(), attn_mask)

@@ -348,7 +348,7 @@ def counted(monkeypatch):
 
 
 @torch.no_grad()
-def test_weights_are_computed_only_where_they_are_asked_for(pair, counted):
+def test_weights_are_computed_only_on_request(pair, counted):
     _, theirs = pair
     batch = inputs_of(sources(3)) | {"decoder_input_ids": targets(3)}
     theirs(**batch)
@@ -416,7 +416,7 @@ def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path)
     assert theirs.to(dtype).generate(**inputs_of(source_BS), suppress_tokens=[EOS]).shape == (6, 12)
 
 
-def test_what_is_too_long_or_missing_is_said(pair):
+def test_too_long_or_missing_values_are_reported(pair):
     _, theirs = pair
     longer_BS = torch.full((1, 12), 5)
     with pytest.raises(

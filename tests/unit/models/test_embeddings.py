@@ -81,7 +81,7 @@ def test_the_factor_on_the_sine_waves_makes_them_louder():
     torch.testing.assert_close(plain, sinusoidal_positions(11, 64))
 
 
-def test_symbols_and_learned_positions_start_equally_loud():
+def test_token_and_learned_position_embeddings_start_at_equal_scale():
     embed = embedding(d_model=256, source_vocab_size=60, target_vocab_size=60, max_positions=60)
     assert float((embed.token_embedding.weight * embed.scale).std().detach()) == pytest.approx(
         1, abs=0.05

@@ -31,7 +31,7 @@ def test_every_symbol_counts_at_every_place():
     assert ((one - other).abs().amax(-1) > 1e-6).all()
 
 
-def test_blanks_look_at_the_sequence_and_nobody_looks_at_blanks():
+def test_no_query_attends_to_padding():
     model, weights = family(), []
     model.target_logits(torch.tensor([[3, 4, 2, 0], [3, 4, 5, 2]]), 6, weights)
     for weights_BHWW in weights:

@@ -69,7 +69,7 @@ def test_numeric_field_accepts_its_range_and_rejects_values_outside(name):
         assert caught.value.field == name
 
 
-def test_heads_that_do_not_divide_the_width_are_told_which_numbers_do():
+def test_heads_that_do_not_divide_the_width_get_the_valid_numbers():
     with pytest.raises(
         ConfigError,
         match=r"n_heads is 5, which does not divide d_model 12; use one of 1, 2, 3, 4, 6, 12, or "

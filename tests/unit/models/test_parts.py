@@ -160,7 +160,7 @@ def test_swiglu_is_llamas_network():
     torch.testing.assert_close(ours(random(B, 5, 12)), theirs(random(B, 5, 12)), **CLOSE)
 
 
-def test_swiglu_with_two_thirds_of_d_ff_weighs_what_relu_weighs():
+def test_swiglu_with_two_thirds_of_d_ff_has_as_many_parameters_as_relu():
     plain, gated = (
         ModelConfig(d_ff=d_ff, activation=activation, bias=False)
         for d_ff, activation in ((96, "relu"), (64, "swiglu"))
@@ -204,7 +204,7 @@ def test_shared_keys_and_values_and_heads_of_any_size_are_torchs_attention(
     assert weights_BHQM.shape == (B, n_heads, 5, 7)
 
 
-def test_what_is_kept_of_the_past_is_as_small_as_the_heads_that_are_shared():
+def test_the_cache_is_as_small_as_the_number_of_shared_heads():
     past = Transformer(ModelConfig(n_heads=8, n_kv_heads=2, d_k=5, d_v=3)).new_cache(4, 9)
     assert [tuple(x.shape) for x in (past[0].key_BGMK, past[0].value_BGMK)] == [
         (4, 2, 9, 5),
@@ -308,7 +308,7 @@ def test_an_encoder_without_positions_reads_a_set():
         ).abs().max() > 1e-2
 
 
-def test_a_decoder_without_positions_tells_them_all_the_same():
+def test_a_decoder_without_positions_cannot_distinguish_them():
     """It only looks back, so it can count (Haviv et al. 2022, section 5): the same token twice
     is not the same vector.
     """

@@ -87,7 +87,7 @@ def test_the_prebuilt_network_is_the_one_from_scratch(norm):
             torch.testing.assert_close(its, mine, atol=1e-5, rtol=1e-5)
 
 
-def test_nobody_is_asked_any_more_once_the_attention_was_seen():
+def test_weights_are_no_longer_computed_after_recording():
     theirs, _ = both("pre")
     theirs.forward_with_attention(SOURCE_BS, TARGET_BT)
     assert not any(

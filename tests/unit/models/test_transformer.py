@@ -295,7 +295,7 @@ def test_dropout_is_active_at_every_site_in_training_mode_only(norm):
 
 
 @pytest.mark.parametrize(("share", "tie"), [*itertools.product([True, False], repeat=2)])
-def test_tables_and_output_share_their_storage_where_the_config_says_so(share, tie):
+def test_tables_and_output_share_storage_where_configured(share, tie):
     model = build(share_embeddings=share, tie_output_embeddings=tie)
     source, target, output = (
         model.source_embedding.token_embedding.weight,
@@ -326,7 +326,7 @@ def test_the_papers_base_model_builds_with_vectors_of_its_sizes():
     assert (len(model.encoder_layers), len(model.decoder_layers)) == (6, 6)
 
 
-def test_looking_leaves_nothing_behind_on_the_model():
+def test_inspection_leaves_no_hooks():
     model = build()
     before = {name: dict(vars(module)) for name, module in model.named_modules()}
     model.forward_with_attention(*tokens())

@@ -13,7 +13,7 @@ from playground.runs.device import device_summary
 from playground.training.trainer import resolve_device
 
 
-def test_it_is_told_by_a_process_of_its_own():
+def test_a_process_of_its_own_reports_it():
     queue = JobQueue(ProcessPerJob("playground.runs.device:report_device"), Policy())
     line = queue.submit("device").future.result(timeout=100)["summary"]
     assert line.startswith(f"Training on {resolve_device('auto').type}")

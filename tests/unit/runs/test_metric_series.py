@@ -153,7 +153,7 @@ def test_a_page_that_follows_has_every_point_once_and_in_order(portions):
     assert [each for each, *_ in page.scored] == list(range(1, step + 1))
 
 
-def test_what_a_page_has_is_not_told_again():
+def test_unchanged_data_is_not_sent_again():
     points = up_to(50, score_every=10)
     result = points.delta_since(20)
     assert (result["whole"], result["count"], result["steps"]) == (False, 50, list(range(21, 51)))

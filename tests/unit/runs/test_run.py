@@ -95,7 +95,7 @@ def test_a_run_that_was_over_stays_over(run, status):
     assert Run.read(run.folder).status == status
 
 
-def test_a_record_that_cannot_be_written_is_said_and_the_old_one_stays(run):
+def test_a_failed_write_is_reported_and_the_old_record_stays(run):
     before = (run.folder / "run.json").read_bytes()
     run.update(message="", name="x")
     os.rename(run.folder / "run.json", run.folder / "aside")
@@ -109,7 +109,7 @@ def test_a_record_that_cannot_be_written_is_said_and_the_old_one_stays(run):
     assert sorted(os.listdir(run.folder)) == ["run.json"]
 
 
-def test_a_run_whose_folder_has_gone_writes_nothing(run, tmp_path):
+def test_a_run_without_a_folder_writes_nothing(run, tmp_path):
     os.rename(run.folder, tmp_path / "gone")
     run.write()
     assert not run.folder.exists()
@@ -248,7 +248,7 @@ def wait_for_package(registry):
 # What it knows of its steps
 
 
-def test_points_and_steps_come_from_disk_when_somebody_asks(run):
+def test_points_and_steps_are_read_from_disk_on_request(run):
     history = WeightHistory(run.folder)
     history.open(0)
     history.add(lines(1, 2, 3, exact_match=0.25, eval_size=64))
@@ -281,7 +281,7 @@ def test_points_that_are_read_anew_are_another_epoch(run):
         b'{"step": 3, "loss": 1, "grad_norm": 1' + b"0" * 400 + b"}",
     ],
 )
-def test_metrics_that_are_broken_are_told_up_to_there(run, odd):
+def test_broken_metrics_are_returned_up_to_the_damage(run, odd):
     (run.folder / "metrics.jsonl").write_bytes(
         b'{"step": 1, "loss": 1}\n{"step": 2, "loss": 1}\n' + odd + b'\n{"step": 4, "loss": 1}\n'
     )
@@ -313,7 +313,7 @@ def test_settings_are_those_in_force_where_the_run_stands(run):
     }
 
 
-def test_a_run_without_checkpoints_says_so_and_has_none(run):
+def test_a_run_without_checkpoints_has_a_message(run):
     assert run.checkpoints() == []
     assert run.last_checkpoint_message() == "it has no checkpoint yet"
     assert not run.has_worker
@@ -326,7 +326,7 @@ def test_the_size_of_a_folder_is_that_of_its_files(run):
     assert directory_size(run.folder) == (run.folder / "run.json").stat().st_size
 
 
-def test_a_row_of_the_list_says_what_a_run_is(run):
+def test_a_row_of_the_list_describes_a_run(run):
     row = to_summary(run)
     assert (
         row["subject"],

@@ -213,7 +213,7 @@ def test_transient_weights_are_retained_if_a_saved_state_needs_them(tmp_path):
     assert state_steps(tmp_path) == [ODD]
 
 
-def test_weights_that_a_state_needs_stay_also_when_somebody_looked_before(tmp_path):
+def test_weights_that_a_state_needs_stay_after_an_inspection(tmp_path):
     history = opened(tmp_path)
     history.save_weights(ODD, b"w")
     history.save_weights(ODD, b"w", keep=True)
@@ -252,7 +252,7 @@ def test_state_is_due_at_every_stride_and_not_at_step_zero(tmp_path):
 # Looking up
 
 
-def test_where_nothing_was_kept_there_are_no_steps(tmp_path):
+def test_without_stored_weights_there_are_no_steps(tmp_path):
     assert (
         weight_steps(tmp_path / "nowhere")
         == state_steps(tmp_path)
@@ -320,7 +320,7 @@ def test_a_run_can_take_over_the_lines_of_another_one(tmp_path):
     assert lines_of(tmp_path) == [1, 2, 3, 4, 5]
 
 
-def test_a_history_taken_up_again_stays_within_the_budget(tmp_path):
+def test_a_continued_history_stays_within_the_budget(tmp_path):
     trained(opened(tmp_path, budget=60_000), range(2001))
     for start in (2000, 2500, 2800):
         history = opened(tmp_path, start, budget=20_000)
@@ -453,7 +453,7 @@ def test_file_size_limit_loses_no_line_and_leaves_files_intact(tmp_path):
     assert added_where_there_is_no_space(tmp_path, "limit") == [3, 1, True]
 
 
-def test_a_metrics_file_that_was_taken_away_is_an_error_and_its_lines_wait(tmp_path):
+def test_a_removed_metrics_file_is_an_error_and_its_lines_wait(tmp_path):
     history = opened(tmp_path)
     history.add([line(1)])
     os.rename(tmp_path / "metrics.jsonl", tmp_path / "aside")

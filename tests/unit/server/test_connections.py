@@ -232,7 +232,7 @@ def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatc
     assert ended == [b""] * 16
 
 
-def test_requests_without_their_body_shut_nobody_out(serve, monkeypatch):
+def test_requests_without_their_body_block_no_client(serve, monkeypatch):
     monkeypatch.setattr(BoundedProtocol, "max_open", 6)
     incomplete = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{"
 

@@ -23,7 +23,7 @@ from playground.server.routes import build_routes
 
 
 @pytest.mark.parametrize("module", [gradio.queueing, gradio.routes])
-def test_an_error_of_an_event_goes_to_the_log_and_is_cut(module, caplog):
+def test_an_error_of_an_event_is_logged_and_truncated(module, caplog):
     apply_patches()
     printed, secret = io.StringIO(), "end of the value"
     with contextlib.redirect_stderr(printed), caplog.at_level(logging.ERROR, "playground"):

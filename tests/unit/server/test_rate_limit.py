@@ -44,7 +44,7 @@ def test_a_bucket_holds_a_minutes_calls_and_fills_evenly():
     assert used(limits, "starts", "ada", *[1000.0] * 9) == 6
 
 
-def test_who_is_refused_is_told_when_to_come_again_and_is_served_then():
+def test_a_rejected_client_gets_a_retry_time_and_is_served_then():
     limits = RateLimiter({"heavy": 2})
     used(limits, "heavy", "ada", 0.0, 0.0)
     with pytest.raises(
@@ -70,7 +70,7 @@ def test_a_crowd_of_addresses_takes_no_memory_for_good():
     assert len(limits.buckets["calls"]) == MAX_BUCKETS
 
 
-def test_the_environment_says_how_many_and_somebody_alone_has_no_limit(monkeypatch):
+def test_the_environment_sets_the_limit_and_a_single_user_has_none(monkeypatch):
     for name in CALLS_PER_MINUTE.values():
         monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
     assert not any(RateLimiter.from_environment(False).calls_per_minute.values())

@@ -135,7 +135,7 @@ def test_exactly_the_held_out_rows_of_a_training_batch_have_weight_zero():
         assert 0 < sum(held) < 500
 
 
-def test_no_sequence_that_trains_is_ever_asked():
+def test_no_training_sequence_is_held_out():
     generator = torch.Generator().manual_seed(0)
     # nearly every sequence of up to 4 symbols
     batch = sample_training_batch(REVERSE, 20_000, 1, 4, generator)
@@ -167,7 +167,7 @@ def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_le
     assert torch.equal(again.batch.target_BT, requested.batch.target_BT)
 
 
-def test_reverse_and_copy_are_asked_the_same_sequences():
+def test_reverse_and_copy_have_the_same_held_out_sequences():
     assert sequences_of(build_held_out_set(REVERSE, 300, 1, 8).batch) == sequences_of(
         build_held_out_set(COPY, 300, 1, 8).batch
     )
@@ -211,7 +211,7 @@ def test_a_short_length_may_have_no_held_out_sequence_at_all():
     assert not {1, 4, 5} & set(requested.lengths_B.tolist())
 
 
-def test_what_short_lengths_cannot_fill_goes_to_the_longer_ones():
+def test_rare_short_lengths_are_replaced_by_longer_ones():
     requested = build_held_out_set(REVERSE, 2000, 1, 10)
     n = torch.bincount(requested.lengths_B).tolist()[1:]
     assert n[:3] == [requested.num_available[length] for length in (1, 2, 3)] == [1, 6, 67]
@@ -223,7 +223,7 @@ def test_what_short_lengths_cannot_fill_goes_to_the_longer_ones():
     ("symbols", "min_length", "max_length"),
     [(2, 1, 8), (2, 5, 8), (3, 1, 6), (5, 2, 4), (10, 1, 3)],
 )
-def test_fewer_than_asked_for_come_back_only_where_fewer_exist(symbols, min_length, max_length):
+def test_fewer_sequences_are_returned_only_where_fewer_exist(symbols, min_length, max_length):
     task = load_task("copy", symbols)
     exist = sum(build_held_out_set(task, 1, min_length, max_length).num_available.values())
     for n in (1, 2, 3, 5, exist // 2, exist - 1, exist, exist + 1, 10 * exist):

@@ -306,7 +306,7 @@ def test_held_out_brackets_of_an_odd_length_are_not_balanced():
         ("brackets", "(0)", "type \\( and \\), as in \\( \\( \\) \\)"),
     ],
 )
-def test_what_is_no_question_of_a_task_is_said_to_be_none(name, text, expected_message):
+def test_an_invalid_source_of_a_task_is_rejected(name, text, expected_message):
     task = load_task(name)
     assert re.search(expected_message, task.validate_source(task.vocabulary.encode(text)))
 

@@ -28,7 +28,7 @@ def test_sources_end_with_eos_and_targets_stand_between_sos_and_eos():
     assert batch.loss_weight_B.tolist() == [1.0, 1.0]
 
 
-def test_the_decoder_is_given_the_target_shifted_by_one_behind_its_labels():
+def test_the_decoder_input_is_the_target_shifted_by_one():
     batch = make_batch(
         load_task("reverse"), torch.tensor([[3, 4, 5], [6, 12, 12]]), torch.tensor([3, 1])
     )
@@ -68,7 +68,7 @@ def test_rows_of_a_batch_are_picked_by_number_and_by_mask():
     ) == ([3, 5], [3, 5], [1.0, 1.0])
 
 
-def test_the_documented_task_answers_as_its_example_says():
+def test_the_documented_task_produces_its_example():
     tail = documented_task()
     question, answer = map(tail.vocabulary.encode, tail.example)
     batch = make_batch(

@@ -70,7 +70,7 @@ def test_text_is_encoded_or_the_first_unknown_symbol_is_named(text, vocabulary):
         (62, "0–9 a–z A–Z"),
     ],
 )
-def test_a_vocabulary_says_what_may_be_typed(n, description):
+def test_a_vocabulary_lists_its_tokens(n, description):
     assert Vocabulary(ALPHABET[:n]).describe() == description
 
 

@@ -187,7 +187,7 @@ def test_non_finite_update_and_later_steps_change_no_weights(bad):
     assert trainer.step_count > bad - 1
 
 
-def test_a_step_that_cannot_be_captured_is_taken_plainly():
+def test_an_uncapturable_step_runs_uncaptured():
     def refuse(work, generators):
         work()  # as far as it got
         raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
@@ -227,7 +227,7 @@ def test_the_first_steps_warm_up_and_only_then_is_one_recorded():
     assert not any(group["capturable"] for group in trainer.optimizer.param_groups)
 
 
-def test_a_resumed_run_goes_on_to_the_bit(tmp_path):
+def test_a_resumed_run_is_bit_equal(tmp_path):
     whole = trainer_with_graphs(**EXACT)
     trained(whole)
     expected = fingerprint(whole)
@@ -320,12 +320,12 @@ def test_muon_and_the_average_do_not_read_from_the_device():
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_no_task_asks_the_device(task):
+def test_no_task_synchronizes_the_device(task):
     silent_steps(RunConfig.from_flat(SMALL | {"task": task, "n_layers": 1, "min_length": 3}))
 
 
 @pytest.mark.parametrize("family", ARCHITECTURES)
-def test_no_family_asks_the_device(family, monkeypatch):
+def test_no_architecture_synchronizes_the_device(family, monkeypatch):
     # transformers leaves its own questions out while a graph is being captured, and finds out about
     # that by this function
     monkeypatch.setattr("transformers.utils.import_utils.is_cuda_stream_capturing", lambda: True)
@@ -352,5 +352,5 @@ def test_no_positions_ask_the_device(positions):
         }
     ],
 )
-def test_no_part_asks_the_device(values):
+def test_no_component_synchronizes_the_device(values):
     silent_steps(RunConfig.from_flat(SMALL | values))

@@ -56,7 +56,7 @@ def test_constant_rises_linearly_and_stays():
     ) == pytest.approx([0.02, 0.1, 0.2, 0.2, 0.2])
 
 
-def test_cosine_falls_from_the_learning_rate_to_its_floor_and_stays_there():
+def test_cosine_decays_to_the_minimum_learning_rate_and_stays_there():
     settings = {
         "lr_schedule": "cosine",
         "learning_rate": 0.2,
@@ -86,5 +86,5 @@ def test_cosine_warms_up_too():
     )
 
 
-def test_a_floor_of_nothing_ends_at_nothing():
+def test_a_minimum_of_zero_ends_at_zero():
     assert rates([100, 200], lr_schedule="cosine", lr_decay_steps=100, min_lr_ratio=0) == [0.0, 0.0]

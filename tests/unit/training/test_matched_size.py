@@ -74,7 +74,7 @@ def test_an_unknown_family_is_refused_by_name():
         match_parameter_count(RunConfig(), "mamba")
 
 
-def test_rows_that_somebody_brought_stay_the_task():
+def test_uploaded_rows_stay_the_task():
     rows = {
         "task": "dataset",
         "dataset_sha256": "a" * 64,

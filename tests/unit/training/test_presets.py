@@ -41,7 +41,7 @@ def test_a_preset_leaves_task_lengths_and_seed_to_the_visitor(name):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_says_what_it_is_for(name):
+def test_a_preset_describes_its_purpose(name):
     assert PRESETS[name].title
     assert PRESETS[name].description.endswith(".")
 
@@ -59,7 +59,7 @@ def test_the_same_budget_is_about_the_same(name):
     )
 
 
-def test_a_family_comes_with_its_recipe_and_values_lie_over_it():
+def test_an_architecture_has_defaults_that_values_override():
     run = architecture_preset("bert", max_steps=7, max_length=4)
     assert (
         run.architecture,
@@ -83,7 +83,7 @@ def test_fast_preset_is_the_default_of_the_transformer():
     assert (training.optimizer, training.weight_averaging) == ("muon", True)
 
 
-def test_adam_preset_is_the_recipe_of_version_0_2():
+def test_adam_preset_has_the_settings_of_version_0_2():
     training = preset_config("adam").training
     assert (training.optimizer, training.learning_rate, training.weight_averaging) == (
         "adam",
@@ -108,7 +108,7 @@ def test_one_head_learns():
     assert metrics[-1].exact_match > 0.5
 
 
-def test_the_papers_recipe_is_the_papers():
+def test_the_paper_preset_has_the_papers_settings():
     run = preset_config("paper")
     assert (
         run.model.norm_placement,

@@ -111,7 +111,7 @@ def test_replacing_is_checked_too():
         RunConfig().replace(batch_size=0)
 
 
-def test_vocabulary_and_positions_fit_the_task_unless_they_are_given():
+def test_vocabulary_and_positions_fit_the_task_by_default():
     run = RunConfig.from_flat({"n_symbols": 36, "max_length": 20})
     assert (run.model.source_vocab_size, run.model.target_vocab_size, run.model.max_positions) == (
         39,
@@ -203,7 +203,7 @@ def test_answers_that_need_more_positions_than_there_are_are_refused():
 
 
 @pytest.mark.parametrize(("name", "fewest"), [("brackets", 8), ("addition", 4), ("sort", 3)])
-def test_tasks_of_structured_sources_say_how_long_they_must_be(name, fewest):
+def test_tasks_of_structured_sources_report_their_minimum_length(name, fewest):
     assert TaskConfig(task=name, max_length=fewest).max_length == fewest
     with pytest.raises(ConfigError, match=f"use at least {fewest}$"):
         TaskConfig(task=name, max_length=fewest - 1)

@@ -55,7 +55,7 @@ def steps(trainer, count):
     return trainer
 
 
-def test_the_quickest_number_is_taken_and_is_a_change_of_the_run(trainer, tries):
+def test_the_fastest_number_of_threads_is_chosen_as_a_change(trainer, tries):
     choice = ThreadTuner(trainer)
     assert not choice.maybe_tune()  # before the first updates
     steps(trainer, 2)
@@ -67,7 +67,7 @@ def test_the_quickest_number_is_taken_and_is_a_change_of_the_run(trainer, tries)
     assert tries[1] == [[1, 2, 4]]
 
 
-def test_tuning_leaves_room_for_the_changes_of_the_owner(trainer, tries):
+def test_tuning_keeps_room_for_changes_of_the_owner(trainer, tries):
     trainer.changes = [SettingChange(0, "learning_rate", 0.01)] * 900
     assert not ThreadTuner(steps(trainer, 2)).maybe_tune()
     assert len(trainer.changes) == 900
@@ -75,7 +75,7 @@ def test_tuning_leaves_room_for_the_changes_of_the_owner(trainer, tries):
     assert ThreadTuner(trainer).maybe_tune()
 
 
-def test_it_is_tried_again_when_others_may_have_come_or_gone(trainer, tries):
+def test_it_is_measured_again_when_the_load_may_have_changed(trainer, tries):
     choice = ThreadTuner(steps(trainer, 2))
     assert choice.maybe_tune()
     trainer.train_step()
@@ -89,7 +89,7 @@ def test_it_is_tried_again_when_others_may_have_come_or_gone(trainer, tries):
 
 
 @pytest.mark.parametrize(("later", "stored"), [(0.05, True), (0.095, False), (0.2, False)])
-def test_a_number_that_does_not_make_the_run_quicker_is_taken_back(
+def test_a_number_of_threads_without_benefit_is_reverted(
     trainer, tries, monkeypatch, later, stored
 ):
     """Whose steps took a tenth of a second, and then as long as `later` says, but for those
@@ -122,7 +122,7 @@ def test_a_number_that_was_set_stays(tries):
     assert tries[1] == []
 
 
-def test_a_server_may_say_the_number(trainer, tries, monkeypatch):
+def test_a_server_may_set_the_number_of_threads(trainer, tries, monkeypatch):
     monkeypatch.setattr(thread_tuning, "FORCED_THREADS", 2)
     assert ThreadTuner(steps(trainer, 2)).maybe_tune()
     assert (trainer.changes, tries[1]) == ([SettingChange(2, "num_threads", 2)], [])

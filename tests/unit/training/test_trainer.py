@@ -41,7 +41,7 @@ def test_it_learns(small_run):
     assert [each.step for each in metrics] == list(range(1, 61))
 
 
-def test_metrics_say_what_happened(small_run):
+def test_metrics_describe_the_step(small_run):
     trainer, metrics = trained(small_run.replace(eval_every=4, warmup_steps=5), 10)
     assert [each.step for each in metrics if each.exact_match is not None] == [4, 8, 10]
     assert [each.learning_rate for each in metrics[:6]] == pytest.approx(
@@ -110,7 +110,7 @@ def test_the_seed_decides_weights_and_batches(small_run):
     assert not torch.equal(one.data_generator.get_state(), other.data_generator.get_state())
 
 
-def test_looking_changes_nothing(small_run):
+def test_inspection_changes_nothing(small_run):
     run = small_run.replace(dropout=0.2)
     blind, _ = trained(run, 12)
     seeing = Trainer(run.replace(max_steps=12, eval_every=1))
@@ -176,7 +176,7 @@ def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
         "source_embedding.token_embedding.weight",
     ],
 )
-def test_a_step_that_is_not_finite_is_not_taken(small_run, name, poison):
+def test_a_step_with_nonfinite_gradients_is_skipped(small_run, name, poison):
     trainer = Trainer(small_run)
     for _ in range(2):
         trainer.train_step()
@@ -189,7 +189,7 @@ def test_a_step_that_is_not_finite_is_not_taken(small_run, name, poison):
     assert same(snapshot(trainer), before)
 
 
-def test_training_goes_on_after_a_bad_step_once_the_cause_is_gone(small_run):
+def test_training_continues_after_a_skipped_step(small_run):
     trainer = Trainer(small_run)
     trainer.train_step()
     weight = trainer.model.output_proj.bias
@@ -221,7 +221,7 @@ def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_
     assert all(each.exact_match == 0 for each in attends if each.eval_size == 1)
 
 
-def test_without_until_it_goes_on_to_the_last_step(small_run):
+def test_without_until_it_continues_to_the_last_step(small_run):
     trainer, metrics = trained(small_run.replace(eval_size=1, eval_every=10), 40)
     assert any(each.exact_match == 1.0 for each in metrics)
     assert len(metrics) == 40
@@ -296,7 +296,7 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
         assert torch.allclose(one, two, atol=1e-5)
 
 
-def test_the_norm_of_many_gradients_is_the_same_however_it_is_taken(monkeypatch):
+def test_the_norm_of_many_gradients_is_independent_of_the_method(monkeypatch):
     gradients = [
         torch.randn(shape, generator=torch.Generator().manual_seed(0))
         for shape in ((3, 4), (7,), (2, 5, 2))
