@@ -1,27 +1,13 @@
 // Heat maps of the tabs without components: the data of the server, on a canvas of the tab.
+import { unpackWeights as decodeWeights } from "./attention_weights.js";
 import { HeatMap, paintThumbnail as paintHeatMapThumbnail } from "./heat_map.js";
 
 /** @type {WeakMap<HTMLCanvasElement, HeatMap>} */
 const heatMaps = new WeakMap();
 
-// Decode weights: thousandths in two bytes each, head after head.
+/** Decode weights once. @param {any} data */
 export function unpackWeights(data) {
-  if (data.all) return data.all;
-  const bytes = Uint8Array.from(atob(data.weights), (c) => c.charCodeAt(0)),
-    view = new DataView(bytes.buffer),
-    numbers = new Float32Array(bytes.length / 2);
-  for (let i = 0; i < numbers.length; i++) numbers[i] = view.getInt16(2 * i, true) / 1000;
-  const rows = data.rows.length,
-    columns = data.columns.length;
-  const row = (l, h, r) => {
-    const at = ((l * data.heads + h) * rows + r) * columns;
-    return numbers.subarray(at, at + columns);
-  };
-  data.all = Array.from({ length: data.layers }, (_, l) =>
-    Array.from({ length: data.heads }, (_, h) =>
-      Array.from({ length: rows }, (_, r) => row(l, h, r)),
-    ),
-  );
+  data.all ??= decodeWeights(data);
   return data.all;
 }
 

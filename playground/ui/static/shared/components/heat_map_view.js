@@ -1,5 +1,5 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
-import { HeatMap, maxValue, paintScale } from "../heat_map.js";
+import { HeatMap, maxValue, paintScale, paintThumbnail } from "../heat_map.js";
 import { formatNumber } from "../format.js";
 import { onThemeChange } from "../palette.js";
 
@@ -26,10 +26,12 @@ export function HeatMapView({ label, data, caption = "", describe, onSelect }) {
   }, []);
   useEffect(() => {
     const current = /** @type {HeatMap} */ (map.current);
+    current.label = label;
     if (describe) current.describe = describe;
     if (onSelect) current.onSelect = onSelect;
     current.setData(data);
-  }, [data, describe, onSelect]);
+    setCell(current.cellText());
+  }, [label, data, describe, onSelect]);
   return html`<figure class="pg-figure pg-heat-map">
     <canvas ref=${canvas}></canvas>
     <${Scale} max=${maxValue(data)} isSigned=${data.isSigned} />
@@ -54,4 +56,22 @@ export function Scale({ max, isSigned }) {
     <canvas ref=${canvas} aria-hidden="true"></canvas>
     <span>${formatNumber(max)}</span>
   </div>`;
+}
+
+/** A small heat map without labels. @param {{ data: HeatMapData }} props */
+export function HeatMapThumbnail({ data }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  useEffect(() => {
+    const element = /** @type {HTMLCanvasElement} */ (canvas.current),
+      paint = () => paintThumbnail(element, data),
+      stopTheme = onThemeChange(paint),
+      resize = new ResizeObserver(paint);
+    paint();
+    resize.observe(element);
+    return () => {
+      stopTheme();
+      resize.disconnect();
+    };
+  }, [data]);
+  return html`<canvas ref=${canvas} class="pg-thumbnail"></canvas>`;
 }
