@@ -19,6 +19,8 @@ from tests.support.browser_page import (
     wait_until,
 )
 
+HEAD_MAP = ".attention-focus .pg-heat-map > canvas"
+
 
 def inspect(page):
     page.get_by_role("tab", name="Inspect").click()
@@ -54,37 +56,38 @@ def test_heads_on_a_sequence_of_ones_own(page):
     type_sequence(page, "3 1 4")
     expect(page.locator(".inspect .answer")).to_contain_text("4 1 3")
     assert page.locator(".attention-grid button").count() == 8
-    canvas = page.locator(".of-attention canvas.picture")
-    canvas.focus()
+    caption = page.locator(".attention-focus figcaption")
+    page.focus(HEAD_MAP)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".of-attention .caption")).to_contain_text(
+    expect(caption).to_contain_text(
         re.compile(r"attends to 3 \(position 1\) with weight \d\.\d{3}\.")
     )
     page.keyboard.press("Enter")
     expect(page.locator(".of-attention h4")).to_contain_text("in every head")
-    page.click(".attention-shape [data-value=lines]")
-    assert count_colors(page, ".of-attention canvas.picture") > 5
-    all_lines = page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
-    canvas.focus()
+    page.click(".attention-focus [data-value=lines]")
+    lines = page.locator(".token-links path")
+    n_lines = lines.count()
+    assert n_lines >= 4
+    page.focus(".token-links svg")
     page.keyboard.press("ArrowDown")
-    assert (
-        page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
-        != all_lines
-    )
-    expect(page.locator(".of-attention .caption")).to_contain_text("as a ")
-    page.click(".attention-shape [data-value=map]")
+    expect(caption).to_contain_text(re.compile(r"as a query\. Weights: .* \d\.\d{3}"))
+    assert 0 < lines.count() < n_lines
+    page.keyboard.press("ArrowRight")
+    expect(caption).to_contain_text("as a key")
+    page.click(".attention-focus [data-value=map]")
     page.click(".of-attention [data-value=decoder]")
-    wait_until(
-        page, "document.querySelector('.of-attention .caption').dataset.resting.includes('hatched')"
-    )
+    expect(caption).to_contain_text("hatched")
+    page.focus(".attention-grid button[aria-pressed=true]")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(".of-attention h4")).to_have_text("Layer 1, head 1")
     page.locator(".attention-grid button").nth(6).click()
     expect(page.locator(".of-attention h4")).to_have_text("Layer 2, head 3")
 
 
 def picture_at_rest(page):
     """The picture of the attention view, once it no longer changes."""
-    picture = "document.querySelector('.of-attention canvas.picture').toDataURL()"
+    picture = f"document.querySelector('{HEAD_MAP}').toDataURL()"
     before = None
     while before != (now := page.evaluate(picture)):
         before = now
@@ -101,10 +104,7 @@ def test_what_cannot_be_read_is_said_and_the_last_picture_stays(page):
     ):
         page.fill(".inspect .sequence", text)
         expect(page.locator(".inspect .problem")).to_contain_text(message)
-        assert (
-            page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
-            == before
-        )
+        assert page.evaluate(f"document.querySelector('{HEAD_MAP}').toDataURL()") == before
     type_sequence(page, "1 2")
     expect(page.locator(".inspect .problem")).to_be_empty()
 
@@ -140,6 +140,12 @@ def test_the_answer_step_by_step(page):
     page.focus(".steps-at")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".steps-written")).to_have_text("4 1")
+    diagram = page.locator(".generation-diagram svg")
+    expect(diagram).to_have_attribute(
+        "aria-label", re.compile(r"^Next token: 1, probability 9.* Attends to 1 \(position 2\) 0\.")
+    )
+    page.select_option(".steps-head", "2.3")
+    expect(diagram).to_have_attribute("aria-label", re.compile(r"Attends to 1 \(position 2\) 1\.000\.$"))
     page.click(".steps-play")
     expect(page.locator(".steps-words")).to_have_text("position 4 of 4")
     page.click(".of-steps [data-value=sampled]")
@@ -157,13 +163,13 @@ def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
     page.wait_for_selector(".inspect[data-drawn]")
     expect(page.locator(".inspect .subject option:checked")).to_contain_text("reverse")
     expect(page.locator(".step-words")).to_contain_text("latest, 60")
-    last = page.evaluate("document.querySelector('.of-attention canvas.picture').toDataURL()")
+    last = picture_at_rest(page)
     page.focus(".inspect .step")
     page.keyboard.press("Home")
     expect(page.locator(".step-words")).to_have_text("0")
     wait_until(
         page,
-        "last => document.querySelector('.of-attention canvas.picture').toDataURL() !== last",
+        f"last => document.querySelector('{HEAD_MAP}').toDataURL() !== last",
         arg=last,
     )
     open_section(page, "heads")

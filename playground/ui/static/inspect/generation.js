@@ -1,237 +1,209 @@
-import { formatPercent } from "../shared/format.js";
-import { createSegmentedControl, el } from "../shared/dom.js";
-import { mountMatrix } from "../shared/matrix.js";
+// Generation, step by step: the tokens so far, the probabilities of the next one, and the source
+// tokens that it attends to.
+import { html, signal, useEffect } from "../vendor/preact.js";
+import { BarList } from "../shared/components/bar_list.js";
+import { HeatMapView } from "../shared/components/heat_map_view.js";
+import { renderOptions } from "../shared/components/model_select.js";
+import { SegmentedControl } from "../shared/components/segments.js";
 import { DECODING_MODES } from "./attention.js";
-import { redrawView, scheduleRefresh } from "./requests.js";
-import { state } from "./state.js";
-import { queryView, VIEWS } from "./views.js";
+import { GenerationDiagram } from "./generation_diagram.js";
+import { createOptions } from "./options.js";
 
-const decodingState = {
+const PLAYBACK_MS = 900;
+const TYPING_DELAY_MS = 200;
+const { options, set, update, restore } = createOptions("steps", {
   mode: "free-running",
-  stepIndex: 0,
-  playbackTimer: null,
   temperature: 1,
   seed: 0,
-};
-export const decodingSpec = {
-  title: "Decoding",
+  step: 0,
+  head: "", // as layer.head; empty for the mean of all heads
+});
+const isPlaying = signal(false);
+
+/** Return the position on display; a shorter output has fewer. */
+const currentStep = (data) => Math.min(options.value.step, data.steps.length - 1);
+
+/**
+ * Return weights from 0 to 1 of one head, or their mean over the heads.
+ * @param {number[][]} thousandths by head
+ * @param {number} head the index of the head; -1 for the mean
+ */
+export function weightsOf(thousandths, head) {
+  if (thousandths[head]) return thousandths[head].map((value) => value / 1000);
+  const sums = thousandths[0].map((_, i) => thousandths.reduce((sum, row) => sum + row[i], 0));
+  return sums.map((sum) => sum / thousandths.length / 1000);
+}
+
+function SamplingFields() {
+  const { temperature, seed } = options.value,
+    onInput = (name) => (event) =>
+      update({ [name]: Number(event.currentTarget.value) }, TYPING_DELAY_MS);
+  const field = (name, value, limits) =>
+    html`<label>
+      ${name}
+      <input
+        type="number"
+        class=${"steps-" + name}
+        value=${value}
+        ...${limits}
+        onInput=${onInput(name)}
+      />
+    </label>`;
+  return [
+    field("temperature", temperature, { min: 0.1, max: 5, step: 0.1 }),
+    field("seed", seed, { min: 0, step: 1 }),
+  ];
+}
+
+/** Play, and the slider of the output positions. */
+function Player({ data }) {
+  const step = currentStep(data),
+    last = data.steps.length - 1;
+  useEffect(() => {
+    if (!isPlaying.value) return;
+    const timer = setTimeout(() => {
+      if (step < last) set({ step: step + 1 });
+      else isPlaying.value = false;
+    }, PLAYBACK_MS);
+    return () => clearTimeout(timer);
+  }, [isPlaying.value, step, last]);
+  const toggle = () => {
+    if (!isPlaying.value) set({ step: step === last ? 0 : step + 1 });
+    isPlaying.value = !isPlaying.value;
+  };
+  return html`<div class="steps-bar">
+    <button type="button" class="pg-button steps-play" onClick=${toggle}>
+      ${isPlaying.value ? "Pause" : "Play"}
+    </button>
+    <input
+      type="range"
+      class="steps-at"
+      min="0"
+      max=${last}
+      value=${step}
+      aria-label="Output position"
+      onInput=${(event) => {
+        isPlaying.value = false;
+        set({ step: Number(event.currentTarget.value) });
+      }}
+    />
+    <output class="hint steps-words">position ${step + 1} of ${last + 1}</output>
+  </div>`;
+}
+
+/** The attention of every head at one position. A click on a row selects the head. */
+function HeadsMap({ data, title, thousandths, columns }) {
+  const values = thousandths.map((row) => row.map((value) => value / 1000));
+  const describe = (row, column) =>
+    `Head ${data.heads[row]} attends to ${columns[column]} (position ${column + 1}) with weight ` +
+    `${values[row][column].toFixed(3)}.`;
+  return html`<div>
+    <h4>${title}</h4>
+    <${HeatMapView}
+      label=${title}
+      data=${{ rows: data.heads, columns, values, maxCellSize: 34 }}
+      caption="Rows: heads as layer.head. Select a row to draw that head above."
+      describe=${describe}
+      onSelect=${(row) => set({ head: data.heads[row] })}
+    />
+  </div>`;
+}
+
+function Candidates({ step }) {
+  const items = step.candidates.map(([label, value]) => ({
+    label,
+    value,
+    isTarget: label === step.chosen,
+    title: String(value),
+  }));
+  return html`<div class="steps-bars">
+    <h4>Next-token probabilities</h4>
+    <${BarList} label="Next-token probabilities" items=${items} />
+    ${
+      step.right !== null &&
+      step.right !== step.chosen &&
+      html`<p class="pg-error">✗ The target is ${step.right}.</p>`
+    }
+  </div>`;
+}
+
+function HeadSelect({ heads, head }) {
+  const choices = [
+    { value: "", label: "mean of all heads" },
+    ...heads.map((name) => ({ value: name, label: "head " + name })),
+  ];
+  return html`<label>
+    Links:
+    <select class="steps-head" onChange=${(event) => set({ head: event.currentTarget.value })}>
+      ${renderOptions(choices, head)}
+    </select>
+  </label>`;
+}
+
+function Generation({ data }) {
+  const { mode, head } = options.value,
+    at = currentStep(data),
+    step = data.steps[at],
+    index = data.heads.indexOf(head);
+  return html`<div class="row">
+      <${SegmentedControl}
+        label="Decoding mode"
+        options=${DECODING_MODES}
+        value=${mode}
+        onChange=${(value) => update({ mode: value })}
+      />
+      ${mode === "sampled" && html`<${SamplingFields} />`}
+      <${Player} data=${data} />
+      <${HeadSelect} heads=${data.heads} head=${index < 0 ? "" : head} />
+    </div>
+    <${GenerationDiagram}
+      data=${data}
+      at=${at}
+      cross=${weightsOf(step.cross, index)}
+      decoder=${weightsOf(step.decoder, index)}
+      onSelect=${(position) => set({ step: position })}
+    />
+    <output class="steps-written pg-unseen" aria-live="polite">
+      ${[...step.prefix.slice(1), step.chosen].join(" ")}
+    </output>
+    <div class="steps-two">
+      <${Candidates} step=${step} />
+      <${HeadsMap}
+        data=${data}
+        title="Cross-attention of each head"
+        thousandths=${step.cross}
+        columns=${data.source}
+      />
+      <${HeadsMap}
+        data=${data}
+        title="Decoder self-attention of each head"
+        thousandths=${step.decoder}
+        columns=${step.prefix}
+      />
+    </div>`;
+}
+
+export const generationSpec = {
+  title: "Generation",
   explain:
-    "Each decoding step: the tokens so far, the five most probable next tokens, and the " +
-    "attention weights of every head.",
-  build(box) {
-    const samplingFields = el(
-      "label",
-      { className: "steps-chance", hidden: true },
-      "temperature ",
-      el("input", {
-        type: "number",
-        className: "steps-temperature",
-        min: "0.1",
-        max: "5",
-        step: "0.1",
-        value: "1",
-        style: "width: 72px",
-      }),
-      " seed ",
-      el("input", {
-        type: "number",
-        className: "steps-seed",
-        min: "0",
-        step: "1",
-        value: "0",
-        style: "width: 72px",
-      }),
-    );
-    box.append(
-      el(
-        "div",
-        { className: "row" },
-        createSegmentedControl(
-          DECODING_MODES,
-          decodingState.mode,
-          (value) => {
-            decodingState.mode = value;
-            samplingFields.hidden = value !== "sampled";
-            stopPlayback();
-            scheduleRefresh("steps");
-          },
-          "Decoding mode",
-        ),
-        samplingFields,
-      ),
-      el(
-        "div",
-        { className: "row" },
-        el(
-          "div",
-          { className: "steps-bar" },
-          el("button", {
-            type: "button",
-            className: "quiet steps-play",
-            textContent: "▶",
-            title: "Play",
-          }),
-          el("input", {
-            type: "range",
-            className: "steps-at",
-            min: "0",
-            value: "0",
-            step: "1",
-            ariaLabel: "Output position",
-          }),
-          el("output", { className: "hint steps-words" }),
-        ),
-      ),
-      el("p", { className: "steps-written" }),
-      el(
-        "div",
-        { className: "steps-two" },
-        el(
-          "div",
-          {},
-          el("h4", {
-            textContent: "Next-token probabilities",
-            title: "Softmax of the logits at this position",
-          }),
-          el("table", { className: "steps-bars picture" }, el("tbody")),
-        ),
-        el(
-          "div",
-          {},
-          el("h4", { textContent: "Attention of each head to the source" }),
-          el("canvas", { className: "steps-cross picture" }),
-          el("p", { className: "caption steps-cross-words" }),
-        ),
-        el(
-          "div",
-          {},
-          el("h4", { textContent: "Attention of each head to the decoder input" }),
-          el("canvas", { className: "steps-decoder picture" }),
-          el("p", { className: "caption steps-decoder-words" }),
-        ),
-      ),
-    );
-    box.querySelector(".steps-at").addEventListener("input", (event) => {
-      stopPlayback();
-      decodingState.stepIndex = +event.target.value;
-      redrawView("steps");
-    });
-    box
-      .querySelector(".steps-play")
-      .addEventListener("click", () =>
-        decodingState.playbackTimer ? stopPlayback() : startPlayback(),
-      );
-    for (const name of ["temperature", "seed"])
-      box.querySelector(".steps-" + name).addEventListener("input", (event) => {
-        decodingState[name] = +event.target.value;
-        scheduleRefresh("steps", 200);
-      });
+    "The model writes one token at a time. Arcs show which source tokens (above) and which earlier " +
+    "tokens (below) the next token attends to; the wider, the higher the weight.",
+  Component: Generation,
+  options: () => {
+    const { mode, temperature, seed } = options.value;
+    return mode === "sampled" ? { mode, temperature, seed } : { mode };
   },
-  options: () => ({
-    mode: decodingState.mode,
-    ...(decodingState.mode === "sampled"
-      ? { temperature: decodingState.temperature, seed: decodingState.seed }
-      : {}),
-  }),
-  draw(data) {
-    const nSteps = data.steps.length;
-    decodingState.stepIndex = Math.min(decodingState.stepIndex, nSteps - 1);
-    const step = data.steps[decodingState.stepIndex],
-      slider = queryView("steps", ".steps-at");
-    slider.max = nSteps - 1;
-    slider.value = decodingState.stepIndex;
-    queryView("steps", ".steps-words").textContent =
-      "position " + (decodingState.stepIndex + 1) + " of " + nSteps;
-    const isWrong = step.right !== null && step.right !== step.chosen;
-    queryView("steps", ".steps-written").replaceChildren(
-      step.prefix.slice(1).join(" ") + (step.prefix.length > 1 ? " " : ""),
-      el("span", {
-        className: "next" + (isWrong ? " wrong" : ""),
-        textContent: step.chosen,
-        title: isWrong
-          ? "target: " + step.right
-          : "with probability " + formatPercent(step.probability),
-      }),
-    );
-    queryView("steps", ".steps-bars tbody").replaceChildren(
-      ...step.candidates.map(([token, probability]) => {
-        const bar = el("div", { className: "bar" });
-        bar.style.width = Math.max(1, 100 * probability) + "%";
-        return el(
-          "tr",
-          { className: token === step.chosen ? "chosen" : "" },
-          el("td", { textContent: token }),
-          el("td", {}, bar),
-          el("td", { textContent: formatPercent(probability), title: String(probability) }),
-        );
-      }),
-    );
-    const drawAttention = (kind, columns) => {
-      const weights = step[kind].map((row) => row.map((thousandths) => thousandths / 1000)),
-        caption = queryView("steps", ".steps-" + kind + "-words");
-      caption.dataset.resting =
-        "Rows: heads as layer.head. Columns: " +
-        (kind === "cross" ? "source tokens." : "decoder input so far.");
-      mountMatrix(
-        queryView("steps", ".steps-" + kind),
-        { weights, rows: data.heads, columns, size: 34 },
-        {
-          caption,
-          hover: (row, column) =>
-            "Head " +
-            data.heads[row] +
-            " attends to " +
-            columns[column] +
-            " (position " +
-            (column + 1) +
-            ") with weight " +
-            weights[row][column].toFixed(3) +
-            ".",
-        },
-      );
-    };
-    drawAttention("cross", data.source);
-    drawAttention("decoder", step.prefix);
-  },
+  restoreOptions: restore,
   rows: (data) =>
     data.steps.flatMap((step, i) =>
       step.candidates.map(([token, probability], rank) => ({
-        place: i + 1,
+        position: i + 1,
         prefix: step.prefix.join(" "),
         rank: rank + 1,
-        symbol: token,
+        token,
         probability,
         chosen: token === step.chosen,
-        right: step.right,
+        target: step.right,
       })),
     ),
 };
-function stopPlayback() {
-  clearInterval(decodingState.playbackTimer);
-  decodingState.playbackTimer = null;
-  const playButton = VIEWS.steps.box && queryView("steps", ".steps-play");
-  if (playButton) {
-    playButton.textContent = "▶";
-    playButton.title = "Play";
-  }
-}
-function startPlayback() {
-  const data = state.resultByView.steps;
-  if (!data) return;
-  if (decodingState.stepIndex >= data.steps.length - 1) decodingState.stepIndex = -1;
-  const showNextStep = () => {
-    if (
-      !state.resultByView.steps ||
-      decodingState.stepIndex >= state.resultByView.steps.steps.length - 1
-    ) {
-      stopPlayback();
-      return;
-    }
-    decodingState.stepIndex += 1;
-    redrawView("steps");
-  };
-  showNextStep();
-  decodingState.playbackTimer = setInterval(showNextStep, 900);
-  queryView("steps", ".steps-play").textContent = "❚❚";
-  queryView("steps", ".steps-play").title = "Pause";
-}

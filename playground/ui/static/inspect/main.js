@@ -7,15 +7,15 @@ import { wholePageUrl } from "../shared/view.js";
 import { ablationSpec } from "./ablation.js";
 import { activationsSpec } from "./activations.js";
 import { attentionSpec } from "./attention.js";
-import { decodingSpec } from "./decoding.js";
 import { embeddingsSpec } from "./embeddings.js";
 import { loadSavedSection } from "./export.js";
+import { generationSpec } from "./generation.js";
 import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
 import { masksSpec } from "./masks.js";
 import { redrawView, refreshIfStale, subscribeToSteps, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
-import { openSection } from "./state.js";
+import { openSection, pageWidth } from "./state.js";
 import { Toolbar } from "./toolbar.js";
 import { addViewListener, attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
 import { findSection, selectView, VIEWS } from "./views.js";
@@ -25,7 +25,7 @@ const DEFAULT_MODEL = "checkpoint:reverse";
 
 Object.assign(VIEWS, {
   attention: attentionSpec,
-  steps: decodingSpec,
+  steps: generationSpec,
   heads: headRolesSpec,
   away: ablationSpec,
   walk: activationsSpec,
@@ -115,6 +115,7 @@ export default async function main(component) {
   addViewListener(window, "playground-Inspect", onNavigate);
   onResizeOrThemeChange(() => {
     startIfVisible();
+    if (root.clientWidth) pageWidth.value = root.clientWidth;
     if (!isStarted || !isVisible()) return;
     refreshIfStale();
     redrawView();

@@ -92,12 +92,20 @@ async function loadView(view) {
   root.dataset.drawn = view + " " + input.value; // tests and benchmarks wait for this attribute
 }
 
+let rejected = null; // the inherited input that was replaced, and its error
+
 /** Replace an input that the model does not know. Returns whether the input changed. */
 function applyDefaultInput({ question, error, again }) {
   const before = input.value;
   batch(() => {
     if (question) defaultInput.value = question;
-    if (question && error && !again && isInputInherited) store.input.value = null;
+    // The default example has the same error: it was not about the input.
+    if (rejected && rejected.error === error) store.input.value = rejected.input;
+    rejected = null;
+    if (!question || !error || again || !isInputInherited || store.input.value === null) return;
+    rejected = { input: store.input.value, error };
+    isInputInherited = false;
+    store.input.value = null;
   });
   return input.value !== before;
 }

@@ -16,6 +16,8 @@ export const input = computed(() => store.input.value ?? defaultInput.value);
 /** The error of the last request. A transient one is not caused by the input. */
 export const problem = signal({ text: "", isTransient: false });
 export const isWaiting = signal(false);
+/** The width of the tab in pixels. */
+export const pageWidth = signal(1200);
 
 /** The same state, for the sections that are not components yet. */
 export const state = {

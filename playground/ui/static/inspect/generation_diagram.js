@@ -1,0 +1,150 @@
+// The diagram of one generation step: source tokens above, generated tokens below, and arcs from
+// the next token to the tokens that it attends to.
+import { html } from "../vendor/preact.js";
+import { formatPercent } from "../shared/format.js";
+import { pageWidth } from "./state.js";
+import { describeWeights, linkStyle } from "./token_links.js";
+
+const MIN_CELL = 34,
+  MAX_CELL = 104,
+  SOURCE_Y = 34,
+  OUTPUT_Y = 200,
+  BOX = 54, // height of a token
+  HEIGHT = 345;
+
+/**
+ * Return the width of a token, and the centers of the tokens of both rows.
+ * @param {number} nSource
+ * @param {number} nOutput without SOS
+ * @param {number} available width
+ */
+export function layoutTokens(nSource, nOutput, available) {
+  const longest = Math.max(nSource, nOutput + 1),
+    cell = Math.max(MIN_CELL, Math.min(MAX_CELL, Math.floor(available / longest))),
+    width = cell * longest;
+  const center = (n) => (i) => width / 2 + (i + 0.5 - n / 2) * cell;
+  return { cell, width, source: center(nSource), output: center(nOutput + 1) };
+}
+
+function Token({ x, y, cell, name, kind = "", weight = 0, color = "", note = "", onClick }) {
+  const fontSize = Math.min(32, (1.5 * (cell - 8)) / Math.max(1, name.length));
+  return html`<g class=${"token " + kind} onClick=${onClick}>
+    <rect
+      x=${x - cell / 2 + 3}
+      y=${y - BOX / 2}
+      width=${cell - 6}
+      height=${BOX}
+      rx="6"
+      style=${{ fill: color, fillOpacity: 0.5 * weight }}
+    />
+    <rect
+      class="frame"
+      x=${x - cell / 2 + 3}
+      y=${y - BOX / 2}
+      width=${cell - 6}
+      height=${BOX}
+      rx="6"
+    />
+    <text x=${x} y=${y + 1} style=${{ fontSize }}>${name}</text>
+    ${note && html`<text class="note" x=${x} y=${y + BOX / 2 + 14}>${note}</text>`}
+  </g>`;
+}
+
+/** The arcs from the next token up to the source, and below to the decoder input. */
+function Arcs({ layout, at, cross, decoder }) {
+  const from = layout.output(at + 1),
+    top = SOURCE_Y + BOX / 2,
+    bottom = OUTPUT_Y - BOX / 2,
+    middle = (top + bottom) / 2,
+    below = OUTPUT_Y + BOX / 2 + 22;
+  const arc = (key, d, weight, color) =>
+    html`<path key=${key} d=${d} style=${linkStyle(weight, color)} />`;
+  return [
+    cross.map((weight, i) => {
+      const to = layout.source(i),
+        d = `M${from} ${bottom}C${from} ${middle} ${to} ${middle} ${to} ${top}`;
+      return arc("cross" + i, d, weight, "var(--pg-cross)");
+    }),
+    decoder.map((weight, i) => {
+      // The query of the next token is the latest token, so the arcs start there.
+      const start = layout.output(at),
+        to = layout.output(i),
+        depth = i === at ? 26 : Math.min(90, 26 + 0.35 * Math.abs(start - to)),
+        [left, right] = i === at ? [start - 14, to + 14] : [start, to],
+        d = `M${left} ${below}C${left} ${below + depth} ${right} ${below + depth} ${right} ${below}`;
+      return arc("decoder" + i, d, weight, "var(--pg-decoder)");
+    }),
+  ];
+}
+
+/**
+ * @param {{
+ *   data: any,
+ *   at: number,
+ *   cross: number[],
+ *   decoder: number[],
+ *   onSelect: (position: number) => void,
+ * }} props `cross` and `decoder` are the weights of the step `at`
+ */
+export function GenerationDiagram({ data, at, cross, decoder, onSelect }) {
+  const step = data.steps[at],
+    layout = layoutTokens(data.source.length, data.steps.length, pageWidth.value),
+    { cell, width } = layout;
+  const label =
+    `Next token: ${step.chosen}, probability ${formatPercent(step.probability)}. Attends to ` +
+    `${describeWeights(data.source, cross)}.`;
+  // Teacher forcing: the decoder input is the target, not the prediction.
+  const input = (i) => (i < at + 1 ? step.prefix[i] : "");
+  const renderOutput = ({ chosen, right, probability }, i) => {
+    const isWrong = right !== null && right !== chosen,
+      isNext = i === at;
+    if (i > at)
+      return html`<${Token}
+        key=${i}
+        x=${layout.output(i + 1)}
+        y=${OUTPUT_Y}
+        cell=${cell}
+        name=""
+        kind="later"
+        onClick=${() => onSelect(i)}
+      />`;
+    return html`<${Token}
+      key=${i}
+      x=${layout.output(i + 1)}
+      y=${OUTPUT_Y}
+      cell=${cell}
+      name=${isNext ? chosen : input(i + 1)}
+      kind=${(isNext ? "next" : "") + (isWrong ? " wrong" : "")}
+      weight=${isNext ? 0 : decoder[i + 1]}
+      color="var(--pg-decoder)"
+      note=${cell < 50 && !isNext ? (isWrong ? "✗" : "") : (isWrong ? "✗ " : "") + formatPercent(probability)}
+      onClick=${() => onSelect(i)}
+    />`;
+  };
+  return html`<div class="generation-diagram">
+    <svg width=${width} height=${HEIGHT} role="img" aria-label=${label}>
+      <${Arcs} layout=${layout} at=${at} cross=${cross} decoder=${decoder} />
+      ${data.source.map(
+        (name, i) =>
+          html`<${Token}
+            key=${"source" + i}
+            x=${layout.source(i)}
+            y=${SOURCE_Y}
+            cell=${cell}
+            name=${name}
+            weight=${cross[i]}
+            color="var(--pg-cross)"
+          />`,
+      )}
+      <${Token}
+        x=${layout.output(0)}
+        y=${OUTPUT_Y}
+        cell=${cell}
+        name=${step.prefix[0]}
+        weight=${decoder[0]}
+        color="var(--pg-decoder)"
+      />
+      ${data.steps.map(renderOutput)}
+    </svg>
+  </div>`;
+}
