@@ -145,7 +145,9 @@ def test_the_answer_step_by_step(page):
         "aria-label", re.compile(r"^Next token: 1, probability 9.* Attends to 1 \(position 2\) 0\.")
     )
     page.select_option(".steps-head", "2.3")
-    expect(diagram).to_have_attribute("aria-label", re.compile(r"Attends to 1 \(position 2\) 1\.000\.$"))
+    expect(diagram).to_have_attribute(
+        "aria-label", re.compile(r"Attends to 1 \(position 2\) 1\.000\.$")
+    )
     page.click(".steps-play")
     expect(page.locator(".steps-words")).to_have_text("position 4 of 4")
     page.click(".of-steps [data-value=sampled]")
