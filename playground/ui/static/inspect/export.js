@@ -8,7 +8,7 @@ import { downloadBlob, recordsToCsv } from "../shared/csv.js";
 import { el } from "../shared/dom.js";
 import { store } from "../shared/store.js";
 import { showError } from "./requests.js";
-import { input, openSection, results } from "./state.js";
+import { openSection, results } from "./state.js";
 import { modelLabel } from "./toolbar.js";
 import { VIEWS } from "./views.js";
 
@@ -47,7 +47,7 @@ async function buildViewLink() {
   return buildLink("inspect", {
     subject,
     step: store.step.value,
-    text: input.value,
+    text: store.sequence.value,
     view: openSection.value,
     options: VIEWS[openSection.value].options?.() ?? {},
   });
@@ -91,7 +91,7 @@ function renderPicture() {
       modelLabel(),
       results.value[openSection.value]?.step !== undefined &&
         "step " + results.value[openSection.value].step,
-      input.value,
+      store.sequence.value,
     ]
       .filter(Boolean)
       .join(" · "),
@@ -148,7 +148,7 @@ async function exportFigures(name) {
       {
         owner: store.owner.value,
         subject: store.model.value,
-        text: input.value,
+        text: store.sequence.value,
         ...(store.step.value === null ? {} : { step: store.step.value }),
       },
       300000,
@@ -182,7 +182,7 @@ function exportView(as, menu) {
   const section = openSection.value,
     data = results.value[section],
     spec = VIEWS[section],
-    sequence = input.value.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20),
+    sequence = store.sequence.value.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20),
     name = `inspect-${section}-${sequence}`;
   menu.open = false;
   if (as === "frame") return copyEmbedCode(menu.querySelector("summary"));
@@ -196,7 +196,7 @@ function exportView(as, menu) {
     );
   const content = {
     model: modelLabel(),
-    text: input.value,
+    text: store.sequence.value,
     view: section,
     options: spec.options?.() ?? {},
     ...(spec.exportData?.(data) ?? data),

@@ -7,6 +7,7 @@ import { describeWeights, linkStyle } from "./token_links.js";
 
 const MIN_CELL = 34,
   MAX_CELL = 104,
+  MIN_NOTE_CELL = 50, // for a probability below each token
   SOURCE_Y = 34,
   OUTPUT_Y = 200,
   BOX = 54, // height of a token
@@ -69,9 +70,9 @@ function Arcs({ layout, at, cross, decoder }) {
       // The query of the next token is the latest token, so the arcs start there.
       const start = layout.output(at),
         to = layout.output(i),
-        depth = i === at ? 26 : Math.min(90, 26 + 0.35 * Math.abs(start - to)),
+        low = below + (i === at ? 26 : Math.min(90, 26 + 0.35 * Math.abs(start - to))),
         [left, right] = i === at ? [start - 14, to + 14] : [start, to],
-        d = `M${left} ${below}C${left} ${below + depth} ${right} ${below + depth} ${right} ${below}`;
+        d = `M${left} ${below}C${left} ${low} ${right} ${low} ${right} ${below}`;
       return arc("decoder" + i, d, weight, "var(--pg-decoder)");
     }),
   ];
@@ -97,7 +98,9 @@ export function GenerationDiagram({ data, at, cross, decoder, onSelect }) {
   const input = (i) => (i < at + 1 ? step.prefix[i] : "");
   const renderOutput = ({ chosen, right, probability }, i) => {
     const isWrong = right !== null && right !== chosen,
-      isNext = i === at;
+      isNext = i === at,
+      hasProbability = isNext || cell >= MIN_NOTE_CELL,
+      note = (isWrong ? "✗ " : "") + (hasProbability ? formatPercent(probability) : "");
     if (i > at)
       return html`<${Token}
         key=${i}
@@ -117,7 +120,7 @@ export function GenerationDiagram({ data, at, cross, decoder, onSelect }) {
       kind=${(isNext ? "next" : "") + (isWrong ? " wrong" : "")}
       weight=${isNext ? 0 : decoder[i + 1]}
       color="var(--pg-decoder)"
-      note=${cell < 50 && !isNext ? (isWrong ? "✗" : "") : (isWrong ? "✗ " : "") + formatPercent(probability)}
+      note=${note}
       onClick=${() => onSelect(i)}
     />`;
   };

@@ -1,8 +1,8 @@
 // The Inspect tab: one model, step and input in four sub-views.
 import { html, render } from "../vendor/preact.js";
 import { takeHandOff } from "../shared/common.js";
-import { poller } from "../shared/poller.js";
-import { rememberedModel, store } from "../shared/store.js";
+import { takeQueryParam } from "../shared/links.js";
+import { store } from "../shared/store.js";
 import { wholePageUrl } from "../shared/view.js";
 import { ablationSpec } from "./ablation.js";
 import { activationsSpec } from "./activations.js";
@@ -13,15 +13,15 @@ import { generationSpec } from "./generation.js";
 import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
 import { masksSpec } from "./masks.js";
-import { redrawView, refreshIfStale, subscribeToSteps, watchSelection } from "./requests.js";
+import { redrawView, refreshIfStale, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
 import { openSection, pageWidth } from "./state.js";
 import { Toolbar } from "./toolbar.js";
 import { addViewListener, attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
 import { findSection, selectView, VIEWS } from "./views.js";
 
-const MODELS_INTERVAL_MS = 3600;
 const DEFAULT_MODEL = "checkpoint:reverse";
+const isEmbedded = Boolean(document.documentElement.dataset.embed);
 
 Object.assign(VIEWS, {
   attention: attentionSpec,
@@ -34,11 +34,8 @@ Object.assign(VIEWS, {
   sizes: masksSpec,
 });
 
-/** Open what a link or another tab selects. */
-function openTarget({ subject, step, text, view, options }) {
-  if (typeof subject === "string" && subject)
-    store.openModel(subject, Number.isInteger(step) ? step : null);
-  if (typeof text === "string" && text) store.input.value = text.slice(0, 400);
+/** Open the section that a link or another tab names. */
+function openTarget({ view, options }) {
   const section = findSection(view);
   if (!section) return;
   openSection.value = section;
@@ -51,29 +48,21 @@ function openTarget({ subject, step, text, view, options }) {
 
 const isKnown = (ref) => Boolean(ref?.startsWith("watch:") || store.find(ref));
 
-/** Return the first model to inspect, if no tab has opened one. */
-const findDefaultModel = () =>
-  (store.find(DEFAULT_MODEL) ?? store.runs.value[0] ?? store.checkpoints.value[0])?.subject ?? null;
-
 let isStarted = false;
 function startIfVisible() {
   if (isStarted || !isVisible()) return;
-  const isEmbedded = Boolean(document.documentElement.dataset.embed),
-    hasModels = store.runs.value.length + store.checkpoints.value.length > 0;
-  if (!hasModels && !isEmbedded) return;
+  // An embedded view has no list of models.
+  if (store.models.value.length && !isKnown(store.model.value))
+    store.openRememberedModel(DEFAULT_MODEL);
+  else if (!store.model.value || !(store.models.value.length || isEmbedded)) return;
   isStarted = true;
-  const handOff = takeHandOff("Inspect");
-  if (handOff) openTarget(handOff);
-  else if (!store.model.value) store.model.value = rememberedModel() || null;
-  if (hasModels && !isKnown(store.model.value)) {
-    const model = findDefaultModel();
-    if (model) store.openModel(model);
-  }
+  takeQueryParam("inspect");
+  openTarget(takeHandOff("Inspect") ?? {});
   watchSelection();
   selectView(openSection.value);
 }
 
-// The Train tab can hand over a model before this tab is initialized.
+// Another tab has opened a model here, possibly before this tab is initialized.
 function onNavigate() {
   const handOff = isStarted && takeHandOff("Inspect");
   if (!handOff) return;
@@ -100,7 +89,7 @@ const Inspect = () =>
       class="open-whole"
       target="_blank"
       rel="noopener"
-      href=${document.documentElement.dataset.embed && wholePageUrl()}
+      href=${isEmbedded ? wholePageUrl() : undefined}
       >Open in Transformer Playground</a
     >`;
 
@@ -108,10 +97,8 @@ const Inspect = () =>
 export default async function main(component) {
   render(html`<${Inspect} />`, root);
   await attach(component, onValueChange);
-  store.subscribeToModels(isVisible, poller, MODELS_INTERVAL_MS);
-  store.runs.subscribe(startIfVisible);
-  store.checkpoints.subscribe(startIfVisible);
-  subscribeToSteps();
+  store.models.subscribe(startIfVisible);
+  store.model.subscribe(startIfVisible);
   addViewListener(window, "playground-Inspect", onNavigate);
   onResizeOrThemeChange(() => {
     startIfVisible();

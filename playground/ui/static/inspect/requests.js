@@ -3,32 +3,23 @@ import { batch, effect, untracked } from "../vendor/preact.js";
 import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
 import { el } from "../shared/dom.js";
 import { formatMessage } from "../shared/format.js";
-import { poller } from "../shared/poller.js";
-import { ACTIVE_STATUSES, store } from "../shared/store.js";
-import {
-  defaultInput,
-  input,
-  isWaiting,
-  openSection,
-  prediction,
-  problem,
-  results,
-  weightSteps,
-} from "./state.js";
+import { store } from "../shared/store.js";
+import { isWaiting, openSection, prediction, problem, results } from "./state.js";
 import { isVisible, root } from "./view.js";
 import { VIEWS } from "./views.js";
 
 const SLOW_VIEWS = ["heads", "heads-over-training", "away"]; // computed on hundreds of sequences
-const STEPS_INTERVAL_MS = 3600;
+const TRAINING_INTERVAL_MS = 3000; // between two requests while the model trains
 const pendingViews = new Set();
 let refreshTimer = null,
   lastRequestId = 0,
   requestedSelection = "",
+  requestedAt = 0,
   // The input of another tab or model may have tokens that this model does not know.
   isInputInherited = true;
 
 const selection = () =>
-  JSON.stringify([store.model.value, store.step.value, input.value, openSection.value]);
+  JSON.stringify([store.model.value, store.step.value, store.sequence.value, openSection.value]);
 
 // Request a view again after a short delay, so that several keystrokes cause one request.
 export function scheduleRefresh(view = openSection.value, delayMs = 40) {
@@ -50,7 +41,7 @@ export async function requestView(view, options, extra = {}) {
   const payload = {
     owner: store.owner.value,
     subject: store.model.value ?? "",
-    text: input.value,
+    text: store.sequence.value,
     view,
     options,
     ...(store.step.value === null ? {} : { step: store.step.value }),
@@ -72,6 +63,7 @@ async function loadView(view) {
   const requestId = ++lastRequestId;
   spec.requestId = requestId;
   requestedSelection = selection();
+  requestedAt = Date.now();
   isWaiting.value = true;
   const data = await requestWithRetry(
     () => requestView(spec.request || view, spec.options ? spec.options() : {}),
@@ -89,16 +81,17 @@ async function loadView(view) {
     if (data.written) prediction.value = data;
   });
   redrawView(view);
-  root.dataset.drawn = view + " " + input.value; // tests and benchmarks wait for this attribute
+  // Tests and benchmarks wait for this attribute.
+  root.dataset.drawn = view + " " + store.sequence.value;
 }
 
 let rejected = null; // the inherited input that was replaced, and its error
 
 /** Replace an input that the model does not know. Returns whether the input changed. */
 function applyDefaultInput({ question, error, again }) {
-  const before = input.value;
+  const before = store.sequence.value;
   batch(() => {
-    if (question) defaultInput.value = question;
+    if (question) store.suggestedInput.value = question;
     // The default example has the same error: it was not about the input.
     if (rejected && rejected.error === error) store.input.value = rejected.input;
     rejected = null;
@@ -107,13 +100,13 @@ function applyDefaultInput({ question, error, again }) {
     isInputInherited = false;
     store.input.value = null;
   });
-  return input.value !== before;
+  return store.sequence.value !== before;
 }
 
 /** Store the input that the user typed. @param {string} value */
 export function typeInput(value) {
   isInputInherited = false;
-  store.input.value = value;
+  store.setInput(value);
 }
 
 export function showError(text, isTransient = false) {
@@ -138,51 +131,20 @@ export function watchSelection() {
       if (isVisible()) refreshIfStale();
     });
   });
+  effect(() => {
+    const isNewStep = store.weightSteps.value.length > 1,
+      isDue = Date.now() - requestedAt > TRAINING_INTERVAL_MS;
+    if (isNewStep && isDue && isVisible() && !VIEWS[openSection.peek()].slow)
+      if (store.step.peek() === null) scheduleRefresh();
+  });
 }
 
 function onModelChange() {
   isInputInherited = true;
-  weightSteps.value = [];
   for (const spec of Object.values(VIEWS)) spec.reset?.();
-  stepsSubscription?.wake();
   // The open section shows its old picture until the new one is there.
   const open = openSection.value;
   results.value = results.value[open] ? { [open]: results.value[open] } : {};
-}
-
-let stepsSubscription;
-/** Poll the steps with stored weights while a run is open. */
-export function subscribeToSteps() {
-  let polledModel = "";
-  stepsSubscription = poller.subscribe({
-    route: "runs/poll",
-    intervalMs: STEPS_INTERVAL_MS,
-    isVisible,
-    payload() {
-      polledModel = store.model.value ?? "";
-      const isRun = /^(run|watch):/.test(polledModel),
-        isActive = ACTIVE_STATUSES.includes(store.find(polledModel)?.status);
-      return isRun && (isActive || !weightSteps.value.length)
-        ? {
-            owner: store.owner.value,
-            subject: polledModel,
-            n_points: 0,
-            series_id: -1,
-            snapshot_version: 0,
-          }
-        : null;
-    },
-    onData(response) {
-      if (polledModel !== store.model.value) return;
-      const steps = response.weight_steps ?? [],
-        isNew = steps.at(-1) !== weightSteps.value.at(-1),
-        wasEmpty = !weightSteps.value.length;
-      if (!isNew) return;
-      weightSteps.value = steps;
-      if (store.step.value === null && !wasEmpty && !VIEWS[openSection.value].slow)
-        scheduleRefresh();
-    },
-  });
 }
 
 export const isCorrect = ({ written, answer }) =>

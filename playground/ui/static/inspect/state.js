@@ -1,5 +1,5 @@
 // The state of the tab. Model, step and input are in shared/store.js, because all tabs share them.
-import { computed, signal } from "../vendor/preact.js";
+import { signal } from "../vendor/preact.js";
 import { store } from "../shared/store.js";
 
 /** The open section. */
@@ -8,11 +8,6 @@ export const openSection = signal("attention");
 export const results = signal(/** @type {Record<string, any>} */ ({}));
 /** The latest response with a prediction. */
 export const prediction = signal(/** @type {any} */ (null));
-/** The steps of the run with stored weights; empty for a checkpoint. */
-export const weightSteps = signal(/** @type {number[]} */ ([]));
-/** The default example of the model, which is the input until the user types one. */
-export const defaultInput = signal("3 1 4 1 5");
-export const input = computed(() => store.input.value ?? defaultInput.value);
 /** The error of the last request. A transient one is not caused by the input. */
 export const problem = signal({ text: "", isTransient: false });
 export const isWaiting = signal(false);
@@ -28,7 +23,7 @@ export const state = {
     return store.step.value;
   },
   get text() {
-    return input.value;
+    return store.sequence.value;
   },
   get view() {
     return openSection.value;
@@ -37,7 +32,7 @@ export const state = {
     return store.owner.value;
   },
   get weightSteps() {
-    return weightSteps.value;
+    return store.weightSteps.value;
   },
   get resultByView() {
     return results.value;

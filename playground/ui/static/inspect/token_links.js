@@ -52,11 +52,11 @@ export function TokenLinks({ label, queries, keys, weights, color }) {
       last = (newSide === "query" ? queries : keys).length - 1;
     setActive({ side: newSide, at: Math.max(0, Math.min(last, at + by)) });
   };
-  const isShown = (query, key) => !active || active.at === (active.side === "query" ? query : key);
+  const hasLink = (query, key) => !active || active.at === (active.side === "query" ? query : key);
   const links = queries.flatMap((_, query) =>
     keys.map((_, key) => {
       const weight = weights[query][key];
-      if (weight < MIN_WEIGHT || !isShown(query, key)) return null;
+      if (weight < MIN_WEIGHT || !hasLink(query, key)) return null;
       const [left, right, middle] = [TOKEN_WIDTH + 8, WIDTH - TOKEN_WIDTH - 8, WIDTH / 2],
         d = `M${left} ${y(query)}C${middle} ${y(query)} ${middle} ${y(key)} ${right} ${y(key)}`;
       return html`<path key=${`${query} ${key}`} d=${d} style=${linkStyle(weight, color)} />`;

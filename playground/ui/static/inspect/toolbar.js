@@ -7,7 +7,7 @@ import { formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { copyViewLink, ExportMenu } from "./export.js";
 import { typeInput } from "./requests.js";
-import { defaultInput, input, prediction, problem, weightSteps } from "./state.js";
+import { prediction, problem } from "./state.js";
 
 const TYPING_DELAY_MS = 20;
 
@@ -25,7 +25,7 @@ export const modelLabel = () =>
 
 /** The steps with stored weights, on an axis of steps as in the Train tab. */
 function StepSlider() {
-  const steps = weightSteps.value;
+  const steps = store.weightSteps.value;
   if (steps.length < 2) return null;
   const last = steps[steps.length - 1],
     index = nearestIndex(steps, store.step.value ?? last);
@@ -94,8 +94,8 @@ function InputLine() {
         autocomplete="off"
         aria-label="Input sequence"
         aria-invalid=${text && !isTransient ? "true" : undefined}
-        placeholder=${defaultInput.value}
-        value=${input.value}
+        placeholder=${store.suggestedInput.value}
+        value=${store.sequence.value}
         onInput=${onInput}
       />
       <span class="arrow" aria-hidden="true">→</span>

@@ -33,11 +33,7 @@ function onKeyDown(event) {
 
 export function initShortcuts() {
   $(".open-inspect").addEventListener("click", () =>
-    navigate("Inspect", {
-      subject: state.modelRef,
-      step: state.viewedStep,
-      text: $(".sequence").value,
-    }),
+    navigate("Inspect", { subject: state.modelRef, step: state.viewedStep }),
   );
   $(".use-these").addEventListener("click", () => {
     $(".sharing").close();
