@@ -1,4 +1,4 @@
-"""What the tests of the lower floors share: small settings, and one model at several ages."""
+"""Fixtures of the lower layers: small settings, and one model at several training steps."""
 
 import copy
 import os

@@ -38,7 +38,7 @@ class Disk:
         self.clear()
         with open(self.filler, "wb") as file:
             used = 0
-            # a file that is being replaced meanwhile gives back the room of the one before
+            # replacing a file frees the space of the old one
             for wait in (0, pause):
                 time.sleep(wait)
                 used = max(PAGE, used + self.free() - free)
@@ -118,7 +118,7 @@ def check_it_ends_with_every_point(registry, disk, run):
 
 
 def begin(registry):
-    """A run, begun on a disk that may be full: the run if there is one, and what was said."""
+    """Start a run on a disk that may be full; return the run, if any, and the message."""
     try:
         run = start_run(registry, max_steps=STEPS)
     except UserError as error:

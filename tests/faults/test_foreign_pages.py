@@ -237,7 +237,7 @@ def test_configured_hosts_are_served_and_others_refused(local):
     assert send(local, "POST", "/playground/api/runs/list", body, **own)[0] == 200
 
 
-# C3: the server fetches what it is told
+# C3: the server fetches a URL of the request
 
 
 def files(url):

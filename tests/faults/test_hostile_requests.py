@@ -1,6 +1,7 @@
-"""What the pages' scripts ask, asked by somebody who sends anything: an answer or a sentence, never
-an error of the server; and
-whatever cursor a page polls with, it gets every point once."""
+"""Malformed requests to every route get a response or an error message, never a server error.
+
+Whatever cursor a page polls with, it receives every point once.
+"""
 
 import json
 import math
@@ -46,9 +47,7 @@ STEPS = 6
 
 
 class Here:
-    """The process that looks into models, in this one: what goes wrong in it is not caught and
-    told, but fails the test.
-    """
+    """Run the inspection process in this process. An error in it fails the test."""
 
     def __init__(self):
         self.inspector = Inspector()
@@ -104,9 +103,7 @@ def server(registries, checkpoint, tmp_path, monkeypatch):
     routes = launch_options(
         registry, build_handlers(registry, laboratory, public=False), None, 7910, share=False
     )["app_kwargs"]["routes"]
-    with TestClient(
-        Starlette(routes=routes)
-    ) as client:  # an error that nobody catches is raised here
+    with TestClient(Starlette(routes=routes)) as client:  # an uncaught error is raised here
         yield client, registry, run, owner
     laboratory.close()
 
@@ -218,7 +215,7 @@ PLAUSIBLE = {
     "families": st.lists(st.sampled_from(sorted(ARCHITECTURES)), max_size=3),
     "min_length": st.integers(1, 3),
     "max_length": st.integers(3, 9),
-    "job": st.just("errand"),
+    "job": st.just("task"),
     "cursor": st.integers(0, 9),
     "form": st.fixed_dictionaries(
         {"grid": st.just([["d_model", "8, 16"]]), "seeds": st.just("0, 1")},
@@ -396,9 +393,9 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
     assert [name for name in rest if not answered[name]] == []
 
 
-# No errand reaches the Hub here, no experiment has finished, no family is as small, nothing is
-# measured: these refuse in a sentence,
-# whatever they are asked, or once the places for measuring are taken.
+# No hub task reaches the Hub here, no experiment has finished, and no measurement runs. These
+# routes reject every request with a message,
+# or do so once the slots for measurements are in use.
 NEVER_ANSWERED = (
     "lessons/poll",
     "hub/poll",

@@ -1,6 +1,8 @@
-"""Settings out of a config.json, a link or a form that anybody wrote: a run, or a ValueError that
-says what is wrong, in little memory.
-A bottomless or endless one would hang here, and the suite's time limit ends that."""
+"""Hostile settings from a config.json, a link or a form give a run or a ValueError.
+
+The error names the problem, and memory stays small. An endless computation ends by the time limit
+of the suite.
+"""
 
 import dataclasses
 import json
@@ -153,7 +155,7 @@ def examined(count, strategy, examine):
 
 
 def used(config):
-    """What is asked of every run before it starts: nothing of it may take time or memory either."""
+    """Compute what every run needs before it starts; this must take neither time nor memory."""
     assert RunConfig.from_flat(config.to_flat()) == config
     assert config.estimate_memory() > 16 * config.model.parameter_count() > 0
     assert describe_config(config)
@@ -163,9 +165,9 @@ def used(config):
 
 
 def refusal_of(make, *arguments):
-    """The error, or None for what was taken.
+    """Return the error of these settings, or None for valid ones.
 
-    An error says what is wrong in a few words; nothing but a ValueError comes out.
+    The error is a short message, and always a ValueError.
     """
     refusal = None
     try:
@@ -312,8 +314,8 @@ SENT = {"preset": "fast"} | DEFAULTS | form_values(RunConfig())
 
 @repeat_counts(100, 5000)
 def test_a_form(count):
-    """What the form's components send: numbers may be floats, and nothing is certain where
-    somebody sends them by hand.
+    """Values as the form's components send them: numbers may be floats, and requests may be written
+    by hand.
     """
 
     def examine(values):

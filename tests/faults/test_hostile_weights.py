@@ -1,7 +1,7 @@
-"""Weights that a stranger made: an upload, or a repository on the Hub. Whoever wrote the file wrote
-its checksums too, so config.json
-vouches for nothing: what is not exactly what the settings describe is refused before any of it is
-mapped or allocated.
+"""Hostile weight files, from an upload or a repository on the Hub.
+
+The author of a file also wrote its checksums, so config.json proves nothing. A file that differs
+from the settings is rejected before it is mapped or allocated.
 """
 
 import hashlib
@@ -65,9 +65,7 @@ def join(header, data, length=None):
 
 
 def vouched(files):
-    """The files with checksums in config.json that are right, as whoever made them would write
-    them.
-    """
+    """Return the files with valid checksums in config.json, as an author would write them."""
     config = json.loads(files["config.json"])
     config["sha256"] = {
         name: hashlib.sha256(data).hexdigest()
@@ -168,13 +166,13 @@ HANDMADE = {
     "empty and endless": (empty_and_endless, "holds the unexpected tensor 'payload'"),
     "cut off": (lambda header, data: join(header, data[:-4]), "file not fully covered"),
 }
-ONLY_IN_THE_NUMBERS = ("NaN", "infinite")  # what no header tells
+ONLY_IN_THE_NUMBERS = ("NaN", "infinite")  # visible in no header
 
 
 @pytest.fixture(scope="module")
 def handmade(good):
-    """By name: the files of a checkpoint with these weights, vouched for, and what the refusal
-    says.
+    """By name: the files of a checkpoint with these weights and their checksums, and the message of
+    the rejection.
     """
     files, _ = good
     return {
@@ -381,7 +379,7 @@ MUTATIONS = (flipped, flipped_in_the_header, cut, trained, spliced, edited, edit
 
 
 def meaning(content):
-    """What a safetensors file says, read by hand: for each tensor its type, shape and bytes."""
+    """Parse a safetensors file by hand: for each tensor its type, shape and bytes."""
     header, data = split(content)
     header.pop("__metadata__", None)
     return {
@@ -401,9 +399,9 @@ def contents(tensors):
 
 @repeat_counts(200, 3000)
 def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch, count):
-    """With the checksums of the sound file only that very file is loaded. With none, as whoever
-    mutates can leave them out, what is
-    loaded is what the file says, in the shapes that the settings describe, and finite."""
+    """With the checksums of the valid file, only that file is loaded. Without checksums, the loaded
+    tensors equal those of the file, have the shapes of the settings, and are finite.
+    """
     files, trainer = good
     # of the same settings, again and again: all its weights are replaced each time
     build = cache(checkpoint.build_model)
@@ -428,7 +426,7 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
             continue
         tensors = weights_by_name(build(trainer.config))
         assert contents(tensors) == meaning(mutated), (
-            f"mutation {number} was loaded as something else than it says"
+            f"mutation {number} was loaded with other values than those of the file"
         )
         assert all(tensor.isfinite().all() for tensor in tensors.values())
         assert name == "unsummed" or mutated == files[WEIGHTS]
@@ -458,7 +456,7 @@ def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_pa
                 for each in (contents(trainer.state_dict()), meaning(mutated))
             )
             assert result == message, (
-                f"mutation {number} was restored as something else than it says"
+                f"mutation {number} was restored with other values than those of the file"
             )
             used += 1
     assert used > count / 20

@@ -1,9 +1,8 @@
-"""Whatever the Hub does, on making a repository, uploading, committing or downloading: who asked is
-told what to do within two minutes, nothing is half written there or here, and the checkpoint is as
-it was.
+"""Faults of the Hub while a repository is created, or a file is uploaded, committed or downloaded.
 
-Every fault meets every operation in this process, and each fault an errand in a process of its own;
-all of them wait at the same time.
+The client gets instructions within two minutes, nothing stays half written on either side, and the
+checkpoint is unchanged. Every fault meets every operation in this process, and each fault meets one
+hub task in a process of its own. All of them wait at the same time.
 """
 
 import socket
@@ -33,10 +32,10 @@ from tests.support.small_runs import start_run, tiny_config, wait_for_status
 
 pytestmark = pytest.mark.timeout(400)
 
-LONGEST = 120  # seconds until whoever asked is told
+LONGEST = 120  # seconds until the client gets a message
 HERE_WITHIN = 6  # seconds that the client in this process waits for an answer
 BUSY = 3  # seconds that a busy machine may add; the client's own retries would take 23 s
-CHILDREN = 3  # errands that have a process at the same time
+CHILDREN = 3  # hub tasks that have a process at the same time
 # cases in this process: with all at once, a busy machine takes longer to answer than the client
 # waits
 AT_ONCE = 16
@@ -62,7 +61,7 @@ PLACES = {  # where each operation meets it
     "find": (FakeHub.RESOLVE, "HEAD"),  # what a download begins with
 }
 FETCHING = ("download", "find")
-# What to do, in the words of the sentence; 404 and 401 depend on what was asked.
+# Parts of the instructions in the message; 404 and 401 depend on the request.
 ADVICE = {
     "401": ("sign in again", "spelling"),
     "403": ("it needs write access there", "this token has no permission to"),
@@ -77,8 +76,8 @@ ADVICE = {
     "tomorrow": ("requests a wait of 24 h",),
 }
 CASES = [f"{operation}-{fault}" for operation in PLACES for fault in FAULTS]
-# An errand of its own has each fault once, and each operation at least twice; the others are a
-# matter of patience.
+# A process of its own meets each fault once, and each operation at least twice; the others
+# would only take longer.
 USUAL = {
     "create-401",
     "create-503",
@@ -129,11 +128,11 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def prepared():
-    """This process is set up as an errand's is, and as it was before afterwards."""
+    """Configure this process as that of a hub task, and restore it afterwards."""
     verbosity = logging.get_verbosity()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        # and not 10 s, six times over; an errand of its own has those
+        # instead of 10 s six times; hub tasks with their own process have those
         patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3)
         patch.setattr(transport, "READ_TIMEOUT_S", HERE_WITHIN)
         for name in ("NO_PROXY", "no_proxy"):
@@ -216,9 +215,7 @@ def case_here(case, checkpoint, folder):
 
 
 def case_separate(case, checkpoint, folder, times=None, **hub_task):
-    """One fault, met by an errand in a process of its own, which is looked after as a server
-    does.
-    """
+    """One fault that a hub task in a process of its own meets, supervised as by a server."""
     operation, name = case.split("-")
     before, text_rendered, outcome = contents(checkpoint), [], Outcome()
     folder.mkdir(parents=True)
@@ -279,7 +276,7 @@ def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, c
     outcome = outcomes[carry_out, case].result(timeout=300)
     assert outcome.hits >= 1
     assert outcome.seconds < LONGEST
-    # a file that stops at its middle is asked for again from there
+    # a download that stops in the middle continues from there
     if name == "hang" and operation != "download":
         assert outcome.hits <= 2
     assert any(words in outcome.sentence for words in ADVICE[name]), outcome.sentence
@@ -366,7 +363,7 @@ def test_training_continues_while_the_hub_hangs(registries, checkpoint, tmp_path
         assert job.released.wait(60)
 
 
-# Nobody there at all
+# No server at all
 
 
 @pytest.fixture
@@ -379,7 +376,7 @@ def nowhere():
 
 @pytest.fixture
 def black_hole():
-    """The address of a server that takes connections and never says anything."""
+    """The address of a server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
@@ -459,7 +456,7 @@ def test_a_server_that_never_responds_times_out_once(prepared, black_hole, tmp_p
     (tmp_path / "README.md").write_text("# Digits")
 
     def visitor():
-        """Reaches it, as every errand does first."""
+        """Connect to it, as every hub task does first."""
         hub = Hub("hf_none", black_hole)
         hub.connect()
         return hub

@@ -40,7 +40,7 @@ def test_idle_connections_block_no_client_and_fill_no_log(tmp_path):
             assert app.get("/config")[0] == 200
             assert PageClient(app, "a" * 32).call("runs/list")["runs"] == []
             time.sleep(0.5)
-        # each of these waits up to a minute on a server that accepts nobody
+        # each of these waits up to a minute if the server accepts no connection
         assert time.monotonic() - started < 60
     finally:
         for connection in opened:

@@ -38,7 +38,7 @@ MOST_RUNS = 6  # of a visitor, so that two cores have time for the questions
 
 
 class Visitor:
-    """Somebody with an owner's secret, and words that nobody else may ever see."""
+    """A visitor with an owner key, and words that no other visitor may ever receive."""
 
     def __init__(self, registry, name, chance):
         self.registry, self.name, self.chance = registry, name, chance
@@ -67,7 +67,7 @@ class Visitor:
         return self.registry.list_for_owner(self.owner)
 
     def words(self):
-        """What may never be told to anybody else, not even to those with a link to watch."""
+        """Words that no other visitor may receive, even with a watch link."""
         return [
             self.owner,
             self.sequence,
@@ -77,7 +77,7 @@ class Visitor:
         ]
 
     def secrets(self):
-        """What may not be told to anybody without such a link."""
+        """Words that no visitor without a watch link may receive."""
         return [*self.words(), self.canary, repr(self.rate), *(run.share_id for run in self.runs)]
 
     def state(self):
@@ -99,8 +99,8 @@ class Visitor:
         }
 
     def any_request(self, other):
-        """A request as a page makes it, or as somebody makes it who has got hold of an id of
-        the other's, or guesses.
+        """Send a request as a page does, or as a client that knows or guesses an id of another
+        owner.
         """
         chance, mine, theirs = (
             self.chance,
@@ -161,9 +161,9 @@ def check(visitor, other, endpoint, request, answer):
         "runs/details",
     )
     for word in other.words() if watching else other.secrets():
-        if not any(word in each for each in sent):  # what somebody sent may come back to them
+        if not any(word in each for each in sent):  # a response may repeat the request
             assert word not in text, (
-                f"{visitor.name} was told {word!r} by {endpoint} {request}: {text[:300]}"
+                f"{visitor.name} received {word!r} from {endpoint} {request}: {text[:300]}"
             )
     if linked:
         assert not {"share_id", "checkpoints", "ticket"} & set(answer) or endpoint == "runs/list"
@@ -209,7 +209,7 @@ def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplo
         visitor.begin("done")
         visitor.begin("paused")
     answers = run_in_thread(visit(first, second, count, chance))
-    assert answers > count / 4  # otherwise hardly anything was asked that could have been told
+    assert answers > count / 4  # otherwise hardly any response could contain it
     printed = caplog.text + "".join(capfd.readouterr())
     for visitor in (first, second):
         for secret in (

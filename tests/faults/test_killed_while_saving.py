@@ -1,4 +1,4 @@
-"""A process that is killed while it saves: whatever it said was saved, is there."""
+"""A process that is killed while it saves: everything that it reported as saved exists."""
 
 import os
 import random
@@ -35,9 +35,7 @@ from tests.support.small_runs import repeat_counts, start_run, tiny_config, wait
 
 
 class Saving:
-    """A real worker that is made to save all the time; it takes down what the worker says is
-    saved.
-    """
+    """A real worker that saves all the time, and records which saves it has reported."""
 
     def __init__(self, folder, config):
         self.began = None
@@ -209,6 +207,6 @@ def test_server_killed_while_writing_loses_no_run_record(registries, tmp_path, c
             time.sleep(chance.uniform(0, 0.05))
             server.kill()
             written = max([written, *map(int, server.stdout.read().split("\n")[:-1])])
-        # the last one may not have been told any more
+        # the last one may not have been reported
         assert int(Run.read(run.folder).name) in (written, written + 1)
         assert Run.read(run.folder).status == "done"

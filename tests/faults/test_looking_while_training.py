@@ -1,6 +1,4 @@
-"""Every place trains, on every core: who looks into a model, or asks it, is answered all the
-same.
-"""
+"""Inspection and predictions respond while every slot trains on every core."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

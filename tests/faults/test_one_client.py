@@ -1,6 +1,4 @@
-"""One hostile client against the others: their polls are answered, and nobody is refused a
-place.
-"""
+"""One hostile client against others: their polls get responses, and none is refused a slot."""
 
 import json
 import statistics

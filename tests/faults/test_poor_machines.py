@@ -1,7 +1,7 @@
-"""The real app on machines that lack something: a checkout that can only be read, one core, no
-shared memory, no fork server.
-In each it trains to the end, or says what is missing and what to do. (test_disk_full.py has the
-full disk.)
+"""The real app on limited machines: read-only, one core, no shared memory, no fork server.
+
+On each of them it trains to the end, or reports what is missing and what to do.
+test_disk_full.py has the full disk.
 """
 
 import errno
@@ -42,8 +42,8 @@ NO_SHARED_MEMORY = (
     'mount -t tmpfs -o ro none /dev/shm && ! touch /dev/shm/x 2>/dev/null && exec "$@"'
 )
 
-# Gradio looks at its own page before it serves it, and gives it three seconds: one core that also
-# imports torch may take longer.
+# Gradio requests its own page before it serves it, with a timeout of three seconds. One core that
+# also imports torch may take longer.
 TOO_SLOW_FOR_GRADIO = """
 import runpy, sys
 from gradio import networking
@@ -176,7 +176,7 @@ def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
         pytest.skip(
             "no unshare here, with which /dev/shm could be taken away from one process alone"
         )
-    # as root, or as anybody where the system lets them
+    # as root, or as any user where the system permits it
     ways = (["unshare", "-m"], ["unshare", "-r", "-m"])
     inputs = [[*way, "sh", "-c", NO_SHARED_MEMORY, "sh"] for way in ways]
     by = next(
@@ -190,7 +190,7 @@ def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
     if by is None:
         pytest.skip(
             "a name space of its own, in which /dev/shm could be taken away, takes root, or a "
-            "system that gives one to anybody"
+            "system that permits it to any user"
         )
     with going(tmp_path, command_prefix=[*by, sys.executable, "-c", TOO_SLOW_FOR_GRADIO]) as app:
         train(app)

@@ -1,4 +1,4 @@
-"""The real app is told to end while several runs train."""
+"""The real app receives SIGTERM while several runs train."""
 
 import signal
 import time
@@ -28,7 +28,7 @@ def app_with_runs_going(folder):
 
 
 def further(page, subject, step):
-    """What a page is told once the run is beyond a step."""
+    """Poll as a page does until the run is beyond a step."""
     return wait_for(
         lambda: (result := page.poll(subject))["step"] > step and result,
         120,

@@ -33,7 +33,7 @@ def unpinned(text):
 
 
 def floating(text):
-    """The actions of a workflow that somebody else can replace."""
+    """Return the actions of a workflow whose code others can replace."""
     return [
         name
         for name in ACTION.findall(text)

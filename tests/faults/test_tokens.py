@@ -1,9 +1,8 @@
-"""Whose token the Hub is shown: a Space's own never is, a visitor's only for that visitor's
-errands, and nothing keeps one.
+"""Which tokens the Hub receives: never that of a Space, a visitor's only for its own hub tasks.
 
-The canary stands wherever huggingface_hub looks for a token, in the environment and in its file;
-what the stand-in Hub was asked, what the pages were answered, the app's log and every file it
-leaves are searched for it, and for the visitors' tokens.
+No token is stored. A canary is present wherever huggingface_hub reads tokens, in the environment
+and in its file. The requests to the stand-in Hub, the responses to the pages, the app's log and
+every file that it leaves must not contain it, or the tokens of visitors.
 """
 
 import json
@@ -114,8 +113,8 @@ def test_what_is_no_token_is_refused_without_saying_it(canary, typed):
     assert typed[3:] not in str(refused.value)
 
 
-# Visitors of a Space who have signed in: their session is Gradio's to make, so the page is asked
-# directly
+# Visitors of a Space who have signed in: Gradio creates their session, so these tests call the
+# route directly
 
 
 def waited_for(answer):
@@ -124,8 +123,8 @@ def waited_for(answer):
 
 @pytest.fixture
 def visited(hub, canary, registries, monkeypatch):
-    """Carries an errand of a visitor with some session out, and gives the answer to hub-start,
-    or what became of it.
+    """Run a hub task of a visitor with a session; return the response to hub-start, or the result
+    of the task.
     """
     monkeypatch.setenv("SPACE_ID", "owner/space")
     registry, owner = registries(), new_owner_key()
@@ -157,22 +156,22 @@ def test_a_visitor_of_a_space_publishes_with_the_token_of_signing_in(hub, visite
     assert "playground.json" in hub.files("ada/from-a-space")
 
 
-@pytest.mark.parametrize("session", ["nobody's", "expired here", "expired there"])
+@pytest.mark.parametrize("session", ["signed out", "expired here", "expired there"])
 def test_a_visitor_of_a_space_who_is_not_signed_in_publishes_nothing(hub, visited, session):
     sessions = {
-        "nobody's": {},
+        "signed out": {},
         "expired here": session_of(hub.ADA, -1),
         "expired there": session_of(hub.EXPIRED),
     }
     with hub.record_requests() as seen:
-        result = visited(sessions[session], kind="push", repo="ada/by-nobody")
+        result = visited(sessions[session], kind="push", repo="ada/signed-out")
     sentence = result.get("error") or result["message"]
     assert ("sign in again" if session == "expired there" else "sign in first") in sentence
     assert {request.token for request in seen} == (
         {hub.EXPIRED} if session == "expired there" else set()
     )
     assert hub.EXPIRED not in json.dumps(result)
-    assert ("model", "ada/by-nobody") not in hub.repos
+    assert ("model", "ada/signed-out") not in hub.repos
 
 
 # The app as a process
@@ -190,7 +189,7 @@ class Visitor(PageClient):
         return self.answers[-1]
 
     def hub_task(self, **what):
-        """The answer to hub-start if that is an error, else what became of the errand."""
+        """Return the response to hub-start if it is an error, else the result of the hub task."""
         begun = self.call("hub/submit", **what)
         return begun if "error" in begun else self.ended(begun["job"])
 
@@ -198,7 +197,7 @@ class Visitor(PageClient):
         wait_for(
             lambda: self.call("hub/poll", job=job)["status"] != "working",
             110,
-            "the end of an errand",
+            "the end of a hub task",
         )
         return self.answers[-1]
 
@@ -230,7 +229,7 @@ def space(hub, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def local(hub, tmp_path_factory):
-    """The app of somebody alone, who has logged in on this machine."""
+    """The app of a single user who has logged in on this machine."""
     app = serving(hub, tmp_path_factory.mktemp("local"), hub.ADA, OAUTH_CLIENT_SECRET=CLIENT_SECRET)
     yield app
     app.stop()

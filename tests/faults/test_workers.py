@@ -1,6 +1,7 @@
-"""A worker that is killed, runs out of memory, hangs, raises, or whose loss is no number: its run
-says so, can be taken up again,
-and the runs beside it notice nothing."""
+"""A worker that is killed, runs out of memory, hangs, raises, or has a loss that is not finite.
+
+Its run reports this and can be resumed, and other runs are not affected.
+"""
 
 import os
 import resource

@@ -39,7 +39,7 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A tiny checkpoint of 30 steps, and what `train --json` said."""
+    """A tiny checkpoint of 30 steps, and the output of `train --json`."""
     out = tmp_path_factory.mktemp("cli") / "tiny"
     done = run_in_interpreter(
         "train",
@@ -388,7 +388,7 @@ def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number
         tmp_path / "cut",
     ]
     with subprocess.Popen(begun, cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
-        wait_for(lambda: catches_sigterm(run.pid), 100, "the training that looks at signals")
+        wait_for(lambda: catches_sigterm(run.pid), 100, "the training that handles signals")
         run.send_signal(number)
         message = run.stderr.read()
         assert run.wait(60) == 128 + number

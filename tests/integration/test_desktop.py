@@ -1,6 +1,4 @@
-"""The app on somebody's own machine: whether it opens a browser, what it says in the terminal,
-how it is installed and ended.
-"""
+"""The app on a desktop: its browser, its terminal output, its installation and its end."""
 
 import json
 import os
@@ -69,7 +67,7 @@ class Terminal:
         try:
             return wait_for(actual, 60, pattern)
         except TimeoutError:
-            raise AssertionError(f"{pattern} was not said: {self.said}") from None
+            raise AssertionError(f"{pattern} is missing in: {self.message}") from None
 
     def get(self, path: str, data: bytes | None = None) -> str:
         with urllib.request.urlopen(self.url + path, data, timeout=60) as answer:

@@ -128,7 +128,7 @@ def trained(hub):
 
 @pytest.fixture(scope="module")
 def published(hub, trained):
-    """Its first push to ada/tiny: what was printed, and what was asked of the Hub."""
+    """The first push to ada/tiny: its output, and its requests to the Hub."""
     with hub.record_requests() as seen:
         done = hub.playground("push", trained, "ada/tiny", run=run_in_interpreter)
     assert done.returncode == 0, done.stderr
@@ -206,7 +206,7 @@ def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
 def test_what_cannot_be_a_name_is_refused_before_a_job_starts(hub, arguments, expected_message):
     done = hub.playground(*arguments)
     refused(done, 2, expected_message)
-    assert len(done.stderr.splitlines()) == 1  # no job has said anything
+    assert len(done.stderr.splitlines()) == 1  # no job has printed anything
 
 
 def test_a_revision_that_is_not_there_is_answered_with_those_that_are(hub, published, tmp_path):
@@ -450,7 +450,7 @@ def test_the_gallery_lists_what_carries_the_tag_the_most_liked_first(hub, publis
 
 def test_push_without_a_token_prints_instructions(hub):
     with hub.record_requests() as seen:
-        done = hub.playground("push", "checkpoints/reverse", "ada/nobody", token="")
+        done = hub.playground("push", "checkpoints/reverse", "ada/reverse", token="")
     refused(done, 2, "run `hf auth login`, set HF_TOKEN, or add --ask-token")
     assert len(done.stderr.splitlines()) == 1
     assert not seen
@@ -495,7 +495,9 @@ def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     assert requesting.returncode == 0, stderr
     assert stderr.startswith("Token:")
     (line,) = stdout.splitlines()
-    assert "ada/secret" in [model["repo"] for model in json.loads(line)]  # so it was Ada who asked
+    assert "ada/secret" in [
+        model["repo"] for model in json.loads(line)
+    ]  # so the request had Ada's token
     assert {request.token for request in seen} == {hub.ADA}
     os.set_blocking(ours, False)
     try:
@@ -506,7 +508,7 @@ def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     assert hub.ADA not in stdout + stderr + rendered
 
 
-# When nobody is there, and when it takes too long
+# No server, and a server that is too slow
 
 
 @pytest.mark.parametrize(
@@ -520,7 +522,7 @@ def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     ids=lambda arguments: arguments[0],
 )
 def test_without_a_network_it_prints_a_message_and_ends(hub, tmp_path, arguments):
-    with socket.socket() as used:  # bound and not listening: whoever knocks is turned away
+    with socket.socket() as used:  # bound and not listening: connections are refused
         used.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{used.getsockname()[1]}"
         started = time.monotonic()
@@ -555,7 +557,7 @@ def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(
         )
         wait_for(lambda: fault.hits or hanging.poll() is not None, 100, "the commit")
         if number == signal.SIGINT:
-            # as a terminal sends Ctrl-C: to the process that does the errand, too
+            # as a terminal sends Ctrl-C: to the process of the hub task, too
             os.killpg(hanging.pid, number)
         else:
             hanging.send_signal(number)

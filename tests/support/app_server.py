@@ -91,7 +91,7 @@ class AppServer:
         try:
             wait_for(self.is_responding, 120, "the app's page")
         except TimeoutError:
-            self.process.kill()  # who asked for it never gets to know it
+            self.process.kill()  # the caller never receives it
             self.process.wait(20)
             raise
 

@@ -1,8 +1,7 @@
-"""What one hostile client can send to a server that others use, as loops that a test or a benchmark
-runs for a while.
+"""Requests of one hostile client to a shared server, as loops for a test or a benchmark.
 
-Attackers connect from 127.0.0.2, other visitors from 127.0.0.1: the server tells clients apart by
-their address.
+Attackers connect from 127.0.0.2, other visitors from 127.0.0.1, because the server distinguishes
+clients by their address.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ JSON_HEADERS = {"Content-Type": "application/json"}
 
 
 class Attacker:
-    """One hostile client: runs loops in threads until it is told to stop, and counts the
-    statuses of its responses.
+    """One hostile client: runs loops in threads until `stop`, and counts the statuses of its
+    responses.
     """
 
     def __init__(self, app: AppServer) -> None:

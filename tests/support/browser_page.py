@@ -30,9 +30,7 @@ INSPECT_SECTIONS = {
 
 
 def go_to(page: Page, tab: str) -> None:
-    """Open a tab, by its button or, where there is no room for that, out of the menu of the
-    others.
-    """
+    """Open a tab with its button, or with the overflow menu on a narrow screen."""
     page.wait_for_selector("#tabs")
     button = page.get_by_role("tab", name=tab, exact=True)
     if not button.is_visible():
@@ -83,7 +81,7 @@ def wait_for_text(page: Page, selector: str, text: str, seconds: float = 120) ->
 
 
 def wait_for_step(page: Page, step: int, seconds: float = 120) -> None:
-    """Wait until the run on show has gone beyond a step."""
+    """Wait until the displayed run is beyond a step."""
     script = (
         "step => +(/step (\\d+)/.exec(document.querySelector('.status-text')?.textContent) || "
         "[])[1] > step"

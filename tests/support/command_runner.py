@@ -41,8 +41,8 @@ def run_in_interpreter(*args: object, **environment: str) -> subprocess.Complete
 
 
 def run_command(*args: object, **environment: str) -> subprocess.CompletedProcess:
-    """The same in a process that is forked with torch imported, and so is the process of an
-    errand that the command begins.
+    """Run the command in a process that is forked with torch imported, as is the process of its hub
+    task.
     """
     if context().get_start_method() != "forkserver":
         return run_in_interpreter(*args, **environment)

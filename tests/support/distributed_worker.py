@@ -58,7 +58,7 @@ def resumed(ranks, config, folder):
     metrics = [trainer.train_step() for _ in range(5)]
     if ranks.is_main:
         save_checkpoint(folder / "cut", trainer, metrics)
-    ranks.all_reduce_max(0)  # nobody reads before it is there
+    ranks.all_reduce_max(0)  # no process reads before it exists
     resumed_trainer, _ = resume_trainer(folder / "cut", ranks)
     return summarize(resumed_trainer, metrics + list(resumed_trainer))
 
@@ -146,7 +146,7 @@ def one_rank_gets_sigterm(ranks, config, folder):
 
 
 def rejected_setups(ranks, config, folder):
-    """What is said to runs that cannot be trained together."""
+    """Messages for runs that cannot be trained together."""
     builders = {
         "uneven": lambda: Trainer(config.replace(batch_size=33), dist=ranks),
         "apart": lambda: Trainer(config.replace(seed=ranks.rank), dist=ranks),
@@ -184,7 +184,7 @@ def by_command(ranks, config, folder):
                 "train",
                 *json.loads((folder / "order.json").read_text())["arguments"],
                 "--out",
-                str(folder / "told"),
+                str(folder / "results"),
                 "--json",
             ]
         )

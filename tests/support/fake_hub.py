@@ -8,8 +8,8 @@
         assert not hub.requests_with(hub.OWNER)  # this token was never sent
 
 As on the real Hub, files in LFS are kept by another host, which is given no token: the Hub is
-`127.0.0.1`, its storage is `localhost`, and storage refuses whoever shows a token beside a signed
-address. Where this client tells apart https and http (a 401 about a repository is
+`127.0.0.1`, its storage is `localhost`, and storage rejects a token beside a signed
+address. Where this client distinguishes https and http (a 401 about a repository is
 RepositoryNotFoundError over https alone), the stand-in sends the `X-Error-Code` that makes it act
 as it does over https.
 """
@@ -94,7 +94,7 @@ class HubError(Exception):
 
 
 class ConnectionDropped(Exception):
-    """This connection is over: nothing more is to be said on it."""
+    """Close this connection without a further response."""
 
 
 @dataclass
@@ -331,7 +331,7 @@ class FakeHub:
 
         - an HTTP status: refused, with `message` and `X-Error-Code: code`; 429 bears `Retry-After:
         86400` unless
-          `retry_after` says otherwise (0: none); `page` makes the answer the HTML page of a
+          `retry_after` has another value (0: none); `page` makes the answer the HTML page of a
           gateway;
         - "reset": the connection is reset before anything is read;
         - "silent": the request is read and never answered;
@@ -357,13 +357,13 @@ class FakeHub:
         return fault
 
     def clear_faults(self) -> None:
-        """End all faults; whoever waits in one is hung up on."""
+        """End all faults, and close the connections that wait in one."""
         with self.lock:
             for fault in self.faults:
                 fault.ended.set()
             self.faults.clear()
 
-    # What a test looks at
+    # State for assertions
 
     @contextlib.contextmanager
     def record_requests(self) -> Iterator[list[Request]]:
@@ -452,7 +452,7 @@ class FakeHub:
         return token
 
     def _find_repo(self, request: Request, kinds: str | None, id: str) -> tuple[Repo, Token | None]:
-        """A repository and who asks; one that is private does not exist for strangers."""
+        """Return a repository and the account of a request; others' private ones are hidden."""
         token = self._token(request)
         repo = self.repos.get(((kinds or "models").rstrip("/").removesuffix("s"), id))
         if repo is None or (repo.private and not self._member(repo, token)):
@@ -1035,7 +1035,7 @@ def error_response(request: Request, error: HubError) -> Response:
 
 
 def range_response(request: Request, data: bytes, headers: dict[str, str]) -> Response:
-    """A file, or the part of it that was asked for."""
+    """Send a file, or the requested range of it."""
     headers |= {"Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
     range_match = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("range", ""))
     if not range_match or not (range_match[1] or range_match[2]):
@@ -1201,7 +1201,7 @@ class _Handler(BaseHTTPRequestHandler):
         raise ConnectionDropped
 
 
-if __name__ == "__main__":  # to look at it by hand: python -m tests.support.fake_hub
+if __name__ == "__main__":  # to try it by hand: python -m tests.support.fake_hub
     with FakeHub() as hub:
         print(
             f"HF_ENDPOINT={hub.url}  tokens: {', '.join(hub.tokens)}  (process {os.getpid()}; "

@@ -241,7 +241,7 @@ class Repo:
         return list(dict.fromkeys(labels))
 
     def to_json(self, commit: Commit, blobs: bool = False) -> dict:
-        """All that the Hub tells of a repository."""
+        """Return the Hub's metadata of a repository."""
         card = self.card(commit)
         siblings = []
         for path, blob in commit.files.items():
@@ -314,9 +314,7 @@ def parameters(commit: Commit) -> dict[str, int]:
 
 
 def card_data(readme: str) -> tuple[dict, list[str], list[str]]:
-    """A README's front matter, the errors that make the Hub refuse it and the warnings that it
-    only tells.
-    """
+    """Return a README's front matter, the errors for which the Hub rejects it, and the warnings."""
     match = _FRONT_MATTER.match(readme)
     if not match:
         return {}, [], ["empty or missing yaml metadata in repo card"]

@@ -32,7 +32,7 @@ class FakeZeroGpu:
 
     def __init__(self, task: Callable[..., Any], duration: float) -> None:
         self.task, self.duration = task, duration
-        self.calls: list[Any] = []  # who asked
+        self.calls: list[Any] = []  # callers
         self.pids: list[int] = []  # the process of each call
         self.next_error: ZeroGpuError | None = None  # what the next call gets instead
         self._process: Any = None

@@ -95,7 +95,7 @@ def restore_hub_client():
 
 @pytest.fixture
 def run_task_in_process(monkeypatch):
-    """Return a function that carries an errand out in this process and returns its last message."""
+    """Return a function that runs a hub task in this process and returns its last message."""
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils._http import default_client_factory
     from transformers.utils import logging

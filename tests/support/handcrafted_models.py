@@ -55,10 +55,10 @@ def reversing_model():
     """Reverses five digits by one cross-attention head alone. A vector is laid out as [what the
     token is: 13 | where it stands: 6 | what comes next: 13].
 
-    The working head asks, at target position t, for the source position that holds what comes next,
+    The working head attends, at target position t, to the source position of the next token,
     4 - t (EOS for t = 5), and carries what the token there is over to the third part, which the
     output layer reads. All other heads have random queries, keys and values, and write random
-    numbers where nobody reads them: into the first part in the decoder, into the third in the
+    numbers where no component reads them: into the first part in the decoder, into the third in the
     encoder. Feed-forward networks write zero.
     """
     torch.manual_seed(0)

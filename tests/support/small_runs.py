@@ -69,7 +69,7 @@ def wait_for_status(run: Run, *statuses: str, seconds: float = 120) -> None:
 
 
 def wait_for_end(run: Run) -> None:
-    """Wait until its process has gone."""
+    """Wait until its process has ended."""
     wait_for(lambda: not run.has_worker, 120, "the end of the worker")
 
 

@@ -88,7 +88,7 @@ CHECKS = {
 
 
 class FixtureError(AssertionError):
-    """A fixture does not know its grammar: what was asked, what it said and what would be right."""
+    """A fixture has not learned its grammar: input, prediction and target."""
 
 
 def sample_sentence(rng: random.Random, truncate: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""A hash that tells two trainers apart by a single bit."""
+"""A hash that distinguishes two trainers by a single bit."""
 
 import hashlib
 

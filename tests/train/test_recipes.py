@@ -1,4 +1,4 @@
-"""The recipes of docs/extending.md, carried out word for word on a copy of the playground."""
+"""The sections of docs/extending.md, followed word for word on a copy of the playground."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def copy(tmp_path):
 
 
 def carry_out(section, copy):
-    """Make the recipe's edits; its command, as a list."""
+    """Make the edits of a section; return its command as a list."""
     for how, name, where, anchor, text in EDIT.findall(SECTIONS[section]):
         path = copy / name
         if how == "The file":

@@ -11,7 +11,7 @@ REVERSE = load_task("reverse")
 
 
 class Oracle(Seq2SeqModel):
-    """Right about the rows that `knows` says, and silent about the others."""
+    """A model that predicts the rows of `knows` correctly, and EOS for the others."""
 
     def __init__(self, knows):
         super().__init__()

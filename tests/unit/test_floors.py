@@ -1,5 +1,5 @@
-"""The house rules on imports, read from the sources: nothing here is imported but the standard
-library and pytest.
+"""The rules for imports, checked on the sources. This file imports only the standard library and
+pytest.
 """
 
 import ast
@@ -81,7 +81,7 @@ def imports(path):
 
 
 def package_of(path):
-    """The part of the house that a file belongs to; None for playground/__init__.py."""
+    """Return the layer of a file; None for playground/__init__.py."""
     first = path.relative_to(INSIDE).parts[0].removesuffix(".py")
     return None if first == "__init__" else first
 

@@ -22,7 +22,7 @@ def elsewhere(monkeypatch, tmp_path):
 
 
 class FakeTrainer:
-    """Reaches the goal with even seeds, and is interrupted at the seed that a test says."""
+    """Reaches the goal with even seeds, and is interrupted at the seed that a test chooses."""
 
     trained, interrupted = [], None
 

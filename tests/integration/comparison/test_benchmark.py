@@ -17,7 +17,7 @@ from playground.pretrained.pipelines import unload
 
 
 def reported_by(what, until=None):
-    """What a table tells, and its result; `until` is asked after every row whether to cancel."""
+    """Return the rows and the result of a benchmark; `until` may cancel it after a row."""
     response, cancelled = [], threading.Event()
 
     def receive(kind, *content):

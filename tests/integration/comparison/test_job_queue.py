@@ -82,7 +82,7 @@ def table(digits, *models, **more):
 @pytest.mark.smoke
 def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
     job = comparer.submit(
-        "benchmark", table(digits, "gpt2", "nobody/nothing", "bert-base-uncased"), "ada"
+        "benchmark", table(digits, "gpt2", "ada/missing", "bert-base-uncased"), "ada"
     )
     answer = over(comparer, job)
     assert answer["status"] == "done", answer["message"]
@@ -91,11 +91,11 @@ def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
     assert lines == [
         ("digits", "trained on this task", 4),
         ("gpt2", pretrained, 4),
-        ("nobody/nothing", "not evaluated", 0),
+        ("ada/missing", "not evaluated", 0),
         ("bert-base-uncased", pretrained, 4),
         ("bert-base-uncased", pretrained, 4),
     ]
-    assert "no repository nobody/nothing" in answer["result"]["rows"][6]["error"]
+    assert "no repository ada/missing" in answer["result"]["rows"][6]["error"]
     assert {row["kind"] for row in answer["rows"]} == {
         "settings",
         "model",
@@ -121,7 +121,7 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
         behind = comparer.submit("benchmark", table(digits), "ben")
         assert comparer.poll(behind, "ben")["status"] == "waiting"
         assert comparer.poll(behind, "ben")["queue_position"] == 1
-        # what only asks need not wait
+        # queries need not wait
         light = over(comparer, comparer.submit("cached-models", {}, "cy"), "cy")
         assert "gpt2" in [row["name"] for row in light["result"]["models"]]
         at = time.monotonic()
@@ -165,7 +165,7 @@ def test_a_job_that_is_deaf_costs_its_process_only(comparer, digits, monkeypatch
     job = comparer.submit("benchmark", table(digits, n=400, rank=400), "ada")
     working(comparer, job, "Evaluating digits")
     first = comparer.process_id
-    os.kill(first, signal.SIGSTOP)  # hears nothing, says nothing
+    os.kill(first, signal.SIGSTOP)  # it no longer responds
     set_limits(monkeypatch, comparer, cancel_grace_s=0.5)
     comparer.cancel(job, "ada")
     behind = comparer.submit("benchmark", table(digits), "ben")
@@ -180,7 +180,7 @@ def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
         UserError, match=f"{MAX_JOBS_PER_OWNER} of your jobs are still queued or running"
     ):
         comparer.submit("benchmark", table(digits), "ada")
-    comparer.submit("cached-models", {}, "ada")  # what only asks does not count
+    comparer.submit("cached-models", {}, "ada")  # queries do not count
     for act in (comparer.poll, comparer.cancel):
         for owner in ("ben", "", "ada "):
             with pytest.raises(UserError, match="no longer stored"):

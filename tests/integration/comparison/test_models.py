@@ -119,7 +119,7 @@ RIGHT = {
     "right": lambda question: " " + " ".join(reversed(question)) + "\n\nInput:",
     "copies": lambda question: " " + " ".join(question) + "\n",
     "rambles": lambda question: f" {' '.join(reversed(question))} is what I would say, because\n",
-    "says nothing": lambda question: "\n",
+    "empty": lambda question: "\n",
     "joins": lambda question: " " + "".join(reversed(question)) + "\n",
     "goes on": lambda question: " " + " ".join([*reversed(question), "0"]) + "\n",
 }
@@ -144,7 +144,7 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
         assert result["copies"][score] == copied[score], score
     assert copied["exact_match"] == 0
     assert 0 < copied["token_accuracy"] < 1  # the middle of three stays where it is
-    for name in ("rambles", "says nothing", "joins"):
+    for name in ("rambles", "empty", "joins"):
         assert (result[name]["exact_match"], result[name]["token_accuracy"]) == (0.0, 0.0), name
     assert (result["goes on"]["exact_match"], result["goes on"]["token_accuracy"]) == (0.0, 1.0)
 
@@ -250,7 +250,7 @@ def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
     assert scratch.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
     every = sample_examples(TASK, 500, 3, 3)
     tally = requested(every, rank=0).evaluate(scratch)[0]
-    palindromes = 1000  # all that are held out are asked of `evaluate`, palindromes too
+    palindromes = 1000  # `evaluate` uses all held-out sequences, palindromes too
     scores = evaluate(family, build_held_out_set(TASK, palindromes, 3, 3))
     assert tally.exact == tally.n
     assert scores.exact_match == 1.0

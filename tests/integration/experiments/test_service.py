@@ -189,7 +189,7 @@ def test_resume_continues_a_run_that_is_still_saving(serve):
         description="some steps",
     )
     (run,) = registry.list_for_owner("ada")
-    # its process cannot tell meanwhile that it has saved
+    # its process cannot report meanwhile that it has saved
     with lab.store.lock, registry._lock, run.lock:
         lab.cancel(requested, "ada")
         lab.resume(requested, "ada")
@@ -225,7 +225,7 @@ def test_restarted_experiment_is_paused_and_resumes_unfinished_runs(serve):
 def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
     registry, lab = serve()
     registry.snapshots.slow_inspector.request = lambda *_: pytest.fail(
-        "this process is there for whoever looks into a model"
+        "this process is for inspection"
     )
     more = {
         "grid": {"position_type": ["learned", "sinusoidal"]},
@@ -253,7 +253,7 @@ def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
     lab.close()
     registry.shutdown()
     registry, lab = serve()
-    lab.experiment_inspector.request = lambda *_: pytest.fail("it was asked already")
+    lab.experiment_inspector.request = lambda *_: pytest.fail("it was evaluated already")
     again = lab.find(requested.id, "ada")
     assert lab.state(again, "ada") == "done"
     assert lab.lengths(again, "ada") == actual
@@ -279,16 +279,18 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     requested = lab.submit(spec(**more), "ada")
     wait_for(
         lambda: statuses(lab, requested) == ["done", "done"],
-        description="two runs that were not asked",
+        description="two runs without an evaluation",
     )
     lost = registry.find(lab.store.states[requested.id].runs["0/0"], "ada")
     assert wait_for(
         lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
-        description="room",
+        description="a free slot",
     )
     lab.experiment_inspector.request = ask
     first.set_result({"scores": []})
-    wait_for(lambda: lab.state(requested, "ada") == "paused", 60, "the end of what can be asked")
+    wait_for(
+        lambda: lab.state(requested, "ada") == "paused", 60, "the end of the possible evaluations"
+    )
     assert lab.summary(requested, "ada")["message"] == (
         f"{lost.name}: its weights were deleted to free space before the evaluation; Resume trains "
         "it again"
@@ -298,7 +300,7 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     report = finished(lab, requested)
     assert [row["n"] for row in report["lengths"]["rows"]] == [1, 1]
     assert report["message"] == ""
-    # the lost one's record, the one that was asked, and a new one
+    # the record of the lost one, the one with an evaluation, and a new one
     assert len(registry.list_for_owner("ada")) == 3
     assert f"run:{lost.id}" not in [line["run"] for line in report["lines"]]
 
@@ -351,7 +353,7 @@ def test_unwatched_experiment_pauses_and_can_be_resumed(serve):
     registry.summaries("ada")
     lab.store.states[requested.id].last_viewed_at -= 2000  # longer ago than the lease
     time.sleep(0.5)
-    assert lab.store.states[requested.id].owner  # the owner looks at the list of runs
+    assert lab.store.states[requested.id].owner  # the owner polls the list of runs
     registry.owner_last_seen.clear()
     wait_for(lambda: lab.store.states[requested.id].message, 60, "the end")
     assert (

@@ -37,7 +37,7 @@ STEPS = {"tiny-gpt2": 60, "tiny-bert": 120}
 
 
 class Received:
-    """Keeps what a job tells; `until` cancels it after so many steps."""
+    """Records the messages of a job; `until` cancels it after so many steps."""
 
     def __init__(self, until=None):
         self.rows, self.until, self.cancelled = [], until, threading.Event()
@@ -63,9 +63,7 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def checkpoint(small_run, tmp_path_factory):
-    """A checkpoint that has hardly learned: it says which task, which is all that is asked of
-    it.
-    """
+    """An almost untrained checkpoint; only its task is used."""
     folder = tmp_path_factory.mktemp("checkpoint") / "small"
     trainer = Trainer(small_run.replace(min_length=3, max_length=4, max_steps=2))
     save_checkpoint(folder, trainer, list(trainer))

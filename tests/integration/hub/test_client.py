@@ -32,7 +32,7 @@ LARGE = {"model.safetensors": os.urandom(40_000), "training.safetensors": os.ura
 
 @pytest.fixture(scope="module", autouse=True)
 def prepared(hub):
-    """This process is set up as an errand's is, and as it was before afterwards."""
+    """Configure this process as that of a hub task, and restore it afterwards."""
     before = logging.get_verbosity()
     configure_process()
     yield
@@ -439,7 +439,7 @@ def test_commits_made_since_the_plan_stay(hub, ada, package):
     assert error.retryable
     assert hub.repo("ada/digits").head.oid == theirs
     assert hub.files("ada/digits")["model.safetensors"] == b"theirs"
-    push(ada, package, "ada/digits", "Step 2")  # looked at again, it may be
+    push(ada, package, "ada/digits", "Step 2")  # after another inspection it is permitted
     assert titles(hub, "ada/digits") == ["initial commit", "Step 1", "Meanwhile", "Step 2"]
 
 

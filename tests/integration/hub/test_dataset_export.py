@@ -70,7 +70,7 @@ def consumed(monkeypatch, config, steps):
             "dropout": 0.3,
         },
     ],
-    ids=["plain", "another seed, looked at on the way", "letters and dropout"],
+    ids=["plain", "another seed, evaluated during training", "letters and dropout"],
 )
 def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(
     monkeypatch, tmp_path, small_run, settings

@@ -1,5 +1,5 @@
-"""Every family there and back: pushed to a Hub, loaded by the lines of its card, pulled again,
-and asked the same sequences.
+"""Every architecture published and downloaded again: it loads with the lines of its card, and is
+evaluated on the same sequences.
 """
 
 import importlib

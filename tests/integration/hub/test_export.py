@@ -60,7 +60,7 @@ ALWAYS = CODE | {
     "tokenizer_config.json",
 }
 
-# Two lines load what was published, in a process that has never heard of this project.
+# Two lines load the published model, in a process without this project.
 STRANGER = """
 import json, sys
 try:
@@ -393,7 +393,7 @@ def test_code_in_a_package_is_never_run_here(copied, tmp_path, monkeypatch):
     assert type(model).__module__ == "playground.models.automodel"
     assert not mark.exists()
 
-    # The canary sings: the same file leaves its mark where somebody does run it.
+    # The canary works: the same file leaves its mark when it is executed.
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
     dynamic_module_utils.get_class_from_dynamic_module("automodel.PlaygroundConfig", str(copied))
@@ -446,8 +446,8 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
     assert result["beams"] == answers
     assert result["plain"] == [6, 4, 7, EOS]
     assert result["module"].startswith("transformers_modules.")
-    # transformers says that there is code in there, and that without it there is no config class;
-    # it has nothing else to say.
+    # transformers reports that the repository contains code, and that without it there is no config
+    # class; it logs nothing else.
     warnings = [line for line in done.stderr.splitlines() if line.startswith("[transformers]")]
     assert {
         re.sub(" from http.*| `.*", "", line.removeprefix("[transformers] ")) for line in warnings

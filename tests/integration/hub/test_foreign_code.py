@@ -1,6 +1,7 @@
-"""Repositories that would have code of theirs run: pickles, auto_map, keys that nobody knows.
-Whatever is wanted of one, nothing of it
-is executed, and the refusal says why."""
+"""Repositories with code: pickles, auto_map and unknown keys.
+
+No operation executes their code, and each rejection has a reason.
+"""
 
 import json
 import pickle
@@ -180,7 +181,7 @@ NAMES = (
 
 @pytest.fixture
 def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
-    """The repository of this name on the Hub, and what is said of it."""
+    """The repository of this name on the Hub, and its description."""
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
@@ -204,7 +205,7 @@ def test_a_hub_task_runs_no_code_and_reports_the_rejection(
     outcome, sentence, *again = run_task_in_process(
         HubTask(kind, repo, endpoint=hub.url, destination=str(into)), tmp_path / "work"
     )
-    # its weights are not looked at
+    # its weights are not read
     if kind == "repo_info" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only":
         assert outcome == "result"
     else:

@@ -1,6 +1,4 @@
-"""Errands on the Hub as the page and the commands run them: in processes of their own, with the
-real client.
-"""
+"""Hub tasks as the page and the commands run them: in their own processes, with the real client."""
 
 import json
 import os
@@ -49,13 +47,13 @@ PICKLE = (
 
 @pytest.fixture(scope="module", autouse=True)
 def warm():
-    """Errands come from a process that has torch imported, as in the app."""
+    """Start hub tasks from a process that has torch imported, as in the app."""
     warm_up().join()
 
 
 @pytest.fixture(autouse=True)
 def scratch(tmp_path, monkeypatch):
-    """Where errands keep what they need meanwhile. Whatever happens, nothing of it stays."""
+    """The folder for temporary files of hub tasks. It is empty after every test."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -157,17 +155,17 @@ def test_an_old_revision_is_pulled_as_it_was(hub, checkpoint, published, tmp_pat
 def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_path):
     before, text_rendered = contents(checkpoint), []
     job = carry_out(
-        HubTask("push", "ada/told", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True),
+        HubTask("push", "ada/results", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True),
         text_rendered.append,
     )
     assert contents(checkpoint) == before
-    assert hub.repo("ada/told").private
-    assert job.result["commit"] == hub.repo("ada/told").head.oid
+    assert hub.repo("ada/results").private
+    assert job.result["commit"] == hub.repo("ada/results").head.oid
     assert text_rendered[0] == "Connecting to the Hub"
     assert text_rendered[-1] == "Committing"
     assert job.arguments == ()
     assert hub.ADA not in repr([job.to_json(), text_rendered, job])
-    assert not [name for name, data in hub.files("ada/told").items() if hub.ADA.encode() in data]
+    assert not [name for name, data in hub.files("ada/results").items() if hub.ADA.encode() in data]
     assert not [name for name, data in contents(tmp_path).items() if hub.ADA.encode() in data]
 
 
@@ -300,7 +298,7 @@ def test_missing_permission_is_reported_before_any_file_is_written(
     assert hub.repo("ada/digits").head.oid == head
 
 
-# What anybody may have put there
+# Repositories of others
 
 
 def manifest_with(published, **changed):
@@ -315,8 +313,8 @@ def with_first_weight(weights, value):
 
 @pytest.fixture(scope="module")
 def hostile(hub, published):
-    """Repositories by what is wrong with them: (what they change of a good one, what the
-    refusal says).
+    """Invalid repositories by their fault: their change to a valid one, and the message of the
+    rejection.
     """
     weights = published["model.safetensors"]
     other = serialize_tensors(weights_by_name(Trainer(tiny_config(d_model=16)).model))
@@ -432,7 +430,7 @@ def test_unpublishable_architecture_is_rejected_before_network_use(
     manifest = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(manifest | {"architecture": "tail"}))
     (tmp_path / "work").mkdir()
-    # where nobody listens
+    # where no server listens
     hub_task = HubTask("push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other))
     kind, sentence, again = run_task_in_process(hub_task, tmp_path / "work")
     assert (kind, again) == ("failed", False)
@@ -518,7 +516,7 @@ def test_a_card_that_is_hostile_or_missing_hinders_nothing(hub, published):
         assert (job.status, job.result["card"], job.result["step"]) == ("done", None, 6)
 
 
-# Errands under way
+# Running hub tasks
 
 
 def test_a_gallery_lists_what_was_published(hub, published):
@@ -673,8 +671,8 @@ def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
 
 
 def test_lists_of_signed_in_users_do_not_use_slots_of_hub_tasks(hub):
-    """A page that opens asks who it is and what there is; both go on when its visitor asks for
-    the list anew.
+    """A page that opens requests account and list; both finish when the visitor requests the
+    list again.
     """
     jobs = AutoPublisher(None)
     with hub.fault(hub.WHOAMI, "silent"), hub.fault(hub.LIST, "silent"):
@@ -732,7 +730,7 @@ def test_a_run_is_published_during_training_and_at_its_end(hub, registry, monkey
         wait_for(
             lambda: (jobs.auto_publish_status(run) or {}).get("trouble"),
             60,
-            "the trouble to be told",
+            "the report of the error",
         )
     assert "this token has no permission to" in jobs.auto_publish_status(run)["trouble"]
     wait_for(lambda: pushed(second), 60, "the second push")

@@ -1,6 +1,4 @@
-"""What somebody meets who finds a published model and knows nothing of this project: its card,
-and the lines that it says to run.
-"""
+"""A published model for a user without this project: its card, and the commands on it."""
 
 import os
 import re
@@ -35,7 +33,7 @@ def test_its_card_is_read_and_validated_as_the_hub_does(hub, published):
     assert "transformer-playground" in card.data.tags
     assert card.data.eval_results[0].metric_type == "exact_match"
     assert card.data.eval_results[0].metric_value == 1.0
-    card.validate()  # asks the Hub
+    card.validate()  # sends a request to the Hub
 
 
 def test_the_lines_of_its_card_run_as_they_stand(hub, published, tmp_path):

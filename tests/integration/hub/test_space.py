@@ -42,7 +42,7 @@ def deploy(hub, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def deployed(hub, deploy):
-    """The first deployment to ada/play: what was printed, and what was asked of the Hub."""
+    """The first deployment to ada/play: its output, and its requests to the Hub."""
     with hub.record_requests() as seen:
         done = deploy("ada/play")
     assert done.returncode == 0, done.stderr
@@ -130,7 +130,7 @@ def test_its_readme_names_a_thumbnail_that_is_there(hub, deployed):
 def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tmp_path):
     hub.put(
         "ada/play",
-        {"playground/old.py": "gone = 1", "notes.md": "mine", "app.py": "edited"},
+        {"playground/old.py": "removed = 1", "notes.md": "mine", "app.py": "edited"},
         kind="space",
     )
     result = HubTaskRunner(
@@ -175,7 +175,7 @@ def test_what_cannot_be_deployed_is_refused_in_one_sentence(
 
 
 def test_without_a_token_the_command_prints_instructions(deploy):
-    done = deploy("ada/nobody", token="")
+    done = deploy("ada/play2", token="")
     assert (done.returncode, done.stdout) == (2, "")
     assert "hf auth login" in done.stderr
 

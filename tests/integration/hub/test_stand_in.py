@@ -849,7 +849,7 @@ def test_a_slow_answer_comes(hub, ada):
 
 def test_an_unreachable_hub():
     with FakeHub() as removed:
-        removed.put("ada/gone", {"a": "1"})
-        assert HfApi(endpoint=removed.url, token=False).repo_exists("ada/gone")
+        removed.put("ada/removed", {"a": "1"})
+        assert HfApi(endpoint=removed.url, token=False).repo_exists("ada/removed")
     with pytest.raises(httpx.ConnectError):
-        HfApi(endpoint=removed.url, token=False).model_info("ada/gone")
+        HfApi(endpoint=removed.url, token=False).model_info("ada/removed")

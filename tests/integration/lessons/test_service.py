@@ -1,6 +1,4 @@
-"""Who may ask, who waits, and what a visitor is told: nothing before it was measured, and
-nothing that they are to find out.
-"""
+"""Lessons: permissions, the queue, and responses that reveal no result before its measurement."""
 
 import os
 import shutil
@@ -143,7 +141,7 @@ def test_a_paused_run_continues_for_the_question(registry):
     wait_for(lambda: run.status == "training", description="the run to go on")
     registry.control(run, "pause")
     wait_for(lambda: run.status == "paused", description="the pause")
-    assert run.has_worker  # its process waits to be told, and takes a moment to answer
+    assert run.has_worker  # its process waits for a command, and takes a moment to respond
     question = package_of.start_lesson("stop-1", 10, {}, OWNER)
     assert package_of.poll(question, OWNER)["status"] == "training"
     wait_for(lambda: run.status == "training", description="the run to go on")
@@ -177,7 +175,7 @@ def test_a_run_without_stored_weights_is_trained_anew(registry):
     package_of.cancel(question, OWNER)
     wait_for(
         lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
-        description="room",
+        description="a free slot",
     )
     assert (lost.status, lost.evicted) == ("stopped", WEIGHTS_EVICTED)
     question = package_of.start_lesson("stop-1", 10, {}, OWNER)
@@ -191,7 +189,7 @@ def test_a_run_without_stored_weights_is_trained_anew(registry):
 def test_a_run_that_still_saves_is_not_used(registry):
     package_of = LessonService(registry, SLOW)
     question, run = begin_and_train(package_of, registry)
-    # its process cannot tell meanwhile that it has saved
+    # its process cannot report meanwhile that it has saved
     with registry._lock, run.lock:
         package_of.cancel(question, OWNER)
         assert run.status == "stopping"

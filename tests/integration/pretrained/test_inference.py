@@ -1,6 +1,4 @@
-"""Free use on real pipelines, with the fixtures: what is told equals what transformers' own
-pipelines and `generate` say.
-"""
+"""Inference with the fixtures equals the pipelines and `generate` of transformers."""
 
 import threading
 

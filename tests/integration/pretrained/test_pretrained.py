@@ -1,6 +1,7 @@
-"""Models found, measured and fetched from a Hub on this machine, and what is said when that goes
-wrong. The models are fixtures,
-served under the names of the real ones."""
+"""Models are listed, measured and downloaded from a Hub on this machine; messages for failures.
+
+The models are fixtures with the names of the real ones.
+"""
 
 import errno
 import json
@@ -102,7 +103,7 @@ def test_the_size_is_capped_before_the_download(served, monkeypatch):
 def test_facts_contain_sizes_without_a_download(served, tiny_gpt2):
     with served.record_requests() as seen:
         rows = describe_models(
-            {"models": ["gpt2", "bert-base-uncased", "nobody/nothing", tiny_gpt2, 7]},
+            {"models": ["gpt2", "bert-base-uncased", "ada/missing", tiny_gpt2, 7]},
             ProgressReporter(),
         )["models"]
     assert [(row["name"], row["location"], row["kind"]) for row in rows[:2]] == [
@@ -110,7 +111,7 @@ def test_facts_contain_sizes_without_a_download(served, tiny_gpt2):
         ("bert-base-uncased", "hub", "masked"),
     ]
     assert rows[0]["parameters"] > 100_000
-    assert "there is no repository nobody/nothing" in rows[2]["message"]
+    assert "there is no repository ada/missing" in rows[2]["message"]
     assert (rows[3]["location"], rows[3]["kind"]) == ("directory", "causal")
     assert "is not the name of a model" in rows[4]["message"]
     assert not any(row["hub_unreachable"] for row in rows)
@@ -217,7 +218,7 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
     assert "cannot be reached" in refusal("gpt2")[0]
     # what a busy machine adds; both would take 20 s and more
     assert time.monotonic() - started < 3 + 3
-    # no network is asked for
+    # no request is sent
     assert resolve("bert-base-uncased", ProgressReporter()).location == "cache"
     assert "not on this machine yet" in refusal("gpt2", local_only=True)[0]
 
@@ -254,7 +255,7 @@ ODD = [
     ["gpt2"],
     "x" * 300,
     "a\0b",
-    "~nobody",
+    "~unknown",
 ]
 
 
@@ -489,7 +490,7 @@ def test_own_model_cache_evicts_the_least_recently_used_model(
     resolve("ada/a", ProgressReporter())
     resolve("ada/b", ProgressReporter())
     resolve("ada/c", ProgressReporter())
-    # a cache that is somebody else's is left alone
+    # the cache of another program stays unchanged
     assert list_cached_names() == ["ada/a", "ada/b", "ada/c"]
 
     monkeypatch.setenv("PLAYGROUND_MODELS", str(cache))

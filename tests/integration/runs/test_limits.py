@@ -1,6 +1,6 @@
-"""What a server that is open to others allows: sizes, minutes, room on the disk.
+"""Limits of a shared instance: sizes, minutes and disk space.
 
-Real registries, limits from the environment.
+Real registries, with limits from the environment.
 """
 
 import json
@@ -67,7 +67,7 @@ def warm():
 
 @pytest.fixture
 def hosted(tmp_path, monkeypatch):
-    """Makes registries, one after the other, on a server whose environment says so."""
+    """Creates registries, one after the other, with settings of the environment."""
     made = []
 
     def make(**numbers) -> Registry:
@@ -143,7 +143,7 @@ def test_a_variable_of_version_0_1_0_still_sets_its_limit(monkeypatch, caplog, n
 
 
 def test_every_number_that_is_read_is_one_of_the_table():
-    """A number that somebody reads past the table would be told by Python's own error."""
+    """A number that is not read through the table would give Python's own error."""
     for path in (ROOT / "playground").rglob("*.py"):
         # torchrun's own
         assert "int(os.environ.get(" not in path.read_text() or path.name == "common.py", path
@@ -249,7 +249,7 @@ def test_no_door_lets_a_larger_run_in(hosted, tmp_path, field):
         "a branch": lambda: registry.branch(before, 1, "ada"),
         "train on": lambda: ACTIONS["extend"](registry, before, None),
         "an upload, or from the Hub": lambda: registry.import_checkpoint(checkpoint, "ada", "mine"),
-        "what an upload is asked first": lambda: registry.validate_size(large),
+        "the size check of an upload": lambda: registry.validate_size(large),
         "a plan of the lab": lambda: laboratory.plan(grid, "ada"),
         "an experiment": lambda: laboratory.submit(grid, "ada"),
     }
@@ -408,7 +408,7 @@ def test_pauses_do_not_count(hosted):
 
 
 def test_times_in_a_checkpoint_do_not_extend_the_limit(hosted, tmp_path):
-    """Somebody else's hour does not count here, nor does a forged one hide what is trained here."""
+    """Times of another server do not count here, and a forged time hides no training here."""
     registry = hosted(MAX_MINUTES=0.02)
     trainer = Trainer(small(max_steps=ENDLESS))
     trainer.train_step()
@@ -420,7 +420,7 @@ def test_times_in_a_checkpoint_do_not_extend_the_limit(hosted, tmp_path):
     assert "0.02 minutes" in run.message
 
 
-# Room on the disk
+# Disk space
 
 
 def age(run: Run, hours: float) -> None:
@@ -457,8 +457,8 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
         "Some earlier steps of “run 1” were deleted."
     )
     assert registry.summaries("ada")[1]["evicted"] == HISTORY_THINNED
-    # Everything that is at rest is thin now, and more does not fit: nobody loses a model by
-    # pressing Train.
+    # Every idle run is thinned out now, and more does not fit. Pressing Train never deletes a
+    # model.
     small(d_model=64, n_layers=2, d_ff=128, max_steps=5)
     registry.settings.limits = replace(registry.settings.limits, bytes_per_owner=400_000)
     text_rendered = (
@@ -480,7 +480,7 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
         + 1000,
     )
     for run in runs:
-        registry.delete(run)  # and there is room again at once, not after the ten minutes of Undo
+        registry.delete(run)  # and its space is free at once, not after the ten minutes of Undo
     registry.start(small(max_steps=1), "ada")
 
 
@@ -538,7 +538,7 @@ def test_the_oldest_idle_run_is_removed_first_and_active_runs_stay(hosted):
     again = registry.rerun(old, "visitor old")
     until(lambda: again.status == "done" and not again.has_worker)
     assert list(again.load_points().columns["loss"]) == list(old.load_points().columns["loss"])
-    # Nobody can make a live run give way, however little there is.
+    # A live run never gives way, even with little space.
     registry.settings.limits = replace(registry.settings.limits, bytes_total=1)
     registry.storage_quota.enforce()
     assert going.checkpoints()
@@ -593,7 +593,7 @@ def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     modest = rest(registry, "ada", 100_000, 99)
     client_address.set("192.0.2.9")
     crowd = [rest(registry, f"invented {n}", 200_000, 9 - n) for n in range(3)]
-    # more than half, while nobody else needs it
+    # more than half, while no other owner needs it
     registry.storage_quota.ensure_available(owner_id("invented 3"), 200_000)
     assert [run.evicted for run in (modest, *crowd)] == [""] * 4
     crowd.append(rest(registry, "invented 3", 200_000, 1))

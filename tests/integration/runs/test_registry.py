@@ -168,7 +168,7 @@ def removed(pid: int) -> bool:
 
 
 class Page:
-    """A page that follows a run: what it keeps of what it is told."""
+    """A page that follows a run: what it stores of the responses."""
 
     def __init__(self, registry: Registry, run: Run) -> None:
         self.registry, self.run = registry, run
@@ -182,7 +182,7 @@ class Page:
         json.dumps(response, allow_nan=False)
         points = response["points"]
         if response["series_id"] != self.epoch or points["whole"]:
-            assert points["whole"]  # a page that has to begin anew is told everything
+            assert points["whole"]  # a page that starts again receives everything
             self.steps, self.losses, self.begun = (
                 [],
                 [],
@@ -202,7 +202,7 @@ class Page:
     def poll_until(self, condition) -> dict:
         return wait_for(
             lambda: (response := self.poll()) and condition(response) and response,
-            description="something to be told",
+            description="a message",
         )
 
 
@@ -520,7 +520,7 @@ def test_a_run_resumed_while_it_gives_up_its_place_waits_for_the_next_one(serve)
     registry = serve(slots=1)
     run = held(registry, slow(registry))
     at = run.step
-    other = slow(registry, "bob")  # asks the paused run for its place
+    other = slow(registry, "bob")  # requests the slot of the paused run
     registry.control(run, "resume")
     wait_for_steps(other)
     wait_for_status(run, "waiting")
@@ -666,7 +666,7 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     registry.shutdown()
 
 
-# When nobody watches
+# Without viewers
 
 
 def test_unwatched_run_pauses_with_reason_and_releases_its_worker(serve):
@@ -696,7 +696,7 @@ def test_polling_the_list_renews_the_lease_of_its_runs(serve):
     mine, theirs = slow(registry, "ada"), slow(registry, "bob")
     wait_for(
         lambda: registry.summaries("ada") and theirs.status == "paused",
-        description="the run of somebody who is away to pause",
+        description="the pause of a run without viewers",
     )
     assert mine.status == "training"
 
@@ -732,7 +732,7 @@ def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
     resumed.last_viewed_at -= 1000
     registry.control(resumed, "resume")
     alone.last_viewed_at -= 1000
-    wait_for_status(alone, "stopped")  # the house has looked after both
+    wait_for_status(alone, "stopped")  # housekeeping has processed both
     assert (resumed.status, registry.scheduler.position(resumed), going.has_worker) == (
         "waiting",
         1,
@@ -747,7 +747,7 @@ def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
         run.last_viewed_at -= 1000
     assert registry.summaries("ada")[0]["queue_position"] is not None
     registry.settings.idle_timeout_s = 600
-    wait_for_status(theirs, "stopped")  # the house has looked after both
+    wait_for_status(theirs, "stopped")  # housekeeping has processed both
     assert (mine.status, registry.scheduler.position(mine), mine.message, going.has_worker) == (
         "waiting",
         1,
@@ -761,7 +761,7 @@ def test_without_a_lease_no_viewer_is_needed(serve):
     run = slow(registry)
     wait_for_steps(run)
     run.last_viewed_at -= 10**6
-    wait_for(lambda: not run.viewer_active, description="a round of the house")
+    wait_for(lambda: not run.viewer_active, description="a round of housekeeping")
     wait_for_steps(run, run.step + 5)
     held(registry, run)
     run.paused_at -= 10**6
@@ -1397,7 +1397,7 @@ def test_a_long_probe_with_many_heads_stays_small_on_the_way_to_the_page(registr
     assert len(response["probe_info"]["source"]) > 20
 
 
-# What a page is told
+# Responses to a page
 
 
 def test_a_page_that_polls_has_every_point_once(registry):

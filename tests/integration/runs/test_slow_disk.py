@@ -23,7 +23,7 @@ SMALL = {
 
 
 class SlowDisk:
-    """A disk operation that does not return before the test says so."""
+    """A disk operation that does not return before the test releases it."""
 
     def __init__(self):
         self.entered, self.released = threading.Event(), threading.Event()
@@ -80,7 +80,7 @@ ACTIONS = {
         lambda registry, run: registry.supervisor.on_message(run, "saved", 3),
     ),
     "a run starts": (slow_write, lambda registry, run: start(registry, "bob")),
-    "room is made for a run": (slow_check, lambda registry, run: start(registry, "bob")),
+    "space is freed for a run": (slow_check, lambda registry, run: start(registry, "bob")),
     "a run is forgotten": (
         slow_removal,
         lambda registry, run: registry.storage_quota.evict_if_idle(

@@ -31,7 +31,7 @@ SMALL = {
 
 @pytest.fixture
 def make(tmp_path):
-    owners = []  # a worker whose owner has gone ends
+    owners = []  # a worker without its parent process ends
 
     def worker(name: str) -> TrainingWorker:
         owner, pipe = context().Pipe()

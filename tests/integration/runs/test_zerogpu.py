@@ -154,7 +154,7 @@ def test_run_between_slices_pauses_or_stops_at_once_and_resumes(
     assert run.status == "waiting"
     registry.control(run, action)
     assert run.status == status
-    slice_of(registry, run)  # a page that has not heard of it yet
+    slice_of(registry, run)  # a page that does not know it yet
     assert run.status == status
     registry.control(run, "resume")
     slices_of(LONG)

@@ -1,6 +1,4 @@
-"""The endpoints for programs: as a client of a server that is open to others uses them, and asked
-directly with whatever anybody may
-send."""
+"""The API for programs: as a client of a shared instance uses it, and with arbitrary input."""
 
 import asyncio
 import itertools
@@ -85,7 +83,7 @@ def ask(app):
 
 @pytest.fixture(scope="module")
 def run(ask):
-    """A run that somebody started through the API: what `start` answered."""
+    """A run that was started through the API: the response of `start`."""
     return ask("start", settings=SMALL, preset="fast", name="by a program")
 
 
@@ -151,7 +149,7 @@ def test_attention_is_returned_by_head_and_every_row_sums_to_one(ask):
     own = ask(
         "attention", model="checkpoint:reverse", sequence="3 1 4", kind="decoder", layer=0, head=0
     )["weights"][0][0]
-    # nobody looks ahead
+    # no query attends to later positions
     assert all(weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :])
 
 
@@ -263,7 +261,7 @@ def test_agents_find_the_endpoints_as_tools(app):
                 "playground_predict", {"model": REVERSE, "sequence": "3 1 4"}
             )
             wrong = await session.call_tool(
-                "playground_predict", {"model": "nobody's", "sequence": "3 1 4"}
+                "playground_predict", {"model": "unknown", "sequence": "3 1 4"}
             )
             # the name in earlier versions
             former = await session.call_tool("predict", {"model": REVERSE, "sequence": "3 1 4"})
@@ -318,7 +316,7 @@ def test_too_many_runs_get_a_retry_time(ask):
         start_many()
 
 
-# Asked directly
+# Called directly
 
 
 @pytest.fixture(scope="module")

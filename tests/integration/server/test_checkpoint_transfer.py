@@ -303,8 +303,8 @@ def test_a_download_needs_a_ticket(app):
 
 
 async def response(served, method, path, receive, send=None, address="10.0.0.1"):
-    """Status and text that a client is answered which sends as `receive` says, and takes what
-    it is sent as `send` says.
+    """Return the status and text of the response to a client that sends and receives with these
+    functions.
     """
     answer = []
 

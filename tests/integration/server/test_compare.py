@@ -1,4 +1,4 @@
-"""What the Compare tab's page is told: through a comparer of its own, and without one."""
+"""The routes of the Compare tab, with a queue of their own and without one."""
 
 import subprocess
 import sys
@@ -172,9 +172,9 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
         "    job = asyncio.run(page.submit({'owner': owner, 'kind': 'cached', 'what': {}}, "
         "None))['job']\n"
         "    poll = lambda: asyncio.run(page.poll({'owner': owner, 'job': job}, None))\n"
-        "    while (told := poll())['status'] in ('waiting', 'working'): time.sleep(0.05)\n"
-        "    assert told['status'] == 'done', told\n"
-        "    assert told['result']['models'] == [], told\n"
+        "    while (response := poll())['status'] in ('waiting', 'working'): time.sleep(0.05)\n"
+        "    assert response['status'] == 'done', response\n"
+        "    assert response['result']['models'] == [], response\n"
         "    page.job_queue.close(); page.registry.shutdown()\n"
         "    sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))\n"
     )
@@ -302,6 +302,6 @@ def test_fine_tuned_models_have_the_owner_of_the_request(page):
             "owner": owner,
             "kind": "finetune",
             "subject": "checkpoint:reverse",
-            "what": {"model": "gpt2", "owner": "somebody"},
+            "what": {"model": "gpt2", "owner": "another"},
         }
         assert job_of(page, ask(page, "jobs/submit", what)).arguments[0]["owner"] == owner_id(owner)

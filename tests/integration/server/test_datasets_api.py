@@ -125,7 +125,7 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     assert response["preview"][1] == [["a", "a", "b"], ["b", "a", "a"]]
     assert 0 < response["held_out"] < 216
     content = response["content"]
-    assert not (app.checkpoints / "rows" / content).exists()  # only looked at so far
+    assert not (app.checkpoints / "rows" / content).exists()  # only previewed so far
     assert "not on this server" in ask(app, "show", owner, content)["error"]
     answer = ask(app, "use", other, content)  # another user has to upload it
     assert answer["again"]
@@ -286,9 +286,7 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its memory")
 def test_the_process_that_reads_takes_so_much_memory_and_no_more():
-    """Memory that is asked for and never used, so that nothing happens to this machine where
-    the limit is missing.
-    """
+    """Reserve memory without using it, so that a missing limit does not affect the machine."""
     script = """
 from playground.server import dataset_reader
 dataset_reader._load_dataset = lambda request: bytearray(8 * dataset_reader.MAX_MEMORY_BYTES)
@@ -324,7 +322,7 @@ def test_an_owner_has_a_quota_of_rows_and_frees_it_by_removal(app):
             break
     assert answer["error"].endswith(f"{CAP} MB are possible, so remove some or upload fewer pairs")
     assert not (app.checkpoints / "rows" / content).exists()
-    assert ask(app, "use", new_owner_key(), first) == {}  # others have room of their own
+    assert ask(app, "use", new_owner_key(), first) == {}  # others have a quota of their own
     assert ask(app, "remove", owner, first) == {}
     assert ask(app, "use", owner, content) == {}  # still there from the reading
 
@@ -337,9 +335,7 @@ class Shelf:
         self.library = DatasetLibrary(self.registry)
 
     def bring(self, symbol, owner, times=1):
-        """Rows that differ by a symbol, as many times as many bytes; what `use` says to them is
-        the test's.
-        """
+        """Rows that differ by a token, as many as fit in these bytes; the test chooses `use`."""
         rows = from_text("".join(f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times)))
         folder = self.root / "rows" / f".{symbol}.tmp"
         (folder / "rows").mkdir(parents=True)
@@ -377,9 +373,7 @@ class Shelf:
         return self.registry.import_checkpoint(folder, owner, "mine")
 
     def fits(self, sets):
-        """Let there be room for so many rows more than there are; for less than one in
-        fractions.
-        """
+        """Limit the rows to so many more than exist; fractions for less than one row."""
         sizes = [directory_size(self.root / "rows" / content) for content in self.contents()]
         self.library.all_mb = (sum(sizes) + sets * max(sizes)) / MB
 
@@ -433,7 +427,7 @@ def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_a
         * max(directory_size(shelf.root / "rows" / content) for content in shelf.contents())
         / MB
     )
-    newer = shelf.use("d", crowd[2])  # the address's own go first, if nobody chose them for long
+    newer = shelf.use("d", crowd[2])  # the oldest unused datasets of the address are removed first
     assert shelf.contents() == {other, recent, newer}
     assert shelf.listed(crowd[0]) == []
     content = shelf.bring("e", crowd[3])

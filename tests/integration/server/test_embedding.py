@@ -17,7 +17,7 @@ from tests.support.coroutines import run_in_thread
 
 
 def policy(query, answer=None):
-    """What an answer to a request with this query says of frames."""
+    """Return the frame headers of the response to a request with this query."""
     sent = []
 
     async def send(message):
@@ -74,7 +74,7 @@ def test_only_the_views_that_there_are_are_embedded(query):
     assert not is_embedded(query)
 
 
-# The report, which the Share dialog asks for
+# The report, which the Share dialog requests
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What the Lab tab's page is told."""
+"""The routes of the Lab tab."""
 
 import asyncio
 import base64

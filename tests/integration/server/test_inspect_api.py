@@ -1,4 +1,4 @@
-"""What the Inspect tab is told, through the real processes that look into models."""
+"""The routes of the Inspect tab, with real inspection processes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the Learn tab's page is told."""
+"""The routes of the Learn tab."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ def test_the_bug_of_an_exercise_is_revealed_on_request(page):
         ("start-bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
         ("start-bug", {"bug": "mystery", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
         ("start-bug", {"bug": "mystery", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
-        ("poll", {"id": "nobody's"}, None, "no longer exists"),
+        ("poll", {"id": "unknown"}, None, "no longer exists"),
         ("guess", {"id": None}, None, "no longer exists"),
         ("cancel", {}, None, "no longer exists"),
     ],
@@ -81,4 +81,4 @@ def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, expect
 
 def test_a_page_without_an_owner_gets_nothing(page):
     for name in page.handlers():
-        assert "reload the page" in requested(page, name, owner="somebody")["error"]
+        assert "reload the page" in requested(page, name, owner="another")["error"]

@@ -141,7 +141,7 @@ def test_no_route_reveals_the_owners_dataset_or_key_to_a_viewer(shared, monkeypa
     assert '"dataset"' in result["runs/details"]  # the task's name is no secret
     for name, answer in result.items():
         for secret in (content, owner, run.owner, run.id):
-            assert secret not in answer, f"{name} tells a viewer {secret!r}: {answer[:300]}"
+            assert secret not in answer, f"{name} reveals {secret!r} to a viewer: {answer[:300]}"
     assert [each.config.task.task for each in registry.list_for_owner(viewer)] == []
 
 

@@ -54,8 +54,8 @@ def run(small_run):
 
 @pytest.fixture(scope="module")
 def saw(run, tmp_path_factory):
-    """What each of two processes saw, what torchrun let through of what they said, and the
-    folder of their checkpoints.
+    """The states of two processes, their output through torchrun, and the folder of their
+    checkpoints.
     """
     folder = tmp_path_factory.mktemp("together")
     trainer = Trainer(run)
@@ -231,14 +231,14 @@ def test_the_command_speaks_with_one_voice_and_writes_once(saw):
     _, done, folder = saw
     assert [json.loads(line)["steps"] for line in done.stdout.splitlines()] == [3]
     assert "playground" not in done.stderr
-    assert resume_trainer(folder / "told")[0].step_count == 3
+    assert resume_trainer(folder / "results")[0].step_count == 3
     assert {path.name for path in folder.iterdir() if path.is_dir()} == {
         "one",
         "uncut",
         "cut",
         "dropping",
         "averaged",
-        "told",
+        "results",
         "alone",
     }
 
@@ -262,7 +262,7 @@ def test_a_signal_to_torchrun_saves_a_checkpoint_that_one_process_takes_up(saw, 
         "playground",
         "train",
         "--resume",
-        str(saw[2] / "told"),
+        str(saw[2] / "results"),
         "--max-steps",
         "100000",
         "--out",

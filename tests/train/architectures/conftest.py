@@ -10,8 +10,8 @@ from tests.support.small_configs import MAX_STEPS, small_config
 
 @pytest.fixture(scope="session")
 def trained_models():
-    """The small member of each family at several ages, {steps: family}, trained when it is
-    first asked for. Do not train these.
+    """The small model of each architecture at several steps, {steps: model}. Do
+    not train these.
     """
     stored = {}
 

@@ -258,8 +258,8 @@ def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, traine
     "name", [name for name in VARIANTS if name not in ("encoder-only", "bert")]
 )
 def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, trained_models):
-    """By the loss of the first tokens: later ones are changed, and where they are not asked
-    for, nobody can tell.
+    """By the loss of the first tokens: later ones are changed, and are ignored where they are not
+    evaluated.
     """
     model, batch = trained_models(name)[60], rows().select(torch.tensor([0, 3]))
     changed_BT = batch.target_BT.clone()

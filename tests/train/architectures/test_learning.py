@@ -1,6 +1,4 @@
-"""Every family learns the task: reversal, 99 % of the held-out sequences right, each by its
-recipe.
-"""
+"""Every architecture learns reversal with its defaults: 99 % exact match on held-out sequences."""
 
 import pytest
 

@@ -36,9 +36,7 @@ def test_steps_are_compared_with_every_peer_in_either_loop():
 
 
 def test_the_flops_of_a_step_are_those_of_its_products():
-    """Three times those of a forward pass, whose products with weights can be told from the
-    sizes.
-    """
+    """Three times the FLOPs of a forward pass, computed from the sizes."""
     setting = steps.Setting(64, 32, 10, seconds=0)
     config = setting.config().model
     d, tokens = 64, 32 * 11

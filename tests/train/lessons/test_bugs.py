@@ -65,7 +65,7 @@ def compared(small):
         if (name, seed, steps) not in results:
             response = []
             results[name, seed, steps] = compare(name, seed, steps, response.append) | {
-                "told": response
+                "reported": response
             }
         return results[name, seed, steps]
 
@@ -234,8 +234,8 @@ def test_scaled_embeddings_learn_worse(compared):
 
 def test_how_far_it_is_comes_while_it_trains(compared):
     result = compared("causal-mask")
-    assert [each["done"] for each in result["told"]] == [10, 20, 30, 40, 50, 60, 70, 80]
-    assert len(result["told"][1]["curves"]["broken"]["loss"]) == 20
+    assert [each["done"] for each in result["reported"]] == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert len(result["reported"][1]["curves"]["broken"]["loss"]) == 20
     assert [step for step, *_ in result["curves"]["right"]["evaluations"]] == [20, 40, 60, 80]
 
 

@@ -26,9 +26,7 @@ STEPS_AT = {2e-3: 60, 4e-3: 40, 1e-3: 90}
 
 
 def continues(config, beaten_at=None):
-    """A run that takes as many steps as its learning rate says; in the sweep it ends when it is
-    beaten.
-    """
+    """A run with as many steps as its learning rate; a losing one ends in the sweep."""
     rate, decay = config.training.learning_rate, config.training.lr_decay_steps
     steps = STEPS_AT.get(rate, 20) - (10 if decay != 80 else 0)
     beaten = beaten_at is not None and steps > beaten_at
@@ -42,7 +40,7 @@ def continues(config, beaten_at=None):
 
 @pytest.fixture
 def requested(monkeypatch, tmp_path):
-    """Every run that is trained, as it was asked for; results go elsewhere."""
+    """Record the settings of every run; results are written elsewhere."""
     runs = []
 
     def fake(name, config, seconds, beaten_at=None):

@@ -706,7 +706,7 @@ def test_metadata_as_other_tools_write_it_does_no_harm(folder):
     with pytest.raises(CheckpointError, match="its checksum differs"):
         load_model(folder)
     config = json.loads((folder / "config.json").read_text())
-    del config["sha256"]  # nobody said then what the file should be
+    del config["sha256"]  # without it no hash is checked
     (folder / "config.json").write_text(json.dumps(config))
     load_model(folder)
 

@@ -240,7 +240,7 @@ def test_what_is_no_json_object_is_refused(folder, data):
 
 def test_a_giant_config_is_refused_unread(folder):
     with open(folder / "config.json", "ab") as file:
-        file.truncate(3_000_000_000)  # sparse: it takes no room
+        file.truncate(3_000_000_000)  # sparse: it takes no space
     assert "has 3,000,000,000 bytes; at most 1,000,000 are read" in refusal(folder)
 
 

@@ -135,7 +135,7 @@ def test_cleanup_continues_where_another_process_removes_files(tmp_path, monkeyp
 
 def test_sweep_removes_links_without_following_them(tmp_path):
     write_dir(tmp_path / "other", OLD)
-    (tmp_path / ".dangling.tmp").symlink_to(tmp_path / "gone")
+    (tmp_path / ".dangling.tmp").symlink_to(tmp_path / "missing")
     (tmp_path / ".link.tmp").symlink_to(tmp_path / "other")
     assert clean_up_stale(tmp_path) == [".dangling.tmp", ".link.tmp"]
     assert os.listdir(tmp_path) == ["other"]

@@ -50,8 +50,8 @@ def test_the_environment_sets_the_level(monkeypatch, value, level):
 
 
 def test_an_unknown_level_is_an_error_that_lists_the_levels(monkeypatch):
-    monkeypatch.setenv("PLAYGROUND_LOG_LEVEL", "loud")
-    with pytest.raises(ValueError, match="'LOUD'; set it to one of DEBUG, INFO, WARNING"):
+    monkeypatch.setenv("PLAYGROUND_LOG_LEVEL", "noisy")
+    with pytest.raises(ValueError, match="'NOISY'; set it to one of DEBUG, INFO, WARNING"):
         level_from_environment()
 
 

@@ -46,7 +46,7 @@ print("not the model's snippet")
 - two
 ===
 * * *
-$$x$$ ~~gone~~ **bold** __under__ `code` \\*back\\* <https://evil.example>
+$$x$$ ~~old~~ **bold** __under__ `code` \\*back\\* <https://evil.example>
 right\u202eto left\u2028 \x00\x1b[31m{{ template }} {% raw %}"""
 
 
@@ -72,7 +72,7 @@ def saved(folder, config, steps, scores=False, metrics=True, changes=()):
 
 
 def rewritten(checkpoint, folder, **values):
-    """A copy of a checkpoint whose config.json says something else."""
+    """A copy of a checkpoint with another config.json."""
     shutil.copytree(checkpoint, folder)
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
@@ -358,7 +358,7 @@ def test_a_card_describes_its_tokenizer_and_pipelines(cards):
 
 
 def rows_checkpoint(folder, origin=None):
-    """A checkpoint of rows that somebody brought."""
+    """A checkpoint of an uploaded dataset."""
     rows = from_text(
         "".join(
             f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"

@@ -23,8 +23,8 @@ def one_head():
 
 @pytest.fixture
 def rowed(tmp_path, monkeypatch):
-    """A model of random weights whose task is rows of two letters; of b a there is no row, so
-    nobody knows its right answer.
+    """A random model whose dataset has rows of two letters; "b a" has no row, so its target is
+    unknown.
     """
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     return random_model(**load_pairs(store(from_text(ROWS))).task_settings())

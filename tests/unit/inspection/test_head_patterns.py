@@ -25,7 +25,7 @@ S = 6  # five symbols and EOS
 
 @pytest.fixture
 def scored(monkeypatch):
-    """Scores of the one head of a small model whose attention is whatever a test says it is."""
+    """Return the scores of the one head of a small model with the attention of a test."""
 
     def score(kind, weights_QM):
         subject = random_model(n_layers=1, n_heads=1, min_length=1, max_length=5)

@@ -1,4 +1,4 @@
-"""What a stop asks is measured on the runs, and a prediction can be right and wrong."""
+"""Lessons are measured on their runs, and predictions can be right and wrong."""
 
 import dataclasses
 from types import SimpleNamespace

@@ -291,8 +291,8 @@ def test_only_positions_of_training_sequences_are_trained():
 
 
 def test_an_encoder_without_positions_reads_a_set():
-    """Permuting the source permutes the memory (Lee et al. 2019, section 3), so nothing that
-    looks at it can know the order.
+    """Permuting the source permutes the memory (Lee et al. 2019, section 3), so no query that
+    attends to it can recover the order.
     """
     torch.manual_seed(0)
     source_BS = torch.tensor([[5, 6, 7, 8, 9, 2]])

@@ -132,7 +132,7 @@ def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias
         model.decode(target_BT, model.encode(source_BS), source_BS),
         model(source_BS, target_BT),
     )
-    real_BT = ~no_target_BT  # what stands on padding is nobody's business
+    real_BT = ~no_target_BT  # outputs at padding do not matter
     assert real_BT.sum() < real_BT.numel()
     torch.testing.assert_close(ours_BTD[real_BT], result_BTD[real_BT], **close)
     torch.testing.assert_close(ours_BTV[real_BT], model.output_proj(result_BTD)[real_BT], **close)
@@ -209,7 +209,7 @@ def test_attention_weights_sum_to_one_and_are_zero_where_masked(overrides):
     assert padded_BTT.any()
     for (
         weights_BHTT
-    ) in record.decoder:  # symbols do not look at the target's padding: it stands behind them
+    ) in record.decoder:  # tokens do not attend to the target's padding, which follows them
         assert (weights_BHTT.transpose(0, 1)[:, padded_BTT] == 0).all()
     every = [w_BHQM for layers, *_ in kinds for w_BHQM in layers if w_BHQM.shape[-1] == S]
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(every[:3], 2))

@@ -1,4 +1,4 @@
-"""The line that says where runs train, and why."""
+"""The line with the device of runs, and the reason."""
 
 from types import SimpleNamespace
 

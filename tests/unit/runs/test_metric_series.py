@@ -1,4 +1,4 @@
-"""The metrics of a run as the page is told them: what it lacks, and curves that fit a screen."""
+"""The metrics of a run for the page: deltas, and curves that fit a screen."""
 
 import json
 import random
@@ -46,7 +46,7 @@ def noisy(last, seed=0):
 
 
 class Page:
-    """What a page does with what it is told."""
+    """Apply a response as a page does."""
 
     def __init__(self):
         self.known, self.points, self.scored = 0, {}, []

@@ -110,7 +110,7 @@ def test_a_failed_write_is_reported_and_the_old_record_stays(run):
 
 
 def test_a_run_without_a_folder_writes_nothing(run, tmp_path):
-    os.rename(run.folder, tmp_path / "gone")
+    os.rename(run.folder, tmp_path / "missing")
     run.write()
     assert not run.folder.exists()
 
@@ -202,7 +202,7 @@ def test_what_a_newer_version_wrote_beside_it_does_no_harm(run):
 
 def test_a_giant_record_is_refused_unread(run):
     with open(run.folder / "run.json", "ab") as file:
-        file.truncate(3_000_000_000)  # sparse: it takes no room
+        file.truncate(3_000_000_000)  # sparse: it takes no space
     with pytest.raises(ValueError, match="at most"):
         Run.read(run.folder)
 
@@ -226,7 +226,7 @@ def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_pat
         assert registry.find_shared("the-watch-id").id == "the-id"
         assert registry.find_shared("another") is None
         assert registry.summaries("ada's secret")[0]["name"] == "My run · 1"
-        wait_for_package(registry)
+        wait_for_housekeeping(registry)
         assert all(
             (tmp_path / "runs" / f"broken-{number}" / "run.json").read_bytes() == data
             for number, data in enumerate(broken)
@@ -235,14 +235,12 @@ def test_server_loads_readable_runs_and_leaves_broken_records_alone(run, tmp_pat
         registry.shutdown()
 
 
-def wait_for_package(registry):
-    """Until the house was looked after at least once: a run whose last visit lies long back is
-    forgotten by then.
-    """
+def wait_for_housekeeping(registry):
+    """Wait for one round of housekeeping, which unloads runs without recent viewers."""
     run = next(iter(registry._runs.values()))
     run.load_points()
     run.last_viewed_at -= 1000
-    wait_for(lambda: run.live.points is None, description="a round of the house")
+    wait_for(lambda: run.live.points is None, description="a round of housekeeping")
 
 
 # What it knows of its steps

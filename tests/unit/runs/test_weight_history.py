@@ -146,7 +146,7 @@ def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(
         newest = newest if put is None else put
         if step % 50 == 0 or step == last:
             assert weight_steps(run) == history.steps()
-            # those that stay whatever they weigh
+            # those that stay regardless of their size
             assert bytes_in(run) <= budget + (TRANSIENT_WEIGHTS + 2) * weight
     there, states = weight_steps(run), state_steps(run)
     assert there[0] == 0
@@ -374,20 +374,20 @@ FULL = """
 import json, sys
 from pathlib import Path
 from playground.runs.weight_history import WeightHistory, weight_steps, read_lines
-run, room = Path(sys.argv[1]), sys.argv[2]
+run, limit = Path(sys.argv[1]), sys.argv[2]
 history = WeightHistory(run)
 history.open(0)
 history.add({"step": step, "loss": 1.0} for step in range(1, 101))
 written = (run / "metrics.jsonl").read_bytes()
 more = [{"step": step, "loss": 1.0} for step in range(101, 40_001)]
-if room == "tmpfs":
-    def make_room():
+if limit == "tmpfs":
+    def free_space():
         (run / "ballast").unlink()
     (run / "ballast").write_bytes(b"x" * 300_000)
 else:
     import resource
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    def make_room():
+    def free_space():
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
 tries = 0
@@ -406,7 +406,7 @@ for size in (1_200_000, 10):
         failed += 1
 assert not list((run / "history").glob(".*")), "an unfinished write stayed"
 assert weight_steps(run) == history.steps() == [1, 2]
-make_room()
+free_space()
 history.add([{"step": 40_002, "loss": 1.0}])
 history.flush()
 steps = [line["step"] for line in read_lines(run)]

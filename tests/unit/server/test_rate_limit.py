@@ -164,7 +164,7 @@ def test_a_large_body_is_a_large_load(monkeypatch):
     assert len(served) < 100
     before = len(served)
     for _ in range(10):
-        ask("/playground/api/runs/poll")  # chunked: nobody knows how large it is
+        ask("/playground/api/runs/poll")  # chunked: its size is unknown
     assert len(served) == before
     assert 429 in refused
 

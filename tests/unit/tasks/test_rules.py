@@ -68,9 +68,7 @@ fillers = st.lists(st.integers(0, 12), min_size=20, max_size=20)
 
 @st.composite
 def requested(draw, name):
-    """A task over some number of symbols, and sequences of values of the kind that may be asked
-    of it.
-    """
+    """A task over some number of symbols, and valid or invalid source sequences for it."""
     n = draw(st.integers(2, 14))
     symbol = st.sampled_from("()") if name == "brackets" else st.integers(0, n - 1)
     sequence = st.lists(symbol, min_size=1, max_size=9)
@@ -146,11 +144,11 @@ def test_the_alignment_names_the_source_position_of_every_answer_position(name, 
     if task.alignment(length) is None:
         assert name not in ("reverse", "copy", "duplicate", "swap-halves", "caesar")
         return
-    # all different, so that a position can be told by its symbol
+    # all different, so that each symbol identifies its position
     sequence = torch.arange(3, 3 + length)[None]
     answer = task.target_for(sequence[0].tolist())
     assert len(task.alignment(length)) == len(answer)
-    # another symbol there changes the answer exactly where the alignment says
+    # another symbol there changes the target exactly at the aligned position
     for at in range(length):
         other = sequence.clone()
         other[0, at] = 12

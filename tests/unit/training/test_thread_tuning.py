@@ -92,8 +92,8 @@ def test_it_is_measured_again_when_the_load_may_have_changed(trainer, tries):
 def test_a_number_of_threads_without_benefit_is_reverted(
     trainer, tries, monkeypatch, later, stored
 ):
-    """Whose steps took a tenth of a second, and then as long as `later` says, but for those
-    that score: they take a second.
+    """A trainer whose steps take a tenth of a second, and later the time of `later`; steps with an
+    evaluation take a second.
     """
     monkeypatch.setattr(thread_tuning, "FIRST_TUNING_STEP", thread_tuning.CONTEXT_LENGTH)
     choice, changed = ThreadTuner(trainer), []
