@@ -13,25 +13,14 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
     AutoModelForSeq2SeqLM,
     DynamicCache,
     EncoderDecoderCache,
     GenerationConfig,
-    GenerationMixin,
-    PreTrainedModel,
-    StoppingCriteriaList,
 )
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from .automodel_base import (
-    MaxPositionsCriteria,
-    Seq2SeqConfig,
-    apply_attention_mask,
-    check_length,
-    cross_entropy,
-    shift_right,
-)
+from .automodel_base import Seq2SeqConfig, Seq2SeqModel, check_length, cross_entropy
 from .automodel_generation import EncoderForGenerate, decode_with_cache
 from .config import ModelConfig
 from .embeddings import InputEmbedding, sinusoidal_positions
@@ -48,17 +37,13 @@ class PlaygroundConfig(Seq2SeqConfig):
     model_type = "transformer-playground"
     model_config_class = ModelConfig
 
-    # transformers generates an __init__ for a class that defines none
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
-
     def default_generation_config(self) -> GenerationConfig:
         config = super().default_generation_config()
         config.use_cache = True
         return config
 
 
-class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
+class PlaygroundForSeq2SeqLM(Seq2SeqModel):
     """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches.
 
     Attention weights are returned on request. A checkpoint of the playground names its weights as
@@ -67,14 +52,9 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     config_class = PlaygroundConfig
     base_model_prefix = "transformer"
-    main_input_name = "input_ids"
-    # The loss is a mean over the batch. Without this line transformers' Trainer would treat it as a
-    # part of a sum.
-    accepts_loss_kwargs = False
 
     def __init__(self, config: PlaygroundConfig) -> None:
         super().__init__(config)
-        self.generation_config = config.default_generation_config()
         self.transformer = Transformer(config.to_model_config())
         tied = {}
         side = "source" if config.share_embeddings else "target"
@@ -103,9 +83,6 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def get_input_embeddings(self) -> nn.Module:
         return self.transformer.source_embedding.token_embedding
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.transformer.output_proj
 
     def forward(
         self,
@@ -136,14 +113,14 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         """
         if output_attentions is None:
             output_attentions = self.config.output_attentions
-        if encoder_outputs is None:
-            if input_ids is None:
-                raise ValueError("no source: pass input_ids or encoder_outputs")
-            encoder_outputs = self.get_encoder()(input_ids, attention_mask, output_attentions)
-        if decoder_input_ids is None:
-            if labels is None:
-                raise ValueError("no target: pass decoder_input_ids or labels")
-            decoder_input_ids = shift_right(labels)
+        encoder_outputs, source_BS, decoder_input_ids = self.encode_inputs(
+            input_ids,
+            attention_mask,
+            encoder_outputs,
+            decoder_input_ids,
+            labels,
+            output_attentions=output_attentions,
+        )
         cache = None
         if not self.training and (use_cache or past_key_values is not None):
             cache = past_key_values or EncoderDecoderCache(DynamicCache(), DynamicCache())
@@ -152,14 +129,6 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         check_length("decoder_input_ids", decoder_input_ids, max_positions, past_length)
 
         memory_BSD = encoder_outputs[0]
-        if input_ids is not None:
-            source_BS = apply_attention_mask(input_ids, attention_mask)
-        else:  # a step of `generate`: decoding only needs to know which positions are not padding
-            source_BS = (
-                memory_BSD.new_ones(memory_BSD.shape[:2])
-                if attention_mask is None
-                else attention_mask
-            )
         record = AttentionWeights() if output_attentions else None
         if cache is None:
             x_BTD = self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, record)
@@ -178,42 +147,7 @@ class PlaygroundForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             cross_attentions=None if record is None else tuple(record.cross),
         )
 
-    def generate(
-        self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
-    ) -> Any:
-        """Generate as transformers does, but stop at the model's last position."""
-        limit = MaxPositionsCriteria(self.transformer.config.max_positions)
-        criteria = StoppingCriteriaList([*(stopping_criteria or ()), limit])
-        if kwargs.get("max_new_tokens") is not None:
-            # without this, transformers warns at each call that both limits are set
-            kwargs.setdefault("max_length", None)
-        return super().generate(*inputs, stopping_criteria=criteria, **kwargs)  # type: ignore[misc]
-
-    def prepare_inputs_for_generation(  # type: ignore[override]
-        self,
-        decoder_input_ids: Tensor,
-        encoder_outputs: BaseModelOutput | None = None,
-        attention_mask: Tensor | None = None,
-        output_attentions: bool | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Return the inputs of a step: only the target positions that are not in the cache yet."""
-        past_length = 0 if past_key_values is None else int(past_key_values.get_seq_length())
-        return {
-            "decoder_input_ids": decoder_input_ids[:, past_length:],
-            "past_key_values": past_key_values,
-            "encoder_outputs": encoder_outputs,
-            "attention_mask": attention_mask,
-            "output_attentions": output_attentions,
-        }
-
 
 def register() -> None:
-    """Register the classes of this file with the Auto classes of this process.
-
-    `from_pretrained(..., trust_remote_code=False)` then loads a package with these classes and
-    never runs the code in the package.
-    """
-    AutoConfig.register(PlaygroundConfig.model_type, PlaygroundConfig, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(PlaygroundConfig, PlaygroundForSeq2SeqLM, exist_ok=True)
+    """Register the classes of this file with the Auto classes of this process."""
+    PlaygroundForSeq2SeqLM.register(AutoModelForSeq2SeqLM)

@@ -1,4 +1,4 @@
-"""Common parts of the other published architectures: configuration, limits and loss.
+"""Common parts of the published architectures: configuration, generation, limits and loss.
 
 This file is uploaded to the Hub beside the model. It reads no file and opens no connection.
 """
@@ -10,8 +10,17 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-from transformers import GenerationConfig, PreTrainedConfig, StoppingCriteria
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    Cache,
+    GenerationConfig,
+    GenerationMixin,
+    PreTrainedConfig,
+    PreTrainedModel,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from .base_config import BaseConfig
 
@@ -36,6 +45,11 @@ class ArchitectureConfig(PreTrainedConfig):
         "vocab_size": "target_vocab_size",
     }
     defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        # transformers generates an __init__ for a class that defines none
+        cls.__init__ = ArchitectureConfig.__init__  # type: ignore[method-assign]
+        super().__init_subclass__(**options)
 
     def __init__(self, **values: Any) -> None:
         names = [field.name for field in dataclasses.fields(self.model_config_class)]
@@ -65,10 +79,6 @@ class Seq2SeqConfig(ArchitectureConfig):
 
     defaults: ClassVar[dict[str, Any]] = {"is_encoder_decoder": True, "decoder_start_token_id": SOS}
 
-    # transformers generates an __init__ for a class that defines none
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
-
     def default_generation_config(self) -> GenerationConfig:
         """Return the default generation: greedy, up to the last position. SOS counts, too."""
         return GenerationConfig(
@@ -77,6 +87,116 @@ class Seq2SeqConfig(ArchitectureConfig):
             max_length=self.max_positions + 1,
             use_cache=False,
         )
+
+
+class PlaygroundModel(PreTrainedModel):
+    """The settings that the published models share."""
+
+    base_model_prefix = "network"
+    main_input_name = "input_ids"
+    # The loss is a mean over the batch. Without this line transformers' Trainer would treat it as a
+    # part of a sum.
+    accepts_loss_kwargs = False
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Leave the weights as the network initialized them: a file contains them all."""
+
+    def get_output_embeddings(self) -> Any:
+        return self.base_model.output_proj
+
+    @classmethod
+    def register(cls, auto_class: Any) -> None:
+        """Register the class and its configuration with the Auto classes of this process.
+
+        `from_pretrained(..., trust_remote_code=False)` then loads a package with these classes and
+        never runs the code in the package.
+        """
+        config_class: Any = cls.config_class
+        AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
+        auto_class.register(config_class, cls, exist_ok=True)
+
+
+class PlaygroundGenerationMixin(GenerationMixin):
+    """Generation that stops at the model's last position."""
+
+    config: Any
+
+    @property
+    def max_sequence_length(self) -> int:
+        """Return the number of tokens that a generated sequence may have."""
+        return self.config.max_positions
+
+    def generate(
+        self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
+    ) -> Any:
+        """Generate as transformers does, but stop at the model's last position."""
+        limit = MaxPositionsCriteria(self.max_sequence_length)
+        criteria = StoppingCriteriaList([*(stopping_criteria or ()), limit])
+        if kwargs.get("max_new_tokens") is not None:
+            # without this, transformers warns at each call that both limits are set
+            kwargs.setdefault("max_length", None)
+        return super().generate(*inputs, stopping_criteria=criteria, **kwargs)  # type: ignore[misc]
+
+
+class Seq2SeqModel(PlaygroundModel, PlaygroundGenerationMixin):
+    """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches."""
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__(config)
+        self.generation_config = config.default_generation_config()
+
+    def encode_inputs(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        encoder_outputs: Any,
+        decoder_input_ids: Tensor | None,
+        labels: Tensor | None,
+        **options: Any,
+    ) -> tuple[Any, Tensor, Tensor]:
+        """Return the encoder's output, the source (BS) and the decoder's input (BT).
+
+        The encoder runs unless its output is given. The decoder's input is by default the labels
+        shifted right.
+
+        Raises:
+            ValueError: if the source or the target is missing.
+        """
+        if encoder_outputs is None:
+            if input_ids is None:
+                raise ValueError("no source: pass input_ids or encoder_outputs")
+            encoder_outputs = self.get_encoder()(input_ids, attention_mask, **options)
+        if decoder_input_ids is None:
+            if labels is None:
+                raise ValueError("no target: pass decoder_input_ids or labels")
+            decoder_input_ids = shift_right(labels)
+        if input_ids is not None:
+            source_BS = apply_attention_mask(input_ids, attention_mask)
+        elif attention_mask is not None:
+            # a step of `generate`: decoding only needs to know which positions are not padding
+            source_BS = attention_mask
+        else:
+            source_BS = encoder_outputs[0].new_ones(encoder_outputs[0].shape[:2])
+        return encoder_outputs, source_BS, decoder_input_ids
+
+    def prepare_inputs_for_generation(  # type: ignore[override]
+        self,
+        decoder_input_ids: Tensor,
+        encoder_outputs: Any = None,
+        attention_mask: Tensor | None = None,
+        output_attentions: bool | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Return the inputs of a step: only the target positions that are not in the cache yet."""
+        n_cached = 0 if past_key_values is None else int(past_key_values.get_seq_length())
+        return {
+            "decoder_input_ids": decoder_input_ids[:, n_cached:],
+            "past_key_values": past_key_values,
+            "encoder_outputs": encoder_outputs,
+            "attention_mask": attention_mask,
+            "output_attentions": output_attentions,
+        }
 
 
 class MaxPositionsCriteria(StoppingCriteria):

@@ -12,14 +12,10 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     Cache,
     DynamicCache,
     GenerationConfig,
-    GenerationMixin,
-    PreTrainedModel,
-    StoppingCriteriaList,
 )
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
@@ -27,7 +23,8 @@ from .automodel_base import (
     PAD,
     SPECIAL_TOKEN_IDS,
     ArchitectureConfig,
-    MaxPositionsCriteria,
+    PlaygroundGenerationMixin,
+    PlaygroundModel,
     apply_attention_mask,
     check_length,
     cross_entropy,
@@ -44,25 +41,18 @@ class PlaygroundDecoderOnlyConfig(ArchitectureConfig):
     model_type = "transformer-playground-decoder-only"
     model_config_class = DecoderOnlyConfig
 
-    # transformers generates an __init__ for a class that defines none
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
-
     def default_generation_config(self) -> GenerationConfig:
         """Return the default generation: greedy, up to the last position."""
         return GenerationConfig(**SPECIAL_TOKEN_IDS, max_new_tokens=self.max_positions)
 
 
-class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
+class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixin):
     """Continues a sequence of source and EOS with the target.
 
     `generate` supports greedy decoding, sampling and beam search, in batches with left padding.
     """
 
     config_class = PlaygroundDecoderOnlyConfig
-    base_model_prefix = "network"
-    main_input_name = "input_ids"
-    accepts_loss_kwargs = False  # the loss is a mean over the batch
 
     def __init__(self, config: PlaygroundDecoderOnlyConfig) -> None:
         super().__init__(config)
@@ -98,9 +88,6 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
 
     def get_input_embeddings(self) -> nn.Module:
         return self.network.embedding.token_embedding
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.network.output_proj
 
     def forward(
         self,
@@ -149,17 +136,6 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
             attentions=tuple(weights) if weights is not None else None,
         )
 
-    def generate(
-        self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
-    ) -> Any:
-        """Generate as transformers does, but stop at the model's last position."""
-        stop = MaxPositionsCriteria(self.max_sequence_length)
-        return super().generate(  # type: ignore[misc]
-            *inputs,
-            stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]),
-            **kwargs,
-        )
-
     def prepare_inputs_for_generation(  # type: ignore[override]
         self,
         input_ids: Tensor,
@@ -181,10 +157,5 @@ class PlaygroundDecoderOnlyForCausalLM(PreTrainedModel, GenerationMixin):
 
 
 def register() -> None:
-    """Register the classes with the Auto classes, so that no code of a repository is run."""
-    AutoConfig.register(
-        PlaygroundDecoderOnlyConfig.model_type, PlaygroundDecoderOnlyConfig, exist_ok=True
-    )
-    AutoModelForCausalLM.register(
-        PlaygroundDecoderOnlyConfig, PlaygroundDecoderOnlyForCausalLM, exist_ok=True
-    )
+    """Register the classes of this file with the Auto classes of this process."""
+    PlaygroundDecoderOnlyForCausalLM.register(AutoModelForCausalLM)

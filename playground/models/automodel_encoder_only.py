@@ -12,7 +12,7 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import MaskedLMOutput
 
 from .attention import padding_mask
@@ -20,6 +20,7 @@ from .automodel_base import (
     PAD,
     SOS,
     ArchitectureConfig,
+    PlaygroundModel,
     apply_attention_mask,
     check_length,
     cross_entropy,
@@ -35,17 +36,11 @@ class PlaygroundEncoderOnlyConfig(ArchitectureConfig):
     model_type = "transformer-playground-encoder-only"
     model_config_class = EncoderOnlyConfig
 
-    # transformers generates an __init__ for a class that defines none
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
 
-
-class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
+class PlaygroundEncoderOnlyForMaskedLM(PlaygroundModel):
     """Scores all tokens at all target positions in one pass; the first EOS ends the target."""
 
     config_class = PlaygroundEncoderOnlyConfig
-    base_model_prefix = "network"
-    main_input_name = "input_ids"
 
     def __init__(self, config: PlaygroundEncoderOnlyConfig) -> None:
         super().__init__(config)
@@ -66,9 +61,6 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
 
     def get_input_embeddings(self) -> nn.Module:
         return self.network.embedding.token_embedding
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.network.output_proj
 
     def forward(
         self,
@@ -104,10 +96,5 @@ class PlaygroundEncoderOnlyForMaskedLM(PreTrainedModel):
 
 
 def register() -> None:
-    """Register the classes with the Auto classes, so that no code of a repository is run."""
-    AutoConfig.register(
-        PlaygroundEncoderOnlyConfig.model_type, PlaygroundEncoderOnlyConfig, exist_ok=True
-    )
-    AutoModelForMaskedLM.register(
-        PlaygroundEncoderOnlyConfig, PlaygroundEncoderOnlyForMaskedLM, exist_ok=True
-    )
+    """Register the classes of this file with the Auto classes of this process."""
+    PlaygroundEncoderOnlyForMaskedLM.register(AutoModelForMaskedLM)

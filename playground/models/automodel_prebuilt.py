@@ -8,22 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
-    GenerationMixin,
-    PreTrainedModel,
-    StoppingCriteriaList,
-)
+from transformers import AutoModelForSeq2SeqLM
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .automodel_base import (
-    MaxPositionsCriteria,
     Seq2SeqConfig,
+    Seq2SeqModel,
     apply_attention_mask,
     check_length,
     cross_entropy,
-    shift_right,
 )
 from .torch_transformer import TorchTransformer
 from .variant_configs import TorchTransformerConfig
@@ -34,10 +27,6 @@ class PlaygroundPrebuiltConfig(Seq2SeqConfig):
 
     model_type = "transformer-playground-prebuilt"
     model_config_class = TorchTransformerConfig
-
-    # transformers generates an __init__ for a class that defines none
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
 
 
 class PrebuiltEncoder(nn.Module):
@@ -59,31 +48,21 @@ class PrebuiltEncoder(nn.Module):
         )
 
 
-class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
-    """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches."""
+class PlaygroundPrebuiltForSeq2SeqLM(Seq2SeqModel):
+    """The encoder-decoder from PyTorch's own layers for transformers."""
 
     config_class = PlaygroundPrebuiltConfig
-    base_model_prefix = "network"
-    main_input_name = "input_ids"
-    accepts_loss_kwargs = False  # the loss is a mean over the batch
 
     def __init__(self, config: PlaygroundPrebuiltConfig) -> None:
         super().__init__(config)
-        self.generation_config = config.default_generation_config()
         self.network = TorchTransformer(config.to_model_config())
         self.post_init()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Leave the weights as the network initialized them: a file contains them all."""
 
     def get_encoder(self, modality: str | None = None) -> PrebuiltEncoder:
         return PrebuiltEncoder(self.network)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.network.source_token_embedding
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.network.output_proj
 
     def forward(
         self,
@@ -102,63 +81,18 @@ class PlaygroundPrebuiltForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             ValueError: for sequences longer than the model has positions for, or if the source or
                 the target is missing.
         """
-        if encoder_outputs is None:
-            if input_ids is None:
-                raise ValueError("no source: pass input_ids or encoder_outputs")
-            encoder_outputs = self.get_encoder()(input_ids, attention_mask)
-        if decoder_input_ids is None:
-            if labels is None:
-                raise ValueError("no target: pass decoder_input_ids or labels")
-            decoder_input_ids = shift_right(labels)
+        encoder_outputs, source_BS, decoder_input_ids = self.encode_inputs(
+            input_ids, attention_mask, encoder_outputs, decoder_input_ids, labels
+        )
         check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
         memory_BSD = encoder_outputs[0]
-        if input_ids is not None:
-            source_BS = apply_attention_mask(input_ids, attention_mask)
-        else:  # a step of `generate`: decoding only needs to know which positions are not padding
-            source_BS = (
-                memory_BSD.new_ones(memory_BSD.shape[:2])
-                if attention_mask is None
-                else attention_mask
-            )
         logits_BTV = self.network.output_proj(
             self.network.decode(decoder_input_ids, memory_BSD, source_BS)
         )
         loss = None if labels is None else cross_entropy(logits_BTV, labels)
         return Seq2SeqLMOutput(loss=loss, logits=logits_BTV, encoder_last_hidden_state=memory_BSD)
 
-    def generate(
-        self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
-    ) -> Any:
-        """Generate as transformers does, but stop at the model's last position."""
-        stop = MaxPositionsCriteria(self.network.config.max_positions)
-        if kwargs.get("max_new_tokens") is not None:
-            kwargs.setdefault("max_length", None)
-        return super().generate(  # type: ignore[misc]
-            *inputs,
-            stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]),
-            **kwargs,
-        )
-
-    def prepare_inputs_for_generation(  # type: ignore[override]
-        self,
-        decoder_input_ids: Tensor,
-        encoder_outputs: BaseModelOutput | None = None,
-        attention_mask: Tensor | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Return the inputs of a step: the whole target, since PyTorch's layers have no cache."""
-        return {
-            "decoder_input_ids": decoder_input_ids,
-            "encoder_outputs": encoder_outputs,
-            "attention_mask": attention_mask,
-        }
-
 
 def register() -> None:
-    """Register the classes with the Auto classes, so that no code of a repository is run."""
-    AutoConfig.register(
-        PlaygroundPrebuiltConfig.model_type, PlaygroundPrebuiltConfig, exist_ok=True
-    )
-    AutoModelForSeq2SeqLM.register(
-        PlaygroundPrebuiltConfig, PlaygroundPrebuiltForSeq2SeqLM, exist_ok=True
-    )
+    """Register the classes of this file with the Auto classes of this process."""
+    PlaygroundPrebuiltForSeq2SeqLM.register(AutoModelForSeq2SeqLM)

@@ -12,23 +12,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModelForSeq2SeqLM,
-    GenerationMixin,
-    PreTrainedModel,
-    StoppingCriteriaList,
-)
+from transformers import AutoModelForSeq2SeqLM
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import ModelOutput
 
 from .automodel_base import (
-    MaxPositionsCriteria,
     Seq2SeqConfig,
+    Seq2SeqModel,
     apply_attention_mask,
     check_length,
     cross_entropy,
-    shift_right,
 )
 from .rnn_seq2seq import RNNSeq2Seq
 from .variant_configs import RNNSeq2SeqConfig
@@ -39,10 +32,6 @@ class PlaygroundRecurrentConfig(Seq2SeqConfig):
 
     model_type = "transformer-playground-recurrent"
     model_config_class = RNNSeq2SeqConfig
-
-    # transformers generates an __init__ for a class that defines none
-    def __init__(self, **values: Any) -> None:
-        super().__init__(**values)
 
 
 @dataclass
@@ -72,31 +61,21 @@ class RecurrentEncoder(nn.Module):
         )
 
 
-class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
-    """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches."""
+class PlaygroundRecurrentForSeq2SeqLM(Seq2SeqModel):
+    """The recurrent encoder-decoder for transformers."""
 
     config_class = PlaygroundRecurrentConfig
-    base_model_prefix = "network"
-    main_input_name = "input_ids"
-    accepts_loss_kwargs = False  # the loss is a mean over the batch
 
     def __init__(self, config: PlaygroundRecurrentConfig) -> None:
         super().__init__(config)
-        self.generation_config = config.default_generation_config()
         self.network = RNNSeq2Seq(config.to_model_config())
         self.post_init()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Leave the weights as the network initialized them: a file contains them all."""
 
     def get_encoder(self, modality: str | None = None) -> RecurrentEncoder:
         return RecurrentEncoder(self.network)
 
     def get_input_embeddings(self) -> nn.Module:
         return self.network.source_token_embedding
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.network.output_proj
 
     def forward(
         self,
@@ -117,27 +96,14 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             ValueError: for sequences longer than `max_positions`, or if the source or the target is
                 missing.
         """
-        if encoder_outputs is None:
-            if input_ids is None:
-                raise ValueError("no source: pass input_ids or encoder_outputs")
-            encoder_outputs = self.get_encoder()(input_ids, attention_mask)
-        if decoder_input_ids is None:
-            if labels is None:
-                raise ValueError("no target: pass decoder_input_ids or labels")
-            decoder_input_ids = shift_right(labels)
+        encoder_outputs, source_BS, decoder_input_ids = self.encode_inputs(
+            input_ids, attention_mask, encoder_outputs, decoder_input_ids, labels
+        )
         check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
         memory_BSD, states_BLCD = (
             encoder_outputs["last_hidden_state"],
             encoder_outputs["states_BLCD"],
         )
-        if input_ids is not None:
-            source_BS = apply_attention_mask(input_ids, attention_mask)
-        else:  # a step of `generate`: decoding only needs to know which positions are not padding
-            source_BS = (
-                memory_BSD.new_ones(memory_BSD.shape[:2])
-                if attention_mask is None
-                else attention_mask
-            )
         states = [tuple(layer_BCD.unbind(1)) for layer_BCD in states_BLCD.unbind(1)]
         logits_BTV, _, weights_BTS = self.network.decode(
             decoder_input_ids, memory_BSD, states, source_BS
@@ -153,41 +119,7 @@ class PlaygroundRecurrentForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             cross_attentions=attentions,
         )
 
-    def generate(
-        self, *inputs: Any, stopping_criteria: StoppingCriteriaList | None = None, **kwargs: Any
-    ) -> Any:
-        """Generate as transformers does, but stop at `max_positions`."""
-        stop = MaxPositionsCriteria(self.network.config.max_positions)
-        if kwargs.get("max_new_tokens") is not None:
-            kwargs.setdefault("max_length", None)
-        return super().generate(  # type: ignore[misc]
-            *inputs,
-            stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), stop]),
-            **kwargs,
-        )
-
-    def prepare_inputs_for_generation(  # type: ignore[override]
-        self,
-        decoder_input_ids: Tensor,
-        encoder_outputs: RecurrentEncoderOutput | None = None,
-        attention_mask: Tensor | None = None,
-        output_attentions: bool | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        """Return the inputs of a step: the whole target, since there is no cache."""
-        return {
-            "decoder_input_ids": decoder_input_ids,
-            "encoder_outputs": encoder_outputs,
-            "attention_mask": attention_mask,
-            "output_attentions": output_attentions,
-        }
-
 
 def register() -> None:
-    """Register the classes with the Auto classes, so that no code of a repository is run."""
-    AutoConfig.register(
-        PlaygroundRecurrentConfig.model_type, PlaygroundRecurrentConfig, exist_ok=True
-    )
-    AutoModelForSeq2SeqLM.register(
-        PlaygroundRecurrentConfig, PlaygroundRecurrentForSeq2SeqLM, exist_ok=True
-    )
+    """Register the classes of this file with the Auto classes of this process."""
+    PlaygroundRecurrentForSeq2SeqLM.register(AutoModelForSeq2SeqLM)
