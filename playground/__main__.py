@@ -1,7 +1,5 @@
 """The command line: python -m playground COMMAND; --help lists them."""
 
-from __future__ import annotations
-
 import signal
 import sys
 

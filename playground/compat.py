@@ -4,8 +4,6 @@ Every reader of saved files, links, commands and environment variables maps them
 functions. Nothing writes them. This file and its callers' lines go away together in version 0.3.0.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Worker processes import the script of the command again, and this module with it
 little.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 

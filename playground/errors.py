@@ -1,7 +1,5 @@
 """Errors that a user can correct, and the response that reports them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -3,8 +3,6 @@
 This module does not depend on how a model is trained, and does not know the target.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

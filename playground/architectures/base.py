@@ -1,7 +1,5 @@
 """The interface of a trainable model for Trainer, evaluation and checkpoints."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 

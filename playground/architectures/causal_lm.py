@@ -3,8 +3,6 @@
 New letter of shapes: W the tokens of a sequence that holds source and target.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 

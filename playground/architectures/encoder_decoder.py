@@ -1,7 +1,5 @@
 """Models with an encoder and a decoder: the decoder continues the target, given the source."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

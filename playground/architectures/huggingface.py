@@ -4,8 +4,6 @@ A module of its own, because importing transformers is slow. New letter of shape
 sequence that holds source and target.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 New letter of shapes: W the tokens of the input, blanks included.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 import torch

@@ -9,8 +9,6 @@ Letters of shapes: R rows of S source positions and T target positions; M stands
 counts the tokens of all sequences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 

@@ -9,8 +9,6 @@
 A checkpoint contains no pickle, and nothing in it is ever executed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -3,8 +3,6 @@
 It is untrusted input, and this file reads it without torch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Files of tensors in the safetensors format, checked before anything is allocated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 from pathlib import Path
 

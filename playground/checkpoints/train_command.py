@@ -1,7 +1,5 @@
 """The command line that trains a model again."""
 
-from __future__ import annotations
-
 from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP
 from playground.training.config import RunConfig

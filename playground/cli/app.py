@@ -1,7 +1,5 @@
 """The command that starts the web app. It imports little, because worker processes import it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """compare and finetune: pretrained models on the task of a checkpoint."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Helpers of all commands: error messages, progress bars, option types and output folders."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import sys

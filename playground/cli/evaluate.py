@@ -1,7 +1,5 @@
 """The commands evaluate and predict."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

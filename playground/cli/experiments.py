@@ -1,7 +1,5 @@
 """experiment: vary one or two settings, and report the effect."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

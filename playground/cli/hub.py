@@ -1,7 +1,5 @@
 """push, pull, reproduce, gallery and deploy: commands for the Hub."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable

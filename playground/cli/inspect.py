@@ -1,7 +1,5 @@
 """inspect: every figure of a model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

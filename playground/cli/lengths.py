@@ -1,7 +1,5 @@
 """lengths: measure how far position encodings generalize to longer sequences."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """report: write an HTML report of a checkpoint."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The options of settings and datasets, and messages with their names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar

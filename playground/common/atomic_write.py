@@ -1,7 +1,5 @@
 """Directories and files that are written atomically, even if the power fails."""
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

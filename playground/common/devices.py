@@ -1,7 +1,5 @@
 """The kind of this machine, as far as it decides where runs train."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numeric environment variables, validated at start-up, and server secrets."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -4,8 +4,6 @@
 tests both.
 """
 
-from __future__ import annotations
-
 import math
 
 from .stats import floor_to

@@ -1,7 +1,5 @@
 """Logging: one handler on stderr, a level from the environment, no secrets."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -3,8 +3,6 @@
 This file imports only the standard library.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

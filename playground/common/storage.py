@@ -4,8 +4,6 @@ On a Space, the files beside the code are lost when the Space sleeps or is rebui
 persistent storage, mounted at /data, remain. This module imports no torch.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import suppress

@@ -6,8 +6,6 @@ field whose type is too general describes its values with `json_schema_extra={"a
 the Hub"}`.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any, TypeVar
 

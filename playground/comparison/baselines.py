@@ -1,7 +1,5 @@
 """Baselines of the benchmark: copying, majority, random guessing and elimination."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from playground.pretrained.prompts import Example

@@ -11,8 +11,6 @@ All get the same metrics. Rows as they are reported, each with its "kind":
     leak       the gain of a masked model if the other symbols of the target are visible
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -1,7 +1,5 @@
 """A causal language model in the benchmark: generation, and scores of candidates."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Evaluation examples are held out; few-shot examples are not.
 Shapes: N sequences, L symbols of the longest, B examples.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

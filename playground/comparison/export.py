@@ -3,8 +3,6 @@
 It works on the rows received so far, so that the table of a cancelled job can be exported too.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -4,8 +4,6 @@ The process (process.py) starts with the first job. If a cancelled job does not 
 process dies, a new process runs the waiting jobs. Imports neither torch nor transformers.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

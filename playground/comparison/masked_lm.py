@@ -1,7 +1,5 @@
 """A masked language model in the benchmark: masked positions, and scores of candidates."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

@@ -9,8 +9,6 @@ rank accuracy    fraction of examples whose target has a higher log-probability 
 Pure Python, because the page's process uses it too.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ log-probability (natural logarithm). Shapes: B batch, C candidates, P tokens of 
 tokens of an answer, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

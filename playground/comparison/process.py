@@ -5,8 +5,6 @@ browser; rows and results are plain JSON. The queue (job_queue.py) decides which
 concurrently.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from importlib import import_module

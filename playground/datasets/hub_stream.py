@@ -1,7 +1,5 @@
 """Read two columns of a dataset on the Hub, with limited memory and without running its code."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ sources are held out. It uses the text of the symbols, so a source is on the sam
 dataset, whatever other symbols the dataset has.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import torch

@@ -4,8 +4,6 @@
 this machine names on the command line. A hosted Space never executes it.
 """
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import io

@@ -3,8 +3,6 @@
 This file does not import torch, because forms use it too.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from array import array

@@ -3,8 +3,6 @@
 The functions take measured numbers; they do not access runs or files.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A published claim, and what its replication needs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

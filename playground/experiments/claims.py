@@ -4,8 +4,6 @@ Every published value has its source. This file contains no values measured here
 expected duration of a replication.
 """
 
-from __future__ import annotations
-
 from .claim import PLAIN_ADAM, SEPARATORS, Claim
 from .experiment_claims import EXPERIMENT_CLAIMS
 

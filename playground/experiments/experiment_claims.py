@@ -3,8 +3,6 @@
 This file contains no values measured here, except the expected duration of a replication.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from .claim import PLAIN_ADAM, SEPARATORS, Claim

@@ -1,7 +1,5 @@
 """Evaluate finished runs of an experiment at each length, in the inspection process."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The inspection process (runs/inspector_process.py) counts correct outputs. This 
 counts to fractions, confidence intervals, maximum lengths and a summary.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Define the prepared experiments, each with its question and its motivation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

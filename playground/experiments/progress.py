@@ -1,7 +1,5 @@
 """Report how far an experiment is, and estimate its remaining time."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Any

@@ -10,8 +10,6 @@ A result has these values, for JSON:
     summary   one text about all of it
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from statistics import median

@@ -1,7 +1,5 @@
 """Collect the results of an experiment from its runs; unchanged results are not recomputed."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ An experiment has only a few runs in the queue of the registry at a time, so tha
 owner do not wait behind all of them. The queue itself is fair between owners.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -8,8 +8,6 @@ owner resumes it, as are runs. All public methods are safe to call from any thre
 thread submits and evaluates the runs (scheduler.py).
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Hold an experiment in memory: its started runs, its schedule and its computed results."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Hashable, Mapping
 from concurrent.futures import Future

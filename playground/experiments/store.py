@@ -1,7 +1,5 @@
 """Store the experiments of a server, in memory and as <folder>/<id>.json."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 import threading

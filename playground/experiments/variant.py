@@ -1,7 +1,5 @@
 """Define a variant: one combination of the varied settings, with its label."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

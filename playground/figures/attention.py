@@ -5,8 +5,6 @@ Each takes the plain data that `python -m playground inspect` writes next to it.
 Shapes of arrays: L layers, H heads, Q queries (rows), M keys (columns).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

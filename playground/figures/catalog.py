@@ -1,7 +1,5 @@
 """All figures of inspection by name, and their files."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable

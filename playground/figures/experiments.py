@@ -3,8 +3,6 @@
 Each takes the plain data of `ExperimentService.results` or `ExperimentService.lengths`.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 The command line writes them to a folder. The page gets them as a zip file from a separate process.
 """
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import io

@@ -3,8 +3,6 @@
 Each takes the plain data that `python -m playground inspect` writes next to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

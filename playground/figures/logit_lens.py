@@ -1,7 +1,5 @@
 """The figure of the logit lens."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

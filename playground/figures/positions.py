@@ -3,8 +3,6 @@
 Shapes of arrays: P positions, D dimensions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Matplotlib's layout engine computes the space of titles, labels and legends. A f
 numbers only, is drawn for 150 dots per inch, and labels its axes in words.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import threading

@@ -1,7 +1,5 @@
 """Figures of a trained model: curves over training, and exact match by length."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Shapes: B batch, Q tokens, C labels.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

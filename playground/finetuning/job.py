@@ -9,8 +9,6 @@ The job reports rows of two kinds:
     step     the metrics at a step; step 0 is the pretrained model
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, ClassVar

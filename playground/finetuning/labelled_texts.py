@@ -1,7 +1,5 @@
 """Labelled texts from a CSV file, divided into training and held-out texts."""
 
-from __future__ import annotations
-
 import csv
 import io
 import random

@@ -1,7 +1,5 @@
 """The folders of fine-tuned models: names, limits on a shared instance, and writing."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

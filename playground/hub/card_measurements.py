@@ -1,7 +1,5 @@
 """Measurements for the model card: examples, other lengths, and a figure of the attention."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The scores that a model card reports. A card may come from any repository."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

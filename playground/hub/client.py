@@ -7,8 +7,6 @@ not contain the token. The client runs in its own process (tasks.py), because a 
 then be ended and the settings below apply to the whole process.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

@@ -4,8 +4,6 @@ Both come from the code of the Trainer and the evaluation, so the dataset is exa
 the model.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import tempfile

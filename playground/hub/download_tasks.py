@@ -1,7 +1,5 @@
 """Hub jobs that read: the gallery, the content of a repository, downloads, evaluations."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

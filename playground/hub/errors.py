@@ -3,8 +3,6 @@
 No message contains the token.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -18,8 +18,6 @@ the checkpoint, and `register` in a module of playground.models registers the lo
 transformers instead.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import hashlib

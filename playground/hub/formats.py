@@ -5,8 +5,6 @@ includes the code of its model. The module has only light imports, because the p
 the command line import it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Markdown of the cards: their templates, and filters that make any text safe in them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

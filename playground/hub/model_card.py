@@ -5,8 +5,6 @@ Every number on the card is measured, and the same checkpoint always gives the s
 is in templates/model_card.md.j2; this file collects its facts.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

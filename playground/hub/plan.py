@@ -1,7 +1,5 @@
 """The effect of a push on a repository, computed before anything is written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

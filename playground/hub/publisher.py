@@ -8,8 +8,6 @@ on a branch, so a machine without persistent storage loses little. Its token is 
 the run ends.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

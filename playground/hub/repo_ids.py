@@ -3,8 +3,6 @@
 The module has only light imports, because the page's process imports it.
 """
 
-from __future__ import annotations
-
 import re
 from enum import Enum
 

@@ -1,7 +1,5 @@
 """The files of a Hugging Face Space: those that the app needs at run time."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

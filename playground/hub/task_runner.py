@@ -1,7 +1,5 @@
 """The base of the Hub jobs, and the specification of a job."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

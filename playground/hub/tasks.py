@@ -15,8 +15,6 @@ The kinds of job and their results:
     stage, deploy  the changes of a deployment to a Space; stage only computes them
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

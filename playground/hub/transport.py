@@ -3,8 +3,6 @@
 The settings apply to the whole process.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """Hub jobs that write: publishing a checkpoint with its dataset, deploying to a Space."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

@@ -13,8 +13,6 @@ It shows an effect before exact match changes, which matters because heads can b
 Shapes: B batch, T target, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -7,8 +7,6 @@ difference that returns shows which heads carry the token.
 Shapes: B batch, T target, V vocabulary.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -7,8 +7,6 @@ step that generated its token.
 Shapes: L layers, B batch, S source, T target, H heads, Q queries, M memory, V vocabulary.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ The contribution of a sublayer at a position is |f(x)| / |x|: the norm of its ou
 norm of the residual stream that the output is added to. It is averaged over positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from math import isfinite

@@ -3,8 +3,6 @@
 Shapes: P positions, D d_model, N tokens.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Shapes: L layers, H heads, S source, T target, V vocabulary; M positions of the prefix.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -8,8 +8,6 @@ have the same weight.
 Shapes: L layers, B batch, S source, T target, H heads, Q queries, M memory.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass

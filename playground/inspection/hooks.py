@@ -11,8 +11,6 @@ The bias of the projection belongs to no head and stays when heads are replaced.
 Shapes: B batch, Q queries, S source, T target, P positions, H heads, K head size, D d_model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

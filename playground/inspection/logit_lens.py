@@ -18,8 +18,6 @@ does not exist. The logit lens, ablation and activation patching work there as w
 Shapes: L layers, B batch, T target, H heads, K head size, D d_model, V vocabulary.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

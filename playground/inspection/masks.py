@@ -3,8 +3,6 @@
 Shapes: B rows, S source, T target, H heads, Q queries, M memory, K head size.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

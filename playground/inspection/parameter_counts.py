@@ -3,8 +3,6 @@
 All numbers are counted or measured. Published numbers are listed for comparison.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

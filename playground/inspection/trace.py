@@ -9,8 +9,6 @@ Shapes: S source, T target, X either, Q queries, M keys, H heads, K head size, D
 V vocabulary; there is no batch dimension for one sequence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The stages of scaled dot-product attention in a trace, all heads at once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Shapes: R rows of a table, N its columns, K the terms of a dot product.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A client can create any number of owner keys, but not of addresses. A limit per 
 therefore be bypassed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import NamedTuple

@@ -6,8 +6,6 @@ A process sends tuples through its pipe: ("message", text, extra seconds of sile
 process puts the id of the job first.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

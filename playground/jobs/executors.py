@@ -1,7 +1,5 @@
 """Executors run the jobs of a queue: in a process per job, or in one that stays."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import tempfile

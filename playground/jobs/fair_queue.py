@@ -1,7 +1,5 @@
 """The order in which waiting jobs start: clients take turns."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from itertools import islice

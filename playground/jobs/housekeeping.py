@@ -1,7 +1,5 @@
 """The thread that does the periodic work of all queues."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

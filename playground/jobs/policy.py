@@ -1,7 +1,5 @@
 """The limits of a queue: how many jobs run and wait, and for how long."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A worker then starts within hundredths of a second.
 """
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

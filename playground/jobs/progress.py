@@ -1,7 +1,5 @@
 """Progress, cancellation and errors of a job in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

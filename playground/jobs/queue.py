@@ -1,7 +1,5 @@
 """A bounded, fair queue of jobs in front of an executor, which runs them in other processes."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 import threading

@@ -4,8 +4,6 @@ Shapes: B batch, N examples, S source, T target, Q query, M memory (keys and val
 V vocabulary.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ A copy exists only in the process that creates it and cannot be saved.
 Shapes: B batch.
 """
 
-from __future__ import annotations
-
 import inspect
 import linecache
 import textwrap

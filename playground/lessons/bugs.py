@@ -5,8 +5,6 @@ version that the page displays is the source that runs everywhere else, so the b
 difference. This module does not import torch; bug_injection.py builds the models.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ This file contains no answers. A lesson names the settings to train, the functio
 that evaluates the runs, and the tolerance of a prediction. This module does not import torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """A measurement of a lesson or of a bug, and its state as values for JSON."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from typing import Any

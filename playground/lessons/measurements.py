@@ -10,8 +10,6 @@ Each function returns values for JSON:
 Shapes: B batch, S source, T target, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ evaluated in one job. This module does not import torch.
 Threads: all public methods are safe to call from any thread.
 """
 
-from __future__ import annotations
-
 import secrets
 import threading
 import time

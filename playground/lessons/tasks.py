@@ -1,7 +1,5 @@
 """The measurements of the lessons: functions of a job in its own process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

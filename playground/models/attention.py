@@ -3,8 +3,6 @@
 Before the heads are split and after they are joined, D stands for the numbers of all heads.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -7,8 +7,6 @@ uploaded to the Hub unchanged. Only publishing imports the `automodel*.py` files
 transformers is slow.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

@@ -3,8 +3,6 @@
 This file is uploaded to the Hub beside the model. It reads no file and opens no connection.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, ClassVar
 

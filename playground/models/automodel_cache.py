@@ -3,8 +3,6 @@
 This file is uploaded to the Hub beside the model.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 from transformers import Cache
 

@@ -5,8 +5,6 @@ This file and those that it imports are uploaded to the Hub unchanged.
 New letter of shapes: W the tokens of a sequence that holds source and target.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.nn.functional as F

@@ -6,8 +6,6 @@ Hub unchanged.
 New letter of shapes: W the tokens of the input, blanks included.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.nn.functional as F

@@ -3,8 +3,6 @@
 This file and those that it imports are uploaded to the Hub unchanged.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ This file and those that it imports are uploaded to the Hub unchanged.
 New letter of shapes: C the states of a cell.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

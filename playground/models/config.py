@@ -3,8 +3,6 @@
 This file does not import torch, because forms and command lines use it too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .config_fields import ConfigError, config_field

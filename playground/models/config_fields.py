@@ -3,8 +3,6 @@
 This file does not import torch, because forms and command lines use it too.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import Field, field, fields
 from typing import Any

@@ -3,8 +3,6 @@
 New letter of shapes: W the tokens of a sequence that holds source and target.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 `position_encoding.py` has the encodings that act inside self-attention.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

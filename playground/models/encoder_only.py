@@ -3,8 +3,6 @@
 New letter of shapes: W the tokens of the input, blanks included.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from .embeddings import InputEmbedding, build_token_embedding

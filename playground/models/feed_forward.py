@@ -1,7 +1,5 @@
 """The feed-forward network of a layer (Vaswani et al. 2017, section 3.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch.nn.functional as F

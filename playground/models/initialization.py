@@ -4,8 +4,6 @@ Every module initializes its own weights. The settings `weight_init`, `embedding
 `scale_embeddings` and `position_std` replace or scale them; their defaults change nothing.
 """
 
-from __future__ import annotations
-
 from torch import nn, no_grad
 
 from .stack_config import StackConfig

@@ -1,7 +1,5 @@
 """The encoder layer and the decoder layer (Vaswani et al. 2017, section 3.1)."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from .attention import MultiHeadAttention

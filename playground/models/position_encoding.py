@@ -4,8 +4,6 @@ The queries are always the last of the positions that have keys. In training the
 in generation with a cache they are the newest. So the two lengths determine the positions.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 New meaning of a letter in shapes: G the gates of a cell times D. D is the size of the hidden state.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor, nn

@@ -3,8 +3,6 @@
 D is the size of the hidden state; G is the gates of a cell times D.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import cast
 

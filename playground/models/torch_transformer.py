@@ -1,7 +1,5 @@
 """The encoder-decoder transformer from PyTorch's own layers, as most tutorials build it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@
 `output_proj` turns each vector into a score for every token (`project`: into log-probabilities).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast

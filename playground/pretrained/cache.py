@@ -1,7 +1,5 @@
 """The cache of the Hub's models on this machine: look-up, disk space and eviction."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

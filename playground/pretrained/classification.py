@@ -1,7 +1,5 @@
 """Text classification with the head of a model, or with randomly initialized heads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

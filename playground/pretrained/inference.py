@@ -1,7 +1,5 @@
 """Inference with pretrained models: fill-mask, text generation and text classification."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

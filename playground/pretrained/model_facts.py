@@ -4,8 +4,6 @@ Counts are either computed from a configuration on torch's meta device, which al
 memory, or cited with their source. Importing this loads nothing heavy.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Annotated, Any
 

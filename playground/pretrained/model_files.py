@@ -4,8 +4,6 @@ Only safetensors weights and the code of transformers itself are accepted. Count
 in the header of a weight file are bounded.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

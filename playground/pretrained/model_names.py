@@ -1,7 +1,5 @@
 """Names of pretrained models: on the Hub, in a local folder, or fine-tuned here."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

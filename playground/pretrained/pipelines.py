@@ -1,7 +1,5 @@
 """Load pipelines of transformers, and cache them while there is memory."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import OrderedDict

@@ -11,8 +11,6 @@ token.
     Output:
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The common part of the requests of jobs: types, limits of a shared instance, and their errors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 

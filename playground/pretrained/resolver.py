@@ -1,7 +1,5 @@
 """Resolve the name of a model to files on this machine, and describe the available models."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tokens of a text by the tokenizer of a pretrained model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from playground.errors import UserError

@@ -3,8 +3,6 @@
 Shapes: L layers, H heads, Q queries, M memory, B batch, K head size.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

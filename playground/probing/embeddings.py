@@ -3,8 +3,6 @@
 Shapes: L layers (the embedding first), Q tokens, D hidden size, V vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """A model with the tokenizer of another one: the ids it gets, their meaning, and the output."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

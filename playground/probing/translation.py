@@ -7,8 +7,6 @@ way.
 Shapes: L layers, H heads, Q queries, M memory, T target, V vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Figures as SVG inside an HTML document."""
 
-from __future__ import annotations
-
 import base64
 import re
 from html import escape

@@ -8,8 +8,6 @@ User input (names, datasets) is escaped. A Content-Security-Policy in the file b
 else.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

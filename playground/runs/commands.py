@@ -1,7 +1,5 @@
 """Commands of owners to their runs: pause, resume, step, stop, keep, and changes of settings."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

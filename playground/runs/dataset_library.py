@@ -4,8 +4,6 @@ An upload waits in a folder until its user stores it. Safe to call from any thre
 reads or writes the disk.
 """
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import threading

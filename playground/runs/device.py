@@ -4,8 +4,6 @@ Runs in a separate process: the server process imports no torch, and a query of 
 occupies GPU memory until the process ends.
 """
 
-from __future__ import annotations
-
 import torch
 
 from playground.common.devices import is_zero_gpu, usable_cores

@@ -1,7 +1,5 @@
 """One-time download tokens, so that the owner key never appears in a URL."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 import time

@@ -3,8 +3,6 @@
 The run stores its metrics outside the checkpoint folder.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

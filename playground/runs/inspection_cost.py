@@ -1,7 +1,5 @@
 """Estimate the cost of slow inspection requests from the settings."""
 
-from __future__ import annotations
-
 from playground.training.config import RunConfig
 
 MAX_FLOPS_PER_SECOND = 2e10  # multiply-adds per second of one core: an upper bound of the speed

@@ -1,7 +1,5 @@
 """Client of an inspection process (`inspector_process.py`), on the server's side."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future
 from pathlib import Path

@@ -17,8 +17,6 @@ A request has a method, a model and an argument. The model is {"checkpoint": fol
     loss      its loss on held-out sequences, measured as in The Annotated Transformer
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

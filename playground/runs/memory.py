@@ -1,7 +1,5 @@
 """Check that a run fits into this machine's memory, before a model is built."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

@@ -3,8 +3,6 @@
 Each metric is a column of float64 values, 40 bytes per step in total.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Mapping
 from itertools import chain

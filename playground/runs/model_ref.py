@@ -4,8 +4,6 @@ A reference is `run:ID` for the owner of a run, `watch:ID` for viewers with a sh
 `checkpoint:NAME` for all users.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

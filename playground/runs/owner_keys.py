@@ -1,7 +1,5 @@
 """The owner key, which gives a browser access to its runs. It is untrusted input."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 This module holds no tensors and does not import torch.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import OrderedDict, defaultdict

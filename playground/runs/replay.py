@@ -8,8 +8,6 @@ view draws at each recorded step, without weights:
 `scripts/train_checkpoints.py` writes it. This module imports no torch.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The queue of runs that wait for a worker: fair order, slots and memory."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter, OrderedDict, defaultdict, deque

@@ -1,7 +1,5 @@
 """The settings of a run registry: slots, timeouts and limits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from playground.common.env import env_number

@@ -3,8 +3,6 @@
 It runs in the inspection process. The server process only forwards the numbers.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Snapshots, predictions and views of runs, from the inspection processes."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """The folder of a server: shared checkpoints directly in it, and a folder per run in `runs/`."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import tempfile

@@ -7,8 +7,6 @@ their share, or a client address that exceeds half of all, takes no space from o
 address counts because a client can invent any number of owners.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,5 @@
 """What pages get about a run: its entry in the list, and its state in the live view."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from playground.architectures import ARCHITECTURES

@@ -1,7 +1,5 @@
 """The workers of runs: start, messages, exit, hang, idle timeout."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

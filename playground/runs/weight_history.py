@@ -11,8 +11,6 @@ doubling of the step, as many as the budget allows. States are stored at equal i
 double when the budget is full.
 """
 
-from __future__ import annotations
-
 import bisect
 import json
 import os

@@ -1,7 +1,5 @@
 """The checkpoints and states of a run's folder, from which a worker continues training."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

@@ -11,8 +11,6 @@ their kind.
                ("ended", status, text, scores or None)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

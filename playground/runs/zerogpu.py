@@ -11,8 +11,6 @@ visitor's, whom the request of the event identifies. Hence the page requests eve
 (`Supervisor.run_slice`).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import queue

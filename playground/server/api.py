@@ -11,8 +11,6 @@ Gradio reads names, types and descriptions from the signatures and docstrings in
 line per argument. No endpoint uses Gradio's queue, because the buttons of the page use it.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import gradio as gr

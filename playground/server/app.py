@@ -1,7 +1,5 @@
 """Compose the tabs of the page, and launch it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

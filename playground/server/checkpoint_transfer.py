@@ -7,8 +7,6 @@
 The upload route of Gradio stays closed (middleware.py), because it checks neither owner nor size.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """Which client sent a request: its address, and the quota that the request counts for."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 from functools import lru_cache

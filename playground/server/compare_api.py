@@ -5,8 +5,6 @@ transformers is a job (comparison/job_queue.py) in a process that starts with th
 page polls it. This module loads neither torch nor transformers.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

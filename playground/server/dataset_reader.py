@@ -4,8 +4,6 @@ A separate process keeps a file of 50 MB, or a hostile one, off the event loop. 
 then in a folder, ready to be stored.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,6 @@ The response is a report (dataset_reader.py): counts and the first pairs, or err
 An upload is stored only with the action `use` (runs/dataset_library.py).
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import shutil

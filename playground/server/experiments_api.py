@@ -4,8 +4,6 @@ The front end is in ui/static/lab. experiments/service.py runs the experiments, 
 them. This module does not load torch.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 tests/integration/server/test_middleware.py tests each. Apply them before the launch.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -7,8 +7,6 @@ A local instance uses the token of `hf auth login`. A local or shared instance o
 also accepts a token that the user enters on the page. It is used for that job and not stored.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

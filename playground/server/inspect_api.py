@@ -4,8 +4,6 @@ The front end is in ui/static/inspect. The page requests one view at a time. Sep
 processes compute the numbers; this process never does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

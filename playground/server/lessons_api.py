@@ -4,8 +4,6 @@ The front end is in ui/static/learn. The measurements are jobs of
 lessons/service.py, and the page polls them. This module does not load torch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from playground.lessons.bugs import (

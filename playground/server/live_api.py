@@ -3,8 +3,6 @@
 The page polls; the server holds no connection and no state of a page.
 """
 
-from __future__ import annotations
-
 import asyncio
 from functools import lru_cache
 from pathlib import Path

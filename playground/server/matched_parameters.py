@@ -4,8 +4,6 @@ It lists architectures at the size of the user's model, starts them as runs, and
 curves.
 """
 
-from __future__ import annotations
-
 import threading
 from functools import lru_cache
 from typing import Any

@@ -5,8 +5,6 @@ like its endpoint, so that `start` or `models` collide with tools of other serve
 imported only if `gradio[mcp]` is installed.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

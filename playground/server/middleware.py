@@ -4,8 +4,6 @@ Gradio registers some fifty routes, of which the page and the API use fewer than
 fetch foreign URLs, write files, or run code, so every path that is not listed answers 404.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """Check that a request comes from a page of this server."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit

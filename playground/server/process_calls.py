@@ -1,7 +1,5 @@
 """Wait for the responses of other processes, for request handlers."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import Future
 from typing import Any

@@ -1,7 +1,5 @@
 """Serve the replications of the Lab tab: published claims, and the owner's runs of them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterator

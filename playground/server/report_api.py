@@ -1,7 +1,5 @@
 """Serve the report of a model (reports/report.py), written in a separate process, one at a time."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Responses with an error, for routes whose body is not the JSON of a page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from starlette.responses import JSONResponse

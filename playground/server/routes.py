@@ -6,8 +6,6 @@ measures these routes). Requests are untrusted. Pages of other sites may send re
 the user's cookies; the origin check of middleware.py rejects them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping

@@ -3,8 +3,6 @@
 A share link gives access to the settings of a run only. All else requires the owner key.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

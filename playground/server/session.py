@@ -11,8 +11,6 @@ cookie stores the key:
 No URL contains the key, so neither a Referer nor an access log contains it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from starlette.requests import Request

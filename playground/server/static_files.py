@@ -1,7 +1,5 @@
 """Serve the front end: the ES modules and stylesheets in `playground/ui/static`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

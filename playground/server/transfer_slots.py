@@ -1,7 +1,5 @@
 """Slots for uploads and downloads; a slow transfer loses its slot when another one needs it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

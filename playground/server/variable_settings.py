@@ -1,7 +1,5 @@
 """The settings that an experiment may vary: their help, accepted and suggested values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from playground.architectures import ARCHITECTURES

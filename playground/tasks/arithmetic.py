@@ -1,7 +1,5 @@
 """Addition, digit by digit; the number of symbols is the base."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 The held-out split depends on it.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

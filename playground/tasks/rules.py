@@ -1,7 +1,5 @@
 """Tasks on sequences of symbols. The value of a symbol is its index in 0-9 a-z A-Z."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

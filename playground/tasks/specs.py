@@ -1,7 +1,5 @@
 """Facts about each task that need no torch: for forms, command lines and settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

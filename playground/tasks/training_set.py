@@ -3,8 +3,6 @@
 Letters of shapes: L symbols of the longest sequence, N sequences, B sequences of a batch.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

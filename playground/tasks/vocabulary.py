@@ -8,8 +8,6 @@ does not depend on the task:
     2 EOS   end of sequence; ends every source and every target
 """
 
-from __future__ import annotations
-
 import string
 from collections.abc import Iterable
 from dataclasses import dataclass

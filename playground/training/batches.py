@@ -1,7 +1,5 @@
 """The batches of a run: sampled anew at each step, or from a fixed training set."""
 
-from __future__ import annotations
-
 import torch
 
 from playground.tasks.held_out import sample_training_batch

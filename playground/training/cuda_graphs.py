@@ -10,8 +10,6 @@ once are written to a ring buffer there and read afterwards.
 Letter of shapes: in this file K counts steps, at most RING.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple

@@ -8,8 +8,6 @@ processes. Every decision of a rank (a skipped step, the end) depends on numbers
 all ranks.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

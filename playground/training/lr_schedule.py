@@ -1,7 +1,5 @@
 """The learning rate at each step."""
 
-from __future__ import annotations
-
 import math
 
 from .train_config import TrainConfig

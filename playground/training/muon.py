@@ -6,8 +6,6 @@ for many small matrices, and it accepts no gradient scale and no mask.
 Letters of shapes: N matrices of R rows and C columns, R at most C.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

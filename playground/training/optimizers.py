@@ -1,7 +1,5 @@
 """Optimizers, and the state that each stores for every weight."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

@@ -1,7 +1,5 @@
 """Presets: named combinations of settings with a description."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

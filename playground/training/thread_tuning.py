@@ -4,8 +4,6 @@ The best number depends on the model, on the machine, and on other processes. Tw
 twice as fast as one, or many times slower if another process uses one of the cores.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from statistics import median

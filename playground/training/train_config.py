@@ -3,8 +3,6 @@
 This file does not import torch, because forms use it too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from playground.common.devices import ZERO_GPU

@@ -3,8 +3,6 @@
 It never synchronizes with the device.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 It is independent of worker processes, the web page and checkpoint files.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A running average of the weights, which scores better than the weights of the last step."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

@@ -4,8 +4,6 @@ Other sites may frame only the VIEWS, because a frame with the whole page allows
 embedded view has no owner key. It can show and run a model, but not start, change or delete runs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mount a view of the front end, an ES module in `static`, in a Gradio component."""
 
-from __future__ import annotations
-
 import hashlib
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """Describe a task below its field: the rule, an example, and its measured difficulty."""
 
-from __future__ import annotations
-
 import html
 import json
 from functools import lru_cache

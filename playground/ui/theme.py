@@ -1,7 +1,5 @@
 """The theme of the page."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gradio as gr

@@ -4,8 +4,6 @@ Buttons without form values use the JSON routes instead of Gradio's queue
 (static/train/controls.js), so Pause works while other visitors load the page.
 """
 
-from __future__ import annotations
-
 import html
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The form of a run: one component per setting, labelled and explained by the setting."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The views of the tabs: the module of each, and its value."""
 
-from __future__ import annotations
-
 import gradio as gr
 
 from .mount import build_view, preload_links

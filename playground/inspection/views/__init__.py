@@ -3,8 +3,6 @@
 A view is a function of a subject and a request. Requests are untrusted input and are validated.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

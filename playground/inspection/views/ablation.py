@@ -3,8 +3,6 @@
 Shapes: B batch, T target, V vocabulary.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any

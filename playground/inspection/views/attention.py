@@ -3,8 +3,6 @@
 Shapes: L layers, H heads, Q queries, M keys.
 """
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

@@ -3,8 +3,6 @@
 Shapes: L layers, T target, V vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Fields that several views share, and the rounding of exported files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

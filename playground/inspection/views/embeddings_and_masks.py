@@ -3,8 +3,6 @@
 Shapes: B batch, S source, H heads, Q queries, M memory, D d_model, P positions.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, cast
 

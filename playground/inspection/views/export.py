@@ -3,8 +3,6 @@
 Every value can be serialized as JSON. Tables are lists of rows with the same keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 They are computed on held-out sequences, so they do not depend on the user's sequence.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Validation of the fields of a request, which is untrusted input, and numbers as JSON."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ Shapes: S source, T target, H heads, Q queries, M memory, K head size, D d_model
 V vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the endpoints of the public API share: limits, validation and the calls of handlers."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections import Counter

@@ -1,7 +1,5 @@
 """Requests of the dataset panel."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

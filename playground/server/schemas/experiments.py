@@ -1,7 +1,5 @@
 """Requests of the Lab tab."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Requests of the Hub tab."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field

@@ -1,7 +1,5 @@
 """Requests of the Compare tab."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field, field_validator

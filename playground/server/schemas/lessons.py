@@ -1,7 +1,5 @@
 """Requests of the Learn tab."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field

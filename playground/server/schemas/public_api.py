@@ -1,7 +1,5 @@
 """The arguments of the public API, one pydantic model per endpoint."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field

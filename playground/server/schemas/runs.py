@@ -1,7 +1,5 @@
 """Requests of the run list, the live view, the Inspect tab and the report."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

@@ -1,7 +1,5 @@
 """Requests of a page without local storage."""
 
-from __future__ import annotations
-
 from .base import OptionalOwner, OwnerRequest, Request
 
 
