@@ -135,7 +135,6 @@ def print_results(results: dict[str, Any], out: Path, table: Path | None, as_jso
 
 
 def format_variant(variant: dict[str, Any]) -> str:
-    """Format one variant of an experiment as a line."""
     exact, steps = variant["exact_match"], variant["steps_to"]
     if exact is None:
         return (

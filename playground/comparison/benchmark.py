@@ -151,8 +151,6 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
 
 
 class Benchmark:
-    """A benchmark in progress."""
-
     def __init__(
         self,
         settings: BenchmarkRequest,

@@ -45,8 +45,6 @@ class ExampleSet:
 
 
 def _examples_of(task: Task, batch: Batch) -> list[Example]:
-    """Decode the examples of a batch."""
-
     def symbols(row: list[int]) -> tuple[str, ...]:
         return tuple(task.vocabulary.decode(token for token in row if token not in (PAD, SOS)))
 

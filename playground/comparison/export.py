@@ -55,7 +55,6 @@ EXAMPLE_COLUMNS = (
 
 
 def latest_rows(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the latest row of every model."""
     latest: dict[int, dict[str, Any]] = {}
     for row in events:
         if row.get("kind") == "model":

@@ -171,7 +171,6 @@ class PretrainedModel(BenchmarkModel):
         return ids
 
     def token_strings(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each token."""
         return [self.tokenizer.decode([token], clean_up_tokenization_spaces=False) for token in ids]
 
     def add_caveat(self, caveat: str) -> None:

@@ -122,7 +122,6 @@ class PairDataset:
         )
 
     def task_settings(self) -> dict[str, Any]:
-        """Return the settings of a run on this dataset."""
         return {
             "task": "dataset",
             "dataset_sha256": self.sha256,

@@ -31,7 +31,6 @@ def variant_results(
 def _variant_result(
     state: ExperimentState, runs: Mapping[str, Run], at: int, cell: Variant
 ) -> dict[str, Any]:
-    """Return the result of a variant."""
     by_seed = {seed: runs.get(f"{at}/{seed}") for seed in state.experiment.seeds}
     key = tuple(map(_run_key, by_seed.values()))
     cached = state.cache.by_variant.get(cell.full_label)

@@ -213,7 +213,6 @@ class ExperimentService:
         return length_results(state, state.find_runs(self.registry, owner), self.evaluator)[1]
 
     def to_csv(self, experiment: Experiment, owner: str) -> str:
-        """Return the results as CSV."""
         if experiment.kind == LENGTHS:
             return length_generalization.to_csv(self.lengths(experiment, owner)["rows"])
         results = self.results(experiment, owner)

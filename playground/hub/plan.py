@@ -127,7 +127,6 @@ def plan_push(
 
 
 def url_of(endpoint: str, repo: str, kind: str = "model") -> str:
-    """Return the URL of a repository."""
     return f"{endpoint}/{'' if kind == 'model' else f'{kind}s/'}{repo}"
 
 
@@ -149,7 +148,6 @@ def new_plan(
     private: bool = False,
     kind: str = "model",
 ) -> PushPlan:
-    """Return the plan for a new repository."""
     changes = tuple(
         FileChange(name, path.stat().st_size, "new") for name, path in files_in(folder).items()
     )

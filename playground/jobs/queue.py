@@ -77,7 +77,6 @@ class JobQueue:
         executor.connect(self.on_message, self.on_end)
 
     def lane(self, kind: str) -> Lane:
-        """Return the lane of a kind of job."""
         return self._lane_of_kind.get(kind, self._default_lane)
 
     def submit(self, kind: str, *arguments: Any, owner: str = "", **fields: Any) -> Job:

@@ -51,7 +51,6 @@ class Measurement:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The result of the job, if it has one."""
         return self.job.result if self.job is not None else None
 
     def end(self, status: str, message: str) -> None:

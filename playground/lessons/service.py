@@ -226,7 +226,6 @@ class LessonService:
         return run
 
     def _stop_runs(self, measurement: Measurement) -> None:
-        """Stop the runs that a measurement started."""
         for run in measurement.started_runs:
             if run.has_worker or run.status == "waiting":
                 with suppress(UserError):  # the registry ends a process that does not respond

@@ -123,7 +123,6 @@ def ensure_disk_space(name: str, size: int) -> None:
 
 
 def _free_disk() -> int:
-    """Return the free bytes on the disk of the cache."""
     home = cache_dir()
     while not home.exists() and home != home.parent:
         home = home.parent

@@ -222,7 +222,6 @@ def download(name: str, progress: ProgressReporter) -> Path:
 
 
 def _download_error(name: str, error: Exception) -> Exception:
-    """Return the error of a download with the name of the model."""
     from playground.hub.errors import HubError
 
     if isinstance(error, HubError):

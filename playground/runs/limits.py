@@ -173,7 +173,6 @@ class Limits:
         )
 
     def storage_limit_message(self) -> str:
-        """Return the storage limits as a sentence."""
         limits = {"per visitor": self.bytes_per_owner, "in total": self.bytes_total}
         return f"{self.instance_name} stores " + " and ".join(
             f"{format_bytes(size)} {whose}" for whose, size in limits.items() if size

@@ -181,7 +181,6 @@ class RunRecord(BaseModel, frozen=True, strict=True):
         return self.model_copy(update=changes)
 
     def to_json(self) -> bytes:
-        """Return the content of run.json."""
         return json.dumps(self.model_dump(), indent=1).encode() + b"\n"
 
     @property

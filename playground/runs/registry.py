@@ -153,7 +153,6 @@ class Registry:
         return sorted(owned, key=lambda run: run.created)
 
     def all_runs(self) -> list[Run]:
-        """Return the runs of all owners."""
         with self._lock:
             return list(self._runs.values())
 

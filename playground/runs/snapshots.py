@@ -42,7 +42,6 @@ class Snapshots:
             process.stop()
 
     def has_pending(self, run: Run) -> bool:
-        """Return whether a snapshot or a request of this run is pending."""
         with self._lock:
             return run.snapshot_pending or any(not future.done() for future in run.pending_requests)
 

@@ -180,7 +180,6 @@ class Run:
 
     @property
     def has_worker(self) -> bool:
-        """Whether it has a worker process."""
         worker = self.worker  # another thread may clear it
         return worker is not None and not worker.exited.is_set()
 

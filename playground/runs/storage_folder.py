@@ -21,8 +21,6 @@ STALE_TMP_AGE_S = 600.0  # age in seconds at which an unfinished write is remove
 
 
 class StorageFolder:
-    """The folder of a server."""
-
     def __init__(self, root: Path) -> None:
         self.root, self.runs = root, root / "runs"
         self._server_lock: filelock.BaseFileLock | None = None

@@ -201,7 +201,6 @@ class StorageQuota:
         return lambda: shutil.rmtree(run.folder, ignore_errors=True)
 
     def _bytes_by_owner(self, runs: list[Run]) -> Counter[str]:
-        """Return the bytes of the runs of each owner."""
         used = Counter[str]()
         for run in runs:
             used[run.owner] += self.size_of_run(run)

@@ -316,7 +316,6 @@ class TrainingWorker:
             self.request_exit("paused")
 
     def handle_command(self, kind: str, *arguments: Any) -> None:
-        """Handle one command."""
         if kind == "pause" and not self.paused:
             self.pause()
         elif kind == "resume" and self.paused:
@@ -439,7 +438,6 @@ class TrainingWorker:
             self.send("trouble", "")
 
     def send_changes(self) -> None:
-        """Send all changes of settings."""
         self.send("changes", [change.to_list() for change in self.trainer.changes])
 
     def send(self, *message: Any) -> None:

@@ -192,7 +192,6 @@ class WeightHistory:
             os.fsync(file.fileno())
 
     def should_save_weights(self, step: int) -> bool:
-        """Return whether the history stores the weights of this step."""
         return is_retained(step, self._density_level)
 
     def should_save_state(self, step: int) -> bool:

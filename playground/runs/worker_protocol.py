@@ -21,8 +21,6 @@ PINNED_SUFFIX = "-kept"  # suffix of the folder of a checkpoint that the owner s
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """The specification for a worker."""
-
     folder: str
     config: dict[str, Any]
     changes: list[list[Any]] = field(default_factory=list)

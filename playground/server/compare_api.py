@@ -33,8 +33,6 @@ SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
 
 
 class CompareHandlers(HandlerGroup):
-    """The handlers of the Compare tab."""
-
     def __init__(self, registry: Registry, job_queue: ComparisonQueue) -> None:
         self.registry, self.job_queue = registry, job_queue
 

@@ -45,8 +45,6 @@ LENGTH_FIELDS = ("times", "n")
 
 
 class ExperimentHandlers(HandlerGroup):
-    """The handlers of the experiments."""
-
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
         # each takes some seconds of one core

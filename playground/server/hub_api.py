@@ -77,8 +77,6 @@ def resolve_token(entered: str, session: Mapping[str, Any], is_single_user: bool
 
 
 class HubHandlers(HandlerGroup):
-    """The handlers of the Hub tab."""
-
     def __init__(self, registry: Registry, publisher: AutoPublisher) -> None:
         self.registry, self.publisher = registry, publisher
 
@@ -197,7 +195,6 @@ class HubHandlers(HandlerGroup):
 
     @handler("hub/poll", HubJob)
     async def poll(self, request: HubJob, _: Request) -> dict[str, Any]:
-        """Return the status of a job."""
         job = self.publisher.queue.find(request.job, request.owner)
         if job is None:
             return {

@@ -29,8 +29,6 @@ MAX_REQUEST_LENGTH = 8000  # characters
 
 
 class InspectHandlers(HandlerGroup):
-    """The handlers of the Inspect tab."""
-
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self._figure_queue = JobQueue(

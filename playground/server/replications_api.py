@@ -41,8 +41,6 @@ MAX_CACHED_OUTCOMES = 256  # in memory
 
 
 class ReplicationHandlers(HandlerGroup):
-    """The handlers of the replications."""
-
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
         # by claim, run and step

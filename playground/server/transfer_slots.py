@@ -20,7 +20,6 @@ class Transfer:
         self.reason = ""  # of an early end
 
     def add_bytes(self, size: int) -> None:
-        """Add transferred bytes."""
         self.bytes += size
 
     def complete(self) -> None:

@@ -52,7 +52,6 @@ class Vocabulary:
 
     @cached_property
     def single_characters(self) -> bool:
-        """Return whether every symbol is a single character."""
         return all(len(symbol) == 1 for symbol in self.symbols)
 
     def split(self, text: str) -> list[str]:

@@ -227,7 +227,6 @@ def drop_foreign_defaults(
 
 
 def default_max_length(task: Any) -> int:
-    """Return the default max_length of a run on this task."""
     default: Any = field_named("max_length").default
     return (
         TASKS[task].default_max_length if isinstance(task, str) and task in TASKS else int(default)

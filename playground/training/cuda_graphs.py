@@ -31,8 +31,6 @@ StepFunction = Callable[[], None]
 
 
 class StepResult(NamedTuple):
-    """The results of one step."""
-
     loss: float
     grad_norm: float  # norm of the gradient before clipping
     tokens: int  # target tokens without PAD

@@ -180,7 +180,6 @@ class Trainer:
         return self.model if self.average is None else self.average.model
 
     def _next_batch(self) -> Batch:
-        """Return the next batch, on the device."""
         return self.batches.batch(self.step_count * self.dist.world_size + self.dist.rank)
 
     def _finish_step(self, result: StepResult, lr: float, seconds: float) -> Metrics:

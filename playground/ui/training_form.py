@@ -209,7 +209,6 @@ PRESET_SETTINGS = tuple(
 
 
 def label_of(name: str) -> str:
-    """Return the label of a setting."""
     return LABELS.get(name, name.replace("_", " ").capitalize())
 
 
@@ -420,7 +419,6 @@ def with_labels(error: ConfigError) -> str:
 
 
 def preset_values(name: str) -> dict[str, Any]:
-    """Return the form values of a preset."""
     return form_values(preset_config(name))
 
 

@@ -261,7 +261,6 @@ def _merge_last_rows(rows: Tensor) -> Tensor:
 
 
 def _queries_are_source(block: str) -> bool:
-    """Return whether the queries of a block are source positions."""
     return block.startswith(("encoder", "source"))
 
 
