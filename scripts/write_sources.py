@@ -58,9 +58,9 @@ What the app shows from the write-ups that it follows, with the published number
 one. `python -m scripts.write_sources` writes this page, and a test compares it with the code. The
 links open the view on a local instance (`python app.py`).
 
-Sources: **A** a write-up of the transformer on the reversal task; **B** a transformer from scratch
+Sources: **A** a tutorial on the transformer for the reversal task; **B** a transformer from scratch
 after the paper; **C** notes with recurrent models beside the transformer; **D** a walk through
-masks in Keras; **E** a write-up of the architecture with training technique. The paper is Vaswani
+masks in Keras; **E** a tutorial on the architecture with training technique. The paper is Vaswani
 et al. 2017, Attention Is All You Need.
 
 """

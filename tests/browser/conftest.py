@@ -294,9 +294,7 @@ def harmless(message: str) -> bool:
 
 
 def cut_off(error: str) -> bool:
-    """Whether Gradio's own script tells that a page was left, or loaded again, while it waited
-    for an answer.
-    """
+    """Whether Gradio's script reports that the page was closed or reloaded during a request."""
     return (
         error.startswith("AbortError") and "/assets/" in error
     ) or error.strip() == "Unexpected error Connection errored out."

@@ -67,7 +67,7 @@ def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
         go_to(page, tab)
         page.locator(f".{'live' if tab == 'Train' else tab.lower()}.pg").wait_for()
         page.wait_for_load_state("networkidle")
-        if tab == "Inspect":  # its script asks for the first view a moment after the tab is shown
+        if tab == "Inspect":  # its script loads the first view shortly after the tab opens
             expect(page.locator(".inspect.pg h4").first).to_have_text(re.compile(r"\S"))
         # where layouts change, and neither colours nor what the views consist of
         if size is NARROW:

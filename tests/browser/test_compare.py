@@ -22,7 +22,7 @@ def to_compare(page, view="Benchmark"):
 
 
 def settled(page, *names):
-    """Wait until the list says of these models what they would take."""
+    """Wait until the list shows the costs of these models."""
     for name in names:
         takes = page.locator(
             ".of-table .suggestions li", has=page.locator(f".name:text-is('{name}')")
@@ -68,7 +68,7 @@ def loaded(app, library):
     return any(library in Path(f"/proc/{process.pid}/maps").read_text() for process in processes)
 
 
-def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, open_page):
+def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, models, open_page):
     page = open_page(app_with_models.url)
     page.wait_for_selector(".live[data-status=checkpoint]")
     assert not loaded(app_with_models, "tokenizers")
@@ -93,7 +93,7 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
         "commonest target",
     ]
     assert loaded(app_with_models, "tokenizers")
-    assert not hub.requests_with(hub.OWNER)  # nobody's token was sent
+    assert not hub.requests_with(hub.OWNER)  # no token was sent
     fairness, sheet = page.locator(".of-table .fairness"), page.locator(".of-table .sheet")
     expect(fairness).to_contain_text("do not compete on equal terms")
     assert fairness.bounding_box()["y"] < sheet.bounding_box()["y"]
@@ -132,7 +132,7 @@ def test_everybody_is_asked_the_same_questions(app_with_models, hub, models, ope
 
 
 @pytest.mark.smoke
-def test_a_name_that_cannot_be_added_stays_and_is_told_why(app, open_page):
+def test_an_invalid_model_name_stays_in_the_field_with_the_reason(app, open_page):
     page = open_page(app.url)
     to_compare(page)
     adding, problem = page.locator(".adding input"), page.locator(".adding + .problem")
@@ -186,7 +186,7 @@ def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(
     assert answerers(page)[:2] == ["reverse", "ada/slow"]
 
 
-def test_a_model_that_cannot_be_asked_says_why_and_is_asked_again(
+def test_a_model_that_fails_shows_its_error_and_can_be_run_again(
     app_with_models, hub, models, open_page
 ):
     page = open_page(app_with_models.url)
@@ -211,7 +211,7 @@ def test_a_model_that_cannot_be_asked_says_why_and_is_asked_again(
 
 
 def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_page):
-    # where nobody listens
+    # no server listens on this port
     environment = hub.environment(tmp_path / "hf", HF_ENDPOINT="http://127.0.0.1:9")
     stored = tmp_path / "hf" / "hub" / "models--gpt2"
     (stored / "snapshots" / "0123").mkdir(parents=True)
@@ -232,7 +232,7 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         over(page)
         failed = row_of(page, "bert-base-uncased").locator(".failed > span")
         expect(failed).to_contain_text("cannot be reached")
-        # who was not asked answered nothing
+        # a model that could not be loaded has no answers
         expect(page.locator(".of-table .job-status .words")).to_contain_text("2 models")
         page.set_viewport_size({"width": 390, "height": 844})
         assert failed.bounding_box()["x"] + failed.bounding_box()["width"] <= 390
@@ -244,7 +244,7 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
         app.stop()
 
 
-def test_a_pretrained_model_is_trained_further_and_all_three_are_asked(app_with_models, open_page):
+def test_a_finetuned_model_is_compared_with_base_and_scratch(app_with_models, open_page):
     page = open_page(app_with_models.url)
     to_compare(page, "Fine-tune")
     expect(page.locator(".of-finetune .cost")).to_contain_text("of memory")

@@ -26,7 +26,7 @@ def to_view(page, view, part=""):
 
 
 def choose(page, field, name):
-    """Type the name of a model, and wait until its size is told."""
+    """Type the name of a model, and wait until its size appears."""
     page.fill(f"{field} input.model", name)
     page.press(f"{field} input.model", "Tab")
     expect(page.locator(f"{field} .takes").first).to_contain_text("parameters")
@@ -53,7 +53,7 @@ def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_mode
         "to download, once; 100,482 parameters"
     )
     page.wait_for_timeout(500)
-    # nobody has agreed to it yet
+    # the user has not confirmed the download yet
     assert not [request for request in hub.requests if "safetensors" in request.path]
     page.click(".part-fill .main")
     over(page, ".part-fill")
@@ -74,7 +74,7 @@ def test_a_gap_is_filled_once_the_visitor_has_seen_what_that_takes(app_with_mode
     )
     expect(page.locator(".part-fill .shares")).to_have_count(2)  # what had come before stays
 
-    # somebody else, where the model is here by now: shown without a click
+    # another page, where the model is in the cache by now: the result appears without a click
     other = open_page(app_with_models.url)
     to_view(other, "Inference")
     over(other, ".part-fill")
@@ -182,7 +182,7 @@ def test_a_model_that_the_hub_does_not_have_is_named(app, open_page):
     expect(page.locator(".part-continue .words.error")).to_contain_text("ada/nowhere")
 
 
-def test_a_download_is_cancelled_and_without_the_hub_the_page_says_so(
+def test_a_cancelled_download_and_an_unreachable_hub_show_messages(
     app_with_models, hub, models, open_page
 ):
     page = open_page(app_with_models.url)

@@ -121,7 +121,7 @@ def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
 
 
 @pytest.mark.smoke
-def test_where_nothing_can_be_stored_the_page_says_what_follows(app, framing):
+def test_a_page_without_storage_explains_the_consequence(app, framing):
     page = framing(without_cookies=True)
     frame = frame_of(page)
     frame.wait_for_selector(".visit-note:not([hidden])")

@@ -27,7 +27,7 @@ TABS = {
 }
 
 
-def test_a_hidden_page_sleeps_until_it_is_shown(app, open_page):
+def test_a_hidden_page_does_not_poll_until_it_is_visible(app, open_page):
     url = f"{app.url}/?model=reverse"
     page = open_page(url, init_script=HIDE)
     wait_for_status(page, "checkpoint")

@@ -1,6 +1,4 @@
-"""The Hub tab in a real browser, against the stand-in Hub: from training to somebody else's
-screen.
-"""
+"""The Hub tab in a real browser, against the fake Hub: from training to another user's page."""
 
 import json
 import re
@@ -87,7 +85,7 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     page = open_page(app.url)
     to_the_hub(page)
     chosen(page, "copy")
-    publish(page, "ada/told", hub.ADA)
+    publish(page, "ada/changed", hub.ADA)
     page.click(".hub .preview-push")
     expect(page.locator(".hub .what")).to_contain_text(
         "already has this checkpoint", timeout=60_000
@@ -95,36 +93,36 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     expect(page.locator(".hub .go")).to_be_hidden()
     chosen(page, "reverse-one-head")
     expect(page.locator(".hub .plan")).to_be_hidden()  # it was about another model
-    page.fill(".hub .repo", "ada/told")
+    page.fill(".hub .repo", "ada/changed")
     page.click(".hub .preview-push")
     expect(page.locator(".hub .what")).to_contain_text("already exists", timeout=60_000)
     expect(page.locator(".hub .files-summary")).to_contain_text("changed")
-    before = hub.files("ada/told")
-    # Somebody else pushes after this page has looked.
-    hub.put("ada/told", {"README.md": b"mine"})
+    before = hub.files("ada/changed")
+    # Another user pushes after this page has loaded the plan.
+    hub.put("ada/changed", {"README.md": b"mine"})
     page.click(".hub .go")
     message = "another commit was pushed after the preview"
     expect(page.locator(".hub .publish-note")).to_contain_text(
         message, ignore_case=True, timeout=60_000
     )
-    assert hub.files("ada/told") == before | {"README.md": b"mine"}
+    assert hub.files("ada/changed") == before | {"README.md": b"mine"}
     page.locator(".hub .publish-note button").click()
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
     page.click(".hub .go")
     page.wait_for_selector(".hub .published:not([hidden])", timeout=60_000)
 
-    page.fill(".hub .any-repo", "ada/told")
+    page.fill(".hub .any-repo", "ada/changed")
     page.keyboard.press("Enter")
     expect(page.locator(".hub .opened-about")).to_contain_text("1 layer × 1 head", timeout=60_000)
     page.click(".hub .revisions summary")
     rows = page.locator(".hub .revisions tbody tr")
-    # the one that made it, copy, somebody else's, and reverse-one-head
+    # the commit of the creation, copy, the other user's, and reverse-one-head
     expect(rows).to_have_count(4)
     rows.nth(2).get_by_role("button").click()
     expect(page.locator(".hub .opened-about")).to_contain_text("2 layers × 4 heads", timeout=60_000)
 
 
-def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
+def test_a_run_is_published_during_training(app, hub, open_page):
     page = open_page(app.url, visit=False)
     start_run(page, app.url, max_steps=100_000, eval_every=100_000)
     wait_for_status(page, "training")
@@ -148,7 +146,7 @@ def test_a_run_is_published_as_it_goes_on(app, hub, open_page):
     assert not hub.requests_with(hub.OWNER)
 
 
-def test_without_the_hub_all_else_goes_on(app, hub, open_page):
+def test_an_unreachable_hub_does_not_affect_other_tabs(app, hub, open_page):
     with hub.fault(hub.ANY_PATH, 503):
         page = open_page(app.url)
         to_the_hub(page)
@@ -168,7 +166,7 @@ HOSTILE = [
 ]
 
 
-def test_a_list_asked_for_too_often_comes_all_the_same(app, hub, open_page):
+def test_the_list_of_models_survives_a_rate_limit(app, hub, open_page):
     hub.put("ben/patience", {"README.md": b"---\ntags: [transformer-playground]\n---\n"})
     page = open_page(app.url)
     with hub.fault(hub.LIST, "slow", seconds=3):

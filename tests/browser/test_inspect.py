@@ -95,7 +95,7 @@ def picture_at_rest(page):
     return now
 
 
-def test_what_cannot_be_read_is_said_and_the_last_picture_stays(page):
+def test_invalid_input_shows_an_error_and_the_last_figure_stays(page):
     before = picture_at_rest(page)
     for text, message in (
         ("3 x", "not a symbol"),
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_said_and_the_last_picture_stays(page):
     expect(page.locator(".inspect .problem")).to_be_empty()
 
 
-def test_what_fails_for_a_moment_is_asked_again_by_the_page_itself(page):
+def test_a_transient_failure_is_retried_by_the_page(page):
     busy = {
         "error": "the model is busy with earlier requests; try again in a moment",
         "again": True,
@@ -184,7 +184,7 @@ def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
     assert count_colors(page, ".heads-map") > 2
 
 
-def test_a_link_opens_the_same_view_for_somebody_else(app, open_page):
+def test_a_link_opens_the_same_view_in_another_browser(app, open_page):
     page = open_page(app.url, visit=False)
     start_run(page, app.url, max_steps=100_000)
     wait_for_step(page, 5)

@@ -49,7 +49,7 @@ def saved(page, selector, folder):
     return path
 
 
-def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, open_page, tmp_path):
+def test_a_custom_experiment_is_planned_run_and_listed_after_a_reload(app, open_page, tmp_path):
     page = open_page(app.url)
     to_lab(page)
     question = page.locator(".questions li", has_text="Pre or post norm?")
@@ -115,7 +115,7 @@ def test_an_experiment_of_ones_own_is_planned_carried_out_and_found_again(app, o
     page.get_by_role("tab", name="Lab").click()
     remove = mine(page, "norms").get_by_role("button", name="Delete")
     remove.click()
-    expect(mine(page, "norms")).to_have_count(1)  # it asks whether one is sure
+    expect(mine(page, "norms")).to_have_count(1)  # the button waits for a confirmation
     mine(page, "norms").get_by_role("button", name="Delete with its runs").click()
     expect(page.locator(".experiments li")).to_have_count(0)
     expect(page.locator(".results .empty")).to_be_visible()

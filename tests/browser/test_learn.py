@@ -10,8 +10,7 @@ from playwright.sync_api import expect
 
 from tests.support.browser_page import wait_until
 
-# Somebody was told that it is not this mistake, or that it is; that it is not this line, or that it
-# is.
+# The page has rejected or accepted this bug or this line.
 NAMED = """title => document.querySelector('.guess-name').hidden
     || document.querySelector('.guess-name .clue').textContent.includes(title)"""
 MEMORY = "transformer-playground-learn"

@@ -1,9 +1,8 @@
-"""Markup in every place where a visitor's text is shown, in a real browser: it is read as text, and
-nothing of it runs.
+"""User-supplied text in a real browser: every page shows it as text, and no markup in it runs.
 
-A payload that ran would call `pwn(number)` or ask the server for /pwned-number. All of them are
-shown at once wherever there is room, and each test also finds them on the page letter by letter, so
-that a place which shows nothing is not taken for a safe one.
+A payload that ran would call `pwn(number)` or send a request to /pwned-number. A page shows all
+payloads at once where they fit. Each test also finds their exact text on the page, so that a page
+that shows nothing does not pass.
 """
 
 import json
@@ -132,7 +131,7 @@ def app(model_hub, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def window(app, browser):
-    """One page for all tests, and what it asked the server for."""
+    """One page for all tests, and the requests that it sent."""
     context = browser.new_context(viewport={"width": 1440, "height": 950}, reduced_motion="reduce")
     context.add_init_script(ARMED)
     page, requested = context.new_page(), []
@@ -215,7 +214,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     expect(page.locator(".undo")).to_contain_text(name)
 
 
-def test_a_link_that_says_so(page, app):
+def test_markup_in_a_link_is_text(page, app):
     for expected, text_rendered in (
         ({ALL: 1}, "is not a setting of a run"),
         ({"task": ALL}, "choose one of"),
@@ -229,7 +228,7 @@ def test_a_link_that_says_so(page, app):
     expect(page.locator("#problem")).to_contain_text("ignores the settings")
 
 
-def test_rows_that_somebody_brings(page):
+def test_markup_in_a_dataset_is_text(page):
     page.wait_for_selector(".live:not([data-status=opening])")
     page.click("#field-task input")
     page.get_by_role("option", name="Your own data", exact=True).click()

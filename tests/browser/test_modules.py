@@ -53,7 +53,7 @@ def test_second_visit_takes_the_modules_from_the_cache(app, open_page):
     assert set(sizes) == {0}
 
 
-def test_tab_whose_modules_are_gone_says_what_to_do(app, open_page):
+def test_a_tab_without_its_modules_shows_what_to_do(app, open_page):
     """As in a page that was open when the server was updated."""
     page = open_page(app.url, visit=False, may_complain=True)
     page.route("**/lab/main.js", lambda route: route.fulfill(status=404, body="Not found."))

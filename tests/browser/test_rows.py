@@ -88,7 +88,7 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
 
 
 @pytest.mark.smoke
-def test_rows_that_are_not_here_are_asked_for(app, open_page):
+def test_a_missing_dataset_is_requested_from_the_user(app, open_page):
     fields = {
         "task": "dataset",
         "dataset_sha256": "0" * 64,

@@ -122,7 +122,7 @@ def test_learning_rate_change_applies_at_its_step_and_persists(training):
     expect(page.locator(".rate")).to_have_value("0.0005")
 
 
-def test_past_steps_are_shown_and_a_branch_starts_at_one_of_them(app, open_page):
+def test_the_timeline_shows_past_steps_and_starts_a_branch(app, open_page):
     page = open_page(app.url, visit=False)
     start_run(page, app.url, max_steps=400, eval_every=10)
     wait_for_step(page, 60)
@@ -359,7 +359,7 @@ def test_more_starts_than_places_wait_in_a_line_that_moves(own_server, open_page
 
 
 @again_and_again
-def test_sigterm_saves_the_run_and_after_a_restart_the_page_goes_on(own_server, open_page, turn):
+def test_sigterm_saves_the_run_and_a_restart_resumes_it(own_server, open_page, turn):
     own, runs = own_server, own_server.checkpoints / "runs"
     page = open_page(own.url, may_complain=True, visit=False)
     before = set(runs.iterdir()) if runs.exists() else set()
@@ -467,7 +467,7 @@ def test_settings_travel_as_a_link_and_as_json(app, open_page):
     )
 
 
-def test_checkpoints_are_kept_listed_fetched_sent_and_deleted(app, open_page, tmp_path):
+def test_checkpoints_are_listed_downloaded_uploaded_and_deleted(app, open_page, tmp_path):
     page = open_page(app.url, may_complain=True, visit=False)
     start_run(page, app.url, **LONG)
     at = pause_after(page, 20)
@@ -568,7 +568,7 @@ def test_keys_on_another_tab_leave_the_hidden_run_alone(training):
     assert done == ["step", "resume"]
 
 
-def test_a_killed_worker_is_told_with_its_last_checkpoint_and_goes_on(app, open_page):
+def test_a_killed_worker_shows_its_last_checkpoint_and_can_resume(app, open_page):
     import psutil
 
     page = open_page(app.url, visit=False)

@@ -1,6 +1,4 @@
-"""What the Share dialog gives away works for whoever gets it: a link shows what its sender saw, a
-frame shows one view in a page of
-another site, a report is a file."""
+"""The Share dialog: a link shows the sender's view, a frame embeds one view, a report is a file."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer

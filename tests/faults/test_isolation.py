@@ -1,6 +1,4 @@
-"""Two visitors of one server, whose requests come in any order: neither sees or changes
-anything of the other's.
-"""
+"""Two users of one server, whose requests come in any order: each sees only own data."""
 
 import json
 import logging

@@ -80,7 +80,7 @@ test("the state of sign-in is a sentence", () => {
   assert.equal(describe({ way: "" }), "Checking sign-in…");
 });
 
-test("a plan says what it changes", () => {
+test("a plan lists its changes", () => {
   assert.equal(
     describePlan({ plans: [MODEL_PLAN], step: 40 }, false),
     "New public repository ada/reverse: step 40, 1 file, 2 KB.",

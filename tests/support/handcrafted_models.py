@@ -52,8 +52,7 @@ def random_model(**changes):
 
 @torch.no_grad()
 def reversing_model():
-    """Reverses five digits by one cross-attention head alone. A vector is laid out as [what the
-    token is: 13 | where it stands: 6 | what comes next: 13].
+    """Reverse five digits with one cross-attention head.
 
     The working head attends, at target position t, to the source position of the next token,
     4 - t (EOS for t = 5), and carries what the token there is over to the third part, which the

@@ -1,18 +1,153 @@
-"""The layers of the tests themselves: every file has a layer, and the default selection a test
+"""The layers of the package, read from its imports, and the layers of the tests.
+
+A module imports only lower layers. Each test file has a layer, and the default selection has a test
 of each.
 """
 
+import ast
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.support.layers import LAYERS, TESTS, layer_of
+import playground
+from tests.support.layers import LAYERS as TEST_LAYERS
+from tests.support.layers import TESTS, layer_of
 from tests.support.seeded_bugs import BUGS
 
-FILES = sorted(TESTS.rglob("test_*.py"))
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "playground"
+LAYERS = {
+    name: int(layer)
+    for layer, name in re.findall(r"^ +(\d+)  (\w+)/? ", playground.__doc__, re.MULTILINE)
+}
+FILES = sorted(PACKAGE.rglob("*.py"))
+WEB = {"gradio", "starlette", "fastapi", "uvicorn"}
+WITH_TRANSFORMERS = {
+    f"{folder}/{path.name}"
+    for folder in ("pretrained", "finetuning", "probing", "comparison")
+    for path in (PACKAGE / folder).glob("*.py")
+}
+# The files that may import each heavy package.
+AUTOMODELS = (
+    "",
+    "_base",
+    "_cache",
+    "_decoder_only",
+    "_encoder_only",
+    "_generation",
+    "_prebuilt",
+    "_recurrent",
+)
+ONLY_IN = {
+    "transformers": {
+        *(f"models/automodel{kind}.py" for kind in AUTOMODELS),
+        "hub/export.py",
+        "architectures/huggingface.py",
+    }
+    | WITH_TRANSFORMERS - {"comparison/job_queue.py"},
+    "huggingface_hub": {
+        "hub/client.py",
+        "hub/errors.py",
+        "hub/plan.py",
+        "hub/transport.py",
+        "hub/upload.py",
+        "hub/model_card.py",
+        "hub/dataset_export.py",
+        "datasets/hub_stream.py",
+        "server/hub_api.py",
+        "cli/hub.py",
+        "pretrained/cache.py",
+        "pretrained/download.py",
+    },
+    "datasets": {"hub/dataset_export.py", "datasets/hub_stream.py"},
+    "spaces": {"runs/zerogpu.py"},
+}
+
+
+def imports(path):
+    """Yield the full names of all imports of a file: "playground.tasks.PAD", "torch.Tensor"."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) + 1 - node.level]) + "." if node.level else ""
+            yield from (
+                f"{base}{node.module or ''}.{alias.name}".replace("..", ".") for alias in node.names
+            )
+    # imported later by its name
+    yield from re.findall(r'"(playground\.[\w.]+):\w+"', path.read_text())
+
+
+def package_of(path):
+    """Return the package or module of a file; None for playground/__init__.py."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return None if first == "__init__" else first
+
+
+def test_the_docstring_of_the_package_lists_all_its_modules():
+    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    folders = {path.parent.name for path in PACKAGE.glob("*/*.py")}
+    assert set(LAYERS) == modules | folders
+    assert list(LAYERS.values()) == sorted(LAYERS.values())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_file_imports_only_lower_layers_and_its_own_package(path):
+    for name in imports(path):
+        top, *inner = name.split(".")
+        if top == "playground" and inner and inner[0] in LAYERS:
+            assert package_of(path) == inner[0] or LAYERS[inner[0]] < LAYERS.get(
+                package_of(path), 0
+            ), f"{path} imports {name}"
+        assert path.relative_to(PACKAGE).as_posix() in ONLY_IN.get(
+            top, {path.relative_to(PACKAGE).as_posix()}
+        ), f"{path} imports {name}"
+        assert top not in WEB or package_of(path) in ("ui", "server"), f"{path} imports {name}"
+
+
+def test_files_in_models_import_each_other_from_their_own_folder_only():
+    for path in (PACKAGE / "models").glob("*.py"):
+        assert "playground." not in "".join(
+            line for line in path.read_text().splitlines() if re.match(r"\s*(from|import) ", line)
+        )
+        assert all(
+            node.level <= 1
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom)
+        )
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tasks",
+        "models",
+        "architectures",
+        "training.config",
+        "training.presets",
+        "checkpoints.manifest",
+        "inspection",
+        "runs.registry",
+        "comparison.job_queue",
+        "experiments.service",
+        "experiments.presets",
+        "experiments.replications",
+        "lessons.service",
+    ],
+)
+def test_modules_of_the_first_page_do_not_import_torch(module):
+    code = f"import sys, playground.{module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+# The layers of the tests
+
+TEST_FILES = sorted(TESTS.rglob("test_*.py"))
 # Whole files of the full gate alone: each of them costs half a minute, or measures the machine.
 WITHOUT_SMOKE = {
     "browser/test_accessibility.py",
@@ -32,9 +167,9 @@ WITHOUT_SMOKE = {
 }
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
+@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
 def test_every_file_has_a_layer_and_a_thin_path(path):
-    assert layer_of(path) in LAYERS
+    assert layer_of(path) in TEST_LAYERS
     name = path.relative_to(TESTS).as_posix()
     has_smoke = "@pytest.mark.smoke\n" in path.read_text()
     assert has_smoke is (layer_of(path) != "unit" and name not in WITHOUT_SMOKE)
@@ -42,7 +177,9 @@ def test_every_file_has_a_layer_and_a_thin_path(path):
 
 def test_no_test_name_is_longer_than_70_characters():
     names = [
-        name for path in FILES for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+        name
+        for path in TEST_FILES
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
     ]
     assert [name for name in names if len(name) > 70] == []
 

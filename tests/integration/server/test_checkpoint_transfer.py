@@ -308,7 +308,7 @@ async def response(served, method, path, receive, send=None, address="10.0.0.1")
     """
     answer = []
 
-    async def hear(message):
+    async def record(message):
         answer.append(message)
         if send:
             await send(message)
@@ -321,7 +321,7 @@ async def response(served, method, path, receive, send=None, address="10.0.0.1")
         "headers": [(b"x-owner", new_owner_key().encode())],
         "client": (address, 1),
     }
-    await served(scope, receive, hear)
+    await served(scope, receive, record)
     return answer[0]["status"], b"".join(message.get("body", b"") for message in answer)
 
 

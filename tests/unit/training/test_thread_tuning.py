@@ -67,7 +67,7 @@ def test_the_fastest_number_of_threads_is_chosen_as_a_change(trainer, tries):
     assert tries[1] == [[1, 2, 4]]
 
 
-def test_tuning_keeps_room_for_changes_of_the_owner(trainer, tries):
+def test_tuning_leaves_space_for_changes_of_the_owner(trainer, tries):
     trainer.changes = [SettingChange(0, "learning_rate", 0.01)] * 900
     assert not ThreadTuner(steps(trainer, 2)).maybe_tune()
     assert len(trainer.changes) == 900

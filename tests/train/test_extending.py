@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.app_server import ROOT, free_port, wait_for
 
-VARIANTS = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", VARIANTS, re.M | re.S))
+GUIDE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", GUIDE, re.M | re.S))
 EDIT = re.compile(
     r"^(At the end of|The file|In) `([^`]+)`(?:, (below|above|instead of) "
     r"`([^`]+)`)?:\n\n```\w+\n(.*?)```",
@@ -69,7 +69,7 @@ def test_there_is_a_section_for_each_extension():
 
 @pytest.mark.smoke
 def test_every_anchor_of_a_section_is_in_the_code():
-    for _, name, where, anchor, _ in EDIT.findall(VARIANTS):
+    for _, name, where, anchor, _ in EDIT.findall(GUIDE):
         if where:
             assert (ROOT / name).read_text(encoding="utf-8").count(anchor + "\n") == 1, (
                 name,
@@ -81,7 +81,7 @@ def test_every_anchor_of_a_section_is_in_the_code():
     "section", ["A task", "A component", "A position encoding", "An architecture"]
 )
 def test_an_added_component_can_be_trained(section, copy):
-    command = carry_out(section, copy)
+    command = apply_example(section, copy)
     done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     saved = json.loads((copy / command[-1] / "config.json").read_text())
@@ -96,7 +96,7 @@ def test_an_added_component_can_be_trained(section, copy):
 
 def test_an_added_tab_is_served_and_responds(copy):
     port = free_port()
-    command = [part.replace("PORT", str(port)) for part in carry_out("A tab", copy)]
+    command = [part.replace("PORT", str(port)) for part in apply_example("A tab", copy)]
     with subprocess.Popen(
         command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
     ) as server:
