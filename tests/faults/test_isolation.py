@@ -1,4 +1,4 @@
-"""Two users of one server, whose requests come in any order: each sees only own data."""
+"""Two users of one server, whose requests come in any order: each sees only their own data."""
 
 import json
 import logging

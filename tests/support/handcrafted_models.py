@@ -54,6 +54,8 @@ def random_model(**changes):
 def reversing_model():
     """Reverse five digits with one cross-attention head.
 
+    A vector has the layout [token: 13 | position: 6 | next token: 13].
+
     The working head attends, at target position t, to the source position of the next token,
     4 - t (EOS for t = 5), and carries what the token there is over to the third part, which the
     output layer reads. All other heads have random queries, keys and values, and write random
