@@ -31,7 +31,7 @@ def copy(tmp_path):
     return tmp_path
 
 
-def carry_out(section, copy):
+def apply_example(section, copy):
     """Make the edits of a section; return its command as a list."""
     for how, name, where, anchor, text in EDIT.findall(SECTIONS[section]):
         path = copy / name
