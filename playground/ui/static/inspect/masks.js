@@ -1,214 +1,185 @@
-// Masks and shapes.
-import { createSegmentedControl, el } from "../shared/dom.js";
-import { renderAttentionTypes, renderMasks, renderSoftmax } from "./attention_masks.js";
-import { createSection } from "./embeddings.js";
-import { renderParameterCounts, renderQuadraticCost, renderShapes } from "./parameter_counts.js";
-import { scheduleRefresh } from "./requests.js";
-import { queryView } from "./views.js";
+// Masks and shapes: the masks of attention, the masked softmax, and four types of attention.
+import { html } from "../vendor/preact.js";
+import { HeatMapView } from "../shared/components/heat_map_view.js";
+import { SegmentedControl } from "../shared/components/segments.js";
+import { StatusMessage } from "../shared/components/status_message.js";
+import { formatCount, formatMessage, formatNumber } from "../shared/format.js";
+import { describeCell } from "./attention.js";
+import { createOptions } from "./options.js";
+import { ParameterCounts, QuadraticCost, Shapes } from "./parameter_counts.js";
+import { Part, RowTable } from "./part.js";
 
-export const masksState = { scores: null, layer: 0, of: "model", measure: "no", head: 0 };
-export const formatMemory = (n) =>
-  n >= 1e9
-    ? (n / 1e9).toFixed(1) + " GB"
-    : n >= 1e6
-      ? (n / 1e6).toFixed(n < 1e8 ? 2 : 0) + " MB"
-      : n >= 1e3
-        ? (n / 1e3).toFixed(2) + " KB"
-        : n + " bytes";
-export const formatInteger = (n) => n.toLocaleString("en");
-export function renderTable(table, head, rows) {
-  table.replaceChildren(
-    ...(head
-      ? [
-          el(
-            "thead",
-            {},
-            el("tr", {}, ...head.map((text) => el("th", { scope: "col", textContent: text }))),
-          ),
-        ]
-      : []),
-    el(
-      "tbody",
-      {},
-      ...rows.map((row) =>
-        el(
-          "tr",
-          {},
-          ...row.map((cell) =>
-            cell instanceof Node
-              ? cell
-              : el("td", { textContent: cell === null || cell === undefined ? "" : cell }),
-          ),
-        ),
-      ),
-    ),
-  );
+const TYPING_DELAY_MS = 150;
+const { options, set, update, restore, pick } = createOptions("sizes", {
+  scores: /** @type {string | null} */ (null),
+  layer: 0,
+  of: "model",
+  measure: "no",
+  head: 0,
+});
+const TYPE_CAPTIONS = {
+  bidirectional: "Source attends to source.",
+  causal: "Source attends to source, with a causal mask.",
+  cross: "Decoder input attends to source.",
+  "multi-head": "Source attends to source, in each head of the model.",
+};
+
+function PaddingMask({ names, tokens, mask, added, changed }) {
+  const isOff = mask.map((value) => !value);
+  return html`<${Part}
+    title="Padding mask"
+    hint="Sequences of a batch are padded to equal length with PAD, token id 0. The mask is 1 for
+      tokens that may be attended to."
+  >
+    <${RowTable}
+      label="Padding mask"
+      rows=${[
+        { name: "your sequence", values: names, isOff },
+        { name: "token id", values: tokens, isOff },
+        { name: "mask", values: mask, isOff },
+      ]}
+    />
+    <p class="hint">
+      ${
+        added
+          ? `With ${formatCount(added, "position")} of padding, no logit changes by more than ` +
+            `${formatNumber(changed)} (rounding): padding has no effect.`
+          : "This sequence has the maximum length of the model, so no padding can be added."
+      }
+    </p>
+  <//>`;
 }
+
+function CausalMask({ names, mask }) {
+  return html`<${Part}
+    title="Causal mask"
+    hint="In training, all target positions are computed in parallel. A position (row) may attend
+      only to itself and to earlier positions (columns); otherwise it could copy the token that it
+      must predict."
+  >
+    <${HeatMapView}
+      label="Causal mask"
+      data=${{ rows: names, columns: names, values: mask, mask, maxCellSize: 26 }}
+      caption="Rows: queries. Columns: keys. Masked positions are hatched."
+      describe=${(row, column) =>
+        `${names[row]} (position ${row + 1}) may attend to ${names[column]} (position ` +
+        `${column + 1}).`}
+    />
+  <//>`;
+}
+
+/** Return the rows of the softmax table: scores, and the softmax without and with the mask. */
+export function softmaxRows({ scores, real, plain, masked }) {
+  const format = (values) => values.map((value) => (value === 0 ? "0" : value.toFixed(4)));
+  return scores.flatMap((row, r) => {
+    const isOff = real[r].map((isToken) => !isToken);
+    return [
+      { name: scores.length > 1 ? `scores ${r + 1}` : "scores", values: row, isOff },
+      { name: "without the mask", values: format(plain[r]) },
+      { name: "with the mask", values: format(masked[r]), isOff },
+    ];
+  });
+}
+
+function MaskedSoftmax({ result }) {
+  return html`<${Part}
+    title="Softmax without and with the mask"
+    hint="Type one row of scores per line; zeros are padding. Without a mask, padding receives
+      attention."
+  >
+    <textarea
+      class="sizes-scores"
+      rows="3"
+      spellcheck=${false}
+      maxlength="2000"
+      aria-label="Scores, one row per line"
+      value=${options.value.scores ?? result.typed}
+      onInput=${(event) => update({ scores: event.currentTarget.value }, TYPING_DELAY_MS)}
+    ></textarea>
+    <${StatusMessage} class="sizes-problem" kind="error" text=${formatMessage(result.error)} />
+    ${!result.error && html`<${RowTable} class="softmax" label="Softmax" rows=${softmaxRows(result)} />`}
+  <//>`;
+}
+
+/** Numbered options of a control: 1 to n for the values 0 to n - 1. */
+const numbered = (n) =>
+  Array.from({ length: n }, (_, i) => ({ value: String(i), label: String(i + 1) }));
+
+function AttentionType({ name, rows, columns, possible, heads, of }) {
+  const hasHeads = name === "multi-head" && heads.length > 1,
+    head = hasHeads ? Math.min(options.value.head, heads.length - 1) : 0,
+    values = heads[head],
+    cut = of[1] > values.length ? ` The first ${values.length} of ${of[1]} tokens.` : "";
+  return html`<div>
+    <h5>${name}</h5>
+    <${HeatMapView}
+      label=${name + " attention"}
+      data=${{ rows, columns, values, mask: possible, maxCellSize: 30 }}
+      caption=${TYPE_CAPTIONS[name] + cut}
+      describe=${(row, column) => describeCell({ rows, columns }, values, row, column)}
+    />
+    ${
+      hasHeads &&
+      html`<${SegmentedControl}
+        label="Head"
+        options=${numbered(heads.length)}
+        value=${String(head)}
+        onChange=${(value) => set({ head: Number(value) })}
+      />`
+    }
+  </div>`;
+}
+
+function AttentionTypes({ kinds, layer, layers }) {
+  return html`<${Part}
+    size="wide"
+    title="Four types of attention, on your sequence"
+    hint="With the projections of one layer: bidirectional, causal, cross-attention, and
+      bidirectional with all heads of the model. The first three use a single head of size d_model."
+  >
+    ${
+      layers > 1 &&
+      html`<div class="row">
+        <span class="hint">layer</span>
+        <${SegmentedControl}
+          label="Layer"
+          options=${numbered(layers)}
+          value=${String(layer)}
+          onChange=${(value) => update({ layer: Number(value) })}
+        />
+      </div>`
+    }
+    <div class="attention-types">
+      ${kinds.map((kind) => html`<${AttentionType} key=${kind.name} ...${kind} />`)}
+    </div>
+  <//>`;
+}
+
+const Masks = ({ data }) =>
+  html`<div class="parts">
+    <${PaddingMask} ...${data.padding} />
+    <${MaskedSoftmax} result=${data.softmax} />
+    <${CausalMask} ...${data.causal} />
+    <${Shapes} shapes=${data.shapes} length=${data.length} />
+    <${AttentionTypes} ...${data} />
+    <${ParameterCounts} parameters=${data.parameters} onSelect=${(of) => update({ of })} />
+    <${QuadraticCost} data=${data} onMeasure=${() => update({ measure: "yes" })} />
+  </div>`;
 
 export const masksSpec = {
   title: "Masks and shapes",
   explain:
-    "Attention masks, the masked softmax, parameter counts and the memory of attention " +
-    "weights, for your sequence and this model. Figures of well-known tutorials are listed " +
-    "for comparison.",
-  build(box) {
-    box.classList.add("sizes-page");
-    const table = (name) =>
-      el(
-        "div",
-        { className: "sizes-scroll", tabIndex: 0 },
-        el("table", { className: "picture " + name }),
-      );
-    box.append(
-      createSection(
-        "sizes",
-        "padding",
-        "Padding mask",
-        "Sequences of a batch are padded to equal length with PAD, token id 0. The mask is " +
-          "1 for tokens that may be attended to.",
-        table("sizes-padded"),
-        el("p", { className: "caption sizes-padded-words" }),
-      ),
-      createSection(
-        "sizes",
-        "ahead",
-        "Causal mask",
-        "In training, all target positions are computed in parallel. A position (row) may " +
-          "attend only to itself and to earlier positions (columns); otherwise it could copy " +
-          "the token that it must predict.",
-        el("canvas", { className: "picture sizes-triangle" }),
-        el("p", { className: "caption sizes-triangle-words" }),
-      ),
-      createSection(
-        "sizes",
-        "softmax",
-        "Softmax without and with the mask",
-        "Type one row of scores per line; zeros are padding. Without a mask, padding " +
-          "receives attention.",
-        el("textarea", {
-          className: "sizes-scores",
-          rows: 3,
-          spellcheck: false,
-          maxLength: 2000,
-          ariaLabel: "Scores, one row per line",
-        }),
-        el("p", { className: "sizes-problem", role: "alert" }),
-        table("sizes-rows"),
-      ),
-      createSection(
-        "sizes",
-        "kinds",
-        "Four types of attention, on your sequence",
-        "With the projections of one layer: bidirectional, causal, cross-attention, and " +
-          "bidirectional with all heads of the model. The first three use a single head of " +
-          "size d_model.",
-        el("div", { className: "row sizes-layers" }),
-        el("div", { className: "sizes-four" }),
-      ),
-      createSection(
-        "sizes",
-        "shapes",
-        "Shapes inside multi-head attention",
-        "",
-        table("sizes-shapes-table"),
-      ),
-      createSection(
-        "sizes",
-        "parameters",
-        "Parameters by component",
-        "",
-        el("div", { className: "row sizes-of" }),
-        table("sizes-counts"),
-        el("p", { className: "caption sizes-counts-words" }),
-      ),
-      createSection(
-        "sizes",
-        "quadratic",
-        "Attention memory is quadratic in the length",
-        "Attention weights of one head in float32, 4 bytes each. Twice the length needs " +
-          "four times the memory. The first row is your sequence.",
-        table("sizes-squares"),
-        el(
-          "div",
-          { className: "row" },
-          el("button", {
-            type: "button",
-            className: "quiet sizes-measure",
-            textContent: "Measure on this server",
-          }),
-        ),
-        el("p", { className: "caption sizes-squares-words" }),
-      ),
-    );
-    box.querySelector(".sizes-scores").addEventListener("input", (event) => {
-      masksState.scores = event.target.value;
-      scheduleRefresh("sizes", 150);
-    });
-    box.querySelector(".sizes-of").append(
-      createSegmentedControl(
-        [
-          ["model", "this model"],
-          [
-            "base",
-            "the tutorial's base model",
-            "Sizes of the paper, vocabularies of 37,000, attention without biases",
-          ],
-        ],
-        masksState.of,
-        (of) => {
-          masksState.of = of;
-          scheduleRefresh("sizes", 0);
-        },
-        "Model to count",
-      ),
-    );
-    box.querySelector(".sizes-measure").addEventListener("click", () => {
-      masksState.measure = "yes";
-      queryView("sizes", ".sizes-measure").disabled = true;
-      scheduleRefresh("sizes", 0);
-    });
-    box
-      .querySelector(".sizes-four")
-      .append(
-        ...["bidirectional", "causal", "cross", "multi-head"].map((name) =>
-          el(
-            "figure",
-            { className: "sizes-kind" },
-            el("h4", { textContent: name }),
-            el("canvas", { className: "picture" }),
-            el("div", { className: "sizes-kind-heads" }),
-            el("p", { className: "caption" }),
-          ),
-        ),
-      );
-  },
-  options: () => ({
-    layer: masksState.layer,
-    of: masksState.of,
-    measure: masksState.measure,
-    ...(masksState.scores === null ? {} : { scores: masksState.scores }),
-  }),
-  restoreOptions(options) {
-    for (const name of ["of", "scores"])
-      if (typeof options[name] === "string") masksState[name] = options[name];
-    if (Number.isInteger(options.layer)) masksState.layer = options.layer;
-  },
-  draw(data) {
-    renderMasks(data);
-    renderSoftmax(data.softmax);
-    renderAttentionTypes(data);
-    renderShapes(data);
-    renderParameterCounts(data.parameters);
-    renderQuadraticCost(data);
-  },
+    "Attention masks, the masked softmax, parameter counts and the memory of attention weights, " +
+    "for your sequence and this model.",
+  Component: Masks,
+  options: () => pick("layer", "of", "measure", "scores"),
+  // Links of version 0.2 name another version of the base model.
+  restoreOptions: (link) => restore(link.of === "base" ? { ...link, of: "paper" } : link),
   rows: (data) =>
-    data.parameters.rows.map(([of, ours, torch, why]) => ({
-      part: of,
+    data.parameters.rows.map(([part, ours, torch, why]) => ({
+      part,
       ours,
       "nn.Transformer": torch,
       why,
     })),
 };
-
-export const createMaskCell = (value) =>
-  el("td", { textContent: value, className: value ? "" : "sizes-off" });

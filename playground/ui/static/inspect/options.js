@@ -6,7 +6,7 @@ import { scheduleRefresh } from "./requests.js";
  * Return the options of a section as a signal, and functions that change them.
  * @template {Record<string, any>} Options
  * @param {string} section
- * @param {Options} initial
+ * @param {Options} initial null stands for a text that the server chooses
  */
 export function createOptions(section, initial) {
   const options = signal(initial);
@@ -24,9 +24,16 @@ export function createOptions(section, initial) {
     set(
       Object.fromEntries(
         Object.entries(initial)
-          .filter(([name, value]) => typeof link[name] === typeof value)
+          .filter(
+            ([name, value]) => typeof link[name] === (value === null ? "string" : typeof value),
+          )
           .map(([name]) => [name, link[name]]),
       ),
     );
-  return { options, set, update, restore };
+  /** Return options for the request; null stands for the default of the server. */
+  const pick = (/** @type {string[]} */ ...names) =>
+    Object.fromEntries(
+      names.map((name) => [name, options.value[name]]).filter(([, value]) => value !== null),
+    );
+  return { options, set, update, restore, pick };
 }

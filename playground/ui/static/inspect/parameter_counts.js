@@ -1,96 +1,135 @@
-import { formatCount, formatNumber } from "../shared/format.js";
-import { el, setPressed } from "../shared/dom.js";
-import { formatInteger, formatMemory, renderTable } from "./masks.js";
-import { queryView } from "./views.js";
+// Shapes, parameter counts, and the memory of attention weights.
+import { html } from "../vendor/preact.js";
+import { DataTable } from "../shared/components/data_table.js";
+import { SegmentedControl } from "../shared/components/segments.js";
+import { formatBytes, formatCount, formatInteger, formatNumber } from "../shared/format.js";
+import { Part } from "./part.js";
 
-export function renderShapes(data) {
-  queryView("sizes", ".sizes-shapes .hint").textContent =
-    "Self-attention of this model over the " +
-    formatCount(data.length, "token") +
-    " of your sequence, EOS included.";
-  renderTable(
-    queryView("sizes", ".sizes-shapes-table"),
-    ["tensor", "definition", "shape"],
-    data.shapes.map(([name, formula, shape]) => [name, formula, shape.join(" × ")]),
-  );
+const MODELS = [
+  { value: "model", label: "This model" },
+  {
+    value: "paper",
+    label: "Base model of Vaswani et al. 2017",
+    title: "d_model 512, 6 + 6 layers, 8 heads, d_ff 2048, vocabularies of 37,000",
+  },
+];
+
+/** A column that does not sort. @param {string} key @param {string} label @param {object} [more] */
+const column = (key, label, more) => ({ key, label, isSortable: false, ...more });
+const integer = (key, label) =>
+  column(key, label, { isNumber: true, render: (row) => formatInteger(row[key]) });
+
+/** Format a size exactly below 1,000 bytes. @param {number} n */
+export const formatMemory = (n) => (n < 1000 ? n + " bytes" : formatBytes(n));
+
+export const Shapes = ({ shapes, length }) =>
+  html`<${Part}
+    title="Shapes inside multi-head attention"
+    hint=${
+      `Self-attention of this model over the ${formatCount(length, "token")} of your sequence, ` +
+      "EOS included."
+    }
+  >
+    <${DataTable}
+      caption="Shapes"
+      isCaptionHidden
+      columns=${[
+        column("name", "tensor"),
+        column("formula", "definition"),
+        column("shape", "shape", { isNumber: true }),
+      ]}
+      rows=${shapes.map(([name, formula, shape]) => ({ name, formula, shape: shape.join(" × ") }))}
+      rowKey=${(row) => row.name}
+    />
+  <//>`;
+
+/**
+ * Return the counts of each component with their total.
+ * @param {[string, number, number, string][]} counts
+ */
+export function countRows(counts) {
+  const sum = (k) => counts.reduce((total, row) => total + Number(row[k]), 0);
+  return [...counts, ["total", sum(1), sum(2), ""]].map(([name, ours, torch, why]) => ({
+    name,
+    ours: Number(ours),
+    torch: Number(torch),
+    why,
+  }));
 }
-export function renderParameterCounts({ of, rows, published }) {
-  setPressed(queryView("sizes", ".sizes-of .choice"), of);
-  queryView("sizes", ".sizes-parameters .hint").textContent =
-    of === "base"
-      ? "The paper's base model as a tutorial counts it: d_model 512, 6 + 6 layers, 8 heads, " +
-        "d_ff 2048, vocabularies of 37,000, attention without biases."
-      : "Parameters of this model and of torch's nn.Transformer with the same sizes, " +
-        "embeddings and output layer.";
-  const sum = (k) => rows.reduce((total, row) => total + row[k], 0),
-    total = (text) => el("td", { className: "sizes-total", textContent: text });
-  renderTable(
-    queryView("sizes", ".sizes-counts"),
-    ["part", "this project", "nn.Transformer", "difference"],
-    [
-      ...rows.map(([name, ours, torch, why]) => [
-        name,
-        formatInteger(ours),
-        formatInteger(torch),
-        why,
-      ]),
-      [total("total"), total(formatInteger(sum(1))), total(formatInteger(sum(2))), total("")],
-      ...(published
-        ? [
-            [
-              "tutorial's code, and PyTorch",
-              formatInteger(published.ours),
-              formatInteger(published.torch),
-              published.ours === sum(1) && published.torch === sum(2)
-                ? "equal"
-                : "differs from the counts above",
-            ],
-          ]
-        : []),
-    ],
-  );
-  const difference = sum(2) - sum(1);
-  queryView("sizes", ".sizes-counts-words").textContent = difference
-    ? "nn.Transformer has " +
-      formatInteger(Math.abs(difference)) +
-      (difference > 0 ? " more." : " fewer.")
-    : "Both have the same number of parameters in every component.";
+
+export function ParameterCounts({ parameters, onSelect }) {
+  const rows = countRows(parameters.rows),
+    { ours, torch } = rows[rows.length - 1],
+    difference = torch - ours;
+  return html`<${Part}
+    title="Parameters by component"
+    hint="Parameters of the model and of torch.nn.Transformer with the same sizes, embeddings and
+      output layer."
+  >
+    <${SegmentedControl}
+      label="Model to count"
+      options=${MODELS}
+      value=${parameters.of}
+      onChange=${onSelect}
+    />
+    <${DataTable}
+      caption="Parameters by component"
+      isCaptionHidden
+      columns=${[
+        column("name", "part"),
+        integer("ours", "this project"),
+        integer("torch", "nn.Transformer"),
+        column("why", "difference", { isOptional: true }),
+      ]}
+      rows=${rows}
+      rowKey=${(row) => row.name}
+    />
+    <p class="hint">
+      ${
+        difference
+          ? `nn.Transformer has ${formatInteger(Math.abs(difference))} ` +
+            (difference > 0 ? "more." : "fewer.")
+          : "Both have the same number of parameters in every component."
+      }
+    </p>
+  <//>`;
 }
-export function renderQuadraticCost(data) {
-  const button = queryView("sizes", ".sizes-measure");
-  button.disabled = data.measured;
-  button.title = "One head on random vectors; the longest measured length needs 256 MB";
-  renderTable(
-    queryView("sizes", ".sizes-squares"),
-    ["tokens", "weights", "memory", "published", ...(data.measured ? ["measured"] : [])],
-    data.quadratic.map(([length, entries, n, published, measured]) => {
-      const memory = el("td", { textContent: formatMemory(n), title: formatInteger(n) + " bytes" });
-      return [
-        formatInteger(length),
-        formatInteger(entries),
-        memory,
-        published || "",
-        ...(data.measured
-          ? [
-              measured
-                ? el("td", {
-                    textContent:
-                      formatMemory(measured[0]) + ", " + formatNumber(measured[1]) + " s",
-                    title: formatInteger(measured[0]) + " bytes",
-                  })
-                : "too large to measure",
-            ]
-          : []),
-      ];
-    }),
-  );
-  const last = data.quadratic.at(-1)[2];
-  queryView("sizes", ".sizes-squares-words").textContent =
-    "The tutorial's MB are 2^20 bytes, 1.05 million; its " +
-    data.quadratic.at(-1)[3] +
-    " is " +
-    (last / 1e9).toFixed(1) +
-    " GB of 10^9 bytes, or " +
-    (last / 2 ** 30).toFixed(1) +
-    " of 2^30.";
+
+export function QuadraticCost({ data: { quadratic, measured }, onMeasure }) {
+  const rows = quadratic.map(([length, weights, bytes, , result], i) => ({
+    key: String(i), // the sequence may have the length of another row
+    length,
+    weights,
+    memory: formatMemory(bytes),
+    result: result
+      ? `${formatMemory(result[0])}, ${formatNumber(result[1])} s`
+      : "too large to measure",
+  }));
+  return html`<${Part}
+    title="Attention memory is quadratic in the length"
+    hint="Attention weights of one head in float32, 4 bytes each. Twice the length needs four times
+      the memory. The first row is your sequence."
+  >
+    <${DataTable}
+      caption="Memory of attention weights"
+      isCaptionHidden
+      columns=${[
+        integer("length", "tokens"),
+        integer("weights", "weights"),
+        column("memory", "memory", { isNumber: true }),
+        ...(measured ? [column("result", "measured", { isNumber: true })] : []),
+      ]}
+      rows=${rows}
+      rowKey=${(row) => row.key}
+    />
+    <button
+      type="button"
+      class="pg-button sizes-measure"
+      disabled=${measured}
+      title="One head on random vectors; the longest measured length needs 256 MB"
+      onClick=${onMeasure}
+    >
+      Measure on this server
+    </button>
+  <//>`;
 }
