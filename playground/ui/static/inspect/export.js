@@ -1,14 +1,13 @@
 // Links and files of the open section.
 import { html, signal } from "../vendor/preact.js";
-import { cssVariable } from "../shared/palette.js";
 import { NO_RESPONSE, request } from "../shared/api.js";
 import { copyText } from "../shared/common.js";
 import { buildLink } from "../shared/links.js";
 import { downloadBlob, recordsToCsv } from "../shared/csv.js";
-import { el } from "../shared/dom.js";
 import { store } from "../shared/store.js";
 import { showError } from "./requests.js";
 import { openSection, results } from "./state.js";
+import { renderPicture } from "./picture.js";
 import { modelLabel } from "./toolbar.js";
 import { VIEWS } from "./views.js";
 
@@ -65,79 +64,14 @@ async function copyEmbedCode(label) {
   await copyText(code, label, "The embed code");
 }
 
-// Draw all elements of the view with the class `picture` into one image, from top to bottom.
-function renderPicture() {
-  const parts = [...VIEWS[openSection.value].box.querySelectorAll(".picture")].filter(
-    (part) => part.offsetParent && part.clientWidth,
-  );
-  const scale = 2,
-    gap = 18,
-    width = Math.max(320, ...parts.map((part) => part.clientWidth)) + 40;
-  const height = 64 + parts.reduce((sum, part) => sum + part.clientHeight + gap, 0) + 10;
-  const canvas = el("canvas", { width: width * scale, height: height * scale }),
-    c = canvas.getContext("2d");
-  c.scale(scale, scale);
-  c.fillStyle =
-    getComputedStyle(document.body).getPropertyValue("--body-background-fill") || "#fff";
-  c.fillRect(0, 0, width, height);
-  c.fillStyle = cssVariable("--body-text-color");
-  c.font = "600 15px " + cssVariable("--font");
-  c.textBaseline = "top";
-  c.fillText(VIEWS[openSection.value].title, 20, 16);
-  c.font = "12px " + cssVariable("--font");
-  c.fillStyle = cssVariable("--pg-quiet-text");
-  c.fillText(
-    [
-      modelLabel(),
-      results.value[openSection.value]?.step !== undefined &&
-        "step " + results.value[openSection.value].step,
-      store.sequence.value,
-    ]
-      .filter(Boolean)
-      .join(" · "),
-    20,
-    38,
-  );
-  let y = 64;
-  for (const part of parts) {
-    if (part.tagName === "CANVAS") c.drawImage(part, 20, y, part.clientWidth, part.clientHeight);
-    else {
-      const from = part.getBoundingClientRect();
-      for (const cell of part.querySelectorAll("th, td")) {
-        const box = cell.getBoundingClientRect(),
-          style = getComputedStyle(cell),
-          x = 20 + box.left - from.left,
-          top = y + box.top - from.top;
-        if (style.backgroundColor !== "rgba(0, 0, 0, 0)") {
-          c.fillStyle = style.backgroundColor;
-          c.fillRect(x, top, box.width, box.height);
-        }
-        c.font = style.fontWeight + " " + style.fontSize + " " + style.fontFamily;
-        c.fillStyle = style.color;
-        c.textBaseline = "middle";
-        const right = style.textAlign === "right" || style.textAlign === "end";
-        c.textAlign = right ? "right" : style.textAlign === "center" ? "center" : "left";
-        c.fillText(
-          cell.innerText.trim().split("\n")[0].slice(0, 120),
-          right
-            ? x + box.width - parseFloat(style.paddingRight)
-            : c.textAlign === "center"
-              ? x + box.width / 2
-              : x + parseFloat(style.paddingLeft),
-          top + box.height / 2,
-        );
-      }
-      c.textAlign = "left";
-      for (const bar of part.querySelectorAll(".bar")) {
-        const box = bar.getBoundingClientRect();
-        c.fillStyle = getComputedStyle(bar).backgroundColor;
-        c.fillRect(20 + box.left - from.left, y + box.top - from.top, box.width, box.height);
-      }
-    }
-    y += part.clientHeight + gap;
-  }
-  return canvas;
+/** Return the open section as the page displays it, with the model, the step and the sequence. */
+function renderSection() {
+  const { title, box } = VIEWS[openSection.value],
+    step = results.value[openSection.value]?.step,
+    facts = [modelLabel(), step !== undefined && `step ${step}`, store.sequence.value];
+  return renderPicture(box, title, facts.filter(Boolean).join(" · "));
 }
+
 // Figures for print are drawn by the server.
 async function exportFigures(name) {
   isDrawingFigures.value = true;
@@ -188,7 +122,7 @@ function exportView(as, menu) {
   if (as === "frame") return copyEmbedCode(menu.querySelector("summary"));
   if (!data) return;
   if (as === "figures") return exportFigures("inspect-figures-" + sequence);
-  if (as === "png") return renderPicture().toBlob((blob) => downloadBlob(name + ".png", blob));
+  if (as === "png") return renderSection().toBlob((blob) => downloadBlob(name + ".png", blob));
   if (as === "csv")
     return downloadBlob(
       name + ".csv",
