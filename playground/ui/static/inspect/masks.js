@@ -82,6 +82,7 @@ export function softmaxRows({ scores, real, plain, masked }) {
 }
 
 function MaskedSoftmax({ result }) {
+  const rows = result.error ? [] : softmaxRows(result);
   return html`<${Part}
     title="Softmax without and with the mask"
     hint="Type one row of scores per line; zeros are padding. Without a mask, padding receives
@@ -97,7 +98,7 @@ function MaskedSoftmax({ result }) {
       onInput=${(event) => update({ scores: event.currentTarget.value }, TYPING_DELAY_MS)}
     ></textarea>
     <${StatusMessage} class="sizes-problem" kind="error" text=${formatMessage(result.error)} />
-    ${!result.error && html`<${RowTable} class="softmax" label="Softmax" rows=${softmaxRows(result)} />`}
+    ${!result.error && html`<${RowTable} class="softmax" label="Softmax" rows=${rows} />`}
   <//>`;
 }
 
