@@ -1,10 +1,13 @@
-"""The Compare tab in a real browser. A stand-in Hub serves tiny fixtures under the names gpt2 and
-bert-base-uncased; they are no
-pretrained models."""
+"""The views Architectures and Benchmark of the Compare tab in a real browser.
+
+A stand-in Hub serves tiny fixtures under the names gpt2 and bert-base-uncased; they are no
+pretrained models.
+"""
 
 import csv
 import io
 import json
+import re
 import time
 from pathlib import Path
 
@@ -18,44 +21,42 @@ from tests.support.browser_page import count_colors, wait_until
 
 def to_compare(page, view="Benchmark"):
     page.get_by_role("tab", name="Compare").click()
-    page.get_by_role("tab", name=view).click()
+    page.get_by_role("tab", name=view, exact=True).click()
 
 
-def settled(page, *names):
-    """Wait until the list shows the costs of these models."""
+def wait_for_costs(page, *names):
+    """Wait until the list describes what these models require."""
     for name in names:
         takes = page.locator(
-            ".of-table .suggestions li", has=page.locator(f".name:text-is('{name}')")
+            ".of-benchmark .choices li", has=page.locator(f".name:text-is('{name}')")
         ).locator(".takes")
         expect(takes).not_to_have_text("")
-        expect(takes).not_to_contain_text("checking")
+        expect(takes).not_to_contain_text("Checking")
 
 
-def ask(page, n=3, shots=2, rank=1):
+def run_benchmark(page, n=3, shots=2, rank=1):
     for name, value in {"n": n, "shots": shots, "rank": rank}.items():
-        page.fill(f".of-table .of-{name}", str(value))
-    page.click(".run-benchmark")
+        page.fill(f".of-benchmark input.{name}", str(value))
+    page.click(".of-benchmark .run")
 
 
-def only(page, *names):
-    """Tick these models and no others."""
-    for line in page.locator(".of-table .suggestions li").all():
+def select_models(page, *names):
+    """Select these models and no others."""
+    for line in page.locator(".of-benchmark .choices li").all():
         line.locator("input").set_checked(line.locator(".name").text_content() in names)
 
 
-def over(page, view="table", status="done", seconds=120):
-    page.wait_for_selector(
-        f".of-{view} .job-status[data-status={status}]", state="attached", timeout=seconds * 1000
-    )
+def wait_for_job(page, view=".of-benchmark", status="done", seconds=120):
+    page.wait_for_selector(f"{view}[data-status={status}]", timeout=seconds * 1000)
 
 
-def answerers(page):
-    return page.locator(".sheet:not(.learners) .who .name").all_text_contents()
+def model_names(page):
+    return page.locator(".sheet .name").all_text_contents()
 
 
 def row_of(page, name):
     return page.locator(
-        ".of-table .sheet tbody tr", has=page.locator(f".name:text-is('{name}')")
+        ".of-benchmark .sheet tbody tr", has=page.locator(f".name:text-is('{name}')")
     ).first
 
 
@@ -73,16 +74,16 @@ def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, mod
     page.wait_for_selector(".live[data-status=checkpoint]")
     assert not loaded(app_with_models, "tokenizers")
     to_compare(page)
-    settled(page, *models)
-    expect(page.locator(".of-table .sum")).to_contain_text(
+    wait_for_costs(page, *models)
+    expect(page.locator(".of-benchmark .sum")).to_contain_text(
         "Downloads 1.0 MB first, once: gpt2, bert-base-uncased"
     )
-    # the sizes cost no download
+    # the sizes need no download
     assert not [request for request in hub.requests if "/resolve/" in request.path]
     assert not loaded(app_with_models, "tokenizers")
-    ask(page)
-    over(page)
-    assert answerers(page) == [
+    run_benchmark(page)
+    wait_for_job(page)
+    assert model_names(page) == [
         "reverse",
         "gpt2",
         "bert-base-uncased",
@@ -94,70 +95,80 @@ def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, mod
     ]
     assert loaded(app_with_models, "tokenizers")
     assert not hub.requests_with(hub.OWNER)  # no token was sent
-    fairness, sheet = page.locator(".of-table .fairness"), page.locator(".of-table .sheet")
+    fairness, sheet = page.locator(".of-benchmark .fairness"), page.locator(".of-benchmark .sheet")
     expect(fairness).to_contain_text("do not compete on equal terms")
     assert fairness.bounding_box()["y"] < sheet.bounding_box()["y"]
     expect(row_of(page, "reverse")).to_contain_text("100 %")
     expect(row_of(page, "reverse")).to_contain_text("171,597")
-    expect(page.locator(".of-table .leaks")).to_contain_text("positions")
+    expect(page.locator(".of-benchmark .leaks")).to_contain_text("positions")
     expect(page.locator(".baseline")).to_have_count(4)
 
-    page.locator(".items .item summary").first.click()
-    answer = page.locator(".items .item[open] .answer-of")
-    expect(answer).to_have_count(4)
-    requested = answer.nth(1).locator("pre").text_content()
-    assert requested.count("Input:") == 3  # two worked examples and the question
-    assert requested.endswith("Output:")
-    tokens = answer.nth(1).locator(".token").all_text_contents()
-    assert "".join(tokens).replace("·", " ").replace("↵", "\n") == requested
-    expect(answer.nth(0).locator(".symbols .ok")).to_have_text("✓ correct")
-    for wrong in page.locator(".symbols .wrong:not(.verdict)").all():
-        assert wrong.get_attribute("title") or "no answer" in wrong.text_content()
-
+    rendered = page.locator(".of-benchmark .sheet tbody").text_content()
     with page.expect_download() as download:
         page.get_by_role("button", name="Table (CSV)").click()
     lines = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
-    assert [line["model"] for line in lines] == answerers(page)
+    assert [line["model"] for line in lines] == model_names(page)
     with page.expect_download() as download:
         page.get_by_role("button", name="All data (JSON)").click()
-    everything = json.loads(Path(download.value.path()).read_text())
-    assert len(everything["examples"]) == 3 * 4
-    assert float(lines[0]["exact_match"]) == everything["rows"][0]["exact_match"]
+    exported = json.loads(Path(download.value.path()).read_text())
+    assert len(exported["examples"]) == 3 * 4
+    assert float(lines[0]["exact_match"]) == exported["rows"][0]["exact_match"]
 
-    rendered = page.locator(".of-table .sheet tbody").text_content()
+    check_matrix(page)
     page.reload()
     page.get_by_role("tab", name="Compare").click()
     expect(page.locator(".items .item")).to_have_count(3)
-    assert page.locator(".of-table .sheet tbody").text_content() == rendered
+    assert page.locator(".of-benchmark .sheet tbody").text_content() == rendered
+
+
+def check_matrix(page):
+    """The answers are a matrix of examples and models, and each example has its details."""
+    marks = page.locator(".items .item").first.locator(".mark")
+    expect(marks).to_have_count(4)
+    expect(marks.first).to_have_text("✓ correct")
+    page.locator(".items .item button").first.click()
+    answer = page.locator(".answers .answer-of")
+    expect(answer).to_have_count(4)
+    prompt = answer.nth(1).locator("pre").text_content()
+    assert prompt.count("Input:") == 3  # two few-shot examples and the question
+    assert prompt.endswith("Output:")
+    tokens = answer.nth(1).locator(".prompt-tokens .pg-token").all_text_contents()
+    assert "".join(tokens).replace("·", " ").replace("↵", "\n") == prompt
+    expect(answer.nth(0).locator(".parsed .pg-mark")).to_have_attribute("aria-label", "right")
+    for wrong in page.locator(".parsed .pg-token.wrong").all():
+        assert re.search("should be|missing|extra", wrong.get_attribute("title"))
+    page.locator(".items .item button").first.press("Enter")
+    expect(answer).to_have_count(0)
 
 
 @pytest.mark.smoke
 def test_an_invalid_model_name_stays_in_the_field_with_the_reason(app, open_page):
     page = open_page(app.url)
     to_compare(page)
-    adding, problem = page.locator(".adding input"), page.locator(".adding + .problem")
-    for name, result in {"": "Type a model name", "gpt2": "already in the list"}.items():
-        adding.fill(name)
-        adding.press("Enter")
-        expect(problem).to_contain_text(result)
-        expect(adding).to_have_value(name)
+    name_field, problem = page.locator(".adding input"), page.locator(".adding .pg-error")
+    for name, reason in {
+        "": "Enter user/name",
+        "gpt2": "already in the list",
+        "not a name!!": "not a name!! is no model name; enter user/name, or a name such as gpt2",
+    }.items():
+        name_field.fill(name)
+        name_field.press("Enter")
+        expect(problem).to_contain_text(reason)
+        expect(name_field).to_have_value(name)
     for number in range(5):
-        adding.fill(f"{'x' * 150}/{number}")  # longer than a message quotes
-        expect(problem).to_have_text("")
-        adding.press("Enter")
+        name_field.fill(f"{'x' * 90}/{number}")
+        expect(problem).to_have_count(0)
+        name_field.press("Enter")
     expect(problem).to_contain_text("remove one first")
-    expect(
-        page.locator(
-            ".of-table .takes.error", has_text="is not the name of a model; give one of the Hub"
-        ).first
-    ).to_be_visible()
-    expect(page.locator(".compare .net")).to_have_text("")  # the Hub was reached
+    # the field accepts them, and the Hub does not have them
+    expect(page.locator(".of-benchmark .takes.pg-error").first).to_be_visible()
+    expect(page.locator(".compare .net")).to_have_text("")  # the Hub responds
     page.set_viewport_size({"width": 390, "height": 844})
-    note = page.locator(".of-table .empty")
+    note = page.locator(".of-benchmark .main-part > .pg-hint").last
     assert note.bounding_box()["x"] + note.bounding_box()["width"] <= 390
 
 
-def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(
+def test_a_download_shows_bytes_survives_a_reload_and_is_cancelled(
     app_with_models, hub, models, open_page
 ):
     hub.put("ada/slow", models["gpt2"])
@@ -165,25 +176,25 @@ def test_a_download_shows_its_bytes_outlives_a_reload_and_is_cancelled(
     to_compare(page)
     page.fill(".adding input", "ada/slow")
     page.keyboard.press("Enter")
-    settled(page, "ada/slow")
-    only(page, "ada/slow")
+    wait_for_costs(page, "ada/slow")
+    select_models(page, "ada/slow")
     hub.fault(r"ada/slow/resolve/.*safetensors", "silent")
-    ask(page)
+    run_benchmark(page)
     expect(row_of(page, "ada/slow")).to_contain_text("downloading")
-    expect(page.locator(".of-table .job-status .amount")).to_contain_text("KB")
+    expect(page.locator(".of-benchmark .pg-job-amount")).to_contain_text("KB")
     page.reload()
     page.get_by_role("tab", name="Compare").click()
     expect(row_of(page, "ada/slow")).to_contain_text("downloading")
     expect(row_of(page, "reverse")).to_contain_text("100 %")
     began = time.monotonic()
-    page.click(".of-table .job-status .cancel")
-    over(page, status="cancelled")
+    page.locator(".of-benchmark .pg-job").get_by_role("button", name="Cancel").click()
+    wait_for_job(page, status="cancelled")
     assert time.monotonic() - began < 10
     expect(row_of(page, "reverse")).to_contain_text("100 %")
     hub.clear_faults()
-    ask(page)
-    over(page)
-    assert answerers(page)[:2] == ["reverse", "ada/slow"]
+    run_benchmark(page)
+    wait_for_job(page)
+    assert model_names(page)[:2] == ["reverse", "ada/slow"]
 
 
 def test_a_model_that_fails_shows_its_error_and_can_be_run_again(
@@ -193,25 +204,27 @@ def test_a_model_that_fails_shows_its_error_and_can_be_run_again(
     to_compare(page)
     page.fill(".adding input", "ada/later")
     page.keyboard.press("Enter")
-    settled(page, "ada/later")
-    expect(page.locator(".of-table .takes.error")).to_contain_text("ada/later")
-    only(page, "gpt2", "ada/later")
-    ask(page)
-    over(page)
+    wait_for_costs(page, "ada/later")
+    expect(page.locator(".of-benchmark .takes.pg-error")).to_contain_text("ada/later")
+    select_models(page, "gpt2", "ada/later")
+    run_benchmark(page)
+    wait_for_job(page)
     expect(row_of(page, "ada/later").locator(".failed")).to_contain_text("ada/later")
     before = row_of(page, "gpt2").text_content()
     hub.put("ada/later", models["gpt2"])
     row_of(page, "ada/later").get_by_role("button", name="Try again").click()
     expect(row_of(page, "ada/later").locator(".score")).to_have_count(3)
-    over(page)
-    assert answerers(page)[:3] == ["reverse", "gpt2", "ada/later"]
+    wait_for_job(page)
+    assert model_names(page)[:3] == ["reverse", "gpt2", "ada/later"]
     assert row_of(page, "gpt2").text_content() == before
-    page.locator(".items .item summary").first.click()
-    expect(page.locator(".items .item[open] .answer-of")).to_have_count(3)
+    page.locator(".items .item button").first.click()
+    expect(page.locator(".answers .answer-of")).to_have_count(3)
 
 
-def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_page):
-    # no server listens on this port
+def test_without_a_network_local_models_work_and_the_outage_is_said_once(
+    hub, models, tmp_path, open_page
+):
+    # a port without a server
     environment = hub.environment(tmp_path / "hf", HF_ENDPOINT="http://127.0.0.1:9")
     stored = tmp_path / "hf" / "hub" / "models--gpt2"
     (stored / "snapshots" / "0123").mkdir(parents=True)
@@ -221,21 +234,34 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
     try:
         page = open_page(app.url)
         page.wait_for_selector(".live[data-status=checkpoint]")
+        page.get_by_role("tab", name="Compare").click()
+        # the first view needs no network
+        expect(page.locator("#compare-architectures")).to_have_attribute("aria-selected", "true")
+        expect(page.locator(".train-them")).to_have_text("Train 4 models")
         began = time.monotonic()
         to_compare(page)
-        expect(page.locator(".compare .net")).to_contain_text("Already on this machine: gpt2")
+        expect(page.locator(".compare .net")).to_contain_text(
+            "No internet connection. Local models still work."
+        )
         # three seconds, and what a busy machine adds; the client's own retries take 23
         assert time.monotonic() - began < 15
-        expect(page.locator(".of-table .takes.error")).to_contain_text("the Hub is not reachable")
-        expect(page.locator(".of-table .sum")).to_have_text("")
-        ask(page)
-        over(page)
-        failed = row_of(page, "bert-base-uncased").locator(".failed > span")
-        expect(failed).to_contain_text("cannot be reached")
-        # a model that could not be loaded has no answers
-        expect(page.locator(".of-table .job-status .words")).to_contain_text("2 models")
+        wait_for_costs(page, "bert-base-uncased")
+        takes = page.locator(".of-benchmark .choices .takes")
+        expect(takes.nth(0)).to_contain_text("On this machine")
+        expect(takes.nth(1)).to_have_text("Not on this machine.")
+        expect(page.locator(".of-benchmark .sum")).to_have_text("")
+        run_benchmark(page)
+        wait_for_job(page)
+        failed = row_of(page, "bert-base-uncased").locator(".failed")
+        expect(failed).to_contain_text("Not on this machine.")
+        # a model that failed has evaluated nothing
+        expect(page.locator(".of-benchmark .job")).to_contain_text("2 models")
+        content = page.locator(".compare.pg").text_content()
+        assert content.count("No internet connection") == 1
+        assert "cannot be reached" not in content
         page.set_viewport_size({"width": 390, "height": 844})
-        assert failed.bounding_box()["x"] + failed.bounding_box()["width"] <= 390
+        box = failed.bounding_box()
+        assert box["x"] + box["width"] <= 390
         page.set_viewport_size({"width": 1440, "height": 950})
         expect(row_of(page, "gpt2").locator(".score")).to_have_count(3)
         page.get_by_role("tab", name="Inspect").click()
@@ -246,44 +272,44 @@ def test_without_a_network_what_is_here_still_works(hub, models, tmp_path, open_
 
 def test_a_finetuned_model_is_compared_with_base_and_scratch(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    to_compare(page, "Fine-tune")
-    expect(page.locator(".of-finetune .cost")).to_contain_text("of memory")
-    page.fill(".of-finetune .of-steps", "12")
-    page.fill(".of-finetune .of-n", "8")
-    page.click(".tune-it")
-    over(page, "finetune")
-    attends = page.evaluate("document.querySelector('.tuned-score').drawn")
-    assert [attends[0]["step"], attends[-1]["step"]] == [0, 12]
-    assert count_colors(page, ".tuned-loss") > 3
-    expect(page.locator(".of-finetune .verdict")).to_contain_text("of 8 held-out sequences")
+    to_compare(page)
     for name, value in {"n": 2, "shots": 1, "rank": 0}.items():
-        page.evaluate(
-            "([name, value]) => { document.querySelector('.of-table .of-' + name).value = value; }",
-            [name, value],
-        )
+        page.fill(f".of-benchmark input.{name}", str(value))
+    to_compare(page, "Pretrained models")
+    page.locator(".parts").get_by_role("button", name="Fine-tuning").click()
+    expect(page.locator(".part-finetune .cost")).to_contain_text("of memory")
+    page.fill(".part-finetune input.steps", "12")
+    page.fill(".part-finetune input.n", "8")
+    page.click(".part-finetune .run")
+    wait_for_job(page, ".part-finetune")
+    page.locator(".part-finetune .pg-chart-tools").first.get_by_role("button", name="Table").click()
+    steps = page.locator(".part-finetune .pg-table tbody td:first-child").all_text_contents()
+    assert [steps[0], steps[-1]] == ["0", "12"]
+    assert count_colors(page, ".part-finetune .pg-figure:last-child .pg-chart-plot canvas") > 3
+    expect(page.locator(".part-finetune .verdict")).to_contain_text("of 8 held-out sequences")
     page.click(".benchmark-three")
-    over(page)
-    assert answerers(page)[:3] == ["reverse", "gpt2", "tuned:gpt2-reverse-1-10"]
+    wait_for_job(page)
+    assert model_names(page)[:3] == ["reverse", "gpt2", "tuned:gpt2-reverse-1-10"]
     expect(row_of(page, "tuned:gpt2-reverse-1-10")).to_contain_text("fine-tuned: 12 steps")
 
 
-def test_three_families_train_side_by_side_to_the_goal(app_with_models, open_page):
+def test_three_architectures_train_side_by_side_to_the_goal(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    to_compare(page, "Matched parameters")
-    expect(page.locator(".of-families .suggestions li").nth(3)).to_be_visible()
-    page.fill(".compare .shortest", "3")
-    page.fill(".compare .max-length", "3")
-    expect(page.locator(".of-families .sum")).to_contain_text("reverse 3;")
-    for line in page.locator(".of-families .suggestions li").all():
+    to_compare(page, "Architectures")
+    expect(page.locator(".of-architectures .choices li").nth(3)).to_be_visible()
+    page.fill(".of-architectures input.min_length", "3")
+    page.fill(".of-architectures input.max_length", "3")
+    expect(page.locator(".of-architectures .sum")).to_contain_text("reverse 3;")
+    for line in page.locator(".of-architectures .choices li").all():
         line.locator("input").set_checked("from scratch" in line.locator(".name").text_content())
     expect(page.locator(".train-them")).to_have_text("Train 3 models")
     page.click(".train-them")
-    reached = """() => { const rows = [...document.querySelectorAll('.learners tbody tr')];
-        return rows.length === 3 && rows.every(row => +row.dataset.reached); }"""
+    reached = """() => { const cells = [...document.querySelectorAll('.learners .reached')];
+        return cells.length === 3 && cells.every(cell => /\\d/.test(cell.textContent)); }"""
     wait_until(page, reached, timeout=300_000)
-    assert count_colors(page, ".of-families .score-chart") > 6
+    assert count_colors(page, ".of-architectures .pg-chart-plot canvas") > 6
     page.reload()
-    to_compare(page, "Matched parameters")
+    to_compare(page, "Architectures")
     wait_until(page, reached)
     expect(page.locator(".facts")).to_contain_text("History")
     page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()

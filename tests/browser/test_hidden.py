@@ -44,7 +44,7 @@ def test_a_hidden_page_does_not_poll_until_it_is_visible(app, open_page):
         if page.evaluate("timers") <= 4:
             break
     assert page.evaluate("timers") <= 4  # seven loops make some eighty in this time
-    assert [url for url in requested if not url.endswith("/runs")] == []
+    assert [url for url in requested if not url.endswith("/runs/list")] == []
     with page.expect_request("**/playground/api/runs/list"):
         page.evaluate("hidePage(false)")
     with page.expect_request("**/playground/api/experiments/poll"):

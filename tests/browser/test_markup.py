@@ -274,34 +274,28 @@ def test_every_view_of_inspect(page):
 def test_prompts_tokens_and_names_of_models_in_compare(page):
     page.get_by_role("tab", name="Compare").click()
     page.select_option(".compare .subject", label=PAYLOADS[0])
+    page.get_by_role("tab", name="Benchmark", exact=True).click()
     for name in PAYLOADS[1:4]:
         page.fill(".adding input", name)
         page.press(".adding input", "Enter")
-        expect(page.locator(".of-table .suggestions .name", has_text=name)).to_have_count(1)
-    expect(page.locator(".of-table .takes.error").first).to_contain_text(
-        "is not the name of a model"
-    )
-    page.get_by_role("tab", name="Inference", exact=True).click()
-    page.locator(".parts:visible").get_by_role("button", name="Text generation").click()
+        expect(page.locator(".adding .pg-error")).to_contain_text(f"{name[:80]} is no model name")
+    page.get_by_role("tab", name="Pretrained models", exact=True).click()
+    page.locator(".parts").get_by_role("button", name="Text generation").click()
     page.fill(".part-continue textarea", ALL[:200])
-    page.click(".part-continue .main")
-    page.wait_for_selector(
-        ".part-continue .job-status[data-status=done]", state="attached", timeout=120_000
-    )
-    page.get_by_role("tab", name="Benchmark").click()
-    for line in page.locator(".of-table .suggestions li").all():
+    page.click(".part-continue .run")
+    page.wait_for_selector(".part-continue[data-status=done]", timeout=120_000)
+    page.get_by_role("tab", name="Benchmark", exact=True).click()
+    for line in page.locator(".of-benchmark .choices li").all():
         line.locator("input").set_checked(
             line.locator(".name").text_content() in (PAYLOADS[0], "gpt2")
         )
     for setting, value in {"n": 3, "shots": 2, "rank": 1}.items():
-        page.fill(f".of-table .of-{setting}", str(value))
-    page.click(".run-benchmark")
-    page.wait_for_selector(
-        ".of-table .job-status[data-status=done]", state="attached", timeout=120_000
-    )
-    page.locator(".items .item summary").first.click()
-    expect(page.locator(".items .item[open] pre").first).to_contain_text("pwn(")
-    assert rendered(page, ".items .item[open] pre")
+        page.fill(f".of-benchmark input.{setting}", str(value))
+    page.click(".of-benchmark .run")
+    page.wait_for_selector(".of-benchmark[data-status=done]", timeout=120_000)
+    page.locator(".items .item button").first.click()
+    expect(page.locator(".answers pre").first).to_contain_text("pwn(")
+    assert rendered(page, ".answers pre")
 
 
 def test_names_and_values_of_experiments(page):

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.support.browser_page import (
     count_colors,
@@ -13,6 +14,7 @@ from tests.support.browser_page import (
     start_run,
     wait_for_status,
     wait_for_text,
+    wait_until,
 )
 
 
@@ -102,29 +104,36 @@ def copied(page, button):
     return page.get_attribute(button, "data-copied")
 
 
+def copied_text(page, button):
+    """What a button writes to the clipboard."""
+    page.evaluate("""() => { window.copied = undefined;
+        navigator.clipboard.writeText = async (text) => { window.copied = text; }; }""")
+    page.click(button)
+    wait_until(page, "() => window.copied")
+    return page.evaluate("copied")
+
+
 def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     page = open_page(app.url)
     page.get_by_role("tab", name="Compare").click()
-    page.get_by_role("tab", name="Inference").click()
+    page.get_by_role("tab", name="Pretrained models").click()
     page.get_by_role("button", name="Text generation").first.click()
     page.fill(".part-continue textarea", "Once upon a link")
-    free = copied(page, ".compare .link")
+    generation = copied_text(page, ".compare .link")
     page.get_by_role("tab", name="Benchmark").click()
     page.select_option(".compare .subject", "checkpoint:copy")
-    page.fill(".compare .of-n", "33")
-    table = copied(page, ".compare .link")
-    other = open_page(free)
+    page.fill(".of-benchmark input.n", "33")
+    benchmark = copied_text(page, ".compare .link")
+    other = open_page(generation)
     other.wait_for_selector(".part-continue textarea")
     assert other.input_value(".part-continue textarea") == "Once upon a link"
     # a reload shows what the visitor does here, not the link once more
     assert "compare=" not in other.url
     assert "tab=compare" in other.url
-    other.goto(table)
-    other.wait_for_selector(".compare .of-n")
-    assert (other.input_value(".compare .of-n"), other.input_value(".compare .subject")) == (
-        "33",
-        "checkpoint:copy",
-    )
+    other.goto(benchmark)
+    other.wait_for_selector(".of-benchmark input.n")
+    expect(other.locator(".compare .subject")).to_have_value("checkpoint:copy")
+    assert other.input_value(".of-benchmark input.n") == "33"
 
 
 def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
@@ -190,7 +199,7 @@ def test_an_odd_link_leaves_the_page_whole(app, open_page, odd):
         if name != "inspect":
             page.get_by_role("tab", name=name.capitalize(), exact=True).click()
         page.wait_for_selector(OPEN[name])
-    page.get_by_role("tab", name="Train").click()
+    page.get_by_role("tab", name="Train", exact=True).click()
     page.wait_for_selector(".live .runs")
 
 

@@ -1,9 +1,9 @@
-// Facts on architectures.
+// Facts on the three architectures, and their history.
+import { html, signal, useEffect } from "../vendor/preact.js";
 import { request } from "../shared/api.js";
-import { el, visuallyHidden } from "../shared/dom.js";
-import { state } from "./state.js";
+import { DataTable } from "../shared/components/data_table.js";
 
-const FACT_COLUMNS = [
+const PROPERTIES = [
   ["examples", "examples"],
   ["direction", "attention"],
   ["generates", "generation"],
@@ -11,79 +11,71 @@ const FACT_COLUMNS = [
   ["cross_attention", "cross-attention"],
   ["best_for", "best for"],
 ];
-export async function renderFacts() {
-  let response;
+const HISTORY_COLUMNS = [
+  { key: "year", label: "year" },
+  { key: "name", label: "model" },
+  {
+    key: "from",
+    label: "based on",
+    isOptional: true,
+    render: (row) => row.from.join(", ") || "recurrent models with attention",
+  },
+  { key: "family", label: "architecture" },
+  { key: "idea", label: "contribution" },
+  { key: "use", label: "use", isOptional: true },
+  { key: "here", label: "in this playground", isOptional: true },
+  { key: "source", label: "source", isOptional: true },
+].map((column) => ({ isSortable: false, ...column }));
+
+const facts = signal(/** @type {any} */ (null));
+
+async function loadFacts() {
   try {
-    response = await request("models/facts", {});
-  } catch (error) {
-    return;
+    facts.value ??= await request("models/facts", {});
+  } catch {
+    // The page shows no facts; the next visit of the view loads them.
   }
-  const reading = (title, columns, rows) => [
-    el("h3", { textContent: title }),
-    el(
-      "div",
-      { className: "scrolling", tabIndex: 0 },
-      el(
-        "table",
-        { className: "reading" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            ...columns.map((text) =>
-              el("th", { scope: "col" }, text || visuallyHidden("Property")),
-            ),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          ...rows.map((row) =>
-            el(
-              "tr",
-              {},
-              ...row.map((text, i) =>
-                el(
-                  i ? "td" : "th",
-                  i ? { textContent: text } : { scope: "row", textContent: text },
-                ),
-              ),
-            ),
-          ),
-        ),
-      ),
-    ),
+}
+
+/** Return the facts as a table: a row for each property, a column for each architecture. */
+export const transposeFacts = (families) =>
+  PROPERTIES.map(([key, property]) => ({
+    property,
+    ...Object.fromEntries(families.map((family, i) => ["family" + i, family[key]])),
+  }));
+
+export function ArchitectureFacts() {
+  useEffect(() => {
+    loadFacts();
+  }, []);
+  if (!facts.value) return null;
+  const { families, tree } = facts.value;
+  const columns = [
+    { key: "property", label: "property", isSortable: false },
+    ...families.map((family, i) => ({
+      key: "family" + i,
+      label: family.family,
+      isSortable: false,
+    })),
   ];
-  state.architecturesView.facts.replaceChildren(
-    ...reading(
-      "Three architectures",
-      ["", ...response.families.map((each) => each.architecture)],
-      FACT_COLUMNS.map(([key, label]) => [label, ...response.families.map((each) => each[key])]),
-    ),
-    ...reading(
-      "History",
-      [
-        "year",
-        "model",
-        "based on",
-        "architecture",
-        "contribution",
-        "use",
-        "in this playground",
-        "source",
-      ],
-      response.tree.map((each) => [
-        String(each.year),
-        each.name,
-        each.from.join(", ") || "recurrent models with attention",
-        each.architecture,
-        each.idea,
-        each.use,
-        each.here,
-        each.source,
-      ]),
-    ),
-  );
+  return html`<div class="facts">
+    <h3>Three architectures</h3>
+    <${DataTable}
+      class="reading"
+      caption="Three architectures"
+      isCaptionHidden
+      columns=${columns}
+      rows=${transposeFacts(families)}
+      rowKey=${(row) => row.property}
+    />
+    <h3>History</h3>
+    <${DataTable}
+      class="reading"
+      caption="History"
+      isCaptionHidden
+      columns=${HISTORY_COLUMNS}
+      rows=${tree}
+      rowKey=${(row) => row.name}
+    />
+  </div>`;
 }

@@ -1,204 +1,206 @@
-import { NO_RESPONSE, request } from "../shared/api.js";
-import { formatMessage } from "../shared/format.js";
-import { createSegmentedControl, el, setPressed } from "../shared/dom.js";
-import { ENCODER_CAPTION, TOKEN_HINT } from "../shared/strings.js";
-import { renderPanels } from "./attention_figures.js";
-import { applyResult, createAttentionPanel } from "./attention_panel.js";
-import { autoRun, runJob } from "./inference_form.js";
-import { runBackgroundJob } from "./jobs.js";
-import { listeners } from "./pretrained_models.js";
-import { currentModel } from "./selected_model.js";
-import { state } from "./state.js";
-import { loadLocal, saveLocal } from "./storage.js";
-
 // Attention of two pretrained models on the same prompt, each with its own tokens, or of one of
-// them and the user's model. probing/attention.py computes the weights of pretrained
-// models; those of the user's model come from the server as in Inspect.
-// Above this number of tokens the selected head gets the full width of the panel.
-export const WIDE_LAYOUT_TOKENS = 24;
-export const DEFAULT_PROMPT = "The cat sat on the mat",
-  DEFAULT_SEQUENCE = "3 1 4 1 5";
-const DISPLAY_MODES = [
-  ["map", "weights", "Softmax of the scores; each row sums to one"],
-  ["scores", "scores", "Queries times keys, scaled, before the softmax"],
-  ["token", "one token, all heads", TOKEN_HINT],
-];
-export const DISPLAY_CAPTIONS = {
-  map: "Rows: queries. Columns: keys. Each row sums to one.",
-  scores:
-    "Query-key products divided by the square root of the head size, before the softmax: " +
-    "blue is positive, orange negative.",
-  token: "Rows: heads of the selected layer. Columns: keys of this token.",
-};
-// Captions for the user's model. Models with one stack process source and output as one sequence.
-export const OWN_CAPTIONS = {
-  cross: "Rows: the decoder tokens. Columns: the source.",
-  encoder: ENCODER_CAPTION,
-  decoder: "Rows: the decoder tokens. Columns: the tokens up to each of them.",
-};
-// `line`: panels that wait for their request
-export const attentionView = { shape: "map", panels: [], line: [], isRunning: false };
+// them and the selected model (probing/attention.py, inspect/view).
+import { computed, effect, html, signal, useEffect } from "../vendor/preact.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { Form } from "../shared/components/form.js";
+import { JobProgress } from "../shared/components/job_progress.js";
+import { SegmentedControl } from "../shared/components/segments.js";
+import { formatMessage } from "../shared/format.js";
+import { store } from "../shared/store.js";
+import { AttentionPanel, DISPLAY_OPTIONS, display } from "./attention_panel.js";
+import { CompareJob } from "./jobs.js";
+import { isLocal, loadModelFacts, modelErrors, modelField, useModelFacts } from "./models.js";
+import { readableToken } from "./pipeline.js";
+import { createForm, selectedModel, subject } from "./state.js";
 
-export const attentionSpec = {
-  title: "Attention",
-  explain:
-    "Attention of every head in two models on the same prompt. Select a head to enlarge " +
-    "it; hover over a cell to read its weight or score.",
-  build(box) {
-    const form = loadLocal("attention") || {},
-      text = (name, defaultValue) => (typeof form[name] === "string" ? form[name] : defaultValue);
-    attentionView.text = el("input", {
-      type: "text",
-      className: "prompt",
-      value: text("text", DEFAULT_PROMPT),
-      maxLength: 1000,
-      required: true,
-      spellcheck: false,
-    });
-    attentionView.word = el("input", {
-      type: "text",
-      className: "word",
-      value: text("word", "sat"),
-      maxLength: 40,
-      spellcheck: false,
-    });
-    attentionView.go = el("button", {
-      type: "submit",
-      className: "quiet main run-attention",
-      textContent: "Run",
-    });
-    attentionView.choice = createSegmentedControl(
-      DISPLAY_MODES,
-      attentionView.shape,
-      (value) => {
-        attentionView.shape = value;
-        renderPanels();
-      },
-      "Display",
-    );
-    const top = el(
-      "form",
-      { className: "row request" },
-      el("label", {}, "Prompt ", attentionView.text),
-      el(
-        "label",
-        { title: "The token whose attention is displayed for every head" },
-        "Word ",
-        attentionView.word,
-      ),
-      attentionView.go,
-      el("span", { className: "shapes" }, attentionView.choice),
-    );
-    top.addEventListener("submit", (event) => {
-      event.preventDefault();
-      compareAttention();
-    });
-    attentionView.panels = [0, 1].map((i) => createAttentionPanel(i, form));
-    box.append(
-      top,
-      el("div", { className: "side-by-side" }, ...attentionView.panels.map((panel) => panel.box)),
-    );
-    listeners.push(autoRunAttention);
+/** @import { FieldSpec } from "../shared/types.js" */
+
+const OWN_DELAY_MS = 150; // after the last key
+const SOURCES = [
+  { value: "pretrained", label: "another pretrained model" },
+  { value: "own", label: "the selected model" },
+];
+const form = createForm(
+  "attention",
+  {
+    model0: "bert-base-uncased",
+    model1: "gpt2",
+    text: "The cat sat on the mat",
+    word: "sat",
+    source: "pretrained",
   },
-  fields() {
-    saveAttentionForm();
-    return ["attention"];
-  },
-  show() {
-    attentionView.panels.forEach((panel) => panel.field.loadFacts());
-    renderPanels();
-    autoRunAttention();
-  },
-  chosen() {
-    const panel = attentionView.panels[1];
-    if (panel && panel.source === "own" && state.view === "attention") loadOwnAttention(panel);
-  },
-};
-export function saveAttentionForm() {
-  saveLocal("attention", {
-    text: attentionView.text.value,
-    word: attentionView.word.value,
-    models: attentionView.panels.map((panel) => panel.field.value),
-    source: attentionView.panels[1].source,
-    own: attentionView.panels[1].sequence.value,
+  // version 0.2 stored the models as a list
+  ({ models, ...stored }) =>
+    Array.isArray(models) ? { model0: models[0], model1: models[1], ...stored } : stored,
+);
+
+/** Return token names: a leading space becomes a dot, and bytes are joined to letters. */
+export function tokenNames({ text, tokens, spans }) {
+  const letters = [...text],
+    isByteLevel = tokens.some((token) => /^[ĠĊ]/.test(token));
+  return tokens.map((token, i) => {
+    const piece = letters
+      .slice(...spans[i])
+      .join("")
+      .trim();
+    return isByteLevel && piece ? (token.startsWith("Ġ") ? "·" : "") + piece : readableToken(token);
   });
 }
 
-// Both models, one after the other, because each may need a download.
-function compareAttention() {
-  saveAttentionForm();
-  attentionView.line = attentionView.panels.filter((panel) => panel.source === "pretrained");
-  if (attentionView.panels[1].source === "own") loadOwnAttention(attentionView.panels[1]);
-  runNextPanel();
+/** Return the attention of a pretrained model as a panel shows it. */
+export function fromPretrained(result) {
+  const names = tokenNames(result);
+  return {
+    ...result,
+    rows: names,
+    columns: names,
+    possible: result.kind === "causal" ? result.mask : null,
+    token: result.word_tokens.length ? result.word_tokens[0][0] : 0,
+    scores: { [`${result.layer}.${result.head}`]: result.scores },
+  };
 }
-export function runNextPanel() {
-  const panel = attentionView.line.shift();
-  attentionView.isRunning = Boolean(panel);
-  if (panel)
-    runJob(panel.runner, "attention", {
-      model: panel.field.value,
-      text: attentionView.text.value,
-      word: attentionView.word.value,
-    }).then(() => {
-      if (!panel.runner.busy) runNextPanel();
-    });
+
+const results = [signal(/** @type {any} */ (null)), signal(/** @type {any} */ (null))];
+const ownResult = signal(/** @type {any} */ (null));
+const ownError = signal("");
+const ownKind = signal("cross");
+const isOwn = computed(() => form.value.source === "own");
+const jobs = results.map(
+  (result, i) =>
+    new CompareJob("attention-" + i, {
+      onEnd: (value) => {
+        if (value) result.value = fromPretrained(value);
+        loadModelFacts([modelName(i)], true); // it is on this machine now
+      },
+    }),
+);
+const modelName = (i) => String(form.value[i ? "model1" : "model0"]).trim();
+
+const runPanel = (i) =>
+  jobs[i].start("attention", {
+    model: modelName(i),
+    text: form.value.text,
+    word: form.value.word,
+  });
+
+/** Run both models, one after the other, because each may need a download. */
+async function run() {
+  await runPanel(0);
+  if (!isOwn.value) await runPanel(1);
 }
-function autoRunAttention() {
-  if (state.view !== "attention") return;
-  if (attentionView.panels[1].source === "own" && !attentionView.panels[1].data)
-    loadOwnAttention(attentionView.panels[1]);
-  for (const panel of attentionView.panels)
-    if (panel.source === "pretrained")
-      autoRun(panel.runner, "attention-" + panel.i, [panel.field], () => {
-        attentionView.line.push(panel);
-        if (!attentionView.isRunning) runNextPanel();
-      });
-}
-export async function loadOwnAttention(panel) {
-  if (!state.subject || !state.owner) return;
-  const requestId = (panel.requestId = (panel.requestId || 0) + 1),
-    words = panel.own.querySelector(".takes"),
-    kind = panel.kind.querySelector("[aria-pressed=true]");
+
+let requestId = 0;
+/** Load the attention of the selected model, as in Inspect. */
+async function loadOwn() {
+  const id = ++requestId;
   let response;
   try {
     response = await request("inspect/view", {
-      owner: state.owner,
-      subject: state.subject,
-      text: panel.sequence.value,
+      owner: store.owner.value,
+      subject: subject.value,
+      text: store.sequence.value,
+      ...(store.step.value === null ? {} : { step: store.step.value }),
       view: "attention",
-      options: { kind: kind ? kind.dataset.value : "cross", mode: "free-running" },
+      options: { kind: ownKind.value, mode: "free-running" },
     });
-  } catch (error) {
+  } catch {
     response = { error: NO_RESPONSE };
   }
-  if (requestId !== panel.requestId || panel.source !== "own") return;
-  words.classList.toggle("error", Boolean(response.error));
-  words.textContent = formatMessage(response.error || response.note || "");
-  if (response.error) return; // the previous result stays visible
-  for (const button of panel.kind.children)
-    button.hidden = !response.kinds.includes(button.dataset.value);
-  setPressed(panel.kind, response.kind);
-  applyResult(panel, {
+  if (id !== requestId) return;
+  ownError.value = formatMessage(response.error || response.note || "");
+  if (response.error) return; // the previous result stays
+  ownKind.value = response.kind;
+  ownResult.value = {
     ...response,
-    own: true,
-    causal: response.kind === "decoder",
-    model: (currentModel() || { name: "your model" }).name,
-    at: panel.data && panel.data.own ? panel.at : 0,
-  });
+    isOwn: true,
+    model: selectedModel.value?.name ?? "the selected model",
+    possible: response.kind === "decoder" ? response.possible : null,
+    token: 0,
+  };
 }
-// The scores of a head are requested separately, on demand.
-export async function loadScores(panel) {
-  const { data, layer, head } = panel,
-    key = layer + 1 + "." + (head + 1);
-  if (panel.scores.has(key)) return panel.scores.get(key);
-  const response = await runBackgroundJob("attention", {
-    model: data.model,
-    text: data.text,
-    word: data.word,
-    layer: layer + 1,
-    head: head + 1,
-  });
-  if (panel.before && panel.before.model === response.model && panel.before.text === response.text)
-    panel.scores.set(key, response.scores);
-  return response.scores;
+
+const textField = (name, label, rest) => ({ name, label, isRequired: true, ...rest });
+
+function buildFields(values) {
+  const second = isOwn.value
+    ? textField("own", "Input sequence", { maxLength: 400 })
+    : modelField("model1", "Second model", values.model1);
+  return /** @type {FieldSpec[]} */ ([
+    textField("text", "Prompt", { maxLength: 1000 }),
+    textField("word", "Word", {
+      isRequired: false,
+      maxLength: 40,
+      hint: "The token whose attention is shown for every head.",
+    }),
+    modelField("model0", "First model", values.model0),
+    { name: "source", label: "Compare with", type: "select", options: SOURCES },
+    second,
+  ]);
 }
+
+/** Load what the second panel shows, and run models that are on this machine once. */
+function useData(values) {
+  const owner = store.owner.value,
+    ownKey =
+      isOwn.value && owner
+        ? JSON.stringify([subject.value, store.step.value, store.sequence.value, ownKind.value])
+        : "";
+  useModelFacts([values.model0, isOwn.value ? "" : values.model1]);
+  useEffect(() => {
+    if (!ownKey) return undefined;
+    const timer = setTimeout(loadOwn, OWN_DELAY_MS);
+    return () => clearTimeout(timer);
+  }, [ownKey]);
+  const isReady = [0, 1].map(
+    (i) =>
+      isLocal(modelName(i)) &&
+      !(i && isOwn.value) &&
+      jobs[i].state.value.status === "idle" &&
+      !jobs[i].isStored,
+  );
+  useEffect(() => {
+    isReady.forEach((ready, i) => ready && runPanel(i));
+  }, [isReady.join()]);
+}
+
+export function Attention() {
+  const values = form.value;
+  useData(values);
+  return html`<div class="columns part-attention">
+    <section class="side" aria-label="Input">
+      <${Form}
+        fields=${buildFields(values)}
+        values=${{ ...values, own: store.sequence.value }}
+        errors=${{ ...modelErrors(values), own: ownError.value }}
+        onInput=${(name, value) => (name === "own" ? store.setInput(value) : form.set(name, value))}
+        onSubmit=${run}
+        submitLabel="Show attention"
+        submitClass="run"
+      />
+    </section>
+    <section class="main-part" aria-label="Result">
+      <div class="job">
+        ${jobs.map((job) => html`<${JobProgress} key=${job.key} job=${job} />`)}
+      </div>
+      <${SegmentedControl}
+        label="Display"
+        options=${DISPLAY_OPTIONS}
+        value=${display.value}
+        onChange=${(value) => (display.value = value)}
+      />
+      <div class="side-by-side">
+        <${AttentionPanel} index=${0} data=${results[0].value} />
+        <${AttentionPanel}
+          index=${1}
+          data=${isOwn.value ? ownResult.value : results[1].value}
+          kind=${isOwn.value ? ownKind : null}
+        />
+      </div>
+    </section>
+  </div>`;
+}
+
+// Another model has other kinds of attention.
+effect(() => {
+  if (subject.value) ownKind.value = "cross";
+});

@@ -1,182 +1,220 @@
-// One model.
-import { createSegmentedControl, el } from "../shared/dom.js";
-import { ATTENTION_KIND_OPTIONS } from "../shared/strings.js";
+// The attention of one model: all heads, and the selected head or token.
+import { html, signal, useEffect, useMemo, useState } from "../vendor/preact.js";
+import { errorMessage } from "../shared/api.js";
+import { HeadGrid } from "../shared/components/head_grid.js";
+import { HeatMapView } from "../shared/components/heat_map_view.js";
+import { SegmentedControl } from "../shared/components/segments.js";
+import { unpackWeights } from "../shared/attention_weights.js";
+import { formatMessage } from "../shared/format.js";
 import {
-  DEFAULT_SEQUENCE,
-  loadOwnAttention,
-  runNextPanel,
-  saveAttentionForm,
-} from "./attention.js";
-import { renderPanel, selectHead } from "./attention_figures.js";
-import { readableToken } from "./inference_form.js";
-import { createJobRunner } from "./jobs.js";
-import { createModelPicker, loadModelFacts } from "./pretrained_models.js";
+  ATTENTION_KIND_OPTIONS,
+  ENCODER_CAPTION,
+  SINGLE_STACK_CAPTIONS,
+  TOKEN_HINT,
+} from "../shared/strings.js";
+import { runQuery } from "./jobs.js";
+import { shortModelName } from "./models.js";
 
-export function createAttentionPanel(i, form) {
-  const models = Array.isArray(form.models) ? form.models : [],
-    panel = {
-      i,
-      source: i === 1 && form.source === "own" ? "own" : "pretrained",
-      layer: 0,
-      head: 0,
-      at: 0,
-      scores: new Map(),
+export const DISPLAY_OPTIONS = [
+  { value: "map", label: "weights", title: "Softmax of the scores; each row sums to one" },
+  { value: "scores", label: "scores", title: "Queries times keys, scaled, before the softmax" },
+  { value: "token", label: "one token, all heads", title: TOKEN_HINT },
+];
+export const display = signal("map");
+const CAPTIONS = {
+  map: "Rows: queries. Columns: keys. Each row sums to one.",
+  scores:
+    "Query-key products divided by the square root of the head size, before the softmax: blue is " +
+    "positive, orange negative.",
+  token: "Rows: heads of the selected layer. Columns: keys of this token.",
+};
+const OWN_CAPTIONS = {
+  cross: "Rows: the decoder tokens. Columns: the source.",
+  encoder: ENCODER_CAPTION,
+  decoder: "Rows: the decoder tokens. Columns: the tokens up to each of them.",
+};
+
+/** Describe the axes of a map. Models with one stack have one sequence. */
+export function describeAxes(data, mode) {
+  if (mode === "token" || !data.isOwn) return CAPTIONS[mode];
+  const axes = data.kinds.includes("cross")
+    ? OWN_CAPTIONS[data.kind]
+    : SINGLE_STACK_CAPTIONS[data.architecture] || SINGLE_STACK_CAPTIONS[data.kind];
+  return (
+    `${axes} Each row sums to one.` +
+    (mode === "scores"
+      ? " These are weights; the scores of your model are in Inspect, Activations."
+      : "")
+  );
+}
+
+const at = (names, i) => `${names[i]} (position ${i + 1})`;
+
+/** The map of one head: its weights, or its scores if they are given. */
+function buildHeadMap(data, weights, scores) {
+  const { rows, columns, possible: mask } = data,
+    describe = (row, column) => {
+      const pair = `${at(rows, row)} attends to ${at(columns, column)}`,
+        weight = weights[row][column].toFixed(3);
+      return scores
+        ? `${at(rows, row)}, ${at(columns, column)}: score ${scores[row][column].toFixed(2)}, ` +
+            `weight after the softmax ${weight}.`
+        : `${pair} with weight ${weight}.`;
     };
-  panel.field = createModelPicker({
-    label: i ? "Second model" : "Model",
-    value:
-      typeof models[i] === "string" && models[i] ? models[i] : ["bert-base-uncased", "gpt2"][i],
-    change: () => {
-      panel.runner.done = true;
-      saveAttentionForm();
-    },
-  });
-  panel.runner = createJobRunner("attention-" + i, {
-    onStart: () => {
-      panel.runner.done = true;
-    },
-    onFinish: (response) => {
-      loadModelFacts([panel.field.value], true);
-      if (response.status === "done") applyPretrainedResult(panel, response.result);
-      runNextPanel();
-      return response.status === "done"
-        ? [response.result.direction, response.result.note].filter(Boolean).join("; ")
-        : "";
-    },
-  });
-  panel.sequence = el("input", {
-    type: "text",
-    className: "own-sequence",
-    value: typeof form.own === "string" ? form.own : DEFAULT_SEQUENCE,
-    maxLength: 400,
-    spellcheck: false,
-  });
-  panel.sequence.addEventListener("input", () => {
-    clearTimeout(panel.timer);
-    panel.timer = setTimeout(() => {
-      saveAttentionForm();
-      loadOwnAttention(panel);
-    }, 150);
-  });
-  panel.kind = createSegmentedControl(
-    ATTENTION_KIND_OPTIONS,
-    "cross",
-    () => loadOwnAttention(panel),
-    "Kind of attention",
-  );
-  panel.own = el(
-    "div",
-    { className: "own", hidden: true },
-    el("label", { className: "model-field" }, "Input sequence ", panel.sequence),
-    panel.kind,
-    el("span", { className: "takes" }),
-  );
-  panel.pretrained = el("div", {}, panel.field.box, panel.runner.line);
-  panel.grid = el("div", { className: "heads-grid" });
-  panel.name = el("h4");
-  panel.canvas = el("canvas", { className: "large" });
-  panel.caption = el("p", { className: "caption" });
-  panel.grid.setAttribute("role", "group");
-  panel.grid.setAttribute("aria-label", "Heads; use the arrow keys to move");
-  panel.grid.addEventListener("keydown", (event) => {
-    const by = {
-      ArrowLeft: -1,
-      ArrowRight: 1,
-      ArrowUp: panel.data && -panel.data.heads,
-      ArrowDown: panel.data && panel.data.heads,
-    }[event.key];
-    if (!by) return;
-    event.preventDefault();
-    const at = panel.layer * panel.data.heads + panel.head + by;
-    if (at < 0 || at >= panel.data.layers * panel.data.heads) return;
-    selectHead(panel, Math.floor(at / panel.data.heads), at % panel.data.heads);
-    panel.grid.querySelectorAll("button")[at].focus();
-  });
-  panel.nothing = el("p", {
-    className: "hint nothing-yet",
-    textContent: "Press Run to download the model and show its attention heads.",
-  });
-  panel.inputText = el(
-    "div",
-    { className: "heads-two", hidden: true },
-    panel.grid,
-    el("div", {}, panel.name, panel.canvas, panel.caption),
-  );
-  panel.box = el(
-    "section",
-    { className: "panel-" + i, ariaLabel: i ? "Second model" : "Pretrained model" },
-    ...(i
-      ? [
-          el(
-            "div",
-            { className: "row" },
-            createSegmentedControl(
-              [
-                ["pretrained", "another model"],
-                ["own", "your model", "The model selected above, on a sequence of its task"],
-              ],
-              panel.source,
-              (value) => {
-                panel.source = value;
-                saveAttentionForm();
-                selectSource(panel);
-              },
-              "Second model",
-            ),
-          ),
-        ]
-      : [el("div", { className: "row spacer" })]),
-    panel.pretrained,
-    panel.own,
-    panel.nothing,
-    panel.inputText,
-  );
-  panel.pretrained.hidden = panel.source === "own";
-  panel.own.hidden = panel.source !== "own";
-  return panel;
+  return { data: { rows, columns, values: scores ?? weights, mask, isSigned: !!scores }, describe };
 }
-function selectSource(panel) {
-  panel.pretrained.hidden = panel.source === "own";
-  panel.own.hidden = panel.source !== "own";
-  if (panel.source === "own") loadOwnAttention(panel);
-  else if (panel.before) {
-    panel.data = panel.before;
-    selectHead(panel, 0, 0);
-  } else {
-    panel.data = null;
-    renderPanel(panel);
-  }
-}
-export function applyResult(panel, data) {
-  panel.data = data;
-  panel.layer = Math.min(panel.layer, data.layers - 1);
-  panel.head = Math.min(panel.head, data.heads - 1);
-  panel.at = Math.max(0, Math.min(data.rows.length - 1, data.at));
-  renderPanel(panel);
-}
-function applyPretrainedResult(panel, result) {
-  const names = tokenNames(result),
-    same = panel.before && panel.before.model === result.model && panel.before.text === result.text;
-  if (!same) panel.scores = new Map();
-  panel.scores.set(result.layer + "." + result.head, result.scores);
-  panel.before = {
-    ...result,
-    rows: names,
-    columns: names,
-    causal: result.kind === "causal",
-    possible: result.mask,
-    at: result.word_tokens.length ? result.word_tokens[0][0] : 0,
+
+/** The weights of one token in all heads of a layer. */
+function buildTokenMap(data, layer, heads, token) {
+  const names = heads.map((_, head) => `${layer + 1}.${head + 1}`),
+    { columns, possible } = data;
+  return {
+    data: {
+      rows: names,
+      columns,
+      values: heads.map((weights) => weights[token]),
+      mask: possible && heads.map(() => possible[token]),
+      maxCellSize: 34,
+    },
+    describe: (row, column) =>
+      `Head ${names[row]}: ${at(data.rows, token)} attends to ${at(columns, column)} with weight ` +
+      `${heads[row][token][column].toFixed(3)}.`,
   };
-  if (panel.source === "pretrained") applyResult(panel, panel.before);
 }
-// Readable token names: a leading space becomes a dot, and bytes are joined to letters.
-function tokenNames(result) {
-  const letters = [...result.text],
-    ofBytes = result.tokens.some((token) => /^[ĠĊ]/.test(token));
-  return result.tokens.map((token, i) => {
-    const [begin, end] = result.spans[i],
-      piece = letters.slice(begin, end).join("");
-    if (ofBytes && piece.trim()) return (token.startsWith("Ġ") ? "·" : "") + piece.trim();
-    return readableToken(token);
+
+/** The maps of the grid. A single token is drawn at the height of a map. */
+function buildGrid(data, all, mode, token) {
+  const { rows, columns, possible } = data;
+  return all.map((layer) =>
+    layer.map((weights) => ({
+      rows,
+      columns,
+      values: mode === "token" ? rows.map(() => weights[token]) : weights,
+      mask: possible && (mode === "token" ? rows.map(() => possible[token]) : possible),
+    })),
+  );
+}
+
+/** Return the scores of a head, which are loaded when they are first shown. */
+function useScores(data, layer, head, isEnabled) {
+  const key = `${layer + 1}.${head + 1}`,
+    [, setLoaded] = useState(""),
+    [error, setError] = useState(""),
+    scores = data?.scores?.[key];
+  useEffect(() => {
+    if (!data?.scores || !isEnabled || scores) return;
+    const { model, text, word } = data;
+    setError("");
+    runQuery("attention", { model, text, word, layer: layer + 1, head: head + 1 }).then(
+      (response) => {
+        data.scores[key] = response.scores;
+        setLoaded(key + model + text);
+      },
+      (cause) => setError(formatMessage(errorMessage(cause))),
+    );
+  }, [data, key, isEnabled]);
+  return { scores, error };
+}
+
+function KindControl({ kinds, kind }) {
+  const options = ATTENTION_KIND_OPTIONS.filter(([value]) => kinds.includes(value)).map(
+    ([value, label, title]) => ({ value, label, title }),
+  );
+  return html`<${SegmentedControl}
+    label="Kind of attention"
+    options=${options}
+    value=${kind.value}
+    onChange=${(value) => (kind.value = value)}
+  />`;
+}
+
+/** The title and the large map of the selected head or token. */
+function LargeMap({ data, all, selection, mode, scores, select }) {
+  const { layer, head, token } = selection,
+    isToken = mode === "token",
+    title = isToken
+      ? `${at(data.rows, token)} in every head of layer ${layer + 1}`
+      : `Layer ${layer + 1}, head ${head + 1}`;
+  const map = useMemo(
+    () =>
+      isToken
+        ? buildTokenMap(data, layer, all[layer], token)
+        : buildHeadMap(data, all[layer][head], scores),
+    [data, layer, head, token, mode, scores],
+  );
+  return html`<div>
+    <h4>${title} of ${shortModelName(data.model)}${scores ? ": scores" : ""}</h4>
+    <${HeatMapView}
+      label=${title}
+      data=${map.data}
+      describe=${map.describe}
+      caption=${describeAxes(data, mode)}
+      onSelect=${(row) => {
+        select(isToken ? { head: row } : { token: row });
+        display.value = isToken ? "map" : "token";
+      }}
+    />
+  </div>`;
+}
+
+/** The selected layer, head and token of a panel, within the sizes of its model. */
+function useSelection(data) {
+  const [requested, setRequested] = useState({
+    layer: 0,
+    head: 0,
+    token: /** @type {any} */ (null),
   });
+  useEffect(
+    () => setRequested((before) => ({ ...before, token: null })),
+    [data?.text, data?.model],
+  );
+  const limit = (value, size) => Math.max(0, Math.min(value, size - 1));
+  return {
+    selection: data && {
+      layer: limit(requested.layer, data.layers),
+      head: limit(requested.head, data.heads),
+      token: limit(requested.token ?? data.token, data.rows.length),
+    },
+    select: (changes) => setRequested({ ...requested, ...changes }),
+  };
+}
+
+/** @param {{ index: number, data: any, kind?: any }} props `kind` is the kind of own attention */
+export function AttentionPanel({ index, data, kind = null }) {
+  const { selection, select } = useSelection(data),
+    { layer = 0, head = 0, token = 0 } = selection ?? {},
+    isOwn = Boolean(data?.isOwn),
+    { scores, error } = useScores(data, layer, head, display.value === "scores"),
+    mode = display.value,
+    visibleScores = mode === "scores" && !isOwn ? scores : undefined,
+    isReady = mode !== "scores" || isOwn || Boolean(scores),
+    all = useMemo(() => data && unpackWeights(data), [data]),
+    grid = useMemo(() => data && buildGrid(data, all, mode, token), [data, mode, token]);
+  if (!data)
+    return html`<section class=${"panel-" + index} aria-label=${`Model ${index + 1}`}>
+      <p class="pg-hint">Press Show attention to download the model and show its heads.</p>
+    </section>`;
+  const name = `${layer + 1}.${head + 1}`;
+  return html`<section
+    class=${"panel-" + index}
+    aria-label=${shortModelName(data.model)}
+    data-drawn=${isReady ? `${mode} ${data.model} ${name}` : undefined}
+  >
+    ${kind && html`<${KindControl} kinds=${data.kinds} kind=${kind} />`}
+    <${HeadGrid}
+      label="Heads"
+      heads=${grid}
+      selected=${[layer, head]}
+      onSelect=${(l, h) => select({ layer: l, head: h })}
+    />
+    ${error && html`<p class="pg-error" role="alert">${error}</p>`}
+    <${LargeMap}
+      data=${data}
+      all=${all}
+      selection=${selection}
+      mode=${isReady ? mode : "map"}
+      scores=${visibleScores}
+      select=${select}
+    />
+  </section>`;
 }

@@ -1,214 +1,184 @@
-// Examples.
+// The examples of the benchmark: a matrix of examples and models, and the answers to one example.
+import { html, signal } from "../vendor/preact.js";
+import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatCount, formatMessage } from "../shared/format.js";
-import { el } from "../shared/dom.js";
-import { benchmarkResults } from "./benchmark.js";
-import { sortedRows } from "./benchmark_table.js";
-import { state } from "./state.js";
+import { results, sortedItems, sortedRows } from "./benchmark_results.js";
+import { visibleWhitespace } from "./pipeline.js";
 
-const decodingSuffix = (row) =>
-  /at once/.test(row.decoding)
-    ? " (all slots)"
-    : /one slot/.test(row.decoding)
-      ? " (one slot)"
-      : "";
-export function renderExamples() {
-  state.benchmarkForm.note.textContent = benchmarkResults.settings
-    ? formatMessage(benchmarkResults.settings.note)
-    : "Each example with its prompt, the model output and the parsed answer.";
-  const existing = new Map(
-      [...state.benchmarkForm.items.children].map((each) => [each.dataset.number, each]),
-    ),
-    examples =
-      benchmarkResults.settings && benchmarkResults.settings.few_shot_examples.length
-        ? benchmarkResults.settings.few_shot_examples
-        : [];
-  const boxes = [];
-  if (examples.length) {
-    const signature = JSON.stringify(examples);
-    let box = existing.get("examples");
-    if (!box || box.dataset.signature !== signature) {
-      box = el(
-        "details",
-        {},
-        el("summary", { className: "plain" }, "Few-shot examples (not held out)"),
-        el("pre", {
-          textContent: examples.map(([source, right]) => source + "  →  " + right).join("\n"),
-        }),
-      );
-      box.dataset.number = "examples";
-      box.dataset.signature = signature;
-    }
-    boxes.push(box);
-  }
-  for (const [at, answers] of [...benchmarkResults.items].sort(([a], [b]) => a - b)) {
-    const by = sortedRows()
-      .filter(([id]) => answers.has(id))
-      .map(([id, row]) => [row, answers.get(id)]);
-    if (!by.length) continue;
-    const signature =
-      by.map(([row, item]) => row.model + row.decoding + item.raw_output).join("\n") +
-      by[0][1].source;
-    let box = existing.get(String(at));
-    if (!box) {
-      box = el(
-        "details",
-        { className: "item" },
-        el("summary"),
-        el("div", { className: "answers" }),
-      );
-      box.dataset.number = at;
-      box.addEventListener("toggle", () => {
-        if (box.open) renderExample(box);
-      });
-    }
-    box.by = by;
-    if (box.dataset.signature !== signature) {
-      box.dataset.signature = signature;
-      const marks = by.map(([row, item]) =>
-        el("span", {
-          className: "mark " + (item.correct ? "ok" : "bad"),
-          textContent: (item.correct ? "✓ " : "✗ ") + row.model + decodingSuffix(row),
-          title: item.correct ? "correct" : "wrong",
-        }),
-      );
-      box.firstChild.replaceChildren(
-        el("span", {
-          className: "question",
-          textContent: by[0][1].source + " → " + by[0][1].target,
-        }),
-        el("span", { className: "marks" }, ...marks),
-      );
-      if (box.open) renderExample(box);
-    }
-    boxes.push(box);
-  }
-  const same =
-    boxes.length === state.benchmarkForm.items.children.length &&
-    boxes.every((box, i) => state.benchmarkForm.items.children[i] === box);
-  if (!same) state.benchmarkForm.items.replaceChildren(...boxes);
+/** The number of the example whose answers are open; null without one. */
+const opened = signal(/** @type {number | null} */ (null));
+
+/** A model with masks has two rows, with different names. */
+function describeMasks({ decoding }) {
+  if (/at once/.test(decoding)) return " (all masks at once)";
+  return /at a time/.test(decoding) ? " (one mask at a time)" : "";
 }
-function renderExample(box) {
-  if (box.dataset.filled === box.dataset.signature) return;
-  box.dataset.filled = box.dataset.signature;
-  box.lastChild.replaceChildren(...box.by.map(([row, item]) => createAnswer(row, item)));
+
+/** Return the matrix: a column for each model with answers, and a row for each example. */
+export function buildMatrix(state) {
+  const items = sortedItems(state).filter(([, answers]) => answers.size),
+    columns = sortedRows(state)
+      .filter(([id]) => items.some(([, answers]) => answers.has(id)))
+      .map(([id, row]) => ({
+        id,
+        name: row.model + describeMasks(row),
+        correct: items.filter(([, answers]) => answers.get(id)?.correct).length,
+      }));
+  const rows = items.map(([number, answers]) => ({ number, answers, ...firstOf(answers) }));
+  return { columns, rows };
 }
-// The text of a token, with visible whitespace.
-export const visibleWhitespace = (text) =>
-  text.replaceAll(" ", "·").replaceAll("\n", "↵").replaceAll("\t", "⇥") || "∅";
-function createAnswer(row, item) {
-  const part = (label, ...content) => [el("dt", { textContent: label }), el("dd", {}, ...content)];
-  const tokens = el(
-    "div",
-    { className: "tokens" },
-    ...item.tokens.map((token, i) =>
-      el("span", {
-        className: "token t" + (i % 4),
-        textContent: visibleWhitespace(token),
-        title:
-          "token " +
-          (i + 1) +
-          " of " +
-          item.tokens.length +
-          (item.ids[i] === undefined ? "" : ", id " + item.ids[i]),
-      }),
-    ),
-  );
-  const right = item.target.split(" "),
-    read = el("span", { className: "symbols" });
+const firstOf = (answers) => {
+  const { source, target } = answers.values().next().value;
+  return { source, target };
+};
+
+function Mark({ item, name }) {
+  if (!item) return html`<td class="mark"><span class="pg-unseen">no answer</span></td>`;
+  const text = item.correct ? "correct" : "wrong";
+  return html`<td
+    class=${"mark " + text}
+    title=${`${name}: ${text}, ${visibleWhitespace(item.raw_output)}`}
+  >
+    <span aria-hidden="true">${item.correct ? "✓" : "✗"}</span>
+    <span class="pg-unseen">${" " + text}</span>
+  </td>`;
+}
+
+function Example({ row, columns }) {
+  const isOpen = opened.value === row.number;
+  return html`<tr class="item">
+      <th scope="row">
+        <button
+          type="button"
+          aria-expanded=${String(isOpen)}
+          onClick=${() => (opened.value = isOpen ? null : row.number)}
+        >
+          ${row.source} → ${row.target}
+        </button>
+      </th>
+      ${columns.map(
+        ({ id, name }) => html`<${Mark} key=${id} item=${row.answers.get(id)} name=${name} />`,
+      )}
+    </tr>
+    ${
+      isOpen &&
+      html`<tr class="answers">
+        <td colspan=${columns.length + 1}>
+          ${columns.map(
+            ({ id, name }) =>
+              row.answers.has(id) &&
+              html`<${Answer} key=${id} name=${name} item=${row.answers.get(id)} />`,
+          )}
+        </td>
+      </tr>`
+    }`;
+}
+
+/** The tokens of a prediction against the target. */
+function Prediction({ item }) {
   if (item.prediction === null)
-    read.append(
-      el("span", {
-        className: "wrong",
-        textContent: "no answer: the output is not a list of tokens separated by spaces",
-      }),
-    );
-  else {
-    for (let i = 0; i < Math.max(right.length, item.prediction.length); i++) {
-      const answer = item.prediction[i],
-        fine = i < right.length && answer === right[i];
-      read.append(
-        el("span", {
-          className: fine ? "" : "wrong",
-          textContent: answer === undefined ? "_" : answer === null ? "?" : answer,
-          title: fine
-            ? "correct"
-            : i >= right.length
-              ? "extra token"
-              : (answer === undefined
-                  ? "missing"
-                  : answer === null
-                    ? "not a token of the task"
-                    : "wrong") +
-                "; target: " +
-                right[i],
-        }),
-        " ",
-      );
+    return html`<span class="wrong-text">
+      no answer: the output is not a list of tokens separated by spaces
+    </span>`;
+  return html`<${TokenStrip}
+    label="Prediction"
+    tokens=${item.prediction.map((token) => token ?? "?")}
+    targets=${item.target.split(" ")}
+  />`;
+}
+
+function Candidates({ item }) {
+  const sorted = [...item.candidates].sort(
+    (a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity),
+  );
+  return html`<details>
+    <summary>
+      The target has rank ${item.rank} of ${formatCount(sorted.length, "candidate")} by
+      log-probability
+    </summary>
+    <table class="candidates">
+      <tbody>
+        ${sorted.map(
+          (each, i) =>
+            html`<tr key=${i} class=${each.is_target ? "target" : ""}>
+              <td>${each.symbols}</td>
+              <td>${each.origin}${each.is_target && " ✓ target"}</td>
+              <td class="pg-number">${each.score === null ? "–∞" : each.score.toFixed(2)}</td>
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </details>`;
+}
+
+function Answer({ name, item }) {
+  return html`<div class="answer-of">
+    <h4>${name}</h4>
+    <dl>
+      ${
+        item.prompt &&
+        html`<dt>Prompt</dt>
+          <dd><pre>${item.prompt}</pre></dd>`
+      }
+      ${
+        item.tokens.length > 0 &&
+        html`<dt>${formatCount(item.tokens.length, "token")}</dt>
+          <dd class="prompt-tokens">
+            <${TokenStrip}
+              label="Tokens of the prompt"
+              tokens=${item.tokens.map(visibleWhitespace)}
+              titles=${item.tokens.map((_, i) => `position ${i + 1}, id ${item.ids[i] ?? "–"}`)}
+            />
+          </dd>`
+      }
+      <dt>Output</dt>
+      <dd><code class="raw">${visibleWhitespace(item.raw_output)}</code></dd>
+      <dt>Parsed as</dt>
+      <dd class="parsed"><${Prediction} item=${item} /></dd>
+      ${
+        item.candidates.length > 0 &&
+        html`<dt>Ranking</dt>
+          <dd><${Candidates} item=${item} /></dd>`
+      }
+    </dl>
+  </div>`;
+}
+
+function FewShotExamples({ examples }) {
+  return html`<details class="few-shot">
+    <summary>Few-shot examples (not held out)</summary>
+    <pre>${examples.map(([source, target]) => `${source}  →  ${target}`).join("\n")}</pre>
+  </details>`;
+}
+
+export function Examples() {
+  const { settings } = results.value,
+    { columns, rows } = buildMatrix(results.value);
+  if (!rows.length) return null;
+  return html`<p class="pg-hint">${formatMessage(settings?.note)}</p>
+    ${
+      settings?.few_shot_examples?.length > 0 &&
+      html`<${FewShotExamples} examples=${settings.few_shot_examples} />`
     }
-    read.append(
-      el("span", {
-        className: item.correct ? "ok" : "wrong verdict",
-        textContent: item.correct ? "✓ correct" : "✗ wrong",
-      }),
-    );
-  }
-  const parts = [];
-  if (item.prompt) parts.push(...part("prompt", el("pre", { textContent: item.prompt })));
-  if (item.tokens.length) parts.push(...part(formatCount(item.tokens.length, "token"), tokens));
-  parts.push(
-    ...part(
-      "output",
-      el("code", { className: "raw", textContent: visibleWhitespace(item.raw_output) }),
-    ),
-    ...part("parsed as", read),
-  );
-  if (item.candidates.length) {
-    const sorted = [...item.candidates].sort(
-      (a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity),
-    );
-    parts.push(
-      ...part(
-        "ranked",
-        el(
-          "details",
-          {},
-          el("summary", {
-            className: "plain",
-            textContent:
-              "the target has rank " +
-              item.rank +
-              " of " +
-              formatCount(sorted.length, "candidate") +
-              " by log-probability",
-          }),
-          el(
-            "table",
-            { className: "candidates" },
-            el(
-              "tbody",
-              {},
-              ...sorted.map((each) =>
-                el(
-                  "tr",
-                  { className: each.is_target ? "right" : "" },
-                  el("td", { className: "mono", textContent: each.symbols }),
-                  el("td", { textContent: each.origin + (each.is_target ? " ✓ target" : "") }),
-                  el("td", {
-                    className: "number",
-                    textContent: each.score === null ? "–∞" : each.score.toFixed(2),
-                  }),
-                ),
-              ),
-            ),
-          ),
-        ),
-      ),
-    );
-  }
-  return el(
-    "div",
-    { className: "answer-of" },
-    el("h4", { textContent: row.model + decodingSuffix(row) }),
-    el("dl", {}, ...parts),
-  );
+    <div class="pg-table-box" tabindex="0" role="region" aria-label="Answers by example">
+      <table class="pg-table items">
+        <caption class="pg-unseen">
+          Answers by example and model
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">source → target</th>
+            ${columns.map(
+              ({ id, name, correct }) =>
+                html`<th key=${id} scope="col">
+                  ${name + " "}<span class="what">${correct} of ${rows.length}</span>
+                </th>`,
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          ${rows.map((row) => html`<${Example} key=${row.number} row=${row} columns=${columns} />`)}
+        </tbody>
+      </table>
+    </div>`;
 }

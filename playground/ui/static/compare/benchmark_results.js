@@ -1,88 +1,146 @@
-// Results.
-import { formatCount } from "../shared/format.js";
-import { benchmarkResults, MAX_RESULTS_LENGTH, RESULTS_KEY } from "./benchmark.js";
-import { isBaseline, renderResults, sortedRows } from "./benchmark_table.js";
-import { listLocalModels, loadModelFacts } from "./pretrained_models.js";
-import { state } from "./state.js";
+// The results of the benchmark. comparison/benchmark.py sends the rows; the newest of each counts.
+import { signal } from "../vendor/preact.js";
 
-export function onBenchmarkStart(request) {
-  state.benchmarkForm.go.textContent = "Run again";
-  benchmarkResults.pending = request;
-  benchmarkResults.part += 1;
-  if (request.retry) {
-    benchmarkResults.leaks = benchmarkResults.leaks.filter((leak) => leak.model !== request.retry);
-    benchmarkResults.cleared = false;
-  }
-  renderResults();
+const RESULTS_KEY = "transformer-playground-compare-table";
+const MAX_RESULTS_LENGTH = 2_500_000;
+const FIRST_BASELINE_RANK = 1000;
+
+/** @typedef {ReturnType<typeof emptyResults>} Results */
+export const emptyResults = () => ({
+  /** The request of the results. */
+  what: /** @type {any} */ (null),
+  settings: /** @type {any} */ (null),
+  rows: /** @type {Map<string, any>} */ (new Map()),
+  /** The answers to each example, by the ids of the rows. */
+  items: /** @type {Map<number, Map<string, any>>} */ (new Map()),
+  leaks: /** @type {any[]} */ ([]),
+  estimates: /** @type {Map<string, any>} */ (new Map()),
+  subject: "",
+  /** The number of the job; a model that is tried again has its rows from a later one. */
+  part: 0,
+  isCleared: false,
+});
+export const results = signal(emptyResults());
+
+export const isBaseline = (row) => row.description === "baseline";
+
+/** Begin a job. The earlier results stay until its first row. @param {Results} state */
+export const beginJob = (state, request) => ({
+  ...state,
+  part: state.part + 1,
+  isCleared: false,
+  leaks: request.retry ? state.leaks.filter((leak) => leak.model !== request.retry) : state.leaks,
+});
+
+/** Remove the rows and answers of a model. @param {Results} state @param {string} model */
+function removeModel(state, model) {
+  for (const [id, row] of state.rows)
+    if (row.model === model) {
+      state.rows.delete(id);
+      for (const answers of state.items.values()) answers.delete(id);
+    }
 }
-export function onBenchmarkRows(rows, response, request) {
-  for (const row of rows) applyRow(row, request);
-}
-function applyRow(row, request) {
-  const only = request.retry;
-  if (row.kind === "settings" && !only)
-    Object.assign(benchmarkResults, {
+
+/** @param {Results} state @param {any} row @param {any} request */
+function addRow(state, row, request) {
+  const id = `${state.part}:${row.index}`;
+  if (row.kind === "settings" && !request.retry)
+    Object.assign(state, {
+      ...emptyResults(),
+      part: state.part,
       what: request,
       settings: row,
-      rows: new Map(),
-      items: new Map(),
-      leaks: [],
-      estimates: new Map(),
       subject: request.of || "",
     });
-  if (only && row.model !== only) return;
-  const id = benchmarkResults.part + ":" + row.index;
+  if (request.retry && row.model !== request.retry) return;
   if (row.kind === "model") {
-    if (only && !benchmarkResults.cleared) {
-      for (const [key, each] of benchmarkResults.rows)
-        if (each.model === only) {
-          benchmarkResults.rows.delete(key);
-          for (const of of benchmarkResults.items.values()) of.delete(key);
-        }
-      benchmarkResults.cleared = true;
-    }
-    benchmarkResults.rows.set(id, row);
-  } else if (row.kind === "estimate") benchmarkResults.estimates.set(id, row);
-  else if (row.kind === "leak") benchmarkResults.leaks.push(row);
+    if (request.retry && !state.isCleared) removeModel(state, row.model);
+    state.isCleared = true;
+    state.rows.set(id, row);
+  } else if (row.kind === "estimate") state.estimates.set(id, row);
+  else if (row.kind === "leak") state.leaks.push(row);
   else if (row.kind === "example") {
-    if (!benchmarkResults.items.has(row.number)) benchmarkResults.items.set(row.number, new Map());
-    benchmarkResults.items.get(row.number).set(id, row);
+    if (!state.items.has(row.number)) state.items.set(row.number, new Map());
+    state.items.get(row.number)?.set(id, row);
   }
 }
-export function onBenchmarkFinish(response, request) {
-  benchmarkResults.pending = null;
-  renderResults(response);
-  // the downloaded models are now on this machine
-  if (request.models.length) loadModelFacts(request.models, true);
-  listLocalModels();
-  saveResults();
-  return response.status === "done"
-    ? "Evaluated: " +
-        formatCount([...benchmarkResults.items.keys()].length, "example") +
-        ", " +
-        formatCount(
-          [...benchmarkResults.rows.values()].filter((row) => !isBaseline(row) && !row.error)
-            .length,
-          "model",
-        ) +
-        " and the baselines."
-    : "";
+
+/** Return the results after more rows. @param {Results} before */
+export function addRows(before, rows, request) {
+  const state = {
+    ...before,
+    rows: new Map(before.rows),
+    items: new Map([...before.items].map(([number, answers]) => [number, new Map(answers)])),
+    leaks: [...before.leaks],
+    estimates: new Map(before.estimates),
+  };
+  for (const row of rows) addRow(state, row, request);
+  return state;
 }
-function saveResults() {
-  const whole = JSON.stringify({
-    ...benchmarkResults,
-    pending: null,
-    rows: [...benchmarkResults.rows],
-    estimates: [...benchmarkResults.estimates],
-    items: [...benchmarkResults.items].map(([number, of]) => [number, [...of]]),
-  });
+
+/** Return [id, row] pairs: the selected model, the others in their order, then the baselines. */
+export function sortedRows({ what, rows }) {
+  const requested = what?.models ?? [];
+  const rank = (row) => (isBaseline(row) ? FIRST_BASELINE_RANK : 1 + requested.indexOf(row.model));
+  return [...rows].sort(
+    ([a, x], [b, y]) => rank(x) - rank(y) || x.index - y.index || (a < b ? -1 : 1),
+  );
+}
+
+/** Return the answers of all rows to each example, in the order of the examples. */
+export const sortedItems = ({ items }) => [...items].sort(([a], [b]) => a - b);
+
+/** Return the requested models that have no row yet. @param {Results} state */
+export const listPending = ({ what, rows }, request) =>
+  request && !request.retry && what === request
+    ? request.models.filter((name) => ![...rows.values()].some((row) => row.model === name))
+    : [];
+
+export const resultRecords = (state) =>
+  sortedRows(state).map(([, { kind, index, finished, ...row }]) => row);
+
+export const exampleRecords = (state) =>
+  sortedItems(state).flatMap(([, answers]) =>
+    [...answers].map(([id, item]) => ({
+      model: item.model,
+      decoding: state.rows.get(id)?.decoding ?? "",
+      number: item.number,
+      source: item.source,
+      target: item.target,
+      raw_output: item.raw_output,
+      prediction: (item.prediction || []).map((token) => token || "?").join(" "),
+      correct: Number(item.correct),
+      correct_positions: item.correct_positions.map(Number).join(""),
+      rank: item.rank,
+      candidates: item.candidates.length,
+      seconds: item.seconds,
+      prompt: item.prompt,
+    })),
+  );
+
+export const exportData = (state) => ({
+  settings: state.settings,
+  rows: resultRecords(state),
+  leaks: state.leaks,
+  examples: sortedItems(state).flatMap(([, answers]) => [...answers.values()]),
+});
+
+export function saveResults() {
+  const state = results.value,
+    text = JSON.stringify({
+      ...state,
+      rows: [...state.rows],
+      estimates: [...state.estimates],
+      items: [...state.items].map(([number, answers]) => [number, [...answers]]),
+    });
   try {
-    if (whole.length < MAX_RESULTS_LENGTH) localStorage.setItem(RESULTS_KEY, whole);
+    if (text.length < MAX_RESULTS_LENGTH) localStorage.setItem(RESULTS_KEY, text);
     else localStorage.removeItem(RESULTS_KEY);
-  } catch (error) {
-    /* storage is full: the server keeps the results for some time */
+  } catch {
+    // The storage is full; the server keeps the results for some time.
   }
 }
+
 // Names of the fields in results that version 0.2.0 has saved.
 const OLD_NAMES = {
   place: "index",
@@ -101,7 +159,8 @@ const OLD_NAMES = {
 };
 const upgradeRow = (row) =>
   Object.fromEntries(Object.entries(row).map(([name, value]) => [OLD_NAMES[name] || name, value]));
-const upgradeCandidates = ({ candidates, ...row }) => ({
+const upgradeRows = (rows) => rows.map(([id, row]) => [id, upgradeRow(row)]);
+const upgradeItem = ({ candidates, ...row }) => ({
   ...row,
   candidates: candidates.map(({ made, right, ...each }) => ({
     origin: made,
@@ -109,55 +168,33 @@ const upgradeCandidates = ({ candidates, ...row }) => ({
     ...each,
   })),
 });
-const upgradeRows = (rows) => rows.map(([id, row]) => [id, upgradeRow(row)]);
-export function loadResults() {
+
+/** Return saved results, also those of version 0.2; empty ones if the text has none. */
+export function parseResults(text) {
   try {
-    const whole = JSON.parse(localStorage.getItem(RESULTS_KEY) || "null");
-    if (whole && whole.settings)
-      Object.assign(benchmarkResults, whole, {
-        pending: null,
-        settings: { few_shot_examples: whole.settings.examples, ...whole.settings },
-        rows: new Map(upgradeRows(whole.rows)),
-        estimates: new Map(upgradeRows(whole.estimates)),
-        items: new Map(
-          whole.items.map(([number, of]) => [
-            number,
-            new Map(upgradeRows(of).map(([id, row]) => [id, upgradeCandidates(row)])),
-          ]),
-        ),
-      });
-  } catch (error) {
-    /* the stored value is malformed */
+    const saved = JSON.parse(text || "null");
+    if (!saved?.settings) return emptyResults();
+    const items = saved.items.map(([number, answers]) => [
+      number,
+      new Map(upgradeRows(answers).map(([id, row]) => [id, upgradeItem(row)])),
+    ]);
+    return {
+      ...emptyResults(),
+      ...saved,
+      settings: { few_shot_examples: saved.settings.examples, ...saved.settings },
+      rows: new Map(upgradeRows(saved.rows)),
+      estimates: new Map(upgradeRows(saved.estimates)),
+      items: new Map(items),
+    };
+  } catch {
+    return emptyResults(); // the stored value is malformed
   }
-  renderResults();
 }
 
-export const resultRows = () => sortedRows().map(([, { kind, index, finished, ...row }]) => row);
-export const exampleRows = () =>
-  [...benchmarkResults.items]
-    .sort(([a], [b]) => a - b)
-    .flatMap(([, answers]) =>
-      [...answers].map(([id, item]) => ({
-        model: item.model,
-        decoding: (benchmarkResults.rows.get(id) || {}).decoding || "",
-        number: item.number,
-        source: item.source,
-        target: item.target,
-        raw_output: item.raw_output,
-        prediction: (item.prediction || []).map((each) => each || "?").join(" "),
-        correct: Number(item.correct),
-        correct_positions: item.correct_positions.map(Number).join(""),
-        rank: item.rank,
-        candidates: item.candidates.length,
-        seconds: item.seconds,
-        prompt: item.prompt,
-      })),
-    );
-export const exportData = () => ({
-  settings: benchmarkResults.settings,
-  rows: resultRows(),
-  leaks: benchmarkResults.leaks,
-  examples: [...benchmarkResults.items]
-    .sort(([a], [b]) => a - b)
-    .flatMap(([, answers]) => [...answers.values()]),
-});
+export function loadResults() {
+  try {
+    results.value = parseResults(localStorage.getItem(RESULTS_KEY));
+  } catch {
+    // The browser denies storage.
+  }
+}

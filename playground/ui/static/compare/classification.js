@@ -1,58 +1,49 @@
-// Classification.
-import { el } from "../shared/dom.js";
-import {
-  createBarList,
-  createInferenceForm,
-  createNotes,
-  createTextBox,
-  createTokenList,
-  shortModelName,
-} from "./inference_form.js";
+// Text classification with a trained head, or with random ones (pretrained/inference.py).
+import { html } from "../vendor/preact.js";
+import { BarList } from "../shared/components/bar_list.js";
+import { shortModelName } from "./models.js";
+import { createPipeline, modelInput, ModelTokens, Notes, textArea } from "./pipeline.js";
 
-export function createClassifyForm(name) {
-  return createInferenceForm(name, {
-    title: "Classify",
-    about:
-      "Runs the text-classification pipeline. A model without a trained head gets ten " +
-      "randomly initialized ones.",
-    button: "Classify",
-    kind: "classify",
-    models: [["Model", "bert-base-uncased"]],
-    controls: [["text", "Text", createTextBox("what a good film")]],
-    buildRequest: (part) => ({ model: part.fields[0].value, text: part.inputs.text.value }),
-    empty:
-      "The predicted labels. A model without a classification head, such as " +
-      "bert-base-uncased, gets ten randomly initialized heads, whose predictions are " +
-      "meaningless. distilbert/distilbert-base-uncased-finetuned-sst-2-english has a " +
-      'trained head. The view "Train a head" trains one.',
-    onFinish(part, response) {
-      if (response.status !== "done") return "";
-      const { result } = response;
-      part.out.replaceChildren(
-        ...(result.trained
-          ? [
-              el("h4", { textContent: "Predictions of " + shortModelName(result) }),
-              createBarList(
-                result.labels.map((each, i) => [each.label, each.probability, { chosen: i === 0 }]),
-              ),
-              el("h4", { textContent: "Input tokens" }),
-              createTokenList(result.tokens),
-            ]
-          : [
-              el("h4", {
-                textContent: "Ten randomly initialized heads on " + shortModelName(result),
-              }),
-              createBarList(
-                result.heads.map((head) => [
-                  "seed " + head.seed + ": " + head.label,
-                  head.probability,
-                  { title: "A head initialized with this seed" },
-                ]),
-              ),
-            ]),
-        ...createNotes(result.notes),
-      );
-      return "Model: " + result.model;
-    },
-  });
+function Labels({ result }) {
+  const { model, trained: isTrained, labels, heads, tokens, notes } = result,
+    name = shortModelName(model);
+  if (!isTrained)
+    return html`<h4>Ten randomly initialized heads on ${name}</h4>
+      <${BarList}
+        label="Predictions of random heads"
+        items=${heads.map(({ seed, label, probability }) => ({
+          label: `seed ${seed}: ${label}`,
+          value: probability,
+          title: "A head initialized with this seed",
+        }))}
+      />
+      <${Notes} notes=${notes} />`;
+  return html`<h4>Predictions of ${name}</h4>
+    <${BarList}
+      label="Predicted labels"
+      items=${labels.map(({ label, probability }) => ({ label, value: probability }))}
+    />
+    <h4>Input tokens</h4>
+    <${ModelTokens} tokens=${tokens} />
+    <${Notes} notes=${notes} />`;
+}
+
+const pipeline = createPipeline("classify", {
+  kind: "classify",
+  fields: [modelInput("Model", "bert-base-uncased"), textArea("text", "Text", "what a good film")],
+  submitLabel: "Classify",
+  emptyText:
+    "The predicted labels. A model without a classification head, such as bert-base-uncased, " +
+    "gets ten randomly initialized heads, whose predictions are meaningless. " +
+    "distilbert/distilbert-base-uncased-finetuned-sst-2-english has a trained head, and the " +
+    "section Train a classifier trains one.",
+  Result: Labels,
+});
+export const { View: Classification } = pipeline;
+
+/** Classify a text with a model that was trained here. */
+export function classify(model, text) {
+  pipeline.values.set("model0", model);
+  pipeline.values.set("text", text);
+  pipeline.run();
 }

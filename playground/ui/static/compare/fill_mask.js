@@ -1,66 +1,46 @@
+// Fill-mask: the predictions of a masked language model (pretrained/inference.py).
+import { html } from "../vendor/preact.js";
+import { BarList } from "../shared/components/bar_list.js";
 import { formatCount } from "../shared/format.js";
-import { el } from "../shared/dom.js";
-import { visibleWhitespace } from "./benchmark_examples.js";
+import { shortModelName } from "./models.js";
 import {
-  describeModel,
-  createBarList,
-  createInferenceForm,
-  createNotes,
-  createNumberBox,
-  createTextBox,
-  createTokenList,
-  shortModelName,
-  toInteger,
-} from "./inference_form.js";
+  createPipeline,
+  ModelTokens,
+  modelInput,
+  Notes,
+  numberInput,
+  textArea,
+  visibleWhitespace,
+} from "./pipeline.js";
 
-export function createFillMaskForm(name) {
-  return createInferenceForm(name, {
-    title: "Fill-mask",
-    about: "The fill-mask pipeline: predictions for each masked token",
-    button: "Run",
-    kind: "inference",
-    models: [["Model", "bert-base-uncased"]],
-    controls: [
-      ["text", "Text with [MASK]", createTextBox("The capital of France is [MASK].")],
-      ["top_k", "Candidates", createNumberBox(5, 1, 50)],
-    ],
-    buildRequest: (form) => ({
-      task: "fill-mask",
-      model: form.fields[0].value,
-      text: form.inputs.text.value,
-      top_k: toInteger(form.inputs.top_k),
-    }),
-    empty: "The most probable tokens for each [MASK].",
-    onFinish(form, response) {
-      if (response.status !== "done") return "";
-      const { result } = response;
-      form.out.replaceChildren(
-        el("h4", {
-          textContent:
-            "Input of " +
-            shortModelName(result) +
-            ": " +
-            formatCount(result.tokens.length, "token"),
-        }),
-        createTokenList(result.tokens),
-        ...result.masks.flatMap((mask, i) => [
-          el("h4", {
-            textContent:
-              result.masks.length > 1
-                ? "Mask " + (i + 1) + ", token " + (mask.position + 1)
-                : "Mask, token " + (mask.position + 1),
-          }),
-          createBarList(
-            mask.candidates.map((candidate, rank) => [
-              visibleWhitespace(candidate.word),
-              candidate.probability,
-              { chosen: rank === 0, title: candidate.text },
-            ]),
-          ),
-        ]),
-        ...createNotes(result.notes),
-      );
-      return describeModel(result);
-    },
-  });
+function Predictions({ result: { model, tokens, masks, notes } }) {
+  return html`<h4>Input of ${shortModelName(model)}: ${formatCount(tokens.length, "token")}</h4>
+    <${ModelTokens} tokens=${tokens} />
+    ${masks.map((mask, i) => {
+      const title = `Mask ${masks.length > 1 ? i + 1 : ""}`.trim();
+      return html`<h4>${title}, position ${mask.position + 1}</h4>
+        <${BarList}
+          label=${`Predictions for ${title.toLowerCase()}`}
+          items=${mask.candidates.map(({ word, probability, text }) => ({
+            label: visibleWhitespace(word),
+            value: probability,
+            title: text,
+          }))}
+        />`;
+    })}
+    <${Notes} notes=${notes} />`;
 }
+
+export const { View: FillMask } = createPipeline("fill", {
+  kind: "inference",
+  fields: [
+    modelInput("Model", "bert-base-uncased"),
+    textArea("text", "Text with [MASK]", "The capital of France is [MASK]."),
+    numberInput("top_k", "Candidates", "5", 1, 50),
+  ],
+  buildRequest: (request) => ({ task: "fill-mask", ...request }),
+  submitLabel: "Fill mask",
+  emptyText: "The most probable tokens for each [MASK].",
+  isAutomatic: true,
+  Result: Predictions,
+});

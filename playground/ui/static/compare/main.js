@@ -1,69 +1,104 @@
-// The Compare tab: the user's model and one view at a time that compares it with others. Everything
-// that needs a pretrained model is a job in a separate process, which starts with the first job.
-// The page polls the job and displays its results; it computes nothing itself.
-import { sleepWhileHidden, takeHandOff } from "../shared/common.js";
-import { attentionSpec } from "./attention.js";
-import { benchmarkSpec } from "./benchmark.js";
-import { embeddingsSpec } from "./embeddings.js";
-import { finetuneSpec } from "./finetune.js";
-import { inferenceSpec } from "./inference.js";
-import { jobRunners } from "./jobs.js";
-import { matchedParametersSpec } from "./matched_parameters.js";
-import { listLocalModels } from "./pretrained_models.js";
-import { currentModel, initSelectedModel, loadModels, selectModel } from "./selected_model.js";
-import { state } from "./state.js";
-import { initStorage, loadLocal } from "./storage.js";
-import { addViewListener, attach, root } from "./view.js";
-import { buildViews, selectView, VIEWS } from "./views.js";
+// The Compare tab: the selected model beside other architectures and pretrained models. A process
+// of the server runs everything that needs a pretrained model, as a job.
+import { effect, html, render } from "../vendor/preact.js";
+import { CopyButton } from "../shared/components/copy_field.js";
+import { ModelSelect } from "../shared/components/model_select.js";
+import { Tabs } from "../shared/components/tabs.js";
+import { poller } from "../shared/poller.js";
+import { store } from "../shared/store.js";
+import { subscribeToCurves } from "./architecture_runs.js";
+import { Architectures } from "./architectures.js";
+import { Benchmark } from "./benchmark.js";
+import { resumeJobs } from "./jobs.js";
+import { listLocalModels, retryConnection } from "./models.js";
+import { Outage } from "./outage.js";
+import { currentSection, Pretrained } from "./pretrained.js";
+import { buildViewLink, subject, view, VIEWS } from "./state.js";
+import { attach, root } from "./view.js";
 
+const MODELS_INTERVAL_MS = 4000;
+const PANELS = {
+  architectures: {
+    Component: Architectures,
+    form: () => "",
+    about:
+      "Trains encoder-only, decoder-only and encoder-decoder models with the parameter count of " +
+      "your model from scratch, on the same data.",
+  },
+  benchmark: {
+    Component: Benchmark,
+    form: () => "table",
+    about:
+      "Evaluates your model, pretrained models from the Hub, and baselines on the same held-out " +
+      "sequences with the same metrics.",
+  },
+  pretrained: {
+    Component: Pretrained,
+    form: () => currentSection().form ?? "",
+    about:
+      "Runs any model of the Hub on any text. Only safetensors weights are loaded, never remote " +
+      "code. The download size is shown first.",
+  },
+};
+
+function Compare() {
+  const { Component, about, form } = PANELS[view.value];
+  return html`<h2 class="pg-unseen">Compare</h2>
+    <div class="top">
+      <${ModelSelect}
+        label="Your model"
+        class="subject"
+        options=${store.models.value}
+        value=${subject.value}
+        onChange=${(ref) => store.openModel(ref)}
+        emptyText="Loading models…"
+      />
+      <${Outage} onRetry=${retryConnection} />
+      <${CopyButton}
+        class="link"
+        label="Copy link"
+        title="A link to this view with the values of its form; your own runs are not shared"
+        text=${() => buildViewLink(form())}
+      />
+    </div>
+    <${Tabs}
+      label="Views"
+      prefix="compare"
+      options=${VIEWS}
+      value=${view.value}
+      onChange=${(value) => (view.value = value)}
+    />
+    <div class="stage" role="tabpanel" aria-labelledby=${"compare-" + view.value}>
+      <p class="pg-hint about">${about}</p>
+      <${Component} />
+    </div>`;
+}
+
+const isVisible = () => Boolean(root.offsetParent);
 let isStarted = false;
 
-function onValueChange(value) {
-  state.owner = value.owner || "";
-}
-async function init() {
+/** Begin what needs the key of the owner. */
+function start() {
+  if (isStarted || !store.owner.value) return;
   isStarted = true;
-  if (typeof loadLocal("subject") === "string") state.subject = loadLocal("subject");
-  const sent = takeHandOff("Compare");
-  if (sent) state.subject = sent.subject;
-  await loadModels();
-  if (currentModel()) selectModel(state.subject);
-  selectView(typeof loadLocal("view") === "string" ? loadLocal("view") : "table");
-  jobRunners.forEach((each) => each.find());
-  listLocalModels(); // this starts the model process, so it waits until the tab is visible
-}
-async function pollLoop() {
-  for (let round = 0; root.isConnected || round < 5; round++) {
-    await sleepWhileHidden(300);
-    if (!state.owner || !root.offsetParent || document.hidden) continue;
-    if (!isStarted) {
-      await init();
-      continue;
-    }
-    if (round % 12 === 0) await loadModels();
-  }
+  store.subscribeToModels(isVisible, poller, MODELS_INTERVAL_MS);
+  subscribeToCurves(isVisible);
+  resumeJobs();
 }
 
-// in the order of their buttons
-Object.assign(VIEWS, {
-  table: benchmarkSpec,
-  families: matchedParametersSpec,
-  finetune: finetuneSpec,
-  free: inferenceSpec,
-  attention: attentionSpec,
-  meaning: embeddingsSpec,
+// The list starts the process of the pretrained models, so it waits for a view that needs them.
+let isListed = false;
+effect(() => {
+  if (isListed || !store.owner.value || view.value === "architectures") return;
+  isListed = true;
+  listLocalModels();
 });
-initStorage();
-initSelectedModel();
-
-addViewListener(window, "playground-Compare", () => {
-  const sent = isStarted && takeHandOff("Compare");
-  if (sent) loadModels().then(() => selectModel(sent.subject));
-});
-buildViews();
 
 // Show the tab in the element of its Gradio component.
 export default async function main(component) {
-  await attach(component, onValueChange);
-  pollLoop();
+  render(html`<${Compare} />`, root);
+  await attach(component, (value) => {
+    store.owner.value = value.owner || "";
+    start();
+  });
 }

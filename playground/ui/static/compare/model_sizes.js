@@ -1,128 +1,97 @@
-// Sizes.
-import { formatNumber } from "../shared/format.js";
-import { el } from "../shared/dom.js";
-import { embeddingsView } from "./embeddings.js";
-import { runJob } from "./inference_form.js";
-import { createJobRunner } from "./jobs.js";
-import { currentModel } from "./selected_model.js";
-import { state } from "./state.js";
+// The sizes of well-known models beside the selected one (pretrained/model_facts.py).
+import { html, signal, useEffect } from "../vendor/preact.js";
+import { DataTable } from "../shared/components/data_table.js";
+import { JobProgress } from "../shared/components/job_progress.js";
+import { formatInteger, formatNumber } from "../shared/format.js";
+import { store } from "../shared/store.js";
+import { CompareJob } from "./jobs.js";
+import { selectedModel } from "./state.js";
 
-const SOURCE_LABELS = { here: "this model", counted: "counted here", cited: "cited" };
-export function createSizesPanel() {
-  const out = el(
-      "div",
-      { className: "out" },
-      el("p", { className: "hint", textContent: "Counting" }),
-    ),
-    line = createJobRunner("sizes", {
-      onStart: () => {
-        embeddingsView.parts.sizes.stale = false;
-      },
-      onFinish: (response) => {
-        if (response.status === "done") {
-          embeddingsView.sizes = response.result;
-          renderSizes();
-        }
-      },
-    });
-  return {
-    title: "Sizes",
-    about: "Parameter counts of this model and of well-known models",
-    runner: line,
-    out,
-    stale: true,
-    box: el("div", { className: "part-sizes", hidden: true }, line.line, out),
-  };
+const METHODS = { here: "this model", counted: "counted here", cited: "cited" };
+const sizes = signal(/** @type {any} */ (null));
+const job = new CompareJob("sizes", { onEnd: (result) => (sizes.value = result ?? sizes.value) });
+let loadedFor = "";
+
+function loadSizes({ subject, name, parameters }) {
+  loadedFor = subject;
+  job.start("model-sizes", { parameters, name: name.slice(0, 80) });
 }
-export async function loadSizes() {
-  const part = embeddingsView.parts.sizes,
-    own = currentModel();
-  if (!part.stale || !own || !state.owner || part.runner.busy) return;
-  part.stale = false;
-  await runJob(part.runner, "model-sizes", {
-    parameters: own.parameters,
-    name: own.name.slice(0, 80),
-  });
+
+/** Format how many times larger a model is. */
+export const formatRatio = (ratio) =>
+  (ratio >= 10 ? formatInteger(Math.round(+ratio.toPrecision(2))) : formatNumber(ratio)) + " ×";
+
+/** Return the powers of ten around the sizes. @returns {[number, number]} */
+export function scaleOf(models) {
+  const logs = models.map((each) => Math.log10(each.parameters));
+  return [Math.floor(Math.min(...logs)), Math.ceil(Math.max(...logs))];
 }
-function renderSizes() {
-  const { models } = embeddingsView.sizes,
-    logs = models.map((each) => Math.log10(each.parameters)),
-    low = Math.floor(Math.min(...logs)),
-    high = Math.ceil(Math.max(...logs)),
-    times = (x) =>
-      (x >= 10 ? Math.round(+x.toPrecision(2)).toLocaleString("en") : formatNumber(x)) + " ×";
-  embeddingsView.parts.sizes.out.replaceChildren(
-    el("p", {
-      className: "fairness",
-      textContent:
-        "Each line of the scale is a factor of ten. Counted here: built from the published " +
-        "configuration, without weights. Cited: as reported by the authors.",
-    }),
-    el(
-      "div",
-      { className: "scrolling", tabIndex: 0 },
-      el(
-        "table",
-        { className: "sheet sizes" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            ...["model", "parameters", "", "relative size", "method", "source"].map((text, i) =>
-              i === 2
-                ? el(
-                    "th",
-                    { scope: "col", ariaLabel: "on a scale" },
-                    el(
-                      "span",
-                      { className: "ends" },
-                      el("span", {}, "10", el("sup", { textContent: low })),
-                      el("span", {}, "10", el("sup", { textContent: high })),
-                    ),
-                  )
-                : el("th", {
-                    scope: "col",
-                    textContent: text,
-                    className: [1, 3].includes(i) ? "number" : "",
-                  }),
-            ),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          ...models.map((each, i) => {
-            const dot = el("i");
-            dot.style.left = (100 * (logs[i] - low)) / (high - low) + "%";
-            return el(
-              "tr",
-              { className: each.method === "here" ? "own" : "" },
-              el(
-                "td",
-                { className: "who" },
-                el("span", { className: "name", textContent: each.name }),
-              ),
-              el("td", { className: "number", textContent: each.parameters.toLocaleString("en") }),
-              el(
-                "td",
-                {},
-                el("span", { className: "decades", style: "--decades:" + (high - low) }, dot),
-              ),
-              el("td", {
-                className: "number",
-                textContent: each.ratio === null ? "" : times(each.ratio),
-              }),
-              el("td", { className: "how", textContent: SOURCE_LABELS[each.method] }),
-              el("td", {
-                className: "what-of",
-                textContent: each.method === "here" ? "" : each.source,
-              }),
-            );
-          }),
-        ),
-      ),
-    ),
-  );
+
+function Decades({ parameters, low, high }) {
+  const position = (100 * (Math.log10(parameters) - low)) / (high - low);
+  return html`<span class="decades" style=${{ "--decades": high - low }} aria-hidden="true">
+    <i style=${{ left: position + "%" }}></i>
+  </span>`;
+}
+
+const buildColumns = (low, high) => [
+  {
+    key: "name",
+    label: "model",
+    render: (row) =>
+      html`<span class=${row.method === "here" ? "name own" : "name"}>${row.name}</span>`,
+  },
+  {
+    key: "parameters",
+    label: "parameters",
+    isNumber: true,
+    render: (row) => formatInteger(row.parameters),
+  },
+  {
+    key: "scale",
+    label: `10^${low} to 10^${high}`,
+    isSortable: false,
+    isOptional: true,
+    render: (row) => html`<${Decades} parameters=${row.parameters} low=${low} high=${high} />`,
+  },
+  {
+    key: "ratio",
+    label: "relative size",
+    isNumber: true,
+    render: (row) => (row.ratio === null ? "" : formatRatio(row.ratio)),
+  },
+  { key: "method", label: "method", isOptional: true, render: (row) => METHODS[row.method] },
+  {
+    key: "source",
+    label: "source",
+    isOptional: true,
+    render: (row) => (row.method === "here" ? "" : row.source),
+  },
+];
+
+export function ModelSizes() {
+  const result = sizes.value,
+    model = selectedModel.value;
+  useEffect(() => {
+    if (store.owner.value && model && loadedFor !== model.subject) loadSizes(model);
+  }, [store.owner.value, model?.subject]);
+  return html`<div class="part-sizes" data-status=${job.state.value.status}>
+    <p class="pg-hint">
+      Each line of the scale is a factor of ten. Counted here: built from the published
+      configuration, without weights. Cited: as reported by the authors.
+    </p>
+    <${JobProgress} job=${job} />
+    ${
+      result &&
+      html`<${DataTable}
+        class="sizes"
+        caption="Sizes of models"
+        isCaptionHidden
+        columns=${buildColumns(...scaleOf(result.models))}
+        rows=${result.models}
+        rowKey=${(row) => row.name}
+        csvName="model-sizes"
+      />`
+    }
+  </div>`;
 }

@@ -1,11 +1,119 @@
-// What the modules of this tab share.
-export const state = {
-  subject: "",
-  view: "table",
-  owner: "",
-  backgroundQueue: Promise.resolve(),
-  localPathsAllowed: false,
-  benchmarkForm: undefined,
-  benchmarkJob: undefined, // the elements, and the active job
-  architecturesView: undefined,
+// The state of the tab: the selected view and section, the selected model, and what this browser
+// remembers.
+import { computed, effect, signal } from "../vendor/preact.js";
+import { createStorage } from "../shared/common.js";
+import { buildLink, readLinkState } from "../shared/links.js";
+import { rememberedModel, store } from "../shared/store.js";
+
+const DEFAULT_MODEL = "checkpoint:reverse";
+export const VIEWS = [
+  { value: "architectures", label: "Architectures" },
+  { value: "benchmark", label: "Benchmark" },
+  { value: "pretrained", label: "Pretrained models" },
+];
+/** The views of version 0.2, with the section that each is now. */
+const OLD_VIEWS = {
+  families: ["architectures", ""],
+  table: ["benchmark", ""],
+  finetune: ["pretrained", "finetune"],
+  attention: ["pretrained", "attention"],
 };
+/** The views that had parts, with their first part. */
+const OLD_SECTIONS = { free: "fill", meaning: "banks" };
+// A link has the fields of one form. It never has a job, because that belongs to other input.
+const LINK_FIELDS = /^(table|attention|finetune|free-[a-z]+|meaning-part)$/;
+
+/** Return the view and the section of a link or of the storage. */
+export function resolveView(name, stored = /** @type {Record<string, any>} */ ({})) {
+  if (typeof name !== "string") return { view: VIEWS[0].value, section: "" };
+  if (Object.hasOwn(OLD_SECTIONS, name))
+    return {
+      view: "pretrained",
+      section: String(stored[name + "-part"] ?? OLD_SECTIONS[name]),
+    };
+  if (Object.hasOwn(OLD_VIEWS, name)) {
+    const [view, section] = OLD_VIEWS[name];
+    return { view, section };
+  }
+  const isKnown = VIEWS.some((each) => each.value === name);
+  return { view: isKnown ? name : VIEWS[0].value, section: String(stored.section ?? "") };
+}
+
+const { storedState, saveLocal, loadLocal } = createStorage("transformer-playground-compare");
+export { loadLocal, saveLocal };
+
+/** Store what a link contains, before the forms read it. */
+export function applyLink(link, stored = storedState) {
+  const fields = link.fields && typeof link.fields === "object" ? link.fields : {};
+  for (const [name, value] of Object.entries(fields)) {
+    if (!LINK_FIELDS.test(name)) continue;
+    stored[name] = value;
+    delete stored["job-" + name];
+  }
+  for (const name of ["view", "section"])
+    if (typeof link[name] === "string") stored[name] = link[name];
+  if (typeof link.subject === "string") store.openModel(link.subject);
+}
+applyLink(readLinkState("compare"));
+
+const opened = resolveView(storedState.view, storedState);
+export const view = signal(opened.view);
+/** The name of the section of the pretrained models; empty for the first one. */
+export const section = signal(opened.section);
+effect(() => {
+  saveLocal("view", view.value);
+  saveLocal("section", section.value);
+});
+
+/** The run or checkpoint that the views compare with others; null before the lists have arrived. */
+export const selectedModel = computed(
+  () =>
+    store.find(store.model.value ?? rememberedModel()) ??
+    store.find(DEFAULT_MODEL) ??
+    store.runs.value[0] ??
+    store.checkpoints.value[0] ??
+    null,
+);
+export const subject = computed(() => selectedModel.value?.subject ?? "");
+
+const canHold = (before, value) =>
+  typeof before === typeof value ||
+  (typeof before === "number" && typeof value === "string") ||
+  (typeof before === "string" && typeof value === "number");
+
+/**
+ * The values of a form, which this browser remembers under a name.
+ * @template {Record<string, any>} Values
+ * @param {string} name
+ * @param {Values} defaults
+ * @param {(stored: Record<string, any>) => Record<string, any>} [upgrade] reads older values
+ */
+export function createForm(name, defaults, upgrade = (stored) => stored) {
+  const saved = loadLocal(name),
+    stored = saved && typeof saved === "object" ? upgrade(saved) : {},
+    values = Object.fromEntries(
+      Object.entries(defaults).map(([key, value]) => [
+        key,
+        Object.hasOwn(stored, key) && canHold(value, stored[key]) ? stored[key] : value,
+      ]),
+    ),
+    form = signal(/** @type {Values} */ (values));
+  return Object.assign(form, {
+    name,
+    /** @param {string} key @param {any} value */
+    set: (key, value) => {
+      form.value = { ...form.value, [key]: value };
+      saveLocal(name, form.value);
+    },
+  });
+}
+
+/** Return a link to the selected view with the values of its form. Runs are not shared. */
+export function buildViewLink(formName) {
+  return buildLink("compare", {
+    view: view.value,
+    ...(section.value ? { section: section.value } : {}),
+    ...(subject.value.startsWith("checkpoint:") ? { subject: subject.value } : {}),
+    fields: formName && loadLocal(formName) ? { [formName]: loadLocal(formName) } : {},
+  });
+}

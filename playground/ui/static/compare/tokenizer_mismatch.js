@@ -1,151 +1,107 @@
-// Tokenizer mismatch.
-import { formatCount, formatNumber } from "../shared/format.js";
-import { el } from "../shared/dom.js";
-import { visibleWhitespace } from "./benchmark_examples.js";
+// A model with the tokenizer of another model (probing/tokenizer_mismatch.py).
+import { html } from "../vendor/preact.js";
+import { BarList } from "../shared/components/bar_list.js";
+import { formatCount, formatInteger, formatNumber } from "../shared/format.js";
 import {
-  createBarList,
-  createInferenceForm,
-  createNotes,
-  createTextBox,
+  createPipeline,
+  modelInput,
+  Notes,
   readableToken,
-} from "./inference_form.js";
+  textArea,
+  visibleWhitespace,
+} from "./pipeline.js";
 
-export function createTokenizerMismatchForm(name) {
-  return createInferenceForm(name, {
-    title: "Tokenizer mismatch",
-    about: "A model with the tokenizer of another model",
-    button: "Run",
-    kind: "tokenizer-mismatch",
-    models: [
-      ["Model", "gpt2"],
-      ["Tokenizer of", "bert-base-uncased"],
-    ],
-    controls: [
-      [
-        "text",
-        "Text",
-        Object.assign(createTextBox(""), {
-          required: false,
-          placeholder: "If empty: an example for the model",
-        }),
-        "A masked language model needs a [MASK] in the text",
-      ],
-    ],
-    buildRequest: ({ fields, inputs }) => ({
-      model: fields[0].value,
-      tokenizer: fields[1].value,
-      ...(inputs.text.value.trim() ? { text: inputs.text.value } : {}),
-    }),
-    empty:
-      "A model receives token ids, not words. The same text is encoded with its own " +
-      "tokenizer and with that of another model.",
-    onFinish(part, response) {
-      if (response.status !== "done") return "";
-      const { result } = response,
-        mark = (text, title) => el("span", { className: "row-name", textContent: text, title });
-      const readBy = (title, side) =>
-        el(
-          "section",
-          {},
-          el("h4", { textContent: title }),
-          el(
-            "div",
-            { className: "pairs" },
-            el(
-              "span",
-              { className: "pair names" },
-              mark("piece", ""),
-              mark("id", "The token id that the model receives"),
-              mark("to the model", "The token with this id in the model's own tokenizer"),
-            ),
-            ...side.tokens.map((token) => {
-              const same = token.in_range && token.own_token === token.token;
-              return el(
-                "span",
-                {
-                  className: "pair" + (same ? "" : " differs"),
-                  title: !token.in_range
-                    ? "outside the embedding table of the model, therefore omitted"
-                    : same
-                      ? "the same token in both tokenizers"
-                      : "a different token in the model's own tokenizer",
-                },
-                el("span", { textContent: readableToken(token.token) }),
-                el("span", { className: "id", textContent: token.id.toLocaleString("en") }),
-                el("span", {
-                  textContent: !token.in_range
-                    ? "✗ none"
-                    : (same ? "= " : "≠ ") + readableToken(token.own_token || "unused"),
-                }),
-              );
-            }),
-          ),
-          el(
-            "dl",
-            {},
-            el("dt", { textContent: result.kind === "causal" ? "continuation" : "prediction" }),
-            el(
-              "dd",
-              {},
-              el("code", { className: "raw", textContent: visibleWhitespace(side.output) }),
-            ),
-            ...(side.output_by_own !== side.output
-              ? [
-                  el("dt", {
-                    textContent: "own decoding",
-                    title: "The same ids, decoded by the model's own tokenizer",
-                  }),
-                  el(
-                    "dd",
-                    {},
-                    el("code", {
-                      className: "raw",
-                      textContent: visibleWhitespace(side.output_by_own),
-                    }),
-                  ),
-                ]
-              : []),
-            ...(side.mean_nll === null
-              ? []
-              : [
-                  el("dt", {
-                    textContent: "loss",
-                    title: "The mean negative log-probability of the text after its first token",
-                  }),
-                  el("dd", { textContent: formatNumber(side.mean_nll) + " nats per token" }),
-                ]),
-          ),
-          ...(side.candidates.length
-            ? [
-                createBarList(
-                  side.candidates.map((each, i) => [
-                    visibleWhitespace(each.word),
-                    each.probability,
-                    {
-                      chosen: i === 0,
-                      title: "id " + each.id + ", in the model's own tokenizer " + each.word_by_own,
-                    },
-                  ]),
-                ),
-              ]
-            : []),
-        );
-      part.out.replaceChildren(
-        el("p", { className: "verdict", textContent: "“" + result.text + "”" }),
-        readBy("With its own tokenizer, " + result.model, result.own),
-        readBy("With the tokenizer of " + result.tokenizer, result.other),
-        ...createNotes(result.notes),
-      );
-      return (
-        "Model: " +
-        result.model +
-        ": " +
-        formatCount(result.own.tokens.length, "token") +
-        " with its own tokenizer, " +
-        result.other.tokens.length +
-        " with that of " +
-        result.tokenizer
-      );
-    },
-  });
+/** Describe a token: its id, and what the model's own tokenizer has at this id. */
+export function describePair({ token, id, own_token: ownToken, in_range: isInRange }) {
+  const isSame = isInRange && ownToken === token;
+  if (!isInRange)
+    return { isSame, text: "✗ none", title: "Outside the embedding table, so it is omitted" };
+  return {
+    isSame,
+    text: (isSame ? "= " : "≠ ") + readableToken(ownToken || "unused"),
+    title: isSame
+      ? `id ${id} is the same token in both tokenizers`
+      : `id ${id} is another token in the model's own tokenizer`,
+  };
 }
+
+function Pair({ token }) {
+  const { isSame, text, title } = describePair(token);
+  return html`<span class=${"pair" + (isSame ? "" : " differs")} title=${title}>
+    <span>${readableToken(token.token)}</span>
+    <span class="id">${formatInteger(token.id)}</span>
+    <span>${text}</span>
+  </span>`;
+}
+
+function Output({ side, kind }) {
+  return html`<dl>
+    <dt>${kind === "causal" ? "Continuation" : "Prediction"}</dt>
+    <dd><code class="raw">${visibleWhitespace(side.output)}</code></dd>
+    ${
+      side.output_by_own !== side.output &&
+      html`<dt title="The same ids, decoded by the model's own tokenizer">Own decoding</dt>
+        <dd><code class="raw">${visibleWhitespace(side.output_by_own)}</code></dd>`
+    }
+    ${
+      side.mean_nll !== null &&
+      html`<dt title="Mean negative log-probability of the text after its first token">Loss</dt>
+        <dd>${formatNumber(side.mean_nll)} nats per token</dd>`
+    }
+  </dl>`;
+}
+
+function Side({ title, side, kind }) {
+  return html`<section>
+    <h4>${title}</h4>
+    <div class="pairs">
+      <span class="pair names"> <span>token</span><span>id</span><span>in the model</span> </span>
+      ${side.tokens.map((token, i) => html`<${Pair} key=${i} token=${token} />`)}
+    </div>
+    <${Output} side=${side} kind=${kind} />
+    ${
+      side.candidates.length > 0 &&
+      html`<${BarList}
+        label="Predictions"
+        items=${side.candidates.map(({ word, probability, id, word_by_own: ownWord }) => ({
+          label: visibleWhitespace(word),
+          value: probability,
+          title: `id ${id}, in the model's own tokenizer ${ownWord}`,
+        }))}
+      />`
+    }
+  </section>`;
+}
+
+function Comparison({ result }) {
+  const { model, tokenizer, text, kind, own, other, notes } = result;
+  return html`<p class="verdict">“${text}”</p>
+    <${Side} title=${`With its own tokenizer, ${model}`} side=${own} kind=${kind} />
+    <${Side} title=${`With the tokenizer of ${tokenizer}`} side=${other} kind=${kind} />
+    <${Notes} notes=${notes} />`;
+}
+
+export const { View: TokenizerMismatch } = createPipeline("mismatch", {
+  kind: "tokenizer-mismatch",
+  fields: [
+    modelInput("Model", "gpt2"),
+    modelInput("Tokenizer of", "bert-base-uncased", "model1"),
+    textArea("text", "Text", "", {
+      isRequired: false,
+      placeholder: "If empty: an example for the model",
+      hint: "A masked language model needs a [MASK] in the text.",
+    }),
+  ],
+  buildRequest: ({ model, model1, text }) => ({
+    model,
+    tokenizer: model1,
+    ...(text.trim() ? { text } : {}),
+  }),
+  emptyText:
+    "A model receives token ids, not words. The same text is encoded with its own tokenizer and " +
+    "with that of another model.",
+  describe: ({ own, other, tokenizer }) =>
+    `${formatCount(own.tokens.length, "token")} with its own tokenizer, ` +
+    `${formatInteger(other.tokens.length)} with that of ${tokenizer}`,
+  Result: Comparison,
+});

@@ -1,6 +1,5 @@
 import { createView } from "../shared/view.js";
-import template from "./template.js";
 
-export const { $, addViewListener, attach, onResizeOrThemeChange, root } = createView(template, [
+export const { attach, root } = createView('<div class="compare pg"></div>', [
   new URL("./compare.css", import.meta.url),
 ]);

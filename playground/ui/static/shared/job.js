@@ -50,6 +50,8 @@ export class Job {
     /** @type {{ owner: string, job: string } | null} */
     this.current = null;
     this.isCancelled = false;
+    /** What a job saved although it was cancelled or failed, for example its weights. */
+    this.partialResult = /** @type {any} */ (null);
     this.retry = async () => {};
   }
 
@@ -88,6 +90,7 @@ export class Job {
   async track(work) {
     const number = ++this.number;
     this.isCancelled = false;
+    this.partialResult = null;
     await this.cancelCurrent();
     if (number === this.number) this.update({ ...IDLE, status: "working", message: "Starting" });
     try {
@@ -109,6 +112,7 @@ export class Job {
       ...IDLE,
       status: isCancelled ? "cancelled" : "failed",
       message: formatMessage(errorMessage(error)),
+      result: this.partialResult,
       canRetry: !isCancelled && (!(error instanceof ServerError) || error.canRetry),
     });
   }
@@ -163,6 +167,7 @@ export class Job {
     this.current = null;
     if (response.status === "done") return response.result;
     this.isCancelled ||= response.status === "cancelled";
+    this.partialResult = response.result ?? null;
     throw new ServerError(response.message, { canRetry: response.again });
   }
 

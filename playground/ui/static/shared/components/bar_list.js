@@ -8,15 +8,16 @@ import { formatPercent } from "../format.js";
  *   items: { label: string, value: number, isTarget?: boolean, title?: string }[],
  *   max?: number,
  *   format?: (value: number) => string,
- * }} props
+ *   targetText?: string,
+ * }} props `targetText` marks the item for screen readers
  */
-export function BarList({ label, items, max = 1, format = formatPercent }) {
+export function BarList({ label, items, max = 1, format = formatPercent, targetText = "target" }) {
   return html`<ul class="pg-bars" aria-label=${label}>
     ${items.map(
       (item) =>
         html`<li key=${item.label} title=${item.title} class=${item.isTarget ? "target" : ""}>
           <span class="pg-bar-label">
-            ${item.label}${item.isTarget && html`<span class="pg-unseen"> (target)</span>`}
+            ${item.label}${item.isTarget && html`<span class="pg-unseen"> (${targetText})</span>`}
           </span>
           <span class="pg-bar" aria-hidden="true">
             <span

@@ -14,11 +14,12 @@ const SPECIAL_TOKENS = /** @type {Record<string, string>} */ ({
  *   tokens: string[],
  *   targets?: string[],
  *   weights?: number[],
+ *   titles?: string[],
  *   selected?: number | null,
  *   onSelect?: (position: number) => void,
- * }} props `weights` from 0 to 1 shade the tokens
+ * }} props `weights` from 0 to 1 shade the tokens, and `titles` replace their descriptions
  */
-export function TokenStrip({ label, tokens, targets, weights, selected = null, onSelect }) {
+export function TokenStrip({ label, tokens, targets, weights, titles, selected = null, onSelect }) {
   const length = Math.max(tokens.length, targets?.length ?? 0),
     isCorrect = targets && tokens.join("\n") === targets.join("\n");
   /** @param {number} position */
@@ -28,7 +29,7 @@ export function TokenStrip({ label, tokens, targets, weights, selected = null, o
       content = {
         key: position,
         class: "pg-token" + (isWrong ? " wrong" : ""),
-        title: describeToken(token, targets, position),
+        title: titles?.[position] ?? describeToken(token, targets, position),
         style: weights && { "--pg-weight": weights[position] ?? 0 },
       },
       text = token === undefined ? "_" : token;

@@ -1,0 +1,170 @@
+// Training of a classification head on labelled texts (finetuning/classifier.py).
+import { html, signal, useMemo, useRef } from "../vendor/preact.js";
+import { BarList } from "../shared/components/bar_list.js";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatInteger,
+  formatPercent,
+} from "../shared/format.js";
+import { classify } from "./classification.js";
+import { createPipeline, modelInput, Notes, numberInput, textArea } from "./pipeline.js";
+import { SAMPLE_TEXTS } from "./sample_texts.js";
+import { section } from "./state.js";
+import { toSeries, TrainingCharts } from "./training_charts.js";
+
+const MAX_CSV_BYTES = 1_000_000; // equal to the limit of finetuning/labelled_texts.py
+const SCORE_LABEL = "Accuracy on held-out texts";
+const fileError = signal("");
+
+async function openFile(event) {
+  const input = event.currentTarget,
+    file = input.files[0];
+  input.value = "";
+  if (!file) return;
+  const isTooLarge = file.size > MAX_CSV_BYTES;
+  fileError.value = isTooLarge
+    ? `${file.name} is too large. A CSV file may have at most ${formatBytes(MAX_CSV_BYTES)} and ` +
+      "2,000 rows."
+    : "";
+  if (!isTooLarge) pipeline.values.set("csv", await file.text());
+}
+
+function FileButton() {
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+  return html`<p class="pg-buttons">
+    <button type="button" class="pg-button open-csv" onClick=${() => input.current?.click()}>
+      Open a CSV file
+    </button>
+    <input
+      ref=${input}
+      type="file"
+      accept=".csv,text/csv"
+      class="pg-unseen"
+      aria-label="A CSV file"
+      tabindex="-1"
+      onChange=${openFile}
+    />
+    ${fileError.value && html`<span class="pg-error" role="alert">${fileError.value}</span>`}
+  </p>`;
+}
+
+/** Describe the accuracy after training, with its baselines. */
+export function describeAccuracy({ held_out: heldOut, chance, majority_fraction: majority }) {
+  return (
+    `Held out: ${heldOut.n_correct} of ${heldOut.n} correct, ${formatPercent(heldOut.accuracy)}, ` +
+    `95 % interval ${formatPercent(heldOut.low)} to ${formatPercent(heldOut.high)}. Baselines: ` +
+    `random label ${formatPercent(chance)}, most frequent label ${formatPercent(majority)}.`
+  );
+}
+
+function Prediction({ title, labels }) {
+  return html`<div>
+    <h4>${title}</h4>
+    <${BarList}
+      label=${title}
+      items=${labels.map(({ label, probability }) => ({ label, value: probability }))}
+    />
+  </div>`;
+}
+
+function Outcome({ result }) {
+  const classifyAnother = () => {
+    section.value = "classify";
+    classify(result.folder, result.sentence);
+  };
+  return html`<p class="verdict">${describeAccuracy(result)}</p>
+    <p class="pg-hint">“${result.sentence}”, before and after training:</p>
+    <div class="charts">
+      <${Prediction} title=${"Before: " + result.before.note} labels=${result.before.labels} />
+      <${Prediction}
+        title=${
+          `After ${formatCount(result.steps, "step")} on ` +
+          formatCount(result.training_rows, "text")
+        }
+        labels=${result.after.labels}
+      />
+    </div>
+    <p class="pg-hint">
+      ${
+        `${formatCount(result.trained_parameters, "parameter")} trained; about ` +
+        `${formatBytes(result.memory_estimate)} of memory.`
+      }
+    </p>
+    <${Notes} notes=${result.notes} />
+    ${
+      result.folder &&
+      html`<p class="pg-buttons">
+        <button type="button" class="pg-button" onClick=${classifyAnother}>
+          Classify another text
+        </button>
+      </p>`
+    }`;
+}
+
+function Training({ result, rows }) {
+  const latest = rows[rows.length - 1],
+    scores = useMemo(
+      () => [toSeries("accuracy", rows, (row) => [row.step, row.held_out_accuracy])],
+      [rows],
+    ),
+    losses = useMemo(() => [toSeries("loss", rows, (row) => [row.step, row.loss])], [rows]);
+  return html`<${TrainingCharts} scoreLabel=${SCORE_LABEL} scores=${scores} losses=${losses} /> ${
+      result
+        ? html`<${Outcome} result=${result} />`
+        : latest &&
+          html`<p class="verdict">
+            ${
+              `Step ${formatInteger(latest.step)}: ${formatPercent(latest.held_out_accuracy)} of ` +
+              `${formatCount(latest.n, "held-out text")} correct.`
+            }
+          </p>`
+    }`;
+}
+
+const pipeline = createPipeline("train", {
+  kind: "train-classifier",
+  hasRows: true,
+  fields: [
+    modelInput("Model", "bert-base-uncased"),
+    textArea("csv", "Labelled texts, as CSV with the columns text and label", SAMPLE_TEXTS, {
+      maxLength: MAX_CSV_BYTES,
+    }),
+    {
+      name: "sentence",
+      label: "Test sentence",
+      value: "a good film",
+      isRequired: true,
+      maxLength: 1000,
+    },
+    {
+      name: "train",
+      label: "Weights to train",
+      value: "all",
+      type: "select",
+      options: [
+        { value: "all", label: "all weights" },
+        { value: "head", label: "head only (faster, less memory)" },
+      ],
+    },
+    numberInput("epochs", "Epochs", "", 1, 100, {
+      isRequired: false,
+      placeholder: "about 60 steps",
+    }),
+    numberInput("learning_rate", "Learning rate", "", 1e-7, 0.1, {
+      isRequired: false,
+      isInteger: false,
+      placeholder: "5e-5; head only 3e-3",
+    }),
+  ],
+  submitLabel: "Train",
+  emptyText:
+    "Curves of the accuracy and the loss. One fifth of the texts is held out. The test sentence " +
+    "is classified before and after training.",
+  describe: ({ steps, seconds }) =>
+    `Trained ${formatCount(steps, "step")} in ${formatDuration(seconds)}.`,
+  Result: Training,
+  Controls: FileButton,
+});
+export const { View: ClassifierTraining } = pipeline;

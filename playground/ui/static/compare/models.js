@@ -1,0 +1,147 @@
+// The names, sizes and locations of pretrained models.
+import { computed, signal, useEffect } from "../vendor/preact.js";
+import { formatBytes, formatCount, formatInteger, formatMessage } from "../shared/format.js";
+import { store } from "../shared/store.js";
+import { runQuery } from "./jobs.js";
+import { describeError, NOT_LOCAL, outage } from "./outage.js";
+
+/** @import { FieldSpec } from "../shared/types.js" */
+
+export const DEFAULT_MODELS = ["gpt2", "bert-base-uncased"];
+const HUB_NAME = /^(?:[A-Za-z0-9][\w.-]{0,95}\/)?[A-Za-z0-9][\w.-]{0,95}$/;
+const FINETUNED_NAME = /^tuned:[A-Za-z0-9][\w.-]{0,95}$/;
+const LOAD_DELAY_MS = 500; // after the last key
+
+/** @type {{ value: Map<string, any>, peek: () => Map<string, any> }} */
+export const modelFacts = signal(new Map()); // name -> a row of the job model-info
+const pending = signal(/** @type {Set<string>} */ (new Set()));
+const cachedModels = signal(/** @type {string[]} */ ([]));
+const localPathsAllowed = signal(true); // the server checks it
+export const modelNames = computed(() => [...new Set([...DEFAULT_MODELS, ...cachedModels.value])]);
+
+/** Return why a text is no name of a model; empty if it is one. */
+export function validateModelName(text) {
+  const name = text.trim(),
+    isFolder = localPathsAllowed.value && /^[~./]/.test(name),
+    isHubName = HUB_NAME.test(name) && !/--|\.\.|\.git$/.test(name);
+  if (isHubName || isFolder || FINETUNED_NAME.test(name)) return "";
+  const folder = localPathsAllowed.value ? ", or the path of a folder" : "";
+  return `${name.slice(0, 80)} is no model name; enter user/name, or a name such as gpt2${folder}.`;
+}
+
+const setPending = (names, isPending) => {
+  const next = new Set(pending.peek());
+  for (const name of names) next[isPending ? "add" : "delete"](name);
+  pending.value = next;
+};
+const setFacts = (name, row) => {
+  const message = row.message && describeError(row.message);
+  modelFacts.value = new Map(modelFacts.peek()).set(name, { ...row, message });
+};
+
+/** Load the sizes and locations of models; those that are known only with `isRefresh`. */
+export async function loadModelFacts(names, isRefresh = false) {
+  const missing = [...new Set(names.map((name) => name.trim()))].filter(
+    (name) =>
+      name &&
+      !validateModelName(name) &&
+      !pending.peek().has(name) &&
+      (isRefresh || !modelFacts.peek().has(name)),
+  );
+  if (!missing.length || !store.owner.value) return;
+  setPending(missing, true);
+  try {
+    const response = await runQuery("model-info", { models: missing });
+    localPathsAllowed.value = response.folders;
+    if (response.models.some((row) => row.location === "hub")) outage.value = "";
+    response.models.forEach((row, i) => setFacts(missing[i], row));
+  } catch {
+    // The sizes stay unknown; running a model reports the error.
+  }
+  setPending(missing, false);
+}
+
+export async function listLocalModels() {
+  try {
+    const response = await runQuery("cached-models", {});
+    cachedModels.value = response.models.map((row) => row.name);
+    localPathsAllowed.value = response.folders;
+  } catch {
+    // The fields have fewer suggestions.
+  }
+}
+
+export const retryConnection = () => loadModelFacts([...modelFacts.value.keys()], true);
+
+/** Whether a model can be used without a download. */
+export const isLocal = (name) => {
+  const row = modelFacts.value.get(name.trim());
+  return Boolean(row && !row.message && row.location !== "hub");
+};
+
+/** Describe what the use of a model requires, or why it cannot be used. */
+export function describeModelCost(name) {
+  const row = modelFacts.value.get(name.trim()),
+    isPending = pending.value.has(name.trim());
+  if (!row) return { text: isPending ? "Checking…" : "", isError: false };
+  if (row.message) return { text: formatMessage(row.message), isError: row.message !== NOT_LOCAL };
+  const parameters = row.parameters ? formatCount(row.parameters, "parameter") : "",
+    size = row.bytes ? formatBytes(row.bytes) : "";
+  if (row.location === "hub")
+    return {
+      text: [`${size} to download, once`, parameters].filter(Boolean).join("; "),
+      isError: false,
+    };
+  const finetuned = name.startsWith("tuned:") ? "Fine-tuned here" : "In a local folder",
+    where = row.location === "directory" ? finetuned : "On this machine";
+  return { text: `${where}: ${[parameters, size].filter(Boolean).join(", ")}`, isError: false };
+}
+
+/** Describe the downloads that a benchmark of these models needs. */
+export function describeDownloads(names) {
+  const rows = names.map((name) => modelFacts.value.get(name)),
+    remote = rows.filter((row) => row?.location === "hub" && row.bytes);
+  if (remote.length)
+    return (
+      `Downloads ${formatBytes(remote.reduce((sum, row) => sum + row.bytes, 0))} first, once: ` +
+      `${remote.map((row) => row.name).join(", ")}.`
+    );
+  return rows.length && rows.every((row) => row && !row.message) ? "No download needed." : "";
+}
+
+/** A field for the name of a model, with its cost. @returns {FieldSpec} */
+export const modelField = (name, label, value) => ({
+  name,
+  label,
+  isRequired: true,
+  maxLength: 200,
+  suggestions: modelNames.value,
+  hint: describeModelCost(value).text,
+  validate: validateModelName,
+});
+
+/** The errors of the fields for models, by the names of the fields. */
+export const modelErrors = (values) =>
+  Object.fromEntries(
+    ["model0", "model1", "model"].flatMap((name) => {
+      const { text, isError } = describeModelCost(values[name] ?? "");
+      return isError ? [[name, text]] : [];
+    }),
+  );
+
+/** Load the facts of the models in a form, a moment after the last change. */
+export function useModelFacts(names) {
+  const key = names.join("\n"),
+    owner = store.owner.value;
+  useEffect(() => {
+    const timer = setTimeout(() => loadModelFacts(names), LOAD_DELAY_MS);
+    return () => clearTimeout(timer);
+  }, [key, owner]);
+}
+
+export const shortModelName = (name) =>
+  /^[~/.]/.test(name) ? (name.split("/").filter(Boolean).pop() ?? name) : name;
+
+/** Describe the model of a result. */
+export const describeModel = ({ model, parameters }) =>
+  `Model: ${model}` + (parameters ? `, ${formatInteger(parameters)} parameters` : "");

@@ -1,0 +1,558 @@
+import assert from "node:assert/strict";
+import { after, beforeEach, mock, test } from "node:test";
+
+import { enter, makeBox, press, settle } from "./support/dom.js";
+import { describeSize } from "../../playground/ui/static/compare/architectures.js";
+import { transposeFacts } from "../../playground/ui/static/compare/architecture_facts.js";
+import { describeRun } from "../../playground/ui/static/compare/architecture_runs.js";
+import { fromPretrained, tokenNames } from "../../playground/ui/static/compare/attention.js";
+import {
+  AttentionPanel,
+  describeAxes,
+} from "../../playground/ui/static/compare/attention_panel.js";
+import { Benchmark, form, validateNewModel } from "../../playground/ui/static/compare/benchmark.js";
+import { buildMatrix, Examples } from "../../playground/ui/static/compare/benchmark_examples.js";
+import {
+  addRows,
+  beginJob,
+  emptyResults,
+  exampleRecords,
+  exportData,
+  parseResults,
+  results,
+  sortedRows,
+} from "../../playground/ui/static/compare/benchmark_results.js";
+import {
+  buildRows,
+  describePending,
+  describeScore,
+  formatSeconds,
+} from "../../playground/ui/static/compare/benchmark_table.js";
+import { describeAccuracy } from "../../playground/ui/static/compare/classifier_training.js";
+import {
+  describePlan,
+  describeTraining,
+  thinSteps,
+} from "../../playground/ui/static/compare/finetune.js";
+import { formatRatio, scaleOf } from "../../playground/ui/static/compare/model_sizes.js";
+import {
+  describeDownloads,
+  describeModelCost,
+  loadModelFacts,
+  validateModelName,
+} from "../../playground/ui/static/compare/models.js";
+import { describeError, NOT_LOCAL, outage } from "../../playground/ui/static/compare/outage.js";
+import { toRequest } from "../../playground/ui/static/compare/pipeline.js";
+import { cosineRange } from "../../playground/ui/static/compare/polysemy.js";
+import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrained.js";
+import {
+  applyLink,
+  buildViewLink,
+  createForm,
+  resolveView,
+  section,
+  selectedModel,
+  view,
+} from "../../playground/ui/static/compare/state.js";
+import { describePair } from "../../playground/ui/static/compare/tokenizer_mismatch.js";
+import { toSeries } from "../../playground/ui/static/compare/training_charts.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import { html, render } from "../../playground/ui/static/vendor/preact.js";
+
+const REVERSE = { subject: "checkpoint:reverse", name: "reverse", about: "", parameters: 171_597 };
+const COPY = { ...REVERSE, subject: "checkpoint:copy", name: "copy" };
+let box, responses, sent;
+
+beforeEach(() => {
+  if (box) render(null, box);
+  box = makeBox();
+  sent = [];
+  responses = { "jobs/submit": { job: "j" } };
+  outage.value = "";
+  store.owner.value = "owner";
+  mock.restoreAll();
+  mock.method(globalThis, "fetch", async (url, { body }) => {
+    const name = url.href.split("/api/")[1];
+    sent.push([name, JSON.parse(body)]);
+    return new Response(JSON.stringify(responses[name] ?? {}));
+  });
+});
+// Jobs that no test waits for end with this response.
+after(() => {
+  render(null, box);
+  mock.restoreAll();
+  globalThis.fetch = async () => new Response(JSON.stringify({ error: "the tests have ended" }));
+});
+const draw = async (template) => {
+  render(template, box);
+  await settle();
+};
+const wait = async (isDone) => {
+  for (let i = 0; i < 60 && !isDone(); i++) await settle();
+  assert.ok(isDone());
+};
+const text = (selector) => box.querySelector(selector)?.textContent.trim().replace(/\s+/g, " ");
+
+test("views of version 0.2 have become views and sections", () => {
+  const resolve = (...args) => Object.values(resolveView(...args)).join("/");
+  assert.equal(resolve(undefined), "architectures/");
+  assert.equal(resolve("table"), "benchmark/");
+  assert.equal(resolve("families"), "architectures/");
+  assert.equal(resolve("finetune"), "pretrained/finetune");
+  assert.equal(resolve("attention"), "pretrained/attention");
+  assert.equal(resolve("free", { "free-part": "mismatch" }), "pretrained/mismatch");
+  assert.equal(resolve("meaning", { "meaning-part": "sizes" }), "pretrained/sizes");
+  assert.equal(resolve("meaning", {}), "pretrained/banks");
+  assert.equal(resolve("pretrained", { section: "banks" }), "pretrained/banks");
+  for (const odd of ["__proto__", "none", 7, null, {}])
+    assert.equal(resolve(odd), "architectures/");
+});
+
+test("a link stores the fields of forms, and never a job", () => {
+  const stored = { "job-table": { id: "old" } };
+  applyLink(
+    {
+      view: "table",
+      section: 5,
+      subject: "checkpoint:copy",
+      fields: { table: { n: 33 }, "job-table": { id: "x" }, other: 1 },
+    },
+    stored,
+  );
+  assert.deepEqual(stored, { table: { n: 33 }, view: "table" });
+  assert.equal(store.model.value, "checkpoint:copy");
+  applyLink({ fields: 5 }, stored);
+
+  store.setModels({ runs: [], checkpoints: [REVERSE, COPY] });
+  assert.equal(selectedModel.value.name, "copy");
+  store.model.value = "run:deleted";
+  assert.equal(selectedModel.value.name, "reverse");
+  view.value = "benchmark";
+  form.set("n", 33);
+  const link = JSON.parse(new URL(buildViewLink("table")).searchParams.get("compare"));
+  assert.equal(link.view, "benchmark");
+  assert.equal(link.subject, "checkpoint:reverse");
+  assert.equal(link.fields.table.n, 33);
+  assert.deepEqual(JSON.parse(new URL(buildViewLink("")).searchParams.get("compare")).fields, {});
+});
+
+test("a form takes stored values of the right kind only", () => {
+  applyLink({ fields: { "free-odd": { text: "a", top_k: "7", model: { a: 1 } } } });
+  const values = createForm("free-odd", { text: "x", top_k: 5, model: "gpt2", seed: 1 });
+  assert.deepEqual(values.value, { text: "a", top_k: "7", model: "gpt2", seed: 1 });
+  values.set("seed", "3");
+  assert.equal(values.value.seed, "3");
+});
+
+test("a name that is no Hub id is rejected with the accepted form", () => {
+  for (const name of ["gpt2", "user/name", "tuned:gpt2-reverse", "/models/bert", "a.b/c_d-1"])
+    assert.equal(validateModelName(name), "", name);
+  for (const name of ["not a name!!", "a/b/c", "a--b", "x".repeat(97), "a/b.git", ""])
+    assert.match(validateModelName(name), /is no model name; enter user\/name, or a name such as/);
+  const models = ["a", "b", "c", "d", "e", "f"].map((name) => ({ name }));
+  assert.match(validateNewModel("", models), /^Enter user\/name/);
+  assert.match(validateNewModel("a", models), /already in the list/);
+  assert.match(validateNewModel("g", models), /limit is 6 models/);
+  assert.equal(validateNewModel("g", []), "");
+});
+
+test("an outage is said once, and the places say that the model is not local", async () => {
+  const error = "the Hub (https://hub.example) cannot be reached: Name or service not known";
+  assert.equal(describeError("ada/x is not on the Hub"), "ada/x is not on the Hub");
+  assert.equal(outage.value, "");
+  assert.equal(describeError(error), NOT_LOCAL);
+  assert.equal(outage.value, "No internet connection. Local models still work.");
+  describeError("gpt2: the Hub answered 503. Already on this machine: bert");
+  assert.equal(outage.value, "The Hub does not respond. Local models still work.");
+
+  responses["jobs/poll"] = {
+    status: "done",
+    result: {
+      folders: false,
+      models: [
+        { name: "gpt2", location: "hub", bytes: 5e8, parameters: 1e8, message: "" },
+        { name: "tuned:a", location: "directory", bytes: 1e6, parameters: 1000, message: "" },
+        { name: "bert", location: "", bytes: null, parameters: null, message: error },
+      ],
+    },
+  };
+  await loadModelFacts(["gpt2", " tuned:a", "bert", "not a name!!"]);
+  assert.deepEqual(sent[0][1].what.models, ["gpt2", "tuned:a", "bert"]);
+  assert.equal(describeModelCost("gpt2").text, "500 MB to download, once; 100,000,000 parameters");
+  assert.equal(describeModelCost("tuned:a").text, "Fine-tuned here: 1,000 parameters, 1.0 MB");
+  assert.deepEqual(describeModelCost("bert"), { text: NOT_LOCAL, isError: false });
+  assert.deepEqual(describeModelCost("unknown"), { text: "", isError: false });
+  assert.equal(describeDownloads(["gpt2", "tuned:a"]), "Downloads 500 MB first, once: gpt2.");
+  assert.equal(describeDownloads(["tuned:a"]), "No download needed.");
+  assert.equal(describeDownloads(["bert"]), "");
+  assert.match(validateModelName("/models/bert"), /such as gpt2\.$/, "folders are not allowed");
+});
+
+const REQUEST = { models: ["gpt2"], n: 2, shots: 1, rank: 0, of: "checkpoint:reverse" };
+const model = (index, name, rest = {}) => ({
+  kind: "model",
+  index,
+  model: name,
+  description: "pretrained",
+  decoding: "",
+  n: 2,
+  finished: true,
+  exact_match: 0.5,
+  exact_match_low: 0.1,
+  exact_match_high: 0.9,
+  ...rest,
+});
+const example = (index, name, number, correct) => ({
+  kind: "example",
+  index,
+  model: name,
+  number,
+  source: "3 1",
+  target: "1 3",
+  raw_output: correct ? "1 3" : "3",
+  prediction: correct ? ["1", "3"] : ["3"],
+  correct,
+  correct_positions: [correct, correct],
+  rank: 1,
+  candidates: [
+    { symbols: "1 3", origin: "target", is_target: true, score: -1 },
+    { symbols: "3 1", origin: "copy", is_target: false, score: null },
+  ],
+  seconds: 0.1,
+  prompt: "Input: 3 1",
+  tokens: ["Input", " 3"],
+  ids: [1],
+});
+const ROWS = [
+  { kind: "settings", caption: "Fair", note: "a note", few_shot_examples: [["1 2", "2 1"]] },
+  model(2, "chance", { description: "baseline" }),
+  model(1, "gpt2", { decoding: "at once" }),
+  model(0, "reverse", { exact_match: 1 }),
+  { kind: "leak", model: "gpt2", message: "It sees positions." },
+  { kind: "estimate", index: 1, model: "gpt2", message: "about 3 s" },
+  example(0, "reverse", 1, true),
+  example(1, "gpt2", 1, false),
+  example(0, "reverse", 0, true),
+];
+const evaluate = () => addRows(beginJob(emptyResults(), REQUEST), ROWS, REQUEST);
+
+test("the results are the newest rows, in the order of the request", () => {
+  const state = evaluate();
+  assert.deepEqual(
+    sortedRows(state).map(([id, row]) => [id, row.model]),
+    [
+      ["1:0", "reverse"],
+      ["1:1", "gpt2"],
+      ["1:2", "chance"],
+    ],
+  );
+  assert.equal(state.leaks.length, 1);
+  const retry = { ...REQUEST, retry: "gpt2" };
+  const again = addRows(
+    beginJob(state, retry),
+    [model(0, "reverse"), model(1, "gpt2", { exact_match: 0.75 }), example(1, "gpt2", 1, true)],
+    retry,
+  );
+  assert.deepEqual([...again.rows.keys()].sort(), ["1:0", "1:2", "2:1"]);
+  assert.deepEqual([...again.items.get(1).keys()], ["1:0", "2:1"]);
+  assert.equal(again.leaks.length, 0);
+  assert.equal(state.rows.size, 3, "the earlier state is unchanged");
+});
+
+test("the results are exported, stored, and read again with the names of version 0.2", () => {
+  const state = evaluate();
+  assert.equal(exampleRecords(state).length, 3);
+  assert.deepEqual(exportData(state).rows[0].model, "reverse");
+  const old = JSON.stringify({
+    settings: { examples: [["1", "2"]] },
+    rows: [["1:0", { place: 0, model: "reverse", what: "yours", over: true }]],
+    estimates: [],
+    items: [
+      [0, [["1:0", { question: "3", answer: "3", candidates: [{ made: "x", right: true }] }]]],
+    ],
+  });
+  const read = parseResults(old);
+  assert.deepEqual(read.rows.get("1:0"), {
+    index: 0,
+    model: "reverse",
+    description: "yours",
+    finished: true,
+  });
+  assert.equal(read.items.get(0).get("1:0").candidates[0].is_target, true);
+  assert.deepEqual(read.settings.few_shot_examples, [["1", "2"]]);
+  for (const odd of ["{", "null", "", '{"settings":{},"rows":7}'])
+    assert.equal(parseResults(odd).rows.size, 0);
+});
+
+test("the table has the models that wait above the baselines", () => {
+  const request = { ...REQUEST, models: ["gpt2", "later", "last"] };
+  const state = addRows(beginJob(emptyResults(), request), ROWS, request);
+  const rows = buildRows(state, request, { unit: "bytes", done: 1e6, total: 2e6 });
+  assert.deepEqual(
+    rows.map((row) => row.model),
+    ["reverse", "gpt2", "later", "last", "chance"],
+  );
+  assert.equal(rows[2].description, "downloading, 1.0 MB of 2.0 MB");
+  assert.equal(rows[3].description, "queued");
+  assert.equal(describePending({ unit: "" }, true), "running");
+  const metric = { key: "rank_accuracy", count: (row) => row.ranked };
+  assert.equal(
+    describeScore({ rank_accuracy: 0.5, ranked: 1000, rank_chance: 0.1 }, metric),
+    "50.0 % of 1,000; chance 10.0 %",
+  );
+  assert.match(
+    describeScore(ROWS[2], { key: "exact_match", count: (row) => row.n }),
+    /^50\.0 % of 2; 95 % interval 10\.0 % to 90\.0 %$/,
+  );
+  assert.deepEqual([null, 0.0001, 0.012, 1.25].map(formatSeconds), [
+    "",
+    "< 1 ms",
+    "12 ms",
+    "1.3 s",
+  ]);
+});
+
+test("the answers are a matrix, and each example opens its details", async () => {
+  results.value = evaluate();
+  const { columns, rows } = buildMatrix(results.value);
+  assert.deepEqual(
+    columns.map(({ name, correct }) => [name, correct]),
+    [
+      ["reverse", 2],
+      ["gpt2 (all masks at once)", 0],
+    ],
+  );
+  assert.equal(rows.length, 2);
+  await draw(html`<${Examples} />`);
+  assert.match(text("thead"), /reverse 2 of 2 ?gpt2 \(all masks at once\) 0 of 2/);
+  const marks = [...box.querySelectorAll(".item .mark")].map((each) => each.className);
+  assert.deepEqual(marks, ["mark correct", "mark", "mark correct", "mark wrong"]);
+  const second = box.querySelectorAll(".item button")[1];
+  second.click();
+  await settle();
+  assert.equal(second.getAttribute("aria-expanded"), "true");
+  assert.equal(box.querySelectorAll(".answer-of").length, 2);
+  assert.match(text(".answers"), /rank 1 of 2 candidates/);
+  second.click();
+  await settle();
+  assert.equal(box.querySelector(".answers"), null);
+});
+
+test("the form of the benchmark rejects names and evaluates the selected models", async () => {
+  results.value = emptyResults();
+  responses["jobs/poll"] = { status: "done", result: {}, rows: ROWS, cursor: ROWS.length };
+  form.set("models", [
+    { name: "gpt2", on: true },
+    { name: "bert-base-uncased", on: false },
+  ]);
+  form.set("n", "3");
+  form.set("rank", "5");
+  await draw(html`<${Benchmark} />`);
+  const name = box.querySelector(".adding input");
+  enter(name, "not a name!!");
+  await settle();
+  box
+    .querySelector(".adding")
+    .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
+  await settle();
+  assert.match(text(".adding .pg-error"), /^not a name!! is no model name/);
+  assert.equal(form.value.models.length, 2);
+  box
+    .querySelector(".pg-form")
+    .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
+  await wait(() => text(".job")?.includes("Evaluated"));
+  const [, payload] = sent.find(([, { kind }]) => kind === "benchmark");
+  assert.deepEqual(payload.what.models, ["gpt2"]);
+  assert.deepEqual([payload.what.n, payload.what.rank], [3, 3]);
+  assert.equal(payload.subject, "checkpoint:reverse");
+  assert.equal(text(".job"), "✓ Evaluated: 2 examples, 2 models and the baselines.");
+  assert.equal(box.querySelectorAll(".sheet tbody tr").length, 3);
+});
+
+test("every section of the pretrained models can be drawn", async () => {
+  responses["jobs/poll"] = { status: "failed", message: "no model" };
+  await draw(html`<${Pretrained} />`);
+  for (const { name, title } of SECTIONS) {
+    section.value = name;
+    await settle();
+    assert.equal(text(".parts [aria-pressed=true]"), title);
+    assert.ok(box.querySelector(`[class*=part-${name}]`), name);
+  }
+  section.value = "constructor";
+  await settle();
+  assert.equal(text(".parts [aria-pressed=true]"), SECTIONS[0].title);
+});
+
+test("a request has numbers, without empty ones, and names without blanks", () => {
+  const fields = [
+    { name: "model0" },
+    { name: "model1" },
+    { name: "text" },
+    { name: "n", type: "number" },
+    { name: "epochs", type: "number" },
+  ];
+  assert.deepEqual(
+    toRequest(fields, { model0: " gpt2 ", model1: "b", text: " a", n: "5", epochs: "" }),
+    { model: "gpt2", model1: "b", text: " a", n: 5 },
+  );
+});
+
+test("fill-mask shows the tokens and the predictions", async () => {
+  section.value = "fill";
+  responses["jobs/poll"] = {
+    status: "done",
+    result: {
+      model: "bert-base-uncased",
+      parameters: 1000,
+      tokens: [{ word: "the", token: "the", id: 5 }],
+      masks: [{ position: 0, candidates: [{ word: "paris", probability: 0.9, text: "paris" }] }],
+      notes: ["a note"],
+    },
+  };
+  await draw(html`<${Pretrained} />`);
+  box
+    .querySelector(".part-fill form")
+    .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
+  await wait(() => box.querySelector(".pg-bars"));
+  assert.match(text(".pg-bars"), /paris ?90\.0 %/);
+  assert.match(text(".job"), /Model: bert-base-uncased, 1,000 parameters/);
+  assert.equal(box.querySelector(".part-fill").dataset.status, "done");
+});
+
+test("tokens of a tokenizer of bytes are joined to letters", () => {
+  const result = {
+    text: "a é",
+    tokens: ["a", "ĠÃ©"],
+    spans: [
+      [0, 1],
+      [1, 3],
+    ],
+  };
+  assert.deepEqual(tokenNames(result), ["a", "·é"]);
+  const words = {
+    text: "a b",
+    tokens: ["a", "##b"],
+    spans: [
+      [0, 1],
+      [2, 3],
+    ],
+  };
+  assert.deepEqual(tokenNames(words), ["a", "##b"]);
+});
+
+test("a panel of attention shows a head, and a row of the map selects a token", async () => {
+  const weights = btoa(
+    String.fromCharCode(...new Uint8Array(new Int16Array([1000, 0, 500, 500]).buffer)),
+  );
+  const data = fromPretrained({
+    text: "a b",
+    tokens: ["a", "b"],
+    spans: [
+      [0, 1],
+      [2, 3],
+    ],
+    kind: "causal",
+    mask: [
+      [true, false],
+      [true, true],
+    ],
+    word_tokens: [[1]],
+    layers: 1,
+    heads: 1,
+    layer: 1,
+    head: 1,
+    scores: [
+      [1, 0],
+      [2, 2],
+    ],
+    model: "gpt2",
+    weights,
+  });
+  await draw(html`<${AttentionPanel} index=${0} data=${data} />`);
+  assert.equal(box.querySelector("section").dataset.drawn, "map gpt2 1.1");
+  assert.equal(text("h4"), "Layer 1, head 1 of gpt2");
+  const map = box.querySelector(".pg-heat-map canvas");
+  press(map, "ArrowRight");
+  await settle();
+  assert.equal(text("figcaption"), "a (position 1) attends to a (position 1) with weight 1.000.");
+  press(map, "Enter");
+  await settle();
+  assert.equal(text("h4"), "a (position 1) in every head of layer 1 of gpt2");
+  const own = { isOwn: true, kinds: ["encoder", "cross"], kind: "encoder" };
+  assert.match(describeAxes(own, "map"), /Rows: source tokens.*sums to one\.$/);
+  assert.match(describeAxes(own, "scores"), /in Inspect/);
+});
+
+test("sentences on models, runs and training", () => {
+  assert.equal(describeSize({ parameters: 1010 }, 1000), "1,010 parameters, +1.0 %");
+  assert.match(
+    describeSize({ parameters: 1000, is_current: true }, 1000),
+    /^Your model's .*000 par/,
+  );
+  assert.equal(describeRun({ status: "waiting", queue_position: 2 }), "queued");
+  assert.equal(describeRun({ status: "done", step: 1200 }), "done at step 1,200");
+  assert.equal(describeRun({ status: "training", step: 5, steps: 10 }), "training, step 5 of 10");
+  const families = [{ family: "encoder only", examples: "BERT" }];
+  assert.deepEqual(transposeFacts(families)[0], { property: "examples", family0: "BERT" });
+  assert.equal(formatRatio(1234), "1,200 ×");
+  assert.equal(formatRatio(2.345), "2.35 ×");
+  assert.deepEqual(scaleOf([{ parameters: 1500 }, { parameters: 2e6 }]), [3, 7]);
+  assert.deepEqual(
+    cosineRange([{ similarity: 0.9, baseline: null, references: [[-0.15, 1], null] }]),
+    [-0.2, 1],
+  );
+  const pair = { token: "Ġa", id: 5, own_token: "Ġa", in_range: true };
+  assert.deepEqual(describePair(pair), {
+    isSame: true,
+    text: "= ·a",
+    title: "id 5 is the same token in both tokenizers",
+  });
+  assert.equal(describePair({ ...pair, own_token: null }).text, "≠ unused");
+  assert.equal(describePair({ ...pair, in_range: false }).text, "✗ none");
+  assert.match(
+    describeAccuracy({
+      held_out: { n_correct: 4, n: 4, accuracy: 1, low: 0.5, high: 1 },
+      chance: 0.5,
+      majority_fraction: 0.5,
+    }),
+    /^Held out: 4 of 4 correct, 100 %/,
+  );
+  assert.deepEqual(
+    Array.from(
+      toSeries(
+        "a",
+        [
+          [1, 2],
+          [2, null],
+        ],
+        (row) => row,
+      ).x,
+    ),
+    [1],
+  );
+});
+
+test("the memory and the outcome of fine-tuning", () => {
+  const plan = { bytes: 2e9, free_bytes: 4e9, fits: true, parts: { activations: 1 } };
+  assert.equal(describePlan(plan), "Needs about 2.0 GB of memory; 4.0 GB are free.");
+  assert.match(describePlan({ ...plan, fits: false, parts: {} }), /plus activations.*not enough/);
+  assert.equal(describePlan({ error: "No." }), "No.");
+  const request = { model: "gpt2" };
+  const rows = [
+    { kind: "memory", bytes: 1 },
+    { kind: "step", step: 0, exact_match: 0, eval_size: 8 },
+    { kind: "step", step: 12, loss: 1, exact_match: 0.5, eval_size: 8 },
+  ];
+  assert.equal(
+    describeTraining({ request, rows, result: null }),
+    "gpt2: exact match 0 % before fine-tuning, 50.0 % after 12 steps, of 8 held-out sequences.",
+  );
+  assert.match(
+    describeTraining({ request, rows, result: { from: "gpt2", model: "tuned:x", note: "" } }),
+    /It is saved as tuned:x\.$/,
+  );
+  assert.equal(describeTraining({ request, rows: [], result: null }), "");
+  assert.equal(thinSteps(rows).length, 2);
+  const steps = Array.from({ length: 1000 }, (_, step) => ({ step, loss: 1 }));
+  assert.equal(thinSteps(steps).length, 334);
+});
