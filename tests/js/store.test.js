@@ -109,7 +109,7 @@ test("jobs are stored by their key", () => {
 });
 
 test("the lists are polled for the owner", () => {
-  const subscribe = mock.fn();
+  const subscribe = mock.fn(() => ({ wake() {}, unsubscribe() {} }));
   store.subscribeToModels(() => true, { subscribe });
   const [subscription] = subscribe.mock.calls[0].arguments;
   assert.equal(subscription.payload(), null);
@@ -120,4 +120,44 @@ test("the lists are polled for the owner", () => {
   subscription.onData({ runs: [], checkpoints: [] });
   assert.equal(store.connectionError.value, "");
   assert.deepEqual(store.models.value, []);
+});
+
+test("a response that is older than a command is dropped", async () => {
+  const responses = [];
+  const send = () => new Promise((resolve) => responses.push(resolve));
+  const renamed = { runs: [{ ...RUN, name: "renamed" }], checkpoints: [] },
+    old = { runs: [RUN], checkpoints: [] };
+  const before = store.loadModels(send);
+  const command = store.runCommand(async () => {
+    const during = store.loadModels(send);
+    responses[1](old);
+    assert.equal(await during, null);
+  });
+  await command;
+  const after = store.loadModels(send);
+  responses[2](renamed);
+  assert.equal(await after, renamed);
+  responses[0](old);
+  assert.equal(await before, null);
+  assert.equal(store.runs.value[0].name, "renamed");
+});
+
+test("a command polls the lists at once, and drops the pending response", async () => {
+  const wake = mock.fn(),
+    unsubscribe = mock.fn(),
+    subscribe = mock.fn(() => ({ wake, unsubscribe }));
+  store.owner.value = "o";
+  const subscription = store.subscribeToModels(() => true, { subscribe });
+  const { payload, onData } = subscribe.mock.calls[0].arguments[0];
+  payload();
+  await store.runCommand(async () => "done");
+  assert.equal(wake.mock.callCount(), 1);
+  onData({ runs: [], checkpoints: [] });
+  assert.equal(store.models.value.length, 2);
+  payload();
+  onData({ runs: [], checkpoints: [] });
+  assert.equal(store.models.value.length, 0);
+  subscription.unsubscribe();
+  await store.runCommand(async () => "done");
+  assert.equal(wake.mock.callCount(), 1);
 });

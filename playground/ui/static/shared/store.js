@@ -2,6 +2,7 @@
 // changes.
 
 import { batch, computed, signal } from "../vendor/preact.js";
+import { request } from "./api.js";
 import { readViewState, writeViewState } from "./links.js";
 import { poller as pagePoller } from "./poller.js";
 
@@ -70,6 +71,10 @@ export class Store {
     this.latestStep = signal(0);
     /** The sequence for all tabs. */
     this.sequence = computed(() => this.input.value ?? this.suggestedInput.value);
+    /** The commands that this page has sent and the server has executed. */
+    this.commandCount = 0;
+    /** @type {Set<() => void>} */
+    this.wakes = new Set();
     this.models = computed(() => buildModelOptions(this.runs.value, this.checkpoints.value));
   }
 
@@ -80,6 +85,35 @@ export class Store {
       this.checkpoints.value.find((each) => each.subject === ref) ??
       null
     );
+  }
+
+  /**
+   * Send a command that changes the lists. Responses to older requests for the lists are dropped,
+   * because they have the state before the command.
+   * @template T
+   * @param {() => Promise<T>} send
+   * @returns {Promise<T>}
+   */
+  async runCommand(send) {
+    this.commandCount += 1;
+    try {
+      return await send();
+    } finally {
+      this.commandCount += 1;
+      for (const wake of this.wakes) wake();
+    }
+  }
+
+  /**
+   * Request the lists. Returns the response, or null if a command has made it outdated.
+   * @param {(route: string, payload: object) => Promise<any>} [send]
+   */
+  async loadModels(send = request) {
+    const sentAfter = this.commandCount,
+      response = await send("runs/list", { owner: this.owner.value });
+    if (sentAfter !== this.commandCount) return null;
+    this.setModels(response);
+    return response;
   }
 
   /** Replace the lists by a response of `runs/list`. @param {any} response */
@@ -155,16 +189,28 @@ export class Store {
    * @param {number} [intervalMs]
    */
   subscribeToModels(isVisible, poller = pagePoller, intervalMs = RUNS_INTERVAL_MS) {
-    return poller.subscribe({
+    let sentAfter = 0;
+    const { wake, unsubscribe } = poller.subscribe({
       route: "runs/list",
-      payload: () => (this.owner.value ? { owner: this.owner.value } : null),
+      payload: () => {
+        sentAfter = this.commandCount;
+        return this.owner.value ? { owner: this.owner.value } : null;
+      },
       intervalMs,
       isVisible,
-      onData: (response) => this.setModels(response),
+      onData: (response) => sentAfter === this.commandCount && this.setModels(response),
       onError: (error) => {
         this.connectionError.value = error.message;
       },
     });
+    this.wakes.add(wake);
+    return {
+      wake,
+      unsubscribe: () => {
+        this.wakes.delete(wake);
+        unsubscribe();
+      },
+    };
   }
 }
 

@@ -24,7 +24,9 @@ export async function runAction(
   let reply,
     lost = false;
   try {
-    reply = await request("runs/action", { owner: state.owner, subject: ref, ...payload });
+    reply = await store.runCommand(() =>
+      request("runs/action", { owner: state.owner, subject: ref, ...payload }),
+    );
     pollNow();
   } catch (error) {
     reply = { error: NO_RESPONSE };
@@ -52,11 +54,11 @@ export async function fetchDetails(ref) {
 export async function loadRuns() {
   let response;
   try {
-    response = await request("runs/list", { owner: state.owner });
+    response = await store.loadModels();
   } catch (error) {
     return false;
   }
-  store.setModels(response);
+  if (!response) return true; // a command is under way, and requests the list after it
   state.runs = response.runs;
   checkpoints = response.checkpoints;
   state.serverNow = response.now;
