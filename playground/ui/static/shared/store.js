@@ -71,8 +71,9 @@ export class Store {
     this.latestStep = signal(0);
     /** The sequence for all tabs. */
     this.sequence = computed(() => this.input.value ?? this.suggestedInput.value);
-    /** The commands that this page has sent and the server has executed. */
+    /** How many commands the server has executed for this page, and how many it executes. */
     this.commandCount = 0;
+    this.pendingCommands = 0;
     /** @type {Set<() => void>} */
     this.wakes = new Set();
     this.models = computed(() => buildModelOptions(this.runs.value, this.checkpoints.value));
@@ -95,13 +96,19 @@ export class Store {
    * @returns {Promise<T>}
    */
   async runCommand(send) {
-    this.commandCount += 1;
+    this.pendingCommands += 1;
     try {
       return await send();
     } finally {
+      this.pendingCommands -= 1;
       this.commandCount += 1;
       for (const wake of this.wakes) wake();
     }
+  }
+
+  /** @param {number} sentAfter the number of executed commands when the request was sent */
+  isOutdated(sentAfter) {
+    return this.pendingCommands > 0 || sentAfter !== this.commandCount;
   }
 
   /**
@@ -111,7 +118,7 @@ export class Store {
   async loadModels(send = request) {
     const sentAfter = this.commandCount,
       response = await send("runs/list", { owner: this.owner.value });
-    if (sentAfter !== this.commandCount) return null;
+    if (this.isOutdated(sentAfter)) return null;
     this.setModels(response);
     return response;
   }
@@ -198,7 +205,7 @@ export class Store {
       },
       intervalMs,
       isVisible,
-      onData: (response) => sentAfter === this.commandCount && this.setModels(response),
+      onData: (response) => !this.isOutdated(sentAfter) && this.setModels(response),
       onError: (error) => {
         this.connectionError.value = error.message;
       },
