@@ -33,7 +33,8 @@ LARGE_MODEL = {
 }
 # In the page: from the input event to the frame after the view is drawn.
 CHANGED_JS = """text => new Promise(resolve => {
-  const root = document.querySelector('.inspect'), box = root.querySelector('.sequence');
+  const root = document.querySelector('.inspect');
+  const box = document.querySelector('.page-bar .sequence');
   const started = performance.now();
   const watcher = new MutationObserver(() => {
     if (!root.dataset.drawn || !root.dataset.drawn.endsWith(text)) return;
@@ -84,7 +85,7 @@ def large_model(folder: Path) -> None:
 
 
 def changes(page: Page, subject: str, length: int, n: int) -> dict[str, float]:
-    page.select_option(".inspect .subject", subject)
+    page.select_option(".page-bar .subject", subject)
     page.wait_for_timeout(2000)
     seconds = []
     for number in range(n + 5):

@@ -47,6 +47,7 @@ from playground.ui.views import (
     inspect_view,
     lab_view,
     learn_view,
+    page_bar,
 )
 
 from .api import Endpoints, has_mcp
@@ -76,7 +77,6 @@ STYLESHEETS = (STATIC_DIR / "shared" / "theme.css", UI_DIR / "theme.css")
 TITLE = """
 <a class="skip-link" href="#train">Skip to training</a>
 <h1>Transformer Playground</h1>
-<p>Train a small transformer and watch its attention form.</p>
 <button type="button" class="theme-switch" aria-label="Dark theme" aria-pressed="false">◐</button>
 """
 
@@ -98,6 +98,7 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             secret="the browser's own memory, no secret kept from it",
         )
         gr.HTML(TITLE, elem_id="title", padding=False)
+        page_bar()
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Train", id="train"):
                 train_outputs, on_train_load = build_train_tab(

@@ -46,9 +46,9 @@ new ResizeObserver((_, observer) => {
 """
 
 
-def module_graph(entry: str) -> list[str]:
-    """Return the modules that an entry module loads, itself first, by their paths in `static`."""
-    modules = [entry]
+def module_graph(*entries: str) -> list[str]:
+    """Return entry modules and the modules that they load, by their paths in `static`."""
+    modules = list(entries)
     for module in modules:
         text = (STATIC_DIR / module).read_text(encoding="utf-8")
         for path in IMPORT_PATTERN.findall(text):
@@ -58,13 +58,14 @@ def module_graph(entry: str) -> list[str]:
     return modules
 
 
-def preload_links(entry: str, styles: tuple[str, ...]) -> str:
-    """Return the `link` elements that load a module's imports and stylesheets at once.
+def preload_links(entries: tuple[str, ...], styles: tuple[str, ...]) -> str:
+    """Return the `link` elements that load the imports of modules, and stylesheets, at once.
 
     Without them, a browser requests an import only after the module that imports it.
     """
     modules = [
-        f'<link rel="modulepreload" href="{STATIC_URL}{module}">' for module in module_graph(entry)
+        f'<link rel="modulepreload" href="{STATIC_URL}{module}">'
+        for module in module_graph(*entries)
     ]
     return "\n".join(
         modules

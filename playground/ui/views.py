@@ -4,8 +4,16 @@ import gradio as gr
 
 from .mount import build_view, preload_links
 
-# The Train tab is the first that a page shows.
-PRELOAD_HEAD = preload_links("train/main.js", ("shared/common.css", "train/live.css"))
+# The header and the Train tab are the first that a page shows.
+PRELOAD_HEAD = preload_links(
+    ("shell/main.js", "train/main.js"),
+    ("shared/common.css", "shell/shell.css", "train/live.css", "train/diagram/diagram.css"),
+)
+
+
+def page_bar() -> gr.HTML:
+    """Return the bar with the model, step and input of all tabs. It has no value."""
+    return build_view("page-bar", "shell/main.js")
 
 
 def live_view() -> gr.HTML:

@@ -314,4 +314,4 @@ def test_three_architectures_train_side_by_side_to_the_goal(app_with_models, ope
     expect(page.locator(".facts")).to_contain_text("History")
     page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()
     page.wait_for_selector(".inspect[data-drawn^=attention]")
-    expect(page.locator(".inspect .subject option:checked")).to_contain_text("BERT")
+    expect(page.locator(".page-bar .subject option:checked")).to_contain_text("BERT")

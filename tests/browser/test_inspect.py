@@ -43,7 +43,7 @@ def page(app, open_page):
 
 
 def type_sequence(page, text):
-    page.fill(".inspect .sequence", text)
+    page.fill(".page-bar .sequence", text)
     wait_until(
         page,
         "text => document.querySelector('.inspect').dataset.drawn.endsWith(' ' + text)",
@@ -102,7 +102,7 @@ def test_invalid_input_shows_an_error_and_the_last_figure_stays(page):
         ("", "no symbol"),
         ("1 " * 30, "positions for 10"),
     ):
-        page.fill(".inspect .sequence", text)
+        page.fill(".page-bar .sequence", text)
         expect(page.locator(".inspect .problem")).to_contain_text(message)
         assert page.evaluate(f"document.querySelector('{HEAD_MAP}').toDataURL()") == before
     type_sequence(page, "1 2")
@@ -123,10 +123,10 @@ def test_a_transient_failure_is_retried_by_the_page(page):
             route.continue_()
 
     page.route("**/api/inspect/view", trouble)
-    page.fill(".inspect .sequence", "4 5 6")
+    page.fill(".page-bar .sequence", "4 5 6")
     expect(page.locator(".inspect .problem")).to_contain_text("busy with earlier requests")
     # nothing is wrong with what was typed
-    assert page.get_attribute(".inspect .sequence", "aria-invalid") is None
+    assert page.get_attribute(".page-bar .sequence", "aria-invalid") is None
     is_busy = False
     wait_until(page, "document.querySelector('.inspect').dataset.drawn.endsWith(' 4 5 6')")
     expect(page.locator(".inspect .problem")).to_be_empty()
@@ -161,12 +161,12 @@ def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
     page = open_page(app.url, visit=False)
     start_run(page, app.url, max_steps=60)
     wait_for_status(page, "done")
-    page.click(".open-inspect")
+    page.get_by_role("tab", name="Inspect", exact=True).click()
     page.wait_for_selector(".inspect[data-drawn]")
-    expect(page.locator(".inspect .subject option:checked")).to_contain_text("reverse")
+    expect(page.locator(".page-bar .subject option:checked")).to_contain_text("reverse")
     expect(page.locator(".step-words")).to_contain_text("latest, 60")
     last = picture_at_rest(page)
-    page.focus(".inspect .step")
+    page.focus(".page-bar .step")
     page.keyboard.press("Home")
     expect(page.locator(".step-words")).to_have_text("0")
     wait_until(
@@ -188,7 +188,7 @@ def test_a_link_opens_the_same_view_in_another_browser(app, open_page):
     page = open_page(app.url, visit=False)
     start_run(page, app.url, max_steps=100_000)
     wait_for_step(page, 5)
-    page.click(".open-inspect")
+    page.get_by_role("tab", name="Inspect", exact=True).click()
     page.wait_for_selector(".inspect[data-drawn]")
     type_sequence(page, "2 1")
     page.click(".of-attention [data-value=encoder]")
@@ -199,7 +199,7 @@ def test_a_link_opens_the_same_view_in_another_browser(app, open_page):
     assert "watch" in link
     guest = open_page(link)
     guest.wait_for_selector(".inspect[data-drawn$='2 1']")
-    expect(guest.locator(".inspect .sequence")).to_have_value("2 1")
+    expect(guest.locator(".page-bar .sequence")).to_have_value("2 1")
     expect(guest.locator(".of-attention [data-value=encoder]")).to_have_attribute(
         "aria-pressed", "true"
     )
@@ -223,7 +223,7 @@ def test_links_name_a_section_or_a_sub_view(app, open_page, name, sub_view, sect
     page.wait_for_selector(f".inspect[data-drawn='{section} 2 1']")
     expect(page.locator(f"#view-{sub_view}")).to_have_attribute("aria-selected", "true")
     expect(page.locator(f".of-{section}")).to_be_visible()
-    expect(page.locator(".inspect .subject")).to_have_value("checkpoint:copy")
+    expect(page.locator(".page-bar .subject")).to_have_value("checkpoint:copy")
 
 
 def test_a_view_is_exported_with_its_numbers(page, tmp_path):
@@ -321,7 +321,7 @@ def test_symbols_and_sizes_with_ones_own_numbers(page):
 
 
 def test_taking_parts_away_is_measured(page):
-    page.select_option(".inspect .subject", "checkpoint:reverse-one-head")
+    page.select_option(".page-bar .subject", "checkpoint:reverse-one-head")
     open_section(page, "away")
     page.locator(".of-away button", has_text="Measure").first.click()
     row = page.locator(".of-away tr", has_text="cross-attention, layer 1, head 1")
@@ -335,7 +335,7 @@ def test_taking_parts_away_is_measured(page):
 
 
 def test_all_figures_come_for_print(page, tmp_path):
-    page.select_option(".inspect .subject", "checkpoint:reverse-one-head")
+    page.select_option(".page-bar .subject", "checkpoint:reverse-one-head")
     type_sequence(page, "3 1 4")
     page.click(".export summary")
     with page.expect_download(timeout=180_000) as download:

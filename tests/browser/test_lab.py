@@ -109,7 +109,7 @@ def test_a_custom_experiment_is_planned_run_and_listed_after_a_reload(app, open_
     expect(page.locator(".live .overlay-legend .entry")).to_have_count(2)
     page.get_by_role("tab", name="Lab").click()
     page.locator(".cells tbody tr").first.get_by_role("button", name="Inspect").click()
-    expect(page.locator(".inspect .subject option:checked")).to_contain_text(
+    expect(page.locator(".page-bar .subject option:checked")).to_contain_text(
         "norms: norm_placement pre, seed 0"
     )
     page.get_by_role("tab", name="Lab").click()

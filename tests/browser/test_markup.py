@@ -188,9 +188,9 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     page.keyboard.press("ArrowRight")
     wait_until(page, "/attends to/.test(document.querySelector('.live figcaption').textContent)")
     assert rendered(page, ".live figcaption")
-    page.fill(".live .sequence", " ".join(PAYLOADS[:2]))
+    page.fill(".page-bar .sequence", " ".join(PAYLOADS[:2]))
     wait_until(page, "/pwn/.test(document.querySelector('.live .answer').textContent)")
-    page.fill(".live .sequence", PAYLOADS[1] + "x")
+    page.fill(".page-bar .sequence", PAYLOADS[1] + "x")
     expect(page.locator(".live .try-note")).to_contain_text(PAYLOADS[1])
     for box in page.locator(".runs .lay:enabled").all()[:3]:
         box.check()
@@ -257,9 +257,9 @@ def test_markup_in_a_dataset_is_text(page):
 def test_every_view_of_inspect(page):
     page.get_by_role("tab", name="Inspect").click()
     page.wait_for_selector(".inspect[data-drawn]")
-    page.select_option(".inspect .subject", label=PAYLOADS[0])
+    page.select_option(".page-bar .subject", label=PAYLOADS[0])
     text = f"{PAYLOADS[1]} {PAYLOADS[1]}"  # one of its rows
-    page.fill(".inspect .sequence", text)
+    page.fill(".page-bar .sequence", text)
     wait_until(
         page, "text => document.querySelector('.inspect').dataset.drawn.endsWith(text)", arg=text
     )
@@ -267,7 +267,7 @@ def test_every_view_of_inspect(page):
         open_section(page, name)
         assert page.evaluate(ARRIVED_ALIVE) == [], name
     assert rendered(page, ".inspect .answer, .inspect .stage")
-    page.fill(".inspect .sequence", PAYLOADS[1] + "x")
+    page.fill(".page-bar .sequence", PAYLOADS[1] + "x")
     expect(page.locator(".inspect .problem")).to_contain_text(PAYLOADS[1])
 
 

@@ -71,11 +71,11 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     wait_for_text(page, "#size", "parameters")
     page.click("#train")
     wait_for_status(page, "done", seconds=120)
-    expect(page.locator(".live .sequence")).to_have_value("a a a")  # the alphabet of this model
-    page.fill(".live .sequence", "a b c")
+    expect(page.locator(".page-bar .sequence")).to_have_value("a a a")  # the alphabet of this model
+    page.fill(".page-bar .sequence", "a b c")
     expect(page.locator(".live .answer")).to_contain_text(re.compile("[✓✗]"))
-    page.click(".live .open-inspect")
-    expect(page.locator(".inspect .sequence")).to_have_value("a b c")
+    page.get_by_role("tab", name="Inspect", exact=True).click()
+    expect(page.locator(".page-bar .sequence")).to_have_value("a b c")
     expect(page.locator(".inspect .answer")).to_contain_text(re.compile("[✓✗]"))
     page.get_by_role("tab", name="Train").click()
     page.click(".live .share")

@@ -203,7 +203,7 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
     page.click(".compare .close")
     page.click(f".entry button[aria-label='Take {other} off the curves']")
     expect(page.locator(".overlay-legend")).to_be_hidden()
-    page.select_option(".live .subject", "checkpoint:copy")
+    page.select_option(".page-bar .subject", "checkpoint:copy")
     wait_for_status(page, "checkpoint")
     page.locator(".runs tbody tr").nth(1).locator(".lay").check()
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
@@ -217,7 +217,7 @@ def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_pag
     page.reload()
     wait_for_status(page, "checkpoint")
     assert len(refused) == 3
-    expect(page.locator(".live .subject")).to_have_value("checkpoint:copy")
+    expect(page.locator(".page-bar .subject")).to_have_value("checkpoint:copy")
     expect(page.locator(".overlay-legend .entry")).to_have_count(2)
     expect(page.locator(".announced")).to_contain_text("Checkpoint copy")
     page.unroute_all()
@@ -229,14 +229,14 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     wait_for_status(page, "done")
     choose_run_action(page, run_names(page)[0], "rename")
     page.keyboard.type("mine")
-    page.click(".live .sequence")  # the focus leaves the name, and stays where it went
+    page.click(".page-bar .sequence")  # the focus leaves the name, and stays where it went
     page.keyboard.press("ControlOrMeta+A")
     page.keyboard.type("3 1")
     expect(page.locator(".subject option:checked")).to_have_text("mine")
     expect(page.locator(".runs .name")).to_have_text("mine")
-    expect(page.locator(".live .sequence")).to_be_focused()
+    expect(page.locator(".page-bar .sequence")).to_be_focused()
     page.keyboard.type(" 4")
-    expect(page.locator(".live .sequence")).to_have_value("3 1 4")
+    expect(page.locator(".page-bar .sequence")).to_have_value("3 1 4")
     choose_run_action(page, "mine", "rename")
     page.keyboard.type("<img src=x onerror=alert(1)> mine")
     page.keyboard.press("Enter")
@@ -393,10 +393,10 @@ def test_a_run_begun_on_a_page_opened_by_a_link_is_on_show_after_a_reload(app, o
     page.click("#train")
     wait_for_status(page, "training", "done")
     page.wait_for_url(app.url + "/")
-    name = page.locator(".live .subject option:checked").text_content()
+    name = page.locator(".page-bar .subject option:checked").text_content()
     page.reload()
     wait_for_status(page, "training", "done")
-    expect(page.locator(".live .subject option:checked")).to_have_text(name)
+    expect(page.locator(".page-bar .subject option:checked")).to_have_text(name)
     page.click("#stop")
 
 

@@ -81,7 +81,7 @@ def test_a_link_shows_what_its_sender_saw(app, open_page):
     page.click(".kinds [data-kind=decoder]")
     page.click(".head[data-kind=decoder][data-head='1']")
     page.select_option(".metric", "grad_norm")
-    page.fill(".live .sequence", "9 8 7")
+    page.fill(".page-bar .sequence", "9 8 7")
     page.focus(".scrub")
     page.press(".scrub", "ArrowLeft")
     page.press(".scrub", "ArrowLeft")
@@ -91,7 +91,7 @@ def test_a_link_shows_what_its_sender_saw(app, open_page):
     assert old_link != link
     other = open_page(old_link, width=1200)
     wait_for_text(other, ".viewing", seen)
-    assert other.input_value(".live .sequence") == "9 8 7"
+    assert other.input_value(".page-bar .sequence") == "9 8 7"
     assert other.input_value(".metric") == "grad_norm"
     assert other.get_attribute(".kinds [data-kind=decoder]", "aria-pressed") == "true"
     assert other.get_attribute(".head[data-kind=decoder][data-head='1']", "aria-pressed") == "true"
@@ -284,18 +284,18 @@ def test_a_report_is_a_file_that_opens_without_the_server(app, open_page, tmp_pa
 def test_back_returns_to_the_model_and_tab_before(app, open_page):
     page = open_page(app.url)
     wait_for_status(page, "checkpoint")
-    page.select_option(".live .subject", "checkpoint:copy")
+    page.select_option(".page-bar .subject", "checkpoint:copy")
     wait_for_text(page, ".status-text", "Checkpoint copy")
-    page.fill(".live .sequence", "9 8 7")
+    page.fill(".page-bar .sequence", "9 8 7")
     page.wait_for_url("**input=9*")
     page.get_by_role("tab", name="Hub").click()
     page.wait_for_url("**tab=hub&model=checkpoint%3Acopy&input=9*")
     page.go_back()
-    page.wait_for_selector(".live .sequence")
+    page.wait_for_selector(".page-bar .sequence")
     page.go_back()
     wait_for_text(page, ".status-text", "Checkpoint reverse")
     page.go_forward()
     wait_for_text(page, ".status-text", "Checkpoint copy")
     page.reload()
     wait_for_text(page, ".status-text", "Checkpoint copy")
-    assert page.input_value(".live .sequence") == "9 8 7"
+    assert page.input_value(".page-bar .sequence") == "9 8 7"

@@ -75,7 +75,7 @@ def test_version_changes_with_every_file(tmp_path):
 
 
 def test_preloaded_modules_are_those_of_the_tab():
-    links = preload_links("hub/main.js", ("hub/hub.css",))
+    links = preload_links(("hub/main.js",), ("hub/hub.css",))
     modules = re.findall(
         r'<link rel="modulepreload" href="playground/static/[^/]+/([^"]+)">', links
     )

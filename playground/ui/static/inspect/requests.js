@@ -14,9 +14,7 @@ const pendingViews = new Set();
 let refreshTimer = null,
   lastRequestId = 0,
   requestedSelection = "",
-  requestedAt = 0,
-  // The input of another tab or model may have tokens that this model does not know.
-  isInputInherited = true;
+  requestedAt = 0;
 
 const selection = () =>
   JSON.stringify([store.model.value, store.step.value, store.sequence.value, openSection.value]);
@@ -73,7 +71,6 @@ async function loadView(view) {
   if (spec.requestId !== requestId) return; // a newer request is pending
   if (view === openSection.value) isWaiting.value = false;
   if (applyDefaultInput(data)) return scheduleRefresh(view, 0);
-  if (!data.again) isInputInherited = false;
   if (view === openSection.value) showError(data.error ?? "", data.again);
   if (data.error) return; // the last result stays visible
   batch(() => {
@@ -85,32 +82,30 @@ async function loadView(view) {
   root.dataset.drawn = view + " " + store.sequence.value;
 }
 
-let rejected = null; // the inherited input that was replaced, and its error
+let rejected = null; // the sequence of another model that was replaced, and its error
 
-/** Replace an input that the model does not know. Returns whether the input changed. */
+/** Replace a sequence that was typed for another model, if this one does not know it. */
 function applyDefaultInput({ question, error, again }) {
   const before = store.sequence.value;
   batch(() => {
     if (question) store.suggestedInput.value = question;
     // The default example has the same error: it was not about the input.
-    if (rejected && rejected.error === error) store.input.value = rejected.input;
+    if (rejected && rejected.error === error) {
+      store.input.value = rejected.input;
+      store.inputModel = store.model.value;
+    }
     rejected = null;
-    if (!question || !error || again || !isInputInherited || store.input.value === null) return;
+    const isOfOtherModel = store.input.value !== null && store.inputModel !== store.model.value;
+    if (!question || !error || again || !isOfOtherModel) return;
     rejected = { input: store.input.value, error };
-    isInputInherited = false;
     store.input.value = null;
   });
   return store.sequence.value !== before;
 }
 
-/** Store the input that the user typed. @param {string} value */
-export function typeInput(value) {
-  isInputInherited = false;
-  store.setInput(value);
-}
-
 export function showError(text, isTransient = false) {
   problem.value = { text: formatMessage(text), isTransient: Boolean(isTransient) };
+  store.isInputInvalid.value = Boolean(text) && !isTransient;
 }
 
 // Draw a section that is not a component.
@@ -140,7 +135,6 @@ export function watchSelection() {
 }
 
 function onModelChange() {
-  isInputInherited = true;
   for (const spec of Object.values(VIEWS)) spec.reset?.();
   // The open section shows its old picture until the new one is there.
   const open = openSection.value;

@@ -69,6 +69,11 @@ export class Store {
     this.weightSteps = signal(/** @type {number[]} */ ([]));
     /** The last training step of the model. */
     this.latestStep = signal(0);
+    this.modelName = signal("");
+    /** Whether the model cannot read the typed sequence. */
+    this.isInputInvalid = signal(false);
+    /** The model for which the sequence was typed. @type {ModelRef | null} */
+    this.inputModel = null;
     /** The sequence for all tabs. */
     this.sequence = computed(() => this.input.value ?? this.suggestedInput.value);
     /** How many commands the server has executed for this page, and how many it executes. */
@@ -76,7 +81,11 @@ export class Store {
     this.pendingCommands = 0;
     /** @type {Set<() => void>} */
     this.wakes = new Set();
-    this.models = computed(() => buildModelOptions(this.runs.value, this.checkpoints.value));
+    this.models = computed(() => {
+      const isListed = (/** @type {RunSummary} */ run) =>
+        !run.hidden || run.subject === this.model.value;
+      return buildModelOptions(this.runs.value.filter(isListed), this.checkpoints.value);
+    });
   }
 
   /** Return the run or checkpoint of a model reference. @param {ModelRef | null} ref */
@@ -141,6 +150,7 @@ export class Store {
       if (ref !== this.model.value) {
         this.weightSteps.value = [];
         this.latestStep.value = 0;
+        this.modelName.value = "";
       }
       this.model.value = ref;
       this.step.value = step;
@@ -150,6 +160,7 @@ export class Store {
 
   /** Set the sequence for all tabs; that of the model is not stored. @param {string} text */
   setInput(text) {
+    this.inputModel = this.model.value;
     this.input.value = text === this.suggestedInput.value ? null : text;
   }
 
@@ -166,6 +177,7 @@ export class Store {
       if (state.model) this.openModel(state.model, state.step);
       this.step.value = state.step;
       this.input.value = state.input;
+      this.inputModel = this.model.value;
     });
   }
 

@@ -42,7 +42,7 @@ export function axisMaxStep() {
 function chartHeight() {
   if (document.documentElement.dataset.embed)
     return Math.max(90, Math.floor((innerHeight - EMBED_REST) / 2));
-  return matchMedia(NARROW_PAGE).matches ? 140 : 168;
+  return matchMedia(NARROW_PAGE).matches ? 140 : 124;
 }
 
 /** Build the charts in the page. */

@@ -1,10 +1,11 @@
 // Pointer and keyboard input.
 import { store } from "../shared/store.js";
-import { effect } from "../vendor/preact.js";
-import { predict } from "./prediction.js";
+import { html, render } from "../vendor/preact.js";
+import { SequenceInput } from "../shell/model_bar.js";
 import { scheduleRender } from "./rendering.js";
 import { state } from "./state.js";
 import { METRICS } from "./status.js";
+import { embeddedView } from "./share_dialog.js";
 import { $, onResizeOrThemeChange } from "./view.js";
 
 export function selectKind(kind) {
@@ -23,15 +24,7 @@ function hitTest(event) {
 }
 
 export function initInput() {
-  effect(() => {
-    const box = $(".sequence");
-    box.placeholder = store.suggestedInput.value;
-    if (box.value !== store.sequence.value) box.value = store.sequence.value;
-  });
-  $(".sequence").addEventListener("input", (event) => store.setInput(event.target.value));
-  $(".sequence").addEventListener("keydown", (event) => {
-    if (event.key === "Enter") predict();
-  });
+  if (embeddedView) render(html`<${SequenceInput} />`, $(".embedded-input"));
   $(".samples").addEventListener("click", (event) => {
     const sample = event.target.closest(".sample");
     if (!sample) return;

@@ -6,7 +6,6 @@ import { store } from "../shared/store.js";
 import { initControls } from "./controls.js";
 import { initCharts } from "./curves.js";
 import { initDiagram } from "./diagram/diagram.js";
-import { initHeader } from "./header.js";
 import { initInput } from "./input.js";
 import { followSelection, initModelSelection, openModel } from "./model_selection.js";
 import { loadSavedOverlays, setOverlays } from "./overlays.js";
@@ -67,7 +66,6 @@ initControls();
 initSavedCheckpoints();
 initShortcuts();
 initShareDialog();
-initHeader();
 resetView();
 
 // Show the tab in the element of its Gradio component.

@@ -5,7 +5,7 @@ import { setOverlays } from "./overlays.js";
 import { pollRun, renderStatus, resetView } from "./poller.js";
 import { schedulePrediction } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";
-import { loadRuns, renderModelSelect } from "./runs.js";
+import { loadRuns } from "./runs.js";
 import { state } from "./state.js";
 import { overlays } from "./status.js";
 import { followStep } from "./timeline.js";
@@ -45,7 +45,6 @@ function showModel(ref) {
   }
   state.modelRef = ref;
   state.isFresh = true;
-  renderModelSelect();
   if (!ref) {
     resetView();
     state.lastResponse = {};

@@ -125,6 +125,7 @@ function applyUpdate(response) {
   if (state.weightSteps.length !== store.weightSteps.value.length)
     store.weightSteps.value = state.weightSteps;
   store.latestStep.value = response.step || 0;
+  store.modelName.value = response.name || "";
   const p = response.points;
   if (p.whole || response.series_id !== seriesId) {
     state.metricCurve = { steps: [], loss: [], learning_rate: [], grad_norm: [] };

@@ -24,7 +24,7 @@ export async function predict() {
   if (!text.trim()) {
     $(".answer").replaceChildren();
     setMessage($(".try-note"), "");
-    $(".sequence").removeAttribute("aria-invalid");
+    store.isInputInvalid.value = false;
     showTypedPass(null);
     return;
   }
@@ -59,11 +59,9 @@ export async function predict() {
         .join("; "),
     reply.error ? "error" : "",
   );
-  if (reply.error) {
-    $(".answer").replaceChildren();
-    if (!reply.again) $(".sequence").setAttribute("aria-invalid", "true");
-  } else {
-    $(".sequence").removeAttribute("aria-invalid");
+  store.isInputInvalid.value = Boolean(reply.error && !reply.again);
+  if (reply.error) $(".answer").replaceChildren();
+  else {
     reply.target
       ? renderAnswer($(".answer"), reply.prediction, reply.target)
       : $(".answer").replaceChildren(reply.prediction.join(" "));

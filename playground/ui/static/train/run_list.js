@@ -216,5 +216,4 @@ export function initRunList() {
     showHidden = !showHidden;
     renderRuns();
   });
-  $(".subject").addEventListener("change", (event) => openModel(event.target.value));
 }

@@ -11,8 +11,7 @@ import { state } from "./state.js";
 import { ACTIVE_STATUSES, overlays } from "./status.js";
 import { $, root } from "./view.js";
 
-let checkpoints = [],
-  nextListAt = 0;
+let nextListAt = 0;
 
 // Send an action on a run to the server. Its message appears beside the control: at the open run,
 // or at the list.
@@ -60,7 +59,6 @@ export async function loadRuns() {
   }
   if (!response) return true; // a command is under way, and requests the list after it
   state.runs = response.runs;
-  checkpoints = response.checkpoints;
   state.serverNow = response.now;
   state.maxActiveRuns = response.slots;
   if ($(".storage-note").textContent !== response.storage_message)
@@ -68,7 +66,6 @@ export async function loadRuns() {
   $(".device").textContent = formatMessage(response.device);
   $(".home-note").textContent = response.note;
   $(".home-note").hidden = !response.note;
-  renderModelSelect();
   renderRuns();
   const missing = [...overlays.keys()].filter(
     (s) => !state.runs.some((r) => r.subject === s && !r.deleted),
@@ -107,43 +104,4 @@ export async function pollRuns() {
     await sleepWhileHidden(150, 10000);
     if (wasHidden && !document.hidden) refreshRuns();
   }
-}
-
-// The selector of the open model.
-export function renderModelSelect() {
-  const select = $(".subject"),
-    visibleRuns = state.runs.filter(
-      (r) => !r.deleted && (!r.hidden || r.subject === state.modelRef),
-    );
-  const signature = JSON.stringify([
-    visibleRuns.map((r) => [r.subject, r.name]),
-    checkpoints,
-    state.modelRef.startsWith("watch:") && [state.modelRef, state.lastResponse.name],
-  ]);
-  if (select.dataset.signature !== signature) {
-    select.dataset.signature = signature;
-    const group = (label, options) => {
-      const box = document.createElement("optgroup");
-      box.label = label;
-      box.append(...options.map(([value, text]) => new Option(text, value)));
-      return box;
-    };
-    select.replaceChildren(
-      ...[
-        state.modelRef.startsWith("watch:") &&
-          group("Shared with you", [[state.modelRef, state.lastResponse.name || "a run"]]),
-        visibleRuns.length &&
-          group(
-            "Your runs",
-            visibleRuns.map((r) => [r.subject, r.name]),
-          ),
-        checkpoints.length &&
-          group(
-            "Checkpoints that come with the playground",
-            checkpoints.map((c) => [c.subject, c.name + ": " + c.about]),
-          ),
-      ].filter(Boolean),
-    );
-  }
-  if (select.value !== state.modelRef) select.value = state.modelRef;
 }

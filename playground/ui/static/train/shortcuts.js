@@ -1,4 +1,3 @@
-import { navigate } from "../shared/common.js";
 import { sendCommand } from "./controls.js";
 import { loadSettings } from "./saved_checkpoints.js";
 import { state } from "./state.js";
@@ -32,9 +31,6 @@ function onKeyDown(event) {
 }
 
 export function initShortcuts() {
-  $(".open-inspect").addEventListener("click", () =>
-    navigate("Inspect", { subject: state.modelRef, step: state.viewedStep }),
-  );
   $(".use-these").addEventListener("click", () => {
     $(".sharing").close();
     loadSettings(state.modelRef);

@@ -2,10 +2,21 @@ export default /* HTML */ `
   <div class="live pg" data-status="opening">
     <h2 class="unseen">Train</h2>
     <div class="top">
-      <select class="subject" aria-label="Shown model"></select>
-      <button type="button" class="quiet open-inspect" title="Opens this model in the Inspect tab">
-        Inspect
-      </button>
+      <p class="status">
+        <span class="dot" aria-hidden="true"></span><span class="status-text">Opening a model</span>
+      </p>
+      <label
+        class="speed-field"
+        title="Slow motion shows single steps. New runs start at this speed."
+        >Speed
+        <select class="speed">
+          <option value="0">full</option>
+          <option value="20">20 steps/s</option>
+          <option value="5">5 steps/s</option>
+          <option value="2">2 steps/s</option>
+          <option value="1">1 step/s</option>
+        </select></label
+      >
       <button
         type="button"
         class="quiet share"
@@ -17,23 +28,10 @@ export default /* HTML */ `
         ?
       </button>
     </div>
-    <p class="status">
-      <span class="dot" aria-hidden="true"></span><span class="status-text">Opening a model</span>
-    </p>
     <div class="progress" aria-hidden="true"><i></i></div>
     <p class="unseen announced" role="status"></p>
     <p class="visit-note hint" role="status" hidden></p>
     <div class="hand" role="group" aria-label="Settings that can change during training">
-      <label title="Slow motion shows single steps. New runs start at this speed."
-        >Speed
-        <select class="speed">
-          <option value="0">full</option>
-          <option value="20">20 steps/s</option>
-          <option value="5">5 steps/s</option>
-          <option value="2">2 steps/s</option>
-          <option value="1">1 step/s</option>
-        </select></label
-      >
       <label title="Applies from the next step. A schedule scales this rate."
         >Peak learning rate <input class="rate" type="number" step="any" min="0" disabled
       /></label>
@@ -54,21 +52,13 @@ export default /* HTML */ `
     <div class="columns">
       <section class="attention" aria-label="Model">
         <div class="try" data-part="try">
-          <h3>Try it</h3>
-          <input
-            class="sequence"
-            type="text"
-            maxlength="400"
-            spellcheck="false"
-            autocomplete="off"
-            aria-label="Sequence for the model"
-            placeholder="3 1 4 1 5"
-          />
+          <h3 title="The greedy prediction for the input">Prediction</h3>
+          <span class="embedded-input"></span>
           <span class="arrow" aria-hidden="true">→</span>
           <output class="answer symbols" aria-live="polite"></output>
+          <span class="try-note" role="alert"></span>
           <span class="hint accepts"></span>
         </div>
-        <p class="try-note" data-part="try" role="alert"></p>
         <div class="bar model-bar">
           <h3 title="Attention weights and predictions on one sequence, teacher-forced">Model</h3>
           <output class="value probe" aria-live="off"></output>
@@ -132,7 +122,9 @@ export default /* HTML */ `
             >smoothing
             <input type="range" class="smoothing" min="0" max="0.99" step="0.01" value="0"
           /></label>
-          <label class="switch"><input type="checkbox" class="log" checked /> log scale</label>
+          <label class="switch" title="Logarithmic axis"
+            ><input type="checkbox" class="log" checked /> log</label
+          >
         </div>
         <div data-part="curves" class="loss-box"></div>
         <div class="bar" data-part="curves">

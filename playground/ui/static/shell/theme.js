@@ -1,4 +1,4 @@
-// The header of the page: the skip link, and the switch between the themes of Gradio.
+// The skip link, and the switch between the themes of Gradio.
 const THEME_KEY = "transformer-playground-theme";
 
 function setTheme(theme) {
@@ -15,17 +15,16 @@ function storedTheme() {
   }
 }
 
-export function initHeader() {
+export function initSkipLink() {
   document.querySelector(".skip-link")?.addEventListener("click", (event) => {
     event.preventDefault();
     [...document.querySelectorAll("#train, #pause, #resume")]
       .find((button) => button.offsetParent)
       ?.focus();
   });
-  initThemeSwitch();
 }
 
-function initThemeSwitch() {
+export function initThemeSwitch() {
   const button = document.querySelector(".theme-switch"),
     linked = new URLSearchParams(location.search).get("__theme"),
     isDark = document.body.classList.contains("dark");

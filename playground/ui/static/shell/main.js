@@ -1,0 +1,15 @@
+// The header of the page: the model, step and input of all tabs, the skip link and the theme.
+import { html, render } from "../vendor/preact.js";
+import { createView } from "../shared/view.js";
+import { ModelBar } from "./model_bar.js";
+import { initSkipLink, initThemeSwitch } from "./theme.js";
+
+const { root, attach } = createView("<div></div>", [new URL("./shell.css", import.meta.url)]);
+
+// Show the header in the element of its Gradio component.
+export default async function main(component) {
+  initSkipLink();
+  initThemeSwitch();
+  render(html`<${ModelBar} />`, root);
+  await attach(component);
+}

@@ -1,0 +1,97 @@
+// The model, step and input of all tabs.
+import { html } from "../vendor/preact.js";
+import { nearestIndex } from "../shared/chart_data.js";
+import { renderOptions } from "../shared/components/model_select.js";
+import { formatInteger } from "../shared/format.js";
+import { store } from "../shared/store.js";
+
+/** @import { Option } from "../shared/types.js" */
+
+/** Return the options of the model select; a shared run is not among the user's models. */
+export function modelOptions() {
+  const ref = store.model.value,
+    options = store.models.value;
+  if (!ref || options.some((each) => each.value === ref)) return options;
+  const shared = {
+    value: ref,
+    label: store.modelName.value || "a shared run",
+    group: "Shared with you",
+  };
+  return ref.startsWith("watch:") ? [shared, ...options] : options;
+}
+
+const ModelSelect = () =>
+  html`<label class="page-bar-model">
+    <span>Model</span>
+    <select
+      class="subject"
+      aria-label="Shown model"
+      value=${store.model.value}
+      onChange=${(/** @type {any} */ event) => store.openModel(event.currentTarget.value)}
+    >
+      ${renderOptions(modelOptions(), store.model.value)}
+    </select>
+  </label>`;
+
+/** Open the stored step at an index; the last one means the latest. @param {number} index */
+function selectStepAt(index) {
+  const steps = store.weightSteps.value,
+    last = steps.length - 1;
+  store.step.value = index >= last ? null : steps[Math.max(0, index)];
+}
+
+const KEY_MOVES = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 };
+
+/** The stored steps of the model, on an axis of steps. */
+function StepSlider() {
+  const steps = store.weightSteps.value,
+    last = steps[steps.length - 1] ?? 0,
+    index = nearestIndex(steps, store.step.value ?? last),
+    isLatest = store.step.value === null,
+    text = isLatest
+      ? "latest, " + formatInteger(store.latestStep.value)
+      : formatInteger(steps[index] ?? 0);
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    const move = KEY_MOVES[/** @type {keyof typeof KEY_MOVES} */ (event.key)];
+    if (!move) return;
+    event.preventDefault();
+    selectStepAt(index + move);
+  };
+  const slider = html`<input
+    class="step"
+    type="range"
+    min=${steps[0]}
+    max=${last}
+    value=${isLatest ? last : steps[index]}
+    aria-label="Step of the model"
+    aria-valuetext=${"step " + text}
+    onKeyDown=${onKeyDown}
+    onInput=${(/** @type {any} */ event) =>
+      selectStepAt(nearestIndex(steps, Number(event.currentTarget.value)))}
+  />`;
+  return html`<label class="page-bar-step">
+    <span>Step</span>${steps.length > 1 && slider}<output class="step-words">${text}</output>
+  </label>`;
+}
+
+/** The sequence for the model. An embedded view shows it without the bar. */
+export const SequenceInput = () =>
+  html`<input
+    class="sequence"
+    type="text"
+    maxlength="400"
+    spellcheck=${false}
+    autocomplete="off"
+    aria-label="Input sequence"
+    aria-invalid=${store.isInputInvalid.value ? "true" : undefined}
+    placeholder=${store.suggestedInput.value}
+    value=${store.sequence.value}
+    onInput=${(/** @type {any} */ event) => store.setInput(event.currentTarget.value)}
+  />`;
+
+export const ModelBar = () =>
+  html`<div class="page-bar pg" role="group" aria-label="Model, step and input of all tabs">
+    <${ModelSelect} /><${StepSlider} /><label class="page-bar-input"
+      ><span>Input</span><${SequenceInput}
+    /></label>
+  </div>`;
