@@ -25,6 +25,7 @@ from benchmarks import (
     published,
     recurrent_lengths,
     scaling,
+    slider,
     startup,
     steps,
     tasks,
@@ -143,6 +144,12 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "server and the viewers to another.",
     ),
     "page": (page, "The page", "Chromium on the same machine, with software rendering."),
+    "slider": (
+        slider,
+        "Frame times of the slider",
+        "The slider is dragged over a synthetic history of 100,000 recorded steps. Milliseconds; "
+        "Chromium on the same machine, with software rendering. The goal is 4 ms for the diagram.",
+    ),
     "page-traffic": (
         page_traffic,
         "Size of the page",

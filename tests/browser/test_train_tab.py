@@ -9,7 +9,9 @@ from tests.support.browser_page import (
     count_colors,
     displayed_step,
     fill_field,
+    start_run,
     wait_for_status,
+    wait_for_step,
     wait_until,
 )
 
@@ -222,6 +224,37 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     page.click("details.lengths summary")
     assert page.locator(".lengths tbody tr").count() == 10
     expect(page.locator("#train")).to_be_visible()
+
+
+# Keep the nodes of the diagram and of the curves, and count what is added or removed in them.
+WATCH_NODES_JS = """() => {
+  const roots = ['.diagram', '.loss-box', '.score-box'].map(each => document.querySelector(each));
+  window.kept = roots.flatMap(root => [...root.querySelectorAll('*')]);
+  window.changes = [];
+  const watcher = new MutationObserver(records => {
+    for (const { target, type } of records) window.changes.push(type + ' ' + target.className);
+  });
+  for (const root of roots) watcher.observe(root, { childList: true, subtree: true });
+}"""
+
+
+def test_training_replaces_no_node_of_the_diagram_and_the_curves(app, open_page):
+    page = open_page(app.url, visit=False)
+    start_run(page, app.url, speed=20, max_steps=100_000)
+    wait_until(page, "document.querySelector('.score-chart canvas')")
+    wait_for_step(page, 60)  # the first scores are there
+    first = displayed_step(page)
+    drawn = picture_of(page)
+    page.evaluate(WATCH_NODES_JS)
+    wait_for_step(page, first + 60)
+    assert picture_of(page) != drawn  # the diagram has changed
+    assert page.evaluate("kept.length") > 20
+    assert page.evaluate("kept.filter(node => !node.isConnected).length") == 0
+    assert page.evaluate("changes") == []
+
+
+def picture_of(page: Page) -> str:
+    return page.evaluate("document.querySelector('.diagram-canvas').toDataURL()")
 
 
 def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):

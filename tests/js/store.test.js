@@ -19,11 +19,11 @@ beforeEach(() => {
   });
 });
 
-test("models are runs with their status and checkpoints, without deleted runs", () => {
+test("models are runs and checkpoints, without deleted runs", () => {
   assert.deepEqual(
     store.models.value.map(({ value, label, group }) => [value, label, group]),
     [
-      ["run:1", "reverse · training", "Your runs"],
+      ["run:1", "reverse", "Your runs"],
       ["checkpoint:copy", "copy", "Checkpoints"],
     ],
   );

@@ -89,6 +89,16 @@ export class Chart {
     this.renderLegend();
   }
 
+  /**
+   * Draw other markers over the same lines, whose paths stay.
+   * @param {Marker[]} markers
+   */
+  setMarkers(markers) {
+    this.markers = markers;
+    this.plot?.redraw(false);
+    this.renderLegend();
+  }
+
   /** Change options such as `isLog` and `smoothing`. @param {Partial<ChartOptions>} options */
   setOptions(options) {
     Object.assign(this.options, options);

@@ -38,7 +38,7 @@ export const rememberedModel = () => readStorage(MODEL_KEY);
 const buildModelOptions = (runs, checkpoints) => [
   ...runs.map((run) => ({
     value: run.subject,
-    label: run.name + (ACTIVE_STATUSES.includes(run.status) ? " · " + run.status : ""),
+    label: run.name,
     group: "Your runs",
   })),
   ...checkpoints.map((each) => ({

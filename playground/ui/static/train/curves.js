@@ -2,6 +2,7 @@
 import { html, render } from "../vendor/preact.js";
 import { Chart } from "../shared/chart.js";
 import { nearestIndex } from "../shared/chart_data.js";
+import { setText } from "../shared/dom.js";
 import { ChartTools } from "../shared/components/chart_tools.js";
 import { formatCount, formatInteger, formatNumber, formatPercent } from "../shared/format.js";
 import { resolveColor } from "../shared/palette.js";
@@ -18,7 +19,9 @@ const NARROW_PAGE = "(max-width: 700px)";
 const EMBED_REST = 256; // pixels of an embedded view besides the two charts
 const formatTick = (fraction) => Math.round(100 * fraction) + " %";
 let charts = null;
-let drawn = ""; // what the charts display, to leave them alone while it does not change
+let evaluationSteps = [];
+// What the charts display, to leave them alone while it does not change.
+let drawn = { lines: "", markers: "" };
 
 // The last step of the axis: it grows in a few jumps, not with every point.
 export function axisMaxStep() {
@@ -119,37 +122,32 @@ const tokenSeries = () => ({
   ...scorePoints(state.evaluations, 2),
 });
 
-/** Return the lines of both charts: the step on display, changes of the learning rate. */
-function buildMarkers() {
+/**
+ * Return the vertical lines of a chart: the step on display, changes of the learning rate, and, if
+ * asked for, the first score that reaches the target.
+ */
+function buildMarkers(hasTarget = false) {
   const markers = (state.lastResponse.changes || [])
     .filter(([step, setting]) => setting === "learning_rate" && step)
     .map(([step]) => ({ x: step, label: "learning rate" }));
   if (state.viewedStep !== null) markers.push({ x: state.viewedStep, color: "--pg-accent" });
+  const solved = hasTarget && state.evaluations.find(([, score]) => score >= TARGET_SCORE);
+  if (solved) markers.push({ x: solved[0], label: "99 %" });
   return markers;
 }
-const targetMarkers = () =>
-  state.evaluations
-    .filter(([, score]) => score >= TARGET_SCORE)
-    .slice(0, 1)
-    .map(([step]) => ({ x: step, label: "99 %" }));
 
 export function paintCharts() {
   const isLog = $(".log").checked && state.selectedMetric !== "learning_rate",
     smoothing = Number($(".smoothing").value),
     metric = state.selectedMetric,
     maxStep = axisMaxStep();
-  const signature = JSON.stringify([
+  const lines = JSON.stringify([
     [state.modelRef, state.pollGeneration, state.pointCount, state.evaluations.length, maxStep],
-    [metric, isLog, smoothing, state.viewedStep, state.lastResponse.changes, runName()],
+    [metric, isLog, smoothing, runName()],
     [...overlays].map(([subject, { curve, name }]) => [subject, name, curve?.steps.length]),
   ]);
-  if (signature !== drawn) {
-    drawn = signature;
-    const markers = buildMarkers(),
-      curveOf = (curve) => ({ x: curve.steps, y: curve[metric] }),
-      scores = buildSeries(scorePoints(state.evaluations, 1), (curve) =>
-        scorePoints(curve.evaluations, 1),
-      );
+  const markers = JSON.stringify([state.viewedStep, state.lastResponse.changes]);
+  if (lines !== drawn.lines) {
     const common = { xRange: [0, maxStep], restingX: state.viewedStep };
     Object.assign(charts.loss.options, common, {
       label: METRICS[metric][0],
@@ -158,15 +156,26 @@ export function paintCharts() {
       yRange: isLog ? undefined : [0, null],
     });
     Object.assign(charts.score.options, common);
-    charts.loss.setData(buildSeries(curveOf(state.metricCurve), curveOf), markers);
-    charts.score.setData(overlays.size ? scores : [tokenSeries(), ...scores], [
-      ...markers,
-      ...targetMarkers(),
-    ]);
-    charts.loss.plotBox.steps = state.metricCurve.steps; // tests read this property
-    root.classList.toggle("has-overlays", overlays.size > 0);
+    paintLines(metric);
+  } else if (markers !== drawn.markers) {
+    for (const chart of Object.values(charts)) {
+      chart.options.restingX = state.viewedStep;
+      chart.setMarkers(buildMarkers(chart === charts.score));
+    }
   }
+  drawn = { lines, markers };
   renderValues(state.hoverStep ?? state.viewedStep);
+}
+
+function paintLines(metric) {
+  const curveOf = (curve) => ({ x: curve.steps, y: curve[metric] }),
+    scores = buildSeries(scorePoints(state.evaluations, 1), (curve) =>
+      scorePoints(curve.evaluations, 1),
+    );
+  charts.loss.setData(buildSeries(curveOf(state.metricCurve), curveOf), buildMarkers());
+  charts.score.setData(overlays.size ? scores : [tokenSeries(), ...scores], buildMarkers(true));
+  charts.loss.plotBox.steps = state.metricCurve.steps; // tests read this property
+  root.classList.toggle("has-overlays", overlays.size > 0);
 }
 
 /** Write the values at a step into the headings; null selects the latest ones. */
@@ -174,13 +183,17 @@ function renderValues(step) {
   const { steps } = state.metricCurve,
     atStep = (at) => (step === null ? "" : " at step " + formatInteger(at)),
     at = step === null ? steps.length - 1 : nearestIndex(steps, step);
-  $(".loss-value").textContent = steps.length
-    ? formatNumber(state.metricCurve[state.selectedMetric][at]) + atStep(steps[at])
-    : "";
+  setText(
+    $(".loss-value"),
+    steps.length
+      ? formatNumber(state.metricCurve[state.selectedMetric][at]) + atStep(steps[at])
+      : "",
+  );
   const evaluation = evaluationAt(step);
-  $(".score-value").textContent = evaluation
-    ? formatPercent(evaluation[1]) + atStep(evaluation[0])
-    : "";
+  setText(
+    $(".score-value"),
+    evaluation ? formatPercent(evaluation[1]) + atStep(evaluation[0]) : "",
+  );
   $(".score-value").title = evaluation
     ? `of ${formatCount(evaluation[3], "held-out sequence")}; ` +
       `token accuracy ${formatPercent(evaluation[2])}`
@@ -190,10 +203,7 @@ function evaluationAt(step) {
   const all = state.evaluations;
   if (step === null) return all[all.length - 1];
   if (!all.length || step < all[0][0]) return undefined;
-  return all[
-    nearestIndex(
-      all.map((each) => each[0]),
-      step,
-    )
-  ];
+  if (all.length !== evaluationSteps.length || all.at(-1)[0] !== evaluationSteps.at(-1))
+    evaluationSteps = all.map((each) => each[0]);
+  return all[nearestIndex(evaluationSteps, step)];
 }

@@ -1,0 +1,189 @@
+"""Frame times of the Train tab while its slider is dragged over a long run, in Chromium.
+
+The history is synthetic: the page receives the curve of 100,000 recorded steps, and the snapshots
+of the bundled recording under those steps.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+from tests.support.app_server import AppServer
+from tests.support.chromium import FLAGS, find_browser
+
+N_STEPS = 100_000
+N_CURVE_POINTS = 20_000  # the most that a page receives at once
+N_EVALUATIONS = 2_000
+N_MOVES = 300
+N_DRAWS = 300
+FRAME_MS = 1000 / 60
+# Each frame's interval, and the time of its callbacks.
+RECORD_FRAMES_JS = """() => {
+  const frames = window.frames_ = { intervals: [], costs: [] };
+  const request = window.requestAnimationFrame.bind(window);
+  let cost = 0, last = null, isActive = true;
+  window.requestAnimationFrame = callback => request(time => {
+    const started = performance.now();
+    callback(time);
+    cost += performance.now() - started;
+  });
+  const tick = time => {
+    if (last !== null) { frames.intervals.push(time - last); frames.costs.push(cost); }
+    last = time;
+    cost = 0;
+    if (isActive) request(tick);
+  };
+  request(tick);
+  window.stopFrames = () => { isActive = false; return frames; };
+}"""
+# Draw the diagram again and again, each time with another snapshot.
+DRAW_DIAGRAM_JS = """async n => {
+  const url = performance.getEntriesByType('resource')
+    .map(entry => entry.name).find(name => name.endsWith('train/main.js'));
+  const [{ renderDiagram }, { state }] = await Promise.all(
+    ['diagram/diagram.js', 'state.js'].map(path => import(new URL(path, url))));
+  const shown = state.displayedSnapshot, costs = [];
+  const other = { ...shown, attention: Object.fromEntries(Object.entries(shown.attention).map(
+    ([kind, layers]) => [kind, layers.map(heads => heads.map(
+      weights => weights.map(weight => 1000 - weight)))])) };
+  for (let i = 0; i < n; i++) {
+    state.displayedSnapshot = i % 2 ? shown : other;
+    const started = performance.now();
+    renderDiagram();
+    costs.push(performance.now() - started);
+    await new Promise(resolve => requestAnimationFrame(resolve));
+  }
+  state.displayedSnapshot = shown;
+  return costs;
+}"""
+
+
+def synthetic_history(response: dict[str, Any]) -> dict[str, Any]:
+    """Return a poll response with a history of N_STEPS steps."""
+    if not response.get("points"):
+        return response
+    last = response["points"]
+    n_given = len(last["steps"])
+    if not n_given:
+        return response
+    stride = N_STEPS // N_CURVE_POINTS
+    steps = list(range(stride, N_STEPS + 1, stride))
+    points = {
+        name: [last[name][i * n_given // len(steps)] for i in range(len(steps))]
+        for name in ("loss", "learning_rate", "grad_norm")
+    }
+    evaluations = last["evaluations"]
+    every = N_STEPS // N_EVALUATIONS
+    return response | {
+        "step": N_STEPS,
+        "max_steps": N_STEPS,
+        "weight_steps": list(range(N_STEPS + 1)),
+        "points": last
+        | points
+        | {
+            "steps": steps,
+            "evaluations": [
+                [every * (i + 1), *evaluations[i * len(evaluations) // N_EVALUATIONS][1:]]
+                for i in range(N_EVALUATIONS)
+            ],
+        },
+    }
+
+
+def serve_history(page: Page) -> None:
+    """Answer the requests for the run of a page with the synthetic history."""
+    recorded: list[int] = []
+
+    def on_poll(route: Route) -> None:
+        response = route.fetch()
+        content = response.json()
+        recorded[:] = content.get("weight_steps") or recorded
+        route.fulfill(response=response, json=synthetic_history(content))
+
+    def on_snapshot(route: Route) -> None:
+        payload = json.loads(route.request.post_data or "{}")
+        at = payload["step"] * (len(recorded) - 1) // N_STEPS
+        response = route.fetch(post_data=payload | {"step": recorded[at]})
+        content = response.json()
+        if content.get("snapshot"):
+            content["snapshot"]["step"] = payload["step"]
+        route.fulfill(response=response, json=content)
+
+    page.route("**/api/runs/poll", on_poll)
+    page.route("**/api/runs/snapshot", on_snapshot)
+
+
+def drag(page: Page) -> None:
+    """Drag the thumb of the slider from its end to its start and back."""
+    box = page.locator(".scrub").bounding_box()
+    assert box
+    y, left, width = box["y"] + box["height"] / 2, box["x"] + 8, box["width"] - 16
+    page.mouse.move(left + width, y)
+    page.mouse.down()
+    for i in range(N_MOVES):
+        share = abs(1 - 2 * i / N_MOVES)
+        page.mouse.move(left + width * share, y)
+        page.wait_for_timeout(FRAME_MS)
+    page.mouse.up()
+
+
+def summarize(milliseconds: list[float]) -> dict[str, float]:
+    values = sorted(milliseconds)
+    return {
+        "n": len(values),
+        "median": round(values[len(values) // 2], 2),
+        "p95": round(values[int(0.95 * len(values))], 2),
+    }
+
+
+def measure_width(browser: Browser, url: str, width: int, height: int) -> dict[str, Any]:
+    page = browser.new_page(viewport={"width": width, "height": height}, reduced_motion="reduce")
+    serve_history(page)
+    page.goto(f"{url}/?model=reverse")
+    page.wait_for_selector(".live[data-status=checkpoint]", timeout=60_000)
+    page.wait_for_timeout(2000)
+    page.evaluate(RECORD_FRAMES_JS)
+    drag(page)
+    frames = page.evaluate("stopFrames()")
+    diagram = page.evaluate(DRAW_DIAGRAM_JS, N_DRAWS)
+    page.close()
+    intervals = frames["intervals"]
+    return {
+        "viewport": f"{width} × {height}",
+        "frames_per_second": round(1000 * len(intervals) / sum(intervals), 1),
+        "interval_ms": summarize(intervals),
+        "callbacks_ms": summarize(frames["costs"]),
+        "diagram_ms": summarize(diagram),
+    }
+
+
+def measure() -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+        app = AppServer(Path(scratch))
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+        rows = [measure_width(browser, app.url, *size) for size in ((1440, 950), (390, 844))]
+        browser.close()
+        app.stop()
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Format the figures as Markdown."""
+    lines = [
+        "| viewport | frames | frames per second | interval: median, 95 % | all callbacks of a "
+        "frame: median, 95 % | drawing the diagram: median, 95 % (draws) |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        interval, cost, diagram = row["interval_ms"], row["callbacks_ms"], row["diagram_ms"]
+        lines.append(
+            f"| {row['viewport']} | {interval['n']} | {row['frames_per_second']} | "
+            f"{interval['median']}, {interval['p95']} | {cost['median']}, {cost['p95']} | "
+            f"{diagram['median']}, {diagram['p95']} ({diagram['n']}) |"
+        )
+    return "\n".join(lines)
