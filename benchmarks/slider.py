@@ -68,13 +68,13 @@ def synthetic_history(response: dict[str, Any]) -> dict[str, Any]:
     if not response.get("points"):
         return response
     last = response["points"]
-    n_given = len(last["steps"])
-    if not n_given:
+    n_points = len(last["steps"])
+    if not n_points:
         return response
     stride = N_STEPS // N_CURVE_POINTS
     steps = list(range(stride, N_STEPS + 1, stride))
     points = {
-        name: [last[name][i * n_given // len(steps)] for i in range(len(steps))]
+        name: [last[name][i * n_points // len(steps)] for i in range(len(steps))]
         for name in ("loss", "learning_rate", "grad_norm")
     }
     evaluations = last["evaluations"]

@@ -32,7 +32,7 @@ from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.registry import Registry
-from playground.ui.training_form import missing_dataset_message
+from playground.ui.form_values import missing_dataset_message
 
 from .checkpoint_transfer import save_body
 from .client import resolve_client_address

@@ -30,22 +30,24 @@ from playground.training.config import RunConfig
 from playground.training.presets import PRESETS
 from playground.training.setting_changes import SettingChange
 
-from .task_info import task_description_html
-from .training_form import (
-    ADVANCED_SETTINGS,
-    FORM_PRESETS,
-    PRESET_SETTINGS,
+from .form_values import (
     architecture_values,
-    build_form,
     estimate_and_validate,
     form_values,
-    is_used_by_architecture,
     parse_settings,
     preset_values,
     run_config,
     suggested_max_length,
     validate_form,
 )
+from .setting_groups import (
+    ADVANCED_SETTINGS,
+    FORM_PRESETS,
+    PRESET_SETTINGS,
+    is_used_by_architecture,
+)
+from .task_info import task_description_html
+from .training_form import build_form
 from .views import live_view
 
 FIRST_CHECKPOINT = "reverse"

@@ -23,11 +23,7 @@ from playground.runs.memory import ensure_memory_available
 from playground.server.runs_api import describe_config, settings_for_viewer
 from playground.training.config import SECTIONS, RunConfig, field_named, section_of_field
 from playground.training.setting_changes import MUTABLE_SETTINGS, SettingChange
-from playground.ui.task_info import task_description_html
-from playground.ui.training_form import (
-    ADVANCED_SETTINGS,
-    BASIC_SETTINGS,
-    DERIVED_SETTINGS,
+from playground.ui.form_values import (
     MAX_SETTINGS_LENGTH,
     estimate_and_validate,
     form_values,
@@ -35,6 +31,8 @@ from playground.ui.training_form import (
     run_config,
     validate_form,
 )
+from playground.ui.setting_groups import ADVANCED_SETTINGS, BASIC_SETTINGS, DERIVED_SETTINGS
+from playground.ui.task_info import task_description_html
 from tests.support.small_runs import repeat_counts
 
 MOST = 50_000_000  # bytes that one of them may take

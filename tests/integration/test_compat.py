@@ -22,7 +22,7 @@ from playground.runs.registry import Registry
 from playground.tasks.task import Batch
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
-from playground.ui.training_form import parse_settings
+from playground.ui.form_values import parse_settings
 from tests.support.app_server import wait_for
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "v0.1.0"

@@ -20,7 +20,7 @@ from playground.runs.record import ACTIVE_STATUSES
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
-from playground.ui.training_form import dataset_settings
+from playground.ui.form_values import dataset_settings
 
 from ..schemas import public_api as schemas
 from .base import EndpointBase, endpoint, not_found_message

@@ -42,7 +42,7 @@ from playground.training.config import RunConfig
 from playground.training.presets import PRESETS, preset_config
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
-from playground.ui.training_form import estimate_and_validate, form_values, validate_form
+from playground.ui.form_values import estimate_and_validate, form_values, validate_form
 from tests.support.app_server import ROOT, wait_for
 
 SMALL = {

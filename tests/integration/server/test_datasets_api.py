@@ -32,8 +32,8 @@ from playground.tasks import TASKS
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from playground.ui import task_info
+from playground.ui.form_values import estimate_and_validate, run_config, validate_form
 from playground.ui.train import panel_state
-from playground.ui.training_form import estimate_and_validate, run_config, validate_form
 from tests.support.app_server import AppServer
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import fake_processes

@@ -6,18 +6,20 @@ from playground.architectures import ARCHITECTURES
 from playground.training.config import field_named, section_of_field
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.ui import training_form
-from playground.ui.training_form import (
-    ADVANCED_SETTINGS,
-    BASIC_SETTINGS,
-    DERIVED_SETTINGS,
-    PRESET_SETTINGS,
+from playground.ui.form_values import (
     architecture_values,
     estimate_and_validate,
-    is_used_by_architecture,
     preset_values,
     run_config,
     suggested_max_length,
     validate_form,
+)
+from playground.ui.setting_groups import (
+    ADVANCED_SETTINGS,
+    BASIC_SETTINGS,
+    DERIVED_SETTINGS,
+    PRESET_SETTINGS,
+    is_used_by_architecture,
 )
 
 NAMES = [*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for name in names)]

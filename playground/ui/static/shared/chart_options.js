@@ -216,7 +216,7 @@ function drawMarker(plot, { x, label, color = "--pg-quiet" }) {
     ctx.font = 12 * ratio + "px " + (cssVariable("--font") || "sans-serif");
     ctx.fillStyle = cssVariable("--pg-quiet-text");
     ctx.textAlign = isRight ? "right" : "left";
-    ctx.textBaseline = "bottom"; // where curves that rise or fall leave room
+    ctx.textBaseline = "bottom"; // where curves that rise or fall leave space
     ctx.fillText(label, at + (isRight ? -4 : 4) * ratio, bbox.top + bbox.height - 3 * ratio);
   }
   ctx.restore();

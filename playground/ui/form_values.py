@@ -1,0 +1,187 @@
+"""The values of the form: from and to the configuration of a run, with their errors."""
+
+import html
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from playground.architectures import ARCHITECTURES
+from playground.checkpoints.manifest import parse_strict_json
+from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
+from playground.datasets.storage import load_metadata
+from playground.models.config_fields import ConfigError
+from playground.runs.limits import Limits
+from playground.runs.memory import ensure_memory_available
+from playground.tasks import LOOKUP, TASKS
+from playground.training.config import RunConfig, field_named, section_of_field
+from playground.training.presets import architecture_preset, preset_config
+
+from .setting_groups import PRESET_SETTINGS, is_used_by_architecture, label_of
+
+NO_LIMITS = Limits.unlimited()
+MAX_SETTINGS_LENGTH = 40_000  # characters; the vocabulary of a dataset may have half of them
+
+
+def suggested_max_length(task: Any, min_length: Any, max_length: Any) -> int | None:
+    """Return the maximum length for a newly selected task.
+
+    Returns None if the user typed a length: the form then does not have the default of a task.
+    """
+    default_ranges = {(1, task_info.default_max_length) for task_info in TASKS.values()}
+    return (
+        TASKS[task].default_max_length
+        if (min_length, max_length) in default_ranges and task in TASKS
+        else None
+    )
+
+
+def run_config(values: dict[str, Any]) -> RunConfig:
+    """Return the run of the form values.
+
+    Settings that its architecture ignores are left out. Raises ConfigError, naming the field.
+    """
+    family = values["architecture"]
+    if isinstance(family, str) and family in ARCHITECTURES:  # validation rejects others below
+        values = {
+            name: value
+            for name, value in values.items()
+            if name in ("architecture", "preset") or is_used_by_architecture(name, family)
+        }
+    typed_values = {
+        n: int(v)
+        if isinstance(v, float)
+        and v.is_integer()
+        and n != "architecture"
+        and isinstance(field_named(n).default, int)
+        else v
+        for n, v in values.items()
+        if n != "preset"
+    }
+    return RunConfig.from_flat(typed_values | dataset_settings(typed_values))
+
+
+def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that follow from a dataset; {} for other tasks.
+
+    Raises:
+        ConfigError: if no dataset is selected, if it is not stored here, or if it has no
+            sequences of these lengths.
+    """
+    if values.get("task") != LOOKUP:
+        return {"dataset_sha256": ""}
+    content = values.get("dataset_sha256")
+    if not content:
+        raise ConfigError(
+            "dataset_sha256", "no dataset is selected; add one below and press Use this dataset"
+        )
+    try:
+        metadata = load_metadata(
+            content if isinstance(content, str) and SHA256_PATTERN.fullmatch(content) else ""
+        )
+    except DatasetNotFoundError:
+        raise ConfigError("dataset_sha256", missing_dataset_message(content)) from None
+    except DatasetError as error:
+        raise ConfigError("dataset_sha256", str(error)) from None
+    max_source_length, min_length = metadata["longest_source"], values.get("min_length")
+    if isinstance(min_length, int | float) and min_length > max_source_length:
+        raise ConfigError(
+            "min_length",
+            f"min_length is {min_length}, but the longest source of this dataset has "
+            f"{max_source_length} symbols; lower it",
+        )
+    return {
+        "dataset_symbols": " ".join(metadata["vocabulary"]),
+        "max_target_length": metadata["longest_target"],
+    }
+
+
+def missing_dataset_message(content: object) -> str:
+    """Return the message for a dataset that a link or a run names and that is missing."""
+    return (
+        f"This dataset ({str(content)[:12]}…) is not on this server; upload it below. Its "
+        "content hash identifies it"
+    )
+
+
+def parse_settings(text: str) -> RunConfig:
+    """Return the run that a link or a JSON text describes.
+
+    Raises:
+        ValueError: for any other text.
+    """
+    try:
+        content = (
+            parse_strict_json(text.encode("utf-8", "replace"))
+            if len(text) < MAX_SETTINGS_LENGTH
+            else None
+        )
+    except ValueError as error:
+        raise ValueError("they are no JSON; copy the whole of them") from error
+    if not isinstance(content, dict):
+        raise ValueError("these are no settings: a JSON object of names and values is expected")
+    try:
+        return RunConfig.from_flat(content)
+    except TypeError:  # a list in place of a name
+        raise ValueError(
+            "these are no settings: values must be numbers, texts, true or false"
+        ) from None
+
+
+def validate_form(
+    names: Sequence[str], values: Sequence[Any], limits: Limits = NO_LIMITS
+) -> dict[str, str]:
+    """Return the errors of the form by field; empty if a run can start."""
+    try:
+        config = run_config(dict(zip(names, values, strict=True)))
+        limits.validate(config)
+        ensure_memory_available(config)
+    except ConfigError as error:
+        return {error.field if error.field in names else "preset": with_labels(error)}
+    return {}
+
+
+def with_labels(error: ConfigError) -> str:
+    """Return the error with labels in place of setting names."""
+    text = str(error).replace(" is None", " is empty")
+    for name in sorted(section_of_field(), key=len, reverse=True):
+        text = (
+            re.sub(rf"\b{name}\b", label_of(name), text)
+            if "_" in name or name == error.field
+            else text
+        )
+    return text + "."
+
+
+def preset_values(name: str) -> dict[str, Any]:
+    """Return the form values of a preset."""
+    return form_values(preset_config(name))
+
+
+def architecture_values(name: str) -> dict[str, Any]:
+    """Return the default settings of an architecture, as form values."""
+    return form_values(architecture_preset(name))
+
+
+def form_values(config: RunConfig) -> dict[str, Any]:
+    """Return the form values of a run, for the settings that a preset covers.
+
+    Settings that the architecture ignores have their default.
+    """
+    fields = config.to_flat()
+    return {
+        name: fields[name] if name in fields else field_named(name).default
+        for name in PRESET_SETTINGS
+    }
+
+
+def estimate_and_validate(values: dict[str, Any], limits: Limits = NO_LIMITS) -> tuple[str, str]:
+    """Return the size of the model and the error of the form; one of them is empty."""
+    errors = validate_form(list(values), list(values.values()), limits)
+    if errors:
+        return "", html.escape(next(iter(errors.values())))
+    config = run_config(values)
+    count, memory = config.model.parameter_count(), config.estimate_memory() / 1e6
+    return (
+        f"Next run: {count:,} parameters, about {memory:,.0f} MB of memory besides PyTorch.",
+        "",
+    )
