@@ -79,46 +79,69 @@ def build_train_tab(
 
     Returns the components that `on_load` fills when a page loads, and `on_load`.
     """
-    with gr.Row(elem_id="train-page"):
-        with gr.Column(elem_id="buttons", min_width=200):
-            with gr.Row():
-                train = gr.Button("Train", variant="primary", elem_id="train", size="md")
-                pause = gr.Button("Pause", variant="primary", elem_id="pause", size="md")
-                resume = gr.Button("Resume", variant="primary", elem_id="resume", size="md")
-                step = gr.Button("Step", elem_id="step", size="md")
-                stop = gr.Button("Stop", elem_id="stop", size="md")
-            train_another = gr.Button(
-                "Start a parallel run", elem_id="another", size="sm", variant="secondary"
-            )
-            problem = gr.HTML("", elem_id="problem", padding=False)
-        with gr.Column(elem_id="form", min_width=200):
-            form, task_info, panel = build_form()
-            size = gr.HTML(
-                estimate_and_validate({name: component.value for name, component in form.items()})[
-                    0
-                ],
-                elem_id="size",
-                padding=False,
-            )
-        with gr.Column(elem_id="view", min_width=280):
-            live = live_view()
-    speed = gr.Textbox("0", visible=False)
+    tab = TrainTab(registry, browser_state, resolve_client_address)
+    return [tab.live, tab.problem, *tab.components], tab.on_load
 
-    names, components = list(form), list(form.values())
 
-    def form_dict(values: tuple[Any, ...]) -> dict[str, Any]:
-        return dict(zip(names, values, strict=True))
+class TrainTab:
+    """The components of the tab, and the handlers of their events."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        browser_state: gr.BrowserState,
+        resolve_client_address: Callable[[Any], str],
+    ) -> None:
+        self.registry = registry
+        self.browser_state = browser_state
+        self.resolve_client_address = resolve_client_address
+        self.build()
+        self.speed = gr.Textbox("0", visible=False)
+        self.names, self.components = list(self.form), list(self.form.values())
+        self.connect_buttons()
+        self.connect_task()
+        self.connect_estimate(self.connect_fill_events())
+
+    def build(self) -> None:
+        with gr.Row(elem_id="train-page"):
+            with gr.Column(elem_id="buttons", min_width=200):
+                with gr.Row():
+                    self.train = gr.Button("Train", variant="primary", elem_id="train", size="md")
+                    self.pause = gr.Button("Pause", variant="primary", elem_id="pause", size="md")
+                    self.resume = gr.Button(
+                        "Resume", variant="primary", elem_id="resume", size="md"
+                    )
+                    self.step = gr.Button("Step", elem_id="step", size="md")
+                    self.stop = gr.Button("Stop", elem_id="stop", size="md")
+                self.train_another = gr.Button(
+                    "Start a parallel run", elem_id="another", size="sm", variant="secondary"
+                )
+                self.problem = gr.HTML("", elem_id="problem", padding=False)
+            with gr.Column(elem_id="form", min_width=200):
+                self.form, self.task_info, self.panel, self.reset = build_form()
+                self.size = gr.HTML(
+                    estimate_and_validate(
+                        {name: component.value for name, component in self.form.items()}
+                    )[0],
+                    elem_id="size",
+                    padding=False,
+                )
+            with gr.Column(elem_id="view", min_width=280):
+                self.live = live_view()
+
+    def form_dict(self, values: tuple[Any, ...]) -> dict[str, Any]:
+        return dict(zip(self.names, values, strict=True))
 
     def on_start(
-        request: gr.Request, session_json: Any, speed: Any, *values: Any
+        self, request: gr.Request, session_json: Any, speed: Any, *values: Any
     ) -> tuple[Any, Any, Any]:
         # Gradio's queue runs this outside the request
-        CLIENT_ADDRESS.set(resolve_client_address(request))
-        owner = registry.single_owner or owner_from_session(session_json) or new_owner_key()
+        CLIENT_ADDRESS.set(self.resolve_client_address(request))
+        owner = self.registry.single_owner or owner_from_session(session_json) or new_owner_key()
         try:
             speed_change = SettingChange(0, "speed", float(speed))
-            run = registry.start(
-                run_config(form_dict(values)),
+            run = self.registry.start(
+                run_config(self.form_dict(values)),
                 owner,
                 changes=[speed_change] if speed_change.value else [],
             )
@@ -126,16 +149,16 @@ def build_train_tab(
             return gr.skip(), gr.skip(), f"Not started: {html.escape(str(error))}."
         return session_value(owner), live_view_value(owner, RUN_PREFIX + run.id), ""
 
-    def validate(session_json: Any, speed: Any, *values: Any) -> list[Any]:
-        errors = validate_form(names, values, registry.settings.limits)
+    def validate(self, session_json: Any, speed: Any, *values: Any) -> list[Any]:
+        errors = validate_form(self.names, values, self.registry.settings.limits)
         valid = gr.validate(True, "")
         return [
             valid,
             valid,
-            *(gr.validate(name not in errors, errors.get(name, "")) for name in names),
+            *(gr.validate(name not in errors, errors.get(name, "")) for name in self.names),
         ]
 
-    def form_updates(config: RunConfig) -> list[Any]:
+    def form_updates(self, config: RunConfig) -> list[Any]:
         """Return the form values of a run, and its preset, if any."""
         fields = form_values(config) | config.to_flat()
         if fields["device"] == ZERO_GPU and not is_zero_gpu():
@@ -147,68 +170,42 @@ def build_train_tab(
             value=preset,
             info=PRESETS[preset].description if preset else "Settings of a run or a link.",
         )
-        return [preset_update if name == "preset" else fields[name] for name in names]
+        return [preset_update if name == "preset" else fields[name] for name in self.names]
 
-    def on_load(owner: str, request: gr.Request) -> list[Any]:
+    def on_load(self, owner: str, request: gr.Request) -> list[Any]:
         query = dict(request.query_params) if request else {}
-        error_message, fields = "", [gr.skip() for _ in names]
+        error_message, fields = "", [gr.skip() for _ in self.names]
         if "settings" in query:
             try:
-                fields = form_updates(parse_settings(query["settings"]))
+                fields = self.form_updates(parse_settings(query["settings"]))
             except ValueError as error:
                 error_message = (
                     f"The form ignores the settings of this link: {html.escape(str(error))}."
                 )
         return [live_view_value(owner), error_message, *fields]
 
-    def load_settings_into_form(event: gr.SelectData) -> list[Any]:
+    def load_settings_into_form(self, event: gr.SelectData) -> list[Any]:
         """Fill the form with the settings that the live view sends."""
         try:
-            return form_updates(parse_settings(json.dumps(event.value)))
+            return self.form_updates(parse_settings(json.dumps(event.value)))
         except ValueError:
-            return [gr.skip() for _ in names]
+            return [gr.skip() for _ in self.names]
 
-    def run_next_slice(event: gr.EventData) -> None:
+    def run_next_slice(self, event: gr.EventData) -> None:
         """Train a slice of the open run with the GPU of this event.
 
         Returns at the end of the slice.
         """
-        run, is_owner = resolve_run(registry, parse(ModelRef, event._data))
+        run, is_owner = resolve_run(self.registry, parse(ModelRef, event._data))
         if run and is_owner:
-            registry.supervisor.run_slice(run)
+            self.registry.supervisor.run_slice(run)
 
-    def on_preset_change(preset: str) -> list[Any]:
-        values = preset_values(preset)
-        return [
-            gr.Radio(info=PRESETS[preset].description),
-            *(values[name] for name in PRESET_SETTINGS),
-        ]
-
-    def on_architecture_change(family: str) -> list[Any]:
-        values = architecture_values(family)
-        preset = next((name for name in FORM_PRESETS if preset_values(name) == values), None)
-        info = (
-            PRESETS[preset].description if preset else "The default settings of this architecture."
-        )
-        return [
-            gr.Radio(value=preset, info=info),
-            *(values[name] for name in PRESET_SETTINGS if name != "architecture"),
-        ]
-
-    def architecture_updates(family: str) -> list[Any]:
-        """Return the description of an architecture, and show its settings."""
-        return [
-            gr.Dropdown(info=ARCHITECTURES[family].description),
-            *(
-                gr.update(visible=is_used_by_architecture(name, family))
-                for name in ADVANCED_SETTINGS["Model"]
-            ),
-        ]
-
-    def on_task_change(session_json: Any, task: Any, rows: Any) -> list[Any]:
+    def on_task_change(self, session_json: Any, task: Any, rows: Any) -> list[Any]:
         """Return the description of the task; show the dataset panel for user data."""
-        panel_json = panel_state(registry.single_owner or owner_from_session(session_json), rows)
-        symbols = type(form["n_symbols"])(
+        panel_json = panel_state(
+            self.registry.single_owner or owner_from_session(session_json), rows
+        )
+        symbols = type(self.form["n_symbols"])(
             visible=task in TASKS and TASKS[task].n_symbols_range is not None
         )
         return [
@@ -217,94 +214,186 @@ def build_train_tab(
             symbols,
         ]
 
-    def on_task_input(task: Any, min_length: Any, max_length: Any) -> Any:
-        length = suggested_max_length(task, min_length, max_length)
-        return gr.skip() if length is None else length
+    def connect_buttons(self) -> None:
+        form_values = [self.browser_state, self.speed, *self.components]
+        for button in (self.train, self.train_another):
+            button.click(
+                self.on_start,
+                form_values,
+                [self.browser_state, self.live, self.problem],
+                validator=self.validate,
+                js=FORM_WITH_SPEED_JS,
+                **SILENT_EVENT,
+            )
+        for command in ("pause", "resume", "step", "stop"):
+            getattr(self, command).click(None, None, None, js=DISPATCH_COMMAND_JS.format(command))
+        if self.registry.supervisor.slice_runner is not None:
+            self.live.submit(
+                self.run_next_slice,
+                None,
+                None,
+                **SILENT_EVENT | {"concurrency_limit": MAX_ZEROGPU_EVENTS},
+            )
 
-    def apply_dataset(event: gr.SelectData) -> list[Any]:
-        """Fill the form with the dataset that the panel sends."""
-        dataset = event.value if isinstance(event.value, dict) else {}
-        min_length, max_length, rows = (
-            dataset.get("min_length"),
-            dataset.get("max_length"),
-            dataset.get("rows"),
-        )
-        if type(min_length) is not int or type(max_length) is not int or not isinstance(rows, str):
-            return [gr.skip()] * 4
-        return [LOOKUP, rows, min_length, max_length]
-
-    def update_estimate(*values: Any) -> tuple[str, str]:
-        return estimate_and_validate(form_dict(values), registry.settings.limits)
-
-    for button in (train, train_another):
-        button.click(
-            on_start,
-            [browser_state, speed, *components],
-            [browser_state, live, problem],
-            validator=validate,
-            js=FORM_WITH_SPEED_JS,
+    def connect_task(self) -> None:
+        task, rows = self.form["task"], self.form["dataset_sha256"]
+        gr.on(
+            [task.change, rows.change],
+            self.on_task_change,
+            [self.browser_state, task, rows],
+            [self.task_info, self.panel, self.form["n_symbols"]],
+            trigger_mode="always_last",
             **SILENT_EVENT,
         )
-    for button, command in ((pause, "pause"), (resume, "resume"), (step, "step"), (stop, "stop")):
-        button.click(None, None, None, js=DISPATCH_COMMAND_JS.format(command))
-    if registry.supervisor.slice_runner is not None:
-        live.submit(
-            run_next_slice, None, None, **SILENT_EVENT | {"concurrency_limit": MAX_ZEROGPU_EVENTS}
-        )
-    fill_events = [
-        live.select(load_settings_into_form, None, components, **SILENT_EVENT),
-        panel.select(
-            apply_dataset,
-            None,
-            [form["task"], form["dataset_sha256"], form["min_length"], form["max_length"]],
+
+    def connect_fill_events(self) -> list[Any]:
+        """Connect the events that fill many fields at once, and return them."""
+        form = self.form
+        lengths = [form["task"], form["min_length"], form["max_length"]]
+        settings = [form[name] for name in PRESET_SETTINGS]
+        without_architecture = [form[name] for name in PRESET_SETTINGS if name != "architecture"]
+        form["architecture"].change(
+            architecture_updates,
+            [form["architecture"]],
+            [form["architecture"], *(form[name] for name in ADVANCED_SETTINGS["Model"])],
             **SILENT_EVENT,
+        )
+        return [
+            self.live.select(self.load_settings_into_form, None, self.components, **SILENT_EVENT),
+            self.panel.select(
+                apply_dataset,
+                None,
+                [form["task"], form["dataset_sha256"], form["min_length"], form["max_length"]],
+                **SILENT_EVENT,
+            ),
+            form["task"].input(on_task_input, lengths, [form["max_length"]], **SILENT_EVENT),
+            form["preset"].input(
+                on_preset_change, [form["preset"]], [form["preset"], *settings], **SILENT_EVENT
+            ),
+            form["architecture"].input(
+                on_architecture_change,
+                [form["architecture"]],
+                [form["preset"], *without_architecture],
+                **SILENT_EVENT,
+            ),
+            self.reset.click(
+                reset_settings,
+                [form["preset"], form["architecture"]],
+                without_architecture,
+                **SILENT_EVENT,
+            ),
+        ]
+
+    def connect_estimate(self, fill_events: list[Any]) -> None:
+        outputs = [self.size, self.problem, self.reset]
+        # so that responses arrive in the order of the requests
+        sequential_event = SILENT_EVENT | {"concurrency_limit": 1}
+        gr.on(
+            [component.change for component in self.components],
+            self.update_estimate,
+            self.components,
+            outputs,
+            trigger_mode="always_last",
+            **sequential_event,
+        )
+        # Many fields change at once; the estimate runs after the last change.
+        for fill_event in fill_events:
+            fill_event.then(self.update_estimate, self.components, outputs, **sequential_event)
+
+    def update_estimate(self, *values: Any) -> tuple[str, str, Any]:
+        """Return the size of the model, the error of the form, and the state of Reset."""
+        form_dict = self.form_dict(values)
+        size, error = estimate_and_validate(form_dict, self.registry.settings.limits)
+        changed = changed_settings(form_dict)
+        return size + mark_fields(changed), error, reset_update(changed)
+
+
+def on_preset_change(preset: str) -> list[Any]:
+    values = preset_values(preset)
+    return [
+        gr.Radio(info=PRESETS[preset].description),
+        *(values[name] for name in PRESET_SETTINGS),
+    ]
+
+
+def on_architecture_change(family: str) -> list[Any]:
+    values = architecture_values(family)
+    preset = next((name for name in FORM_PRESETS if preset_values(name) == values), None)
+    info = PRESETS[preset].description if preset else "The default settings of this architecture."
+    return [
+        gr.Radio(value=preset, info=info),
+        *(values[name] for name in PRESET_SETTINGS if name != "architecture"),
+    ]
+
+
+def architecture_updates(family: str) -> list[Any]:
+    """Return the description of an architecture, and show its settings."""
+    return [
+        gr.Dropdown(info=ARCHITECTURES[family].description),
+        *(
+            gr.update(visible=is_used_by_architecture(name, family))
+            for name in ADVANCED_SETTINGS["Model"]
         ),
     ]
-    lengths = [form["task"], form["min_length"], form["max_length"]]
-    fill_events.append(
-        form["task"].input(on_task_input, lengths, [form["max_length"]], **SILENT_EVENT)
+
+
+def on_task_input(task: Any, min_length: Any, max_length: Any) -> Any:
+    length = suggested_max_length(task, min_length, max_length)
+    return gr.skip() if length is None else length
+
+
+def apply_dataset(event: gr.SelectData) -> list[Any]:
+    """Fill the form with the dataset that the panel sends."""
+    dataset = event.value if isinstance(event.value, dict) else {}
+    min_length, max_length, rows = (
+        dataset.get("min_length"),
+        dataset.get("max_length"),
+        dataset.get("rows"),
     )
-    gr.on(
-        [form["task"].change, form["dataset_sha256"].change],
-        on_task_change,
-        [browser_state, form["task"], form["dataset_sha256"]],
-        [task_info, panel, form["n_symbols"]],
-        trigger_mode="always_last",
-        **SILENT_EVENT,
-    )
-    preset_outputs = [form["preset"], *(form[name] for name in PRESET_SETTINGS)]
-    fill_events.append(
-        form["preset"].input(on_preset_change, [form["preset"]], preset_outputs, **SILENT_EVENT)
-    )
-    architecture_outputs = [
-        form["preset"],
-        *(form[name] for name in PRESET_SETTINGS if name != "architecture"),
+    if type(min_length) is not int or type(max_length) is not int or not isinstance(rows, str):
+        return [gr.skip()] * 4
+    return [LOOKUP, rows, min_length, max_length]
+
+
+def expected_values(preset: Any, family: Any) -> dict[str, Any]:
+    """Return the values of a preset, or without one the defaults of an architecture."""
+    if preset in FORM_PRESETS:
+        return preset_values(preset)
+    return architecture_values(family if family in ARCHITECTURES else "transformer")
+
+
+def changed_settings(values: dict[str, Any]) -> list[str]:
+    """Return the settings of the form that differ from the preset."""
+    family = values["architecture"]
+    expected = expected_values(values["preset"], family)
+    return [
+        name
+        for name in PRESET_SETTINGS
+        if name != "architecture"
+        and family in ARCHITECTURES
+        and is_used_by_architecture(name, family)
+        and values[name] != expected[name]
     ]
-    fill_events.append(
-        form["architecture"].input(
-            on_architecture_change, [form["architecture"]], architecture_outputs, **SILENT_EVENT
-        )
-    )
-    form["architecture"].change(
-        architecture_updates,
-        [form["architecture"]],
-        [form["architecture"], *(form[name] for name in ADVANCED_SETTINGS["Model"])],
-        **SILENT_EVENT,
-    )
-    # so that responses arrive in the order of the requests
-    sequential_event = SILENT_EVENT | {"concurrency_limit": 1}
-    gr.on(
-        [c.change for c in components],
-        update_estimate,
-        components,
-        [size, problem],
-        trigger_mode="always_last",
-        **sequential_event,
-    )
-    # Many fields change at once; the estimate runs after the last change.
-    for fill_event in fill_events:
-        fill_event.then(update_estimate, components, [size, problem], **sequential_event)
-    return [live, problem, *components], on_load
+
+
+def mark_fields(names: list[str]) -> str:
+    """Return a style element that marks the fields of settings."""
+    if not names:
+        return ""
+    fields = ", ".join(f"#field-{name}" for name in names)
+    return f"<style>{fields} {{ box-shadow: -8px 0 0 -5px var(--pg-accent); }}</style>"
+
+
+def reset_update(names: list[str]) -> Any:
+    """Return the button that resets these settings; it is hidden without any."""
+    noun = "setting" if len(names) == 1 else "settings"
+    return gr.Button(f"Reset {len(names)} changed {noun}", visible=bool(names))
+
+
+def reset_settings(preset: Any, family: Any) -> list[Any]:
+    """Return the values of the preset for all settings but the architecture."""
+    values = expected_values(preset, family)
+    return [values[name] for name in PRESET_SETTINGS if name != "architecture"]
 
 
 def live_view_value(owner: str, new_run: str = "") -> str:

@@ -49,10 +49,11 @@ def component_for(name: str, explain: bool = True) -> Any:
     return gr.Number(default, step=SLIDER_STEPS.get(name, 1), min_width=80, **common)
 
 
-def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
+def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML, gr.Button]:
     """Build the components of the form in the current context.
 
-    Returns them by setting name, with `preset`, the task description and the dataset panel.
+    Returns them by setting name, with `preset`; the task description; the dataset panel; and the
+    button that resets the settings.
     """
     form: dict[str, Any] = {}
     form["task"] = component_for("task", explain=False)
@@ -84,9 +85,17 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML]:
         elem_id="field-preset",
     )
     form["device"] = component_for("device", explain=False)
-    with gr.Accordion("Advanced", open=False, elem_id="advanced"):
+    with gr.Accordion("Advanced settings", open=False, elem_id="advanced"):
+        with gr.Row(elem_id="settings-bar"):
+            gr.Textbox(
+                show_label=False,
+                placeholder="Search settings",
+                elem_id="settings-search",
+                container=False,
+            )
+            reset = gr.Button("Reset", visible=False, size="sm", elem_id="settings-reset")
         for group, names in ADVANCED_SETTINGS.items():
-            with gr.Accordion(group, open=group == "Model", elem_classes="group"):
+            with gr.Accordion(group, open=True, elem_classes="group"):
                 for name in names:
                     form[name] = component_for(name)
-    return form, task_info, panel
+    return form, task_info, panel, reset

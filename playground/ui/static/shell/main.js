@@ -2,6 +2,7 @@
 import { html, render } from "../vendor/preact.js";
 import { createView } from "../shared/view.js";
 import { ModelBar } from "./model_bar.js";
+import { initSettingsSearch } from "./settings_search.js";
 import { initSkipLink, initThemeSwitch } from "./theme.js";
 
 const { root, attach } = createView("<div></div>", [new URL("./shell.css", import.meta.url)]);
@@ -10,6 +11,7 @@ const { root, attach } = createView("<div></div>", [new URL("./shell.css", impor
 export default async function main(component) {
   initSkipLink();
   initThemeSwitch();
+  initSettingsSearch();
   render(html`<${ModelBar} />`, root);
   await attach(component);
 }
