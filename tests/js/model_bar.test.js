@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, test } from "node:test";
+
+import { enter, makeBox, press, settle } from "./support/dom.js";
+import { ModelBar } from "../../playground/ui/static/shell/model_bar.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import { html, render } from "../../playground/ui/static/vendor/preact.js";
+
+const RUNS = [
+  { subject: "run:1", name: "first", status: "done" },
+  { subject: "run:2", name: "of a lesson", status: "done", hidden: true },
+];
+let box;
+
+beforeEach(async () => {
+  store.setModels({ runs: RUNS, checkpoints: [{ subject: "checkpoint:copy", name: "copy" }] });
+  store.openModel("run:1");
+  store.input.value = null;
+  box = makeBox();
+  render(html`<${ModelBar} />`, box);
+  await settle();
+});
+afterEach(() => render(null, box));
+
+const $ = (selector) => box.querySelector(selector);
+const names = () => [...$(".subject").options].map((option) => option.textContent.trim());
+
+test("the select has the models except hidden runs", async () => {
+  assert.deepEqual(names(), ["first", "copy"]);
+  enter($(".subject"), "checkpoint:copy");
+  assert.equal(store.model.value, "checkpoint:copy");
+  store.openModel("run:2");
+  await settle();
+  assert.ok(names().includes("of a lesson"));
+});
+
+test("a shared run has an option of its own", async () => {
+  store.openModel("watch:abc");
+  await settle();
+  assert.equal(names()[0], "a shared run");
+  store.modelName.value = "theirs";
+  await settle();
+  assert.equal(names()[0], "theirs");
+});
+
+test("the slider selects stored steps; the last one means the latest", async () => {
+  assert.equal($(".step"), null);
+  store.weightSteps.value = [0, 10, 50];
+  store.latestStep.value = 60;
+  await settle();
+  assert.equal($(".step-words").textContent, "latest, 60");
+  enter($(".step"), "12");
+  assert.equal(store.step.value, 10);
+  await settle();
+  assert.equal($(".step-words").textContent, "10");
+  press($(".step"), "ArrowLeft");
+  assert.equal(store.step.value, 0);
+  enter($(".step"), "50");
+  assert.equal(store.step.value, null);
+  press($(".step"), "Home");
+  assert.equal(store.step.value, null);
+});
+
+test("the input is typed for all tabs", async () => {
+  const field = $(".sequence");
+  assert.equal(field.value, store.suggestedInput.value);
+  enter(field, "7 8");
+  assert.equal(store.input.value, "7 8");
+  assert.equal(store.inputModel, "run:1");
+  store.isInputInvalid.value = true;
+  await settle();
+  assert.equal(field.getAttribute("aria-invalid"), "true");
+});
