@@ -41,7 +41,7 @@ async function fetchSnapshot(step, isCurrent = () => false) {
   return reply.snapshot;
 }
 
-// Show the recorded step nearest to `step`: curves, attention, samples and "Try it" together.
+// Show the recorded step nearest to `step`: curves, attention, samples and prediction together.
 export async function showStep(step) {
   if (!hasHistory()) return;
   const recordedStep = state.weightSteps[nearestIndex(state.weightSteps, step)],
