@@ -4,8 +4,6 @@ The history is synthetic: the page receives the curve of 100,000 recorded steps,
 of the bundled recording under those steps.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path
