@@ -15,6 +15,7 @@ const scoreOptions = (label) => {
       label,
       yRange: [0, 1],
       formatY: formatPercent,
+      formatTick: (share) => Math.round(100 * share) + " %",
       syncKey: "compare " + label,
     });
   return optionsByLabel.get(label);
