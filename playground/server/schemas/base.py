@@ -53,8 +53,6 @@ class Request(BaseModel):
 
 
 class OwnerRequest(Request):
-    """A request of an owner."""
-
     owner: OwnerKey
 
 

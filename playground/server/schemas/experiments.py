@@ -42,8 +42,6 @@ class PollExperiments(OwnerRequest):
 
 
 class ExperimentRequest(OwnerRequest):
-    """An experiment of the owner."""
-
     experiment: str = ""
 
 

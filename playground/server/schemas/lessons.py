@@ -26,8 +26,6 @@ class StartBug(OwnerRequest):
 
 
 class MeasurementRequest(OwnerRequest):
-    """A measurement of the owner."""
-
     id: str | None = None
 
 
