@@ -32,9 +32,6 @@ from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common.atomic_write import remedy
 from playground.common.env import env_bytes
 from playground.errors import UserError
-from playground.jobs.executors import ProcessPerJob
-from playground.jobs.policy import Policy
-from playground.jobs.queue import JobQueue
 from playground.models.config_fields import ConfigError
 from playground.runs.export import CHECKPOINT_FILES, export_checkpoint
 from playground.runs.model_ref import RUN_PREFIX
@@ -43,7 +40,7 @@ from playground.runs.registry import Registry
 from playground.runs.state import Run
 
 from .client import resolve_client_address
-from .process_calls import run_job
+from .process_calls import process_queue, run_job
 from .responses import json_error
 from .schemas.base import require_owner_key
 from .transfer_slots import Transfer, TransferSlots
@@ -78,14 +75,13 @@ class CheckpointTransfer:
         self.downloads = TransferSlots(
             MAX_CONCURRENT_DOWNLOADS, DOWNLOAD_TIMEOUT_S, "other downloads are in progress"
         )
-        self.checks = JobQueue(
-            ProcessPerJob({"check": "playground.runs.inspector_process:validate_checkpoint"}),
-            Policy(
-                process="the process that checks the checkpoint",
-                nouns="uploads",
-                run_timeout_s=VALIDATION_TIMEOUT_S,
-                timeout_advice="upload a smaller model",
-            ),
+        self.checks = process_queue(
+            "check",
+            "playground.runs.inspector_process:validate_checkpoint",
+            nouns="uploads",
+            process="the process that checks the checkpoint",
+            run_timeout_s=VALIDATION_TIMEOUT_S,
+            timeout_advice="upload a smaller model",
         )
         # Own threads, so that other requests never wait for a zip file.
         self._pool = ThreadPoolExecutor(MAX_CONCURRENT_UPLOADS + 1, "transfer")

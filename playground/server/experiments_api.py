@@ -17,15 +17,12 @@ from playground.experiments.presets import list_presets, spec
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import LENGTHS, Experiment, parse_experiment
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
-from playground.jobs.executors import ProcessPerJob
-from playground.jobs.policy import Policy
-from playground.jobs.queue import JobQueue
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.model_ref import ModelRef, resolve_config
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 
-from .process_calls import run_job
+from .process_calls import process_queue, run_job
 from .routes import HandlerGroup, handler
 from .runs_api import settings_for_viewer
 from .schemas.base import OwnerRequest
@@ -48,16 +45,15 @@ class ExperimentHandlers(HandlerGroup):
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
         # each takes some seconds of one core
-        self._figure_queue = JobQueue(
-            ProcessPerJob({"figures": "playground.figures.export:export_experiment"}),
-            Policy(
-                process="the process that draws the figures",
-                nouns="figures",
-                max_active=MAX_ACTIVE_FIGURES,
-                max_active_per_address=MAX_ACTIVE_FIGURES_PER_ADDRESS,
-                run_timeout_s=FIGURES_TIMEOUT_S,
-                timeout_advice="try again when the machine is less busy",
-            ),
+        self._figure_queue = process_queue(
+            "figures",
+            "playground.figures.export:export_experiment",
+            nouns="figures",
+            process="the process that draws the figures",
+            max_active=MAX_ACTIVE_FIGURES,
+            max_active_per_address=MAX_ACTIVE_FIGURES_PER_ADDRESS,
+            run_timeout_s=FIGURES_TIMEOUT_S,
+            timeout_advice="try again when the machine is less busy",
         )
 
     # Prepared and new experiments

@@ -21,6 +21,8 @@ from gradio.server_messages import EstimationMessage
 from gradio.utils import LRUCache
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from .asgi import HttpMiddleware
+
 log = logging.getLogger(__name__)
 MAX_ERROR_TEXT = 500  # characters; the message may contain a value of the client
 MAX_FRAMES = 12
@@ -75,14 +77,9 @@ class SessionState(gradio.state_holder.SessionState):
         """Store no copy of the configuration."""
 
 
-class SameOriginMiddleware:
-    """Replaces Gradio's CORS middleware, which accepts credentials from any site."""
-
-    def __init__(self, app: ASGIApp, **_: Any) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, send)
+def without_cors(app: ASGIApp, **_: Any) -> ASGIApp:
+    """Replace Gradio's CORS middleware, which accepts credentials from any site, by none."""
+    return app
 
 
 class UnreadMessages(asyncio.Queue[Any]):
@@ -157,17 +154,14 @@ class TrackingAsyncio:
         return task
 
 
-class StreamCleanupMiddleware:
+class StreamCleanupMiddleware(HttpMiddleware):
     """Ends what a stream of Gradio's events leaves behind when its client disconnects.
 
     Gradio starts a heartbeat for each stream, and ends it only with a stream that is complete.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != STREAM:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] != STREAM:
             await self.app(scope, receive, send)
             return
         tasks: list[asyncio.Task[Any]] = []
@@ -189,6 +183,6 @@ def apply_patches() -> None:
     for name in ("state_holder", "blocks", "route_utils", "mcp"):
         if module := sys.modules.get(f"gradio.{name}"):
             module.SessionState = SessionState  # type: ignore[attr-defined]
-    gradio.routes.CustomCORSMiddleware = SameOriginMiddleware
+    gradio.routes.CustomCORSMiddleware = without_cors
     gradio.routes.asyncio = TrackingAsyncio()
     gradio.queueing.traceback = gradio.routes.traceback = LoggedTraceback()

@@ -11,14 +11,11 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.errors import UserError
-from playground.jobs.executors import ProcessPerJob
-from playground.jobs.policy import Policy
-from playground.jobs.queue import JobQueue
 from playground.runs.model_ref import require_checkpoint, resolve_run
 from playground.runs.registry import Registry
 
 from .client import resolve_client
-from .process_calls import RESPONSE_TIMEOUT_S, await_result, run_job
+from .process_calls import RESPONSE_TIMEOUT_S, await_result, process_queue, run_job
 from .routes import HandlerGroup, handler
 from .schemas.runs import ExportFigures, LoadView
 
@@ -31,15 +28,14 @@ MAX_REQUEST_LENGTH = 8000  # characters
 class InspectHandlers(HandlerGroup):
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self._figure_queue = JobQueue(
-            ProcessPerJob({"figures": "playground.figures.export:export_model"}),
-            Policy(
-                process="the process that draws the figures",
-                nouns="figures",
-                max_active=1,  # each takes about 30 seconds of one core
-                run_timeout_s=SLOW_VIEW_TIMEOUT_S,
-                timeout_advice="use a smaller model",
-            ),
+        self._figure_queue = process_queue(
+            "figures",
+            "playground.figures.export:export_model",
+            nouns="figures",
+            process="the process that draws the figures",
+            max_active=1,  # each takes about 30 seconds of one core
+            run_timeout_s=SLOW_VIEW_TIMEOUT_S,
+            timeout_advice="use a smaller model",
         )
 
     @handler("inspect/view", LoadView)

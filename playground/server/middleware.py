@@ -22,10 +22,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from playground.checkpoints.manifest import parse_strict_json
 from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.ui.embedding import EMBED_HEAD, is_embedded
 
+from .asgi import HttpMiddleware
 from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
 from .checkpoint_transfer import MAX_UPLOAD_BYTES
 from .client import resolve_client_address
@@ -34,7 +34,7 @@ from .gradio_patches import StreamCleanupMiddleware
 from .origin import configured_hosts, is_own_origin, public_hosts
 from .rate_limit import LoadLimits
 from .responses import json_error
-from .routes import MAX_BRACKETS, ROUTE_PREFIX
+from .routes import OTHER_SITE_MESSAGE, ROUTE_PREFIX, parse_body
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 HUB = "https://huggingface.co"  # frames a Space
@@ -130,23 +130,15 @@ def body_load(scope: Scope) -> float:
     return min(int(declared) if declared.isdecimal() else max_bytes, max_bytes) / BYTES_PER_MS
 
 
-class OriginGuardMiddleware:
+class OriginGuardMiddleware(HttpMiddleware):
     """Rejects requests from pages of other sites, except page loads and sign-in.
 
     On a local instance, other sites may only link to the page.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] == "http"
-            and not self._is_navigation(scope)
-            and not is_own_origin(Headers(scope=scope))
-        ):
-            message = "This request comes from another site; open the playground itself."
-            await send_error(403, message, scope, receive, send)
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._is_navigation(scope) and not is_own_origin(Headers(scope=scope)):
+            await send_error(403, OTHER_SITE_MESSAGE, scope, receive, send)
             return
         await self.app(scope, receive, send)
 
@@ -158,16 +150,10 @@ class OriginGuardMiddleware:
         )
 
 
-class RequestSizeLimitMiddleware:
+class RequestSizeLimitMiddleware(HttpMiddleware):
     """Rejects request bodies that are too large or arrive too slowly."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_transfer, limit = scope["path"] in TRANSFER_PATHS, max_body_bytes(scope["path"])
         too_large = f"A request to this address may have {limit:,} bytes."
         declared = Headers(scope=scope).get("content-length", "0")
@@ -202,19 +188,15 @@ class RequestSizeLimitMiddleware:
             await self.app(scope, receive if is_transfer else limited_receive, send)
 
 
-class GradioRequestMiddleware:
+class GradioRequestMiddleware(HttpMiddleware):
     """Validates the JSON of calls before Gradio does.
 
     Gradio downloads the URL of any `gradio.FileData` in a request, and no component here takes
     files. For a wrong number of values Gradio logs all of them, secrets included.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_call = scope["type"] == "http" and scope["method"] == "POST"
-        if not is_call or not scope["path"].startswith("/gradio_api/"):
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST" or not scope["path"].startswith("/gradio_api/"):
             await self.app(scope, receive, send)
             return
         try:
@@ -283,12 +265,7 @@ def check_json(body: bytes) -> Any:
     Raises:
         ValueError: for JSON that is malformed, has too many brackets, or holds a file.
     """
-    if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
-        raise ValueError(f"this JSON has more than {MAX_BRACKETS} lists and objects")
-    try:
-        content = parse_strict_json(body)
-    except ValueError:
-        raise ValueError("a JSON object is expected") from None
+    content = parse_body(body)
     pending = [content]
     while pending:
         value = pending.pop()
@@ -301,20 +278,14 @@ def check_json(body: bytes) -> Any:
     return content
 
 
-class SecurityHeadersMiddleware:
+class SecurityHeadersMiddleware(HttpMiddleware):
     """Adds a content security policy and related headers to every response.
 
     Only the page at "/" may run scripts: its own files, and the inline scripts that the server has
     put into this very response, by their hashes. Any other document is sandboxed.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         _drop_forwarded_host(scope)
         start: Message | None = None
         body = bytearray()

@@ -7,11 +7,18 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.errors import UserError, raise_for_error
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 
 from .routes import ROUTE_PREFIX
 
 RESPONSE_TIMEOUT_S = 15  # seconds
+
+
+def process_queue(kind: str, function: str, **limits: Any) -> JobQueue:
+    """Return a queue of jobs that call a function, each in its own process."""
+    return JobQueue(ProcessPerJob({kind: function}), Policy(**limits))
 
 
 async def await_result(

@@ -8,14 +8,11 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.errors import UserError
-from playground.jobs.executors import ProcessPerJob
-from playground.jobs.policy import Policy
-from playground.jobs.queue import JobQueue
 from playground.runs.model_ref import require_checkpoint, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
-from .process_calls import run_job
+from .process_calls import process_queue, run_job
 from .routes import HandlerGroup, handler
 from .schemas.base import ModelRequest
 
@@ -28,16 +25,15 @@ class ReportHandlers(HandlerGroup):
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self._queue = JobQueue(
-            ProcessPerJob({"report": "playground.reports.report:render_report"}),
-            Policy(
-                process="the process that writes the report",
-                nouns="reports",
-                max_active=MAX_ACTIVE,
-                max_active_per_address=MAX_ACTIVE_PER_ADDRESS,
-                run_timeout_s=REPORT_TIMEOUT_S,
-                timeout_advice="try again, or choose a run with fewer steps",
-            ),
+        self._queue = process_queue(
+            "report",
+            "playground.reports.report:render_report",
+            nouns="reports",
+            process="the process that writes the report",
+            max_active=MAX_ACTIVE,
+            max_active_per_address=MAX_ACTIVE_PER_ADDRESS,
+            run_timeout_s=REPORT_TIMEOUT_S,
+            timeout_advice="try again, or choose a run with fewer steps",
         )
 
     @handler("runs/report", ModelRequest)

@@ -31,6 +31,7 @@ ROUTE_PREFIX = "/playground/api/"
 OLD_ROUTE_PREFIX = "/playground/ask/"  # of version 0.1.0
 MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
+OTHER_SITE_MESSAGE = "this request comes from another site; open the playground itself"
 Handler = Callable[[object, Request], Awaitable[dict[str, Any]]]
 HandlerMethod = Callable[..., Coroutine[Any, Any, dict[str, Any]]]
 RequestType = TypeVar("RequestType", bound=BaseModel)
@@ -90,24 +91,19 @@ def _make_endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         if not is_own_origin(request.headers):
-            return json_error(
-                UserError("this request comes from another site; open the playground itself"), 403
-            )
+            return json_error(UserError(OTHER_SITE_MESSAGE), 403)
         address = resolve_client_address(request)
         if retry_after_s := load.take_address(address, load_ms):
             return await load.reject(address, retry_after_s)
         body = await request.body()
-        if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
-            message = f"this JSON has more than {MAX_BRACKETS} lists and objects; send fewer"
-            return json_error(UserError(message), 400)
         try:
             payload = (
-                await asyncio.to_thread(parse_strict_json, body)
+                await asyncio.to_thread(parse_body, body)
                 if len(body) > MAX_INLINE_PARSE_BYTES
-                else parse_strict_json(body)
+                else parse_body(body)
             )
-        except ValueError:
-            return json_error(UserError("a JSON object is expected"), 400)
+        except UserError as error:
+            return json_error(error, 400)
         if retry_after_s := load.take_owner(
             payload.get("owner") if isinstance(payload, dict) else None, load_ms
         ):
@@ -119,6 +115,20 @@ def _make_endpoint(
         return Response(content, media_type="application/json", headers=headers)
 
     return endpoint
+
+
+def parse_body(body: bytes) -> Any:
+    """Parse the JSON of a request.
+
+    Raises:
+        UserError: for JSON that is malformed or has too many brackets.
+    """
+    if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
+        raise UserError(f"this JSON has more than {MAX_BRACKETS} lists and objects; send fewer")
+    try:
+        return parse_strict_json(body)
+    except ValueError:
+        raise UserError("a JSON object is expected") from None
 
 
 def handler(

@@ -158,3 +158,8 @@ def not_found_message(model: str) -> str:
 def step_field(step: int) -> dict[str, int]:
     """Return the `step` field of a request; empty for the latest."""
     return {"step": step} if step >= 0 else {}
+
+
+def omit(response: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return a response without some fields."""
+    return {name: value for name, value in response.items() if name not in names}

@@ -23,7 +23,7 @@ from playground.training.presets import PRESETS, architecture_preset, preset_con
 from playground.ui.form_values import dataset_settings
 
 from ..schemas import public_api as schemas
-from .base import EndpointBase, endpoint, not_found_message
+from .base import EndpointBase, Method, endpoint, not_found_message, omit
 
 STATUS_CHANGE_TIMEOUT_S = 10.0  # seconds to wait for pause, resume and stop to take effect
 REACHED_STATUS = {
@@ -31,6 +31,29 @@ REACHED_STATUS = {
     "resume": lambda status: status not in ("paused", "stopped", "failed"),
     "stop": lambda status: status not in (*ACTIVE_STATUSES, "waiting", "paused"),
 }
+
+
+def _control_endpoint(action: str, summary: str) -> Method:
+    """Return the endpoint that applies an action to a run."""
+
+    async def control(
+        self: "RunEndpoints", run: str, owner: str = "", request: gr.Request = None
+    ) -> dict[str, Any]:
+        return await self._control(run, owner, action, request)
+
+    control.__name__, control.__doc__ = (
+        action,
+        f"""{summary}
+
+        Args:
+            run: the run's id.
+            owner: the key that start returned.
+
+        Returns:
+            as status.
+        """,
+    )
+    return endpoint(schemas.Control)(control)
 
 
 class RunEndpoints(EndpointBase):
@@ -80,9 +103,9 @@ class RunEndpoints(EndpointBase):
         ]
         return {
             "checkpoints": [
-                _omit(row | {"model": row["subject"]}, "subject") for row in response["checkpoints"]
+                omit(row | {"model": row["subject"]}, "subject") for row in response["checkpoints"]
             ],
-            "runs": [_omit(row, "subject", "hidden", "deleted") for row in runs],
+            "runs": [omit(row, "subject", "hidden", "deleted") for row in runs],
         }
 
     @endpoint(schemas.Start, "starts")
@@ -144,44 +167,13 @@ class RunEndpoints(EndpointBase):
         """
         return await self._status(await self.model_ref(model, owner), curve, request)
 
-    @endpoint(schemas.Control)
-    async def pause(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
-        """Pause a run after its current step, and save a checkpoint.
-
-        Args:
-            run: the run's id.
-            owner: the key that start returned.
-
-        Returns:
-            as status.
-        """
-        return await self._control(run, owner, "pause", request)
-
-    @endpoint(schemas.Control)
-    async def resume(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
-        """Resume a paused, stopped or failed run from its last state or checkpoint.
-
-        Args:
-            run: the run's id.
-            owner: the key that start returned.
-
-        Returns:
-            as status.
-        """
-        return await self._control(run, owner, "resume", request)
-
-    @endpoint(schemas.Control)
-    async def stop(self, run: str, owner: str = "", request: gr.Request = None) -> dict[str, Any]:
-        """Stop a run after saving a checkpoint; it can be used and resumed afterwards.
-
-        Args:
-            run: the run's id.
-            owner: the key that start returned.
-
-        Returns:
-            as status.
-        """
-        return await self._control(run, owner, "stop", request)
+    pause = _control_endpoint("pause", "Pause a run after its current step, and save a checkpoint.")
+    resume = _control_endpoint(
+        "resume", "Resume a paused, stopped or failed run from its last state or checkpoint."
+    )
+    stop = _control_endpoint(
+        "stop", "Stop a run after saving a checkpoint; it can be used and resumed afterwards."
+    )
 
     # Helpers
 
@@ -254,7 +246,3 @@ async def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
-
-
-def _omit(row: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in names}

@@ -122,6 +122,7 @@ def test_a_run_is_started_controlled_and_evaluated(ask, run, mine):
     result = ask("predict", **mine, sequence="3 1")
     assert result["target"] == ["1", "3"]
     assert result["correct"] == (result["prediction"] == result["target"])
+    assert "forward_pass" not in result
     scores = ask("evaluate", **mine, n=40)
     assert scores["n"] == sum(line["n"] for line in scores["by_length"]) > 10
     assert scores["interval"][0] <= scores["exact_match"] <= scores["interval"][1]
