@@ -15,8 +15,12 @@ from playground.comparison.process import QUIET_ENV
 from .common import (
     MultiValueOption,
     check_output_dir,
+    checkpoint_argument,
     exit_with_error,
+    json_option,
     load_manifest_or_exit,
+    number_option,
+    output_option,
     progress_bar,
     reserve_output_dir,
 )
@@ -25,7 +29,7 @@ MAX_LINE_WIDTH = 100  # columns of a caption
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@checkpoint_argument
 @click.option(
     "--models",
     cls=MultiValueOption,
@@ -35,25 +39,10 @@ MAX_LINE_WIDTH = 100  # columns of a caption
     default=("gpt2", "bert-base-uncased"),
     help="Pretrained models: names on the Hub, or folders that hold one; several after one flag.",
 )
-@click.option(
-    "--n",
-    type=click.IntRange(1, 500),
-    default=20,
-    show_default=True,
-    help="Number of held-out sequences.",
-)
-@click.option(
-    "--shots",
-    type=click.IntRange(0, 32),
-    default=8,
-    show_default=True,
-    help="Few-shot examples in a prompt, as far as they fit.",
-)
-@click.option(
-    "--rank",
-    type=click.IntRange(0, 500),
-    default=None,
-    help="How many examples are ranked among candidates, too. [default: 10]",
+@number_option("--n", 1, 500, "Number of held-out sequences.", default=20)
+@number_option("--shots", 0, 32, "Few-shot examples in a prompt, as far as they fit.", default=8)
+@number_option(
+    "--rank", 0, 500, "How many examples are ranked among candidates, too. [default: 10]"
 )
 @click.option(
     "--csv",
@@ -89,7 +78,7 @@ def compare(
     # before the import of huggingface_hub, which reads them; no token is sent
     os.environ.update(QUIET_ENV | {"HF_TOKEN": ""})
 
-    from playground.comparison.export import format_row, latest_rows, to_csv, to_json
+    from playground.comparison.export import latest_rows, to_csv, to_json
 
     events: list[dict[str, Any]] = []
     request = {
@@ -113,35 +102,35 @@ def compare(
     if as_json:
         click.echo(to_json(events, result, indent=None))
     else:
-        click.echo(
-            f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} "
-            f"{'parameters':>13}"
-        )
-        for row in rows:
-            click.echo(format_row(row))
-        for note in [
-            *(row["caveat"] for row in rows if row["caveat"]),
-            *(row["message"] for row in events if row["kind"] == "leak"),
-        ]:
-            click.echo(
-                click.wrap_text(note, MAX_LINE_WIDTH, initial_indent="  ", subsequent_indent="  ")
-            )
-        caption = next((row["caption"] for row in events if row["kind"] == "settings"), "")
-        click.echo(click.wrap_text(caption, MAX_LINE_WIDTH))
+        _print_table(events, rows)
     if status or any(row["error"] for row in rows):
         raise SystemExit(128 + status if status else 1)
 
 
+def _print_table(events: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    from playground.comparison.export import format_row
+
+    click.echo(
+        f"{'':34} {'exact match':^19} {'token accuracy':^19} {'rank accuracy':^19} "
+        f"{'parameters':>13}"
+    )
+    for row in rows:
+        click.echo(format_row(row))
+    for note in [
+        *(row["caveat"] for row in rows if row["caveat"]),
+        *(row["message"] for row in events if row["kind"] == "leak"),
+    ]:
+        click.echo(
+            click.wrap_text(note, MAX_LINE_WIDTH, initial_indent="  ", subsequent_indent="  ")
+        )
+    caption = next((row["caption"] for row in events if row["kind"] == "settings"), "")
+    click.echo(click.wrap_text(caption, MAX_LINE_WIDTH))
+
+
 @click.command()
 @click.argument("model")
-@click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option(
-    "--steps",
-    type=click.IntRange(1, 5000),
-    default=100,
-    show_default=True,
-    help="Training steps.",
-)
+@checkpoint_argument
+@number_option("--steps", 1, 5000, "Training steps.", default=100)
 @click.option(
     "--learning-rate",
     type=float,
@@ -149,35 +138,12 @@ def compare(
     show_default=True,
     help="Peak learning rate.",
 )
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1, 256),
-    default=16,
-    show_default=True,
-    help="Sequences per step.",
-)
-@click.option(
-    "--n",
-    type=click.IntRange(1, 1000),
-    default=64,
-    show_default=True,
-    help="Held-out sequences per evaluation.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**31 - 1),
-    default=0,
-    show_default=True,
-    help="The same seed gives the same losses.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="Output folder of the model.",
-)
+@number_option("--batch-size", 1, 256, "Sequences per step.", default=16)
+@number_option("--n", 1, 1000, "Held-out sequences per evaluation.", default=64)
+@number_option("--seed", 0, 2**31 - 1, "The same seed gives the same losses.", default=0)
+@output_option("Output folder of the model.")
 @click.option("--overwrite", is_flag=True, help="Replace the model that --out already holds.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+@json_option
 def finetune(
     model: str,
     checkpoint: Path,

@@ -72,6 +72,33 @@ def option_name(setting: str) -> str:
     return "--" + setting.replace("_", "-")
 
 
+def number_option(
+    name: str, low: int, high: int, description: str, *, default: int | None = None
+) -> Callable[[Any], Any]:
+    """Return the decorator of an option that takes a whole number from `low` to `high`."""
+    return click.option(
+        name,
+        type=click.IntRange(low, high),
+        default=default,
+        show_default=default is not None,
+        help=description,
+    )
+
+
+def output_option(description: str, *, required: bool = True) -> Callable[[Any], Any]:
+    """Return the decorator of the option --out, a folder."""
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path, file_okay=False),
+        required=required,
+        help=description,
+    )
+
+
+checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Path))
+json_option = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+
+
 class MultiValueOption(click.Option):
     """An option that accepts every word up to the next option: --schemes learned rope."""
 

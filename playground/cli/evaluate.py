@@ -12,19 +12,20 @@ from playground.datasets.pairs import DatasetError
 from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
 
-from .common import exit_with_error, load_manifest_or_exit, load_model_or_exit
+from .common import (
+    checkpoint_argument,
+    exit_with_error,
+    json_option,
+    load_manifest_or_exit,
+    load_model_or_exit,
+    number_option,
+)
 from .setting_options import translating_option_names
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option(
-    "--n",
-    type=click.IntRange(1, 100_000),
-    default=2000,
-    show_default=True,
-    help="Number of held-out sequences.",
-)
+@checkpoint_argument
+@number_option("--n", 1, 100_000, "Number of held-out sequences.", default=2000)
 @click.option(
     "--min-length", type=int, default=None, help="Minimum length. [default: the model's own]"
 )
@@ -35,7 +36,7 @@ from .setting_options import translating_option_names
     default=None,
     help="Maximum length. [default: the model's own]",
 )
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+@json_option
 def evaluate(
     checkpoint: Path, n: int, min_length: int | None, max_length: int | None, as_json: bool
 ) -> None:
@@ -80,7 +81,7 @@ def evaluate(
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@checkpoint_argument
 @click.argument("sequences", metavar="SEQUENCE ...", nargs=-1, required=True)
 @click.option(
     "--json",

@@ -16,7 +16,13 @@ from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.runs.worker_protocol import DIVERGED_MESSAGE
 
-from .common import MultiValueOption, exit_with_error, progress_bar
+from .common import (
+    MultiValueOption,
+    exit_with_error,
+    json_option,
+    output_option,
+    progress_bar,
+)
 from .setting_options import with_option_names
 
 if TYPE_CHECKING:
@@ -28,15 +34,12 @@ OWNER = "the command line"
 
 def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every Lab command."""
-    command = click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(
-        command
-    )
     command = click.option(
         "--csv",
         "table",
         type=click.Path(path_type=Path, dir_okay=False),
         help="Write the results as a table.",
-    )(command)
+    )(json_option(command))
     return click.option(
         "--set",
         "settings",
@@ -47,16 +50,10 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def experiments_folder_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--out",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=None,
-        help=(
-            "Folder of runs and figures; finished runs are not repeated. [default: in "
-            "checkpoints/runs]"
-        ),
-    )(command)
+experiments_folder_option = output_option(
+    "Folder of runs and figures; finished runs are not repeated. [default: in checkpoints/runs]",
+    required=False,
+)
 
 
 def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:

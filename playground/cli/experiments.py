@@ -9,7 +9,7 @@ import click
 from playground.common.storage import checkpoints_root
 from playground.models.config_fields import ConfigError
 
-from .common import MultiValueOption, exit_with_error, reject_options
+from .common import MultiValueOption, exit_with_error, number_option, reject_options
 from .experiment_runs import (
     experiment_options,
     experiments_folder_option,
@@ -28,12 +28,7 @@ from .lengths import print_length_results
     metavar="NAME=V,V ...",
     help="One or two settings with values; architecture and task are allowed, too.",
 )
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, 20),
-    default=None,
-    help="Runs per variant, seeds 0, 1, ... [default: 3]",
-)
+@number_option("--seeds", 1, 20, "Runs per variant, seeds 0, 1, ... [default: 3]")
 @experiments_folder_option
 @experiment_options
 def experiment(

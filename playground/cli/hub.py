@@ -11,23 +11,27 @@ import click
 from playground.common.storage import checkpoints_root
 from playground.hub.repo_ids import LICENSES, is_branch, is_repo, is_revision
 
-from .common import check_output_dir, exit_with_error, load_manifest_or_exit
+from .common import (
+    check_output_dir,
+    checkpoint_argument,
+    exit_with_error,
+    json_option,
+    load_manifest_or_exit,
+    output_option,
+)
 
 
 def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every Hub command."""
-    ask_option = click.option(
+    return click.option(
         "--ask-token",
         is_flag=True,
         help="Prompt for a token instead of using that of `hf auth login` or HF_TOKEN.",
-    )
-    return ask_option(
-        click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")(command)
-    )
+    )(json_option(command))
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@checkpoint_argument
 @click.argument("repo", metavar="USER/NAME")
 @click.option(
     "--branch",
@@ -127,12 +131,7 @@ def print_plans(result: dict[str, Any], dry_run: bool) -> None:
 @click.command()
 @click.argument("repo", metavar="USER/NAME")
 @click.option("--revision", default="main", show_default=True, help="A branch, a tag or a commit.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=None,
-    help="The folder. [default: checkpoints/NAME]",
-)
+@output_option("The folder. [default: checkpoints/NAME]", required=False)
 @hub_options
 def pull(repo: str, revision: str, out: Path | None, ask_token: bool, as_json: bool) -> None:
     """Download a published model as a checkpoint; every file is validated."""

@@ -7,26 +7,24 @@ import click
 
 from playground.checkpoints.manifest import CheckpointError
 
-from .common import exit_with_error, load_model_or_exit
+from .common import (
+    checkpoint_argument,
+    exit_with_error,
+    json_option,
+    load_model_or_exit,
+    number_option,
+    output_option,
+)
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@checkpoint_argument
 @click.argument("sequence")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="Output folder of the figures.",
+@output_option("Output folder of the figures.")
+@number_option(
+    "--n", 1, 10_000, "Held-out sequences for the ablation of each component.", default=512
 )
-@click.option(
-    "--n",
-    type=click.IntRange(1, 10_000),
-    default=512,
-    show_default=True,
-    help="Held-out sequences for the ablation of each component.",
-)
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+@json_option
 def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -> None:
     """Export figures of a checkpoint on a sequence such as "3 1 4".
 

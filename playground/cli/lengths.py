@@ -16,6 +16,7 @@ from .common import (
     MultiValueOption,
     exit_with_error,
     load_model_or_exit,
+    number_option,
     progress_bar,
     reject_options,
 )
@@ -39,30 +40,14 @@ SCHEMES = ("learned", "sinusoidal", "rope", "alibi", "t5")
     multiple=True,
     help=f"Position encodings to compare. [default: {' '.join(SCHEMES)}]",
 )
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, 20),
-    default=3,
-    show_default=True,
-    help="Runs per position encoding, seeds 0, 1, ...",
-)
+@number_option("--seeds", 1, 20, "Runs per position encoding, seeds 0, 1, ...", default=3)
 @click.option(
     "--length", type=int, default=10, show_default=True, help="Maximum length in training."
 )
-@click.option(
-    "--times",
-    type=click.IntRange(1, 20),
-    default=5,
-    show_default=True,
-    help="Evaluate up to this multiple of the maximum length in training.",
+@number_option(
+    "--times", 1, 20, "Evaluate up to this multiple of the maximum length in training.", default=5
 )
-@click.option(
-    "--n",
-    type=click.IntRange(20, 2000),
-    default=200,
-    show_default=True,
-    help="Held-out sequences per length.",
-)
+@number_option("--n", 20, 2000, "Held-out sequences per length.", default=200)
 @experiments_folder_option
 @experiment_options
 def lengths(

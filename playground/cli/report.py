@@ -8,12 +8,12 @@ import click
 from playground.checkpoints.manifest import CheckpointError
 from playground.common.atomic_write import write_file
 
-from .common import exit_with_error, load_manifest_or_exit
+from .common import checkpoint_argument, exit_with_error, json_option, load_manifest_or_exit
 from .inspect import run_folder
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@checkpoint_argument
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -26,7 +26,7 @@ from .inspect import run_folder
     help="Name of the model in the report. [default: the name of the checkpoint folder]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+@json_option
 def report(checkpoint: Path, out: Path, name: str, overwrite: bool, as_json: bool) -> None:
     """Write a report of a checkpoint as one self-contained HTML file.
 

@@ -26,10 +26,12 @@ from playground.training.task_config import TaskConfig
 from .common import (
     check_output_dir,
     exit_with_error,
+    json_option,
     load_manifest_or_exit,
     new_run_folder,
     only_rank_zero_prints,
     option_name,
+    output_option,
     progress_bar,
     reserve_output_dir,
     torchrun_rank,
@@ -91,12 +93,7 @@ python -m playground train --resume sorter --max-steps 1000"""
     default=None,
     help="A preset of settings. [default: fast, or the architecture's]",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=None,
-    help="Output folder of the checkpoint. [default: in checkpoints/runs]",
-)
+@output_option("Output folder of the checkpoint. [default: in checkpoints/runs]", required=False)
 @click.option("--overwrite", is_flag=True, help="Replace the checkpoint that --out already holds.")
 @click.option(
     "--resume",
@@ -107,7 +104,7 @@ python -m playground train --resume sorter --max-steps 1000"""
 @click.option(
     "--weights-only", is_flag=True, help="Save no state for resuming: a third of the size."
 )
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+@json_option
 @setting_options
 def train(
     task: str | None,
@@ -226,7 +223,7 @@ def train(
 @click.command()
 @click.argument("task", metavar="ROWS")
 @dataset_options
-@click.option("--json", "as_json", is_flag=True, help="End with one line of JSON.")
+@json_option
 def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
     """Check and store a dataset, and print its first examples.
 

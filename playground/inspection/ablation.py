@@ -129,15 +129,7 @@ class Ablation:
     ) -> AblationEffect:
         """Return the effect of ablating these components together."""
         chosen = tuple(ablated_components)
-        after = self.score(self.replacements(chosen, method))
-        return AblationEffect(
-            name or "; ".join(part.name for part in chosen),
-            chosen,
-            method,
-            False,
-            self.baseline,
-            after,
-        )
+        return self._effect(chosen, chosen, method, name)
 
     def keep_only(
         self, remaining_components: Iterable[Component], method: str = "zero", name: str = ""
@@ -145,15 +137,19 @@ class Ablation:
         """Return the effect of ablating every head except these."""
         chosen = tuple(remaining_components)
         others = [head for head in all_heads(self.model.config) if head not in chosen]
-        after = self.score(self.replacements(others, method))
-        return AblationEffect(
-            name or "; ".join(part.name for part in chosen),
-            chosen,
-            method,
-            True,
-            self.baseline,
-            after,
-        )
+        return self._effect(chosen, others, method, name, keep_only=True)
+
+    def _effect(
+        self,
+        chosen: tuple[Component, ...],
+        ablated: Iterable[Component],
+        method: str,
+        name: str,
+        keep_only: bool = False,
+    ) -> AblationEffect:
+        after = self.score(self.replacements(ablated, method))
+        name = name or "; ".join(part.name for part in chosen)
+        return AblationEffect(name, chosen, method, keep_only, self.baseline, after)
 
     def rank_components(self, method: str = "zero") -> list[AblationEffect]:
         """Return the effect of ablating each single component, the largest drop first."""

@@ -99,6 +99,10 @@ class PlaygroundModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """Leave the weights as the network initialized them: a file contains them all."""
 
+    def get_input_embeddings(self) -> Any:
+        network: Any = self.base_model
+        return network.embedding.token_embedding
+
     def get_output_embeddings(self) -> Any:
         return self.base_model.output_proj
 
@@ -142,6 +146,9 @@ class Seq2SeqModel(PlaygroundModel, PlaygroundGenerationMixin):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__(config)
         self.generation_config = config.default_generation_config()
+
+    def get_input_embeddings(self) -> Any:
+        return self.base_model.source_token_embedding
 
     def encode_inputs(
         self,

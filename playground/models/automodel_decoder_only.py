@@ -84,9 +84,6 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
             self.network.config.max_positions, self.network.config.max_positions
         )
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.network.embedding.token_embedding
-
     def forward(
         self,
         input_ids: Tensor,

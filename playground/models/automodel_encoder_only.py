@@ -57,9 +57,6 @@ class PlaygroundEncoderOnlyForMaskedLM(PlaygroundModel):
                 sizes.sinusoidal_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
             )
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.network.embedding.token_embedding
-
     def forward(
         self,
         input_ids: Tensor,

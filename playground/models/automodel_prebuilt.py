@@ -59,9 +59,6 @@ class PlaygroundPrebuiltForSeq2SeqLM(Seq2SeqModel):
     def get_encoder(self, modality: str | None = None) -> PrebuiltEncoder:
         return PrebuiltEncoder(self.network)
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.network.source_token_embedding
-
     def forward(
         self,
         input_ids: Tensor | None = None,

@@ -72,9 +72,6 @@ class PlaygroundRecurrentForSeq2SeqLM(Seq2SeqModel):
     def get_encoder(self, modality: str | None = None) -> RecurrentEncoder:
         return RecurrentEncoder(self.network)
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.network.source_token_embedding
-
     def forward(
         self,
         input_ids: Tensor | None = None,

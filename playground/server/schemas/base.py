@@ -53,6 +53,8 @@ class Request(BaseModel):
 
 
 class OwnerRequest(Request):
+    """A request of an owner."""
+
     owner: OwnerKey
 
 

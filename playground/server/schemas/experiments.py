@@ -42,6 +42,8 @@ class PollExperiments(OwnerRequest):
 
 
 class ExperimentRequest(OwnerRequest):
+    """An experiment of the owner."""
+
     experiment: str = ""
 
 

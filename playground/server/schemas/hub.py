@@ -47,6 +47,8 @@ class PublishOptions(OwnedModelRequest):
 
 
 class SubmitHubTask(PublishOptions):
+    """A job on the Hub."""
+
     kind: Annotated[TaskKind, BeforeValidator(_known_kind)]
     revision: Stripped = ""
     checkpoint: Name = ""  # of the run; without it, the newest
@@ -57,6 +59,8 @@ class SubmitHubTask(PublishOptions):
 
 
 class HubJob(Request):
+    """A job of the owner."""
+
     owner: OptionalOwner = ""
     job: str = ""
 

@@ -17,6 +17,8 @@ class SubmitJob(OwnedModelRequest):
 
 
 class CancelJob(OwnerRequest):
+    """A job of the owner."""
+
     job: Name
 
 
@@ -38,6 +40,8 @@ class MatchArchitectures(ModelRequest):
 
 
 class TrainArchitectures(MatchArchitectures, OwnedModelRequest):
+    """The architectures to train."""
+
     architectures: list[str] = Field(alias="families")
 
     @field_validator("architectures", mode="before")

@@ -26,6 +26,8 @@ class StartBug(OwnerRequest):
 
 
 class MeasurementRequest(OwnerRequest):
+    """A measurement of the owner."""
+
     id: str | None = None
 
 
