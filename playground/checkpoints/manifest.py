@@ -130,16 +130,7 @@ def read_manifest(folder: Path) -> Manifest:
         odd = sorted(set(content) - MANIFEST_KEYS)
         if odd:
             raise ValueError(f"it holds the unknown key {short_repr(odd[0])}")
-        if (
-            type(step) is not int
-            or not 0 <= step < 2**31
-            or not is_number(seconds)
-            or not 0 <= seconds < 1e12
-        ):
-            raise ValueError(
-                f"step {short_repr(step)} or seconds {short_repr(seconds)} is outside the accepted "
-                "range"
-            )
+        _check_progress(step, seconds)
         if content["device"] not in ("cpu", "cuda"):
             raise ValueError(f"device is {short_repr(content['device'])}; it must be cpu or cuda")
         versions, sums = content["versions"], content.get("sha256", {})
@@ -189,6 +180,15 @@ def _parse_section(kind: Any, content: dict[str, Any], name: str) -> Any:
     if unknown:
         raise ValueError(f"{name} holds the unknown setting {short_repr(unknown[0])}")
     return kind(**section)
+
+
+def _check_progress(step: Any, seconds: Any) -> None:
+    is_step = type(step) is int and 0 <= step < 2**31
+    if not is_step or not is_number(seconds) or not 0 <= seconds < 1e12:
+        raise ValueError(
+            f"step {short_repr(step)} or seconds {short_repr(seconds)} is outside the accepted "
+            "range"
+        )
 
 
 def _check_texts(name: str, texts: object) -> None:

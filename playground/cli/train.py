@@ -45,6 +45,7 @@ from .setting_options import (
 )
 
 if TYPE_CHECKING:
+    from playground.evaluation import EvalResult
     from playground.training.trainer import Trainer
 
 
@@ -128,28 +129,23 @@ def train(
     batch, which is divided among the processes. Only the first process prints and writes.
     """
     click.get_current_context().with_resource(only_rank_zero_prints())
-    options = {k: v for k, v in settings.items() if v is not None}
-    options |= {
-        k: v
-        for k, v in (("task", task), ("max_length", max_length), ("min_length", min_length))
-        if v is not None
-    }
+    settings |= {"task": task, "max_length": max_length, "min_length": min_length}
+    options = {name: value for name, value in settings.items() if value is not None}
     if resume is None and task is not None and is_dataset_argument(task):
         options |= dataset_settings(task, columns, words, options)
     elif columns or words is not None:
         exit_with_error(
             "--columns, --words and --characters describe a dataset; name the dataset with --task"
         )
-    if resume is not None:
-        if weights_only and out in (None, resume):
-            exit_with_error(
-                "--weights-only would replace the checkpoint by one that cannot be resumed; "
-                "name another folder with --out"
-            )
-        config = resume_config(resume, options, preset)
-        out = out or resume
-    else:
-        config = build_config(options, preset)
+    if resume is not None and weights_only and out in (None, resume):
+        exit_with_error(
+            "--weights-only would replace the checkpoint by one that cannot be resumed; "
+            "name another folder with --out"
+        )
+    config = (
+        build_config(options, preset) if resume is None else resume_config(resume, options, preset)
+    )
+    out = out or resume
     if not torchrun_rank("RANK"):  # only the first process writes
         out = out or new_run_folder(
             checkpoints_root() / "runs", config.task.task, config.training.seed
@@ -198,6 +194,10 @@ def train(
     if failure or scores is None:
         click.echo(f"playground: {failure}", err=True)
         raise SystemExit(exit_code)
+    _print_result(trainer, scores, out, as_json)
+
+
+def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool) -> None:
     result = {
         "exact_match": scores.exact_match,
         "token_accuracy": scores.token_accuracy,

@@ -36,6 +36,38 @@ def license_of(repo: str, token: str | bool = False) -> str:
     return named if isinstance(named, str) else ""
 
 
+def _table_files(repo: str, file_names: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the format of the tables of a repository, and the files to read.
+
+    Raises:
+        DatasetError: if there is no such file.
+    """
+    kind = next(
+        (
+            kind
+            for kind in TABLE_FORMATS
+            if any(name.lower().endswith(TABLE_FORMATS[kind]) for name in file_names)
+        ),
+        None,
+    )
+    if kind is None:
+        raise DatasetError(
+            f"the dataset {repo} has no file of tables; {', '.join(TABLE_FORMATS)} files are "
+            "accepted"
+        )
+    files = [
+        name
+        for name in file_names
+        if name.lower().endswith(TABLE_FORMATS[kind]) and "::" not in name
+    ]
+    if not files:
+        raise DatasetError(
+            f"the file names of {repo} contain '::', which refers to other addresses; rename "
+            f"the files"
+        )
+    return kind, [name for name in files if "train" in name.lower()] or files
+
+
 def stream_hub_columns(
     repo: str,
     columns: Sequence[str],
@@ -58,30 +90,7 @@ def stream_hub_columns(
     try:
         info = HfApi(token=token).dataset_info(repo)
         file_names = sorted(file.rfilename for file in info.siblings or [])
-        kind = next(
-            (
-                kind
-                for kind in TABLE_FORMATS
-                if any(name.lower().endswith(TABLE_FORMATS[kind]) for name in file_names)
-            ),
-            None,
-        )
-        if kind is None:
-            raise DatasetError(
-                f"the dataset {repo} has no file of tables; {', '.join(TABLE_FORMATS)} files are "
-                "accepted"
-            )
-        files = [
-            name
-            for name in file_names
-            if name.lower().endswith(TABLE_FORMATS[kind]) and "::" not in name
-        ]
-        if not files:
-            raise DatasetError(
-                f"the file names of {repo} contain '::', which refers to other addresses; rename "
-                f"the files"
-            )
-        files = [name for name in files if "train" in name.lower()] or files
+        kind, files = _table_files(repo, file_names)
         if kind == "parquet":
             yield from _stream_parquet(
                 [f"datasets/{repo}@{info.sha}/{name}" for name in files], columns, choose, token

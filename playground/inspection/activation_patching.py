@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .hooks import Component, all_heads, component_outputs, record_activations, replace_outputs
-from .inspected_model import InspectedModel, InspectionError
+from .inspected_model import Example, InspectedModel, InspectionError
 
 MIN_LOGIT_DIFF = 0.01  # logits; fractions of a smaller change are not meaningful
 
@@ -48,17 +48,10 @@ class PatchingResult:
     recovered_fraction: dict[Component, float]
 
 
-@torch.no_grad()
-def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) -> PatchingResult:
-    """Replace the token at `position` (from 0) of a sequence by `symbol`, and patch each head.
-
-    Both runs are teacher-forced with the target of the clean source, so only the source differs.
-
-    Raises:
-        UnknownSymbolError: for a symbol that is not in the task's vocabulary.
-        InspectionError: for a position outside of the sequence, a replacement that does not change
-            the source, its target or the model's logits, or a sequence without a known target.
-    """
+def _encode_pair(
+    subject: InspectedModel, text: str, position: int, symbol: str
+) -> tuple[list[int], Example, Example]:
+    """Return the tokens of the clean source, and the clean and the corrupted example."""
     tokens = subject.task.vocabulary.encode(text)
     batch = subject.encode_text(text)
     new = subject.task.vocabulary.encode(symbol)
@@ -82,6 +75,21 @@ def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) 
                 f"the target of {source[:60]} is unknown: the dataset has no pair with this "
                 "source; choose a sequence, position and symbol so that the dataset has both"
             )
+    return tokens, batch, corrupted
+
+
+@torch.no_grad()
+def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) -> PatchingResult:
+    """Replace the token at `position` (from 0) of a sequence by `symbol`, and patch each head.
+
+    Both runs are teacher-forced with the target of the clean source, so only the source differs.
+
+    Raises:
+        UnknownSymbolError: for a symbol that is not in the task's vocabulary.
+        InspectionError: for a position outside of the sequence, a replacement that does not change
+            the source, its target or the model's logits, or a sequence without a known target.
+    """
+    tokens, batch, corrupted = _encode_pair(subject, text, position, symbol)
     width = min(batch.labels_BT.shape[1], corrupted.labels_BT.shape[1])
     differ = (batch.labels_BT[0, :width] != corrupted.labels_BT[0, :width]).nonzero()[:, 0].tolist()
     if not differ:

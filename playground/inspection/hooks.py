@@ -11,7 +11,7 @@ The bias of the projection belongs to no head and stays when heads are replaced.
 Shapes: B batch, Q queries, S source, T target, P positions, H heads, K head size, D d_model.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -192,6 +192,21 @@ def component_outputs(
     return result
 
 
+def _check_components(model: Transformer, parts: Iterable[Component]) -> None:
+    components = all_components(model.config)
+    for part in parts:
+        if part not in components:
+            if part.kind in POSITION_KINDS:
+                raise ValueError(
+                    f"this model has no {part.name} to replace: with positions "
+                    f"{model.config.position_type!r} it adds no position vectors"
+                )
+            raise ValueError(
+                f"this model has no {part.name}; it has layers 1 to {model.config.n_layers} "
+                f"and heads 1 to {model.config.n_heads}"
+            )
+
+
 @contextmanager
 def replace_outputs(model: Transformer, values: Mapping[Component, Tensor]) -> Iterator[None]:
     """Replace the outputs of components by `values` inside the block.
@@ -203,18 +218,7 @@ def replace_outputs(model: Transformer, values: Mapping[Component, Tensor]) -> I
     Raises:
         ValueError: for a component that the model does not have.
     """
-    components = all_components(model.config)
-    for part in values:
-        if part not in components:
-            if part.kind in POSITION_KINDS:
-                raise ValueError(
-                    f"this model has no {part.name} to replace: with positions "
-                    f"{model.config.position_type!r} it adds no position vectors"
-                )
-            raise ValueError(
-                f"this model has no {part.name}; it has layers 1 to {model.config.n_layers} "
-                f"and heads 1 to {model.config.n_heads}"
-            )
+    _check_components(model, values)
     # The first position of the current call; `track_position` updates it in incremental decoding.
     first_position = {"source": 0, "target": 0}
 

@@ -18,6 +18,7 @@ does not exist. The logit lens, ablation and activation patching work there as w
 Shapes: L layers, B batch, T target, H heads, K head size, D d_model, V vocabulary.
 """
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -79,27 +80,7 @@ def direct_logit_attribution(
         InspectionError: for a post-norm model, more than one sequence, or an invalid position or
             token.
     """
-    if model.config.norm_placement != "pre":
-        raise InspectionError(
-            "logit attribution needs a pre-norm model; in this post-norm model each norm rescales "
-            "the sum before it, so the logit is not a sum of components; use the logit lens, "
-            "ablation or activation patching"
-        )
-    n_rows, n_positions = batch.decoder_input_BT.shape
-    if n_rows != 1:
-        raise InspectionError(
-            f"the batch has {n_rows} sequences; logit attribution takes one sequence at a time"
-        )
-    if not 0 <= position < n_positions:
-        raise InspectionError(
-            f"position is {position}; this target has the positions 0 to {n_positions - 1}"
-        )
-    for each in (token, baseline_token):
-        if each is not None and not 0 <= each < model.config.target_vocab_size:
-            raise InspectionError(
-                f"token is {each}; the tokens are 0 to {model.config.target_vocab_size - 1}"
-            )
-
+    _check_request(model, batch, position, (token, baseline_token))
     with record_activations(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
     norm = cast(nn.LayerNorm | nn.RMSNorm, model.decoder_norm)
@@ -134,34 +115,9 @@ def direct_logit_attribution(
                 "position vector", Component("target positions"), attribute(positions_TD[position])
             )
         )
-    outputs_by_component = component_outputs(model, calls)
-    for layer in range(model.config.n_layers):
-        for kind in ATTENTION_KINDS[1:]:
-            attention = cast(
-                MultiHeadAttention, model.get_submodule(Component(kind, layer).module_name)
-            )
-            out_proj_DHK = attention.out_proj.weight.unflatten(1, (model.config.n_heads, -1))
-            for head in range(model.config.n_heads):
-                part = Component(kind, layer, head)
-                contributions.append(
-                    LogitContribution(
-                        part.name,
-                        part,
-                        attribute(out_proj_DHK[:, head] @ outputs_by_component[part][0, position]),
-                    )
-                )
-            if attention.out_proj.bias is not None:
-                contributions.append(
-                    LogitContribution(
-                        f"{Component(kind, layer).name}, bias",
-                        None,
-                        attribute(attention.out_proj.bias),
-                    )
-                )
-        part = Component("decoder feed-forward", layer)
-        contributions.append(
-            LogitContribution(part.name, part, attribute(outputs_by_component[part][0, position]))
-        )
+    contributions += _layer_contributions(
+        model, component_outputs(model, calls), position, attribute
+    )
     if isinstance(norm, nn.LayerNorm) and model.config.bias:
         contributions.append(
             LogitContribution("final norm, bias", None, float(norm.bias @ direction_D))
@@ -176,3 +132,50 @@ def direct_logit_attribution(
             )
         )
     return contributions
+
+
+def _check_request(
+    model: Transformer, batch: Batch, position: int, tokens: tuple[int | None, ...]
+) -> None:
+    if model.config.norm_placement != "pre":
+        raise InspectionError(
+            "logit attribution needs a pre-norm model; in this post-norm model each norm rescales "
+            "the sum before it, so the logit is not a sum of components; use the logit lens, "
+            "ablation or activation patching"
+        )
+    n_rows, n_positions = batch.decoder_input_BT.shape
+    if n_rows != 1:
+        raise InspectionError(
+            f"the batch has {n_rows} sequences; logit attribution takes one sequence at a time"
+        )
+    if not 0 <= position < n_positions:
+        raise InspectionError(
+            f"position is {position}; this target has the positions 0 to {n_positions - 1}"
+        )
+    for each in tokens:
+        if each is not None and not 0 <= each < model.config.target_vocab_size:
+            raise InspectionError(
+                f"token is {each}; the tokens are 0 to {model.config.target_vocab_size - 1}"
+            )
+
+
+def _layer_contributions(
+    model: Transformer,
+    outputs: Mapping[Component, Tensor],
+    position: int,
+    attribute: Callable[[Tensor], float],
+) -> Iterator[LogitContribution]:
+    """Yield the contributions of heads, attention biases and feed-forward networks."""
+    for layer in range(model.config.n_layers):
+        for kind in ATTENTION_KINDS[1:]:
+            block = Component(kind, layer)
+            out_proj = cast(MultiHeadAttention, model.get_submodule(block.module_name)).out_proj
+            weight_DHK = out_proj.weight.unflatten(1, (model.config.n_heads, -1))
+            for head in range(model.config.n_heads):
+                part = Component(kind, layer, head)
+                vector_D = weight_DHK[:, head] @ outputs[part][0, position]
+                yield LogitContribution(part.name, part, attribute(vector_D))
+            if out_proj.bias is not None:
+                yield LogitContribution(f"{block.name}, bias", None, attribute(out_proj.bias))
+        part = Component("decoder feed-forward", layer)
+        yield LogitContribution(part.name, part, attribute(outputs[part][0, position]))

@@ -91,28 +91,8 @@ class AttentionCall:
         attn_mask_QM = attn_mask.expand(1, 1, n_queries, n_keys)[0, 0]
 
         def explain_score(has_bias: bool = False, is_masked: bool = False) -> Explain:
-            def explain(head: int, query: int, key: int) -> DotProduct:
-                query_K, key_K = query_HQK[head, query], key_HMK[head, key]
-                bias = None
-                if has_bias and bias_HQM is not None:
-                    bias = float(bias_HQM[head, query, key])
-                attended = bool(attn_mask_QM[query, key])
-                value = float((query_K * key_K).sum()) / root + (bias or 0.0)
-                if is_masked and not attended:
-                    value = -math.inf
-                return DotProduct(
-                    query_K,
-                    key_K,
-                    ("query", "key"),
-                    value,
-                    root=root,
-                    bias=bias,
-                    query=query,
-                    key=key,
-                    attended=attended,
-                )
-
-            return explain
+            bias = bias_HQM if has_bias else None
+            return _explain_score(query_HQK, key_HMK, bias, attn_mask_QM, is_masked)
 
         scores_HQM = query_HQK @ key_HMK.transpose(-2, -1) / root
         code = find_source_line(scaled_dot_product_attention, "scores_BHQM = query")
@@ -145,23 +125,9 @@ class AttentionCall:
         code = find_source_line(scaled_dot_product_attention, "scores_BHQM.softmax(")
         yield TraceStage(block, "softmax", formula, "HQM", weights_HQM, code, explain_weight)
 
-        def explain_weighted_sum(head: int, query: int, _column: int) -> WeightedSum:
-            weights_M = weights_HQM[head, query]
-            terms_MK = weights_M[:, None] * value_HMK[head]
-            return WeightedSum(terms_MK, terms_MK.sum(0), weights_R=weights_M)
-
         joined_QV = self.call("out_proj").inputs[0][0]
         head_outputs_HQK = joined_QV.unflatten(-1, (attention.n_heads, -1)).transpose(0, 1)
-        code = find_source_line(scaled_dot_product_attention, "weights_BHQM @ value_BHMK")
-        yield TraceStage(
-            block,
-            "weighted sum",
-            "weighted sum = weights V",
-            "HQK",
-            head_outputs_HQK,
-            code,
-            explain_weighted_sum,
-        )
+        yield self._weighted_sum(weights_HQM, value_HMK, head_outputs_HQK)
         yield self._output_projection(head_outputs_HQK)
 
     def _projections(
@@ -268,6 +234,20 @@ class AttentionCall:
         formula = f"true = may attend: {rule}"
         return TraceStage(self.component.name, "mask", formula, "QM", attn_mask_QM, code, explain)
 
+    def _weighted_sum(
+        self, weights_HQM: Tensor, value_HMK: Tensor, head_outputs_HQK: Tensor
+    ) -> TraceStage:
+        def explain(head: int, query: int, _column: int) -> WeightedSum:
+            weights_M = weights_HQM[head, query]
+            terms_MK = weights_M[:, None] * value_HMK[head]
+            return WeightedSum(terms_MK, terms_MK.sum(0), weights_R=weights_M)
+
+        name, formula = "weighted sum", "weighted sum = weights V"
+        code = find_source_line(scaled_dot_product_attention, "weights_BHQM @ value_BHMK")
+        return TraceStage(
+            self.component.name, name, formula, "HQK", head_outputs_HQK, code, explain
+        )
+
     def _output_projection(self, head_outputs_HQK: Tensor) -> TraceStage:
         layer, output_QD = self.attention.out_proj, self.call("out_proj").output[0]
         n_heads = self.attention.n_heads
@@ -288,3 +268,35 @@ class AttentionCall:
         return TraceStage(
             self.component.name, "output projection", formula, shape, output_QD, code, explain
         )
+
+
+def _explain_score(
+    query_HQK: Tensor,
+    key_HMK: Tensor,
+    bias_HQM: Tensor | None,
+    attn_mask_QM: Tensor,
+    is_masked: bool,
+) -> Explain:
+    """Explain an attention score, which is -infinity where the mask blocks it if `is_masked`."""
+    root = math.sqrt(query_HQK.shape[-1])
+
+    def explain(head: int, query: int, key: int) -> DotProduct:
+        query_K, key_K = query_HQK[head, query], key_HMK[head, key]
+        bias = None if bias_HQM is None else float(bias_HQM[head, query, key])
+        attended = bool(attn_mask_QM[query, key])
+        value = float((query_K * key_K).sum()) / root + (bias or 0.0)
+        if is_masked and not attended:
+            value = -math.inf
+        return DotProduct(
+            query_K,
+            key_K,
+            ("query", "key"),
+            value,
+            root=root,
+            bias=bias,
+            query=query,
+            key=key,
+            attended=attended,
+        )
+
+    return explain

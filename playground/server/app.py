@@ -118,31 +118,8 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
                 learn = learn_view()
 
         def on_load(session_json: Any, request: gr.Request) -> list[Any]:
-            query = dict(request.query_params) if request else {}
-            embedded_view = is_embedded(query)
-            cookie_owner = owner_from_cookie(request.request) if request else ""
-            owner = (
-                ""
-                if embedded_view
-                else registry.single_owner
-                or owner_from_session(session_json)
-                or cookie_owner
-                or new_owner_key()
-            )
-            inspect_link = query.get("inspect", "")
-            owner_json, session_update = (
-                json.dumps({"owner": owner}),
-                gr.skip() if embedded_view else session_value(owner),
-            )
-            return [
-                session_update,
-                owner_json,
-                owner_json,
-                owner_json,
-                owner_json,
-                json.dumps({"owner": owner, "link": inspect_link}),
-                *on_train_load(owner, request),
-            ]
+            owner, values = _load_values(registry, session_json, request)
+            return [*values, *on_train_load(owner, request)]
 
         page.load(
             on_load,
@@ -155,6 +132,27 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
     page.queue(default_concurrency_limit=4, max_size=MAX_QUEUE)
     bound_sessions(page._queue)
     return page
+
+
+def _load_values(
+    registry: Registry, session_json: Any, request: gr.Request
+) -> tuple[str, list[Any]]:
+    """Return the owner key of a page that loads, and the values of its state and tabs."""
+    query = dict(request.query_params) if request else {}
+    is_view = is_embedded(query)
+    cookie_owner = owner_from_cookie(request.request) if request else ""
+    owner = (
+        ""
+        if is_view
+        else registry.single_owner
+        or owner_from_session(session_json)
+        or cookie_owner
+        or new_owner_key()
+    )
+    owner_json = json.dumps({"owner": owner})
+    inspect_json = json.dumps({"owner": owner, "link": query.get("inspect", "")})
+    session_update = gr.skip() if is_view else session_value(owner)
+    return owner, [session_update, *[owner_json] * 4, inspect_json]
 
 
 def build_handlers(
@@ -267,6 +265,34 @@ def report_device(registry: Registry) -> None:
     queue.submit("device")
 
 
+def _shut_down_on_signals(registry: Registry, experiments: ExperimentService) -> None:
+    """Save every run and exit when a signal arrives."""
+
+    def shut_down() -> None:
+        experiments.close()
+        saved, killed = registry.shutdown()
+        if saved or killed:
+            unsaved = f"; ended without saving what came after their last checkpoint: {killed}"
+            print(f"Runs saved: {saved}" + unsaved * (killed > 0))
+        sys.stdout.flush()
+        os._exit(0)  # the threads hold no unsaved state
+
+    shutdown = threading.Thread(target=shut_down, name="shutdown")
+
+    def on_signal(signal_number: int, frame: FrameType | None) -> None:
+        # In its own thread: this one may hold a lock that the shutdown needs.
+        if shutdown.ident is None:
+            shutdown.start()
+
+    # These signals skip atexit, so the handlers are set before the launch.
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
+    ):
+        signal.signal(number, on_signal)
+
+
 def serve(
     host: str | None = None, port: int | None = None, *, share: bool = False, browser: bool = False
 ) -> None:
@@ -306,32 +332,8 @@ def serve(
         registry.settings.slots_per_owner = max(1, registry.settings.slots - 1)
     experiments = ExperimentService(registry)
 
-    def shut_down() -> None:
-        experiments.close()
-        saved, killed = registry.shutdown()
-        if saved or killed:
-            unsaved = f"; ended without saving what came after their last checkpoint: {killed}"
-            print(f"Runs saved: {saved}" + unsaved * (killed > 0))
-        sys.stdout.flush()
-        os._exit(0)  # the threads hold no unsaved state
-
-    shutdown = threading.Thread(target=shut_down, name="shutdown")
-
-    def on_signal(signal_number: int, frame: FrameType | None) -> None:
-        # In its own thread: this one may hold a lock that the shutdown needs.
-        if shutdown.ident is None:
-            shutdown.start()
-
-    # These signals skip atexit, so the handlers are set before the launch.
-    for number in (
-        signal.SIGTERM,
-        signal.SIGINT,
-        *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
-    ):
-        signal.signal(number, on_signal)
+    _shut_down_on_signals(registry, experiments)
     handlers = build_handlers(registry, experiments, public)
-    page, inbrowser = (
-        build_app(registry, Endpoints(registry, handlers, public)),
-        browser and not public and has_display(),
-    )
+    page = build_app(registry, Endpoints(registry, handlers, public))
+    inbrowser = browser and not public and has_display()
     page.launch(**launch_options(registry, handlers, host, port, share), inbrowser=inbrowser)

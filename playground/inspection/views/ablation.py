@@ -109,37 +109,50 @@ def summarize_ablation(
             f"The intact model has an exact match of only {format_percent(before.exact_match)}, so "
             "a drop is not informative; compare the log-probabilities."
         )
-    least = min(effects, key=lambda effect: effect.exact_match_drop)
     if which == "groups":
-        missed = [effect.name for effect in effects if effect.exact_match_drop < NEGLIGIBLE_DROP]
-        if missed:
-            return (
-                f"The ablation of each of these groups lowers exact match by less than "
-                f"{format_percent(NEGLIGIBLE_DROP)}: {'; '.join(missed)}."
-            )
-        return (
-            f"Every group is needed: the smallest drop is that of {least.name}, to an exact match "
-            f"of {format_percent(least.ablated.exact_match)}."
-        )
+        return _summarize_groups(effects)
     if which == "keep":
-        single = max(
-            (e for e in effects if len(e.components) == 1),
-            key=lambda e: (e.ablated.exact_match, e.ablated.log_prob),
+        return _summarize_keep_only(effects)
+    return _summarize_single_heads(ablation, effects, method)
+
+
+def _summarize_groups(effects: list[AblationEffect]) -> str:
+    missed = [effect.name for effect in effects if effect.exact_match_drop < NEGLIGIBLE_DROP]
+    if missed:
+        return (
+            f"The ablation of each of these groups lowers exact match by less than "
+            f"{format_percent(NEGLIGIBLE_DROP)}: {'; '.join(missed)}."
         )
-        if single.exact_match_drop < NEGLIGIBLE_DROP:
-            return (
-                f"{single.name} is sufficient: with this head only, exact match is "
-                f"{format_percent(single.ablated.exact_match)}."
-            )
-        alone = (
-            f"No single head is sufficient: the best exact match is "
-            f"{format_percent(single.ablated.exact_match)}, with {single.name}"
+    least = min(effects, key=lambda effect: effect.exact_match_drop)
+    return (
+        f"Every group is needed: the smallest drop is that of {least.name}, to an exact match "
+        f"of {format_percent(least.ablated.exact_match)}."
+    )
+
+
+def _summarize_keep_only(effects: list[AblationEffect]) -> str:
+    least = min(effects, key=lambda effect: effect.exact_match_drop)
+    single = max(
+        (e for e in effects if len(e.components) == 1),
+        key=lambda e: (e.ablated.exact_match, e.ablated.log_prob),
+    )
+    if single.exact_match_drop < NEGLIGIBLE_DROP:
+        return (
+            f"{single.name} is sufficient: with this head only, exact match is "
+            f"{format_percent(single.ablated.exact_match)}."
         )
-        return alone + (
-            f"; with {least.name}, {format_percent(least.ablated.exact_match)}."
-            if len(least.components) > 1
-            else "."
-        )
+    alone = (
+        f"No single head is sufficient: the best exact match is "
+        f"{format_percent(single.ablated.exact_match)}, with {single.name}"
+    )
+    return alone + (
+        f"; with {least.name}, {format_percent(least.ablated.exact_match)}."
+        if len(least.components) > 1
+        else "."
+    )
+
+
+def _summarize_single_heads(ablation: Ablation, effects: list[AblationEffect], method: str) -> str:
     singles = [effect for effect in effects if effect.components[0].head is not None]
     worst = max(singles, key=lambda effect: effect.exact_match_drop)
     spare = [
