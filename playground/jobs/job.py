@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from playground.errors import UserError, error_response
+
 from .addresses import CLIENT_ADDRESS
 
 Response = dict[str, Any]
@@ -89,7 +91,7 @@ class Job:
         """Return the result, or the error of a job that has none."""
         if self.status is JobStatus.DONE:
             return self.result or {}
-        return {"error": self.message} | ({"again": True} if self.retryable else {})
+        return error_response(UserError(self.message, retryable=self.retryable))
 
     def to_json(self, cursor: int = 0) -> Response:
         """Return the state of the job, with its rows from `cursor` on."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from playground.errors import UserError
+from playground.errors import BusyError, UserError
 
 from .addresses import max_per_address
 from .job import Job
@@ -65,10 +65,7 @@ class Policy:
                 retryable=True,
             )
         if total >= self.max_active:
-            raise UserError(
-                f"too many {self.nouns} are queued or running; try again in a moment",
-                retryable=True,
-            )
+            raise BusyError(f"too many {self.nouns} are queued or running")
         if job.address and addresses[job.address] >= address_limit:
             raise UserError(
                 f"{address_limit} {self.nouns} from your address are still queued or running, "

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from playground.errors import UserError
+from playground.errors import BusyError, UserError
 
 from .addresses import CLIENT_ADDRESS
 from .entry import Message
@@ -96,7 +96,7 @@ class JobQueue:
         HOUSEKEEPER.add(self.housekeep)  # without it, no job could time out
         with self._locked():
             if self._closed:
-                raise UserError("the server is stopping; try again in a moment", retryable=True)
+                raise BusyError("the server is stopping")
             lane.policy.check_limits(job, lane.active())
             self._jobs[job.id] = job
             lane.waiting.put(job)

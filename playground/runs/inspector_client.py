@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from playground.errors import UserError
+from playground.errors import BusyError, UserError, error_response
 from playground.jobs.addresses import NO_CLIENT, Client
 from playground.jobs.entry import ResidentOptions
 from playground.jobs.executors import ResidentProcess
@@ -13,7 +13,8 @@ from playground.jobs.job import Response
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 
-BUSY_MESSAGE = "the model is busy with earlier requests; try again in a moment"
+BUSY_ERROR = BusyError("the model is busy with earlier requests")
+BUSY_MESSAGE = str(BUSY_ERROR)
 MAX_PER_CLIENT = 9  # queued or running requests of one owner at one address
 MAX_PER_ADDRESS = 64  # of all owners at one address, such as a class behind one router
 MAX_TOTAL = 512
@@ -84,14 +85,9 @@ class InspectorClient:
             ).future
         except UserError:
             future = Future[Response]()
-            future.set_result(retryable(BUSY_MESSAGE))
+            future.set_result(error_response(BUSY_ERROR))
             return future
 
     def stop(self) -> None:
         """End the process, fail all requests, and accept no more."""
         self.queue.close()
-
-
-def retryable(error: str) -> Response:
-    """Return a temporary error. The page repeats the request by itself."""
-    return {"error": error, "again": True}

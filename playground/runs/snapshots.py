@@ -7,11 +7,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from playground.errors import BusyError, error_response
 from playground.jobs.addresses import NO_CLIENT, Client
 from playground.jobs.job import Response, set_result_if_pending
 
 from .inspection_cost import min_seconds
-from .inspector_client import BUSY_MESSAGE, InspectorClient, retryable
+from .inspector_client import BUSY_MESSAGE, InspectorClient
 from .settings import RegistrySettings
 from .state import Run
 
@@ -163,9 +164,7 @@ class Snapshots:
     ) -> Future[Response]:
         model_ref = self.model_ref(run, step)
         if model_ref is None:
-            return _completed_future(
-                retryable("this run has no weights yet; try again in a moment")
-            )
+            return _completed_future(error_response(BusyError("this run has no weights yet")))
         limits = self.settings.limits
         is_slow = process is self.slow_inspector
         limit_s = limits.slow_view_timeout_s if is_slow else limits.view_timeout_s

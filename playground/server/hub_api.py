@@ -197,11 +197,9 @@ class HubHandlers(HandlerGroup):
     async def poll(self, request: HubJob, _: Request) -> dict[str, Any]:
         job = self.publisher.queue.find(request.job, request.owner)
         if job is None:
-            return {
-                "status": "failed",
-                "message": "this job no longer exists on the server; start it again",
-                "again": True,
-            }
+            raise UserError(
+                "this job no longer exists on the server; start it again", retryable=True
+            )
         status = job.status  # first: the queue sets it last
         is_active = status in (JobStatus.QUEUED, JobStatus.RUNNING)
         return {
