@@ -132,20 +132,19 @@ DECODING_MODES = {"own": "free-running", "right": "teacher-forced", "drawn": "sa
 
 def upgrade_view_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request of a view with `mode` in place of `way`."""
-    upgraded = dict(request)
-    if "way" in upgraded:
-        way = upgraded.pop("way")
-        mode = DECODING_MODES.get(way, way) if isinstance(way, str) else way
-        upgraded.setdefault("mode", mode)
-    return upgraded
+    return _rename_way(request, "mode", DECODING_MODES)
 
 
 def upgrade_inference_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request of text generation with `decoding` in place of `way`."""
+    return _rename_way(request, "decoding", {"drawn": "sampling"})
+
+
+def _rename_way(request: Mapping[str, Any], name: str, values: dict[str, str]) -> dict[str, Any]:
     upgraded = dict(request)
     if "way" in upgraded:
         way = upgraded.pop("way")
-        upgraded.setdefault("decoding", "sampling" if way == "drawn" else way)
+        upgraded.setdefault(name, values.get(way, way) if isinstance(way, str) else way)
     return upgraded
 
 

@@ -5,7 +5,7 @@ This file imports only the standard library.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Z_95 = 1.959963984540054  # 95 % of a normal distribution is within this many standard deviations
@@ -25,6 +25,12 @@ def wilson_interval(n_correct: float, n: int) -> tuple[float, float]:
     middle = (fraction + more / 2) / (1 + more)
     half = Z_95 / (1 + more) * math.sqrt(fraction * (1 - fraction) / n + more / (4 * n))
     return 0.0 if n_correct == 0 else middle - half, 1.0 if n_correct == n else middle + half
+
+
+def exact_match_interval(scores: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the 95 % interval of an exact match of `n` sequences; None without any."""
+    exact_match, n = scores["exact_match"], scores["n"]
+    return wilson_interval(round(exact_match * n), n) if n and exact_match is not None else None
 
 
 def floor_to(fraction: float, digits: int) -> float:

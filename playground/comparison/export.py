@@ -37,21 +37,6 @@ RESULT_COLUMNS = (
     "caveat",
     "error",
 )
-EXAMPLE_COLUMNS = (
-    "model",
-    "decoding",
-    "number",
-    "source",
-    "target",
-    "raw_output",
-    "prediction",
-    "correct",
-    "correct_positions",
-    "rank",
-    "candidates",
-    "seconds",
-    "prompt",
-)
 
 
 def latest_rows(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -64,26 +49,13 @@ def latest_rows(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def to_csv(events: Iterable[dict[str, Any]]) -> str:
     """Return a CSV with one line per model."""
-    return _lines(RESULT_COLUMNS, latest_rows(events))
-
-
-def examples_to_csv(events: Iterable[dict[str, Any]]) -> str:
-    """Return a CSV with one line for each example of each model."""
-    rows = []
-    for row in events:
-        if row.get("kind") == "example":
-            prediction = " ".join(symbol or "?" for symbol in row["prediction"] or [])
-            positions = "".join("1" if correct else "0" for correct in row["correct_positions"])
-            rows.append(
-                row
-                | {
-                    "correct": int(row["correct"]),
-                    "prediction": prediction,
-                    "candidates": len(row["candidates"]),
-                    "correct_positions": positions,
-                }
-            )
-    return _lines(EXAMPLE_COLUMNS, rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(
+        text, RESULT_COLUMNS, extrasaction="ignore", restval="", lineterminator="\n"
+    )
+    writer.writeheader()
+    writer.writerows(latest_rows(events))
+    return text.getvalue()
 
 
 def to_json(
@@ -101,14 +73,6 @@ def to_json(
         allow_nan=False,
         ensure_ascii=False,
     )
-
-
-def _lines(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def format_row(row: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from playground.common.stats import wilson_interval
+from playground.common.stats import exact_match_interval
 
 from .style import (
     ACCENT,
@@ -123,9 +123,9 @@ def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
     figure = new_figure(2.95, width)
     axes = style_chart(figure.subplots(), "Exact match by length, with 95 % intervals")
     for line in lines:
-        if line["exact_match"] is None:
+        interval = exact_match_interval(line)
+        if interval is None:
             continue
-        interval = wilson_interval(round(line["exact_match"] * line["n"]), line["n"])
         length = line["length"]
         axes.plot(
             [length] * 2, interval, color=ACCENT, linewidth=4, alpha=0.35, solid_capstyle="butt"

@@ -21,7 +21,7 @@ from playground.checkpoints.checkpoint import iter_metrics, load_model
 from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
 from playground.common.format import format_count
-from playground.common.stats import wilson_interval
+from playground.common.stats import exact_match_interval
 from playground.datasets.pairs import DatasetError
 from playground.datasets.storage import dataset_origin
 from playground.evaluation import evaluate
@@ -285,7 +285,7 @@ def _task_facts(task: Task, config: TaskConfig) -> dict[str, Any]:
 def _score_facts(measurements: Measurements, config: TaskConfig) -> dict[str, Any]:
     scores, others = measurements.scores, measurements.other_lengths
     lines = [
-        {**line, "is_trained": is_trained, "interval": _interval(line)}
+        {**line, "is_trained": is_trained, "interval": exact_match_interval(line)}
         for rows, is_trained in ((scores["by_length"], True), (others, False))
         for line in rows
     ]
@@ -295,13 +295,6 @@ def _score_facts(measurements: Measurements, config: TaskConfig) -> dict[str, An
         "empty_lengths": [line["length"] for line in scores["by_length"] if not line["n"]],
         "has_longer": any(line["length"] > config.max_length for line in others),
     }
-
-
-def _interval(line: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the exact match at a length; None if nothing was evaluated."""
-    if line["exact_match"] is None or not line["n"]:
-        return None
-    return wilson_interval(round(line["exact_match"] * line["n"]), line["n"])
 
 
 def _usage_facts(examples: Sequence[Example], task: Task) -> dict[str, Any]:

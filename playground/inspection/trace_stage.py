@@ -1,6 +1,7 @@
 """One stage of a trace: a tensor with its formula, its line of code, and the origin of each number.
 
-Shapes: R rows of a table, N its columns, K the terms of a dot product.
+Shapes: R rows of a table, N its columns, K the terms of a dot product. The stages have S source,
+T target, Q query, M key, H head, K head size, D d_model, F d_ff and V vocabulary.
 """
 
 import inspect
@@ -14,18 +15,6 @@ import torch
 from torch import Tensor, nn
 
 import playground
-
-AXIS_NAMES = {
-    "S": "source",
-    "T": "target",
-    "Q": "query",
-    "M": "key",
-    "H": "head",
-    "K": "head size",
-    "D": "d_model",
-    "F": "d_ff",
-    "V": "vocabulary",
-}
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ class SourceLine:
 class TraceStage:
     """One tensor of the forward pass.
 
-    `shape` has one letter per dimension (see `AXIS_NAMES`); `block` is the part of the model.
+    `shape` has one letter per dimension; `block` is the part of the model.
     `find_origin` computes what `explain` returns.
     """
 

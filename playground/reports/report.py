@@ -24,7 +24,7 @@ from playground.checkpoints.checkpoint import load_model
 from playground.checkpoints.manifest import Manifest
 from playground.checkpoints.train_command import training_command
 from playground.common.format import format_count, format_percent
-from playground.common.stats import wilson_interval
+from playground.common.stats import exact_match_interval
 from playground.evaluation import evaluate
 from playground.figures.attention import draw_head, draw_heads
 from playground.figures.training import exact_match_by_length, training_curve
@@ -126,8 +126,10 @@ def render_html(
         "n_parameters": config.model.parameter_count(),
         "manifest": manifest,
         "scores": scores,
-        "interval": _interval(scores) or (0.0, 1.0),
-        "lengths": [{**line, "interval": _interval(line)} for line in scores["by_length"]],
+        "interval": exact_match_interval(scores) or (0.0, 1.0),
+        "lengths": [
+            {**line, "interval": exact_match_interval(line)} for line in scores["by_length"]
+        ],
         "lengths_figure": _lengths_figure(scores),
         "curves": _curves(MetricSeries(lines)),
         "samples": snapshot["samples"],
@@ -239,13 +241,6 @@ def _cover(attention: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 # Facts
-
-
-def _interval(scores: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the 95 % interval of an exact match; None if nothing was evaluated."""
-    if not scores["n"]:
-        return None
-    return wilson_interval(round(scores["exact_match"] * scores["n"]), scores["n"])
 
 
 def _training_facts(manifest: Manifest) -> dict[str, Any]:

@@ -284,11 +284,6 @@ class Trainer:
         """Return the number of CPU threads in effect, by default one (thread_tuning.py)."""
         return min(self.active_config.num_threads or 1, self.max_threads)
 
-    def limit_threads(self, threads: int) -> None:
-        """Limit the number of threads from now on, whatever the settings are."""
-        self.max_threads = threads
-        self._set_threads()
-
     def _set_threads(self) -> None:
         """Apply the number of threads in effect to this process."""
         if self.threads != self._threads_set:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import gradio as gr
 
-from playground.common.stats import wilson_interval
+from playground.common.stats import exact_match_interval
 from playground.compat import add_old_keys
 from playground.errors import UserError
 from playground.runs.model_ref import resolve_checkpoint, resolve_run
@@ -121,12 +121,8 @@ class InferenceEndpoints(EndpointBase):
                 self.registry.snapshots.evaluate, source, n, load_at_step, client
             )
             result = await await_result(future, EVALUATION_TIMEOUT_S)
-        interval = (
-            list(wilson_interval(round(result["exact_match"] * result["n"]), result["n"]))
-            if result["n"]
-            else None
-        )
-        return result | {"interval": interval}
+        interval = exact_match_interval(result)
+        return result | {"interval": list(interval) if interval else None}
 
 
 def _select_indices(name: str, index: int, count: int) -> list[int]:

@@ -186,7 +186,7 @@ def test_no_more_threads_are_tried_than_the_container_has_cores(
 
 def test_only_as_many_are_tried_as_the_run_may_take(trainer, tries):
     _, tried = tries
-    trainer.limit_threads(2)
+    trainer.max_threads = 2
     choice = ThreadTuner(trainer)
     while trainer.should_continue():
         trainer.train_step()
