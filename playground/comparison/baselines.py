@@ -23,11 +23,9 @@ class CopyBaseline(BenchmarkModel):
 class MajoritySymbolBaseline(BenchmarkModel):
     """A baseline that repeats the most frequent symbol of the input, as long as the target is."""
 
-    name, kind, decoding = (
-        "most frequent symbol",
-        "baseline",
-        "the input's most frequent symbol, repeated",
-    )
+    name = "most frequent symbol"
+    kind = "baseline"
+    decoding = "the input's most frequent symbol, repeated"
 
     def generate(self, example: Example) -> Output:
         symbols = (majority_symbol(example.source),) * len(example.target)

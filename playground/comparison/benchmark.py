@@ -400,10 +400,8 @@ class Benchmark:
             correct_positions(elimination_baseline(item), item.target) for item in self.examples
         ]
         guessed = sum(map(sum, left_over)) / visible.symbols
-        before, after = (
-            hidden.correct_symbols / hidden.symbols,
-            visible.correct_symbols / visible.symbols,
-        )
+        before = hidden.correct_symbols / hidden.symbols
+        after = visible.correct_symbols / visible.symbols
         gained = (log_visible - log_hidden) / visible.symbols
         row = {
             "kind": "leak",

@@ -309,11 +309,9 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
     """
     lines = []
     for cell in cells:
-        exact, steps, seconds = (
-            cell["exact_match"] or {},
-            cell["steps_to"] or {},
-            cell["seconds"] or {},
-        )
+        exact = cell["exact_match"] or {}
+        steps = cell["steps_to"] or {}
+        seconds = cell["seconds"] or {}
         censored_at = cell["steps"] if steps and steps["reached"] < steps["n"] else None
         row = [
             cell["label"],

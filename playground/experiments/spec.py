@@ -199,10 +199,8 @@ class ExperimentSpec(BaseModel):
             ConfigError: when it does not; `field` is n.
         """
         for cell in self.variants if self.kind == LENGTHS else ():
-            parameters, max_length = (
-                cell.config(self.seeds[0]).model.parameter_count(),
-                self.max_evaluated_length(cell.settings),
-            )
+            parameters = cell.config(self.seeds[0]).model.parameter_count()
+            max_length = self.max_evaluated_length(cell.settings)
             if evaluation_cost(parameters, self.n, max_length) > MAX_COST_FLOPS:
                 raise ConfigError(
                     "n",

@@ -200,11 +200,9 @@ def _load_with_head(
     from transformers import AutoModelForSequenceClassification
 
     pipe = open_pipeline("text-classification", resolved, progress)
-    newly_initialized, config, tokenizer = (
-        newly_initialized_weights("text-classification", resolved),
-        pipe.model.config,
-        pipe.tokenizer,
-    )
+    newly_initialized = newly_initialized_weights("text-classification", resolved)
+    config = pipe.model.config
+    tokenizer = pipe.tokenizer
     base = pipe.model.base_model.state_dict()
     unload(resolved.folder)
     del pipe

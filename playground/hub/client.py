@@ -115,11 +115,9 @@ class Hub:
                 )
                 for each in info.get("siblings") or []
             ]
-            private, likes, tags = (
-                info.get("private") is True,
-                int(info.get("likes") or 0),
-                tuple(map(str, info.get("tags") or [])),
-            )
+            private = info.get("private") is True
+            likes = int(info.get("likes") or 0)
+            tags = tuple(map(str, info.get("tags") or []))
             return RepoInfo(
                 str(info["id"]), str(info.get("sha") or ""), private, likes, tags, tuple(files)
             )

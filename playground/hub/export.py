@@ -100,10 +100,8 @@ def build_package(checkpoint: Path, folder: Path) -> list[Path]:
         if LICENSE.is_file():
             shutil.copyfile(LICENSE, folder / LICENSE.name)
     else:
-        config, generation = (
-            _native_config(family, form_of_family),
-            _native_generation_config(form_of_family, sizes),
-        )
+        config = _native_config(family, form_of_family)
+        generation = _native_generation_config(form_of_family, sizes)
         tensors = {
             name.removeprefix(WEIGHT_PREFIX): tensor
             for name, tensor in weights_by_name(family).items()

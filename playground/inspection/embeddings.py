@@ -165,10 +165,8 @@ def embedding_pca(subject: InspectedModel, side: str) -> EmbeddingPCA:
     coordinates_N2 *= coordinates_N2.gather(0, coordinates_N2.abs().argmax(0, keepdim=True)).sign()
     variance_fraction_N = size_N**2 / (size_N**2).sum()
     if len(size_N) == 1:  # with d_model = 1 there is one component
-        coordinates_N2, variance_fraction_N = (
-            F.pad(coordinates_N2, (0, 1)),
-            F.pad(variance_fraction_N, (0, 1)),
-        )
+        coordinates_N2 = F.pad(coordinates_N2, (0, 1))
+        variance_fraction_N = F.pad(variance_fraction_N, (0, 1))
     return EmbeddingPCA(
         names,
         [(x, y) for x, y in coordinates_N2.tolist()],

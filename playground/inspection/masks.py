@@ -129,10 +129,8 @@ def compare_attention_types(
         raise InspectionError(
             f"layer is {layer}; this model has the layers 0 to {model.config.n_layers - 1}"
         )
-    self_attn_name, cross_attn_name = (
-        Component("encoder", layer).module_name,
-        Component("cross", layer).module_name,
-    )
+    self_attn_name = Component("encoder", layer).module_name
+    cross_attn_name = Component("cross", layer).module_name
     with record_activations(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
 

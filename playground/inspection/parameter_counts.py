@@ -3,6 +3,7 @@
 All numbers are counted or measured. Published numbers are listed for comparison.
 """
 
+import dataclasses
 import re
 import time
 from collections import Counter
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 from playground.models.attention import MultiHeadAttention, scaled_dot_product_attention
-from playground.models.config import ModelConfig
+from playground.models.config import ModelConfig, paper_base_config
 from playground.models.transformer import Transformer
 
 from .inspected_model import InspectionError
@@ -85,17 +86,8 @@ def tutorial_base_config() -> ModelConfig:
 
     It has the paper's sizes, vocabularies of 37,000 tokens, and attention without biases.
     """
-    return ModelConfig(
-        d_model=512,
-        n_heads=8,
-        n_layers=6,
-        d_ff=2048,
-        norm_placement="post",
-        position_type="sinusoidal",
-        attention_bias=False,
-        source_vocab_size=37_000,
-        target_vocab_size=37_000,
-        max_positions=5_000,
+    return dataclasses.replace(
+        paper_base_config(vocab_size=37_000), dropout=0.0, attention_bias=False
     )
 
 
@@ -126,10 +118,8 @@ def compare_with_torch(config: ModelConfig) -> list[GroupCount]:
     torchs = _count(
         [*around, *((name, weight.numel()) for name, weight in theirs.named_parameters())]
     )
-    sizes, layer_norm = (
-        (config.n_heads * config.key_size, config.n_heads * config.value_size),
-        config.norm_type == "layer",
-    )
+    sizes = (config.n_heads * config.key_size, config.n_heads * config.value_size)
+    layer_norm = config.norm_type == "layer"
     own_sizes = (
         "PyTorch's head size is d_model / n_heads, this model's head sizes differ; "
         if set(sizes) != {config.d_model}
@@ -174,11 +164,9 @@ def build_torch_transformer(config: ModelConfig) -> nn.Transformer:
     """
     n_heads = config.n_heads if config.d_model % config.n_heads == 0 else 1
     sizes: tuple[int, int, int, float] = (config.d_model, n_heads, config.d_ff, config.dropout)
-    activation, first, bias = (
-        "relu" if config.activation == "relu" else "gelu",
-        config.norm_placement == "pre",
-        config.bias,
-    )
+    activation = "relu" if config.activation == "relu" else "gelu"
+    first = config.norm_placement == "pre"
+    bias = config.bias
     encoder = nn.TransformerEncoderLayer(
         *sizes, activation, batch_first=True, norm_first=first, bias=bias
     )

@@ -257,10 +257,8 @@ class JobQueue:
                 job.queue_position = position
 
     def _may_start(self, lane: Lane, job: Job) -> bool:
-        polled_within, at_address = (
-            lane.policy.start_polled_within_s,
-            lane.policy.max_running_per_address,
-        )
+        polled_within = lane.policy.start_polled_within_s
+        at_address = lane.policy.max_running_per_address
         if polled_within is not None and self._clock() - job.polled_at > polled_within:
             return False
         return (

@@ -124,10 +124,8 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
     with_them, without = runs
     batch = without.subject.held_out(EVAL_EXAMPLES).batch
     written_BT = without.subject.model.generate(batch.source_BS, batch.labels_BT.shape[1])
-    exact_B, symbols_B = (
-        same(written_BT, batch.labels_BT),
-        same_multiset(written_BT, batch.labels_BT),
-    )
+    exact_B = same(written_BT, batch.labels_BT)
+    symbols_B = same_multiset(written_BT, batch.labels_BT)
     exact, symbols, n = float(exact_B.float().mean()), float(symbols_B.float().mean()), len(exact_B)
     before = with_them.evaluations[-1]["exact_match"]
     answer = "nothing" if exact >= 0.5 else "order" if symbols >= 0.5 else "both"
@@ -340,10 +338,8 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         )
         sure[run.label] = float(top_BT[batch.labels_BT != PAD].mean())
     plain, smooth = (sure[run.label] for run in runs)
-    smoothing, vocabulary = (
-        runs[1].config.training.label_smoothing,
-        runs[1].config.model.target_vocab_size,
-    )
+    smoothing = runs[1].config.training.label_smoothing
+    vocabulary = runs[1].config.model.target_vocab_size
     expected = 1 - smoothing + smoothing / vocabulary
     exact = [run.evaluations[-1]["exact_match"] for run in runs]
     text = (

@@ -95,10 +95,8 @@ class PlaygroundRecurrentForSeq2SeqLM(Seq2SeqModel):
             input_ids, attention_mask, encoder_outputs, decoder_input_ids, labels
         )
         check_length("decoder_input_ids", decoder_input_ids, self.network.config.max_positions + 1)
-        memory_BSD, states_BLCD = (
-            encoder_outputs["last_hidden_state"],
-            encoder_outputs["states_BLCD"],
-        )
+        memory_BSD = encoder_outputs["last_hidden_state"]
+        states_BLCD = encoder_outputs["states_BLCD"]
         states = [tuple(layer_BCD.unbind(1)) for layer_BCD in states_BLCD.unbind(1)]
         logits_BTV, _, weights_BTS = self.network.decode(
             decoder_input_ids, memory_BSD, states, source_BS

@@ -54,11 +54,9 @@ def validate_field(field_definition: Field[Any], value: Any) -> Any:
         ConfigError: for an invalid value.
     """
     name, kind = field_definition.name, type(field_definition.default)
-    low, high, choices = (
-        field_definition.metadata["low"],
-        field_definition.metadata["high"],
-        field_definition.metadata["choices"],
-    )
+    low = field_definition.metadata["low"]
+    high = field_definition.metadata["high"]
+    choices = field_definition.metadata["choices"]
     if choices:
         if value not in choices:
             raise ConfigError(

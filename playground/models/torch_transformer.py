@@ -41,10 +41,8 @@ class TorchTransformer(nn.Module):
             "norm_first": norm_first,
         }
         final_norms = [nn.LayerNorm(d) if norm_first else None for _ in range(2)]
-        encoder_layer, decoder_layer = (
-            nn.TransformerEncoderLayer(**layer_options),
-            nn.TransformerDecoderLayer(**layer_options),
-        )
+        encoder_layer = nn.TransformerEncoderLayer(**layer_options)
+        decoder_layer = nn.TransformerDecoderLayer(**layer_options)
         self.encoder = nn.TransformerEncoder(
             encoder_layer, config.n_layers, final_norms[0], enable_nested_tensor=False
         )

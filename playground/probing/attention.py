@@ -261,10 +261,8 @@ def eager_attention_with_scores(
             "choose a model such as BERT or GPT-2"
         )
     shared = query_BHQK.shape[1] // key_BHMK.shape[1]
-    key_BHMK, value_BHMK = (
-        key_BHMK.repeat_interleave(shared, 1),
-        value_BHMK.repeat_interleave(shared, 1),
-    )
+    key_BHMK = key_BHMK.repeat_interleave(shared, 1)
+    value_BHMK = value_BHMK.repeat_interleave(shared, 1)
     scale = query_BHQK.shape[-1] ** -0.5 if scaling is None else scaling
     scores_BHQM = query_BHQK @ key_BHMK.transpose(-1, -2) * scale
     _scores.get().append((scores_BHQM, attention_mask))

@@ -160,11 +160,9 @@ class RequestSizeLimitMiddleware(HttpMiddleware):
         if not declared.isdigit() or int(declared) > limit:
             await send_error(413, too_large, scope, receive, send)
             return
-        received, deadline, is_complete = (
-            0,
-            asyncio.get_running_loop().time() + BODY_TIMEOUT_S,
-            False,
-        )
+        received = 0
+        deadline = asyncio.get_running_loop().time() + BODY_TIMEOUT_S
+        is_complete = False
 
         async def limited_receive() -> Message:
             nonlocal received, is_complete

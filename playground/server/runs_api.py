@@ -201,8 +201,6 @@ def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, A
 def describe_config(config: RunConfig) -> str:
     """Describe a run briefly: task, lengths and shape."""
     model = config.model
-    layers, heads = (
-        format_count(model.n_layers, "layer"),
-        format_count(model.attention_heads, "head"),
-    )
+    layers = format_count(model.n_layers, "layer")
+    heads = format_count(model.attention_heads, "head")
     return f"{task_label(config)}{architecture_suffix(config)}, {layers} × {heads}"

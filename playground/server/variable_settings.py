@@ -15,13 +15,11 @@ SUGGESTED_VALUES = 5  # values of a setting that the form suggests
 def _setting_info(name: str, group: str) -> dict[str, Any]:
     """Return the help, the accepted values and the suggested values of a setting."""
     if name == "architecture":
-        choices, default, help, low, high = (
-            list(ARCHITECTURES),
-            "transformer",
-            "Which model is trained.",
-            0,
-            0,
-        )
+        choices = list(ARCHITECTURES)
+        default = "transformer"
+        help = "Which model is trained."
+        low = 0
+        high = 0
     else:
         setting: Any = field_named(name)
         default, (help, low, high) = (

@@ -155,11 +155,9 @@ def capture_cuda_graph(step: StepFunction, generators: Sequence[torch.Generator]
     Raises:
         RuntimeError: if the work reads a value from the device.
     """
-    graph, pool, original_stream = (
-        torch.cuda.CUDAGraph(),
-        torch.cuda.graph_pool_handle(),
-        torch.cuda.current_stream(),
-    )
+    graph = torch.cuda.CUDAGraph()
+    pool = torch.cuda.graph_pool_handle()
+    original_stream = torch.cuda.current_stream()
     for generator in generators:
         graph.register_generator_state(generator)
     original_error: RuntimeError | None = None

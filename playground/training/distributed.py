@@ -73,10 +73,8 @@ class DistributedContext:
         )
         batch_size = config.training.batch_size
         if batch_size % self.world_size:
-            below, above = (
-                batch_size - batch_size % self.world_size,
-                batch_size + -batch_size % self.world_size,
-            )
+            below = batch_size - batch_size % self.world_size
+            above = batch_size + -batch_size % self.world_size
             good = f"{below} or {above}" if below else str(above)
             raise ConfigError(
                 "batch_size",

@@ -47,11 +47,9 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
     """
     if architecture not in ARCHITECTURES or architecture == config.architecture:
         return config.replace(architecture=architecture)
-    target_count, fields, spec = (
-        config.model.parameter_count(),
-        config.to_flat(),
-        ARCHITECTURES[architecture],
-    )
+    target_count = config.model.parameter_count()
+    fields = config.to_flat()
+    spec = ARCHITECTURES[architecture]
     shared_sizes = {
         name: fields[name]
         for name in SHARED_SIZES
@@ -85,10 +83,8 @@ def _fit_depth_and_d_ff(start: AttentionConfig, target_count: int) -> dict[str, 
     Among the depths that can reach it, the one whose d_ff is closest to the default ratio wins.
     d_model changes only if no depth can reach the count.
     """
-    default_ratio, fallback = (
-        start.d_ff / start.d_model,
-        {"d_model": start.d_model, "n_layers": start.n_layers, "d_ff": start.d_ff},
-    )
+    default_ratio = start.d_ff / start.d_model
+    fallback = {"d_model": start.d_model, "n_layers": start.n_layers, "d_ff": start.d_ff}
     for scale in (1, 3 / 4, 1 / 2, 3 / 2, 1 / 4, 2):
         width = min(4096, max(1, round(start.d_model * scale / start.n_heads)) * start.n_heads)
         candidates: list[tuple[float, dict[str, int]]] = []

@@ -42,10 +42,8 @@ def ablation_view(subject: InspectedModel, request: dict[str, Any]) -> dict[str,
     The `set` is each single component, each group, or keeping only one head or one group of heads.
     The largest drop is first (keep only: the smallest).
     """
-    method, which = (
-        choice_field(request, "how", METHODS),
-        choice_field(request, "set", ABLATION_SETS),
-    )
+    method = choice_field(request, "how", METHODS)
+    which = choice_field(request, "set", ABLATION_SETS)
     config = subject.transformer.config
     passes = (
         3

@@ -44,10 +44,8 @@ def attention(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any
     `weights` is LHQM in thousandths, as little-endian 16-bit integers in base64, because many heads
     on a long sequence can have a million weights.
     """
-    kind, mode = (
-        choice_field(request, "kind", ATTENTION_KINDS, "cross"),
-        choice_field(request, "mode", tuple(DECODING_MODES), "free-running"),
-    )
+    kind = choice_field(request, "kind", ATTENTION_KINDS, "cross")
+    mode = choice_field(request, "mode", tuple(DECODING_MODES), "free-running")
     if not isinstance(subject.model, Transformer):
         return _attention_of_any_model(subject, request, kind, mode)
     batch = subject.encode_text(source_text(request))
@@ -119,10 +117,8 @@ def steps(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
 
     Each has the prefix, the most likely next tokens, and the weights of every head (LHM).
     """
-    mode, batch = (
-        choice_field(request, "mode", tuple(DECODING_MODES), "free-running"),
-        subject.encode_text(source_text(request)),
-    )
+    mode = choice_field(request, "mode", tuple(DECODING_MODES), "free-running")
+    batch = subject.encode_text(source_text(request))
     generation_steps: list[GenerationStep]
     if mode == "teacher-forced":
         generation_steps = teacher_forced_steps(subject.transformer, _require_target(batch))

@@ -84,10 +84,8 @@ def logit_attribution(subject: InspectedModel, request: dict[str, Any]) -> dict[
     default `against` is the most likely other token, and "" is none.
     """
     batch = subject.encode_text(source_text(request))
-    names, labels = (
-        subject.token_names(list(range(subject.transformer.config.target_vocab_size))),
-        batch.labels_BT[0].tolist(),
-    )
+    names = subject.token_names(list(range(subject.transformer.config.target_vocab_size)))
+    labels = batch.labels_BT[0].tolist()
     position = int_field(request, "position", 0, len(labels) - 1)
     with torch.no_grad():
         logits_V = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0, position]

@@ -69,10 +69,8 @@ def with_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str, A
 @torch.no_grad()
 def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the token embeddings and position vectors of the model, and sinusoidal positions."""
-    side, picture = (
-        choice_field(request, "side", ("source", "target")),
-        choice_field(request, "waves", tuple(SINUSOID_SIZES)),
-    )
+    side = choice_field(request, "side", ("source", "target"))
+    picture = choice_field(request, "waves", tuple(SINUSOID_SIZES))
     names, _ = token_embeddings(subject, side)
     requested = text_field(request, "symbol", 20, "")
     # The page may have selected the token for another model.
@@ -176,10 +174,8 @@ def _word_order_fields(request: dict[str, Any]) -> dict[str, Any]:
 def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return masks and four types of attention on the sequence, and the sizes of the model."""
     layer = min(int_field(request, "layer", 0, 63), subject.transformer.config.n_layers - 1)
-    which, measure = (
-        choice_field(request, "of", ("model", "base", "paper")),
-        choice_field(request, "measure", ("no", "yes")) == "yes",
-    )
+    which = choice_field(request, "of", ("model", "base", "paper"))
+    measure = choice_field(request, "measure", ("no", "yes")) == "yes"
     batch = subject.encode_text(source_text(request))
     length = batch.source_BS.shape[1]
     config = {

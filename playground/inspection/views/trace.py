@@ -95,10 +95,8 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     """
     stage_name = stage_id(text_field(request, "stage", 100, ""))
     head = int_field(request, "head", 0, 63)
-    row, column = (
-        int_field(request, "row", 0, 1_000_000),
-        int_field(request, "column", 0, 1_000_000),
-    )
+    row = int_field(request, "row", 0, 1_000_000)
+    column = int_field(request, "column", 0, 1_000_000)
     path = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
     at = next((i for i, stage in enumerate(path.stages) if stage.key == stage_name), None)
     if at is None:
@@ -306,11 +304,9 @@ def _chapter_fields(
         subject.token_names(tokens)
         for tokens in (path.source, path.decoder_input, batch.labels_BT[0].tolist())
     )
-    config, number, writes = (
-        subject.transformer.config,
-        head + 1,
-        "target" if batch.has_target else "generated tokens",
-    )
+    config = subject.transformer.config
+    number = head + 1
+    writes = "target" if batch.has_target else "generated tokens"
     own_M = path.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
     mix = sorted(zip(own_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
     crossing, walker = _best_aligned_head(subject, path, len(source) - 1)
