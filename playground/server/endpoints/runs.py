@@ -37,7 +37,7 @@ def _control_endpoint(action: str, summary: str) -> Method:
     """Return the endpoint that applies an action to a run."""
 
     async def control(
-        self: "RunEndpoints", run: str, owner: str = "", request: gr.Request = None
+        self: Any, run: str, owner: str = "", request: gr.Request = None
     ) -> dict[str, Any]:
         return await self._control(run, owner, action, request)
 
