@@ -1,7 +1,7 @@
 """Soak-test the hosted app for hours with many users and faults.
 
 Run `python -m benchmarks.load_soak --minutes 120`. The runs of four owners occupy all four slots.
-Sixteen sessions poll at 4 Hz. Visitors start runs that queue, pause, inspect, predict, upload,
+Sixteen sessions poll at 4 Hz. Users start runs that queue, pause, inspect, predict, upload,
 download, publish, and leave. Each phase of up to a minute injects one fault of `FAULTS`. At the
 end all users leave, and the benchmark verifies every run on disk.
 """
@@ -31,7 +31,7 @@ from benchmarks.load_users import (
     RunOwner,
     Scenario,
     Session,
-    VisitorThread,
+    UserThread,
     stop_run,
 )
 from playground.checkpoints.checkpoint import resume_trainer
@@ -138,11 +138,11 @@ def soak(
         )
         for n in range(N_SESSIONS)
     ]
-    visitors: list[VisitorThread | BackgroundUser] = [
-        VisitorThread(scenario, number, checkpoint_zip, token) for number in range(N_USERS)
+    users: list[UserThread | BackgroundUser] = [
+        UserThread(scenario, number, checkpoint_zip, token) for number in range(N_USERS)
     ]
-    visitors.append(BackgroundUser(scenario))
-    for thread in (*owners, *sessions, *visitors):
+    users.append(BackgroundUser(scenario))
+    for thread in (*owners, *sessions, *users):
         thread.start()
     wait_for(
         lambda: all(owner.status == "training" for owner in owners), 300, "four runs that train"
@@ -158,7 +158,7 @@ def soak(
         phases.append(run_phase(scenario, fault, owners, root, phase_seconds))
         print(json.dumps(phase_result(phases[-1])), flush=True)
     scenario.stopped.set()
-    for thread in (*sessions, *visitors):
+    for thread in (*sessions, *users):
         thread.join(150)
     for owner in owners:
         owner.stopping.set()
@@ -295,14 +295,14 @@ def table(rows: dict[str, Any]) -> str:
         f"Duration: {rows['minutes']:g} minutes. CPU load of other processes before the start: "
         f"{rows['busy_before']:.0f} %. Jain's fairness index of the {N_SESSIONS} sessions: "
         f"{rows['fairness']:.3f}. Failed connections during restarts: {unreachable}. "
-        f"Successful actions of visitors: {format_counts(rows['done'])}. Rejected with a message: "
+        f"Successful actions of users: {format_counts(rows['done'])}. Rejected with a message: "
         f"{format_counts(rows['refused'])}. Errors: {format_counts(Counter(rows['errors']))}. "
         f"Points on disk: {rows['points']:,} of {rows['runs']} runs, {rows['points_missing']} "
         f"missing, {rows['points_twice']} duplicated; {rows['shown_twice']} sent twice to a page. "
         f"Checkpoints: {rows['checkpoints']}, unreadable: {rows['checkpoints_unreadable']}. "
         f"Runs at a step before their newest checkpoint: {rows['begun_before_a_checkpoint']}. "
         f"Memory of the server: {memory['idle']:.0f} MB idle, {memory['in_the_end']:.0f} MB "
-        f"{RELEASE_WAIT_S:.0f} s after the last visitor left. Remaining workers: "
+        f"{RELEASE_WAIT_S:.0f} s after the last user left. Remaining workers: "
         f"{rows['workers_left']}. Tracebacks in the log: {rows['tracebacks']}. "
         f"Exit codes of servers after SIGTERM: {format_counts(rows['exit_codes'])}."
         + ("" if rows["disk"] else " No disk could be mounted, so that fault is missing."),

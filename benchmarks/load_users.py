@@ -1,4 +1,4 @@
-"""The users of a soak test (load_soak.py): viewing sessions, owners and visitors.
+"""The users of a soak test (load_soak.py): viewing sessions, owners and background users.
 
 Each user is a thread that sends the HTTP requests of a page. The current phase records the
 responses.
@@ -26,7 +26,7 @@ from tests.support.page_client import PageClient
 POLLS_PER_SECOND = 4  # polls of a session
 PAUSE_INTERVAL_S = 30  # mean seconds between two pauses of an owner's run
 ACTIVE_STATUSES = ("starting", "training", "waiting")
-VISITOR_SETTINGS: dict[str, Any] = {
+USER_SETTINGS: dict[str, Any] = {
     "max_steps": 300,
     "batch_size": 16,
     "max_length": 5,
@@ -71,7 +71,7 @@ class Scenario:
         self.start, self.app = start, start(0)
         self.is_server_down = False  # while a fault stops the server
         self.phase = Phase("calm")
-        self.finished_actions: Counter[str] = Counter()  # what visitors did
+        self.finished_actions: Counter[str] = Counter()  # what users did
         self.rejections: Counter[str] = Counter()  # the messages of rejected requests
         self.stopped = threading.Event()
         self.tracebacks = 0
@@ -170,8 +170,8 @@ class RunOwner(threading.Thread):
                 self.scenario.record_error(error, was_server_down)
 
 
-class VisitorThread(threading.Thread):
-    """A sequence of visitors.
+class UserThread(threading.Thread):
+    """A sequence of users.
 
     Each starts a run, performs some random actions, and leaves.
     """
@@ -207,7 +207,7 @@ class VisitorThread(threading.Thread):
 
     def visit(self, page: PageClient) -> None:
         page.get("/")
-        subject = page.train(**VISITOR_SETTINGS, seed=self.rng.randrange(1000))
+        subject = page.train(**USER_SETTINGS, seed=self.rng.randrange(1000))
         if not subject.startswith("run:"):
             self.scenario.rejections["train"] += 1
             self.scenario.stopped.wait(2)
@@ -294,7 +294,7 @@ class VisitorThread(threading.Thread):
     def publish(self, page: PageClient, subject: str) -> None:
         """Publish to the fake Hub with the token of a user.
 
-        A visitor without a run publishes a bundled model.
+        A user without a run publishes a bundled model.
         """
         if not page.call("runs/details", subject=subject).get("checkpoints"):
             subject = "checkpoint:reverse"

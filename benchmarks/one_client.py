@@ -33,7 +33,7 @@ ENVIRONMENT = {
 
 
 def visit(page: PageClient, packed: bytes) -> list[str]:
-    """Send the requests of a visitor; return what was refused."""
+    """Send the requests of a user; return what was refused."""
     refused = []
     page.get("/")
     if not page.load():

@@ -26,7 +26,7 @@ EPHEMERAL_NOTE = (
 
 @dataclass(frozen=True)
 class Storage:
-    """The folder of checkpoints and runs, with a warning for its visitors.
+    """The folder of checkpoints and runs, with a warning for its users.
 
     `note` is empty if the folder survives a restart.
     """

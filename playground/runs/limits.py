@@ -1,7 +1,7 @@
-"""The limits of a public server for each visitor.
+"""The limits of a public server for each user.
 
 A server for its own machine alone has no such limits, only those of the machine (`memory.py`). Each
-refusal is one sentence: the requested value, the limit, and how to lift it. On a Space, the visitor
+refusal is one sentence: the requested value, the limit, and how to lift it. On a Space, the user
 duplicates the Space; elsewhere, the operator of the server sets the variable.
 """
 
@@ -29,7 +29,7 @@ LIMIT_ENV_NAMES = {
 # moments), and the first and the last weights of the history.
 BYTES_PER_PARAMETER = 2 * 12 + 2 * 4
 MAX_METRICS_BYTES = 16_000_000  # bytes: about 100,000 steps, read in one or two seconds
-# seconds in a process that all visitors share
+# seconds in a process that all users share
 SHARED_VIEW_TIMEOUT_S, SHARED_SLOW_VIEW_TIMEOUT_S = (20.0, 120.0)
 TIME_WARNING_S = 60.0  # remaining seconds of training at which a run starts to warn
 
@@ -48,9 +48,9 @@ class Limits:
     max_minutes: float = 0.0
     threads: int = 0  # of one run, so that it leaves cores to the others
     metrics_bytes: int = 0  # of metrics in a checkpoint, which the server process reads
-    bytes_per_owner: int = 0  # all runs of one visitor
+    bytes_per_owner: int = 0  # all runs of one user
     bytes_total: int = 0  # all runs
-    # of one view of a visitor's model; 0: the limit of the server's own checkpoints
+    # of one view of a user's model; 0: the limit of the server's own checkpoints
     view_timeout_s: float = 0.0
     slow_view_timeout_s: float = 0.0  # of a view that measures on hundreds of sequences
     is_space: bool = False
@@ -129,7 +129,7 @@ class Limits:
                 "d_model",
                 f"d_model is {config.model.d_model}: a model of {config.model.parameter_count():,} "
                 f"parameters needs about {format_bytes(needed)} on the disk, and "
-                f"{self.instance_name} stores {format_bytes(self.bytes_per_owner)} per visitor; "
+                f"{self.instance_name} stores {format_bytes(self.bytes_per_owner)} per user; "
                 f"use a smaller d_model, d_ff or n_layers, or {self.how_to_raise('RUNS_MB')}",
             )
 
@@ -173,7 +173,7 @@ class Limits:
         )
 
     def storage_limit_message(self) -> str:
-        limits = {"per visitor": self.bytes_per_owner, "in total": self.bytes_total}
+        limits = {"per user": self.bytes_per_owner, "in total": self.bytes_total}
         return f"{self.instance_name} stores " + " and ".join(
             f"{format_bytes(size)} {whose}" for whose, size in limits.items() if size
         )

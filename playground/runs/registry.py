@@ -60,7 +60,7 @@ class Registry:
         self.storage = StorageFolder(self.root)
         self.download_tokens = DownloadTokens()
         self.device_summary = ""  # the training device and the reason, once they are known
-        self.storage_note = ""  # a warning for visitors about the storage of runs
+        self.storage_note = ""  # a warning for users about the storage of runs
         self.single_owner = ""  # the single owner of a local instance
         # when each owner last listed their runs, by fingerprint, oldest first
         self.owner_last_seen: OrderedDict[str, float] = OrderedDict()

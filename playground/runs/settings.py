@@ -22,7 +22,7 @@ class RegistrySettings:
     idle_timeout_s: float = field(default_factory=lambda: env_number("IDLE_TIMEOUT_S"))
     release_after_s: float = field(default_factory=lambda: env_number("RELEASE_AFTER_S"))
     hang_timeout_s: float = field(default_factory=lambda: env_number("HANG_TIMEOUT_S"))
-    limits: Limits = field(default_factory=Limits.unlimited)  # of a public server, for each visitor
+    limits: Limits = field(default_factory=Limits.unlimited)  # of a public server, for each user
 
     def __post_init__(self) -> None:
         self.slots_per_owner = min(self.slots_per_owner or self.slots, self.slots)

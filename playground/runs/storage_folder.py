@@ -59,7 +59,7 @@ class StorageFolder:
             self._server_lock.release()
 
     def list_checkpoints(self) -> dict[str, Path]:
-        """Return the checkpoints that all visitors may inspect, by name.
+        """Return the checkpoints that all users may inspect, by name.
 
         They are the folders directly under the root.
         """

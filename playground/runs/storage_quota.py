@@ -2,8 +2,8 @@
 
 Evicts least recently used data first: weight history, then models, then records. Training restores
 the weight history, of which one step per doubling remains. The record and the curves of a run
-without its model allow an exact repetition. Runs in use are never evicted. A visitor who exceeds
-their share, or a client address that exceeds half of all, takes no space from other visitors: the
+without its model allow an exact repetition. Runs in use are never evicted. A user who exceeds
+their share, or a client address that exceeds half of all, takes no space from other users: the
 address counts because a client can invent any number of owners.
 """
 
@@ -85,7 +85,7 @@ class StorageQuota:
                 raise UserError(
                     f"your runs use {format_bytes(sum(map(self.size_of_run, owned)))} and this "
                     f"needs about {format_bytes(n_bytes)} more, but {limits.instance_name} stores "
-                    f"{format_bytes(limits.bytes_per_owner)} per visitor: delete "
+                    f"{format_bytes(limits.bytes_per_owner)} per user: delete "
                     f"{' or '.join(sized)}, or {limits.how_to_raise('RUNS_MB')}"
                 )
         address = CLIENT_ADDRESS.get()

@@ -1,4 +1,4 @@
-"""Training on ZeroGPU: Hugging Face assigns a GPU for seconds to a visitor's event handler.
+"""Training on ZeroGPU: Hugging Face assigns a GPU for seconds to a user's event handler.
 
 Such a handler runs in a process forked from the server process, or in one forked for an earlier
 slice. Its arguments are pickled, and the two processes share no state. A slice is therefore a
@@ -7,7 +7,7 @@ socket instead of a pipe, and saves and exits at its time limit. The next slice 
 for bit as far as the device allows.
 
 The server process must not use CUDA, and no thread of it may request the GPU: the quota is the
-visitor's, whom the request of the event identifies. Hence the page requests every slice
+user's, whom the request of the event identifies. Hence the page requests every slice
 (`Supervisor.run_slice`).
 """
 
@@ -39,7 +39,7 @@ SliceRunner = Callable[[str, bytes, WorkerSpec], None]
 
 # Error titles of the package `spaces`, and our messages; its own message follows.
 ERROR_TITLES = {
-    "ZeroGPU quota exceeded": "the GPU time that ZeroGPU grants a visitor is used up",
+    "ZeroGPU quota exceeded": "the GPU time that ZeroGPU grants a user is used up",
     "ZeroGPU pending credits exceeded": "too much GPU time of yours is in use elsewhere",
     "ZeroGPU illegal duration": "ZeroGPU does not lend a GPU for so long at a time",
     "ZeroGPU queue timeout": "no GPU was free",
@@ -72,7 +72,7 @@ def zerogpu_decorated() -> SliceRunner:
 
 
 def find_slice_runner() -> tuple[SliceRunner | None, str]:
-    """Return the lender of ZeroGPU slices, and a note for visitors if it is unavailable.
+    """Return the lender of ZeroGPU slices, and a note for users if it is unavailable.
 
     The import of `spaces` forks a process, so this must run before the app starts threads and
     processes. If the import fails, this process and its children treat the Space as one without

@@ -328,7 +328,7 @@ def serve(
     registry.snapshots.inspector.warm_up()
     if not public:
         registry.single_owner = machine_owner_key(registry.root)
-    if public:  # one visitor cannot hold every slot
+    if public:  # one user cannot hold every slot
         registry.settings.slots_per_owner = max(1, registry.settings.slots - 1)
     experiments = ExperimentService(registry)
 

@@ -96,7 +96,7 @@ class SessionMessages(LRUCache[str, Any]):
     """The unread messages by session, for Gradio's queue.
 
     Gradio drops the oldest session, and the next message to it raises KeyError. Where an event of
-    that session waits, the error ends the task that starts events, for all visitors.
+    that session waits, the error ends the task that starts events, for all users.
 
     Here a session with an event that waits or runs is dropped last. A message to a dropped
     session is lost.

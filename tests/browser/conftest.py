@@ -56,7 +56,7 @@ def app(app_hub, tmp_path_factory) -> Iterator[AppServer]:
     """One server for all tests of a process: it is public, so each browser profile is an owner of
     its own.
 
-    It has a token, which no request of a visitor may bear.
+    It has a token, which no request of a user may bear.
     """
     folder = tmp_path_factory.mktemp("app")
     environment = {

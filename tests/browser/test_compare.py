@@ -221,7 +221,7 @@ def test_a_model_that_fails_shows_its_error_and_can_be_run_again(
     expect(page.locator(".answers .answer-of")).to_have_count(3)
 
 
-def test_without_a_network_local_models_work_and_the_outage_is_said_once(
+def test_local_models_work_offline_and_the_outage_is_reported_once(
     hub, models, tmp_path, open_page
 ):
     # a port without a server

@@ -180,7 +180,7 @@ def test_the_list_of_models_survives_a_rate_limit(app, hub, open_page):
 
 
 @pytest.mark.smoke
-def test_what_strangers_publish_is_text(app, hub, open_page):
+def test_text_of_foreign_models_is_escaped(app, hub, open_page):
     for number, hostile in enumerate(HOSTILE):
         card = (
             "---\ntags: [transformer-playground]\nplayground:\n  task: "

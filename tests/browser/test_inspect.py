@@ -52,7 +52,7 @@ def type_sequence(page, text):
 
 
 @pytest.mark.smoke
-def test_heads_on_a_sequence_of_ones_own(page):
+def test_heads_on_a_custom_sequence(page):
     type_sequence(page, "3 1 4")
     expect(page.locator(".inspect .answer")).to_contain_text("4 1 3")
     assert page.locator(".attention-grid button").count() == 8
@@ -256,7 +256,7 @@ def test_nothing_is_wider_than_the_page(app, open_page, width):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
-def test_what_heads_are_for_sorted_and_read(page):
+def test_head_roles_are_sorted_and_readable(page):
     open_section(page, "heads")
     rows = page.locator(".heads-table tbody tr")
     expect(rows).to_have_count(24)
@@ -268,7 +268,7 @@ def test_what_heads_are_for_sorted_and_read(page):
     expect(page.locator(".of-heads")).to_contain_text("attends to the mirrored position")
 
 
-def test_the_lens_and_what_adds_up_to_a_logit(page):
+def test_the_logit_lens_and_logit_attribution(page):
     type_sequence(page, "3 1 4")
     open_section(page, "lens")
     expect(page.locator(".lens-words")).to_contain_text("Position 1: the contributions sum to")
@@ -298,7 +298,7 @@ def test_the_walk_down_to_a_single_number(page):
     expect(page.locator(".walk-equation")).to_contain_text("=")
 
 
-def test_symbols_and_sizes_with_ones_own_numbers(page):
+def test_embeddings_and_sizes_with_custom_numbers(page):
     open_section(page, "symbols")
     page.fill(".symbols-dimension", "14")
     expect(page.locator(".symbols-lengths")).to_contain_text("47")

@@ -24,7 +24,7 @@ MESSAGE = (
 )
 
 
-def test_a_link_opens_a_stop_whose_answer_is_measured_and_remembered(app, open_page):
+def test_a_link_opens_a_lesson_and_its_result_is_stored(app, open_page):
     page = open_page(f"{app.url}/?learn=stop-7&positions=rope&seed=1")
     expect(page.locator(".stop h3")).to_have_text("7. Length generalization")
     expect(page.locator(".stop .option")).to_have_value("rope")
@@ -103,7 +103,7 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
         wait_until(page, STORED, arg=[MEMORY, options])
 
 
-def test_what_was_done_after_a_link_was_opened_is_there_after_a_reload(app, open_page):
+def test_changes_after_opening_a_link_survive_a_reload(app, open_page):
     page = open_page(f"{app.url}/?learn=stop-7&positions=rope&seed=1")
     expect(page.locator(".of-link")).to_contain_text("Seed 1, from a link")
     page.select_option(".stop .option", "alibi")

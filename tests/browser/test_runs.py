@@ -180,7 +180,7 @@ def test_the_timeline_shows_past_steps_and_starts_a_branch(app, open_page):
     wait_until(page, DRAWN, arg=400)
 
 
-def test_overlaid_curves_outlast_a_reload_whose_lists_of_runs_fail(app, open_page):
+def test_overlaid_curves_survive_a_reload_with_failed_requests(app, open_page):
     page = open_page(app.url, may_complain=True, visit=False)
     for seed in range(2):
         start_run(page, app.url, max_steps=60, seed=seed, n_heads=1 + seed)
@@ -338,7 +338,7 @@ def test_a_closed_browser_finds_its_run_again(app, open_page, turn):
     again.click("#stop")
 
 
-def test_more_starts_than_places_wait_in_a_line_that_moves(own_server, open_page):
+def test_starts_above_the_slots_are_queued_and_move_up(own_server, open_page):
     own = own_server
     page = open_page(own.url, may_complain=True, visit=False)
     start_run(page, own.url, **LONG)
@@ -387,7 +387,7 @@ def test_sigterm_saves_the_run_and_a_restart_resumes_it(own_server, open_page, t
     assert plotted_steps(page) == list(range(1, end + 1))
 
 
-def test_a_run_begun_on_a_page_opened_by_a_link_is_on_show_after_a_reload(app, open_page):
+def test_a_run_started_on_a_linked_page_is_shown_after_a_reload(app, open_page):
     page = open_page(f"{app.url}/?model=copy")
     wait_for_status(page, "checkpoint")
     page.click("#train")
@@ -400,7 +400,7 @@ def test_a_run_begun_on_a_page_opened_by_a_link_is_on_show_after_a_reload(app, o
     page.click("#stop")
 
 
-def test_a_link_to_watch_shows_the_run_and_can_do_nothing_to_it(app, open_page):
+def test_a_share_link_shows_the_run_read_only(app, open_page):
     page = open_page(app.url, visit=False)
     start_run(page, app.url, **LONG)
     wait_for_step(page, 20)

@@ -74,7 +74,7 @@ def shared(page, field):
     return page.input_value(f".sharing {field}")
 
 
-def test_a_link_shows_what_its_sender_saw(app, open_page):
+def test_a_link_shows_the_view_of_its_sender(app, open_page):
     page = open_page(app.url, visit=False)
     start_run(page, app.url, max_steps=40, eval_every=10)
     wait_for_status(page, "done")
@@ -127,7 +127,7 @@ def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     other = open_page(generation)
     other.wait_for_selector(".part-continue textarea")
     assert other.input_value(".part-continue textarea") == "Once upon a link"
-    # a reload shows what the visitor does here, not the link once more
+    # a reload shows what the user does here, not the link once more
     assert "compare=" not in other.url
     assert "tab=compare" in other.url
     other.goto(benchmark)
@@ -249,7 +249,7 @@ def test_the_whole_page_shows_in_no_frame_of_another_site(app, visiting, foreign
 
 
 @pytest.mark.parametrize("view", ["learning", "try", "samples"])
-def test_each_view_is_there_alone_and_fits_its_frame(app, open_page, view):
+def test_each_embedded_view_is_alone_and_fits_its_frame(app, open_page, view):
     page = open_page(f"{app.url}/?model=reverse&embed={view}", width=420, height=460)
     page.wait_for_selector(".live[data-status=checkpoint] .samples tr", state="attached")
     parts = {

@@ -29,7 +29,7 @@ def page(app, open_page):
 
 
 @pytest.mark.smoke
-def test_the_first_screen_shows_a_shipped_model_and_lets_one_try_it(page):
+def test_the_first_screen_shows_a_bundled_model_to_try(page):
     expect(page.locator(".status-text")).to_contain_text("exact match")
     expect(page.locator(".answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
     expect(page.locator(".diagram .head")).to_have_count(24)

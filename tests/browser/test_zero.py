@@ -1,4 +1,4 @@
-"""A Space on ZeroGPU as its visitors meet it: the app, with a package `spaces` that lends a
+"""A Space on ZeroGPU as its users meet it: the app, with a package `spaces` that lends a
 simulated GPU.
 """
 

@@ -72,7 +72,7 @@ EVERY_BYTE = [
 @pytest.mark.parametrize(
     ("name", "every"), [("model.safetensors", 5), ("training.safetensors", 17), *EVERY_BYTE]
 )
-def test_flipped_bytes_of_a_header_are_refused(saved, name, every):
+def test_flipped_bytes_of_a_header_are_rejected(saved, name, every):
     path = saved / name
     expected = {
         name: (tensor.dtype, tuple(tensor.shape))
@@ -89,7 +89,7 @@ def test_flipped_bytes_of_a_header_are_refused(saved, name, every):
 
 @repeat_counts(50, 250)
 @pytest.mark.parametrize("name", FILES[1:])
-def test_flipped_bytes_of_the_data_are_refused(saved, name, count):
+def test_flipped_bytes_of_the_data_are_rejected(saved, name, count):
     path, chance = saved / name, random.Random(0)
     places = chance.sample(range(length_of_header(path), path.stat().st_size), count)
     used = [at for at in flipped_bytes(path, places) if not refused(name, loading(name), saved)]
@@ -98,7 +98,7 @@ def test_flipped_bytes_of_the_data_are_refused(saved, name, count):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", FILES)
-def test_truncations_are_refused(saved, name):
+def test_truncations_are_rejected(saved, name):
     content, chance = (saved / name).read_bytes(), random.Random(0)
     # config.json ends with a line break
     for end in (0, *chance.sample(range(len(content) - 2), 38), len(content) - 2):
@@ -148,7 +148,7 @@ HARMS = (flipped, cut, lost)
 
 @pytest.mark.parametrize("harm", HARMS)
 @pytest.mark.parametrize("name", FILES)
-def test_every_damage_to_every_file_is_refused(saved, name, harm):
+def test_every_damaged_file_is_rejected(saved, name, harm):
     harm(saved / name)
     assert refused(str(saved), loading(name), saved)
 

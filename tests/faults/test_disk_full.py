@@ -211,7 +211,7 @@ def test_run_stopped_on_full_disk_waits_until_it_can_save(registry, disk):
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("free", range(0, SIZE, 16 * 1024))
-def test_whatever_is_left_of_the_disk_nothing_is_lost(registry, disk, free):
+def test_a_full_disk_loses_no_saved_data(registry, disk, free):
     disk.leave(free)
     run, text_rendered = begin(registry)
     if run is None:

@@ -1,8 +1,6 @@
-"""What pages of other sites and strangers reach on the server: over real HTTP, and once in a real
-browser.
+"""Requests of other sites and unknown clients, over real HTTP and once in a real browser.
 
-Only names that existed before the defects were fixed are used, so that the tests run on the old
-code, too.
+The tests use only names that existed before the fixes, so that they run on the old code, too.
 """
 
 import http.client
@@ -33,7 +31,7 @@ document.title = "ran on " + location.origin + " " + Object.keys(localStorage).l
 
 
 class ForeignSite:
-    """A site of an attacker: serves a page with a script as a picture, and counts its visitors."""
+    """A site of an attacker: serves a page with a script as a picture, and counts its users."""
 
     def __init__(self) -> None:
         site = self
@@ -144,7 +142,7 @@ def test_only_the_page_may_run_scripts(app):
         assert "sandbox" in send(app, "GET", path)[1]["content-security-policy"], path
 
 
-# C2, C15: another site acts in a visitor's name
+# C2, C15: another site acts in a user's name
 
 EVIL = "https://evil.example"
 FOREIGN = [
@@ -175,7 +173,7 @@ CALLS = [
 @pytest.mark.parametrize(
     ("method", "path", "body"), CALLS, ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_a_request_of_another_site_is_refused(app, headers, method, path, body):
+def test_a_request_of_another_site_is_rejected(app, headers, method, path, body):
     owner = {"X_Owner": new_owner_key(), "Accept": "application/json, text/event-stream"}
     status, answer, _ = send(
         app,
@@ -228,7 +226,7 @@ def test_a_forwarded_host_is_not_reflected_into_the_page(app):
 
 
 @pytest.mark.smoke
-def test_configured_hosts_are_served_and_others_refused(local):
+def test_configured_hosts_are_served_and_others_rejected(local):
     assert local.get("/", Host="play.example.org")[0] == 200
     assert local.get("/", Host="evil.example")[0] == 400
     body = json.dumps({"owner": new_owner_key()}).encode()
@@ -253,7 +251,7 @@ def files(url):
 
 
 @pytest.mark.parametrize("form", range(4))
-def test_a_file_in_a_request_is_refused_and_not_fetched(app, site, form):
+def test_a_file_in_a_request_is_rejected_and_not_fetched(app, site, form):
     before = len(site.requests)
     value = files(f"{site.url}/big")[form]
     for path in (

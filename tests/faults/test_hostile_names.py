@@ -1,4 +1,4 @@
-"""Names that a visitor may choose, all of them odd, through every door that takes a name: each is
+"""Names that a user may choose, all of them odd, through every door that takes a name: each is
 refused or escaped, and nothing is
 written, read or sent where the name points."""
 
@@ -202,7 +202,7 @@ SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|\.[a-z0-9-]+|[0-9a-f]{64}")
 
 
 @pytest.mark.smoke
-def test_there_are_150_of_them_and_none_twice():
+def test_there_are_150_distinct_examples():
     assert len(NAMES) == len(set(NAMES)) == 150
 
 
@@ -403,7 +403,7 @@ def test_rows_of_such_symbols_are_rejected_or_stored_by_their_hash(watched, tmp_
     assert 40 < stored < 140
 
 
-def test_a_link_of_such_words_opens_a_page_and_shows_them_escaped(watched):
+def test_a_link_with_markup_shows_it_escaped(watched):
     _, registry, _, _ = watched
 
     # in a loop that is closed again: Gradio leaves one behind where there is none

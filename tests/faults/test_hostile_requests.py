@@ -427,7 +427,7 @@ BODIES = {
 
 
 @pytest.mark.smoke
-def test_bodies_that_are_no_json_are_refused(server):
+def test_bodies_without_json_are_rejected(server):
     client = server[0]
     for name, body in BODIES.items():
         answer = client.post(ROUTE_PREFIX + "runs/poll", content=body)
@@ -469,7 +469,7 @@ def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, dep
         "\x7f",
     ],
 )
-def test_a_foreign_or_broken_origin_is_refused(server, origin):
+def test_a_foreign_or_broken_origin_is_rejected(server, origin):
     assert (
         server[0]
         .post(ROUTE_PREFIX + "runs/poll", content=b"{}", headers={"origin": origin})
@@ -633,7 +633,7 @@ SMALL = {
 
 
 @repeat_counts(15, 500)
-def test_what_is_saved_is_what_is_loaded(tmp_path_factory, count):
+def test_save_and_load_is_a_round_trip(tmp_path_factory, count):
     folder = tmp_path_factory.mktemp("saved")
 
     @settings(max_examples=count, suppress_health_check=list(HealthCheck))
@@ -674,7 +674,7 @@ ODD_TEXTS = [
 
 
 @repeat_counts(300, 6000)
-def test_any_text_is_answered_or_refused_in_a_sentence(count):
+def test_any_text_gets_a_prediction_or_an_error_message(count):
     config = RunConfig.from_flat(TINY_SETTINGS | {"max_steps": 50})
     view, family = (
         SnapshotBuilder(config.task.load(), config, torch.device("cpu")),

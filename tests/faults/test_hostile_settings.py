@@ -223,7 +223,7 @@ def test_settings_in_a_link(count):
     ],
     ids=lambda text: repr(text[:30]),
 )
-def test_what_is_no_settings_in_a_link_is_refused(text):
+def test_invalid_settings_in_a_link_are_rejected(text):
     assert refusal_of(parse_settings, text) is not None
 
 
@@ -296,7 +296,7 @@ def test_config_json(tmp_path, count):
     ],
     ids=lambda text: text[:12],
 )
-def test_a_megabyte_of_anything_is_refused_in_little_memory(tmp_path, text):
+def test_a_megabyte_of_any_text_is_rejected_in_little_memory(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     tracemalloc.start()
     try:

@@ -398,7 +398,7 @@ def contents(tensors):
 
 
 @repeat_counts(200, 3000)
-def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch, count):
+def test_mutated_weights_are_rejected_or_loaded_exactly(good, tmp_path, monkeypatch, count):
     """With the checksums of the valid file, only that file is loaded. Without checksums, the loaded
     tensors equal those of the file, have the shapes of the settings, and are finite.
     """
@@ -435,7 +435,7 @@ def test_mutations_are_refused_or_loaded_bit_by_bit(good, tmp_path, monkeypatch,
 
 
 @repeat_counts(100, 5_000)
-def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_path, count):
+def test_mutated_training_states_are_rejected_or_restored_exactly(good, tmp_path, count):
     files, _ = good
     trainer = Trainer(tiny_config())
     (tmp_path / WEIGHTS).write_bytes(files[WEIGHTS])
@@ -462,7 +462,7 @@ def test_mutated_training_states_are_refused_or_restored_bit_by_bit(good, tmp_pa
     assert used > count / 20
 
 
-def test_what_is_checked_for_a_stranger_is_what_was_sent(good, tmp_path):
+def test_the_upload_check_receives_the_uploaded_file(good, tmp_path):
     """The check that uploads and pulls share takes the sound files, and refuses each file that
     is not.
     """
@@ -486,7 +486,7 @@ SIZES = ["[1e999]", "[NaN]", '["x"]', "[" * 500 + "]" * 500, "null", "[" + "9" *
 
 
 @pytest.mark.parametrize("shape", SIZES, ids=lambda shape: shape[:8])
-def test_a_pretrained_models_weights_whose_sizes_are_none_are_refused(tmp_path, shape):
+def test_pretrained_weights_of_invalid_sizes_are_rejected(tmp_path, shape):
     path = tmp_path / WEIGHTS
     path.write_bytes(
         join(

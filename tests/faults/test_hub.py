@@ -331,7 +331,7 @@ def test_a_hub_task_survives_a_temporary_fault(checkpoint, tmp_path):
     assert outcome.stored
 
 
-def test_a_commit_whose_answer_is_lost_is_not_made_twice(prepared, checkpoint, tmp_path):
+def test_a_commit_with_a_lost_response_is_not_repeated(prepared, checkpoint, tmp_path):
     for path, data in files_of(checkpoint).items():
         (tmp_path / path).write_bytes(data)
     with FakeHub() as stand_in:
@@ -455,18 +455,18 @@ def test_a_server_that_never_responds_times_out_once(prepared, black_hole, tmp_p
     monkeypatch.setattr(transport, "READ_TIMEOUT_S", 2)
     (tmp_path / "README.md").write_text("# Digits")
 
-    def visitor():
+    def user():
         """Connect to it, as every hub task does first."""
         hub = Hub("hf_none", black_hole)
         hub.connect()
         return hub
 
     calls = {
-        "account": lambda: visitor().account(),
-        "gallery": lambda: visitor().gallery(),
-        "repo_info": lambda: visitor().repo_info("ada/digits"),
-        "plan": lambda: visitor().plan(tmp_path, "ada/digits"),
-        "revisions": lambda: visitor().revisions("ada/digits"),
+        "account": lambda: user().account(),
+        "gallery": lambda: user().gallery(),
+        "repo_info": lambda: user().repo_info("ada/digits"),
+        "plan": lambda: user().plan(tmp_path, "ada/digits"),
+        "revisions": lambda: user().revisions("ada/digits"),
     }
     with ThreadPoolExecutor(len(calls)) as pool:
         response = dict(zip(calls, pool.map(lambda name: timed(calls[name]), calls), strict=True))

@@ -32,11 +32,11 @@ ACTS = (
     "explode",
 )
 SYMBOLS = 62  # letters too, so that no sequence of the one comes up with the other by chance
-MOST_RUNS = 6  # of a visitor, so that two cores have time for the questions
+MOST_RUNS = 6  # of a user, so that two cores have time for the questions
 
 
-class Visitor:
-    """A visitor with an owner key, and words that no other visitor may ever receive."""
+class User:
+    """A user with an owner key, and words that no other user may ever receive."""
 
     def __init__(self, registry, name, chance):
         self.registry, self.name, self.chance = registry, name, chance
@@ -65,7 +65,7 @@ class Visitor:
         return self.registry.list_for_owner(self.owner)
 
     def words(self):
-        """Words that no other visitor may receive, even with a watch link."""
+        """Words that no other user may receive, even with a watch link."""
         return [
             self.owner,
             self.sequence,
@@ -75,7 +75,7 @@ class Visitor:
         ]
 
     def secrets(self):
-        """Words that no visitor without a watch link may receive."""
+        """Words that no user without a watch link may receive."""
         return [*self.words(), self.canary, repr(self.rate), *(run.share_id for run in self.runs)]
 
     def state(self):
@@ -146,8 +146,8 @@ class Visitor:
         }
 
 
-def check(visitor, other, endpoint, request, answer):
-    """What one visitor is answered holds nothing of the other's, but what a link to watch gives."""
+def check(user, other, endpoint, request, answer):
+    """What one user is answered holds nothing of the other's, but what a link to watch gives."""
     text = json.dumps(answer, ensure_ascii=False)
     sent = [value for value in (*request.values(), *request["subjects"]) if isinstance(value, str)]
     linked = any(request["subject"] == f"watch:{run.share_id}" for run in other.runs)
@@ -161,13 +161,13 @@ def check(visitor, other, endpoint, request, answer):
     for word in other.words() if watching else other.secrets():
         if not any(word in each for each in sent):  # a response may repeat the request
             assert word not in text, (
-                f"{visitor.name} received {word!r} from {endpoint} {request}: {text[:300]}"
+                f"{user.name} received {word!r} from {endpoint} {request}: {text[:300]}"
             )
     if linked:
         assert not {"share_id", "checkpoints", "ticket"} & set(answer) or endpoint == "runs/list"
         assert endpoint != "runs/action" or "error" in answer
         assert endpoint != "runs/poll" or answer["is_owner"] is False
-    if request["owner"] != visitor.owner and request["subject"].startswith("run:"):
+    if request["owner"] != user.owner and request["subject"].startswith("run:"):
         assert (
             "error" in answer
             or answer.get("status") == "not-found"
@@ -178,45 +178,45 @@ def check(visitor, other, endpoint, request, answer):
 async def visit(first, second, count, chance):
     answers = 0
     for _ in range(count):
-        visitor, other = chance.choice([(first, second), (second, first)])
+        user, other = chance.choice([(first, second), (second, first)])
         before = other.state()
-        endpoint, request = visitor.any_request(other)
-        answer = await live_handlers(visitor.registry)[endpoint](request)
-        check(visitor, other, endpoint, request, answer)
+        endpoint, request = user.any_request(other)
+        answer = await live_handlers(user.registry)[endpoint](request)
+        check(user, other, endpoint, request, answer)
         assert other.state() == before, (
-            f"{visitor.name} changed a run of the other's by {endpoint} {request}"
+            f"{user.name} changed a run of the other's by {endpoint} {request}"
         )
         answers += "error" not in answer
         for (
             run
-        ) in visitor.runs:  # a deleted run is brought back, so that there is always one to ask for
+        ) in user.runs:  # a deleted run is brought back, so that there is always one to ask for
             if run.deleted_at is not None:
-                visitor.registry.restore(run)
-            if run.status == "waiting" and len(visitor.runs) > 3:
-                visitor.registry.control(run, "stop")
+                user.registry.restore(run)
+            if run.status == "waiting" and len(user.runs) > 3:
+                user.registry.control(run, "stop")
     return answers
 
 
 @repeat_counts(100, 5000)
-def test_nothing_crosses_between_two_visitors(registries, tmp_path, count, caplog, capfd):
+def test_no_data_crosses_between_two_users(registries, tmp_path, count, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     chance = random.Random(count)
     registry = registries(slots=2)
-    first, second = Visitor(registry, "ada", chance), Visitor(registry, "bob", chance)
-    for visitor in (first, second):
-        visitor.begin("done")
-        visitor.begin("paused")
+    first, second = User(registry, "ada", chance), User(registry, "bob", chance)
+    for user in (first, second):
+        user.begin("done")
+        user.begin("paused")
     answers = run_in_thread(visit(first, second, count, chance))
     assert answers > count / 4  # otherwise hardly any response could contain it
     printed = caplog.text + "".join(capfd.readouterr())
-    for visitor in (first, second):
+    for user in (first, second):
         for secret in (
-            visitor.owner,
-            *(word for run in visitor.runs for word in (run.id, run.share_id)),
+            user.owner,
+            *(word for run in user.runs for word in (run.id, run.share_id)),
         ):
             assert secret not in printed
         assert not any(
-            visitor.owner.encode() in path.read_bytes()
+            user.owner.encode() in path.read_bytes()
             for path in tmp_path.rglob("*")
             if path.is_file()
         )
@@ -248,11 +248,11 @@ def test_another_key_is_not_the_owner(registries):
         ), owner
 
 
-def test_one_visitor_cannot_fill_the_line_for_the_other(registries):
+def test_one_user_cannot_fill_the_queue(registries):
     registry = registries(slots=2, slots_per_owner=1)
     for _ in range(1 + MAX_QUEUED_PER_OWNER):
         start_run(registry, "ada")
     with pytest.raises(UserError, match="queued runs, which is the maximum"):
         start_run(registry, "ada")
     theirs = start_run(registry, "bob")
-    wait_for(lambda: theirs.has_worker, 60, "a place for the other visitor")
+    wait_for(lambda: theirs.has_worker, 60, "a place for the other user")

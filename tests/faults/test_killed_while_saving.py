@@ -154,7 +154,7 @@ LITTER = (
 
 
 @pytest.mark.parametrize("where", LITTER)
-def test_a_starting_server_sweeps_what_a_killed_one_left(registries, tmp_path, where):
+def test_a_starting_server_deletes_leftovers_of_a_killed_one(registries, tmp_path, where):
     registry = registries()
     run = start_run(registry, max_steps=5)
     wait_for_status(run, "done")

@@ -36,7 +36,7 @@ def packed(tmp_path_factory):
 @pytest.mark.parametrize("name", ATTACKS)
 def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name, count):
     """`count` is the seconds that it lasts."""
-    visitor, attacker = PageClient(app, new_owner_key()), Attacker(app)
+    user, attacker = PageClient(app, new_owner_key()), Attacker(app)
     watcher = PollingThread(
         PageClient(app, new_owner_key(), keeps_connection=True), "checkpoint:reverse", 4
     )
@@ -45,21 +45,21 @@ def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name,
     try:
         ends, visits, tried = time.monotonic() + count, 0, []
         while time.monotonic() < ends or not visits:
-            assert visitor.get("/")
-            assert visitor.load()
-            subject = visitor.upload(packed)
-            tried.append(visitor.call("runs/predict", subject="checkpoint:reverse", text="3 1 4"))
-            run = visitor.run_action(subject, "again")["subject"]
-            assert visitor.poll(run)["status"] != "not-found"
-            visitor.run_action(run, "stop")
-            sent = visitor.post(
+            assert user.get("/")
+            assert user.load()
+            subject = user.upload(packed)
+            tried.append(user.call("runs/predict", subject="checkpoint:reverse", text="3 1 4"))
+            run = user.run_action(subject, "again")["subject"]
+            assert user.poll(run)["status"] != "not-found"
+            user.run_action(run, "stop")
+            sent = user.post(
                 "/playground/datasets",
                 b"a\tb\nc\td\n" * 30,
-                {"X-Owner": visitor.owner, "X-Name": "pasted"},
+                {"X-Owner": user.owner, "X-Name": "pasted"},
             )
             assert "others" not in sent.get("error", "")
             visits += 1
-            # the pace of a person: without it, this visitor meets the limits of its own address
+            # the pace of a person: without it, this user meets the limits of its own address
             time.sleep(1.5)
     finally:
         watcher.stopping.set()

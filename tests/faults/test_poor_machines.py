@@ -66,7 +66,7 @@ def going(*arguments, **settings):
 
 
 def train(app):
-    """Press Train, wait for the end, and ask the model: what a first visitor does."""
+    """Press Train, wait for the end, and ask the model: what a first user does."""
     page = PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
     subject = page.train(**SMALL)
     assert subject.startswith("run:"), subject
@@ -199,7 +199,7 @@ def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("method", ["fork", "threads"])
-def test_another_start_method_is_refused_with_those_there_are(monkeypatch, method):
+def test_an_unknown_start_method_is_rejected_with_the_known_ones(monkeypatch, method):
     monkeypatch.setenv("PLAYGROUND_START_METHOD", method)
     with pytest.raises(
         ValueError,

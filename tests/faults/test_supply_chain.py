@@ -147,7 +147,7 @@ def test_there_are_files_to_look_at():
         "torch@file:///x",
     ],
 )
-def test_what_is_open_is_seen(line):
+def test_open_sections_are_visible(line):
     assert unpinned(f"# a comment\nnumpy==2.1.0\n\n{line}\n") == [line]
 
 

@@ -1,8 +1,8 @@
-"""Which tokens the Hub receives: never that of a Space, a visitor's only for its own hub tasks.
+"""Which tokens the Hub receives: never that of a Space, a user's only for its own hub tasks.
 
 No token is stored. A canary is present wherever huggingface_hub reads tokens, in the environment
 and in its file. The requests to the stand-in Hub, the responses to the pages, the app's log and
-every file that it leaves must not contain it, or the tokens of visitors.
+every file that it leaves must not contain it, or the tokens of users.
 """
 
 import json
@@ -46,7 +46,7 @@ def canary(hub, tmp_path, monkeypatch):
 
 
 def session_of(token, seconds=SIGNED_IN):
-    """What signing in with Hugging Face leaves in a visitor's session."""
+    """What signing in with Hugging Face leaves in a user's session."""
     return {
         "oauth_info": {
             "access_token": token,
@@ -85,7 +85,7 @@ def test_on_a_space_only_signing_in_counts(hub, canary, monkeypatch, typed, loca
         assert resolve_token(typed, session, local) == ""
 
 
-def test_a_machine_that_serves_itself_has_its_own_and_what_is_typed_wins(
+def test_a_local_server_uses_its_own_token_unless_one_is_entered(
     hub, canary, tmp_path, monkeypatch
 ):
     assert resolve_token("", {}, True) == hub.OWNER
@@ -106,14 +106,14 @@ def test_where_a_default_may_apply_only_explicit_values_count(hub, canary):
 @pytest.mark.parametrize(
     "typed", ["hf_two words", "hf_a\nhf_b", "hf_ä", "hf_\x00", "hf_" + "x" * 198]
 )
-def test_what_is_no_token_is_refused_without_saying_it(canary, typed):
+def test_an_invalid_token_is_rejected_without_echoing_it(canary, typed):
     with pytest.raises(UserError) as refused:
         resolve_token(typed, {}, True)
     assert "copy it again" in str(refused.value)
     assert typed[3:] not in str(refused.value)
 
 
-# Visitors of a Space who have signed in: Gradio creates their session, so these tests call the
+# Users of a Space who have signed in: Gradio creates their session, so these tests call the
 # route directly
 
 
@@ -123,7 +123,7 @@ def waited_for(answer):
 
 @pytest.fixture
 def visited(hub, canary, registries, monkeypatch):
-    """Run a hub task of a visitor with a session; return the response to hub-start, or the result
+    """Run a hub task of a user with a session; return the response to hub-start, or the result
     of the task.
     """
     monkeypatch.setenv("SPACE_ID", "owner/space")
@@ -147,7 +147,7 @@ def visited(hub, canary, registries, monkeypatch):
     return visit
 
 
-def test_a_visitor_of_a_space_publishes_with_the_token_of_signing_in(hub, visited):
+def test_a_space_user_publishes_with_the_session_token(hub, visited):
     with hub.record_requests() as seen:
         result = visited(session_of(hub.ADA), kind="push", repo="ada/from-a-space", expected="")
     assert result["status"] == "done", result
@@ -157,7 +157,7 @@ def test_a_visitor_of_a_space_publishes_with_the_token_of_signing_in(hub, visite
 
 
 @pytest.mark.parametrize("session", ["signed out", "expired here", "expired there"])
-def test_a_visitor_of_a_space_who_is_not_signed_in_publishes_nothing(hub, visited, session):
+def test_a_space_user_without_a_session_publishes_nothing(hub, visited, session):
     sessions = {
         "signed out": {},
         "expired here": session_of(hub.ADA, -1),
@@ -177,7 +177,7 @@ def test_a_visitor_of_a_space_who_is_not_signed_in_publishes_nothing(hub, visite
 # The app as a process
 
 
-class Visitor(PageClient):
+class User(PageClient):
     """A page of the app, which remembers all that it was answered."""
 
     def __init__(self, app):
@@ -236,7 +236,7 @@ def local(hub, tmp_path_factory):
 
 
 def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
-    folder, visitor = space.log.parent, Visitor(space)
+    folder, user = space.log.parent, User(space)
     hub.put("owner/secret", {"playground.json": "{}", "model.safetensors": b""}, private=True)
     hub.put("dee/digits", packaged(space))
     with hub.record_requests() as seen:
@@ -244,20 +244,20 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
             for typed in ({}, {"token": hub.ADA}, {"token": hub.CY}):
                 assert (
                     "sign in first"
-                    in visitor.hub_task(kind=kind, repo="owner/mine", subject=REVERSE, **typed)[
+                    in user.hub_task(kind=kind, repo="owner/mine", subject=REVERSE, **typed)[
                         "error"
                     ]
                 )
-        assert "sign in first" in visitor.hub_task(kind="account", token=hub.ADA)["message"]
-        assert visitor.call("hub/session", token=hub.ADA)["signed_in"] is False
+        assert "sign in first" in user.hub_task(kind="account", token=hub.ADA)["message"]
+        assert user.call("hub/session", token=hub.ADA)["signed_in"] is False
         for kind in ("gallery", "repo_info", "reproduce", "pull"):
-            result = visitor.hub_task(kind=kind, repo="dee/digits", token=hub.ADA)
+            result = user.hub_task(kind=kind, repo="dee/digits", token=hub.ADA)
             assert result["status"] == "done", result
         subject = result["result"]["subject"]  # of the run that the pull has made
         for kind in ("repo_info", "reproduce", "pull"):
-            result = visitor.hub_task(kind=kind, repo="owner/secret", token=hub.ADA)
+            result = user.hub_task(kind=kind, repo="owner/secret", token=hub.ADA)
             assert "there is no repository owner/secret that is public" in result["message"]
-        stored = visitor.call(
+        stored = user.call(
             "hub/auto-publish",
             subject=subject,
             do="start",
@@ -267,16 +267,16 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
             token=hub.ADA,
         )
         assert "error" in stored
-        assert visitor.call("hub/auto-publish", subject=subject)["auto_publish"] is None
-        assert visitor.call("hub/cancel", job="none") == {}
-        assert "is not a Hub job" in visitor.hub_task(kind="token")["error"]
+        assert user.call("hub/auto-publish", subject=subject)["auto_publish"] is None
+        assert user.call("hub/cancel", job="none") == {}
+        assert "is not a Hub job" in user.hub_task(kind="token")["error"]
     assert {request.path.split("/")[2] for request in seen if request.path.startswith("/api/")} == {
         "models"
     }
     assert {request.token for request in seen} == {""}
     assert not [request for request in seen if hub.OWNER in request or hub.ADA in request]
     assert hub.requests_with(hub.OWNER) == []
-    assert not visitor.was_reported(hub.OWNER, hub.ADA)
+    assert not user.was_reported(hub.OWNER, hub.ADA)
     assert holding(folder, hub.OWNER, hub.ADA, but={folder / "home/token"}) == []
 
 
@@ -299,35 +299,35 @@ def packaged(app):
     ],
 )
 def test_a_page_of_another_site_starts_nothing(hub, space, origin):
-    visitor = Visitor(space)
-    body = json.dumps({"owner": visitor.owner, "kind": "repo_info", "repo": "dee/digits"}).encode()
+    user = User(space)
+    body = json.dumps({"owner": user.owner, "kind": "repo_info", "repo": "dee/digits"}).encode()
     theirs = {"Content-Type": "application/json", "Origin": origin.format(port=space.port)}
     with hub.record_requests() as seen:
         for name in ("hub/submit", "hub/poll", "hub/cancel", "hub/session", "hub/auto-publish"):
             with pytest.raises(RuntimeError, match="403"):
-                visitor.post(f"/playground/api/{name}", body, theirs)
+                user.post(f"/playground/api/{name}", body, theirs)
     ours = theirs | {"Origin": f"http://127.0.0.1:{space.port}"}
-    assert "error" not in visitor.post("/playground/api/hub/session", b"{}", ours)
+    assert "error" not in user.post("/playground/api/hub/session", b"{}", ours)
     assert seen == []
 
 
 def test_a_single_user_publishes_with_the_token_of_the_machine(hub, local):
-    visitor = Visitor(local)
-    assert visitor.call("hub/session")["way"] == "machine"
+    user = User(local)
+    assert user.call("hub/session")["way"] == "machine"
     with hub.record_requests() as seen:
-        result = visitor.hub_task(kind="push", repo="ada/at-home", subject=REVERSE, expected="")
+        result = user.hub_task(kind="push", repo="ada/at-home", subject=REVERSE, expected="")
     assert result["status"] == "done", result
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
     assert not any(request.authorization for request in seen if request.host == hub.storage_host)
     assert "playground.json" in hub.files("ada/at-home")
-    assert not visitor.was_reported(hub.ADA)
+    assert not user.was_reported(hub.ADA)
 
 
 def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
-    folder, visitor = local.log.parent, Visitor(local)
+    folder, user = local.log.parent, User(local)
     but = {folder / "home/token"}
     with hub.record_requests() as seen, hub.fault(hub.COMMIT, "silent") as silent:
-        begun = visitor.call(
+        begun = user.call(
             "hub/submit",
             kind="push",
             repo="cy/typed",
@@ -337,26 +337,26 @@ def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
         )
         wait_for(lambda: silent.hits, 110, "the commit")
         assert holding(folder, hub.CY, hub.ADA, but=but) == []  # in the midst of it
-        assert visitor.call("hub/poll", job=begun["job"])["status"] == "working"
-    result = visitor.ended(begun["job"])
+        assert user.call("hub/poll", job=begun["job"])["status"] == "working"
+    result = user.ended(begun["job"])
     assert (result["status"], result["again"]) == ("failed", True)
-    result = visitor.hub_task(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
+    result = user.hub_task(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
     assert result["status"] == "done", result
     with hub.record_requests() as more:
-        refused = visitor.hub_task(
+        refused = user.hub_task(
             kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}"
         )
         assert "copy it again" in refused["error"]
-        assert "create a new one" in visitor.hub_task(kind="account", token=hub.UNKNOWN)["message"]
+        assert "create a new one" in user.hub_task(kind="account", token=hub.UNKNOWN)["message"]
     assert {request.token for request in seen if request.host == hub.host} == {hub.CY}
     assert {request.token for request in more} == {hub.UNKNOWN}
-    assert not visitor.was_reported(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)
+    assert not user.was_reported(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)
     assert holding(folder, hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN, but=but) == []
 
 
 @pytest.mark.smoke
 def test_no_process_below_the_server_inherits_a_secret(hub, local):
-    """The workers read files that strangers send."""
+    """Workers read files of other users, so they must not have a secret."""
     page = PageClient(local, (local.checkpoints / "runs" / ".owner").read_text().strip())
     page.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")
     run = page.train(max_steps=100_000)

@@ -42,7 +42,7 @@ def trained(trainer):
 
 
 @pytest.mark.parametrize("changes", [{}, {"optimizer": "muon", "weight_averaging": True}], ids=str)
-def test_captured_steps_are_the_plain_ones(changes):
+def test_cuda_graph_steps_equal_plain_steps(changes):
     plain = trained(Trainer(RunConfig.from_flat(FIELDS | changes), capture=False))
     trainer = Trainer(RunConfig.from_flat(FIELDS | changes))
     captured = trained(trainer)
@@ -57,7 +57,7 @@ def test_the_fast_preset_learns():
     assert trainer.stopped_early
 
 
-def test_dropout_draws_anew_at_each_replay():
+def test_each_replay_has_a_new_dropout_mask():
     trainer = Trainer(RunConfig.from_flat(FIELDS | {"dropout": 0.5, "learning_rate": 1e-9}))
     batch = trainer._next_batch()
     trainer.cuda_graph.next_batch = lambda: batch

@@ -31,7 +31,7 @@ def test_a_page_holds_no_connection(app):
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.nip.io"]
 )
-def test_a_foreign_host_is_refused(app, host):
+def test_a_foreign_host_is_rejected(app, host):
     assert app.get("/", Host=host)[0] == 400
     assert app.get("/config", Host=host)[0] == 400
 
@@ -40,7 +40,7 @@ def test_a_foreign_host_is_refused(app, host):
     "origin",
     ["https://evil.example", "http://localhost.evil.example", "http://localhost:1", "null"],
 )
-def test_a_page_of_another_site_is_refused(app, origin):
+def test_a_page_of_another_site_is_rejected(app, origin):
     assert app.get("/config", Origin=origin)[0] == 403
     assert app.get("/", Origin=origin)[0] == 403
 
@@ -72,7 +72,7 @@ def test_building_the_page_imports_neither_torch_nor_transformers():
         ("gradio_api/queue/join", 70_000, 413),
     ],
 )
-def test_uploads_and_huge_requests_are_refused_before_their_body_comes(app, path, length, code):
+def test_large_requests_are_rejected_before_their_body(app, path, length, code):
     connection = http.client.HTTPConnection("127.0.0.1", app.port, timeout=60)
     connection.putrequest("POST", f"/{path}")
     connection.putheader("content-length", str(length))
@@ -153,7 +153,7 @@ def test_hostile_requests_reach_nothing(tmp_path, request_):
         "[" * 9999,
     ],
 )
-def test_a_browsers_memory_of_anything_is_a_strangers(memory):
+def test_invalid_browser_storage_gets_a_new_owner(memory):
     assert owner_from_session(memory) == ""
     owner = new_owner_key()
     assert owner_from_session(session_value(owner)) == owner

@@ -94,7 +94,7 @@ def test_train_ends_with_one_json_line(trained):
 
 
 @pytest.mark.smoke
-def test_evaluate_scores_what_train_scored(trained):
+def test_evaluate_reproduces_the_scores_of_training(trained):
     out, done = trained
     scored = json.loads(
         run_in_interpreter("evaluate", out, "--n", "2000", "--json").stdout.splitlines()[-1]
@@ -159,7 +159,7 @@ def test_runs_that_start_in_the_same_second_get_folders_of_their_own(
     assert ["seed1" in folders[0].name, "seed2" in folders[1].name] == [True, True]
 
 
-def test_a_second_run_with_the_same_out_is_refused_while_the_first_trains(tmp_path):
+def test_a_second_run_with_the_same_out_is_rejected_while_the_first_trains(tmp_path):
     out = tmp_path / "out"
     first = [
         *COMMAND,
@@ -356,7 +356,7 @@ def test_invalid_argument_exits_2_with_one_line_remedy(arguments, expected_messa
     assert expected_message in lines[0]
 
 
-def test_a_gpu_that_is_not_there_is_named_and_nothing_is_written(tmp_path):
+def test_a_missing_gpu_is_reported_before_anything_is_written(tmp_path):
     done = run_command(
         "train", "--device", "cuda", "--out", tmp_path / "gpu", CUDA_VISIBLE_DEVICES=""
     )

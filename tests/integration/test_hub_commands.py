@@ -203,13 +203,13 @@ def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_cannot_be_a_name_is_refused_before_a_job_starts(hub, arguments, expected_message):
+def test_an_invalid_name_is_rejected_before_a_job_starts(hub, arguments, expected_message):
     done = hub.playground(*arguments)
     refused(done, 2, expected_message)
     assert len(done.stderr.splitlines()) == 1  # no job has printed anything
 
 
-def test_a_revision_that_is_not_there_is_answered_with_those_that_are(hub, published, tmp_path):
+def test_an_unknown_revision_is_rejected_with_the_known_ones(hub, published, tmp_path):
     done = hub.playground(
         "pull", "ada/tiny", "--revision", "v9", "--out", tmp_path / "out", token=""
     )
@@ -279,7 +279,7 @@ def test_a_branch_gets_the_commit_and_main_stays(hub, published):
     assert hub.commits("ada/tiny", "one-head")[1:] == hub.commits("ada/tiny")
 
 
-def test_with_data_the_training_set_is_published_and_the_card_links_it(hub, trained):
+def test_with_data_the_card_links_the_published_training_set(hub, trained):
     done = hub.playground("push", trained, "ada/taught", "--with-data", "--private")
     assert done.returncode == 0, done.stderr
     assert "dataset ada/taught-data (private, branch main): was created" in done.stdout
@@ -343,7 +343,7 @@ def test_a_revision_is_fetched_by_its_commit_into_an_empty_folder(hub, published
 
 
 @pytest.mark.parametrize("name", ["config.json", "notes.txt"])
-def test_a_folder_with_something_in_it_stays_as_it_is(hub, tmp_path, name):
+def test_a_non_empty_folder_is_unchanged(hub, tmp_path, name):
     out = tmp_path / "mine"
     out.mkdir()
     (out / name).write_text("mine")
@@ -363,7 +363,7 @@ def test_a_folder_with_something_in_it_stays_as_it_is(hub, tmp_path, name):
         ("ben/nowhere", {}, "there is no repository ben/nowhere"),
     ],
 )
-def test_what_is_no_model_of_the_playground_is_refused_and_leaves_nothing(
+def test_a_foreign_model_is_rejected_without_leftovers(
     hub, published, tmp_path, repo, changed, expected_message
 ):
     if changed is None:
@@ -426,7 +426,7 @@ def shelf(hub):
     hub.put("ada/secret", {"README.md": TAGGED}, private=True)
 
 
-def test_the_gallery_lists_what_carries_the_tag_the_most_liked_first(hub, published, shelf):
+def test_the_gallery_lists_tagged_models_by_likes(hub, published, shelf):
     done = hub.playground("gallery", token="", run=run_in_interpreter)
     assert done.returncode == 0, done.stderr
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
@@ -541,9 +541,7 @@ def test_without_a_network_it_prints_a_message_and_ends(hub, tmp_path, arguments
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_push_that_hangs_and_nothing_of_it_is_there(
-    hub, published, tmp_path, number
-):
+def test_a_signal_ends_a_hanging_push_without_leftovers(hub, published, tmp_path, number):
     before = hub.files("ada/tiny")
     with hub.fault(hub.COMMIT, "silent") as fault:
         hanging = subprocess.Popen(

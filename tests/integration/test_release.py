@@ -47,7 +47,7 @@ def git(repo, *words):
 
 
 @pytest.mark.smoke
-def test_a_release_names_what_was_unreleased_and_tags_it(repo):
+def test_a_release_renames_the_unreleased_section_and_tags_it(repo):
     done = release(repo, "0.2.0")
     assert (done.returncode, done.stderr) == (0, "")
     assert '__version__ = "0.2.0"' in (repo / "playground" / "__init__.py").read_text()
@@ -74,19 +74,19 @@ def test_a_release_names_what_was_unreleased_and_tags_it(repo):
         ("01.2.3", "three numbers"),
     ],
 )
-def test_what_is_no_next_version_is_refused_and_nothing_is_changed(repo, version, expected_message):
+def test_an_invalid_next_version_is_rejected_without_changes(repo, version, expected_message):
     done = release(repo, version)
     assert done.returncode == 1
     assert expected_message in done.stderr
     assert git(repo, "status", "--porcelain") == git(repo, "tag") == ""
 
 
-def test_what_is_not_committed_is_not_released(repo):
+def test_uncommitted_changes_prevent_a_release(repo):
     (repo / "new.py").write_text("")
     done = release(repo, "0.2.0")
     assert "not committed" in done.stderr
     assert (repo / "CHANGELOG.md").read_text() == CHANGED
 
 
-def test_the_changelog_here_is_one_that_can_be_released():
+def test_the_changelog_can_be_released():
     assert re.search(r"^## \[Unreleased\]\n", (ROOT / "CHANGELOG.md").read_text(), re.M)

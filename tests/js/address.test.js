@@ -86,7 +86,7 @@ test("the first address opens its tab, an empty one the last tab", async () => {
   history.replaceState(null, "", "/space/");
   selectTab("Lab");
   connectAddress((store = new Store()));
-  assert.equal(store.tab.value, "lab"); // the visitor was faster than the modules
+  assert.equal(store.tab.value, "lab"); // the user was faster than the modules
   selectTab("Train");
   history.replaceState(null, "", "/space/?model=reverse");
   connectAddress((store = new Store()));

@@ -1,6 +1,6 @@
 """Requests of one hostile client to a shared server, as loops for a test or a benchmark.
 
-Attackers connect from 127.0.0.2, other visitors from 127.0.0.1, because the server distinguishes
+Attackers connect from 127.0.0.2, other users from 127.0.0.1, because the server distinguishes
 clients by their address.
 """
 

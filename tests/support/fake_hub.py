@@ -169,16 +169,16 @@ class Fault:
 class FakeHub:
     """The Hub.
 
-    Ada and Ben are in the club `attention`, where Ben only reads; Cy is a stranger; the owner is a
+    Ada and Ben are in the club `attention`, where Ben only reads; Cy is an outsider; the owner is a
     canary.
     """
 
     ADA = "hf_StandInTokenOfAdaWhoWrites"
     ADA_READS = "hf_StandInTokenOfAdaWhoReads"
     BEN = "hf_StandInTokenOfBenWhoWrites"
-    CY = "hf_StandInTokenOfCyTheStranger"
+    CY = "hf_StandInTokenOfCyTheOutsider"
     EXPIRED = "hf_StandInTokenOfAdaLongExpired"
-    # a Space's own HF_TOKEN: no visitor's request may bear it
+    # a Space's own HF_TOKEN: no user's request may bear it
     OWNER = "hf_StandInTokenOfTheOwnerCanary"
     UNKNOWN = "hf_StandInTokenThatNobodyHas"
 

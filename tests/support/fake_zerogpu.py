@@ -1,6 +1,6 @@
 """ZeroGPU as far as it matters here, in the manner of the package `spaces`: what is decorated runs
 in a process forked from this one, which is used again while it lives; arguments and results are
-pickled; it may be called where a visitor's request is known only; and
+pickled; it may be called where a user's request is known only; and
 it is ended when its time is over."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FakeZeroGpu:
 
     def __call__(self, *args: Any) -> Any:
         if (request := CURRENT_REQUEST.get(None)) is None:
-            raise LookupError("no visitor's event called for a GPU")
+            raise LookupError("no user's event called for a GPU")
         self.calls.append(request)
         if self.next_error is not None:
             error, self.next_error = self.next_error, None

@@ -23,7 +23,7 @@ from tests.support.small_runs import tiny_config
 
 
 class PageClient:
-    """One visitor's page; `keeps_connection` keeps the connection open until it is closed.
+    """One user's page; `keeps_connection` keeps the connection open until it is closed.
 
     Raises RuntimeError for every status but 200.
     """

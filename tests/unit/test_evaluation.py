@@ -82,7 +82,7 @@ def test_token_accuracy_is_by_position_and_counts_missing_as_wrong():
     assert 0 < right < tokens
 
 
-def test_scores_equal_a_count_by_hand_of_free_running_answers_at_every_age(ages):
+def test_scores_equal_a_count_of_free_running_predictions(ages):
     requested = build_held_out_set(REVERSE, 600, 1, 5)
     seen = []
     for model in ages.values():

@@ -79,7 +79,7 @@ def test_decoding_rotates_each_position_once(monkeypatch):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_decoding_that_fails_leaves_the_mode_as_it_was(monkeypatch, training):
+def test_failed_decoding_restores_the_training_mode(monkeypatch, training):
     model = untrained().train(training)
     monkeypatch.setattr(model, "decode_step", lambda *inputs: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -198,7 +198,7 @@ def test_max_tokens_above_max_positions_is_rejected():
 
 
 @pytest.mark.parametrize("temperature", [-1.0, -1e-9, float("nan"), float("-inf")])
-def test_a_temperature_below_zero_is_refused(temperature):
+def test_a_temperature_below_zero_is_rejected(temperature):
     with pytest.raises(ValueError, match=f"temperature is {temperature}; it must be 0"):
         generate(untrained(), sources(), 3, temperature=temperature)
 

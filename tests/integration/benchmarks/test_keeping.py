@@ -131,7 +131,7 @@ def test_an_interrupted_measurement_continues_without_repeated_seeds(fake):
     assert (rows[0]["steps"], rows[0]["reached"], rows[0]["lowest_score"]) == ([10, 12], 2, 0.5)
 
 
-def test_what_was_cut_off_at_another_commit_begins_anew(fake, monkeypatch):
+def test_a_result_interrupted_at_another_commit_restarts(fake, monkeypatch):
     fake.interrupted = 2
     with pytest.raises(KeyboardInterrupt):
         accuracy.measure((SETTING,))

@@ -124,7 +124,7 @@ def test_the_duration_is_reported_before_the_first_item(whole, tiny_gpt2):
     assert ("message", estimate["message"]) in [message[:2] for message in whole[2]]
 
 
-def test_a_cancelled_table_keeps_what_it_had(digits, tiny_gpt2):
+def test_a_cancelled_benchmark_keeps_its_finished_rows(digits, tiny_gpt2):
     what = {"checkpoint": str(digits), "models": [tiny_gpt2], "n": 20, "shots": 0, "rank": 0}
     rows, result, _ = reported_by(
         what,
@@ -175,13 +175,13 @@ def test_a_fine_tuned_folder_is_described_as_such(digits, tiny_gpt2, tmp_path):
         ({"checkpoint": ""}, "give a checkpoint to compare with"),
     ],
 )
-def test_what_comes_from_a_browser_is_read_with_care(change, sentence):
+def test_browser_state_is_validated(change, sentence):
     with pytest.raises(UserError) as refused:
         BenchmarkRequest.parse({"checkpoint": "somewhere"} | change)
     assert sentence in str(refused.value)
 
 
-def test_where_strangers_share_the_machine_few_items_are_ranked(monkeypatch):
+def test_on_a_shared_server_fewer_items_are_ranked(monkeypatch):
     assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 10
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 5
@@ -189,7 +189,7 @@ def test_where_strangers_share_the_machine_few_items_are_ranked(monkeypatch):
         BenchmarkRequest.parse({"checkpoint": "somewhere", "rank": 6})
 
 
-def test_a_checkpoint_that_cannot_be_used_is_refused_at_once(tmp_path):
+def test_a_checkpoint_that_cannot_be_used_is_rejected_at_once(tmp_path):
     with pytest.raises(UserError, match=r"config\.json"):
         run("benchmark", {"checkpoint": str(tmp_path), "models": []}, ProgressReporter())
 

@@ -67,9 +67,7 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     assert hub.requests_with(hub.OWNER) == []
 
 
-def test_a_folder_works_wherever_a_name_does_and_what_fails_is_a_line(
-    environment, digits, tiny_bert
-):
+def test_a_folder_is_accepted_as_a_model_and_a_failure_is_one_line(environment, digits, tiny_bert):
     done = run_command(
         "compare",
         digits,
@@ -133,7 +131,7 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_reported(environment, digits):
 
 
 @pytest.mark.smoke
-def test_what_cannot_be_is_refused_in_one_line(environment, digits, tmp_path):
+def test_invalid_arguments_get_a_one_line_error(environment, digits, tmp_path):
     for arguments, sentence in (
         (["compare", tmp_path], "config.json"),
         (["compare", digits, "--shots", 33], "33 is not in the range"),

@@ -248,7 +248,7 @@ if __name__ == "__main__":
 """
 
 
-def test_the_pages_process_imports_none_of_it(tmp_path):
+def test_the_server_process_does_not_import_torch(tmp_path):
     (tmp_path / "page.py").write_text(PAGE)
     done = subprocess.run(
         [sys.executable, tmp_path / "page.py"],
@@ -289,7 +289,7 @@ def test_only_unexpected_errors_are_logged_with_traceback(caplog):
     assert "\n" not in record.getMessage()
 
 
-def test_rows_are_plain_json_and_numbers_that_are_none_become_null():
+def test_rows_are_strict_json_with_null_for_nan():
     assert to_json_safe({"a": float("nan"), 1: [float("-inf"), (2.5, None, True)]}) == {
         "a": None,
         "1": [None, [2.5, None, True]],

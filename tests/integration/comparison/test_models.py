@@ -149,7 +149,7 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
     assert (result["goes on"]["exact_match"], result["goes on"]["token_accuracy"]) == (0.0, 1.0)
 
 
-def test_the_prompt_is_what_was_sent_and_the_tokens_are_its_own(tokenizer):
+def test_the_prompt_and_its_tokens_match_the_request(tokenizer):
     pipe = StubPipe(tokenizer, RIGHT["right"])
     stub = writer(pipe, shots=2)
     answer = stub.generate(EXAMPLES[0])
@@ -173,7 +173,7 @@ def test_examples_are_limited_by_positions_with_a_note(tokenizer):
 
 
 @torch.no_grad()
-def test_ranking_what_is_written_on_equals_a_sum_over_tokens(tiny_gpt2, tokenizer, causal):
+def test_ranking_equals_a_sum_over_tokens(tiny_gpt2, tokenizer, causal):
     model = AutoModelForCausalLM.from_pretrained(tiny_gpt2).eval()
     stub = writer(causal)
     for item in EXAMPLES[:3]:
@@ -257,7 +257,7 @@ def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
     assert tally.n < scores.n
 
 
-def test_the_scratch_models_answer_counts_only_when_it_ends(digits):
+def test_a_scratch_prediction_counts_only_if_it_ends(digits):
     _, family = load_model(digits)
     for tail, right in (([EOS], True), ([9], False), ([0], False)):
         numbers = TASK.vocabulary.encode("4 1 3") + tail

@@ -43,7 +43,7 @@ def train(name, messages=None, **what):
 
 
 @pytest.mark.parametrize("kind", ["tiny_bert", "tiny_gpt2"])
-def test_a_head_learns_and_the_folder_that_it_leaves_is_a_model(kind, request, tmp_path):
+def test_a_trained_classification_head_is_saved_as_a_model(kind, request, tmp_path):
     name, messages = request.getfixturevalue(kind), [("", "")]
     result = train(name, messages)
     rows = [content[0] for word, *content in messages if word == "row"]
@@ -144,7 +144,7 @@ def test_memory_is_checked_first(tiny_bert, monkeypatch):
     assert train(tiny_bert, train="head", epochs=1)["memory_estimate"] < 27_000_000
 
 
-def test_the_estimate_grows_with_what_is_trained(tiny_bert):
+def test_the_memory_estimate_grows_with_the_model(tiny_bert):
     model = open_pipeline(
         "text-classification", resolve(tiny_bert, ProgressReporter()), ProgressReporter()
     ).model
@@ -163,7 +163,7 @@ def test_a_shared_instance_saves_nothing(tiny_bert, monkeypatch, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_where_visitors_are_strangers_training_is_short(tiny_bert, monkeypatch):
+def test_on_a_shared_server_head_training_is_limited(tiny_bert, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     with pytest.raises(UserError, match="give a whole number from 1 to 16"):
         train(tiny_bert, batch_size=17)
@@ -227,6 +227,6 @@ def test_faults_of_a_csv_are_reported_with_their_lines(content, text_rendered):
         ({"learning_rate": 0.1, "model": 3}, "model is 3; give the name of a model"),
     ],
 )
-def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, text_rendered):
+def test_invalid_requests_get_an_error_message(tiny_bert, what, text_rendered):
     with pytest.raises(UserError, match=text_rendered):
         run("train-classifier", {"model": tiny_bert, **QUICK, **what}, ProgressReporter())

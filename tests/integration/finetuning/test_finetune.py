@@ -231,7 +231,7 @@ def test_a_symbol_without_a_token_of_its_own_is_named(load_model):
         load_model("tiny-bert", n_symbols=62)  # its tokenizer makes small letters of capitals
 
 
-def test_sequences_beyond_the_models_positions_are_refused(load_model):
+def test_sequences_beyond_the_models_positions_are_rejected(load_model):
     model, _ = load_model("tiny-gpt2")
     with pytest.raises(UserError, match="this model has 256 positions"):
         model.ensure_fits_context(200)
@@ -310,7 +310,7 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(requested, root, mon
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_disk_that_is_full_already_refuses_before_training(requested, monkeypatch):
+def test_a_disk_that_is_full_already_rejects_before_training(requested, monkeypatch):
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     received = Received()
     with pytest.raises(UserError, match="are free on this disk"):
@@ -374,7 +374,7 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
         )
 
 
-def test_the_command_line_leaves_a_model_and_does_not_replace_it_unasked(requested, tmp_path):
+def test_the_command_line_does_not_replace_a_model_without_a_flag(requested, tmp_path):
     out = tmp_path / "model"
     words = [
         "finetune",

@@ -1,4 +1,4 @@
-"""What one visitor can do on a Hub, with the real client against the stand-in."""
+"""What one user can do on a Hub, with the real client against the stand-in."""
 
 import os
 import threading
@@ -193,7 +193,7 @@ def test_a_repository_with_a_card_and_a_licence_alone_is_free(hub, ada, package)
         "https://huggingface.co/ada/digits",
     ],
 )
-def test_what_is_no_name_of_a_repository_reaches_no_network(hub, ada, package, name):
+def test_an_invalid_repository_name_sends_no_request(hub, ada, package, name):
     with hub.record_requests() as seen:
         for call in (
             lambda: ada.plan(package, name),
@@ -205,7 +205,7 @@ def test_what_is_no_name_of_a_repository_reaches_no_network(hub, ada, package, n
 
 
 @pytest.mark.parametrize("branch", ["", "a b", "../main", "refs/heads/x", "-x", "x" * 97, "x\n"])
-def test_what_is_no_name_of_a_branch_reaches_no_network(hub, ada, package, branch):
+def test_an_invalid_branch_name_sends_no_request(hub, ada, package, branch):
     with hub.record_requests() as seen:
         assert "not a valid branch name" in str(
             refused(ada.plan, package, "ada/digits", revision=branch)
@@ -276,7 +276,7 @@ def test_a_repository_is_made_public_or_private(hub, ada, anonymous, package, pr
         assert anonymous.repo_info("ada/digits").sha == hub.repo("ada/digits").head.oid
 
 
-def test_a_repository_that_is_there_stays_as_public_as_it_was(hub, ada, package):
+def test_an_existing_repository_keeps_its_visibility(hub, ada, package):
     hub.put("ada/digits", {"README.md": "# Soon"})
     assert push(ada, package, "ada/digits", private=True)
     assert not hub.repo("ada/digits").private
@@ -299,7 +299,7 @@ def test_a_dataset_is_published_to_a_dataset_repository(hub, ada, tmp_path):
 # Who may
 
 
-def test_an_account_has_the_organizations_in_which_it_may_write(hub):
+def test_an_account_lists_its_writable_organizations(hub):
     assert Hub(hub.ADA, hub.url).account() == {"name": "ada", "orgs": ["attention"], "writes": True}
     assert Hub(hub.BEN, hub.url).account() == {"name": "ben", "orgs": [], "writes": True}
     assert Hub(hub.ADA_READS, hub.url).account() == {
@@ -324,7 +324,7 @@ def test_one_publishes_in_an_organization_where_one_may_write(hub, ada, package)
     assert ("model", "attention/bens") not in hub.repos
 
 
-def test_a_member_who_only_reads_changes_nothing_in_an_organization(hub, ada, package):
+def test_a_member_with_read_access_cannot_change_an_organization(hub, ada, package):
     push(ada, package, "attention/digits")
     (package / "model.safetensors").write_bytes(b"others")
     error = refused(push, Hub(hub.BEN, hub.url), package, "attention/digits")
@@ -375,7 +375,7 @@ def test_an_invalid_token_has_the_same_message_everywhere(hub, package, token):
         "\x7fhf_Secret",
     ],
 )
-def test_what_is_no_token_is_refused_unsaid(hub, garbage):
+def test_an_invalid_token_is_rejected_and_not_printed(hub, garbage):
     with hub.record_requests() as seen:
         error = refused(Hub, garbage, hub.url)
     assert "copy it again" in str(error)
@@ -408,18 +408,18 @@ def test_the_token_of_the_machine_is_never_used(hub, package, tmp_path, monkeypa
     push(Hub(hub.ADA, hub.url), package, "ada/digits", revision="other")
     sizes = {name: len(data) for name, data in (REGULAR | LARGE).items()}
     for number, token in enumerate(("", hub.CY)):
-        visitor = Hub(token, hub.url)
+        user = Hub(token, hub.url)
         with hub.record_requests() as seen:
-            visitor.gallery()
-            visitor.repo_info("ada/digits")
-            visitor.revisions("ada/digits")
-            visitor.branches("ada/digits")
-            visitor.fetch("ada/digits", "main", sizes, tmp_path / f"in {number}")
-            visitor.plan(package, "ada/digits")
+            user.gallery()
+            user.repo_info("ada/digits")
+            user.revisions("ada/digits")
+            user.branches("ada/digits")
+            user.fetch("ada/digits", "main", sizes, tmp_path / f"in {number}")
+            user.plan(package, "ada/digits")
             refused(
-                visitor.push,
+                user.push,
                 package,
-                visitor.plan(package, "cy/new" if not token else "ada/new"),
+                user.plan(package, "cy/new" if not token else "ada/new"),
                 "Step 1",
             )
         assert {request.token for request in seen if request.host == hub.host} == {token}
@@ -462,7 +462,7 @@ def test_a_branch_created_since_the_plan_stays(hub, ada, package):
 # Branches and revisions
 
 
-def test_a_branch_begins_with_what_main_held_when_it_was_planned(hub, ada, package):
+def test_a_branch_starts_from_the_planned_commit_of_main(hub, ada, package):
     push(ada, package, "ada/digits")
     (package / "metrics.jsonl").write_bytes(b'{"step": 2, "loss": 2.2}\n')
     plan = ada.plan(package, "ada/digits", revision="while-training")
@@ -492,7 +492,7 @@ def test_each_push_adds_one_commit_to_a_branch(hub, ada, package):
     assert sorted(ada.branches("ada/digits")) == ["main", "while-training"]
 
 
-def test_a_branch_of_what_main_holds_is_made_without_a_commit(hub, ada, package):
+def test_a_branch_equal_to_main_needs_no_commit(hub, ada, package):
     first = push(ada, package, "ada/digits")
     assert push(ada, package, "ada/digits", revision="the-same") == first
     assert hub.repo("ada/digits").branches["the-same"] == first
@@ -573,7 +573,7 @@ def test_a_request_is_repeated_once_after_an_error_of_the_hub(hub, ada, naps, wh
     assert trouble.hits == 2
 
 
-def test_what_changes_something_is_not_repeated_after_an_error(hub, ada, package, naps):
+def test_a_request_with_effects_is_not_retried(hub, ada, package, naps):
     with hub.fault(hub.COMMIT, 503) as trouble:
         refused(push, ada, package, "ada/digits")
     assert trouble.hits == 1
@@ -641,8 +641,8 @@ def test_missing_and_private_repositories_have_different_messages(hub, ada, anon
     assert "no repository ada/nothing that this token can read" in str(
         refused(ada.repo_info, "ada/nothing")
     )
-    for visitor in (anonymous, ada):
-        error = refused(visitor.fetch, "ben/gated", "main", {MANIFEST: 2}, tmp_path / "in")
+    for user in (anonymous, ada):
+        error = refused(user.fetch, "ben/gated", "main", {MANIFEST: 2}, tmp_path / "in")
         assert f"request access on its page, {hub.url}/ben/gated" in str(error)
         assert not (tmp_path / "in" / MANIFEST).exists()
 

@@ -126,7 +126,7 @@ def test_torchs_own_generator_is_left_alone(tmp_path, small_run):
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_too_many_rows_are_refused_before_any_is_made(tmp_path):
+def test_too_many_rows_are_rejected_before_the_first(tmp_path):
     config = RunConfig()
     with pytest.raises(
         ValueError,
@@ -142,7 +142,7 @@ def test_too_many_rows_are_refused_before_any_is_made(tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_what_a_gpu_drew_is_not_made_up_by_a_processor(tmp_path):
+def test_random_numbers_of_a_gpu_are_not_replaced_on_a_cpu(tmp_path):
     with pytest.raises(ValueError, match="no CUDA GPU"):
         export_dataset(tmp_path, Manifest(RunConfig(), 3, 1.0, "cuda"), **REPOS)
 
@@ -153,7 +153,7 @@ def test_an_untrained_model_has_no_training_set(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "data", "a/b/c", "a/b\n", "a/b](http://x)", "a/<b>"])
-def test_what_is_no_repository_gets_on_no_card(tmp_path, name):
+def test_an_invalid_repository_is_not_on_a_card(tmp_path, name):
     for repos in ({"repo": name}, {"model": name}):
         with pytest.raises(ValueError, match="is not a repository"):
             export_dataset(tmp_path, Manifest(RunConfig(), 1, 0.0, "cpu"), **(REPOS | repos))
@@ -203,7 +203,7 @@ def test_the_folder_holds_two_tables_and_a_card(written):
             assert bool(is_held_out(tokens, torch.tensor([tokens.shape[1]]))) is held_out
 
 
-def test_writing_it_again_gives_the_same_bytes(written, tmp_path):
+def test_writing_twice_gives_the_same_bytes(written, tmp_path):
     export_dataset(tmp_path, read_manifest(REVERSE), **REPOS)
     for path in written.rglob("*"):
         assert (
@@ -212,7 +212,7 @@ def test_writing_it_again_gives_the_same_bytes(written, tmp_path):
         )
 
 
-def test_load_dataset_reads_it_without_a_network(written, tmp_path):
+def test_load_dataset_reads_the_export_offline(written, tmp_path):
     code = """
 import json, sys
 from datasets import load_dataset
@@ -273,7 +273,7 @@ def test_rows_of_a_dataset_on_the_hub_keep_its_licence(monkeypatch, tmp_path):
     assert "(https://huggingface.co/datasets/cy/verses)" in card.text
 
 
-def test_its_card_describes_it(written):
+def test_the_card_describes_the_model(written):
     card = DatasetCard.load(written / "README.md")
     assert (card.data.license, card.data.tags, card.data.size_categories) == (
         "mit",
@@ -294,7 +294,7 @@ def test_its_card_describes_it(written):
 
 
 @pytest.mark.parametrize("name", ["ada/x..y", "ada/name.git", "ada/a--b", "ada/name-"])
-def test_a_name_that_the_hub_does_not_take_is_refused(name):
+def test_an_invalid_hub_name_is_rejected(name):
     with pytest.raises(
         DatasetError, match=re.escape(f"'{name}' is not a dataset; write user/name")
     ):

@@ -146,7 +146,7 @@ def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp
         assert complaint not in done.stderr
 
 
-def test_it_is_pulled_bit_for_bit(hub, published, tmp_path):
+def test_a_pulled_checkpoint_is_equal_bit_for_bit(hub, published, tmp_path):
     folder, repo = published
     carry_out(HubTask("pull", repo, endpoint=hub.url, destination=str(tmp_path / "in")))
     assert {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()} == {

@@ -61,7 +61,7 @@ ALWAYS = CODE | {
 }
 
 # Two lines load the published model, in a process without this project.
-STRANGER = """
+LOADER_SCRIPT = """
 import json, sys
 try:
     import playground
@@ -160,7 +160,7 @@ def held_out(n):
 
 
 @pytest.mark.smoke
-def test_a_package_holds_what_loads_it_and_nothing_else(package, tmp_path):
+def test_a_package_contains_only_the_files_for_loading_it(package, tmp_path):
     paths = build_package(REVERSE, tmp_path / "new")
     assert (
         {path.name for path in paths}
@@ -171,7 +171,7 @@ def test_a_package_holds_what_loads_it_and_nothing_else(package, tmp_path):
     assert contents(tmp_path / "new") == contents(package)
 
 
-def test_code_and_checkpoint_are_in_it_unchanged(package):
+def test_the_space_contains_code_and_checkpoint_unchanged(package):
     for name in CODE:
         assert (package / name).read_bytes() == (ROOT / "playground/models" / name).read_bytes()
     for name in ("model.safetensors", "metrics.jsonl"):
@@ -179,7 +179,7 @@ def test_code_and_checkpoint_are_in_it_unchanged(package):
     assert (package / "playground.json").read_bytes() == (REVERSE / "config.json").read_bytes()
 
 
-def test_its_config_has_every_size_and_the_class_that_loads_it(package):
+def test_the_config_has_every_size_and_its_class(package):
     config = json.loads((package / "config.json").read_text())
     sizes = json.loads((REVERSE / "config.json").read_text())["model"]
     # what the old file does not name, too
@@ -238,7 +238,7 @@ def test_a_shipped_checkpoint_comes_back_bit_for_bit(name, tmp_path):
     assert contents(tmp_path / "checkpoint") == published_contents(original)
 
 
-def test_what_resuming_needs_travels_too(resumable, tmp_path):
+def test_the_training_state_is_transferred(resumable, tmp_path):
     names = {path.name for path in build_package(resumable, tmp_path / "package")}
     assert names == ALWAYS | {"metrics.jsonl", "training.safetensors"}
     checkpoint_from_package(tmp_path / "package", tmp_path / "checkpoint")
@@ -247,7 +247,7 @@ def test_what_resuming_needs_travels_too(resumable, tmp_path):
     assert (trainer.step_count, len(metrics)) == (3, 3)
 
 
-def test_what_else_lies_in_a_package_stays_there(copied, tmp_path):
+def test_other_files_of_a_package_are_not_copied(copied, tmp_path):
     (copied / "README.md").write_text("# A card")
     (copied / "pytorch_model.bin").write_bytes(b"\x80\x04")
     config = json.loads((copied / "config.json").read_text())
@@ -257,7 +257,7 @@ def test_what_else_lies_in_a_package_stays_there(copied, tmp_path):
     assert contents(tmp_path / "checkpoint") == published_contents(REVERSE)
 
 
-def test_a_repository_of_something_else_is_refused(copied, tmp_path):
+def test_a_repository_of_another_type_is_rejected(copied, tmp_path):
     (copied / "playground.json").unlink()
     with pytest.raises(
         CheckpointError,
@@ -312,7 +312,7 @@ def test_the_tokenizer_gives_the_vocabularys_tokens(package, message):
     assert message == []
 
 
-def test_what_is_no_symbol_is_refused_as_by_the_vocabulary(package):
+def test_an_unknown_symbol_is_rejected_as_by_the_vocabulary(package):
     read = AutoTokenizer.from_pretrained(package)
     for text in ("3 x 4", "é", "3 -1"):
         with pytest.raises(UnknownSymbolError):
@@ -406,7 +406,7 @@ def test_a_pickle_is_not_loaded(copied):
         AutoModelForSeq2SeqLM.from_pretrained(copied, trust_remote_code=False, use_safetensors=True)
 
 
-# A stranger's process, and the Hub in between
+# Loading from the Hub in a process without this project
 
 
 def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, package, tmp_path):
@@ -428,7 +428,7 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
         if not name.startswith(("PYTHON", "HF_", "TRANSFORMERS_"))
     }
     done = subprocess.run(
-        [sys.executable, "-I", "-W", "error", "-c", STRANGER, "ada/reverse-digits"],
+        [sys.executable, "-I", "-W", "error", "-c", LOADER_SCRIPT, "ada/reverse-digits"],
         input=json.dumps(texts),
         env=alone
         | hub.environment(
@@ -459,7 +459,7 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
     assert "UNEXPECTED" not in done.stderr
 
 
-def test_what_was_published_comes_back_from_the_hub(hub, resumable, tmp_path):
+def test_a_published_dataset_loads_from_the_hub(hub, resumable, tmp_path):
     package = tmp_path / "package"
     api = HfApi(endpoint=hub.url, token=hub.ADA)
     api.create_repo("ada/whole")
@@ -489,7 +489,7 @@ SIGNS = Vocabulary("a,b(|é漢")
     ],
     ids=["words", "signs with a comma", "brackets", "sums"],
 )
-def test_any_vocabulary_makes_a_tokenizer_that_reads_as_it_does(vocabulary, text, tmp_path):
+def test_the_tokenizer_of_any_vocabulary_encodes_as_it_does(vocabulary, text, tmp_path):
     tokenizer(vocabulary, 20).save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded(text)["input_ids"] == [*vocabulary.encode(text), EOS]

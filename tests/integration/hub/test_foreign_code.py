@@ -49,7 +49,7 @@ def canary(tmp_path):
         assert path.exists()
         path.unlink()
     yield path, pickled, code
-    assert not path.exists(), "something of a stranger's repository was executed"
+    assert not path.exists(), "code of a foreign repository was executed"
 
 
 @pytest.fixture(scope="module")

@@ -135,7 +135,7 @@ def test_a_published_model_is_inspected_and_downloaded_bit_equal(
     assert ours.train_step().loss == theirs.train_step().loss
 
 
-def test_an_old_revision_is_pulled_as_it_was(hub, checkpoint, published, tmp_path):
+def test_an_old_revision_is_pulled_unchanged(hub, checkpoint, published, tmp_path):
     old = hub.put("ada/aged", published)
     hub.put("ada/aged", dict.fromkeys(published))
     hub.put("ada/aged", {"README.md": "# Given up"})
@@ -519,7 +519,7 @@ def test_a_card_that_is_hostile_or_missing_hinders_nothing(hub, published):
 # Running hub tasks
 
 
-def test_a_gallery_lists_what_was_published(hub, published):
+def test_a_gallery_lists_published_models(hub, published):
     job = carry_out(HubTask("gallery", endpoint=hub.url))
     row = next(row for row in job.result["models"] if row["repo"] == "ada/digits")
     assert row["commit"] == hub.repo("ada/digits").head.oid
@@ -592,7 +592,7 @@ def test_owners_can_poll_only_their_own_hub_tasks(hub):
         assert "there is no repository ada/nothing that this token can read" in job.message
 
 
-def test_nobodys_gallery_is_everybodys_and_a_visitors_own_is_not(hub):
+def test_the_public_gallery_is_shared_and_a_private_one_is_not(hub):
     jobs = AutoPublisher(None)
     open_to_all = jobs.start(HubTask("gallery", endpoint=hub.url), "ada")
     assert jobs.start(HubTask("gallery", endpoint=hub.url), "ben") is open_to_all
@@ -616,7 +616,7 @@ def test_the_number_of_concurrent_hub_tasks_is_limited(hub):
         with pytest.raises(UserError, match="2 of your Hub jobs are still queued or running"):
             start("ada")
         for number in range(MAX_CONCURRENT_TASKS - MAX_TASKS_PER_OWNER):
-            start(f"visitor {number}")
+            start(f"user {number}")
         with pytest.raises(UserError, match="too many Hub jobs"):
             start("late")
         for job in going:
@@ -671,7 +671,7 @@ def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
 
 
 def test_lists_of_signed_in_users_do_not_use_slots_of_hub_tasks(hub):
-    """A page that opens requests account and list; both finish when the visitor requests the
+    """A page that opens requests account and list; both finish when the user requests the
     list again.
     """
     jobs = AutoPublisher(None)

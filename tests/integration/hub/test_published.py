@@ -36,7 +36,7 @@ def test_its_card_is_read_and_validated_as_the_hub_does(hub, published):
     card.validate()  # sends a request to the Hub
 
 
-def test_the_lines_of_its_card_run_as_they_stand(hub, published, tmp_path):
+def test_the_code_of_the_card_runs_unchanged(hub, published, tmp_path):
     text = hub.files(published)["README.md"].decode()
     snippet = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     promised = re.search(r"print\(.*\)  # (.+)", snippet).group(1)

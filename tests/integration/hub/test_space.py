@@ -50,7 +50,7 @@ def deployed(hub, deploy):
 
 
 @pytest.mark.smoke
-def test_what_a_space_needs_is_in_it_and_nothing_else():
+def test_a_space_contains_only_required_files():
     names = set(space_files())
     assert {
         "app.py",
@@ -118,7 +118,7 @@ def test_a_space_is_made_private_and_filled_in_one_commit(hub, deployed):
     )
 
 
-def test_its_readme_names_a_thumbnail_that_is_there(hub, deployed):
+def test_the_readme_names_an_existing_thumbnail(hub, deployed):
     readme = hub.files("ada/play", kind="space")["README.md"].decode()
     (thumbnail,) = re.findall(r"^thumbnail: (.+)$", readme, re.M)
     assert thumbnail == f"{hub.url}/spaces/ada/play/resolve/main/{THUMBNAIL}"
@@ -161,9 +161,7 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
         ("ada", FakeHub.ADA, "write user/name"),
     ],
 )
-def test_what_cannot_be_deployed_is_refused_in_one_sentence(
-    hub, tmp_path, space, token, expected_message
-):
+def test_an_impossible_deployment_gets_one_message(hub, tmp_path, space, token, expected_message):
     hub.put("ada/other", {"app.py": "theirs", "README.md": "---\nsdk: gradio\n---\n"}, kind="space")
     with pytest.raises(HubError, match=expected_message):
         HubTaskRunner(
@@ -180,7 +178,7 @@ def test_without_a_token_the_command_prints_instructions(deploy):
     assert "hf auth login" in done.stderr
 
 
-def test_the_app_answers_from_exactly_what_was_uploaded(hub, deployed, tmp_path):
+def test_the_app_predicts_with_the_uploaded_weights(hub, deployed, tmp_path):
     inside = tmp_path / "space"
     for name, data in hub.files("ada/play", kind="space").items():
         (inside / name).parent.mkdir(parents=True, exist_ok=True)

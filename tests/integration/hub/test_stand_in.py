@@ -46,7 +46,7 @@ def ada(hub):
 
 
 @pytest.fixture(scope="module")
-def stranger(hub):
+def outsider(hub):
     return HfApi(endpoint=hub.url, token=hub.CY)
 
 
@@ -92,7 +92,7 @@ def test_a_token_has_an_account(hub, ada):
 
 
 @pytest.mark.parametrize("token", ["EXPIRED", "UNKNOWN"])
-def test_a_token_that_is_no_good_is_refused_everywhere(hub, token):
+def test_an_invalid_token_is_rejected_everywhere(hub, token):
     hub.put("ada/public", {"README.md": README})
     bad = HfApi(endpoint=hub.url, token=getattr(hub, token))
     for call in (
@@ -153,7 +153,7 @@ def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, push
     assert all(request.status == 200 for request in seen)
 
 
-def test_what_was_pushed_is_listed(hub, ada, anonymous, pushed):
+def test_a_pushed_model_is_listed(hub, ada, anonymous, pushed):
     files = [".gitattributes", "README.md", "config.json", "empty.txt", "weights/model.safetensors"]
     assert sorted(anonymous.list_repo_files("ada/reverse")) == files
     assert sorted(entry.path for entry in anonymous.list_repo_tree("ada/reverse")) == [
@@ -182,7 +182,7 @@ def test_what_was_pushed_is_listed(hub, ada, anonymous, pushed):
         list(anonymous.list_repo_tree("ada/reverse", "no/folder"))
 
 
-def test_what_comes_down_is_what_went_up(hub, anonymous, pushed, tmp_path):
+def test_a_downloaded_file_equals_the_uploaded_one(hub, anonymous, pushed, tmp_path):
     with hub.record_requests() as seen:
         path = hf_hub_download(
             "ada/reverse",
@@ -209,7 +209,7 @@ def test_what_comes_down_is_what_went_up(hub, anonymous, pushed, tmp_path):
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
 
 
-def test_storage_refuses_a_token_and_an_unsigned_address(hub, pushed):
+def test_storage_rejects_a_token_and_an_unsigned_address(hub, pushed):
     with httpx.Client() as client:
         actual = client.get(f"{hub.url}/ada/reverse/resolve/main/weights/model.safetensors")
         assert actual.status_code == 302
@@ -223,7 +223,7 @@ def test_storage_refuses_a_token_and_an_unsigned_address(hub, pushed):
         assert client.get(f"{hub.storage_url}/api/models").status_code == 403  # storage is no Hub
 
 
-def test_what_is_already_there_is_not_sent_again(hub, ada):
+def test_an_existing_file_is_not_uploaded_again(hub, ada):
     ada.create_repo("ada/twice")
     first = ada.create_commit(
         "ada/twice", [add("a.safetensors", b"one"), add("b.txt", b"two")], commit_message="First"
@@ -340,7 +340,7 @@ def test_branches_and_tags(hub, ada, anonymous, tmp_path):
         )
 
 
-def test_of_two_who_start_from_one_commit_the_second_is_refused(hub, ada):
+def test_the_second_of_two_pushes_on_one_commit_is_rejected(hub, ada):
     parent = hub.put("attention/race", {"step": "0"})
     ada.create_commit(
         "attention/race", [add("step", b"1")], commit_message="One", parent_commit=parent
@@ -387,7 +387,7 @@ def test_files_are_deleted_and_copied(hub, ada):
 
 
 @pytest.mark.parametrize("path", ["../up", "a//b", ".git/config"])
-def test_a_path_that_leaves_the_repository_is_refused(hub, path):
+def test_a_path_that_leaves_the_repository_is_rejected(hub, path):
     hub.put("ada/paths", {})
     line = {"key": "file", "value": {"path": path, "content": "", "encoding": "base64"}}
     body = "\n".join(
@@ -401,7 +401,7 @@ def test_a_path_that_leaves_the_repository_is_refused(hub, path):
     assert answer.status_code == 400
 
 
-def test_a_malformed_request_is_refused(hub):
+def test_a_malformed_request_is_rejected(hub):
     hub.put("ada/malformed", {})
     headers = {"Authorization": f"Bearer {hub.ADA}"}
     for path in (
@@ -435,7 +435,7 @@ def test_a_large_file_that_was_never_sent_cannot_be_committed(hub, ada):
     assert "does not exist" in answer.json()["error"]
 
 
-def test_a_pull_request_is_refused(hub, ada):
+def test_a_pull_request_is_rejected(hub, ada):
     hub.put("ada/no-requests", {})
     assert (
         status_of(
@@ -449,7 +449,7 @@ def test_a_pull_request_is_refused(hub, ada):
     )
 
 
-def test_a_card_is_read_and_a_broken_one_refused(hub, ada):
+def test_a_card_is_read_and_a_broken_one_rejected(hub, ada):
     hub.put("ada/card", {})
     with pytest.raises(ValueError, match="Invalid metadata"):
         ada.create_commit(
@@ -498,14 +498,14 @@ def test_a_repository_that_exists(hub, ada):
     assert ada.create_repo("attention/exists").repo_id == "attention/exists"
 
 
-def test_a_private_repository_is_not_there_for_others(hub, ada, stranger, anonymous, tmp_path):
+def test_a_private_repository_is_hidden_from_others(hub, ada, outsider, anonymous, tmp_path):
     ada.create_repo("attention/secret", private=True)
     ada.create_commit(
         "attention/secret", [add("model.safetensors", WEIGHTS)], commit_message="Hidden"
     )
     ben = HfApi(endpoint=hub.url, token=hub.BEN)
     # the Hub answers 401 to who shows no token
-    for api, status in ((stranger, 404), (anonymous, 401)):
+    for api, status in ((outsider, 404), (anonymous, 401)):
         assert not api.repo_exists("attention/secret")
         assert "attention/secret" not in [model.id for model in api.list_models()]
         for call in (
@@ -536,37 +536,37 @@ def test_a_private_repository_is_not_there_for_others(hub, ada, stranger, anonym
 
 
 def test_a_gated_repository_shows_its_card_and_keeps_its_files(
-    hub, ada, stranger, anonymous, tmp_path
+    hub, ada, outsider, anonymous, tmp_path
 ):
     hub.put("ada/gated", {"config.json": "{}", "model.safetensors": WEIGHTS}, gated="manual")
-    for api, status in ((stranger, 403), (anonymous, 401)):
+    for api, status in ((outsider, 403), (anonymous, 401)):
         assert api.model_info("ada/gated").gated == "manual"
         for name in ("config.json", "model.safetensors"):
             with pytest.raises(GatedRepoError) as refused:
                 api.hf_hub_download("ada/gated", name, cache_dir=tmp_path)
             assert refused.value.response.status_code == status
     with pytest.raises(GatedRepoError):
-        stranger.auth_check("ada/gated")
+        outsider.auth_check("ada/gated")
     hub.repo("ada/gated").allowed_users.add("cy")
-    stranger.auth_check("ada/gated")
-    for api in (stranger, ada):
+    outsider.auth_check("ada/gated")
+    for api in (outsider, ada):
         with open(
             api.hf_hub_download("ada/gated", "model.safetensors", cache_dir=tmp_path), "rb"
         ) as file:
             assert file.read() == WEIGHTS
 
 
-def test_only_who_may_write_writes(hub, ada, stranger, anonymous):
+def test_only_users_with_write_access_write(hub, ada, outsider, anonymous):
     hub.put("attention/ours", {"step": "1"})
     change = {"operations": [add("step", b"2")], "commit_message": "Mine now"}
     reader, ben = (HfApi(endpoint=hub.url, token=token) for token in (hub.ADA_READS, hub.BEN))
-    for api, status in ((reader, 403), (ben, 403), (stranger, 403), (anonymous, 401)):
+    for api, status in ((reader, 403), (ben, 403), (outsider, 403), (anonymous, 401)):
         assert status_of(api.create_commit, "attention/ours", **change) == status
         assert status_of(api.create_repo, "attention/theirs") == status
         assert status_of(api.create_branch, "attention/ours", branch="b") == status
         assert status_of(api.delete_repo, "attention/ours") == status
     assert hub.files("attention/ours") == {"step": b"1"}
-    assert status_of(stranger.create_repo, "ada/theirs") == 403
+    assert status_of(outsider.create_repo, "ada/theirs") == 403
     assert ben.create_repo("mine").repo_id == "ben/mine"
 
 
@@ -699,7 +699,7 @@ def test_transformers_reads_a_repository_in_a_process_of_its_own(hub, tmp_path):
     assert {request.token for request in seen} == {hub.ADA}
 
 
-def test_a_token_of_the_environment_is_seen_when_it_is_sent(hub, tmp_path):
+def test_a_token_of_the_environment_is_used_when_needed(hub, tmp_path):
     """The canary sings: without this, a test that the owner's token is never sent would prove
     nothing.
     """

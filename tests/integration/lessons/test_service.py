@@ -63,7 +63,7 @@ def begin_and_train(package_of, registry):
     return question, run
 
 
-def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(package_of, registry):
+def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(package_of, registry):
     question = package_of.start_lesson("stop-1", 10, {}, OWNER)
     result = over(package_of, question)
     assert result["status"] == "done"
@@ -99,7 +99,7 @@ def test_a_stop_trains_a_run_of_the_owner_s_and_measures_it(package_of, registry
         package_of.poll(question, OTHER)
 
 
-def test_cancelling_stops_what_was_begun(registry):
+def test_cancelling_stops_a_started_job(registry):
     package_of = LessonService(registry, SLOW)
     question = package_of.start_lesson("stop-4", "same", {}, OWNER)
     wait_for(
@@ -167,7 +167,7 @@ def test_imported_checkpoint_is_not_reused_as_a_run(package_of, registry, tmp_pa
     package_of.cancel(question, OTHER)
 
 
-def test_a_run_without_stored_weights_is_trained_anew(registry):
+def test_a_run_without_stored_weights_is_trained_again(registry):
     package_of = LessonService(registry, SLOW)
     question = package_of.start_lesson("stop-1", 10, {}, OWNER)
     (lost,) = registry.list_for_owner(OWNER)
@@ -203,7 +203,7 @@ def test_a_run_that_still_saves_is_not_used(registry):
 
 
 @pytest.mark.smoke
-def test_nothing_is_begun_for_what_cannot_be(package_of, registry):
+def test_an_impossible_request_starts_no_job(package_of, registry):
     for ask in (
         lambda: package_of.start_lesson("stop-9", 1, {}, OWNER),
         lambda: package_of.start_lesson("stop-1", None, {}, OWNER),
@@ -338,7 +338,7 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(package_of):
     assert (late["status"], "longer than 0.5 s" in late["message"]) == ("failed", True)
 
 
-def test_who_comes_later_waits_for_a_place(package_of):
+def test_later_requests_wait_for_a_slot(package_of):
     assert package_of.max_workers == 1
     first, second = (
         package_of.start_bug("last-layer", 0, 1000, OWNER),

@@ -60,7 +60,7 @@ def test_several_masks_are_filled_independently_with_a_note(tiny_bert):
     assert "2 masks: each is predicted independently" in actual["notes"][0]
 
 
-def test_text_is_written_token_by_token_as_generate_writes_it(tiny_gpt2):
+def test_text_generation_equals_generate(tiny_gpt2):
     messages = []
     what = {
         "task": "text-generation",
@@ -91,7 +91,7 @@ def test_text_is_written_token_by_token_as_generate_writes_it(tiny_gpt2):
     assert [row["probability"] for row in rows] == pytest.approx(by_hand, abs=1e-4)
 
 
-def test_a_text_ends_where_the_model_ends_it_or_can_read_no_more(tiny_gpt2):
+def test_generation_ends_at_eos_or_at_the_context_length(tiny_gpt2):
     what = {
         "task": "text-generation",
         "model": tiny_gpt2,
@@ -207,7 +207,7 @@ def test_writing_stops_when_it_is_cancelled(tiny_gpt2):
         ({"model": "no such folder"}, "is not the name of a model"),
     ],
 )
-def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, text_rendered):
+def test_invalid_requests_get_an_error_message(tiny_bert, what, text_rendered):
     with pytest.raises(UserError, match=text_rendered):
         run(
             "inference",

@@ -119,7 +119,7 @@ def test_facts_contain_sizes_without_a_download(served, tiny_gpt2):
     assert list_cached({}, ProgressReporter())["models"] == []
 
 
-def test_a_model_that_is_not_there(served):
+def test_an_unknown_model_shows_an_error(served):
     sentence, again = refusal("gpt9")
     assert "no repository gpt9" in sentence
     assert not again
@@ -267,7 +267,7 @@ def test_invalid_names_are_rejected_before_any_request(served, name):
     assert seen == []
 
 
-def test_where_strangers_come_a_folder_is_no_model(cache, tiny_gpt2, monkeypatch):
+def test_on_a_shared_server_a_folder_is_no_model(cache, tiny_gpt2, monkeypatch):
     assert resolve(tiny_gpt2, ProgressReporter()).location == "directory"
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     assert "is not the name of a model" in refusal(tiny_gpt2)[0]
@@ -333,7 +333,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_weights_of_no_possible_shape_are_refused_without_a_product_of_it(
+def test_weights_of_impossible_shape_are_rejected_without_overflow(
     tiny_gpt2, tmp_path, monkeypatch, shape
 ):
     monkeypatch.setattr(model_files.math, "prod", lambda _: pytest.fail("this may take hours"))
@@ -476,7 +476,7 @@ def test_attention_comes_back_and_the_model_is_in_evaluation_mode(tiny_bert):
         ({"architectures": [3]}, ""),
     ],
 )
-def test_what_kind_a_model_is_stands_in_its_config(config, kind):
+def test_the_config_names_the_type_of_a_model(config, kind):
     assert kind_of(config) == kind
 
 

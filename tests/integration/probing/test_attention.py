@@ -66,7 +66,7 @@ def test_scores_are_queries_times_keys_over_the_root_of_the_head_size():
     )
 
 
-def test_the_model_is_as_it_was_after_a_look_even_one_that_fails():
+def test_a_failed_inspection_leaves_the_model_unchanged():
     inside = load_for_inspection(ENCODER, ProgressReporter())
     with recording_scores(inside.model) as scores:
         assert inside.model.config._attn_implementation == ATTENTION_IMPLEMENTATION
@@ -120,7 +120,7 @@ def test_a_long_text_is_truncated_with_a_note(tiny_bert):
         ({"text": "a" * 5000}, "text has 5,000 characters"),
     ],
 )
-def test_odd_wishes_are_refused_with_a_sentence(tiny_bert, what, message):
+def test_invalid_requests_get_an_error_message(tiny_bert, what, message):
     with pytest.raises(UserError, match=message):
         run("attention", {"model": tiny_bert, **what}, ProgressReporter())
 

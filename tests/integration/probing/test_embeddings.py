@@ -45,7 +45,7 @@ def test_river_bank_embedding_is_nearer_to_shore_than_loan_bank():
 
 
 @pytest.mark.smoke
-def test_cosines_equal_those_by_hand(tiny_bert):
+def test_cosines_equal_a_direct_computation(tiny_bert):
     text = "the bank refused my loan. the bank by the river was steep."
     actual = run(
         "word-in-context", {"model": tiny_bert, "text": text, "references": []}, ProgressReporter()
@@ -129,7 +129,7 @@ class Embedding:
         ([0.1, 1.0, 1.0], (4, 2, 2)),
     ],
 )
-def test_ranks_count_who_is_nearer(monkeypatch, tiny_bert, queen, ranks):
+def test_ranks_count_nearer_candidates(monkeypatch, tiny_bert, queen, ranks):
     # What is royal, what is male, what all words have in common
     rows = [
         [0.0, 0.0, -1.0],
@@ -203,7 +203,7 @@ def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
         assert layer["baseline"] == pytest.approx(by_hand, abs=1e-5)
 
 
-def test_states_after_final_norm_are_not_compared_with_earlier_ones(tiny_gpt2, tiny_bert):
+def test_states_after_the_final_norm_are_compared_separately(tiny_gpt2, tiny_bert):
     """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
     text = "the bank refused my loan. the bank by the river was steep."
     causal, masked = (

@@ -70,7 +70,7 @@ def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
     assert actual["own"]["output"].startswith(" Tokyo.")
 
 
-def test_a_text_without_a_gap_is_refused(tiny_gpt2, tiny_bert):
+def test_a_text_without_a_mask_token_is_rejected(tiny_gpt2, tiny_bert):
     with pytest.raises(UserError, match="no mask"):
         run(
             "tokenizer-mismatch",

@@ -142,7 +142,7 @@ def test_a_variable_of_version_0_1_0_still_sets_its_limit(monkeypatch, caplog, n
     assert env_number(name) == 8
 
 
-def test_every_number_that_is_read_is_one_of_the_table():
+def test_environment_numbers_are_read_through_the_table_only():
     """A number that is not read through the table would give Python's own error."""
     for path in (ROOT / "playground").rglob("*.py"):
         # torchrun's own
@@ -170,7 +170,7 @@ def test_the_app_and_the_commands_tell_every_wrong_number_at_the_start(command):
     assert "Traceback" not in ended.stderr
 
 
-def test_the_defaults_are_those_of_a_hosted_instance_and_of_none_locally(monkeypatch):
+def test_limits_are_on_by_default_on_a_shared_instance_only(monkeypatch):
     for name in ENV_NUMBERS:
         monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
     limits = Limits.shared_instance()
@@ -198,7 +198,7 @@ def test_the_defaults_are_those_of_a_hosted_instance_and_of_none_locally(monkeyp
 @pytest.mark.parametrize(
     ("field", "most"), [("d_model", 512), ("n_layers", 8), ("max_length", 128), ("batch_size", 512)]
 )
-def test_a_setting_beyond_the_limit_is_refused_with_the_way_out(monkeypatch, field, most):
+def test_a_setting_above_the_limit_is_rejected_with_a_remedy(monkeypatch, field, most):
     limits = Limits(d_model=512, n_layers=8, max_length=128, batch_size=512)
     config = RunConfig.from_flat({"d_model": 8, "n_heads": 1, "n_layers": 1, field: most})
     limits.validate(config)
@@ -286,12 +286,12 @@ def test_the_form_has_the_message_beside_the_field(monkeypatch):
     assert validate_form(list(values), list(values.values())) == {}
 
 
-def test_model_above_visitor_disk_quota_is_rejected_with_its_size():
+def test_model_above_user_disk_quota_is_rejected_with_its_size():
     config = RunConfig.from_flat({"d_model": 512, "n_heads": 8, "n_layers": 2, "d_ff": 2048})
     with pytest.raises(
         ConfigError,
         match=r"parameters needs about 472 MB on the disk, and this server stores 200 MB per "
-        r"visitor; use a smal",
+        r"user; use a smal",
     ):
         Limits(bytes_per_owner=200_000_000).validate(config)
     Limits(bytes_per_owner=estimated_run_bytes(config)).validate(config)
@@ -434,7 +434,7 @@ def forget_visits(registry: Registry) -> None:
     registry.owner_last_seen.clear()
 
 
-def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
+def test_history_of_the_owner_is_evicted_before_a_choice_is_needed(hosted):
     registry = hosted()
     runs = [done(registry, name=f"run {n}", max_steps=60) for n in range(2)]
     sizes = [directory_size(run.folder) for run in runs]
@@ -463,7 +463,7 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
     registry.settings.limits = replace(registry.settings.limits, bytes_per_owner=400_000)
     text_rendered = (
         r"your runs use .* and this needs about .* more, but this server stores .* per "
-        r"visitor: "
+        r"user: "
         r"delete “run"
     )
     with pytest.raises(UserError, match=text_rendered):
@@ -487,9 +487,7 @@ def test_a_visitors_own_history_gives_way_and_then_they_choose(hosted):
 def test_the_oldest_idle_run_is_removed_first_and_active_runs_stay(hosted):
     registry = hosted()
     names = ("old", "hidden", "new")
-    runs = {
-        name: done(registry, owner=f"visitor {name}", name=name, max_steps=60) for name in names
-    }
+    runs = {name: done(registry, owner=f"user {name}", name=name, max_steps=60) for name in names}
     registry.update_metadata(runs["hidden"], hidden=True)
     going = registry.start(small(max_steps=ENDLESS), "zoe", changes=[SettingChange(0, "speed", 20)])
     until(lambda: going.checkpoints(), "a checkpoint")
@@ -530,12 +528,12 @@ def test_the_oldest_idle_run_is_removed_first_and_active_runs_stay(hosted):
     assert registry.poll(old, 0, -1, 0)["points"]["steps"][-1] == 60  # the curves stay
     assert "error" in registry.snapshots.predict(old, "1 2 3").result(5)
     assert "The weights of “old” were deleted." in registry.storage_quota.eviction_message(
-        "visitor old"
+        "user old"
     )
     with pytest.raises(UserError, match="its weights were deleted"):
         registry.control(old, "resume")
     registry.settings.limits = replace(registry.settings.limits, bytes_total=10**9)
-    again = registry.rerun(old, "visitor old")
+    again = registry.rerun(old, "user old")
     until(lambda: again.status == "done" and not again.has_worker)
     assert list(again.load_points().columns["loss"]) == list(old.load_points().columns["loss"])
     # A live run never gives way, even with little space.
@@ -543,14 +541,14 @@ def test_the_oldest_idle_run_is_removed_first_and_active_runs_stay(hosted):
     registry.storage_quota.enforce()
     assert going.checkpoints()
     assert registry.find(going.id, "zoe") is going
-    assert registry.find(old.id, "visitor old") is None  # its record goes last of all
+    assert registry.find(old.id, "user old") is None  # its record goes last of all
     with pytest.raises(
         UserError, match=r"stores .* in total, and all of it is in use; try again later"
     ):
         registry.start(small(), "yan")
 
 
-def test_the_excess_of_one_visitor_affects_no_other(hosted):
+def test_the_excess_of_one_user_affects_no_other(hosted):
     registry = hosted()
     modest = done(registry, "bob", "modest", max_steps=60)
     greedy = [done(registry, "eve", f"greedy {n}", max_steps=60) for n in range(3)]
@@ -607,7 +605,7 @@ def test_runs_of_one_address_evict_its_own_first(hosted, client_address):
     assert modest.evicted == ""
 
 
-def test_address_over_its_share_is_refused_when_no_run_of_it_is_idle(
+def test_address_over_its_share_is_rejected_when_no_run_of_it_is_idle(
     hosted, client_address, monkeypatch
 ):
     registry = hosted()
@@ -659,7 +657,7 @@ def test_quota_evicts_absent_owners_uploads_before_trained_weights(hosted, tmp_p
     assert take() == {"trained": WEIGHTS_EVICTED, "sent": WEIGHTS_EVICTED, "near": ""}
 
 
-def test_what_was_sent_and_trained_on_here_counts_as_trained_here(hosted, tmp_path):
+def test_an_upload_trained_further_counts_as_trained_here(hosted, tmp_path):
     registry = hosted()
     save_checkpoint(tmp_path / "checkpoint", Trainer(small(max_steps=5)), None)
     run = registry.import_checkpoint(tmp_path / "checkpoint", "ada", "sent")
@@ -669,7 +667,7 @@ def test_what_was_sent_and_trained_on_here_counts_as_trained_here(hosted, tmp_pa
     assert run.imported is Run.read(run.folder).imported is False
 
 
-def test_a_branch_that_waits_keeps_what_it_comes_from(hosted):
+def test_a_queued_branch_keeps_its_origin(hosted):
     registry = hosted()
     parent = done(registry, "ada", "parent", max_steps=60)
     age(parent, 9)
@@ -700,7 +698,7 @@ def test_saving_a_checkpoint_and_an_upload_need_space_too(hosted, tmp_path):
     registry.import_checkpoint(shutil.copytree(checkpoint, tmp_path / "copy"), "bob", "sent")
 
 
-def test_thinning_leaves_what_a_run_needs_to_go_on(hosted):
+def test_thinning_keeps_the_files_for_resuming(hosted):
     registry = hosted()
     run = registry.start(small(max_steps=60), "ada", changes=[SettingChange(0, "speed", 200)])
     until(lambda: run.step >= 40)

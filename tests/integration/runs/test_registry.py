@@ -229,7 +229,7 @@ def test_run_trains_in_its_own_process_and_saves_scored_checkpoint(registry):
     )
 
 
-def test_pause_holds_the_run_step_moves_it_by_one_and_resume_lets_it_go(registry):
+def test_pause_single_step_and_resume_control_the_run(registry):
     run = slow(registry)
     held(registry, run)
     held_at = run.step
@@ -273,7 +273,7 @@ def test_commands_to_a_run_that_has_ended_do_nothing(registry):
 
 
 @pytest.mark.parametrize("action", ["stop", "pause", "resume", "step"])
-def test_a_command_that_comes_as_the_run_ends_does_not_make_it_a_failure(registry, action):
+def test_a_command_during_the_end_of_a_run_does_not_fail_it(registry, action):
     runs = [start(registry, max_steps=1) for _ in range(3)]
     for run in runs:
         wait_for_status(run, "done")
@@ -410,7 +410,7 @@ def test_saved_checkpoints_stay_and_of_the_others_only_the_latest(registry):
 
 
 @pytest.mark.smoke
-def test_more_runs_than_places_wait_in_line_and_move_up(serve):
+def test_runs_above_the_slots_are_queued_and_move_up(serve):
     registry = serve(slots=1)
     first, second, third, fourth = (slow(registry) for _ in range(4))
     wait_for_steps(first)
@@ -451,7 +451,7 @@ def test_paused_queued_run_rejoins_the_queue_at_its_end(serve):
     assert first.has_worker
 
 
-def test_who_has_fewest_places_comes_first(serve):
+def test_owners_with_fewer_slots_start_first(serve):
     registry = serve(slots=2)
     going = [slow(registry, "ada"), slow(registry, "ada")]
     ada, ada_2, bob, bob_2, eve = (
@@ -484,7 +484,7 @@ def test_many_runs_of_one_owner_do_not_delay_a_run_of_another(serve):
         wait_for_status(run, "done")
 
 
-def test_one_owner_may_be_held_to_fewer_places_than_there_are(serve):
+def test_one_owner_can_be_limited_to_fewer_slots(serve):
     registry = serve(slots=3, slots_per_owner=1)
     first, second, other = slow(registry, "ada"), slow(registry, "ada"), slow(registry, "bob")
     assert (second.status, registry.scheduler.position(second)) == ("waiting", 1)
@@ -516,7 +516,7 @@ def test_a_training_run_keeps_its_slot(serve):
     assert (going.status, other.has_worker) == ("training", False)
 
 
-def test_a_run_resumed_while_it_gives_up_its_place_waits_for_the_next_one(serve):
+def test_a_run_resumed_while_it_pauses_waits_for_the_next_slot(serve):
     registry = serve(slots=1)
     run = held(registry, slow(registry))
     at = run.step
@@ -557,7 +557,7 @@ def as_it_is_meant(line: list[str], places: dict[str, int], turns: list[str]) ->
     return order
 
 
-def test_who_waits_comes_by_places_then_turns_then_the_line(registry):
+def test_the_queue_orders_by_slots_then_turns_then_arrival(registry):
     chance = random.Random(0)
     for _ in range(200):
         owners = "abcdef"[: chance.randint(1, 6)]
@@ -596,7 +596,7 @@ def test_run_name_with_unprintable_characters_survives_restart(serve, inputs, st
     assert [run.name for run in serve(slots=1).list_for_owner("ada")] == [stored]
 
 
-def test_a_run_that_does_not_fit_into_memory_is_refused_with_the_number(registry):
+def test_a_run_that_does_not_fit_into_memory_is_rejected_with_the_number(registry):
     config = RunConfig.from_flat(
         {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "batch_size": 65536, "max_length": 512}
     )
@@ -725,7 +725,7 @@ def test_an_unwatched_waiting_run_leaves_the_queue_with_a_reason(serve):
     page.poll_until(lambda response: response["step"])
 
 
-def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
+def test_a_run_resumed_after_a_long_time_stays_queued(serve):
     registry = serve(slots=1, idle_timeout_s=600)
     going, resumed, alone = (slow(registry) for _ in range(3))
     registry.control(resumed, "stop")
@@ -740,7 +740,7 @@ def test_a_run_that_is_resumed_after_long_is_not_alone_in_line(serve):
     )
 
 
-def test_a_run_in_line_whose_list_is_on_screen_stays_there(serve):
+def test_a_queued_run_of_an_active_owner_stays_queued(serve):
     registry = serve(slots=1, idle_timeout_s=0)
     going, mine, theirs = slow(registry), slow(registry), slow(registry, "bob")
     for run in (mine, theirs):
@@ -1094,7 +1094,7 @@ def test_a_change_takes_effect_at_the_next_step_and_again_repeats_it(registry):
     assert Run.read(run.folder).changes == run.changes
 
 
-def test_a_run_that_is_not_going_changes_when_it_is_resumed(registry):
+def test_a_change_of_a_stopped_run_applies_on_resume(registry):
     run = parked(registry, slow(registry))
     at = run.step
     registry.change_setting(run, "learning_rate", 0.01)
@@ -1142,7 +1142,7 @@ def test_run_extended_after_its_end_has_no_scores_until_next_end(registry):
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_a_change_that_cannot_be_is_refused_whether_a_run_is_going_or_not(registry, live):
+def test_an_invalid_change_is_rejected_in_every_status(registry, live):
     run = held(registry, slow(registry)) if live else parked(registry, slow(registry))
     before = run.changes
     for setting, value in (
@@ -1282,7 +1282,7 @@ def test_a_response_without_a_client_harms_nothing(registry):
     assert run.has_worker
 
 
-def test_a_flood_of_questions_is_turned_away_and_the_run_and_others_go_on(registry):
+def test_a_flood_of_requests_is_limited_and_runs_continue(registry):
     run, other = slow(registry), slow(registry, "bob")
     wait_for(
         lambda: (
@@ -1651,7 +1651,7 @@ def test_weights_alone_can_be_inspected_but_not_resumed(registry, trained, tmp_p
     assert (run.has_worker, run.status, run.changes) == (False, "done", before)
 
 
-def test_what_is_no_checkpoint_is_not_adopted(registry, tmp_path):
+def test_a_folder_without_a_checkpoint_is_not_imported(registry, tmp_path):
     (tmp_path / "upload").mkdir()
     with pytest.raises(CheckpointError, match="is not a checkpoint"):
         registry.import_checkpoint(tmp_path / "upload", "ada", "x")
@@ -1910,7 +1910,7 @@ def test_a_failed_inspection_leaves_the_run_unchanged(registry, monkeypatch):
     wait_for(lambda: run.live.snapshot, description="a snapshot")
 
 
-def test_a_page_gets_the_changes_of_a_run_only_when_they_are_others(registry):
+def test_a_page_receives_changes_of_a_run_once(registry):
     run = start(registry, max_steps=1, changes=[SettingChange(0, "learning_rate", 1e-3)])
     first = registry.poll(run, 0, -1, 0)
     assert [setting for _, setting, _ in first["changes"]] == ["learning_rate"]

@@ -164,7 +164,7 @@ def test_a_poll_reads_one_record_while_another_thread_replaces_it(registry):
 
 
 @pytest.mark.smoke
-def test_what_changed_is_on_the_disk_when_the_call_returns(registry):
+def test_a_change_is_on_the_disk_when_the_call_returns(registry):
     run = start(registry)
 
     def recorded():

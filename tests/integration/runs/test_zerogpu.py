@@ -81,7 +81,7 @@ def slices_of(monkeypatch):
 
 
 def in_an_event(registry: Registry, run: Run, who: str = "ada") -> threading.Thread:
-    """A slice in the event of a visitor, under way."""
+    """A slice in the event of a user, under way."""
     context = contextvars.copy_context()
     context.run(CURRENT_REQUEST.set, who)
     thread = threading.Thread(target=context.run, args=(registry.supervisor.run_slice, run))
@@ -120,7 +120,7 @@ def at_once():
 
 
 @pytest.mark.smoke
-def test_slices_train_what_one_go_trains_to_the_bit(registry, zero, slices_of, at_once):
+def test_slices_equal_one_training_run_bit_for_bit(registry, zero, slices_of, at_once):
     slices_of(0.1)
     run = registry.start(CONFIG, "ada")
     assert (run.status, run.has_worker) == ("waiting", False)
@@ -213,7 +213,7 @@ def test_killed_during_a_slice_it_pauses_without_losing_reported_points(
     assert len(set(zero.pids)) == 2
 
 
-def test_a_slice_that_outlasts_what_was_granted_is_cut_off(registry, zero, slices_of):
+def test_a_slice_ends_with_its_granted_time(registry, zero, slices_of):
     slices_of(LONG)
     zero.duration = 1.0
     run = registry.start(CONFIG.replace(max_steps=100_000), "ada")
@@ -231,7 +231,7 @@ def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(
     slice_of(registry, run)
     assert run.status == "paused"
     assert run.message == (
-        "the GPU time that ZeroGPU grants a visitor is used up (You have exceeded your free "
+        "the GPU time that ZeroGPU grants a user is used up (You have exceeded your free "
         "ZeroGPU quota (35s requested vs. 3s left). "
         "Try again in 2:00); it has no checkpoint yet"
     )
@@ -279,7 +279,7 @@ def test_two_pages_that_ask_at_once_get_one_slice(registry, zero, slices_of):
     assert (run.status, len(zero.calls)) == ("done", 1)
 
 
-def test_a_run_in_slices_takes_no_place_from_those_that_train_here(registry, slices_of):
+def test_a_zerogpu_run_uses_no_slot(registry, slices_of):
     slices_of(LONG)
     registry.settings.slots = registry.settings.slots_per_owner = 1
     sliced = registry.start(CONFIG.replace(max_steps=100_000), "ada")
@@ -293,7 +293,7 @@ def test_a_run_in_slices_takes_no_place_from_those_that_train_here(registry, sli
     assert sliced.status == "stopped"
 
 
-def test_the_end_of_the_server_saves_what_a_slice_has(registry, slices_of, tmp_path):
+def test_shutdown_saves_the_steps_of_a_slice(registry, slices_of, tmp_path):
     slices_of(LONG)
     run = registry.start(CONFIG.replace(max_steps=100_000), "ada")
     event = in_an_event(registry, run)
@@ -312,7 +312,7 @@ def test_elsewhere_the_device_zero_is_auto(registry, monkeypatch):
     wait_for(lambda: run.status == "done", description="the end of a run in a process of its own")
 
 
-def test_the_form_offers_slices_where_there_are_any(monkeypatch):
+def test_the_form_offers_zerogpu_if_available(monkeypatch):
     def offered() -> list[str]:
         return [value for _, value in component_for("device").choices]
 
@@ -381,5 +381,5 @@ def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
         (TimeoutError(), "the GPU was not available (TimeoutError)"),
     ],
 )
-def test_what_went_wrong_becomes_a_sentence(trouble, expected_message):
+def test_an_exception_becomes_a_message(trouble, expected_message):
     assert describe_error(trouble) == expected_message

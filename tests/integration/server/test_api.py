@@ -55,7 +55,7 @@ def hub(served_hub):
 
 @pytest.fixture(scope="module")
 def app(hub, tmp_path_factory):
-    """A server that is open to others, with a token of its owner's that no visitor may use."""
+    """A server that is open to others, with a token of its owner's that no user may use."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "home").mkdir()
     environment = hub.environment(
@@ -186,7 +186,7 @@ def test_an_unknown_key_gets_nothing_and_a_watch_link_is_read_only(ask, run, min
 
 
 @pytest.mark.parametrize("name", ["compare", "push"])
-def test_a_wait_that_cannot_be_is_refused_before_anything_is_begun(hub, ask, name):
+def test_an_impossible_wait_is_rejected_before_the_start(hub, ask, name):
     more = {"compare": {}, "push": {"repo": "ada/never", "token": hub.ADA}}[name]
     with hub.record_requests() as seen:
         for wait in (300, -1):
@@ -233,7 +233,7 @@ def test_a_push_uses_the_token_of_the_request_and_never_the_owners(hub, app, ask
     ]
 
 
-def test_the_example_runs_as_it_stands(app):
+def test_the_example_runs_unchanged(app):
     done = subprocess.run(
         [sys.executable, "playground/examples/train_and_ask.py", app.url],
         cwd=ROOT,
@@ -361,7 +361,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
-def test_hostile_arguments_are_refused_in_a_sentence(endpoints, odd):
+def test_hostile_arguments_get_an_error_message(endpoints, odd):
     calls = [
         ("status", {"model": odd}),
         ("pause", {"run": odd}),
@@ -398,13 +398,13 @@ def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeyp
         requested(endpoints, "status", model=started["run"], owner=new_owner_key())
 
 
-def test_a_run_in_slices_is_refused_because_only_a_page_lends_a_gpu(endpoints, monkeypatch):
+def test_a_zerogpu_run_is_rejected_outside_of_a_page(endpoints, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     with pytest.raises(UserError, match="open page; use device auto or cpu"):
         requested(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1, "device": "zero"})
 
 
-def test_a_preset_and_a_family_that_contradict_each_other_are_refused(endpoints):
+def test_a_preset_and_a_family_that_contradict_each_other_are_rejected(endpoints):
     with pytest.raises(
         UserError,
         match="preset gpt2 is of the architecture gpt2, but architecture is 'bert'; leave one of "
@@ -413,7 +413,7 @@ def test_a_preset_and_a_family_that_contradict_each_other_are_refused(endpoints)
         requested(endpoints, "start", settings={"architecture": "bert"}, preset="gpt2")
 
 
-def test_on_a_space_only_who_signed_in_publishes(endpoints, monkeypatch):
+def test_on_a_space_only_signed_in_users_publish(endpoints, monkeypatch):
     monkeypatch.setenv("SPACE_ID", "owner/space")
     monkeypatch.setenv("HF_TOKEN", "hf_owner")
     (endpoints.registry.root / "digits").mkdir()

@@ -99,7 +99,7 @@ def leftovers(app):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("prefix", ["", "my run/"])
-def test_what_was_packed_becomes_a_run_of_its_owner(app, files, prefix):
+def test_an_imported_archive_becomes_a_run_of_its_owner(app, files, prefix):
     status, answer = send(app, zipped(files, prefix))
     assert (status, list(answer)) == (200, ["subject"])
     assert answer["subject"].startswith("run:")
@@ -217,12 +217,12 @@ def test_an_upload_has_an_owner(app, files):
         assert send(app, zipped(files), owner=owner)[0] == 400
 
 
-def test_an_upload_that_is_too_large_is_refused_before_it_has_come(app):
+def test_an_upload_over_the_limit_is_rejected_before_its_body(app):
     assert send(app, b"x", **{"content-length": "90000000"})[0] == 413
 
 
 @pytest.mark.smoke
-def test_only_the_owner_gets_a_ticket_and_it_works_once(tmp_path, files):
+def test_only_the_owner_gets_a_download_token_valid_once(tmp_path, files):
     registry = Registry(tmp_path)
     (tmp_path / "sent").mkdir()
     for name, data in files.items():
@@ -272,7 +272,7 @@ def test_another_key_is_not_accepted_as_the_owner(tmp_path, owner):
     registry.shutdown()
 
 
-def test_what_was_packed_can_be_unpacked_and_is_the_same(tmp_path, files):
+def test_packing_and_unpacking_is_a_round_trip(tmp_path, files):
     registry = Registry(tmp_path)
     (tmp_path / "sent").mkdir()
     for name, data in files.items():
@@ -338,7 +338,7 @@ async def trickle():
     return {"type": "http.request", "body": b"P", "more_body": True}
 
 
-def test_an_upload_that_trickles_holds_its_place_for_a_time_only(tmp_path, monkeypatch):
+def test_a_slow_upload_loses_its_slot_after_a_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr("playground.server.checkpoint_transfer.MAX_CONCURRENT_UPLOADS", 1)
     monkeypatch.setattr("playground.server.checkpoint_transfer.UPLOAD_TIMEOUT_S", 2)
     registry = Registry(tmp_path)
@@ -534,7 +534,7 @@ def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, mo
     ]
 
 
-def test_a_zip_whose_list_of_files_lies_outside_of_it_is_no_zip(tmp_path, files):
+def test_a_zip_with_its_directory_out_of_range_is_rejected(tmp_path, files):
     registry = Registry(tmp_path)
     packed = bytearray(zipped(files))
     packed[-6:-2] = (len(packed) + 10_000).to_bytes(4, "little")

@@ -110,7 +110,7 @@ def test_only_its_owner_hears_of_a_job(page):
     assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
 
 
-def test_where_strangers_share_the_machine_a_table_is_short(registry, monkeypatch):
+def test_on_a_shared_server_a_benchmark_is_limited(registry, monkeypatch):
     monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
     for hosted in (False, True):
         page = CompareHandlers(registry, ComparisonQueue(hosted=hosted))
@@ -143,7 +143,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
-def test_a_hostile_request_gets_a_sentence(page, what):
+def test_a_hostile_request_gets_an_error_message(page, what):
     for route in (
         "jobs/submit",
         "jobs/poll",
@@ -226,7 +226,7 @@ def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeyp
         )
 
 
-def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, monkeypatch):
+def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, monkeypatch):
     small = {
         "d_model": 32,
         "n_heads": 2,
@@ -273,7 +273,7 @@ def test_a_family_is_trained_as_a_run_that_ends_when_it_is_good(page, registry, 
     assert ask(page, "architectures/curves", requested | {"owner": OTHER}) == {"curves": []}
 
 
-def test_unknown_families_are_refused(page):
+def test_unknown_families_are_rejected(page):
     for families in ([], ["nothing"], "bert", [3], None):
         result = ask(
             page,

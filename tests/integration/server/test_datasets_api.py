@@ -199,7 +199,7 @@ def test_nothing_that_was_sent_is_run(app, tmp_path):
         (b"EOS x\ty\n", "is the name of a special token"),
     ],
 )
-def test_hostile_rows_are_answered_with_a_sentence_and_nothing_stays(app, data, expected_message):
+def test_a_hostile_dataset_gets_an_error_and_leaves_no_file(app, data, expected_message):
     assert expected_message in bring(app, data, new_owner_key())["error"]
     assert unfinished(app) == []
 
@@ -211,7 +211,7 @@ def test_a_request_without_an_owner_stores_nothing(app, owner):
 
 
 @pytest.mark.parametrize("content", ["", "../runs", "a" * 63, 5, None, ["a"], "Z" * 64])
-def test_a_content_that_is_none_is_refused(app, content):
+def test_an_invalid_content_hash_is_rejected(app, content):
     for do in ("use", "show", "remove"):
         answer = ask(app, do, new_owner_key(), content)
         assert answer["error"] == "the request names no dataset; upload one first"
@@ -233,7 +233,7 @@ def dribbled(owner, ended, address="10.0.0.1"):
     )
 
 
-def test_slow_upload_times_out_and_each_visitor_holds_one_slot(tmp_path, monkeypatch):
+def test_slow_upload_times_out_and_each_user_holds_one_slot(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.server.datasets_api.UPLOAD_TIMEOUT_S", 2)
     bringing, owners, ended = (
@@ -298,7 +298,7 @@ print(dataset_reader.read_dataset({}))
     assert "these pairs need more memory than is free" in done.stdout, done.stderr
 
 
-def test_more_than_50_mb_are_refused_before_they_are_read(app):
+def test_more_than_50_mb_are_rejected_before_they_are_read(app):
     request = urllib.request.Request(
         app.url + UPLOAD_PATH,
         io.BytesIO(b""),
@@ -328,7 +328,7 @@ def test_an_owner_has_a_quota_of_rows_and_frees_it_by_removal(app):
 
 
 class Shelf:
-    """Rows of several visitors on a server that is open to all, of which a run may be made."""
+    """Rows of several users on a server that is open to all, of which a run may be made."""
 
     def __init__(self, root):
         self.root, self.registry = root, Registry(root)
@@ -345,7 +345,7 @@ class Shelf:
         return rows.sha256
 
     def use(self, symbol, owner, since=0.0):
-        """Rows that a visitor chose so many seconds ago."""
+        """Rows that a user chose so many seconds ago."""
         content = self.bring(symbol, owner)
         self.library.store(owner, content)
         self.chosen(content, since)
@@ -446,7 +446,7 @@ def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_a
     assert old not in shelf.contents()
 
 
-def test_where_old_rows_are_not_enough_none_go_and_the_visitor_is_refused(shelf):
+def test_a_dataset_above_the_evictable_space_is_rejected(shelf):
     ada, bob = new_owner_key(), new_owner_key()
     old, recent = shelf.use("a", ada, since=2 * MIN_RETENTION_S), shelf.use("b", ada)
     shelf.fits(0.5)
@@ -506,7 +506,7 @@ def test_the_form_trains_on_stored_rows(stored):
         (5, "not on this server"),
     ],
 )
-def test_rows_that_are_not_here_are_explained(stored, rows, expected_message):
+def test_a_missing_dataset_is_explained(stored, rows, expected_message):
     values = RunConfig().to_flat() | {"task": "dataset", "dataset_sha256": rows}
     wrong = validate_form(list(values), list(values.values()))
     assert list(wrong) == ["dataset_sha256"]
@@ -517,7 +517,7 @@ def test_rows_that_are_not_here_are_explained(stored, rows, expected_message):
     }
 
 
-def test_stored_rows_are_read_again_and_broken_ones_rejected(stored, tmp_path):
+def test_stored_datasets_are_loaded_and_invalid_ones_rejected(stored, tmp_path):
     rows = load_pairs(stored)
     assert (rows.sha256, len(rows), rows.preview(1)) == (
         stored,

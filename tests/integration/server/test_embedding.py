@@ -65,12 +65,12 @@ def test_an_embedded_view_may_be_framed_by_anybody(view):
     assert "script-src 'self'" in policy(f"model=reverse&embed={view}")
 
 
-def test_what_is_not_the_page_may_run_nothing():
+def test_only_the_page_may_run_actions():
     assert policy("", JSONResponse({})) == "default-src 'none'; sandbox"
 
 
 @pytest.mark.parametrize("query", [{}, {"embed": "x"}, {"embed": None}, {"embed": "learning "}])
-def test_only_the_views_that_there_are_are_embedded(query):
+def test_only_existing_views_are_embedded(query):
     assert not is_embedded(query)
 
 

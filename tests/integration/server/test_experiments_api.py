@@ -92,7 +92,7 @@ def trained(registry, **settings):
 
 
 @pytest.mark.smoke
-def test_a_question_lists_its_runs_and_whether_it_was_started(page):
+def test_an_experiment_preset_lists_its_runs_and_status(page):
     response = ask(page, "experiments/presets")
     norm = next(each for each in response["questions"] if each["name"] == "norm")
     assert (norm["runs"], norm["varied"], norm["missing"], norm["experiment"]) == (
@@ -322,7 +322,7 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeyp
     assert ask(page, "replications/outcome", name="mingpt-sort") == response
 
 
-def test_a_claim_that_takes_an_experiment_stands_with_it(page):
+def test_a_claim_with_an_experiment_shows_its_result(page):
     begun = ask(page, "replications/start", name="length-order")["experiment"]
     response = next(
         each for each in ask(page, "replications/list")["claims"] if each["name"] == "length-order"
@@ -493,7 +493,7 @@ def polled(page, open, known=None):
 
 
 @pytest.mark.parametrize("kind", ["grid", "lengths"])
-def test_a_poll_computes_nothing_of_an_experiment_that_is_as_it_was(page, registry, kind):
+def test_a_poll_of_an_unchanged_experiment_computes_nothing(page, registry, kind):
     trained(registry, max_steps=25, eval_every=5)  # its speed is known
     expected = form(
         ["n_heads", "1, 2"],
@@ -549,7 +549,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:60])
-def test_a_hostile_request_gets_a_sentence(page, what):
+def test_a_hostile_request_gets_an_error_message(page, what):
     for route in (
         "experiments/plan",
         "experiments/submit",

@@ -1,4 +1,4 @@
-"""A process that cannot be started: the visitor reads why, nothing stays under way, and the
+"""A process that cannot be started: the user reads why, nothing stays under way, and the
 next attempt works.
 """
 
@@ -64,7 +64,7 @@ def check_sentence(result):
 
 @FAILURES
 @pytest.mark.parametrize("kind", ENTRY_POINTS)
-def test_a_comparison_job_fails_with_a_sentence(comparer, kind, fail):
+def test_a_failed_comparison_job_has_a_message(comparer, kind, fail):
     for _ in range(comparison.MAX_LIGHT_JOBS_PER_OWNER + 1):  # none of them stays under way
         with failing(fail):
             job = comparer.submit(kind, {}, OWNER)

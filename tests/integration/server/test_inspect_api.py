@@ -89,13 +89,13 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
-def test_a_hostile_request_gets_a_sentence(registry, what):
+def test_a_hostile_request_gets_an_error_message(registry, what):
     response = ask(registry, **what)
     assert set(response) - {"question", "field"} == {"error"}
     assert 10 < len(response["error"]) < 300
 
 
-def test_whatever_is_no_object_gets_a_sentence(registry):
+def test_a_body_that_is_no_object_gets_a_message(registry):
     for what in (None, 3, "x", []):
         assert "error" in run_in_thread(InspectHandlers(registry).load_view(what))
 

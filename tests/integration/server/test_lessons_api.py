@@ -73,7 +73,7 @@ def test_the_bug_of_an_exercise_is_revealed_on_request(page):
         ("cancel", {}, None, "no longer exists"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(page, name, what, field, expected_message):
+def test_invalid_requests_get_one_message(page, name, what, field, expected_message):
     response = requested(page, f"lessons/{name}", owner=OWNER, **what)
     assert expected_message in response["error"]
     assert response.get("field") == field

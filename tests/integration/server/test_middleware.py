@@ -233,7 +233,7 @@ def test_the_page_holds_no_script_or_style_of_a_tab(built):
 
 
 @pytest.mark.parametrize("path", ["/login/huggingface", "/login/callback", "/logout"])
-def test_signing_in_is_served_where_it_is_possible(path):
+def test_sign_in_is_served_on_a_space_only(path):
     assert (
         RouteFilterMiddleware(None, can_sign_in=True, load=LoadLimits(0, 0)).find_load("GET", path)
         is not None
@@ -256,7 +256,7 @@ def test_signing_in_is_served_where_it_is_possible(path):
         b'["gradio\\u002eFileData"]',
     ],
 )
-def test_json_that_no_call_needs_is_refused(body):
+def test_json_of_the_wrong_shape_is_rejected(body):
     with pytest.raises(ValueError, match=r"lists and objects|JSON object|files are not"):
         check_json(body)
 
@@ -290,9 +290,7 @@ def test_no_middleware_grants_other_origins(built):
         (True, {"PLAYGROUND_HOSTS": "x.org"}, True),
     ],
 )
-def test_hosts_are_checked_locally_and_where_they_are_configured(
-    monkeypatch, is_open, environment, checked
-):
+def test_hosts_are_checked_locally_and_when_configured(monkeypatch, is_open, environment, checked):
     """A Space is probed by its address, under a Host of which nothing here knows."""
     for name in ("SPACE_HOST", "PLAYGROUND_HOSTS"):
         monkeypatch.delenv(name, raising=False)

@@ -190,7 +190,7 @@ def test_a_score_that_is_reached_ends_all_at_the_same_step(saw, run, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["loss_is_nan_on_one_rank", "gradient_is_infinite_on_one_rank"])
-def test_what_diverges_on_one_ends_all_and_changes_no_weight(saw, what):
+def test_divergence_on_one_rank_ends_all_without_an_update(saw, what):
     for each in saw[0]:
         (reason, code), step = each[what]["ended"], each[what]["step"]
         assert reason.startswith("step 2: loss ")
@@ -205,7 +205,7 @@ def test_a_signal_to_one_ends_all_after_the_same_step(saw):
     assert first["steps"] == 4
 
 
-def test_what_cannot_be_trained_together_is_refused_by_all(saw):
+def test_mismatched_ranks_are_rejected_by_every_rank(saw):
     first, second = (each["rejected_setups"] for each in saw[0])
     assert (first["uneven"], first["apart"]) == (second["uneven"], second["apart"])
     assert first["uneven"] == (
@@ -305,7 +305,7 @@ def test_a_single_process_communicates_with_none(run):
     SINGLE_PROCESS.check_equal("anything", "at all")
 
 
-def test_more_processes_than_gpus_are_refused(monkeypatch):
+def test_more_processes_than_gpus_are_rejected(monkeypatch):
     for name, value in {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

@@ -270,7 +270,7 @@ def ended_early(small_run, tmp_path_factory):
     return folder
 
 
-def test_a_run_that_ended_early_does_not_train_on_when_it_is_loaded_again(ended_early):
+def test_a_run_that_stopped_early_stays_stopped_after_loading(ended_early):
     trainer, metrics = resume_trainer(ended_early)
     before = fingerprint(trainer)
     assert list(trainer) == []

@@ -115,7 +115,7 @@ def test_the_parameter_count_is_that_of_the_model_that_is_built(name, data):
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_settings_without_a_meaning_are_refused_by_name(name):
+def test_settings_without_a_meaning_are_rejected_by_name(name):
     config = ARCHITECTURES[name].config_class
     other = {
         "n_heads": 2,
@@ -138,7 +138,7 @@ def test_settings_without_a_meaning_are_refused_by_name(name):
 
 
 @pytest.mark.parametrize("name", ["decoder-only", "bert", "gpt2", "bart"])
-def test_a_family_with_one_table_of_symbols_refuses_two_vocabularies(name):
+def test_a_shared_vocabulary_rejects_two_vocabularies(name):
     with pytest.raises(ConfigError, match=r"target_vocab_size is 14, .* make it 13") as caught:
         ARCHITECTURES[name].config_class(target_vocab_size=14)
     assert caught.value.field == "target_vocab_size"
@@ -257,7 +257,7 @@ def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, traine
 @pytest.mark.parametrize(
     "name", [name for name in VARIANTS if name not in ("encoder-only", "bert")]
 )
-def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, trained_models):
+def test_a_later_target_token_does_not_affect_earlier_ones(name, trained_models):
     """By the loss of the first tokens: later ones are changed, and are ignored where they are not
     evaluated.
     """
@@ -297,7 +297,7 @@ def first_scores(model, batch):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_what_is_longer_than_the_positions_is_refused_with_both_numbers(name, trained_models):
+def test_a_sequence_above_the_positions_is_rejected_with_numbers(name, trained_models):
     model, source_BS = trained_models(name)[0], rows().source_BS
     with pytest.raises(ValueError, match="max_tokens is 9, but the model has max_positions 8"):
         model.generate(source_BS, 9)

@@ -33,14 +33,14 @@ def built():
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", CANDIDATES)
-def test_a_peer_scores_every_token_at_every_place(name, built):
+def test_a_reference_model_scores_every_token_at_every_position(name, built):
     logits_BTV = built[name].logits(rows())
     assert logits_BTV.shape == (3, 5, 13)
     assert logits_BTV.isfinite().all()
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_a_later_symbol_of_the_answer_changes_nothing_before_it(name, built):
+def test_a_later_target_token_does_not_affect_earlier_ones(name, built):
     batch = rows()
     changed_BT = batch.target_BT.clone()
     changed_BT[0, 3:] = torch.tensor([9, 9, 9])

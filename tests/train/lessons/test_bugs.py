@@ -89,7 +89,7 @@ def test_a_mistake_is_one_line_of_the_real_source(name):
     )
 
 
-def test_a_line_that_is_not_in_the_source_is_refused():
+def test_an_unknown_source_line_is_rejected():
     mistake = BUGS["causal-mask"]
     with pytest.raises(ValueError, match=r"occurs 0 times in"):
         load_sources(
@@ -98,7 +98,7 @@ def test_a_line_that_is_not_in_the_source_is_refused():
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_the_real_modules_stay_as_they_are(name):
+def test_the_real_modules_are_unchanged(name):
     right = original_function(BUGS[name].location)
     before, globals_before = right.__code__, dict(right.__globals__)
     made = buggy_function(BUGS[name])
@@ -120,7 +120,7 @@ def test_both_copies_begin_with_the_same_weights(name):
     assert all(torch.equal(a, b) for a, b in pairs)
 
 
-def test_the_right_copy_learns_what_the_trainer_learns_by_itself():
+def test_the_correct_copy_equals_a_plain_trainer():
     config = RunConfig.from_flat(SMALL | {"max_steps": 5, "lr_decay_steps": 80})
     ours, theirs = TrainingCopy(config, None), Trainer(config)
     for _ in range(5):
@@ -232,14 +232,14 @@ def test_scaled_embeddings_learn_worse(compared):
     assert result["broken"]["free_running"] < result["right"]["free_running"] - 0.1
 
 
-def test_how_far_it_is_comes_while_it_trains(compared):
+def test_progress_is_sent_during_training(compared):
     result = compared("causal-mask")
     assert [each["done"] for each in result["reported"]] == [10, 20, 30, 40, 50, 60, 70, 80]
     assert len(result["reported"][1]["curves"]["broken"]["loss"]) == 20
     assert [step for step, *_ in result["curves"]["right"]["evaluations"]] == [20, 40, 60, 80]
 
 
-def test_free_running_is_what_counts_for_a_copy():
+def test_a_copy_is_scored_free_running():
     config = RunConfig.from_flat(SMALL)
     family, held_out = (
         reference_model(config.model).eval(),

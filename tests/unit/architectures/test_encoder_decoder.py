@@ -52,7 +52,7 @@ def test_loss_is_mean_smoothed_cross_entropy_of_weighted_examples(smoothing):
     torch.testing.assert_close(model.loss(rows, smoothing), sum(terms) / len(terms))
 
 
-def test_held_out_rows_teach_nothing_whatever_they_hold():
+def test_held_out_pairs_do_not_affect_training():
     model, rows = family(), batch()
     changed_BS, changed_BT = rows.source_BS.clone(), rows.target_BT.clone()
     changed_BS[1, :3], changed_BT[1, 1:4] = torch.tensor([3, 12, 3]), torch.tensor([7, 7, 12])
@@ -142,13 +142,13 @@ def test_inspection_leaves_mode_weights_gradients_and_generator(look, training):
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_family_loads_by_its_name_and_does_what_a_family_does(name):
+def test_each_architecture_loads_by_name_and_has_the_interface(name):
     kind = load_architecture(name)
     assert issubclass(kind, Seq2SeqModel)
     for ability in ("loss", "generate", "is_exact_match", "attention_weights"):
         assert getattr(kind, ability) is not getattr(Seq2SeqModel, ability)
 
 
-def test_an_unknown_family_is_refused_with_the_names_of_the_known():
+def test_an_unknown_family_is_rejected_with_the_names_of_the_known():
     with pytest.raises(ValueError, match="architecture is 'os:system'; choose one of transformer"):
         load_architecture("os:system")

@@ -26,7 +26,7 @@ def test_padded_trainer_neither_trains_nor_scores_packed_rows():
     assert not pack.called
 
 
-def test_both_presets_run_with_the_same_seeds_and_the_table_compares_them(monkeypatch):
+def test_presets_run_with_equal_seeds_and_are_compared(monkeypatch):
     monkeypatch.setattr(fast_preset, "SECONDS", 0)
     monkeypatch.setattr(fast_preset, "STEP_SETTINGS", {"tiny": TINY})
     monkeypatch.setattr(fast_preset, "GOALS", {"tiny copy": TINY | {"max_steps": 4}})

@@ -36,7 +36,7 @@ def test_the_interval_holds_the_median_and_narrows_with_more_rounds():
     assert format_interval(few) == f"3.00 ({few['low']:.2f} to {few['high']:.2f})"
 
 
-def test_what_sleeps_twice_as_long_is_half_as_quick():
+def test_speed_is_the_inverse_of_time():
     took = rounds(
         {"quick": lambda: time.sleep(0.004), "slow": lambda: time.sleep(0.008)}, seconds=0, calls=1
     )

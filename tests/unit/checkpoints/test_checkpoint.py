@@ -160,13 +160,13 @@ def test_metrics_record_rounds_to_six_digits_and_is_idempotent():
     assert "eval_size" not in line
 
 
-def test_files_of_others_can_be_put_beside_it(trainer, tmp_path):
+def test_foreign_files_can_be_added_to_the_folder(trainer, tmp_path):
     save_checkpoint(tmp_path / "x", trainer, [], extra={"README.md": b"# A model"})
     assert (tmp_path / "x" / "README.md").read_bytes() == b"# A model"
     load_model(tmp_path / "x")
 
 
-def test_metrics_of_other_modules_are_not_in_it(trainer, tmp_path):
+def test_metrics_exclude_other_modules(trainer, tmp_path):
     save_checkpoint(tmp_path / "x", trainer, None)
     assert sorted(os.listdir(tmp_path / "x")) == [
         "config.json",
@@ -246,7 +246,7 @@ def test_a_trainer_may_be_put_before_its_first_step_again(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors"])
-def test_what_does_not_fit_leaves_a_trainers_weights_and_step_as_they_were(tiny, folder, name):
+def test_a_failed_restore_leaves_the_trainer_unchanged(tiny, folder, name):
     trainer = Trainer(tiny)
     trainer.train_step()
     before = fingerprint(trainer)
@@ -306,7 +306,7 @@ def test_a_checkpoint_replaced_while_it_is_read_is_read_again(
         assert len(loaded[1]) == STEPS + 1
 
 
-def test_a_checkpoint_that_is_replaced_without_end_is_refused(folder, monkeypatch):
+def test_a_checkpoint_that_keeps_changing_is_rejected(folder, monkeypatch):
     step = iter(range(1000))
     monkeypatch.setattr(
         checkpoint,
@@ -387,7 +387,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(trainer, tmp_path):
 # When the file is damaged
 
 
-def test_every_truncation_of_the_weights_is_refused(folder):
+def test_every_truncation_of_the_weights_is_rejected(folder):
     path = folder / "model.safetensors"
     content = path.read_bytes()
     ends = {*range(0, 20), *range(0, len(content), len(content) // 120), len(content) - 1}
@@ -397,7 +397,7 @@ def test_every_truncation_of_the_weights_is_refused(folder):
         refusal(folder)
 
 
-def test_every_truncation_of_the_training_state_is_refused(folder):
+def test_every_truncation_of_the_training_state_is_rejected(folder):
     path = folder / "training.safetensors"
     content = path.read_bytes()
     for end in {*range(0, 20, 3), *range(0, len(content), len(content) // 30), len(content) - 1}:
@@ -406,7 +406,7 @@ def test_every_truncation_of_the_training_state_is_refused(folder):
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x20])
-def test_every_flipped_byte_of_the_header_is_refused(folder, flip):
+def test_every_flipped_byte_of_the_header_is_rejected(folder, flip):
     path = folder / "model.safetensors"
     content = bytearray(path.read_bytes())
     for at in [*range(100), *range(100, 8 + int.from_bytes(content[:8], "little"), 61)]:
@@ -431,19 +431,19 @@ def test_a_missing_file_is_named(folder, name):
         load_model(folder)
 
 
-def test_a_folder_where_a_file_should_be_is_refused(folder):
+def test_a_folder_where_a_file_should_be_is_rejected(folder):
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").mkdir()
     refusal(folder)
 
 
-def test_no_folder_at_all_is_refused(tmp_path):
+def test_no_folder_at_all_is_rejected(tmp_path):
     for path in (tmp_path / "nothing", tmp_path / "nul\0", tmp_path / "config.json"):
         with pytest.raises(CheckpointError, match="is not a checkpoint"):
             load_model(path)
 
 
-def test_a_name_that_no_system_takes_is_refused(tmp_path):
+def test_a_name_that_is_no_file_name_is_rejected(tmp_path):
     with pytest.raises(CheckpointError):
         load_model(tmp_path / ("x" * 300))
 
@@ -612,7 +612,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("harm", HOSTILE)
-def test_handmade_weights_are_refused(folder, harm):
+def test_handmade_weights_are_rejected(folder, harm):
     path = folder / "model.safetensors"
     header, data = split(path)
     changed = HOSTILE[harm](header, data)
@@ -634,7 +634,7 @@ def test_handmade_weights_are_refused(folder, harm):
         twice,
     ],
 )
-def test_handmade_training_states_are_refused(folder, harm):
+def test_handmade_training_states_are_rejected(folder, harm):
     path = folder / "training.safetensors"
     header, data = split(path)
     if harm.__qualname__.startswith("poisoned"):
@@ -657,7 +657,7 @@ def test_handmade_training_states_are_refused(folder, harm):
 
 @pytest.mark.parametrize("name", ["generator.data", "generator.torch"])
 @pytest.mark.parametrize("shape", [[0], [0, 2**62], [0, 2**63], [0, 2**64], [16], []])
-def test_a_generator_state_of_another_size_is_refused(folder, name, shape):
+def test_a_generator_state_of_another_size_is_rejected(folder, name, shape):
     path = folder / "training.safetensors"
     header, data = split(path)
     assert header[name]["shape"] == [5056]
@@ -675,7 +675,7 @@ def test_a_generator_state_of_another_size_is_refused(folder, name, shape):
 
 
 @pytest.mark.parametrize("name", ["generator.data", "generator.torch"])
-def test_a_generator_state_of_garbage_is_refused_or_harmless(folder, name):
+def test_a_random_generator_state_is_rejected_or_harmless(folder, name):
     path = folder / "training.safetensors"
     header, data = split(path)
     start, stop = header[name]["data_offsets"]
@@ -683,14 +683,14 @@ def test_a_generator_state_of_garbage_is_refused_or_harmless(folder, name):
     refusal(folder, path.name, resume_trainer)
 
 
-def test_a_training_state_of_another_step_is_refused_with_both(folder):
+def test_a_training_state_of_another_step_is_rejected_with_both(folder):
     config = json.loads((folder / "config.json").read_text()) | {"step": 2}
     (folder / "config.json").write_text(json.dumps(config))
     assert "is of step 3, not of step 2" in refusal(folder, "training.safetensors", resume_trainer)
 
 
 @pytest.mark.parametrize("length", [0, 1, 10**6 + 1, 10**8, 2**32, 2**63, 2**64 - 1])
-def test_a_giant_header_is_refused_unread(folder, length):
+def test_a_giant_header_is_rejected_unread(folder, length):
     path = folder / "model.safetensors"
     header, data = split(path)
     path.write_bytes(join(header, data, length))
@@ -699,7 +699,7 @@ def test_a_giant_header_is_refused_unread(folder, length):
     assert problem in refusal(folder)
 
 
-def test_metadata_as_other_tools_write_it_does_no_harm(folder):
+def test_metadata_of_other_tools_is_accepted(folder):
     path = folder / "model.safetensors"
     header, data = split(path)
     path.write_bytes(join(header | {"__metadata__": {"format": "pt"}}, data))
@@ -711,7 +711,7 @@ def test_metadata_as_other_tools_write_it_does_no_harm(folder):
     load_model(folder)
 
 
-def test_weights_of_another_model_are_refused(folder, tiny, tmp_path):
+def test_weights_of_another_model_are_rejected(folder, tiny, tmp_path):
     other = Trainer(tiny.replace(d_model=16))
     save_checkpoint(tmp_path / "other", other, [])
     shutil.copy(tmp_path / "other" / "model.safetensors", folder)
@@ -728,7 +728,7 @@ def test_oversized_model_config_is_rejected_before_building(folder):
     refusal(folder)
 
 
-def test_a_giant_model_is_refused_before_a_trainer_is_built_too(folder):
+def test_a_giant_model_is_rejected_before_a_trainer_is_built_too(folder):
     resource = pytest.importorskip("resource")
     config = json.loads((folder / "config.json").read_text())
     config["model"] |= {"d_model": 4096, "n_layers": 48, "d_ff": 16384, "max_positions": 4096}
@@ -744,7 +744,7 @@ def test_a_giant_model_is_refused_before_a_trainer_is_built_too(folder):
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def test_positions_that_only_take_memory_are_refused(folder):
+def test_unusably_many_positions_are_rejected(folder):
     config = json.loads((folder / "config.json").read_text())
     config["model"] |= {"position_type": "sinusoidal", "max_positions": 1_000_000}
     (folder / "config.json").write_text(json.dumps(config))
@@ -758,7 +758,7 @@ def test_positions_that_only_take_memory_are_refused(folder):
     ("name", "value"),
     [("optimizer.exp_avg_sq.output_proj.bias", -1.0), ("optimizer.step.output_proj.bias", -3.0)],
 )
-def test_an_optimizer_state_that_would_poison_the_next_step_is_refused(folder, name, value):
+def test_an_optimizer_state_with_invalid_values_is_rejected(folder, name, value):
     state = safetensors.torch.load_file(folder / "training.safetensors")
     state[name] = torch.full_like(state[name], value)
     (folder / "training.safetensors").write_bytes(safetensors.torch.save(state))

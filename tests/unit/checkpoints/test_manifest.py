@@ -45,7 +45,7 @@ def refusal(folder):
     return str(caught.value)
 
 
-def test_a_manifest_reads_as_it_was_written(folder, small_run):
+def test_a_manifest_survives_a_round_trip(folder, small_run):
     manifest = read_manifest(folder)
     assert manifest.config == small_run
     assert (manifest.step, manifest.seconds, manifest.device) == (7, 1.25, "cpu")
@@ -54,7 +54,7 @@ def test_a_manifest_reads_as_it_was_written(folder, small_run):
     assert manifest.to_json() == (folder / "config.json").read_text()
 
 
-def test_changes_on_the_way_read_as_they_were_written(tmp_path, small_run):
+def test_changes_during_training_survive_a_round_trip(tmp_path, small_run):
     changes = (
         SettingChange(3, "learning_rate", 0.5),
         SettingChange(3, "speed", 2),
@@ -67,7 +67,7 @@ def test_changes_on_the_way_read_as_they_were_written(tmp_path, small_run):
     assert read_manifest(tmp_path).config == small_run
 
 
-def test_a_run_without_changes_is_written_as_before_there_were_any(folder):
+def test_a_run_without_changes_has_no_changes_in_its_file(folder):
     assert "changes" not in json.loads((folder / "config.json").read_text())
     assert read_manifest(folder).changes == ()
 
@@ -87,7 +87,7 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("actual", [0, 3, "1", True, None, [1]])
-def test_another_schema_is_refused_with_both_versions(folder, actual):
+def test_another_schema_is_rejected_with_both_versions(folder, actual):
     edit(folder, "schema_version", to=actual)
     assert f"has schema_version {actual!r}; this version of the playground reads 1 to 2" in refusal(
         folder
@@ -179,19 +179,19 @@ NO_RUN_WRITES = [
     NO_RUN_WRITES,
     ids=[f"{keys[-1]}-{str(to)[:20]}" for keys, to, _ in NO_RUN_WRITES],
 )
-def test_what_no_run_writes_is_refused_with_the_reason(folder, keys, to, reason):
+def test_an_invalid_run_file_is_rejected_with_the_reason(folder, keys, to, reason):
     edit(folder, *keys, to=to)
     assert reason in refusal(folder)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
-def test_numbers_that_are_none_are_refused(folder, number):
+def test_invalid_numbers_are_rejected(folder, number):
     text = (folder / "config.json").read_text()
     (folder / "config.json").write_text(text.replace('"seconds": 1.25', f'"seconds": {number}'))
     assert "is not a number" in refusal(folder)
 
 
-def test_a_key_that_stands_twice_is_refused(folder):
+def test_a_duplicate_key_is_rejected(folder):
     text = (folder / "config.json").read_text()
     (folder / "config.json").write_text(text.replace('"step": 7', '"step": 7, "step": 8'))
     assert "a key occurs twice" in refusal(folder)
@@ -210,7 +210,7 @@ def test_a_key_that_stands_twice_is_refused(folder):
         '"schema_version": 2',
     ],
 )
-def test_bottomless_nesting_is_refused(folder, where, bracket, depth):
+def test_deeply_nested_json_is_rejected(folder, where, bracket, depth):
     text = (folder / "config.json").read_text().replace('"step": 7', '"changes": [], "step": 7')
     nested = bracket * depth + "1" + {"[": "]", '{"a":': "}"}[bracket] * depth
     assert where in text
@@ -233,18 +233,18 @@ def test_bottomless_nesting_is_refused(folder, where, bracket, depth):
         b"9" * 5000,
     ],
 )
-def test_what_is_no_json_object_is_refused(folder, data):
+def test_a_body_without_a_json_object_is_rejected(folder, data):
     (folder / "config.json").write_bytes(data)
     refusal(folder)
 
 
-def test_a_giant_config_is_refused_unread(folder):
+def test_a_giant_config_is_rejected_unread(folder):
     with open(folder / "config.json", "ab") as file:
         file.truncate(3_000_000_000)  # sparse: it takes no space
     assert "has 3,000,000,000 bytes; at most 1,000,000 are read" in refusal(folder)
 
 
-def test_every_truncation_of_config_json_is_refused(folder):
+def test_every_truncation_of_config_json_is_rejected(folder):
     data = (folder / "config.json").read_bytes()
     for end in range(0, len(data) - 2, 7):
         (folder / "config.json").write_bytes(data[:end])
@@ -279,7 +279,7 @@ LENGTH = {"length": 3, "n": 1, "available": 1, "exact_match": 1.0, "token_accura
         "long sum",
     ],
 )
-def test_oversized_parts_are_refused_before_any_of_them_is_read(
+def test_oversized_parts_are_rejected_before_any_of_them_is_read(
     folder, monkeypatch, keys, to, reason
 ):
     edit(folder, *keys, to=to)
@@ -305,7 +305,7 @@ def test_reading_a_change_checks_its_own_setting_only(folder, monkeypatch):
     assert len(checked) == 1  # the run's own settings
 
 
-def test_strict_json_reads_what_plain_json_is():
+def test_strict_json_accepts_valid_json():
     assert parse_strict_json(b'{"a": [1, -2.5e3, true, null, "\\u00e9"]}') == {
         "a": [1, -2500.0, True, None, "é"]
     }

@@ -46,7 +46,7 @@ def test_a_folder_is_written_with_parents_and_holds_exactly_the_files(tmp_path):
     assert os.listdir(tmp_path / "deep" / "er") == ["x"]
 
 
-def test_an_earlier_folder_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
+def test_an_existing_folder_is_replaced_without_leftovers(tmp_path):
     write_dir(tmp_path / "x", OLD)
     write_dir(tmp_path / "x", NEW)
     assert content(tmp_path / "x") == NEW
@@ -82,7 +82,7 @@ def test_a_folder_cut_off_between_its_two_renames_is_recovered(tmp_path):
     assert os.listdir(tmp_path) == ["x"]
 
 
-def test_recovering_leaves_a_folder_that_is_there_alone(tmp_path):
+def test_recovery_does_not_change_an_existing_folder(tmp_path):
     write_dir(tmp_path / "x", NEW)
     write_dir(tmp_path / ".x.previous", OLD)
     restore_previous(tmp_path / "x")
@@ -133,7 +133,7 @@ def test_cleanup_continues_where_another_process_removes_files(tmp_path, monkeyp
     assert os.listdir(tmp_path) == ["lost"]
 
 
-def test_sweep_removes_links_without_following_them(tmp_path):
+def test_clean_up_removes_links_without_following_them(tmp_path):
     write_dir(tmp_path / "other", OLD)
     (tmp_path / ".dangling.tmp").symlink_to(tmp_path / "missing")
     (tmp_path / ".link.tmp").symlink_to(tmp_path / "other")

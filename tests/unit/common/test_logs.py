@@ -69,7 +69,7 @@ def test_a_repeated_message_is_logged_once_a_minute(monkeypatch):
     assert repeats.filter(record("too many open files"))
 
 
-def test_repeated_error_is_dropped_whatever_its_text():
+def test_a_repeated_error_is_dropped():
     repeats = RepeatFilter()
 
     def fail(text, error=ValueError):

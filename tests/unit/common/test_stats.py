@@ -32,14 +32,14 @@ def test_quantiles_are_those_of_numpy(values, share):
     assert quantile(values, share) == pytest.approx(np.quantile(values, share), abs=1e-6)
 
 
-def test_of_nothing_there_is_no_spread():
+def test_no_values_have_no_summary():
     assert five_number_summary([]) is None
     assert censored_summary([]) is None
     with pytest.raises(ValueError, match="at least one value"):
         quantile([], 0.5)
 
 
-def test_what_was_not_over_is_longer_than_everything_that_was():
+def test_censored_runs_rank_after_all_finished_runs():
     result = censored_summary([120, None, 80])
     assert (result["n"], result["reached"], result["low"], result["median"], result["high"]) == (
         3,
@@ -74,12 +74,12 @@ def test_ranges_are_disjoint_only_without_a_common_value():
 
 
 @pytest.mark.parametrize("n", [1, 5, 48, 200, 2000])
-def test_wilsons_ends_are_exact_where_all_or_none_are_right(n):
+def test_wilson_intervals_at_zero_and_one_are_exact(n):
     assert wilson_interval(n, n)[1] == 1.0
     assert wilson_interval(0, n)[0] == 0.0
 
 
-def test_an_interval_of_no_trials_is_refused():
+def test_an_interval_of_no_trials_is_rejected():
     with pytest.raises(ValueError, match="at least one trial"):
         wilson_interval(0, 0)
 
@@ -100,7 +100,7 @@ values = st.lists(st.one_of(st.integers(1, 6), st.none()), min_size=1, max_size=
 
 
 @given(values, values)
-def test_the_rank_test_counts_every_order_ties_and_what_was_not_reached(one, other):
+def test_the_rank_test_counts_orders_ties_and_censored_runs(one, other):
     assert rank_test(one, other) == pytest.approx(brute_p(one, other))
     assert rank_test(one, other) == pytest.approx(rank_test(other, one))
     assert 0 < rank_test(one, other) <= 1

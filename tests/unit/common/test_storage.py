@@ -49,7 +49,7 @@ def test_space_storage_holds_runs_downloads_and_shipped_checkpoints(storage):
     registry.shutdown()
 
 
-def test_what_lies_in_the_storage_stays_as_it_is(storage):
+def test_files_in_the_storage_are_unchanged(storage):
     mine = storage / "checkpoints" / "reverse"
     mine.mkdir(parents=True)
     (mine / "config.json").write_text(json.dumps("mine"))
@@ -58,7 +58,7 @@ def test_what_lies_in_the_storage_stays_as_it_is(storage):
     assert (mine / "config.json").read_text() == '"mine"'
 
 
-def test_storage_that_is_not_mounted_or_cannot_be_written_is_none(storage, monkeypatch):
+def test_unmounted_or_read_only_storage_is_not_used(storage, monkeypatch):
     assert resolve_storage(storage).root == DEFAULT_ROOT  # a folder, but no mount
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     home = resolve_storage(storage, mounted=lambda path: True)

@@ -82,7 +82,7 @@ def test_identical_choices_are_merged_and_include_the_target():
 @pytest.mark.parametrize(
     "name", ["parity", "brackets", "duplicate", "addition", "dedupe", "reverse", "sort"]
 )
-def test_candidates_are_as_long_as_the_answer_whatever_the_rule(name):
+def test_candidates_have_the_length_of_the_target_in_every_task(name):
     items = sample_examples(load_task(name), 40, 4, 16 if name == "brackets" else 7).examples
     chosen = {item: choices_for(item, items) for item in items}
     assert sum(len(candidates) > 1 for candidates in chosen.values()) > 30

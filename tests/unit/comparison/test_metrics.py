@@ -67,7 +67,7 @@ def test_only_the_first_line_is_an_answer():
     assert parse_answer(first_line("\n4 1 3"), "0123456789") is None
 
 
-def test_symbols_are_right_at_their_place_and_too_many_are_no_exact_match():
+def test_extra_tokens_prevent_an_exact_match():
     assert correct_positions(("4", "1", "3"), ("4", "1", "3")) == [True] * 3
     assert correct_positions(("1", "4", "3", "9"), ("4", "1", "3")) == [False, False, True]
     assert correct_positions(("4",), ("4", "1", "3")) == [True, False, False]

@@ -163,7 +163,7 @@ def test_all_bad_lines_are_counted_and_the_first_five_named():
         rows_of([("q", "\u200b")])
 
 
-def test_too_many_symbols_and_rows_too_few_to_split_are_refused():
+def test_too_many_symbols_and_rows_too_few_to_split_are_rejected():
     with pytest.raises(DatasetError, match="more than 512 different symbols, from line 512"):
         rows_of([(f"w{number} a", "a") for number in range(600)])
     with pytest.raises(
@@ -295,7 +295,7 @@ def test_training_rows_are_uniform_and_never_held_out(stored):
     assert torch.equal(again.target_BT, batch.target_BT)
 
 
-def test_rows_of_other_lengths_are_left_out_and_too_few_are_refused(tmp_path, monkeypatch):
+def test_pairs_of_other_lengths_are_dropped_and_too_few_are_rejected(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     rows = rows_of([*numbers(99, 2), *numbers(400)], words=True)
     store(rows)
@@ -312,7 +312,7 @@ def test_rows_of_other_lengths_are_left_out_and_too_few_are_refused(tmp_path, mo
         run.task.load().check_lengths(1, 1)
 
 
-def test_rows_that_are_not_here_are_named_with_the_way_to_bring_them(stored, tmp_path, monkeypatch):
+def test_a_missing_dataset_is_named_with_instructions(stored, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "elsewhere"))
     task = task_of(stored)
     assert task.vocabulary.encode("nine 9") == [

@@ -120,7 +120,7 @@ def test_every_upload_is_accepted_or_rejected_with_a_message(data, name):
             raise
 
 
-def test_a_file_that_is_not_there_and_one_that_is_a_folder_are_refused(tmp_path):
+def test_a_missing_file_and_a_folder_are_rejected(tmp_path):
     for path in (tmp_path, tmp_path / "no.tsv"):
         with pytest.raises(DatasetError, match="cannot be read"):
             from_file(path)
@@ -138,7 +138,7 @@ def test_a_file_that_is_not_there_and_one_that_is_a_folder_are_refused(tmp_path)
         ("sing", False),
     ],
 )
-def test_what_names_rows_on_a_command_line(task, expected):
+def test_dataset_arguments_of_the_command_line(task, expected):
     assert is_dataset_argument(task) is expected
 
 
@@ -376,7 +376,7 @@ def test_parquet_with_oversized_row_group_is_rejected_before_reading(streamed, m
     assert from_hub("ada/bomb", ["source", "target"]).sha256 == from_text(TEXT).sha256
 
 
-def test_rows_of_a_dataset_remember_it_and_its_licence(streamed, tmp_path, monkeypatch):
+def test_a_hub_dataset_keeps_its_name_and_licence(streamed, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     card = b"---\nlicense: cc-by-4.0\n---\n"
     streamed.put(
@@ -412,7 +412,7 @@ def test_an_invalid_dataset_name_causes_no_request(name):
         from_hub(name)
 
 
-def test_without_a_network_a_dataset_is_refused_at_once(monkeypatch):
+def test_without_a_network_a_dataset_is_rejected_at_once(monkeypatch):
     from huggingface_hub import hf_api
 
     monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")

@@ -208,7 +208,7 @@ def test_unknown_claim_or_preset_is_rejected_with_the_known_ones():
         spec("why")
 
 
-def test_preset_experiments_are_startable_or_state_what_is_missing():
+def test_preset_experiments_start_or_report_missing_inputs():
     listed = list_presets()
     json.dumps(listed, allow_nan=False)
     assert [line["name"] for line in listed] == list(EXPERIMENT_PRESETS)

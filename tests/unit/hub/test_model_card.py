@@ -280,7 +280,7 @@ def test_card_of_a_fixed_training_set_without_eos_has_notes(tmp_path, small_run)
     assert all(re.fullmatch(r"\d \d \d", target) for target in targets)
 
 
-def test_lengths_that_never_trained_are_measured_where_there_are_positions(tmp_path, small_run):
+def test_untrained_lengths_are_measured_if_positions_exist(tmp_path, small_run):
     config = small_run.replace(min_length=3, max_positions=9, max_steps=40)
     text, _ = assert_whole(card_of(tmp_path / "p", saved(tmp_path / "c", config, 40, scores=True)))
     _, family = load_model(tmp_path / "c")
@@ -397,7 +397,7 @@ def test_the_licence_of_a_hub_dataset_is_copied_and_linked(tmp_path, monkeypatch
     )
 
 
-def test_a_licence_that_is_named_stands_on_the_card(tmp_path):
+def test_the_model_card_names_the_licence(tmp_path):
     text, card = assert_whole(
         card_of(tmp_path, ROOT / "checkpoints" / "reverse", license="cc-by-4.0")
     )
@@ -407,7 +407,7 @@ def test_a_licence_that_is_named_stands_on_the_card(tmp_path):
         card_of(tmp_path / "p", ROOT / "checkpoints" / "reverse", license="my own\nlicense")
 
 
-def test_the_training_set_is_linked_when_there_is_one(tmp_path):
+def test_the_card_links_an_existing_training_set(tmp_path):
     text, card = assert_whole(
         card_of(tmp_path, ROOT / "checkpoints" / "reverse", dataset="ada/digits_data")
     )
@@ -485,14 +485,14 @@ def test_versions_out_of_a_foreign_checkpoint_are_text_too(tmp_path):
 @pytest.mark.parametrize(
     "name", ["", "digits", "ada/digits\n---", 'ada/"); import os; ("', "a/b/c", "ada/<b>"]
 )
-def test_what_is_no_repository_is_refused(tmp_path, name):
+def test_an_invalid_repository_is_rejected(tmp_path, name):
     for repos in ({"repo": name}, {"dataset": name} if name else {"repo": ""}):
         with pytest.raises(HubError, match="is not the name of a repository"):
             card_of(tmp_path, ROOT / "checkpoints" / "reverse", **repos)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path):
+def test_an_invalid_checkpoint_is_rejected(tmp_path):
     with pytest.raises(CheckpointError, match="not a checkpoint"):
         card_of(tmp_path / "p", tmp_path / "nothing")
 
@@ -627,7 +627,7 @@ def test_foreign_cards_have_no_scores_and_break_nothing(name):
 @pytest.mark.parametrize(
     "content", [{}, {"model-index": None}, {"model-index": 5}, {"model-index": [{"results": [{}]}]}]
 )
-def test_foreign_metadata_has_none_either(content):
+def test_foreign_metadata_has_no_description(content):
     assert read_scores(content) is None
 
 
@@ -638,7 +638,7 @@ def test_scores_are_indexed_beside_others():
     assert read_scores(text) == {"exact_match": 1.0, "n": 7, "token_accuracy": None}
 
 
-def test_evaluation_json_is_what_evaluate_measured(young):
+def test_evaluation_json_equals_the_evaluation(young):
     written = json.loads((young / "evaluation.json").read_text())
     _, family = load_model(young.parent / "checkpoint")
     measured = dataclasses.asdict(

@@ -59,7 +59,7 @@ def test_head_ablation_matters_only_for_the_working_head(handmade, how):
     assert WORKING_HEAD.name in everywhere
 
 
-def test_where_one_head_does_all_the_work_it_suffices_alone(handmade):
+def test_the_single_working_head_suffices(handmade):
     alone = {effect.components: effect for effect in handmade.rank_keep_only("zero")}
     assert alone[WORKING_HEAD,].ablated.exact_match == 1
     assert all(
@@ -103,7 +103,7 @@ def test_shipped_model_needs_cross_attention_but_no_single_head(shipped, how):
     assert all(shipped.ablate([head], how).exact_match_drop < 0.2 for head in heads)
 
 
-def test_a_ranking_begins_with_what_the_right_answer_misses_most(mixed):
+def test_a_ranking_starts_with_the_largest_drop(mixed):
     ablation = Ablation(mixed, 60)
     ranking = ablation.rank_components("zero")
     assert {effect.components[0] for effect in ranking} == set(
@@ -159,7 +159,7 @@ def test_many_sequences_at_a_time_or_few_give_the_same_scores(mixed, monkeypatch
     assert separate.log_prob == pytest.approx(together.log_prob, abs=1e-6)
 
 
-def test_the_answer_without_a_head_is_what_the_model_then_writes(handmade):
+def test_the_ablated_prediction_equals_generation_without_the_head(handmade):
     subject = reversing_model()
     ablation, batch = Ablation(subject, 8), subject.encode_text("31415")
     whole = ablation.generate(batch, 6, [])

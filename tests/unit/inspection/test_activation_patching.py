@@ -74,7 +74,7 @@ def test_a_replacement_without_effect_is_rejected(mixed, place, symbol, expected
         patch_heads(mixed, "3 1 4", place, symbol)
 
 
-def test_unknown_symbols_and_sequences_that_cannot_be_read_are_refused(mixed):
+def test_unknown_symbols_and_sequences_that_cannot_be_read_are_rejected(mixed):
     with pytest.raises(UnknownSymbolError):
         patch_heads(mixed, "3 1 4", 1, "x")
     with pytest.raises(InspectionError, match="no symbol"):

@@ -29,7 +29,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("overrides", VARIANTS)
-def test_recorded_attention_is_what_follows_from_the_weights_by_hand(overrides):
+def test_recorded_attention_equals_a_numpy_reference(overrides):
     subject = random_model(**overrides)
     batch = subject.held_out(8).batch  # of every length from 1 to 6, so padded
     assert (batch.source_BS == PAD).any()
@@ -85,7 +85,7 @@ def test_rows_sum_to_one_and_are_zero_exactly_where_one_cannot_look(overrides):
             assert torch.equal((weights_LBHQM == 0).all(2).all(0), ~may_look_BQM)
 
 
-def test_what_is_impossible_is_the_future_and_the_padding_of_the_source():
+def test_masked_cells_are_the_future_and_source_padding():
     attn_mask = attention_masks(torch.tensor([[3, 2, PAD]]), torch.tensor([[SOS, 3]]))
     assert attn_mask["encoder"].tolist() == [[[True, True, False]] * 3]
     assert attn_mask["decoder"].tolist() == [[[True, False], [True, True]]]

@@ -26,12 +26,12 @@ def test_wavelengths_match_the_tutorial_and_the_sinusoids(dimension, period):
 
 
 @pytest.mark.parametrize("dimension", [-1, 64])
-def test_a_dimension_that_there_is_not_is_refused(dimension):
+def test_a_dimension_out_of_range_is_rejected(dimension):
     with pytest.raises(ValueError, match="has the dimensions 0 to 63"):
         wavelength(dimension, 64)
 
 
-def test_without_positions_who_bit_whom_is_not_to_be_seen():
+def test_without_positions_word_order_is_invisible():
     state = torch.get_rng_state()
     order = word_order_distance("The dog bit the man", "The man bit the dog")
     assert order.without_positions == 0
@@ -43,7 +43,7 @@ def test_without_positions_who_bit_whom_is_not_to_be_seen():
 
 
 @pytest.mark.parametrize("sentence", ["", "  ", "word " * 201])
-def test_a_sentence_without_words_or_far_too_many_is_refused(sentence):
+def test_an_empty_or_very_long_sentence_is_rejected(sentence):
     with pytest.raises(InspectionError, match="1 to 200 words"):
         word_order_distance("the dog", sentence)
 
@@ -62,7 +62,7 @@ def test_neighbours_are_ordered_by_the_cosine_of_the_learned_vectors():
     assert {name for name, _ in actual} == {"SOS", "EOS", *"013456789"}
 
 
-def test_the_map_keeps_what_lies_in_two_directions():
+def test_the_projection_keeps_two_dimensions():
     subject = random_model()
     names, table_ND = token_embeddings(subject, "target")
     corners = [(3.0, 1.0), (-3.0, 1.0), (-3.0, -1.0), (3.0, -1.0)] * 3
@@ -78,7 +78,7 @@ def test_the_map_keeps_what_lies_in_two_directions():
     assert not torch.equal(table_ND, token_embeddings(random_model(), "source")[1])
 
 
-def test_a_side_or_symbol_that_there_is_not_is_refused(mixed):
+def test_an_unknown_side_or_symbol_is_rejected(mixed):
     with pytest.raises(InspectionError, match="choose source or target"):
         embedding_pca(mixed, "left")
     with pytest.raises(

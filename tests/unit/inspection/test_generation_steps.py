@@ -83,7 +83,7 @@ def test_sampling_follows_its_seed_and_the_displayed_probabilities():
         )
 
 
-def test_what_stands_beyond_the_right_answer_has_no_right_token():
+def test_positions_beyond_the_target_have_no_target_token():
     subject = random_model()
     with torch.no_grad():
         subject.transformer.output_proj.bias[EOS] = -1e9
@@ -91,7 +91,7 @@ def test_what_stands_beyond_the_right_answer_has_no_right_token():
     assert [step.target for step in steps] == [6, EOS, *[None] * 5]
 
 
-def test_more_than_one_sequence_at_a_time_is_refused(mixed):
+def test_more_than_one_sequence_at_a_time_is_rejected(mixed):
     batch = mixed.held_out(2).batch
     for ask in (
         lambda: teacher_forced_steps(mixed.transformer, batch),

@@ -63,9 +63,7 @@ def rows(*places):
         ("encoder", rows(5, 5, 5, 5, 5, 5), "last"),
     ],
 )
-def test_attention_that_is_a_pattern_scores_one_on_it_and_has_no_entropy(
-    scored, kind, weights, pattern
-):
+def test_a_pure_attention_pattern_scores_one_with_zero_entropy(scored, kind, weights, pattern):
     score = scored(kind, weights)
     assert score.patterns[pattern] == 1
     assert score.best_pattern == pattern

@@ -197,7 +197,7 @@ def test_nothing_is_left_on_the_model_even_when_the_block_fails():
     assert torch.allclose(logits(family, batch), plain_BTV, atol=1e-5)
 
 
-def test_a_component_that_is_not_there_is_refused():
+def test_an_unknown_component_is_rejected():
     family = random_model().transformer
     for part in (
         Component("cross", 2, 0),

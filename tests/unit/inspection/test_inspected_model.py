@@ -25,7 +25,7 @@ def test_a_sequence_is_read_with_its_right_answer(mixed):
 
 
 @pytest.mark.parametrize("text", ["", "   ", ", ,"])
-def test_no_symbols_at_all_are_refused_with_an_example(mixed, text):
+def test_an_empty_vocabulary_is_rejected_with_an_example(mixed, text):
     with pytest.raises(InspectionError, match="type a sequence of 0–9, as in 3 1 4"):
         mixed.encode_text(text)
 
@@ -48,7 +48,7 @@ def test_held_out_sequences_have_the_lengths_of_training(mixed):
     assert torch.equal(held_out.batch.source_BS, mixed.held_out(300).batch.source_BS)
 
 
-def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
+def test_a_folder_without_a_checkpoint_is_rejected(tmp_path):
     with pytest.raises(CheckpointError, match="not a checkpoint"):
         load_inspected_model(tmp_path)
 

@@ -52,7 +52,7 @@ def test_the_lens_after_a_layer_is_the_output_of_a_model_that_ends_there(norm):
         torch.testing.assert_close(lens_LBTV[n], ends_BTV)
 
 
-def test_the_lens_sees_the_answer_where_the_working_head_has_written_it():
+def test_the_logit_lens_shows_the_target_after_the_working_head():
     subject = reversing_model()
     batch = subject.encode_text("31415")
     right_L = (logit_lens(subject.transformer, batch).argmax(-1) == batch.labels_BT).all(-1)[:, 0]
@@ -95,7 +95,7 @@ def test_contributions_of_the_shipped_models_sum_to_their_logits(mixed, one_head
             )
 
 
-def test_every_part_is_there_once():
+def test_every_component_is_listed_once():
     parts = direct_logit_attribution(
         random_model().transformer, random_model().encode_text("314"), 0, 5
     )
@@ -122,7 +122,7 @@ def test_every_part_is_there_once():
     ]
 
 
-def test_where_one_head_does_all_the_work_it_alone_speaks_for_the_symbol():
+def test_the_single_working_head_has_the_whole_attribution():
     subject = reversing_model()
     batch = subject.encode_text("31415")
     for position, (right, wrong) in enumerate([(8, 3), (4, 8), (7, 5), (4, 9), (6, 3), (2, 3)]):
@@ -163,7 +163,7 @@ def test_post_norm_attribution_is_rejected_with_alternatives():
     ("position", "token", "expected_message"),
     [(4, 5, "the positions 0 to 3"), (-1, 5, "position is -1"), (0, 13, "the tokens are 0 to 12")],
 )
-def test_a_position_or_token_that_there_is_not_is_refused(mixed, position, token, expected_message):
+def test_an_unknown_position_or_token_is_rejected(mixed, position, token, expected_message):
     with pytest.raises(InspectionError, match=expected_message):
         direct_logit_attribution(mixed.transformer, mixed.encode_text("314"), position, token)
     with pytest.raises(InspectionError, match="the batch has 2 sequences"):

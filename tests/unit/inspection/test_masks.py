@@ -49,7 +49,7 @@ def test_scores_may_be_negative():
         ([[1, 2], [0, 0]], "only zeros"),
     ],
 )
-def test_scores_that_are_none_are_refused(scores, expected_message):
+def test_invalid_scores_are_rejected(scores, expected_message):
     with pytest.raises(InspectionError, match=expected_message):
         masked_softmax(scores)
 
@@ -79,7 +79,7 @@ def test_four_kinds_of_attention_on_one_sequence():
 
 
 @pytest.mark.parametrize("part", NON_STANDARD_SETTINGS, ids=lambda part: part["position_type"])
-def test_the_heads_of_a_model_of_other_parts_look_where_they_do(part):
+def test_attention_of_other_architectures_is_recorded(part):
     subject = random_model(**part)
     batch = subject.encode_text("3 1 4 1")
     kinds = compare_attention_types(subject, batch)
@@ -95,7 +95,7 @@ def test_where_a_model_has_one_head_that_head_is_the_bidirectional_one(one_head)
     torch.testing.assert_close(kinds["multi-head"], kinds["bidirectional"])
 
 
-def test_several_sequences_or_a_layer_that_there_is_not_are_refused(mixed):
+def test_several_sequences_or_an_unknown_layer_are_rejected(mixed):
     with pytest.raises(InspectionError, match="the batch has 2 sequences"):
         compare_attention_types(mixed, mixed.held_out(2).batch)
     with pytest.raises(InspectionError, match="the layers 0 to 1"):

@@ -43,7 +43,7 @@ def test_torchs_stacks_are_those_of_nn_transformer():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize(("share", "tie", "bias"), [*itertools.product([True, False], repeat=3)])
-def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias):
+def test_component_counts_sum_to_the_model(norm, share, tie, bias):
     config = ModelConfig(
         norm_placement=norm,
         share_embeddings=share,
@@ -60,7 +60,7 @@ def test_the_parts_sum_to_the_model_whatever_its_choices(norm, share, tie, bias)
     assert parts["norms in the layers"] == 3 * 5 * 2 * 64
 
 
-def test_where_ours_has_biases_and_final_norms_too_there_is_no_difference():
+def test_with_biases_and_final_norms_counts_equal_torchs():
     assert all(
         part.ours == part.torch and not part.reason
         for part in compare_with_torch(ModelConfig(norm_placement="pre"))
@@ -104,7 +104,7 @@ def test_the_shape_table_shows_shared_keys_and_heads_of_other_sizes():
     }
 
 
-def test_the_shape_table_is_that_of_the_model_at_hand():
+def test_the_shape_table_matches_the_model():
     shapes = {
         row.name: row.shape for row in attention_shapes(ModelConfig(d_model=64, n_heads=4), 7)
     }
@@ -146,6 +146,6 @@ def test_the_measured_weights_have_the_computed_size():
 
 
 @pytest.mark.parametrize("length", [0, -1, 8193, 128_000])
-def test_a_length_that_cannot_be_measured_is_refused(length):
+def test_an_unmeasurable_length_is_rejected(length):
     with pytest.raises(InspectionError, match="lengths from 1 to 8,192"):
         benchmark_attention(length)

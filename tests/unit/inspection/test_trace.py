@@ -69,7 +69,7 @@ def blocks(walk):
 
 
 @pytest.mark.parametrize("overrides", VARIANTS)
-def test_the_stages_stand_in_the_order_in_which_the_model_computes_them(overrides):
+def test_stages_are_in_order_of_computation(overrides):
     subject, _, walk = trace_of(**overrides)
     actual = {block: [stage.name for stage in stages] for block, stages in blocks(walk).items()}
     config = subject.transformer.config
@@ -266,7 +266,7 @@ def test_shapes_are_written_in_letters_and_numbers():
 
 
 @pytest.mark.parametrize("overrides", VARIANTS)
-def test_every_stage_names_a_line_that_stands_in_the_source(overrides):
+def test_every_stage_names_a_line_of_the_source(overrides):
     _, _, walk = trace_of(**overrides)
     for stage in walk.stages:
         lines = (ROOT / stage.code.file).read_text(encoding="utf-8").splitlines()
@@ -366,7 +366,7 @@ def test_every_equation_gives_the_value_of_its_stage():
     assert seen == set(formulas)
 
 
-def test_what_is_not_there_is_refused(mixed):
+def test_missing_files_are_rejected(mixed):
     _, _, walk = trace_of()
     with pytest.raises(KeyError, match="no stage 'colour'"):
         walk.stage("output", "colour")
@@ -378,7 +378,7 @@ def test_what_is_not_there_is_refused(mixed):
         ForwardTrace(mixed.transformer, mixed.held_out(2).batch)
 
 
-def test_a_walk_needs_every_line_it_names(monkeypatch):
+def test_a_trace_names_only_existing_source_lines(monkeypatch):
     monkeypatch.setattr(trace_attention, "scaled_dot_product_attention", FeedForward.forward)
     with pytest.raises(LookupError, match="forward has 0 lines with 'scores_BHQM = query'"):
         trace_of()

@@ -30,7 +30,7 @@ def weights_of(result):
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("mode", ["free-running", "teacher-forced"])
-def test_attention_is_what_was_recorded(subject, kind, mode):
+def test_attention_equals_the_recording(subject, kind, mode):
     result = render_view(subject, "attention", {"text": "3 1 4 1 5", "kind": kind, "mode": mode})
     batch = subject.encode_text("3 1 4 1 5")
     max_tokens = subject.max_new_tokens(batch)
@@ -96,7 +96,7 @@ def test_teacher_forcing_is_not_presented_as_the_models_output(view):
 
 
 @pytest.mark.parametrize("family", ["torch-transformer", "decoder-only", "bert"])
-def test_nor_is_it_of_another_family(family):
+def test_a_checkpoint_of_another_architecture_is_rejected(family):
     config = RunConfig.from_flat({"architecture": family})
     untrained = InspectedModel.from_model(config, build_model(config))
     own, inputs = (

@@ -129,7 +129,7 @@ def test_contributions_start_at_the_least_certain_token(mixed):
     ) == pytest.approx(gaps[2], abs=1e-4)
 
 
-def test_a_model_that_adds_no_positions_has_no_picture_of_them():
+def test_a_model_without_position_vectors_has_no_figure_of_them():
     assert positions(random_model(position_type="rope")) is None
     assert positions(random_model(position_type="learned-from-end"))["kind"] == "learned-from-end"
 
@@ -159,7 +159,7 @@ def test_a_post_norm_model_has_a_report_without_contributions():
     assert set(FIGURES) - set(actual) == {"contributions", "heads-over-training"} | OF_TRAINING
 
 
-def test_a_sequence_that_cannot_be_read_is_refused_before_anything_is_done(mixed):
+def test_an_invalid_sequence_is_rejected_before_any_work(mixed):
     message = []
     with pytest.raises(InspectionError, match="positions for 10"):
         build_report(mixed, "12345678901", progress=message.append)

@@ -210,7 +210,7 @@ def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
     assert "redundant" in data["finding"]
 
 
-def test_groups_and_keep_only_are_ranked_with_a_sentence(handmade, doubled):
+def test_groups_and_keep_only_are_ranked_with_a_summary(handmade, doubled):
     data = rendered(handmade, "away", set="groups", how="mean")
     assert by_name(data["rows"], "parts") == {
         name: [p.name for p in parts]
@@ -373,7 +373,7 @@ def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
     assert rendered(mixed, "contributions", position=2, symbol=usual["runner_up"])["against"] == "4"
 
 
-def test_a_post_norm_model_has_a_lens_and_for_contributions_a_sentence():
+def test_a_post_norm_model_explains_missing_logit_attribution():
     subject = random_model(norm_placement="post")
     assert (
         "logit attribution needs a pre-norm model"
@@ -388,7 +388,7 @@ ODD = [None, True, -1, 99, 1.5, "half", [], [1], {}, "x" * 1000]
 @pytest.mark.parametrize(
     "text", [None, 5, [], {"3": 1}, "", "x", "3 1 4 y", "1" * 3000, "12345678901234567890"]
 )
-def test_a_text_that_is_none_is_answered_with_a_sentence(one_head, text):
+def test_an_invalid_text_gets_an_error_message(one_head, text):
     for view in ("away-answer", "patch", "lens", "contributions"):
         assert len(render_view(one_head, view, {"text": text})["error"]) > 10
 
@@ -409,7 +409,7 @@ def test_a_text_that_is_none_is_answered_with_a_sentence(one_head, text):
         ("contributions", "against"),
     ],
 )
-def test_odd_options_get_a_sentence_or_an_answer_and_nothing_breaks(one_head, view, option, value):
+def test_unusual_options_get_an_error_or_a_result(one_head, view, option, value):
     answer = render_view(one_head, view, {"text": "3 1 4", option: value})
     json.dumps(answer, allow_nan=False)
     harmless = (
@@ -422,7 +422,7 @@ def test_odd_options_get_a_sentence_or_an_answer_and_nothing_breaks(one_head, vi
         assert option in answer["error"] or "no 'half'" in answer["error"]
 
 
-def test_parts_that_there_are_not_and_too_many_parts_are_refused(one_head):
+def test_unknown_and_too_many_components_are_rejected(one_head):
     second_layer, there = "cross-attention, layer 2, head 1", "cross-attention, layer 1, head 1"
     assert (
         f"there is no {second_layer!r} in this model"

@@ -98,7 +98,7 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
         assert not chosen["cut"]
 
 
-def test_axes_carry_the_tokens_that_stand_there():
+def test_axes_carry_the_tokens_of_their_positions():
     subject = random_model()
     source, inputs, symbols = (
         ["5", "3", "9", "EOS"],
@@ -303,7 +303,7 @@ def test_a_score_is_the_dot_product_of_its_query_and_its_key():
         ({"text": "5 " * 9}, "positions for"),
     ],
 )
-def test_odd_requests_for_the_walk_are_refused(options, expected_message):
+def test_invalid_requests_for_the_trace_are_rejected(options, expected_message):
     assert expected_message in refused(random_model(), "walk", **options)
 
 
@@ -318,7 +318,7 @@ def test_odd_requests_for_the_walk_are_refused(options, expected_message):
         ({"stage": "cross-attention, layer 1/scores", "head": 4}, "this model has 4 in each layer"),
     ],
 )
-def test_numbers_that_are_not_there_are_refused(options, expected_message):
+def test_missing_numbers_are_rejected(options, expected_message):
     assert expected_message in refused(random_model(), "walk-cell", **options)
 
 
@@ -398,7 +398,7 @@ def test_displayed_positions_are_those_of_the_model():
     )
 
 
-def test_two_sentences_of_the_same_words_differ_by_their_places_alone():
+def test_sentences_of_equal_words_differ_by_positions_only():
     order = ask(random_model(), "symbols")["order"]
     assert order["words"][0] == order["words"][1]
     assert (order["without"], order["with"] > 1) == (0, True)
@@ -418,7 +418,7 @@ def test_two_sentences_of_the_same_words_differ_by_their_places_alone():
         ({"first": "word " * 401}, "at most 2,000"),
     ],
 )
-def test_odd_requests_for_symbols_are_refused(options, expected_message):
+def test_invalid_requests_for_embeddings_are_rejected(options, expected_message):
     assert expected_message in refused(random_model(), "symbols", **options)
 
 
@@ -524,7 +524,7 @@ def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
         ({"scores": "1 " * 2000}, "at most 3,000"),
     ],
 )
-def test_odd_requests_for_sizes_are_refused(options, expected_message):
+def test_invalid_requests_for_sizes_are_rejected(options, expected_message):
     assert expected_message in refused(random_model(), "sizes", **options)
 
 
@@ -534,7 +534,7 @@ def test_every_view_has_the_output_of_the_model(mixed, view):
     assert actual["written"] == actual["answer"] == ["9", "3", "5", "EOS"]
 
 
-def test_the_range_of_a_stage_leaves_out_what_is_masked():
+def test_the_range_of_a_stage_ignores_masked_values():
     subject = random_model()
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     for response, stage in zip(ask(subject, "walk")["stages"], path.stages, strict=True):

@@ -129,7 +129,7 @@ def test_queue_order_is_the_order_of_starts():
     assert queue.next() is None
 
 
-def test_one_address_has_as_many_running_jobs_as_it_may(build, executor):
+def test_running_jobs_are_limited_per_address(build, executor):
     queue = build(max_running=3, max_running_per_address=1, max_active_per_address=10)
     for label in "12":
         submit(queue, "ada", label, address="10.0.0.1")
@@ -142,7 +142,7 @@ def test_one_address_has_as_many_running_jobs_as_it_may(build, executor):
 # The limits
 
 
-def test_owner_has_as_many_jobs_as_it_may_in_each_lane(build, executor):
+def test_jobs_are_limited_per_owner_in_each_lane(build, executor):
     queue = build({"light": replace(LIGHT, max_active_per_owner=1)}, max_active_per_owner=2)
     for _ in range(2):
         submit(queue)
@@ -481,7 +481,7 @@ KILLED = "was killed, probably because the machine ran out of memory"
     ("code", "reason"),
     [(None, NOT_STARTED), (-9, KILLED), (137, KILLED), (-11, "ended (exit code -11)")],
 )
-def test_end_of_a_process_has_one_sentence(build, executor, code, reason):
+def test_the_end_of_a_process_has_one_message(build, executor, code, reason):
     queue = build(process="the reader", advice="use fewer rows")
     job, behind = submit(queue, label="ada/digits"), submit(queue)
     executor.on_message(job, "message", "Loading", 0.0, None)

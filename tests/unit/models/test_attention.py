@@ -44,7 +44,7 @@ def test_weights_sum_to_one_and_masked_weights_are_exactly_zero():
     assert (weights_BHQM[attn_mask.expand_as(weights_BHQM)] > 0).all()
 
 
-def test_what_is_masked_has_no_influence_at_all():
+def test_masked_positions_have_no_influence():
     query_BHQK, key_BHMK, value_BHMK = queries_keys_values()
     attn_mask = torch.tensor([True, True, False, True, False])
     before = scaled_dot_product_attention(query_BHQK, key_BHMK, value_BHMK, attn_mask)[0]

@@ -120,7 +120,7 @@ def inputs_of(source_BS):
 @pytest.mark.parametrize(
     "changes", OPTIONS + DEPTHS + PARTS, ids=lambda changes: "-".join(map(str, changes.values()))
 )
-def test_it_computes_what_the_transformer_computes(changes, tmp_path):
+def test_the_cached_model_equals_the_transformer(changes, tmp_path):
     model = build(**changes)
     theirs = loaded(model, tmp_path)
     assert {weight.dtype for weight in theirs.parameters()} == {torch.float32}
@@ -141,7 +141,7 @@ def test_it_computes_what_the_transformer_computes(changes, tmp_path):
 @pytest.mark.parametrize(
     "changes", [OPTIONS[0], OPTIONS[-1]], ids=["nothing tied", "everything tied"]
 )
-def test_what_is_saved_again_loads_again(changes, tmp_path):
+def test_a_saved_copy_loads(changes, tmp_path):
     theirs = loaded(build(**changes), tmp_path)
     with torch.no_grad():
         theirs.get_output_embeddings().weight[3] += (
@@ -435,7 +435,7 @@ def test_too_long_or_missing_values_are_reported(pair):
         theirs(decoder_input_ids=targets(1))
 
 
-def test_its_config_is_held_to_what_a_model_can_be(tmp_path):
+def test_the_config_accepts_only_valid_models(tmp_path):
     config = PlaygroundConfig(
         d_model=24, n_heads=3, norm_placement="post", tie_output_embeddings=True
     )

@@ -21,7 +21,7 @@ def model(**sizes):
     ).eval()
 
 
-def test_places_are_counted_from_the_first_symbol():
+def test_positions_count_from_the_first_token():
     assert left_padded_position_ids(
         torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2], [0, 2, 7, 0]])
     ).tolist() == [
@@ -45,7 +45,7 @@ def test_padding_in_front_changes_nothing(positions, norm):
         assert not other[:, :, 3:, :3].any()
 
 
-def test_a_place_sees_what_is_before_it_and_nothing_behind():
+def test_causal_attention_covers_only_earlier_positions():
     decoder, row_BW = model(), torch.tensor([[3, 4, 2, 4, 3]])
     changed_BW = torch.tensor([[3, 4, 2, 5, 6]])
     before, after = decoder(row_BW), decoder(changed_BW)
@@ -73,7 +73,7 @@ def test_relative_positions_look_back_only():
     assert model(position_type="t5").layers[0].self_attn.position_encoding.causal
 
 
-def test_places_that_only_an_encoder_decoder_has_are_refused():
+def test_positions_of_an_encoder_decoder_are_rejected_elsewhere():
     for positions in ("learned-from-end", "randomized"):
         with pytest.raises(
             ConfigError,

@@ -57,7 +57,7 @@ def test_embedding_is_scaled_token_vector_plus_position_vector(positions):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("kind", POSITION_TYPES)
-def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
+def test_a_position_beyond_the_last_one_is_rejected(kind, side, training):
     config = ModelConfig(position_type=kind, max_positions=11)
     embed = InputEmbedding(config, build_token_embedding(13, config.d_model), side=side).train(
         training
@@ -72,7 +72,7 @@ def test_a_position_beyond_the_last_one_is_refused(kind, side, training):
             embed(torch.full((2, length), 5), first_position=first)
 
 
-def test_the_factor_on_the_sine_waves_makes_them_louder():
+def test_the_sinusoidal_scale_multiplies_the_table():
     scaled, plain = (
         embedding(position_type="sinusoidal", sinusoidal_scale=scale).position_embedding
         for scale in (2.5, 1.0)

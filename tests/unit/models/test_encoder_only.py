@@ -17,13 +17,13 @@ def test_blanks_stand_where_the_source_holds_nothing():
     assert family().input_tokens(source_BS, 2).tolist() == [[3, 4, 2], [5, 2, 1]]
 
 
-def test_how_many_blanks_there_are_changes_nothing():
+def test_the_number_of_blanks_has_no_effect():
     model, source_BS = family(), torch.tensor([[3, 4, 2]])
     short, long = model.target_logits(source_BS, 3), model.target_logits(source_BS, 9)
     torch.testing.assert_close(long[:, :3], short, atol=1e-6, rtol=1e-5)
 
 
-def test_every_symbol_counts_at_every_place():
+def test_every_token_counts_at_every_position():
     model = family()
     one, other = (
         model.target_logits(torch.tensor([source]), 5) for source in ([3, 4, 5, 2], [3, 4, 6, 2])

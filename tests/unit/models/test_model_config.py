@@ -45,7 +45,7 @@ def count(config):
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name in FIELDS for value in unfit(name)]
 )
-def test_a_field_refuses_what_is_not_of_its_kind_and_names_itself(name, value):
+def test_a_field_of_the_wrong_type_is_rejected_by_name(name, value):
     with pytest.raises(ConfigError) as caught:
         ModelConfig(**{name: value})
     assert caught.value.field == name
@@ -140,7 +140,7 @@ def test_a_whole_number_for_a_fraction_is_the_same_setting():
     assert type(ModelConfig(dropout=0).dropout) is float
 
 
-def test_an_absurdly_long_number_is_refused_like_any_other():
+def test_an_absurdly_long_number_is_rejected_like_any_other():
     with pytest.raises(ConfigError):
         ModelConfig(d_model=10**5000)
 

@@ -136,7 +136,7 @@ def test_padding_gets_no_weight_at_all(alignment):
     assert not weights[0][2, 0, :, 1:].any()
 
 
-def test_without_alignment_there_is_nothing_to_see():
+def test_without_attention_there_are_no_heads():
     weights = []
     network(attention="none")(SOURCE_BS, TARGET_BT, weights)
     assert weights == []

@@ -111,7 +111,7 @@ def copy_attention(ours, theirs):
 @pytest.mark.parametrize("attention_bias", [True, False])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("others", [{}, {"activation": "gelu"}, {"bias": False}], ids=str)
-def test_it_equals_torchs_transformer_with_the_same_weights(norm, attention_bias, others):
+def test_equal_weights_give_the_output_of_torchs_transformer(norm, attention_bias, others):
     model = build(norm_placement=norm, attention_bias=attention_bias, **others)
     theirs = prebuilt(model)
     source_BS, target_BT = tokens()

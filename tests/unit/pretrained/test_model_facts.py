@@ -29,7 +29,7 @@ def test_counts_are_those_of_the_published_weights():
     }
 
 
-def test_odd_sizes_are_refused():
+def test_invalid_sizes_are_rejected():
     with pytest.raises(UserError, match="parameters is 'many'"):
         run("model-sizes", {"parameters": "many"}, ProgressReporter())
 
@@ -57,7 +57,7 @@ def test_the_families_and_the_tree_are_whole():
     assert {row["family"] for row in ARCHITECTURE_TREE} == {row["family"] for row in FAMILIES}
 
 
-def test_the_page_can_read_them_without_torch():
+def test_the_page_reads_presets_without_torch():
     code = (
         "import sys, playground.pretrained.model_facts; sys.exit('torch' in sys.modules or "
         "'transformers' in sys.modules)"

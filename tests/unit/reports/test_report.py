@@ -201,7 +201,7 @@ def test_wrong_predictions_have_their_target(ages, small_run):
     assert "No single command repeats this training" in text
 
 
-def test_the_command_writes_the_whole_file_or_none(tmp_path, capsys):
+def test_the_command_writes_a_complete_file_or_none(tmp_path, capsys):
     out = tmp_path / "report.html"
     command(["report", str(REVERSE), "--out", str(out), "--name", "Ours"])
     assert "<h1>Ours</h1>" in out.read_text()

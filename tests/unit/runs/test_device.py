@@ -13,7 +13,7 @@ from playground.runs.device import device_summary
 from playground.training.trainer import resolve_device
 
 
-def test_a_process_of_its_own_reports_it():
+def test_a_separate_process_reports_the_device():
     queue = JobQueue(ProcessPerJob("playground.runs.device:report_device"), Policy())
     line = queue.submit("device").future.result(timeout=100)["summary"]
     assert line.startswith(f"Training on {resolve_device('auto').type}")

@@ -25,7 +25,7 @@ LARGE = {
 }
 
 
-def test_prices_follow_what_the_views_measure_on():
+def test_costs_follow_the_sequences_of_the_views():
     assert head_patterns.NUM_SEQUENCES == inspection_cost.HEAD_SCORE_SEQUENCES
     assert (MIN_SEQUENCES, MIN_STEPS) == (
         inspection_cost.ABLATION_SEQUENCES,

@@ -64,7 +64,7 @@ def test_addresses_take_turns_and_so_do_the_owners_behind_one(inspector, started
     assert respond_to_all(started[0]) == order
 
 
-def test_a_client_and_an_address_have_as_many_requests_as_they_may(inspector):
+def test_requests_are_limited_per_client_and_per_address(inspector):
     futures = request(inspector, ADA, *("x" for _ in range(MAX_PER_CLIENT + 2)))
     assert [future.done() for future in futures] == [False] * MAX_PER_CLIENT + [True] * 2
     rejection = futures[-1].result(0)
@@ -85,7 +85,7 @@ def test_viewer_uses_neither_the_quota_of_the_owner_nor_of_others(inspector, sta
     assert set(respond_to_all(started[0])[1:4]) == {"other", "x", "mine"}
 
 
-def test_a_cancelled_request_never_reaches_the_process_and_frees_its_place(inspector, started):
+def test_a_cancelled_request_is_not_sent_and_frees_its_slot(inspector, started):
     futures = request(inspector, ADA, *map(str, range(MAX_PER_CLIENT)))
     assert all(future.cancel() for future in futures[1:])
     again = request(inspector, ADA, *("again" for _ in range(MAX_PER_CLIENT - 1)))
@@ -120,7 +120,7 @@ def test_requests_that_wait_survive_the_end_of_the_process(inspector, started):
     assert waiting.result(0) == {"actual": 2}
 
 
-def test_a_stopped_process_fails_what_waits_and_accepts_no_more(inspector, started):
+def test_a_stopped_process_fails_pending_requests_and_rejects_new_ones(inspector, started):
     current, waiting = request(inspector, ADA, "1", "2")
     inspector.stop()
     started[0].on_exit(-9)

@@ -71,7 +71,7 @@ class Page:
 # What is kept
 
 
-def test_points_are_what_was_measured():
+def test_points_equal_the_measurements():
     points = MetricSeries(
         [line(1), line(2, exact_match=0.5, token_accuracy=0.75, eval_size=64), line(3)]
     )
@@ -83,7 +83,7 @@ def test_points_are_what_was_measured():
     assert points.latest() == {"step": 3} | {name: line(3)[name] for name in METRIC_COLUMNS}
 
 
-def test_where_nothing_was_measured_yet_there_is_nothing():
+def test_no_measurements_give_no_rows():
     points = MetricSeries()
     assert (len(points), points.last, points.best, points.latest()) == (0, 0, None, {"step": 0})
     for result in (points.delta_since(0), points.downsampled(100)):
@@ -104,7 +104,7 @@ def test_points_can_start_at_any_step():
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 100])
-def test_a_step_that_does_not_follow_is_refused_and_what_was_there_stays(step):
+def test_a_step_out_of_order_is_rejected_and_the_file_is_unchanged(step):
     points = up_to(3)
     with pytest.raises(ValueError, match=f"step {step} does not follow step 3"):
         points.add([line(step)])
@@ -113,7 +113,7 @@ def test_a_step_that_does_not_follow_is_refused_and_what_was_there_stays(step):
     assert points.last == 4
 
 
-def test_what_was_not_measured_counts_as_nothing():
+def test_missing_measurements_count_as_none():
     points = MetricSeries([{"step": 1, "loss": 2.0}])
     assert points.latest() == {
         "step": 1,
@@ -125,7 +125,7 @@ def test_what_was_not_measured_counts_as_nothing():
     }
 
 
-def test_the_best_score_is_the_highest_and_may_be_none_at_all():
+def test_the_best_score_is_the_highest_or_none():
     scored = MetricSeries(
         [line(1, exact_match=0.0), line(2, exact_match=0.5), line(3, exact_match=0.25)]
     )
@@ -167,7 +167,7 @@ def test_unchanged_data_is_not_sent_again():
     )
 
 
-def test_a_page_that_claims_more_than_there_is_gets_the_whole():
+def test_a_cursor_beyond_the_last_point_gets_all_points():
     result = up_to(50).delta_since(51)
     assert (result["whole"], result["count"], result["steps"]) == (True, 50, list(range(1, 51)))
 
@@ -247,7 +247,7 @@ def test_a_curve_that_begins_later_is_drawn_at_its_steps():
 
 
 @given(st.integers(0, 5000), st.integers(2, 200), st.integers(0, 3))
-def test_of_many_scores_real_ones_stay_with_the_extremes_and_the_last(count, most, seed):
+def test_downsampling_keeps_real_scores_extremes_and_the_last(count, most, seed):
     rng = random.Random(seed)
     scored = [(10 * at, rng.random(), rng.random(), 64) for at in range(1, count + 1)]
     stored = downsample_evaluations(scored, most)

@@ -12,7 +12,7 @@ from playground.runs.replay import MAX_REPLAY_BYTES, REPLAY_FILE, encode_replay,
 FRAME = {"step": 3, "attention": {}, "samples": [], "probe": None}
 
 
-def test_a_replay_is_read_as_it_was_written(tmp_path):
+def test_a_replay_survives_a_round_trip(tmp_path):
     frames = [FRAME, FRAME | {"step": 8}]
     (tmp_path / REPLAY_FILE).write_bytes(encode_replay(frames))
     assert load_replay(tmp_path) == {3: frames[0], 8: frames[1]}

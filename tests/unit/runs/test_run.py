@@ -62,7 +62,7 @@ def lines(*steps, **more):
 # The record
 
 
-def test_a_record_reads_as_it_was_written(run):
+def test_a_record_survives_a_round_trip(run):
     read = Run.read(run.folder)
     assert read.record == run.record
     assert (read.config, read.changes, read.branched_from, read.folder) == (
@@ -163,7 +163,7 @@ CASES = [(name, value) for name, values in ODD.items() for value in values]
 
 
 @pytest.mark.parametrize("data", NO_RECORDS, ids=range(len(NO_RECORDS)))
-def test_what_is_no_record_is_refused_with_the_files_name(run, data):
+def test_an_invalid_record_is_rejected_with_its_file_name(run, data):
     (run.folder / "run.json").write_bytes(data)
     with pytest.raises(ValueError, match=r"run\.json"):
         Run.read(run.folder)
@@ -172,18 +172,18 @@ def test_what_is_no_record_is_refused_with_the_files_name(run, data):
 @pytest.mark.parametrize(
     ("name", "value"), CASES, ids=[f"{name}-{value!s:.15}" for name, value in CASES]
 )
-def test_a_record_that_no_server_writes_is_refused(run, name, value):
+def test_an_invalid_record_is_rejected(run, name, value):
     edit(run, **{name: value})
     with pytest.raises(ValueError, match=r"\w"):
         Run.read(run.folder)
 
 
-def test_what_a_newer_version_may_have_written_besides_is_left_out(run):
+def test_unknown_fields_of_newer_versions_are_ignored(run):
     edit(run, surprise=1, worker=3, folder="/etc", points=[3], lock=None)
     assert Run.read(run.folder).record == run.record
 
 
-def test_a_record_that_lacks_something_is_refused(run):
+def test_an_incomplete_record_is_rejected(run):
     content = json.loads((run.folder / "run.json").read_text())
     for name in ("id", "share_id", "owner", "name", "config", "changes", "branched_from"):
         (run.folder / "run.json").write_text(
@@ -193,14 +193,14 @@ def test_a_record_that_lacks_something_is_refused(run):
             Run.read(run.folder)
 
 
-def test_what_a_newer_version_wrote_beside_it_does_no_harm(run):
+def test_unknown_files_of_newer_versions_are_ignored(run):
     edit(run, worker=3, points=3, lock=3, folder="/etc", requested=3, surprise=1)
     assert Run.read(run.folder).record == run.record
     assert not Run.read(run.folder).has_worker
     assert Run.read(run.folder).folder == run.folder
 
 
-def test_a_giant_record_is_refused_unread(run):
+def test_a_giant_record_is_rejected_unread(run):
     with open(run.folder / "run.json", "ab") as file:
         file.truncate(3_000_000_000)  # sparse: it takes no space
     with pytest.raises(ValueError, match="at most"):
@@ -258,7 +258,7 @@ def test_points_and_steps_are_read_from_disk_on_request(run):
     assert (run.score_at(2), run.score_at(7)) == (0.25, None)
 
 
-def test_points_that_are_read_anew_are_another_epoch(run):
+def test_reloaded_points_have_a_new_series_id(run):
     WeightHistory(run.folder).open(0, lines(1, 2))
     epochs = set()
     for _ in range(5):
@@ -290,7 +290,7 @@ def test_broken_metrics_are_returned_up_to_the_damage(run, odd):
     assert "metrics" in run.message
 
 
-def test_settings_are_those_in_force_where_the_run_stands(run):
+def test_settings_are_those_of_the_current_step(run):
     run.update(
         changes=(
             SettingChange(3, "learning_rate", 0.5),

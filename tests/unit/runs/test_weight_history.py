@@ -223,7 +223,7 @@ def test_weights_that_a_state_needs_stay_after_an_inspection(tmp_path):
     assert state_steps(tmp_path) == [ODD]
 
 
-def test_only_the_latest_of_the_weights_for_those_who_watch_stay(tmp_path):
+def test_only_the_latest_transient_weights_are_kept(tmp_path):
     history = opened(tmp_path)
     odd = [step for step in range(1001, 1100) if not is_retained(step, WEIGHTS_PER_DOUBLING[0])]
     for step in odd:
@@ -235,7 +235,7 @@ def test_only_the_latest_of_the_weights_for_those_who_watch_stay(tmp_path):
     assert weight_steps(tmp_path) == sorted([1024, *odd[-TRANSIENT_WEIGHTS:]])
 
 
-def test_a_state_without_weights_is_nothing_to_go_on_from(tmp_path):
+def test_a_training_state_without_weights_cannot_be_resumed(tmp_path):
     history = opened(tmp_path)
     history.save_state(8, b"s")
     history.save_weights(16, b"w", keep=True)
@@ -288,7 +288,7 @@ def test_the_nearest_step_is_the_nearest_and_the_earlier_of_two(steps, step):
 # Going on, going back
 
 
-def test_going_on_removes_what_lies_beyond_and_leaves_the_rest(tmp_path):
+def test_resuming_removes_later_files_only(tmp_path):
     history = opened(tmp_path)
     trained(history, range(101))
     history.add(line(step) for step in range(1, 101))
@@ -331,7 +331,7 @@ def test_a_continued_history_stays_within_the_budget(tmp_path):
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=12))
-def test_lines_come_back_as_they_were_added_in_whatever_portions(tmp_path_factory, portions):
+def test_lines_survive_a_round_trip_in_any_portions(tmp_path_factory, portions):
     run = tmp_path_factory.mktemp("run")
     history, step = opened(run), 0
     for portion in portions:
@@ -360,7 +360,7 @@ def test_lines_come_back_as_they_were_added_in_whatever_portions(tmp_path_factor
         b"[" * 50_000,
     ],
 )
-def test_a_line_in_between_that_is_none_is_named(tmp_path, odd):
+def test_an_invalid_line_is_reported_by_number(tmp_path, odd):
     (tmp_path / "metrics.jsonl").write_bytes(
         b'{"step": 1, "loss": 1}\n' + odd + b'\n{"step": 3, "loss": 1}\n'
     )

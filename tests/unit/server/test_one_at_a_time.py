@@ -73,7 +73,7 @@ class Removed:
         return {"type": "http.disconnect"}
 
 
-def test_what_is_made_for_a_client_that_has_left_ends_at_once(answer, client_address):
+def test_work_for_a_disconnected_client_ends(answer, client_address):
     going, ask = answer
     client_address.set("192.0.2.1")
 

@@ -70,7 +70,7 @@ def test_a_crowd_of_addresses_takes_no_memory_for_good():
     assert len(limits.buckets["calls"]) == MAX_BUCKETS
 
 
-def test_the_environment_sets_the_limit_and_a_single_user_has_none(monkeypatch):
+def test_the_limit_comes_from_the_environment_except_for_one_owner(monkeypatch):
     for name in CALLS_PER_MINUTE.values():
         monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
     assert not any(RateLimiter.from_environment(False).calls_per_minute.values())
@@ -88,7 +88,7 @@ def test_the_environment_sets_the_limit_and_a_single_user_has_none(monkeypatch):
     )
 
 
-def test_a_place_is_waited_for_and_a_full_line_is_refused():
+def test_a_run_waits_for_a_slot_and_a_full_queue_rejects_it():
     async def crowd():
         places, inside, most = BoundedSemaphoreQueue(2, max_waiting=3), 0, 0
 
@@ -169,7 +169,7 @@ def test_a_large_body_is_a_large_load(monkeypatch):
     assert 429 in refused
 
 
-def test_refused_requests_wait_for_their_response_up_to_a_bound(monkeypatch):
+def test_rejected_requests_wait_for_their_response_up_to_a_bound(monkeypatch):
     """A client that repeats a refused request at once waits; it cannot make the server hold any
     number of requests.
     """

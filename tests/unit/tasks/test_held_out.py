@@ -78,7 +78,7 @@ def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbours(
 
 
 @pytest.mark.parametrize("length", [4, 6, 10])
-def test_one_sequence_in_sixteen_is_held_out_whatever_its_symbols(length):
+def test_one_sequence_in_sixteen_is_held_out(length):
     sequence_BL = torch.randint(3, 13, (40_000, length), generator=torch.Generator().manual_seed(1))
     held_B = is_held_out(sequence_BL, torch.full((40_000,), length))
     # five standard deviations, 10,000 distinct at length 4
@@ -174,7 +174,7 @@ def test_reverse_and_copy_have_the_same_held_out_sequences():
 
 
 @pytest.mark.parametrize("symbols", [2, 5, 10])
-def test_available_counts_what_enumeration_finds(symbols):
+def test_num_available_equals_the_enumeration(symbols):
     available = build_held_out_set(load_task("copy", symbols), 10, 1, 5).num_available
     for length in range(1, 6):
         every = [list(s) for s in itertools.product(range(3, 3 + symbols), repeat=length)]

@@ -101,7 +101,7 @@ def test_every_task_has_its_answer_in_this_file():
 
 @pytest.mark.parametrize("name", TASKS)
 @given(data=st.data(), filler=fillers)
-def test_answers_equal_plain_python_whatever_stands_in_the_padding(name, data, filler):
+def test_targets_equal_plain_python_and_ignore_padding(name, data, filler):
     n, sequences = data.draw(requested(name))
     task = load_task(name, n)
     rows, lengths = padded([tokens_of(task, s) for s in sequences], filler)
@@ -124,7 +124,7 @@ def test_answers_equal_plain_python_whatever_stands_in_the_padding(name, data, f
 
 @pytest.mark.parametrize("name", TASKS)
 @given(data=st.data(), filler=fillers)
-def test_batches_hold_no_trace_of_what_stood_in_the_padding(name, data, filler):
+def test_batches_do_not_depend_on_padding(name, data, filler):
     n, sequences = data.draw(requested(name))
     task = load_task(name, n)
     rows = [tokens_of(task, s) for s in sequences]
@@ -163,7 +163,7 @@ def test_the_alignment_names_the_source_position_of_every_answer_position(name, 
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_the_example_and_the_question_of_a_task_are_what_the_task_does(name):
+def test_the_example_of_a_task_agrees_with_the_task(name):
     task = load_task(name)
     question, answer = map(task.vocabulary.encode, task.example)
     assert task.target_for(question) == answer
@@ -180,7 +180,7 @@ def test_the_example_and_the_question_of_a_task_are_what_the_task_does(name):
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("symbols", [2, 3, 11])
-def test_what_is_known_without_torch_holds(name, symbols):
+def test_config_facts_without_torch_match_the_model(name, symbols):
     about, task = TASKS[name], load_task(name, symbols)
     assert about.description.endswith(".")
     assert (
@@ -322,6 +322,6 @@ def test_random_mapping_is_uniform_and_depends_on_every_symbol():
     assert same_BL.float().mean().item() == pytest.approx(1 / 5, abs=0.01)
 
 
-def test_an_unknown_task_is_refused_with_the_names_of_the_known():
+def test_an_unknown_task_is_rejected_with_the_names_of_the_known():
     with pytest.raises(ValueError, match="'sing'; choose one of reverse, copy, sort"):
         load_task("sing")

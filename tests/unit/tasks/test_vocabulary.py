@@ -10,7 +10,7 @@ vocabularies = st.integers(2, len(ALPHABET)).map(lambda n: Vocabulary(ALPHABET[:
 
 
 @given(st.data(), vocabularies)
-def test_what_is_encoded_decodes_to_the_same_symbols(data, vocabulary):
+def test_encoding_and_decoding_is_a_round_trip(data, vocabulary):
     symbols = data.draw(st.lists(st.sampled_from(vocabulary.symbols), max_size=20))
     separator = data.draw(st.sampled_from(["", " ", ",", ", ", "\t", "\n"]))
     tokens = vocabulary.encode(separator.join(symbols))
@@ -35,7 +35,7 @@ def test_every_token_has_a_name_of_its_own(vocabulary):
     )
 
 
-def test_special_tokens_keep_their_names_where_a_wrong_answer_holds_them():
+def test_special_tokens_in_a_wrong_prediction_keep_their_names():
     assert DIGITS.decode([3, PAD, SOS, 4, EOS, 5]) == ["0", "PAD", "SOS", "1"]
 
 

@@ -55,7 +55,7 @@ def test_the_learning_settings_are_the_familys_own():
     )
 
 
-def test_the_familys_own_run_stays_as_it_is():
+def test_the_default_run_of_an_architecture_is_unchanged():
     assert match_parameter_count(
         RunConfig.from_flat({"max_steps": 7}), "transformer"
     ) == RunConfig.from_flat({"max_steps": 7})
@@ -69,7 +69,7 @@ def test_the_way_back_leads_to_about_the_same_size():
     )
 
 
-def test_an_unknown_family_is_refused_by_name():
+def test_an_unknown_family_is_rejected_by_name():
     with pytest.raises(ConfigError, match="architecture is 'mamba'; choose one of transformer"):
         match_parameter_count(RunConfig(), "mamba")
 

@@ -111,7 +111,7 @@ def test_a_first_update_that_is_not_finite_leaves_nothing_behind(kind):
     assert fingerprint(mine) == fingerprint(fresh)
 
 
-def test_what_one_optimizer_remembers_does_not_serve_another(tmp_path):
+def test_optimizer_state_of_another_optimizer_is_rejected(tmp_path):
     mine = trainer(optimizer="adam")
     mine.train_step()
     save_checkpoint(tmp_path / "adam", mine, [])
@@ -127,7 +127,7 @@ def test_what_one_optimizer_remembers_does_not_serve_another(tmp_path):
     other.train_step()
 
 
-def test_a_state_of_sgd_that_does_not_fit_is_refused(tmp_path):
+def test_a_state_of_sgd_that_does_not_fit_is_rejected(tmp_path):
     mine = trainer(optimizer="sgd", learning_rate=0.1)
     mine.train_step()
     save_checkpoint(tmp_path / "sgd", mine, [])
@@ -159,7 +159,7 @@ def test_torchs_optimizers_take_a_scale_and_a_mask(optimizer):
     assert torch.allclose(weight.detach(), torch.tensor(-1.0 if optimizer == "sgd" else -0.5))
 
 
-def test_a_torch_whose_optimizers_take_no_scale_is_refused(monkeypatch):
+def test_a_torch_version_without_grad_scale_is_rejected(monkeypatch):
     monkeypatch.setattr(
         torch.optim, "Adam", lambda weights, fused, **settings: torch.optim.Adagrad(weights)
     )

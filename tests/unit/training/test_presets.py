@@ -27,7 +27,7 @@ def test_a_preset_builds_trains_and_names_known_settings_only(name):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_leaves_task_lengths_and_seed_to_the_visitor(name):
+def test_a_preset_leaves_task_lengths_and_seed_to_the_user(name):
     assert not {
         "task",
         "n_symbols",
@@ -131,7 +131,7 @@ def test_the_paper_preset_has_the_papers_settings():
     assert (training.adam_beta1, training.adam_beta2, training.adam_eps) == (0.9, 0.98, 1e-9)
 
 
-def test_an_unknown_preset_is_refused_with_the_names_of_the_known():
+def test_an_unknown_preset_is_rejected_with_the_names_of_the_known():
     with pytest.raises(ValueError, match="preset is 'slow'; choose one of fast, adam, one-head"):
         preset_config("slow")
 

@@ -52,7 +52,7 @@ def test_names_are_unique_across_the_parts():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1, None, "ten", [], {}])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_setting_refuses_nonsense_and_is_named(name, value):
+def test_every_setting_rejects_invalid_values_by_name(name, value):
     with pytest.raises(ConfigError) as caught:
         RunConfig.from_flat({name: value})
     assert caught.value.field == name
@@ -91,7 +91,7 @@ def test_the_defaults_survive_the_round_trip():
     assert set(run.to_flat()) == {*NAMES, "architecture"} - {"cell", "attention"}
 
 
-def test_an_unknown_setting_is_refused_by_name_with_the_known_ones():
+def test_an_unknown_setting_is_rejected_by_name_with_the_known_ones():
     with pytest.raises(
         ConfigError, match="learningrate is not a setting of a run; the settings are task, "
     ) as caught:
@@ -99,7 +99,7 @@ def test_an_unknown_setting_is_refused_by_name_with_the_known_ones():
     assert caught.value.field == "learningrate"
 
 
-def test_replacing_changes_what_was_named_and_nothing_else():
+def test_replacing_changes_only_the_named_components():
     run = RunConfig.from_flat({"seed": 3, "d_model": 32})
     changed = run.replace(seed=4, dropout=0.1)
     assert changed.to_flat() == run.to_flat() | {"seed": 4, "dropout": 0.1}
@@ -121,7 +121,7 @@ def test_vocabulary_and_positions_fit_the_task_by_default():
     assert RunConfig.from_flat({"max_length": 8, "max_positions": 30}).model.max_positions == 30
 
 
-def test_lengths_beyond_the_models_positions_are_refused_with_both_numbers():
+def test_lengths_beyond_the_models_positions_are_rejected_with_both_numbers():
     with pytest.raises(
         ConfigError, match="max_length is 20, but the model's max_positions 11 allow 10 symbols"
     ) as caught:
@@ -134,7 +134,7 @@ def test_lengths_beyond_the_models_positions_are_refused_with_both_numbers():
 
 
 @pytest.mark.parametrize("name", ["source_vocab_size", "target_vocab_size"])
-def test_a_vocabulary_that_does_not_fit_the_symbols_is_refused_by_name(name):
+def test_a_vocabulary_that_does_not_fit_the_symbols_is_rejected_by_name(name):
     with pytest.raises(
         ConfigError, match="is 14, but 10 symbols and 3 special tokens make 13"
     ) as caught:
@@ -142,7 +142,7 @@ def test_a_vocabulary_that_does_not_fit_the_symbols_is_refused_by_name(name):
     assert caught.value.field == name
 
 
-def test_a_shortest_length_above_the_longest_is_refused_with_both_numbers():
+def test_a_shortest_length_above_the_longest_is_rejected_with_both_numbers():
     with pytest.raises(ConfigError, match="min_length is 7, above max_length 6") as caught:
         TaskConfig(min_length=7, max_length=6)
     assert caught.value.field == "min_length"
@@ -192,7 +192,7 @@ def test_default_config_of_every_task_fits_vocabulary_and_positions(name):
         run.replace(source_vocab_size=40, target_vocab_size=40)
 
 
-def test_answers_that_need_more_positions_than_there_are_are_refused():
+def test_targets_longer_than_the_positions_are_rejected():
     assert RunConfig.from_flat({"task": "duplicate"}).model.max_positions == 21
     with pytest.raises(
         ConfigError,
@@ -209,7 +209,7 @@ def test_tasks_of_structured_sources_report_their_minimum_length(name, fewest):
         TaskConfig(task=name, max_length=fewest - 1)
 
 
-def test_what_additive_alignment_keeps_for_its_backward_pass_is_estimated():
+def test_the_memory_estimate_includes_additive_attention():
     stored, estimated = {}, {}
     for alignment in ("none", "additive"):
         run = RunConfig.from_flat(

@@ -45,7 +45,7 @@ def rates(trainer):
         ("speed", 1000),
     ],
 )
-def test_a_change_takes_what_its_setting_takes(setting, value):
+def test_a_change_accepts_the_values_of_its_setting(setting, value):
     assert SettingChange(0, setting, value).value == value
     assert SettingChange(2**31 - 1, setting, value).step == 2**31 - 1
 
@@ -114,7 +114,7 @@ def test_a_whole_rate_is_the_same_change_as_one_with_a_point():
 
 
 @given(st.lists(CHANGES, max_size=5))
-def test_changes_read_as_they_were_written(changes):
+def test_changes_survive_a_round_trip(changes):
     # the last of one step is the one that holds
     in_order = sorted(changes, key=lambda change: change.step)
     assert SettingChange.parse([change.to_list() for change in changes]) == in_order
@@ -141,7 +141,7 @@ def test_changes_read_as_they_were_written(changes):
         [[1, "max_steps", 5], [2]],
     ],
 )
-def test_what_is_no_list_of_changes_is_refused(lines):
+def test_an_invalid_list_of_changes_is_rejected(lines):
     with pytest.raises(ValueError, match=r"changes are|cannot change|it must be"):
         SettingChange.parse(lines)
 
@@ -180,7 +180,7 @@ def test_of_two_changes_of_a_setting_the_later_one_counts():
     st.lists(CHANGES, max_size=8).map(lambda changes: sorted(changes, key=lambda c: c.step)),
     st.integers(0, 300),
 )
-def test_nothing_but_what_changed_is_another_than_before(changes, step):
+def test_a_buggy_copy_differs_only_in_the_bug(changes, step):
     training = TrainConfig()
     expected = {name: getattr(training, name) for name in MUTABLE_SETTINGS if name != "speed"}
     for change in changes:
@@ -214,7 +214,7 @@ def test_changed_learning_rate_applies_to_next_update_and_is_stored(tiny):
     assert trainer.changes == [SettingChange(5, "learning_rate", 0.03)]
 
 
-def test_a_changed_rate_is_what_the_schedule_starts_from(tiny):
+def test_the_schedule_starts_from_a_changed_learning_rate(tiny):
     run = tiny.replace(lr_schedule="cosine", lr_decay_steps=12, warmup_steps=4)
     plain, changed = (
         rates(Trainer(run)),
@@ -270,7 +270,7 @@ def test_the_last_of_several_changes_at_one_step_stays_alone(tiny):
     assert trainer.train_step().learning_rate == 0.03
 
 
-def test_a_change_that_is_refused_changes_nothing(tiny):
+def test_a_rejected_change_has_no_effect(tiny):
     trainer = Trainer(tiny, [SettingChange(5, "learning_rate", 0.01)])
     with pytest.raises(ConfigError):
         trainer.schedule_change("learning_rate", -1)
@@ -316,7 +316,7 @@ def test_live_and_scheduled_change_give_identical_weights(tiny):
     assert len(set(ends)) == 3
 
 
-def test_a_trainers_config_stays_what_the_run_began_with(tiny):
+def test_the_config_of_a_trainer_does_not_change(tiny):
     trainer = Trainer(tiny, [SettingChange(1, "learning_rate", 0.5)])
     trainer.train_step()
     trainer.schedule_change("max_steps", 3)

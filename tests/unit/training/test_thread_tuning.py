@@ -75,7 +75,7 @@ def test_tuning_leaves_space_for_changes_of_the_owner(trainer, tries):
     assert ThreadTuner(trainer).maybe_tune()
 
 
-def test_it_is_measured_again_when_the_load_may_have_changed(trainer, tries):
+def test_tuning_repeats_after_a_possible_change_of_load(trainer, tries):
     choice = ThreadTuner(steps(trainer, 2))
     assert choice.maybe_tune()
     trainer.train_step()
@@ -110,7 +110,7 @@ def test_a_number_of_threads_without_benefit_is_reverted(
     assert choice.backoff == (1.0 if stored else 2.0)
 
 
-def test_what_is_hardly_quicker_is_not_worth_a_change(trainer, tries):
+def test_a_small_speedup_does_not_change_the_threads(trainer, tries):
     tries[0].update({1: 2.1})
     assert not ThreadTuner(steps(trainer, 2)).maybe_tune()
     assert trainer.changes == []
@@ -128,7 +128,7 @@ def test_a_server_may_set_the_number_of_threads(trainer, tries, monkeypatch):
     assert (trainer.changes, tries[1]) == ([SettingChange(2, "num_threads", 2)], [])
 
 
-def test_no_more_is_tried_than_there_are_cores(monkeypatch):
+def test_tuning_tries_at_most_the_number_of_cores(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(6)), raising=False)
     assert candidate_thread_counts() == [1, 2, 4, 6]
 
@@ -144,7 +144,7 @@ def test_trying_changes_nothing_of_the_run(trainer):
     assert fingerprint(steps(Trainer(RunConfig.from_flat(SMALL)), 6)) == after
 
 
-def test_a_resumed_run_has_the_threads_it_had(trainer, tries, tmp_path):
+def test_a_resumed_run_keeps_its_number_of_threads(trainer, tries, tmp_path):
     assert ThreadTuner(steps(trainer, 2)).maybe_tune()
     steps(trainer, 2)
     save_checkpoint(tmp_path / "saved", trainer, [], None)

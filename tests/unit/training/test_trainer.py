@@ -135,7 +135,7 @@ def test_gradient_is_clipped_and_unclipped_norm_is_reported(small_run, clip):
     assert grad_norm(free) == pytest.approx(unclipped.grad_norm, rel=1e-5)
 
 
-def test_short_gradients_are_left_as_they_are(small_run):
+def test_small_gradients_are_not_clipped(small_run):
     trainer = Trainer(small_run.replace(max_grad_norm=1e6))
     assert grad_norm(trainer) == 0
     assert trainer.train_step().grad_norm == pytest.approx(grad_norm(trainer), rel=1e-5)
@@ -254,7 +254,7 @@ def test_reading_settings_does_not_change_process_threads(small_run):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there_is_refused_and_auto_does_without(small_run):
+def test_a_missing_gpu_is_rejected_and_auto_uses_the_cpu(small_run):
     with pytest.raises(
         ValueError, match="device is 'cuda', but no CUDA GPU is available here; use auto or cpu"
     ):

@@ -68,7 +68,7 @@ def test_saved_model_is_the_average_and_training_continues_without_it(averaged, 
     assert fingerprint(resumed) == fingerprint(trainer)
 
 
-def test_checkpoint_without_the_raw_weights_is_refused(averaged, tmp_path):
+def test_checkpoint_without_the_raw_weights_is_rejected(averaged, tmp_path):
     trainer = Trainer(averaged)
     trainer.train_step()
     save_checkpoint(tmp_path / "cut", trainer, [])

@@ -17,7 +17,7 @@ ENTRIES = [module for module in MODULES if module.endswith("/main.js")]
 
 @pytest.mark.parametrize("module", MODULES)
 def test_no_script_parses_text_as_markup_or_code(module):
-    """Names come from strangers: they enter the page as text."""
+    """Names come from other users, so the page inserts them as text."""
     actual = re.findall(
         r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|new Function|srcdoc)\b",
         (STATIC_DIR / module).read_text(),

@@ -37,7 +37,7 @@ def test_every_setting_of_a_run_has_one_component_and_no_other_exists():
     )
 
 
-def test_every_component_has_label_sentence_and_default_of_fast_preset():
+def test_every_component_has_label_description_and_fast_default():
     defaults = preset_config("fast").to_flat()
     for name in set(NAMES) - {"preset", "architecture"}:
         component = training_form.component_for(name)
@@ -46,7 +46,7 @@ def test_every_component_has_label_sentence_and_default_of_fast_preset():
         assert component.value == defaults.get(name, field_named(name).default)
 
 
-def test_the_form_as_it_opens_describes_the_default_run():
+def test_the_initial_form_describes_the_default_run():
     assert run_config(dict(zip(NAMES, values(), strict=True))) == preset_config("fast")
     assert validate_form(NAMES, values()) == {}
     weight, problem = estimate_and_validate(dict(zip(NAMES, values(), strict=True)))
@@ -86,7 +86,7 @@ def test_a_bad_value_is_explained_at_its_own_field(field, bad, expected_message)
     assert wrong[field].endswith(".")
 
 
-def test_a_run_too_big_for_this_machine_is_refused_with_the_number():
+def test_a_run_too_big_for_this_machine_is_rejected_with_the_number():
     wrong = validate_form(
         NAMES, values(d_model=4096, n_layers=48, d_ff=16384, batch_size=65536, max_length=512)
     )
