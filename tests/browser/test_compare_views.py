@@ -56,7 +56,7 @@ def count_lists(page, section):
     return page.locator(f"{section} .pg-bars")
 
 
-def test_a_mask_is_filled_after_the_size_of_the_download_was_shown(app_with_models, hub, open_page):
+def test_fill_mask_shows_the_size_of_the_download_before_it_runs(app_with_models, hub, open_page):
     page = open_page(app_with_models.url)
     open_section(page, "Fill-mask")
     cost = page.locator(".part-fill .pg-field").first.locator("p")

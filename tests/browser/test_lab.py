@@ -181,7 +181,7 @@ def test_a_prepared_question_runs_is_cancelled_and_resumed(app, open_page):
     expect(row).to_have_count(0)
 
 
-def test_a_published_claim_is_run_and_shown_with_our_result(app, open_page):
+def test_a_published_claim_runs_and_appears_with_our_result(app, open_page):
     page = open_page(app.url)
     to_lab(page)
     row = page.locator(".claims tr.claim", has_text="Reversal with 169,933 parameters")

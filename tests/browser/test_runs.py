@@ -387,7 +387,7 @@ def test_sigterm_saves_the_run_and_a_restart_resumes_it(own_server, open_page, t
     assert plotted_steps(page) == list(range(1, end + 1))
 
 
-def test_a_run_started_on_a_linked_page_is_shown_after_a_reload(app, open_page):
+def test_a_run_started_on_a_linked_page_survives_a_reload(app, open_page):
     page = open_page(f"{app.url}/?model=copy")
     wait_for_status(page, "checkpoint")
     page.click("#train")

@@ -156,7 +156,7 @@ test("a name that is no Hub id is rejected with the accepted form", () => {
   assert.equal(validateNewModel("g", []), "");
 });
 
-test("an outage is said once, and the places say that the model is not local", async () => {
+test("an outage is reported once, and the fields state that the model is not local", async () => {
   const error = "the Hub (https://hub.example) cannot be reached: Name or service not known";
   assert.equal(describeError("ada/x is not on the Hub"), "ada/x is not on the Hub");
   assert.equal(outage.value, "");

@@ -223,7 +223,7 @@ def test_weights_that_a_state_needs_stay_after_an_inspection(tmp_path):
     assert state_steps(tmp_path) == [ODD]
 
 
-def test_only_the_latest_transient_weights_are_kept(tmp_path):
+def test_only_the_latest_transient_weights_remain(tmp_path):
     history = opened(tmp_path)
     odd = [step for step in range(1001, 1100) if not is_retained(step, WEIGHTS_PER_DOUBLING[0])]
     for step in odd:

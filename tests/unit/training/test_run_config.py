@@ -121,7 +121,7 @@ def test_vocabulary_and_positions_fit_the_task_by_default():
     assert RunConfig.from_flat({"max_length": 8, "max_positions": 30}).model.max_positions == 30
 
 
-def test_lengths_beyond_the_models_positions_are_rejected_with_both_numbers():
+def test_lengths_above_the_positions_are_rejected_with_both_numbers():
     with pytest.raises(
         ConfigError, match="max_length is 20, but the model's max_positions 11 allow 10 symbols"
     ) as caught:
