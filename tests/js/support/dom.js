@@ -16,6 +16,7 @@ for (const name of [
   "location",
   "history",
   "CustomEvent",
+  "DOMParser",
   "Event",
   "KeyboardEvent",
   "MouseEvent",

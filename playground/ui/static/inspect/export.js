@@ -122,7 +122,8 @@ function exportView(as, menu) {
   if (as === "frame") return copyEmbedCode(menu.querySelector("summary"));
   if (!data) return;
   if (as === "figures") return exportFigures("inspect-figures-" + sequence);
-  if (as === "png") return renderSection().toBlob((blob) => downloadBlob(name + ".png", blob));
+  if (as === "png")
+    return renderSection().toBlob((blob) => blob && downloadBlob(name + ".png", blob));
   if (as === "csv")
     return downloadBlob(
       name + ".csv",

@@ -22,12 +22,14 @@ export function createOptions(section, initial) {
   /** Apply the options of a link; those of another type are ignored. @param {any} link */
   const restore = (link) =>
     set(
-      Object.fromEntries(
-        Object.entries(initial)
-          .filter(
-            ([name, value]) => typeof link[name] === (value === null ? "string" : typeof value),
-          )
-          .map(([name]) => [name, link[name]]),
+      /** @type {any} */ (
+        Object.fromEntries(
+          Object.entries(initial)
+            .filter(
+              ([name, value]) => typeof link[name] === (value === null ? "string" : typeof value),
+            )
+            .map(([name]) => [name, link[name]]),
+        )
       ),
     );
   /** Return options for the request; null stands for the default of the server. */

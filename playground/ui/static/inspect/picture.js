@@ -42,7 +42,7 @@ function paintShape(ctx, shape) {
     ctx.restore();
     return;
   }
-  const path = new Path2D(shape.tagName === "path" ? shape.getAttribute("d") : "");
+  const path = new Path2D(shape.tagName === "path" ? (shape.getAttribute("d") ?? "") : "");
   if (shape instanceof SVGRectElement) {
     const [x, y, width, height, radius] = ["x", "y", "width", "height", "rx"].map((name) =>
       Number(shape.getAttribute(name)),

@@ -5,7 +5,6 @@ import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatInteger, formatNumber } from "../shared/format.js";
-import { signedCaption } from "./activations.js";
 import { Part, RowTable } from "./part.js";
 
 const indices = (n) => Array.from({ length: n }, (_, i) => String(i));
@@ -39,9 +38,7 @@ export function PositionVectors({ data: { side, positions } }) {
         max,
         maxCellSize: 18,
       }}
-      caption=${
-        `Rows: positions of the ${side}, from 0. Columns: dimensions. ` + signedCaption(max) + cut
-      }
+      caption=${`Rows: positions of the ${side}, from 0. Columns: dimensions.${cut}`}
       describe=${(row, column) => `Position ${row}, dimension ${column}: ${weights[row][column]}.`}
     />
   <//>`;

@@ -11,7 +11,7 @@ import { VIEWS } from "./views.js";
 const SLOW_VIEWS = ["heads", "heads-over-training", "away"]; // computed on hundreds of sequences
 const TRAINING_INTERVAL_MS = 3000; // between two requests while the model trains
 const pendingViews = new Set();
-let refreshTimer = null,
+let refreshTimer = /** @type {any} */ (null),
   lastRequestId = 0,
   requestedSelection = "",
   requestedAt = 0;
@@ -49,7 +49,10 @@ export async function requestView(view, options, extra = {}) {
     return await request("inspect/view", payload, SLOW_VIEWS.includes(view) ? 300000 : 20000);
   } catch (error) {
     return {
-      error: error.name === "TimeoutError" ? "the request timed out; try again" : NO_RESPONSE,
+      error:
+        /** @type {Error} */ (error).name === "TimeoutError"
+          ? "the request timed out; try again"
+          : NO_RESPONSE,
       again: !SLOW_VIEWS.includes(view),
     };
   }
@@ -82,7 +85,8 @@ async function loadView(view) {
   root.dataset.drawn = view + " " + store.sequence.value;
 }
 
-let rejected = null; // the sequence of another model that was replaced, and its error
+/** The sequence of another model that was replaced, and its error. @type {any} */
+let rejected = null;
 
 /** Replace a sequence that was typed for another model, if this one does not know it. */
 function applyDefaultInput({ question, error, again }) {

@@ -52,7 +52,8 @@ export function TokenLinks({ label, queries, keys, weights, color }) {
       last = (newSide === "query" ? queries : keys).length - 1;
     setActive({ side: newSide, at: Math.max(0, Math.min(last, at + by)) });
   };
-  const hasLink = (query, key) => !active || active.at === (active.side === "query" ? query : key);
+  const hasLink = (query, key) =>
+    active === null || active.at === (active.side === "query" ? query : key);
   const links = queries.flatMap((_, query) =>
     keys.map((_, key) => {
       const weight = weights[query][key];
@@ -67,7 +68,7 @@ export function TokenLinks({ label, queries, keys, weights, color }) {
       (name, at) =>
         html`<text
           key=${side + at}
-          class=${active?.side === side && active.at === at ? "active" : ""}
+          class=${active?.side === side && active?.at === at ? "active" : ""}
           x=${x}
           y=${y(at)}
           text-anchor=${anchor}

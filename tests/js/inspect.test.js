@@ -1,0 +1,257 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import { enter, makeBox, press, settle } from "./support/dom.js";
+import { describeCell } from "../../playground/ui/static/inspect/attention.js";
+import { layoutPoints } from "../../playground/ui/static/inspect/embedding_projection.js";
+import { orderRows } from "../../playground/ui/static/inspect/embeddings.js";
+import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
+import { layoutTokens } from "../../playground/ui/static/inspect/generation_diagram.js";
+import { softmaxRows } from "../../playground/ui/static/inspect/masks.js";
+import { createOptions } from "../../playground/ui/static/inspect/options.js";
+import { countRows, formatMemory } from "../../playground/ui/static/inspect/parameter_counts.js";
+import { wavelengthOf } from "../../playground/ui/static/inspect/position_embeddings.js";
+import { openSection, prediction, problem } from "../../playground/ui/static/inspect/state.js";
+import { describeWeights, TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
+import { modelOptions, Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
+import { findSection, findSubView, VIEWS } from "../../playground/ui/static/inspect/views.js";
+import { unpackWeights } from "../../playground/ui/static/shared/attention_weights.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import { html, render } from "../../playground/ui/static/vendor/preact.js";
+
+let box;
+
+beforeEach(() => {
+  if (box) render(null, box);
+  box = makeBox();
+  mock.restoreAll();
+  mock.method(globalThis, "fetch", async () => new Response("{}"));
+  prediction.value = null;
+  problem.value = { text: "", isTransient: false };
+  store.input.value = null;
+});
+
+async function mount(component) {
+  render(component, box);
+  await settle();
+}
+
+test("weights are unpacked by layer, head and query", () => {
+  const bytes = new Uint8Array(new Int16Array([1000, 0, 250, 750, 0, 1000, 500, 500]).buffer);
+  const [[first], [second]] = unpackWeights({
+    weights: btoa(String.fromCharCode(...bytes)),
+    layers: 2,
+    heads: 1,
+    rows: ["a", "b"],
+    columns: ["x", "y"],
+  });
+  assert.deepEqual(
+    first.map((row) => [...row]),
+    [
+      [1, 0],
+      [0.25, 0.75],
+    ],
+  );
+  assert.deepEqual(
+    second.map((row) => [...row]),
+    [
+      [0, 1],
+      [0.5, 0.5],
+    ],
+  );
+});
+
+test("a weight is described with both positions", () => {
+  assert.equal(
+    describeCell(
+      { rows: ["a", "b"], columns: ["x", "y"] },
+      [
+        [1, 0],
+        [0.25, 0.75],
+      ],
+      1,
+      0,
+    ),
+    "b (position 2) attends to x (position 1) with weight 0.250.",
+  );
+  assert.equal(
+    describeWeights(["x", "y", "z"], [0.2, 0.799, 0.001]),
+    "y (position 2) 0.799, x (position 1) 0.200",
+  );
+});
+
+test("a link may name a section or a sub-view, and nothing else", () => {
+  Object.assign(VIEWS, { attention: {}, steps: {}, heads: {}, away: {}, walk: {}, sizes: {} });
+  assert.equal(findSection("sizes"), "sizes");
+  assert.equal(findSection("forward"), "walk");
+  assert.equal(findSection("generation"), "steps");
+  for (const name of ["constructor", "__proto__", "", 3, null])
+    assert.equal(findSection(name), null);
+  assert.equal(findSubView("away").name, "heads");
+});
+
+test("options of a link are restored by their type", () => {
+  const { options, restore, pick } = createOptions("x", { mode: "a", layer: 0, text: null });
+  restore({ mode: 3, layer: 2, text: "b", other: 1 });
+  assert.deepEqual(options.value, { mode: "a", layer: 2, text: "b" });
+  assert.deepEqual(pick("layer", "text"), { layer: 2, text: "b" });
+  restore({ layer: "2" });
+  assert.equal(options.value.layer, 2);
+});
+
+test("links of queries show the weights of the selected token", async () => {
+  await mount(
+    html`<${TokenLinks}
+      label="Layer 1, head 1"
+      queries=${["a", "b"]}
+      keys=${["x", "y"]}
+      weights=${[
+        [1, 0],
+        [0.25, 0.75],
+      ]}
+      color="red"
+    />`,
+  );
+  assert.equal(box.querySelectorAll("path").length, 3);
+  const svg = box.querySelector("svg");
+  press(svg, "ArrowDown");
+  await settle();
+  assert.equal(box.querySelectorAll("path").length, 1);
+  assert.match(box.textContent, /Position 1 \(a\) as a query\. Weights: x \(position 1\) 1\.000\./);
+  press(svg, "ArrowRight");
+  await settle();
+  assert.match(box.textContent, /Position 1 \(x\) as a key\. Weights: a .* 1\.000, b .* 0\.250\./);
+});
+
+test("the links of a step are those of one head or the mean", () => {
+  const thousandths = [
+    [1000, 0],
+    [500, 500],
+  ];
+  assert.deepEqual(weightsOf(thousandths, 1), [0.5, 0.5]);
+  assert.deepEqual(weightsOf(thousandths, -1), [0.75, 0.25]);
+});
+
+test("tokens have at least a minimum width, and both rows are centered", () => {
+  const { cell, width, source, output } = layoutTokens(4, 5, 600);
+  assert.equal(cell, 100);
+  assert.equal(width, 600);
+  assert.deepEqual([source(0), output(0)], [150, 50]);
+  assert.equal(layoutTokens(60, 60, 300).cell, 34);
+});
+
+test("the export of a generation has one row per candidate", () => {
+  const step = {
+    prefix: ["SOS"],
+    candidates: [
+      ["5", 0.9],
+      ["1", 0.1],
+    ],
+    chosen: "5",
+    right: "1",
+  };
+  assert.deepEqual(generationSpec.rows({ steps: [step] })[1], {
+    position: 1,
+    prefix: "SOS",
+    rank: 2,
+    token: "1",
+    probability: 0.1,
+    chosen: false,
+    target: "1",
+  });
+});
+
+test("tables of masks, counts and sentences", () => {
+  const rows = softmaxRows({
+    scores: [[1, 0]],
+    real: [[1, 0]],
+    plain: [[0.7, 0.3]],
+    masked: [[1, 0]],
+  });
+  assert.deepEqual(
+    rows.map((row) => row.values),
+    [
+      [1, 0],
+      ["0.7000", "0.3000"],
+      ["1.0000", "0"],
+    ],
+  );
+  assert.deepEqual(rows[2].isOff, [false, true]);
+  assert.deepEqual(
+    countRows([
+      ["a", 1, 2, ""],
+      ["b", 3, 4, ""],
+    ]).at(-1),
+    {
+      name: "total",
+      ours: 4,
+      torch: 6,
+      why: "",
+    },
+  );
+  assert.deepEqual([formatMemory(144), formatMemory(1_048_576)], ["144 bytes", "1.0 MB"]);
+  const order = orderRows({
+    words: [
+      ["a", "b"],
+      ["a", "b"],
+    ],
+    without: 0,
+    with: 3.58,
+  });
+  assert.deepEqual(
+    order.map((row) => row.values[0]),
+    ["a b", "a b", "0: the same set of vectors", "3.58"],
+  );
+  assert.equal(wavelengthOf(1, 64), 2 * Math.PI);
+  assert.deepEqual(
+    layoutPoints([
+      [-1, 0],
+      [1, 0],
+    ]),
+    [
+      [38, 190],
+      [522, 190],
+    ],
+  );
+});
+
+test("the toolbar shows a wrong prediction with a cross mark, and the error of the input", async () => {
+  prediction.value = { written: ["1", "EOS"], answer: ["2", "EOS"], note: "" };
+  problem.value = { text: "Not a token.", isTransient: false };
+  await mount(html`<${Toolbar} />`);
+  assert.equal(box.querySelector(".answer").textContent.trim().replace(/\s+/g, " "), "1 ✗");
+  assert.equal(box.querySelector(".sequence").getAttribute("aria-invalid"), "true");
+  prediction.value = { written: ["1"], answer: ["1", "EOS"], note: "" };
+  await settle();
+  assert.match(box.querySelector(".answer").textContent, /1\s*_\s*✗/, "EOS is missing");
+});
+
+test("typing changes the sequence of all tabs", async () => {
+  await mount(html`<${Toolbar} />`);
+  enter(box.querySelector(".sequence"), "9 8");
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assert.equal(store.input.value, "9 8");
+});
+
+test("the slider selects steps, not the index of a snapshot", async () => {
+  store.weightSteps.value = [0, 10, 20, 200];
+  store.step.value = null;
+  await mount(html`<${Toolbar} />`);
+  const slider = box.querySelector(".step");
+  assert.deepEqual([slider.max, slider.value], ["200", "200"]);
+  enter(slider, "60");
+  await settle();
+  assert.equal(store.step.value, 20, "the nearest step with weights");
+  press(slider, "ArrowLeft");
+  await settle();
+  assert.equal(store.step.value, 10);
+  assert.equal(box.querySelector(".step-words").textContent, "10");
+  store.weightSteps.value = [];
+});
+
+test("a shared run is an option of its own", () => {
+  store.model.value = "watch:abc";
+  assert.equal(modelOptions()[0].label, "a shared run");
+  store.model.value = null;
+  assert.equal(openSection.value, "attention");
+});
