@@ -118,12 +118,12 @@ function Answer({ name, item }) {
       ${
         item.prompt &&
         html`<dt>Prompt</dt>
-          <dd><pre>${item.prompt}</pre></dd>`
+          <dd><pre tabindex="0">${item.prompt}</pre></dd>`
       }
       ${
         item.tokens.length > 0 &&
         html`<dt>${formatCount(item.tokens.length, "token")}</dt>
-          <dd class="prompt-tokens">
+          <dd class="prompt-tokens" tabindex="0">
             <${TokenStrip}
               label="Tokens of the prompt"
               tokens=${item.tokens.map(visibleWhitespace)}
@@ -147,7 +147,8 @@ function Answer({ name, item }) {
 function FewShotExamples({ examples }) {
   return html`<details class="few-shot">
     <summary>Few-shot examples (not held out)</summary>
-    <pre>${examples.map(([source, target]) => `${source}  →  ${target}`).join("\n")}</pre>
+    <pre tabindex="0">
+${examples.map(([source, target]) => `${source}  →  ${target}`).join("\n")}</pre>
   </details>`;
 }
 
