@@ -207,10 +207,8 @@ def _load_with_head(
     unload(resolved.folder)
     del pipe
     config.num_labels = len(labels)
-    config.id2label, config.label2id = (
-        dict(enumerate(labels)),
-        {label: index for index, label in enumerate(labels)},
-    )
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: index for index, label in enumerate(labels)}
     config.problem_type = "single_label_classification"
     if tokenizer.pad_token_id is None:  # GPT-2 has none; padding is masked in any case
         tokenizer.pad_token = tokenizer.eos_token

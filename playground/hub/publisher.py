@@ -226,11 +226,9 @@ class AutoPublisher:
                 return
             job, schedule.job = schedule.job, None
             if job.status is JobStatus.DONE and job.result:
-                schedule.pushed_step, schedule.pushed_at, schedule.error = (
-                    job.result["step"],
-                    now,
-                    "",
-                )
+                schedule.pushed_step = job.result["step"]
+                schedule.pushed_at = now
+                schedule.error = ""
             else:
                 schedule.error = job.message
             schedule.next_push_at = now + 60 * schedule.interval_minutes

@@ -55,17 +55,13 @@ class CudaGraphSteps:
         capture: Callable[[StepFunction, Sequence[torch.Generator]], StepFunction] | None = None,
         average: WeightAverage | None = None,
     ) -> None:
-        self.model, self.optimizer, self.training, self.next_batch = (
-            model,
-            optimizer,
-            training,
-            next_batch,
-        )
-        self.device, self.generators, self.capture = (
-            device,
-            generators,
-            capture or capture_cuda_graph,
-        )
+        self.model = model
+        self.optimizer = optimizer
+        self.training = training
+        self.next_batch = next_batch
+        self.device = device
+        self.generators = generators
+        self.capture = capture or capture_cuda_graph
         self.average = average
         self.lrs_R = torch.zeros(RING_SIZE, device=device)
         self.averaging_rates_R = torch.zeros(RING_SIZE, device=device)

@@ -345,11 +345,9 @@ def on_task_input(task: Any, min_length: Any, max_length: Any) -> Any:
 def apply_dataset(event: gr.SelectData) -> list[Any]:
     """Fill the form with the dataset that the panel sends."""
     dataset = event.value if isinstance(event.value, dict) else {}
-    min_length, max_length, rows = (
-        dataset.get("min_length"),
-        dataset.get("max_length"),
-        dataset.get("rows"),
-    )
+    min_length = dataset.get("min_length")
+    max_length = dataset.get("max_length")
+    rows = dataset.get("rows")
     if type(min_length) is not int or type(max_length) is not int or not isinstance(rows, str):
         return [gr.skip()] * 4
     return [LOOKUP, rows, min_length, max_length]

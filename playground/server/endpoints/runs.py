@@ -41,9 +41,8 @@ def _control_endpoint(action: str, summary: str) -> Method:
     ) -> dict[str, Any]:
         return await self._control(run, owner, action, request)
 
-    control.__name__, control.__doc__ = (
-        action,
-        f"""{summary}
+    control.__name__ = action
+    control.__doc__ = f"""{summary}
 
         Args:
             run: the run's id.
@@ -51,8 +50,7 @@ def _control_endpoint(action: str, summary: str) -> Method:
 
         Returns:
             as status.
-        """,
-    )
+        """
     return endpoint(schemas.Control)(control)
 
 
