@@ -2,8 +2,10 @@ import { createView } from "../shared/view.js";
 
 export const { addViewListener, attach, onResizeOrThemeChange, root } = createView(
   '<div class="inspect pg"></div>',
-  ["./inspect.css", "./analysis.css", "./tensors.css"].map(
-    (path) => new URL(path, import.meta.url),
-  ),
+  [
+    new URL("./inspect.css", import.meta.url),
+    new URL("./analysis.css", import.meta.url),
+    new URL("./tensors.css", import.meta.url),
+  ],
 );
 export const isVisible = () => Boolean(root.offsetParent);
