@@ -182,6 +182,10 @@ class TrainTab:
                 error_message = (
                     f"The form ignores the settings of this link: {html.escape(str(error))}."
                 )
+        at = self.names.index("device")
+        fields[at] = device_update(
+            self.form["device"].choices, self.registry.device_summary, fields[at]
+        )
         return [live_view_value(owner), error_message, *fields]
 
     def load_settings_into_form(self, event: gr.SelectData) -> list[Any]:
@@ -392,6 +396,18 @@ def reset_settings(preset: Any, family: Any) -> list[Any]:
     """Return the values of the preset for all settings but the architecture."""
     values = expected_values(preset, family)
     return [values[name] for name in PRESET_SETTINGS if name != "architecture"]
+
+
+def device_update(choices: list[Any], summary: str, value: Any) -> Any:
+    """Return the choice of devices without CUDA, if the server has none.
+
+    A value that names CUDA, such as that of a link, stays.
+    """
+    is_skipped = not isinstance(value, str)
+    if value == "cuda" or not summary.startswith("Training on cpu"):
+        return value
+    available = [choice for choice in choices if choice[1] != "cuda"]
+    return gr.Radio(choices=available) if is_skipped else gr.Radio(available, value=value)
 
 
 def live_view_value(owner: str, new_run: str = "") -> str:

@@ -212,7 +212,7 @@ def test_a_model_that_fails_shows_its_error_and_can_be_run_again(
     expect(row_of(page, "ada/later").locator(".failed")).to_contain_text("ada/later")
     before = row_of(page, "gpt2").text_content()
     hub.put("ada/later", models["gpt2"])
-    row_of(page, "ada/later").get_by_role("button", name="Try again").click()
+    row_of(page, "ada/later").get_by_role("button", name="Retry").click()
     expect(row_of(page, "ada/later").locator(".score")).to_have_count(3)
     wait_for_job(page)
     assert model_names(page)[:3] == ["reverse", "gpt2", "ada/later"]

@@ -48,7 +48,7 @@ test("a message is read when it changes, and an error offers to try again", asyn
   await draw(html`<${StatusMessage} text="Saved." kind="success" />`);
   assert.equal(text("[role=status]"), "✓ Saved.");
   await draw(html`<${StatusMessage} text="Offline." kind="error" onRetry=${onRetry} />`);
-  assert.equal(text("[role=alert]"), "Offline. Try again");
+  assert.equal(text("[role=alert]"), "Offline. Retry");
   await click("button");
   assert.equal(onRetry.mock.callCount(), 1);
 });
@@ -81,7 +81,7 @@ test("a job has its progress and Cancel, and afterwards its message", async () =
   assert.equal(box.querySelector("progress").hasAttribute("value"), false);
   job.state.value = { ...IDLE, status: "failed", message: "Offline.", canRetry: true };
   await settle();
-  assert.equal(text("[role=alert]"), "Offline. Try again");
+  assert.equal(text("[role=alert]"), "Offline. Retry");
   await click("button");
   assert.equal(retry.mock.callCount(), 1);
   job.state.value = { ...IDLE, status: "done" };

@@ -54,7 +54,7 @@ test("a job reports its progress and its rows, and resolves to its result", asyn
   assert.equal(isActive(job.state.value), false);
 });
 
-test("an error of the server becomes a message, with Try again if that may help", async () => {
+test("an error of the server becomes a message, with Retry if that may help", async () => {
   responses["jobs/submit"] = [{ error: "this name is taken" }];
   assert.equal(await job.run("o", {}), null);
   assert.deepEqual(

@@ -95,7 +95,7 @@ function ModelName({ row, job, onRetry }) {
           disabled=${job.isBusy}
           onClick=${() => onRetry(row.model)}
         >
-          Try again
+          Retry
         </button>
       </span>`
     }`;

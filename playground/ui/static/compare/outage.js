@@ -25,6 +25,6 @@ export const Outage = ({ onRetry }) =>
     ${outage.value} ${" "}
     ${
       outage.value &&
-      html`<button type="button" class="pg-button" onClick=${onRetry}>Try again</button>`
+      html`<button type="button" class="pg-button" onClick=${onRetry}>Retry</button>`
     }
   </p>`;

@@ -14,7 +14,7 @@ function progressText({ done, total, unit }) {
 }
 
 /**
- * The message and the progress of a job, with Cancel, or with Try again after an error.
+ * The message and the progress of a job, with Cancel, or with Retry after an error.
  * @param {{
  *   job: Job,
  *   doneText?: string,

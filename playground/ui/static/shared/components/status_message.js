@@ -21,7 +21,7 @@ export function StatusMessage({ text, kind = "info", onRetry, class: className =
     ${
       text &&
       onRetry &&
-      html`<button type="button" class="pg-button" onClick=${onRetry}>Try again</button>`
+      html`<button type="button" class="pg-button" onClick=${onRetry}>Retry</button>`
     }
   </p>`;
 }
