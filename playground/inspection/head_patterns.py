@@ -107,6 +107,16 @@ class HeadScore:
         )
         return "uniform" if flat and self.above_baseline(best) < CLEAR_PATTERN else best
 
+    @property
+    def clarity(self) -> float:
+        """Return the normalized score on the best pattern; 0 without one."""
+        return self.above_baseline(self.best_pattern) if self.best_pattern else 0.0
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether the head is uniform or has a clear pattern."""
+        return self.best_pattern == "uniform" or self.clarity >= CLEAR_PATTERN
+
     def is_distinguishable(self, name: str) -> bool:
         """Return whether the baseline is low enough to detect the pattern."""
         return (self.uniform_baseline[name] or 0.0) < MAX_BASELINE
@@ -120,7 +130,7 @@ class HeadScore:
         best = self.best_pattern
         if not best:
             return "too few positions to compare"
-        if best == "uniform" or self.above_baseline(best) >= CLEAR_PATTERN:
+        if self.is_clear:
             return PATTERN_SENTENCES[best]
         return (
             f"no clear pattern; nearest: {best}"

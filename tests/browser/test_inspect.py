@@ -177,11 +177,13 @@ def test_a_run_at_any_step_and_its_heads_over_the_steps(app, open_page):
     open_section(page, "heads")
     page.locator(".of-heads button", has_text="Measure over training").click()
     expect(page.locator(".heads-two")).to_be_visible(timeout=60_000)
-    assert count_colors(page, ".heads-chart") > 2
-    page.focus(".heads-chart")
+    measure_again = page.locator(".of-heads button", has_text="Measure again")
+    expect(measure_again).to_be_visible(timeout=60_000)
+    assert count_colors(page, ".heads-chart canvas") > 2
+    page.focus(".heads-chart [tabindex='0']")
     page.keyboard.press("ArrowRight")
     page.select_option(".heads-pattern", "previous")
-    assert count_colors(page, ".heads-map") > 2
+    assert count_colors(page, ".heads-map canvas >> nth=0") > 2
 
 
 def test_a_link_opens_the_same_view_in_another_browser(app, open_page):
@@ -259,13 +261,19 @@ def test_nothing_is_wider_than_the_page(app, open_page, width):
 def test_head_roles_are_sorted_and_readable(page):
     open_section(page, "heads")
     rows = page.locator(".heads-table tbody tr")
+    expect(rows.first).to_contain_text("cross 2.")
+    expect(rows.first).to_contain_text("attends to the mirrored position")
+    assert rows.count() < 24
+    page.click(".heads-unclear summary")
     expect(rows).to_have_count(24)
-    header = page.locator(".heads-table thead button", has_text="anti-diagonal")
+    header = page.locator(".heads-table thead button", has_text="anti-diagonal").first
     header.focus()
     page.keyboard.press("Enter")
     expect(rows.first).to_contain_text("cross 2.")
-    rows.nth(1).click()
-    expect(page.locator(".of-heads")).to_contain_text("attends to the mirrored position")
+    head = rows.nth(1).get_by_role("button")
+    head.click()
+    expect(head).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".of-heads")).to_contain_text("has only its latest weights")
 
 
 def test_the_logit_lens_and_logit_attribution(page):
@@ -323,7 +331,6 @@ def test_embeddings_and_sizes_with_custom_numbers(page):
 def test_taking_parts_away_is_measured(page):
     page.select_option(".page-bar .subject", "checkpoint:reverse-one-head")
     open_section(page, "away")
-    page.locator(".of-away button", has_text="Measure").first.click()
     row = page.locator(".of-away tr", has_text="cross-attention, layer 1, head 1")
     expect(row.first).to_contain_text("100 % → 0", timeout=120_000)
     row.first.locator("input").focus()

@@ -34,6 +34,8 @@ def head_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, A
             "aligned": json_number(score.alignment_fraction),
             "distance": json_number(score.alignment_distance),
             "best": score.best_pattern,
+            "clarity": json_number(score.clarity),
+            "is_clear": score.is_clear,
             "description": score.description,
         }
         for score in scoring.score_heads_on_batch(subject, batch)

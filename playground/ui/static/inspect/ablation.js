@@ -1,56 +1,266 @@
-// Ablation.
-import { formatMessage, formatPercent } from "../shared/format.js";
-import { createSegmentedControl, el, setPressed, visuallyHidden } from "../shared/dom.js";
-import {
-  renderAblation,
-  renderInputAblation,
-  renderPatching,
-  runPatching,
-} from "./ablation_results.js";
-import { redrawView, scheduleRefresh } from "./requests.js";
-import {
-  cacheKey,
-  describeSample,
-  formatWithMinusSign,
-  loadSlowView,
-  slowResults,
-} from "./slow_views.js";
-import { state } from "./state.js";
-import { queryView, VIEWS } from "./views.js";
+// Ablation of components: on held-out sequences, and on the input.
+import { html, useMemo } from "../vendor/preact.js";
+import { DataTable } from "../shared/components/data_table.js";
+import { SegmentedControl } from "../shared/components/segments.js";
+import { StatusMessage } from "../shared/components/status_message.js";
+import { TokenStrip } from "../shared/components/token_strip.js";
+import { formatCount, formatInteger, formatMessage, formatPercent } from "../shared/format.js";
+import { formatValue, SignedBar } from "./cells.js";
+import { describeSample, findMeasurement, measure, useMeasurement } from "./measurements.js";
+import { createOptions } from "./options.js";
+import { patchedHeads, Patching, patchingRows, resetPatching } from "./patching.js";
 
-export const ablationState = {
-  mode: "zero",
+const METHODS = [
+  { value: "zero", label: "zero", help: "zero, a value that the model has not met in training" },
+  {
+    value: "mean",
+    label: "mean",
+    help: "its mean over the held-out sequences, which does not depend on the input",
+  },
+];
+const SETS = [
+  {
+    value: "single",
+    label: "single components",
+    help: "Each head, each feed-forward network and the position vectors, one at a time",
+  },
+  { value: "groups", label: "groups", help: "All components of one group together" },
+  { value: "keep", label: "keep only", help: "All heads except one, or except one group" },
+];
+const NEGLIGIBLE_NATS = 0.0005;
+const { options, set, update, restore } = createOptions("away", {
+  how: "zero",
   set: "single",
-  parts: new Set(),
-  position: 0,
-  symbol: null,
-  patch: null,
-  inputKey: "", // model, step and sequence of the last patching request
-  requestId: 0,
-  error: "",
-};
-const ABLATION_MODES = [
-  [
-    "zero",
-    "zero",
-    "Zero ablation: the output is replaced by zero, a value that did not occur in training",
-  ],
-  [
-    "mean",
-    "mean",
-    "Mean ablation: the output is replaced by its mean at that position over the held-out " +
-      "sequences, which removes its dependence on the input",
-  ],
-];
-const ABLATION_SETS = [
-  [
-    "single",
-    "single components",
-    "Each head, each feed-forward network, and the position vectors, one at a time",
-  ],
-  ["groups", "groups", "Components of one group, ablated together"],
-  ["keep", "keep only", "One head, or a group of heads, is kept; all other heads are ablated"],
-];
+  keep: false,
+  /** @type {string[]} the components that are ablated, or kept, on the input */
+  parts: [],
+});
+
+const isKeepOnly = () => options.value.set === "keep";
+const isHead = (name) => name.includes("head ");
+const measuredOptions = ({ how, set: which } = options.value) => ({ how, set: which });
+const selectParts = (parts) => update({ parts, keep: isKeepOnly() && parts.length > 0 });
+
+/** Say in one line what the selected set and method do. */
+export function describeMethod({ set: which, how }) {
+  const find = (choices, value) => choices.find((each) => each.value === value).help;
+  return `${find(SETS, which)}. The output of each ablated component is replaced with ${find(METHODS, how)}.`;
+}
+
+/** Return the rows of the table before the measurement, in the order of the model. */
+export function listAblations({ parts, groups }, which) {
+  const single = parts.map((name) => ({ name, parts: [name] })),
+    together = Object.entries(groups).map(([name, members]) => ({ name, parts: members }));
+  if (which === "groups") return together;
+  if (which === "single") return single;
+  return [...single, ...together].filter((row) => isHead(row.parts[0]));
+}
+
+/** Describe a measurement, and the step if the model is further. */
+function describeMeasurement(data, step) {
+  const { exact_match: exactMatch, log_probability: logProbability } = data.before,
+    fewer = data.fewer ? " (fewer than 512, because of the size of the model)" : "",
+    age =
+      data.step === step
+        ? ""
+        : `; measured at step ${formatInteger(data.step)}, now at step ${formatInteger(step)}`;
+  return (
+    `Intact model: exact match ${formatPercent(exactMatch)}, log-probability ` +
+    `${formatValue(logProbability)} nats, ${describeSample(data)}${fewer}${age}.`
+  );
+}
+
+const shorten = (name) =>
+  name.replace(
+    /^(encoder|decoder|cross)(?: self)?-attention, layer (\d+), head (\d+)$/,
+    "$1 $2.$3",
+  );
+
+/** The columns of the table; those of the measurement only with one. */
+function buildColumns(rows, before) {
+  const selected = new Set(options.value.parts),
+    verb = isKeepOnly() ? "Keep" : "Ablate",
+    lost = (row) => before.log_probability - row.log_probability,
+    losses = before ? rows.map(lost) : [],
+    range = { low: Math.min(0, ...losses), high: Math.max(1e-9, ...losses) };
+  const toggle = ({ parts }, isOn) =>
+    selectParts(
+      isOn
+        ? [...new Set([...selected, ...parts])]
+        : [...selected].filter((name) => !parts.includes(name)),
+    );
+  const nameColumn = {
+    key: "name",
+    label: isKeepOnly() ? "kept heads" : "ablated component",
+    render: (row) =>
+      html`<label class="away-name">
+        <input
+          type="checkbox"
+          aria-label=${`${verb} ${row.name} on your sequence`}
+          checked=${row.parts.every((part) => selected.has(part))}
+          onChange=${({ currentTarget }) => toggle(row, currentTarget.checked)}
+        />
+        <span class="away-long">${row.name}</span>
+        <span class="away-short" aria-hidden="true">${shorten(row.name)}</span>
+      </label>`,
+  };
+  if (!before) return [nameColumn];
+  return [
+    nameColumn,
+    {
+      key: "exact_match",
+      label: "exact match",
+      help: "Held-out sequences with a completely correct output, before and after the ablation",
+      isNumber: true,
+      render: (row) =>
+        html`<span class="away-before">${formatPercent(before.exact_match)} → </span
+          >${formatPercent(row.exact_match)}`,
+    },
+    {
+      key: "lost",
+      label: "loss increase (nats)",
+      help: "Mean decrease of the log-probability of the whole target",
+      isNumber: true,
+      value: lost,
+      render: (row) => (Math.abs(lost(row)) < NEGLIGIBLE_NATS ? "0" : formatValue(lost(row))),
+    },
+    {
+      key: "bar",
+      label: "",
+      isSortable: false,
+      isOptional: true,
+      render: (row) => html`<${SignedBar} value=${lost(row)} ...${range} />`,
+    },
+  ];
+}
+
+/** The effect of each ablation on the held-out sequences, with a choice for the input. */
+function Effects({ data, response }) {
+  const { how, set: which } = options.value,
+    rows = data?.rows ?? listAblations(response, which);
+  return html`<${DataTable}
+    key=${`${how} ${which} ${data ? data.step : ""}`}
+    caption="Ablations"
+    isCaptionHidden
+    class="away-table picture"
+    columns=${buildColumns(rows, data?.before)}
+    rows=${rows}
+    rowKey=${(row) => row.name}
+  />`;
+}
+
+/** The output for the input, intact and ablated. */
+function OnInput({ response: { whole, without, answer, parts } }) {
+  const n = options.value.parts.length,
+    kept = `kept ${n} of ${formatCount(parts.filter(isHead).length, "head")}`,
+    hint = n
+      ? ""
+      : isKeepOnly()
+        ? "Select the heads to keep in the table."
+        : "Select the components to ablate in the table.";
+  const rows = [{ label: "intact", ...whole }];
+  if (n) rows.push({ label: isKeepOnly() ? kept : "ablated: " + n, ...without });
+  const columns = [
+    { key: "label", label: "model", isSortable: false },
+    {
+      key: "written",
+      label: "output",
+      isSortable: false,
+      render: (row) =>
+        html`<${TokenStrip} label="Output" tokens=${row.written} targets=${answer ?? undefined} />`,
+    },
+    {
+      key: "log_probability",
+      label: "log-probability",
+      help: answer
+        ? "Log-probability of the whole target of this sequence, teacher-forced, in nats"
+        : "Log-probability of the output of the intact model in nats; the target is unknown",
+      isNumber: true,
+      isSortable: false,
+      render: (row) => formatValue(row.log_probability),
+    },
+  ];
+  return html`<h4>On your sequence</h4>
+    <${DataTable}
+      caption="On your sequence"
+      isCaptionHidden
+      class="away-own picture"
+      columns=${columns}
+      rows=${rows}
+      rowKey=${(row) => row.label}
+    />
+    ${hint && html`<p class="pg-hint">${hint}</p>`}
+    ${
+      n > 0 &&
+      html`<button type="button" class="pg-button" onClick=${() => selectParts([])}>
+        Restore all
+      </button>`
+    }`;
+}
+
+function AblationControls({ isBusy, response }) {
+  const { how, set: which } = options.value,
+    request = measuredOptions();
+  const onSetChange = (value) => {
+    const isOtherKind = (value === "keep") !== isKeepOnly();
+    update({ set: value, keep: false, ...(isOtherKind && { parts: [] }) });
+  };
+  return html`<div class="row">
+      <${SegmentedControl}
+        label="Components to ablate"
+        options=${SETS}
+        value=${which}
+        onChange=${onSetChange}
+      />
+      replaced with
+      <${SegmentedControl}
+        label="Replacement value"
+        options=${METHODS}
+        value=${how}
+        onChange=${(value) => update({ how: value })}
+      />
+      <button
+        type="button"
+        class="pg-button away-measure"
+        disabled=${isBusy}
+        onClick=${() => measure("away", request, response)}
+      >
+        Measure again
+      </button>
+    </div>
+    <p class="pg-hint">${describeMethod(options.value)}</p>`;
+}
+
+function AblationView({ data: response }) {
+  const request = useMemo(() => measuredOptions(), [options.value.how, options.value.set]),
+    { data: latest, error, isBusy, isStale } = useMeasurement("away", request, response),
+    // a result of other options has other rows
+    data = isStale && (latest?.how !== request.how || latest?.set !== request.set) ? null : latest;
+  const message = error
+    ? formatMessage(error)
+    : isBusy || !data
+      ? "Measuring one component at a time"
+      : describeMeasurement(data, response.step);
+  return html`<div class="away-two">
+    <div>
+      <${AblationControls} isBusy=${isBusy} response=${response} />
+      <${StatusMessage} class="away-words" kind=${error ? "error" : "info"} text=${message} />
+      ${data && html`<p class="away-finding">${data.finding}</p>`}
+      <${Effects} data=${data} response=${response} />
+    </div>
+    <div>
+      <${OnInput} response=${response} />
+      <${Patching} response=${response} />
+    </div>
+  </div>`;
+}
+
+/** Return the measurements of the selected method. */
+const measured = () =>
+  SETS.flatMap(({ value }) => {
+    const request = measuredOptions({ ...options.value, set: value });
+    return findMeasurement("away", request)?.data ?? [];
+  });
 
 export const ablationSpec = {
   title: "Ablation",
@@ -58,243 +268,35 @@ export const ablationSpec = {
     "Replaces the output of a component and measures the effect on held-out sequences. The " +
     "log-probability of the target can change even where exact match does not.",
   request: "away-answer",
-  build(box) {
-    const measure = el("button", {
-      type: "button",
-      className: "quiet away-measure",
-      textContent: "Measure",
-    });
-    measure.addEventListener("click", () =>
-      loadSlowView(
-        "away",
-        { how: ablationState.mode, set: ablationState.set },
-        "away",
-        state.resultByView.away,
-      ),
-    );
-    const none = el("button", {
-      type: "button",
-      className: "quiet away-none",
-      textContent: "Restore all",
-    });
-    none.addEventListener("click", () => {
-      ablationState.parts.clear();
-      redrawView("away");
-      scheduleRefresh("away", 0);
-    });
-    const position = el("select", {
-        className: "away-position",
-        ariaLabel: "Position in the source",
-      }),
-      symbol = el("select", { className: "away-symbol", ariaLabel: "Replacement token" });
-    position.addEventListener("change", () => {
-      ablationState.position = +position.value;
-      ablationState.symbol = null;
-      runPatching();
-    });
-    symbol.addEventListener("change", () => {
-      ablationState.symbol = symbol.value;
-      runPatching();
-    });
-    box.append(
-      el(
-        "div",
-        { className: "away-two" },
-        el(
-          "div",
-          {},
-          el(
-            "div",
-            { className: "row" },
-            createSegmentedControl(
-              ABLATION_SETS,
-              ablationState.set,
-              (value) => {
-                if ((value === "keep") !== (ablationState.set === "keep"))
-                  ablationState.parts.clear();
-                ablationState.set = value;
-                redrawView("away");
-                scheduleRefresh("away", 0);
-              },
-              "Components to ablate",
-            ),
-            el(
-              "span",
-              { className: "away-columns" },
-              "replaced with ",
-              createSegmentedControl(
-                ABLATION_MODES,
-                ablationState.mode,
-                (value) => {
-                  ablationState.mode = value;
-                  redrawView("away");
-                  scheduleRefresh("away", 0);
-                },
-                "Replacement value",
-              ),
-            ),
-            measure,
-          ),
-          el("p", { className: "hint away-words", role: "status" }),
-          el("p", { className: "away-finding" }),
-          el(
-            "table",
-            { className: "away-table picture" },
-            el(
-              "thead",
-              {},
-              el(
-                "tr",
-                {},
-                el("th", { scope: "col" }, visuallyHidden("Select")),
-                el(
-                  "th",
-                  { scope: "col", className: "away-what" },
-                  visuallyHidden("Ablated component"),
-                ),
-                el("th", {
-                  scope: "col",
-                  className: "away-right",
-                  textContent: "exact match",
-                  title:
-                    "Fraction of the held-out sequences with a completely correct answer, " +
-                    "before and after",
-                }),
-                el("th", { scope: "col" }, visuallyHidden("change")),
-                el("th", {
-                  scope: "col",
-                  className: "away-right",
-                  textContent: "drop in nats",
-                  title:
-                    "Mean drop of the log-probability of the whole target, in nats, over " +
-                    "the same sequences",
-                }),
-                el("th", { scope: "col" }, visuallyHidden("bar chart")),
-              ),
-            ),
-            el("tbody"),
-          ),
-        ),
-        el(
-          "div",
-          {},
-          el("h4", { textContent: "On your sequence" }),
-          el("table", { className: "away-own picture" }, el("tbody")),
-          el("p", { className: "hint away-own-words" }),
-          none,
-          el("h4", {
-            className: "away-patch-title",
-            textContent: "Activation patching",
-            title:
-              "Meng et al. 2022: the model runs on the corrupted sequence, with the output " +
-              "of one head at a time replaced by its output on the clean sequence",
-          }),
-          el(
-            "div",
-            { className: "row" },
-            el("label", {}, "replace ", position),
-            el("label", {}, " with ", symbol),
-          ),
-          el("p", { className: "hint away-patch-words", role: "status" }),
-          el("table", { className: "away-patch picture" }, el("tbody")),
-        ),
-      ),
-    );
-  },
-  options: () => ({
-    how: ablationState.mode,
-    set: ablationState.set,
-    keep: ablationState.set === "keep" && ablationState.parts.size > 0,
-    parts: [...ablationState.parts],
-  }),
-  restoreOptions(options) {
-    if (ABLATION_MODES.some(([name]) => name === options.how)) ablationState.mode = options.how;
-    if (ABLATION_SETS.some(([name]) => name === options.set)) ablationState.set = options.set;
-    if (Array.isArray(options.parts))
-      ablationState.parts = new Set(options.parts.filter((name) => typeof name === "string"));
-    for (const box of VIEWS.away.box.querySelectorAll(".choice"))
-      for (const value of [ablationState.mode, ablationState.set])
-        if (box.querySelector(`[data-value="${value}"]`)) setPressed(box, value);
-  },
-  draw(response) {
-    const result = slowResults.get(
-        cacheKey("away", { how: ablationState.mode, set: ablationState.set }),
-      ),
-      data = result && result.data;
-    const words = queryView("away", ".away-words"),
-      measure = queryView("away", ".away-measure");
-    words.classList.toggle("away-error", Boolean(result && result.error));
-    words.textContent = !result
-      ? "Not measured yet."
-      : result.busy
-        ? "Measuring one component at a time."
-        : result.error
-          ? formatMessage(result.error)
-          : "Baseline: exact match " +
-            formatPercent(data.before.exact_match) +
-            ", log-probability " +
-            formatWithMinusSign(data.before.log_probability) +
-            " nats, " +
-            describeSample(data) +
-            (data.fewer ? " (fewer than 512, because of the size of the model)" : "") +
-            (data.step === response.step
-              ? "."
-              : "; measured at step " +
-                data.step.toLocaleString("en") +
-                ", the model is now at step " +
-                response.step.toLocaleString("en") +
-                ".");
-    measure.disabled = Boolean(result && result.busy);
-    measure.textContent = data ? "Measure again" : "Measure";
-    queryView("away", ".away-finding").textContent = data ? data.finding : "";
-    renderAblation(response, data);
-    renderInputAblation(response);
-    const inputKey = JSON.stringify([state.subject, response.step, response.source]);
-    if (inputKey !== ablationState.inputKey) {
-      ablationState.inputKey = inputKey;
-      runPatching();
-    } else renderPatching();
-  },
+  Component: AblationView,
   reset() {
-    ablationState.parts.clear();
-    ablationState.patch = null;
-    ablationState.inputKey = "";
-    ablationState.position = 0;
-    ablationState.symbol = null;
+    set({ parts: [], keep: false });
+    resetPatching();
   },
-  exportData: (response) => ({
-    own: response,
-    patching: ablationState.patch,
-    measured: ABLATION_SETS.map(([set]) =>
-      slowResults.get(cacheKey("away", { how: ablationState.mode, set })),
-    )
-      .filter((result) => result && result.data)
-      .map((result) => result.data),
-  }),
-  rows: (response) =>
-    ABLATION_SETS.flatMap(([set]) => {
-      const result = slowResults.get(cacheKey("away", { how: ablationState.mode, set }));
-      return result && result.data
-        ? result.data.rows.map((row) => ({
-            set,
-            how: ablationState.mode,
-            part: row.name,
-            exact_match_before: result.data.before.exact_match,
-            exact_match_after: row.exact_match,
-            log_probability_before: result.data.before.log_probability,
-            log_probability_after: row.log_probability,
-            sequences: result.data.sequences,
-            step: result.data.step,
-          }))
-        : [];
-    }).concat(
-      ablationState.patch
-        ? ablationState.patch.heads.map((head) => ({
-            set: "patching",
-            part: head.name,
-            share_recovered: head.recovered,
-            step: response.step,
-          }))
-        : [],
+  options: () => options.value,
+  restoreOptions(link) {
+    const isOne = (choices, value) => choices.some((each) => each.value === value),
+      { how, set: which } = options.value;
+    restore({ ...link, parts: Array.isArray(link.parts) ? link.parts : [] });
+    if (!isOne(METHODS, options.value.how)) set({ how });
+    if (!isOne(SETS, options.value.set)) set({ set: which });
+    set({ parts: options.value.parts.filter((name) => typeof name === "string") });
+  },
+  exportData: (response) => ({ own: response, patching: patchedHeads(), measured: measured() }),
+  rows: (response) => [
+    ...measured().flatMap((data) =>
+      data.rows.map((row) => ({
+        set: data.set,
+        how: data.how,
+        part: row.name,
+        exact_match_before: data.before.exact_match,
+        exact_match_after: row.exact_match,
+        log_probability_before: data.before.log_probability,
+        log_probability_after: row.log_probability,
+        sequences: data.sequences,
+        step: data.step,
+      })),
     ),
+    ...patchingRows(response.step),
+  ],
 };

@@ -183,6 +183,10 @@ export interface Column<Row = any> {
   value?: (row: Row) => any;
   /** The content of the cell. The default is the value as text. */
   render?: (row: Row) => any;
+  /** The CSS declarations of the cell. */
+  style?: (row: Row) => string;
+  /** The title of the heading. */
+  help?: string;
   isNumber?: boolean;
   isSortable?: boolean;
   /** Whether a narrow page hides the column. */

@@ -107,7 +107,7 @@ const renderRow = (row, key, columns, actions) =>
   html`<tr key=${key}>
     ${columns.map(
       (column) =>
-        html`<td key=${column.key} class=${cellClass(column)}>
+        html`<td key=${column.key} class=${cellClass(column)} style=${column.style?.(row)}>
           ${column.render ? column.render(row) : valueOf(column, row)}
         </td>`,
     )}
@@ -136,7 +136,7 @@ function renderHeading(column, sort, onSort) {
         ? column.label
         : html`<button
             type="button"
-            title=${"Sort by " + column.label}
+            title=${column.help ?? "Sort by " + column.label}
             onClick=${() => onSort(column)}
           >
             ${column.label}

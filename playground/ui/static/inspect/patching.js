@@ -1,0 +1,132 @@
+// Activation patching: which heads carry the information about one source token.
+import { html, signal, useEffect } from "../vendor/preact.js";
+import { DataTable } from "../shared/components/data_table.js";
+import { renderOptions } from "../shared/components/model_select.js";
+import { StatusMessage } from "../shared/components/status_message.js";
+import { formatMessage } from "../shared/format.js";
+import { formatSigned, SignedBar } from "./cells.js";
+import { headOrder, shortHeadName } from "./head_roles.js";
+import { requestView } from "./requests.js";
+
+const NO_CHOICE = { position: 0, token: "" };
+const choice = signal(NO_CHOICE);
+const patching = signal({ data: /** @type {any} */ (null), error: "" });
+
+export const patchedHeads = () => patching.peek().data;
+
+export function resetPatching() {
+  choice.value = NO_CHOICE;
+  patching.value = { data: null, error: "" };
+}
+
+/** Return the position and the replacement token, within what the sequence and the task have. */
+export function selectCorruption({ source, symbols }, { position, token }) {
+  const at = Math.min(position, source.length - 2),
+    clean = source[at],
+    isValid = symbols.includes(token) && token !== clean,
+    next = symbols[(symbols.indexOf(clean) + 1) % symbols.length];
+  return { position: at, token: isValid ? token : next };
+}
+
+export function describePatching({ changed, position, token, other, before, after }) {
+  return (
+    `With ${changed.join(" ")}, the target at position ${position + 1} is ${other} instead of ` +
+    `${token}. Logit of ${token} minus logit of ${other}: ${formatSigned(before)} clean, ` +
+    `${formatSigned(after)} corrupted. The bars show the fraction of this difference that ` +
+    "patching each head recovers. Fractions need not sum to 1, because heads depend on each other."
+  );
+}
+
+/** Load the result for the selected corruption, and again for another response. */
+function usePatching(response, { position, token }) {
+  useEffect(() => {
+    let isCurrent = true;
+    requestView("patch", { source_position: position, symbol: token }).then((result) => {
+      if (!isCurrent) return;
+      const { error = "" } = result;
+      patching.value = { data: error ? patching.value.data : result, error };
+    });
+    return () => {
+      isCurrent = false;
+    };
+  }, [response.step, response.source.join(" "), position, token]);
+  return patching.value;
+}
+
+function RecoveredTable({ heads }) {
+  const values = heads.map((head) => head.recovered),
+    range = { low: Math.min(0, ...values), high: Math.max(1, ...values) };
+  const columns = [
+    { key: "head", label: "head", value: headOrder, render: shortHeadName },
+    {
+      key: "bar",
+      label: "fraction recovered",
+      isSortable: false,
+      render: (head) => html`<${SignedBar} value=${head.recovered} ...${range} />`,
+    },
+    {
+      key: "recovered",
+      label: "fraction",
+      isNumber: true,
+      render: (head) => head.recovered.toFixed(2).replace("-0.00", "0.00").replace("-", "−"),
+    },
+  ];
+  return html`<${DataTable}
+    caption="Recovered fraction by head"
+    isCaptionHidden
+    class="away-patch picture"
+    columns=${columns}
+    rows=${heads}
+    rowKey=${(head) => head.name}
+    sortKey="recovered"
+  />`;
+}
+
+export function Patching({ response }) {
+  const selected = selectCorruption(response, choice.value),
+    { data, error } = usePatching(response, selected),
+    clean = response.source[selected.position];
+  const positions = response.source
+    .slice(0, -1)
+    .map((token, i) => ({ value: String(i), label: `${token} at position ${i + 1}` }));
+  const tokens = response.symbols
+    .filter((token) => token !== clean)
+    .map((token) => ({ value: token, label: token }));
+  return html`<h4 class="away-patch-title">Activation patching</h4>
+    <div class="row">
+      <label>
+        replace${" "}
+        <select
+          class="away-position"
+          onChange=${({ currentTarget }) =>
+            (choice.value = { position: Number(currentTarget.value), token: "" })}
+        >
+          ${renderOptions(positions, String(selected.position))}
+        </select>
+      </label>
+      <label>
+        with${" "}
+        <select
+          class="away-symbol"
+          onChange=${({ currentTarget }) =>
+            (choice.value = { ...selected, token: currentTarget.value })}
+        >
+          ${renderOptions(tokens, selected.token)}
+        </select>
+      </label>
+    </div>
+    <${StatusMessage}
+      class="away-patch-words"
+      kind=${error ? "error" : "info"}
+      text=${error ? formatMessage(error) : data ? describePatching(data) : ""}
+    />
+    ${data && html`<${RecoveredTable} heads=${data.heads} />`}`;
+}
+
+export const patchingRows = (step) =>
+  (patchedHeads()?.heads ?? []).map((head) => ({
+    set: "patching",
+    part: head.name,
+    share_recovered: head.recovered,
+    step,
+  }));
