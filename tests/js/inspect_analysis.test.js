@@ -3,6 +3,16 @@ import { beforeEach, mock, test } from "node:test";
 
 import { makeBox, press, settle } from "./support/dom.js";
 import {
+  describeMethod,
+  ablationSpec,
+  listAblations,
+} from "../../playground/ui/static/inspect/ablation.js";
+import { describeGrowth, selectSteps } from "../../playground/ui/static/inspect/head_history.js";
+import { headRolesSpec, PATTERNS } from "../../playground/ui/static/inspect/head_roles.js";
+import { openSection } from "../../playground/ui/static/inspect/state.js";
+import { selectCorruption } from "../../playground/ui/static/inspect/patching.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import {
   describeAttribution,
   describeCell,
   logitLensSpec,
@@ -42,17 +52,47 @@ const ATTRIBUTION = {
     { name: "cross-attention, layer 1, head 1", logit: 2.5 },
   ],
 };
-let box, responses, sent;
+const byPattern = (value) => Object.fromEntries(Object.keys(PATTERNS).map((name) => [name, value]));
+const makeHead = (kind, layer, clarity) => ({
+  ...{ name: `${kind}-attention, layer ${layer}, head 1`, kind, layer, head: 1 },
+  ...{ clarity, is_clear: clarity > 0.5, best: "previous", description: "attends" },
+  patterns: { ...byPattern(0.1), previous: clarity, next: null },
+  chance: { ...byPattern(0.1), next: null },
+  ...{ entropy: 1, aligned: null, distance: null },
+});
+const SCORES = {
+  ...{ step: 4, sequences: 256, lengths: [1, 10] },
+  heads: [makeHead("encoder", 1, 0.2), makeHead("encoder", 2, 0.6), makeHead("cross", 1, 0.9)],
+};
+const HEAD = "cross-attention, layer 1, head 1";
+const ABLATION = {
+  ...{ how: "zero", set: "single", step: 4, sequences: 512, lengths: [5, 5], finding: "Needed." },
+  before: { exact_match: 1, log_probability: -0.1 },
+  rows: [{ name: HEAD, parts: [HEAD], exact_match: 0.5, log_probability: -2.1 }],
+};
+const ANSWER = {
+  ...{ step: 4, source: ["3", "1", "EOS"], symbols: ["1", "2", "3"], answer: ["1", "3"] },
+  whole: { written: ["1", "3"], log_probability: -0.1 },
+  without: { written: ["1", "2"], log_probability: -3 },
+  ...{ parts: [HEAD, "encoder feed-forward, layer 1"], groups: { "cross-attention": [HEAD] } },
+};
+const PATCHED = {
+  ...{ changed: ["1", "1"], position: 1, token: "3", other: "1", before: 2, after: -2 },
+  heads: [{ name: HEAD, kind: "cross", layer: 1, head: 1, recovered: 0.8 }],
+};
+let box, delayMs, responses, sent;
 
 beforeEach(() => {
   if (box) render(null, box);
   box = makeBox();
   sent = [];
-  responses = { contributions: ATTRIBUTION };
+  delayMs = 0;
+  responses = { contributions: ATTRIBUTION, heads: SCORES, away: ABLATION, patch: PATCHED };
   mock.restoreAll();
   mock.method(globalThis, "fetch", async (url, { body }) => {
     const payload = JSON.parse(body);
     sent.push(payload);
+    if (delayMs) await new Promise((resolve) => setTimeout(resolve, delayMs));
     return new Response(JSON.stringify(responses[payload.view] ?? {}));
   });
 });
@@ -99,4 +139,87 @@ test("a post-norm model has a lens but no attribution", async () => {
   await show(logitLensSpec, LENS);
   await wait(() => text(".lens-words") === "This is a post-norm model.");
   assert.equal(box.querySelector(".lens-parts"), null);
+});
+
+const button = (label) =>
+  [...box.querySelectorAll("button")].find((each) => each.textContent.trim() === label);
+const showSection = (name, spec, data) => {
+  openSection.value = name;
+  return show(spec, data);
+};
+
+test("heads with a clear pattern come first; the others are folded", async () => {
+  store.openModel("checkpoint:reverse");
+  await showSection("heads", headRolesSpec, ANSWER);
+  await wait(() => box.querySelector(".heads-table tbody"));
+  const names = [...box.querySelectorAll(".heads-table tbody button")];
+  assert.deepEqual(
+    names.map((each) => each.textContent.trim()),
+    ["cross 1.1", "encoder 2.1", "encoder 1.1"],
+  );
+  assert.equal(
+    text(".heads-unclear summary").replaceAll(/\s+/g, " "),
+    "1 head without a clear pattern",
+  );
+  assert.match(box.textContent, /has only its latest weights/);
+  assert.equal(button("Measure over training"), undefined);
+  assert.equal(headRolesSpec.rows().length, 3);
+});
+
+test("scores over training are measured step by step, and can be cancelled", async () => {
+  store.openModel("run:1");
+  store.weightSteps.value = [0, 1, 4];
+  await showSection("heads", headRolesSpec, ANSWER);
+  await wait(() => button("Measure over training"));
+  button("Measure over training").click();
+  await wait(() => button("Measure again"));
+  assert.deepEqual(
+    sent.slice(-3).map((each) => each.step),
+    [0, 1, 4],
+  );
+  assert.match(text(".heads-chart h4"), /^Cross-attention/);
+  delayMs = 300;
+  button("Measure again").click();
+  await wait(() => button("Cancel"));
+  button("Cancel").click();
+  await wait(() => box.textContent.includes("Cancelled."));
+  assert.ok(button("Measure again"));
+});
+
+test("the measured steps are even on a log scale and include both ends", () => {
+  const steps = Array.from({ length: 101 }, (_, i) => 10 * i);
+  assert.deepEqual(selectSteps(steps, 4), [0, 10, 100, 1000]);
+  assert.deepEqual(selectSteps([0, 5], 4), [0, 5]);
+  assert.match(describeGrowth("next", [0, 5, 9], [0.1, 0.6, 0.9]), /at step 5\./);
+  assert.equal(describeGrowth("next", [0, 9], [0.1, 0.15]), "");
+});
+
+test("an ablation is measured at once, and its table selects components", async () => {
+  store.openModel("checkpoint:reverse");
+  await showSection("away", ablationSpec, ANSWER);
+  await wait(() => text(".away-finding") === "Needed.");
+  assert.match(text(".away-table tbody tr"), /100 % → 50\.0 %\s*2/);
+  assert.match(text(".away-words"), /^Intact model: exact match 100 %/);
+  await wait(() => text(".away-patch-words").includes("recovers"));
+  box.querySelector(".away-table input").click();
+  await wait(() => text(".away-own").includes("ablated: 1"));
+  assert.deepEqual(ablationSpec.options().parts, [HEAD]);
+  button("Restore all").click();
+  assert.deepEqual(ablationSpec.options().parts, []);
+  assert.equal(ablationSpec.rows(ANSWER).length, 2);
+});
+
+test("sets and methods of an ablation have a sentence", () => {
+  assert.match(describeMethod({ set: "keep", how: "mean" }), /^All heads except one.* its mean/);
+  assert.deepEqual(
+    listAblations(ANSWER, "keep").map((row) => row.name),
+    [HEAD, "cross-attention"],
+  );
+  assert.equal(listAblations(ANSWER, "groups").length, 1);
+});
+
+test("a corruption replaces a token with another one", () => {
+  const select = (position, token) => selectCorruption(ANSWER, { position, token });
+  assert.deepEqual(select(0, "2"), { position: 0, token: "2" });
+  assert.deepEqual(select(9, "1"), { position: 1, token: "2" });
 });
