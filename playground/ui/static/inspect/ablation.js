@@ -44,7 +44,10 @@ const selectParts = (parts) => update({ parts, keep: isKeepOnly() && parts.lengt
 /** Say in one line what the selected set and method do. */
 export function describeMethod({ set: which, how }) {
   const find = (choices, value) => choices.find((each) => each.value === value).help;
-  return `${find(SETS, which)}. The output of each ablated component is replaced with ${find(METHODS, how)}.`;
+  return (
+    `${find(SETS, which)}. The output of each ablated component is replaced with ` +
+    `${find(METHODS, how)}.`
+  );
 }
 
 /** Return the rows of the table before the measurement, in the order of the model. */
@@ -152,14 +155,14 @@ function Effects({ data, response }) {
 /** The output for the input, intact and ablated. */
 function OnInput({ response: { whole, without, answer, parts } }) {
   const n = options.value.parts.length,
-    kept = `kept ${n} of ${formatCount(parts.filter(isHead).length, "head")}`,
+    keepLabel = `kept ${n} of ${formatCount(parts.filter(isHead).length, "head")}`,
     hint = n
       ? ""
       : isKeepOnly()
         ? "Select the heads to keep in the table."
         : "Select the components to ablate in the table.";
   const rows = [{ label: "intact", ...whole }];
-  if (n) rows.push({ label: isKeepOnly() ? kept : "ablated: " + n, ...without });
+  if (n) rows.push({ label: isKeepOnly() ? keepLabel : "ablated: " + n, ...without });
   const columns = [
     { key: "label", label: "model", isSortable: false },
     {
