@@ -39,6 +39,7 @@ import {
   describeDownloads,
   describeModelCost,
   loadModelFacts,
+  retryConnection,
   validateModelName,
 } from "../../playground/ui/static/compare/models.js";
 import { describeError, NOT_LOCAL, outage } from "../../playground/ui/static/compare/outage.js";
@@ -178,6 +179,12 @@ test("an outage is reported once, and the fields state that the model is not loc
   };
   await loadModelFacts(["gpt2", " tuned:a", "bert", "not a name!!"]);
   assert.deepEqual(sent[0][1].what.models, ["gpt2", "tuned:a", "bert"]);
+  assert.equal(outage.value, "No internet connection. Local models still work.");
+  responses["jobs/poll"].result.models[2].message = "";
+  await retryConnection();
+  assert.equal(outage.value, "");
+  responses["jobs/poll"].result.models[2].message = error;
+  await retryConnection();
   assert.equal(describeModelCost("gpt2").text, "500 MB to download, once; 100,000,000 parameters");
   assert.equal(describeModelCost("tuned:a").text, "Fine-tuned here: 1,000 parameters, 1.0 MB");
   assert.deepEqual(describeModelCost("bert"), { text: NOT_LOCAL, isError: false });

@@ -71,7 +71,11 @@ export async function listLocalModels() {
   }
 }
 
-export const retryConnection = () => loadModelFacts([...modelFacts.value.keys()], true);
+/** Load all facts again. The outage returns if it continues. */
+export function retryConnection() {
+  outage.value = "";
+  return loadModelFacts([...modelFacts.value.keys()], true);
+}
 
 /** Whether a model can be used without a download. */
 export const isLocal = (name) => {
