@@ -1,417 +1,295 @@
-// Find the bug: the correct model and a copy with a bug.
-// {name, seed, steps} is the request, `id` the job and `response` its last status, which is lost on
-// a reload.
-import { setMessage } from "../shared/common.js";
-import { formatCount, formatMessage, formatNumber } from "../shared/format.js";
-import { createSegmentedControl, el, setText } from "../shared/dom.js";
-import { createButton, createParagraph, formatShare } from "./elements.js";
-import { renderFigures } from "./figures.js";
-import { requestLesson, saveLocal, storedState } from "./requests.js";
-import { ACTIVE_STATUSES } from "./sections.js";
-import { state } from "./state.js";
-import { $ } from "./view.js";
+// Find the bug: the correct model and a copy with a bug, trained side by side.
+import { html, signal, useMemo, useState } from "../vendor/preact.js";
+import { DataTable } from "../shared/components/data_table.js";
+import { Field, NumberField } from "../shared/components/form.js";
+import { SegmentedControl } from "../shared/components/segments.js";
+import { formatCount, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
+import { BugQuiz, feedback } from "./bug_quiz.js";
+import { Figures } from "./figures.js";
+import { followMeasurement, isActive, MeasurementProgress, requestLesson } from "./measurement.js";
+import { bugState, catalog, RANDOM_BUG, saveLocal } from "./state.js";
 
-let isStarting = false,
-  bugState = { name: "mystery", seed: null, steps: 0 },
-  attentionKind = "decoder",
-  guessReplies = {};
-const ATTENTION_KINDS = [
-  ["cross", "Cross-attention"],
-  ["encoder", "Encoder self-attention"],
-  ["decoder", "Decoder self-attention"],
+const CORRECT = "correct model";
+const BUGGY = "buggy model";
+const CORRECT_COLOR = 0;
+const TEACHER_FORCED_COLOR = 1;
+const BUGGY_COLOR = 4;
+const MAX_SEED = 999_999_999;
+const KINDS = [
+  { value: "cross", label: "Cross-attention" },
+  { value: "encoder", label: "Encoder self-attention" },
+  { value: "decoder", label: "Decoder self-attention" },
 ];
-const REFERENCE_LABEL = "correct model",
-  BUGGY_LABEL = "buggy model";
-const isBugActive = () =>
-  Boolean(
-    bugState.id && (!bugState.response || ACTIVE_STATUSES.includes(bugState.response.status)),
-  );
 
-export function buildBugs() {
-  const stored = storedState.bug;
-  if (
-    stored &&
-    (stored.name === "mystery" || state.catalog.bugs.some((each) => each.name === stored.name))
-  )
-    bugState = { ...bugState, ...stored, recalled: Boolean(stored.id) };
-  bugState.steps ||= state.catalog.steps;
-  bugState.seed ??= state.catalog.seed;
-  const names = el(
-    "select",
-    { className: "which" },
-    el("option", { value: "mystery", textContent: "Random bug (name hidden)" }),
-    ...state.catalog.bugs.map((each) =>
-      el("option", { value: each.name, textContent: each.title }),
-    ),
-  );
-  const seed = el("input", { type: "number", className: "seed", min: 0, max: 999999999, step: 1 });
-  names.addEventListener("change", () => openBug({ ...bugRequest(), name: names.value }));
-  seed.addEventListener("input", () =>
-    openBug({ ...bugRequest(), seed: Math.max(0, Math.floor(+seed.value || 0)) }),
-  );
-  $(".bugs").replaceChildren(
-    createParagraph(
-      "One line of a small model is wrong; such bugs are typical of tutorials. The buggy and " +
-        "the correct model train with the same seed and batches. Compare loss, output and " +
-        "attention, then find the line.",
-      "hint",
-    ),
-    el(
-      "div",
-      { className: "options" },
-      el("label", {}, el("span", { textContent: "Bug" }), names),
-      el("label", {}, el("span", { textContent: "Seed" }), seed),
-    ),
-    el(
-      "div",
-      { className: "act" },
-      createButton("Train both", startBug, "Takes some seconds per model", "quiet main begin-bug"),
-      createButton("Cancel", cancelBug, "", "quiet cancel-bug"),
-    ),
-    createParagraph("", "problem bug-note"),
-    el(
-      "div",
-      { className: "state" },
-      createParagraph("", "words"),
-      el("span", { className: "share" }, el("i")),
-    ),
-    el("div", { className: "bug-curves pictures" }),
-    el(
-      "div",
-      { className: "bug-observations", hidden: true },
-      el("pre", { className: "traceback", tabIndex: 0 }),
-      el("table", { className: "sheet" }),
-      createParagraph("", "unnoticed"),
-      el("div", { className: "attention" }),
-      el("div", { className: "guess-name" }),
-      el("div", { className: "guess-line" }),
-      el("div", { className: "solved" }),
-    ),
+const isStarting = signal(false);
+const error = signal("");
+
+const toRequest = ({ name, seed, steps }) => ({ name, seed, steps });
+
+/** Prepare another exercise; the active one is cancelled. */
+export function openBug(request) {
+  const { id } = bugState.value;
+  if (isActive(bugState.value)) requestLesson("cancel", { id });
+  bugState.value = { ...toRequest(bugState.value), ...request };
+  feedback.value = {};
+  error.value = "";
+  saveLocal("bug", bugState.value);
+}
+
+/** Poll the measurement of the exercise until it ends. */
+export function followBug() {
+  const { id } = bugState.value;
+  followMeasurement(
+    id,
+    (response) => {
+      if (bugState.value.id === id) applyResponse(response);
+    },
+    (message) => {
+      error.value = message;
+    },
   );
 }
-const bugRequest = () => ({ name: bugState.name, seed: bugState.seed, steps: bugState.steps });
-export function openBug(nextBug) {
-  if (isBugActive()) requestLesson("cancel", { id: bugState.id });
-  bugState = nextBug;
-  guessReplies = {};
-  saveLocal("bug", bugRequest());
-  if ($(".bugs").firstChild) renderBug();
+
+function applyResponse(response) {
+  const { id: _, ...state } = bugState.value;
+  if (response.error) {
+    // A measurement of an earlier session is not reported.
+    const failure = { status: "failed", message: response.error };
+    bugState.value = { ...state, response: state.isRecalled ? undefined : failure };
+  } else bugState.value = { ...bugState.value, response };
+  if (response.error || ["failed", "cancelled"].includes(response.status))
+    saveLocal("bug", toRequest(state));
 }
-async function startBug() {
-  if (isBugActive() || isStarting) return;
-  setMessage($(".bug-note"), "");
-  guessReplies = {};
-  isStarting = true;
-  renderBug();
-  const requestedBug = bugState,
-    reply = await requestLesson("start-bug", {
-      bug: bugState.name,
-      seed: bugState.seed,
-      steps: bugState.steps,
-    });
-  isStarting = false;
-  renderBug();
+
+/** Follow what was active or done when the page was closed. */
+export function resumeBug() {
+  if (bugState.value.id) followBug();
+}
+
+async function start() {
+  if (isActive(bugState.value) || isStarting.value) return;
+  isStarting.value = true;
+  feedback.value = {};
+  error.value = "";
+  const request = toRequest(bugState.value),
+    { name: bug, ...rest } = request,
+    reply = await requestLesson("start-bug", { bug, ...rest });
+  isStarting.value = false;
   if (reply.error) {
-    setMessage($(".bug-note"), formatMessage(reply.error), "error");
+    error.value = formatMessage(reply.error);
     return;
   }
-  if (bugState !== requestedBug) {
+  if (JSON.stringify(toRequest(bugState.value)) !== JSON.stringify(request)) {
     requestLesson("cancel", { id: reply.id });
     return;
   }
-  bugState.id = reply.id;
-  delete bugState.response;
-  delete bugState.recalled;
-  saveLocal("bug", { ...bugRequest(), id: bugState.id });
-  await pollBug();
-}
-async function cancelBug() {
-  await requestLesson("cancel", { id: bugState.id });
-  await pollBug();
-}
-export async function pollBug(force = false) {
-  if (!isBugActive() && !force) return;
-  const requestedBug = bugState,
-    response = await requestLesson("poll", { id: bugState.id });
-  if (bugState !== requestedBug) return;
-  if (response.lost) {
-    setMessage($(".bug-note"), formatMessage(response.error), "error");
-    return;
-  }
-  setMessage($(".bug-note"), "");
-  if (response.error) {
-    delete bugState.id;
-    if (!bugState.recalled) bugState.response = { status: "failed", message: response.error };
-  } else bugState.response = response; // a job of an earlier session is not reported
-  if (!bugState.id || ["failed", "cancelled"].includes(response.status))
-    saveLocal("bug", bugRequest());
-  renderBug();
-}
-async function submitGuess(payload) {
-  const reply = await requestLesson("guess", { id: bugState.id, ...payload });
-  if (reply.error) {
-    setMessage($(".bug-note"), formatMessage(reply.error), "error");
-    return;
-  }
-  if ("mistake" in payload) guessReplies.name = reply.feedback;
-  else guessReplies.line = reply.feedback;
-  await pollBug(true);
+  bugState.value = { ...request, id: reply.id };
+  saveLocal("bug", bugState.value);
+  followBug();
 }
 
-export function renderBug() {
-  if (!state.catalog || state.currentSection !== "bugs") return;
-  const response = bugState.response,
-    busy = isBugActive() || isStarting,
-    result = response && response.result;
-  $(".which").value = bugState.name;
-  if (document.activeElement !== $(".seed")) $(".seed").value = bugState.seed;
-  $(".begin-bug").disabled = busy;
-  $(".cancel-bug").hidden = !isBugActive();
-  setText($(".begin-bug"), result ? "Train both again" : "Train both");
-  const words = busy
-    ? !response || response.status === "waiting"
-      ? "queued"
-      : "training both: step " + (response.done || 0) + " of " + (response.total || bugState.steps)
-    : response && response.status !== "done"
-      ? response.message
-      : "";
-  setText($(".bugs .words"), formatMessage(words)).classList.toggle(
-    "error",
-    Boolean(response && response.status === "failed"),
-  );
-  $(".bugs .state").hidden = !words;
-  $(".bugs .share").hidden = !busy;
-  $(".bugs .share i").style.width =
-    response && response.total ? (100 * response.done) / response.total + "%" : 0;
-  const curves = result ? result.curves : response && response.curves;
-  $(".bug-curves").hidden = !curves;
-  if (curves)
-    renderFigures($(".bug-curves"), bugCurves(curves, result ? result.steps : response.total));
-  $(".bug-observations").hidden = !result;
-  if (result) renderObservations(result);
-}
-function bugCurves({ right, broken }, steps) {
-  const loss = (label, colorIndex, curve) => ({
+const cancel = () => requestLesson("cancel", { id: bugState.value.id });
+
+/** Return the figures of both models: the training loss and the exact match. */
+export function buildCurves({ broken, right }, steps) {
+  const loss = (label, color, { loss: ys }) => ({ label, color, xs: ys.map((_, i) => i + 1), ys });
+  const scores = (label, color, { evaluations }, column) => ({
     label,
-    colorIndex,
-    xs: curve.loss.map((_, i) => i + 1),
-    ys: curve.loss,
+    color,
+    xs: evaluations.map((each) => each[0]),
+    ys: evaluations.map((each) => each[column]),
   });
-  const scores = (label, colorIndex, curve, at) => ({
-    label,
-    colorIndex,
-    xs: curve.evaluations.map((s) => s[0]),
-    ys: curve.evaluations.map((s) => s[at]),
-  });
-  const some = (list) => list.filter((each) => each.xs.length);
   return [
     {
       kind: "curves",
       title: "Training loss",
       what: "loss",
       max: steps,
-      series: some([loss(REFERENCE_LABEL, 0, right), loss(BUGGY_LABEL, 4, broken)]),
+      series: [loss(CORRECT, CORRECT_COLOR, right), loss(BUGGY, BUGGY_COLOR, broken)],
     },
     {
       kind: "curves",
       title: "Exact match, free-running and teacher-forced",
       what: "share",
       max: steps,
-      series: some([
-        scores(REFERENCE_LABEL + ", free-running", 0, right, 2),
-        scores(BUGGY_LABEL + ", teacher-forced", 1, broken, 1),
-        scores(BUGGY_LABEL + ", free-running", 4, broken, 2),
-      ]),
+      series: [
+        scores(CORRECT + ", free-running", CORRECT_COLOR, right, 2),
+        scores(BUGGY + ", teacher-forced", TEACHER_FORCED_COLOR, broken, 1),
+        scores(BUGGY + ", free-running", BUGGY_COLOR, broken, 2),
+      ],
     },
-  ];
+  ].map((figure) => ({ ...figure, series: figure.series.filter((each) => each.xs.length) }));
 }
-function renderObservations(result) {
-  const { right, broken } = result,
-    failure = broken.trouble;
-  $(".traceback").hidden = !failure;
-  setText(
-    $(".traceback"),
-    failure
-      ? "Buggy model, after " +
-          formatCount(failure.step, "step") +
-          ":\n\n" +
-          failure.lines.join("\n")
-      : "",
-  );
-  const rows = [
-    ["mean loss of the last 10 steps", (c) => formatNumber(c.loss)],
-    ["exact match, teacher-forced", (c) => formatShare(c.teacher_forced)],
-    ["exact match, free-running", (c) => formatShare(c.free_running)],
-    ["correct tokens, in any order", (c) => formatShare(c.symbols)],
-    ["mean probability of the predicted token", (c) => formatShare(c.sure)],
-    [
-      "output for " + result.right.source.slice(0, -1).join(" "),
-      (c) => c.answer.map((each) => each[0]).join(" "),
-    ],
-    [
-      "layers with stored attention",
-      (c) =>
-        ATTENTION_KINDS.map(
-          ([kind, name]) => name.toLowerCase() + " " + c.attention[kind].length,
-        ).join(", "),
-    ],
-  ];
-  const row = (tag, cells) => el("tr", {}, ...cells.map((text) => el(tag, { textContent: text })));
-  $(".bugs .sheet").replaceChildren(
-    row("th", ["on " + result.n + " held-out sequences", REFERENCE_LABEL, BUGGY_LABEL]),
-    ...rows.map(([name, of]) =>
-      row("td", [name, right.trouble ? "–" : of(right), failure ? "–" : of(broken)]),
-    ),
-  );
-  const silentVariant = result.unnoticed;
-  setText(
-    $(".unnoticed"),
-    !silentVariant
-      ? ""
-      : "Python does not always raise an error. When " +
-          silentVariant.when +
-          ", nothing fails. After " +
-          silentVariant.steps +
-          " steps the loss of the buggy model is then " +
-          (silentVariant.broken ? formatNumber(silentVariant.broken.loss) : "–") +
-          " (correct model: " +
-          formatNumber(silentVariant.right.loss) +
-          ")" +
-          (silentVariant.broken && silentVariant.broken.leaks && !silentVariant.right.leaks
-            ? ". This loss is low because of an information leak: later target tokens " +
-              "change earlier predictions."
-            : "."),
-  );
-  renderAttention(result);
-  renderQuiz(result);
+
+const OBSERVATIONS = /** @type {[string, (copy: any) => string][]} */ ([
+  ["mean loss of the last 10 steps", (copy) => formatNumber(copy.loss)],
+  ["exact match, teacher-forced", (copy) => formatPercent(copy.teacher_forced)],
+  ["exact match, free-running", (copy) => formatPercent(copy.free_running)],
+  ["correct tokens, in any order", (copy) => formatPercent(copy.symbols)],
+  ["mean probability of the predicted token", (copy) => formatPercent(copy.sure)],
+  ["output", (copy) => copy.answer.map((each) => each[0]).join(" ")],
+  [
+    "layers with stored attention",
+    ({ attention }) => KINDS.map(({ value }) => `${value} ${attention[value].length}`).join(", "),
+  ],
+]);
+
+const describeSource = ({ source }) => source.slice(0, -1).join(" ");
+
+/** Return the rows of the table that compares both models. */
+export function buildObservations({ broken, right }) {
+  const describe = (copy, format) => (copy.trouble ? "–" : format(copy));
+  return OBSERVATIONS.map(([name, format]) => ({
+    name: name === "output" && !right.trouble ? `output for ${describeSource(right)}` : name,
+    right: describe(right, format),
+    broken: describe(broken, format),
+  }));
 }
-// Attention maps of every layer of both models, averaged over heads.
-function renderAttention(result) {
-  const box = $(".attention"),
-    both = [
-      [REFERENCE_LABEL, result.right],
-      [BUGGY_LABEL, result.broken],
-    ].filter(([, copy]) => !copy.trouble);
-  box.hidden = both.length < 2;
-  if (box.hidden) return;
-  if (!box.firstChild)
-    box.append(
-      el("p", {
-        className: "title",
-        textContent:
-          "Attention on " +
-          result.right.source.slice(0, -1).join(" ") +
-          ", teacher-forced, mean over heads",
-      }),
-      createSegmentedControl(
-        ATTENTION_KINDS,
-        attentionKind,
-        (kind) => {
-          attentionKind = kind;
-          renderAttention(bugState.response.result);
-        },
-        "Kind of attention",
-      ),
-      el("div", { className: "maps" }),
-    );
-  const { source, target } = result.right,
-    rows = attentionKind === "encoder" ? source : target,
-    columns = attentionKind === "decoder" ? target : source;
-  const pictures = both.flatMap(([label, copy]) =>
-    copy.attention[attentionKind].map((weights, layer) => ({
+
+/** Describe what happens when the shapes allow the bug to raise no error. */
+export function describeSilentVariant(variant) {
+  if (!variant) return "";
+  const { broken, right, steps, when } = variant,
+    leaks = broken?.leaks && !right.leaks;
+  return (
+    `Python does not always raise an error. When ${when}, nothing fails. After ${steps} steps ` +
+    `the loss of the buggy model is then ${broken ? formatNumber(broken.loss) : "–"} ` +
+    `(correct model: ${formatNumber(right.loss)}).` +
+    (leaks
+      ? " This loss is low because of an information leak: later target tokens change earlier " +
+        "predictions."
+      : "")
+  );
+}
+
+/** Return the attention maps of both models, a figure for each layer, averaged over heads. */
+export function buildMaps({ broken, right }, kind) {
+  const { source, target } = right,
+    rows = kind === "encoder" ? source : target,
+    columns = kind === "decoder" ? target : source;
+  return [
+    [CORRECT, right],
+    [BUGGY, broken],
+  ].flatMap(([label, { attention }]) =>
+    attention[kind].map((weights, layer, layers) => ({
       kind: "map",
-      title: label + ", layer " + (layer + 1) + " of " + copy.attention[attentionKind].length,
+      title: `${label}, layer ${layer + 1} of ${layers.length}`,
       rows,
       columns,
       weights,
       size: 24,
-      rest: " ",
+      rest: "",
     })),
   );
-  renderFigures(box.querySelector(".maps"), pictures);
 }
-function renderQuiz(result) {
-  const response = bugState.response,
-    name = $(".guess-name"),
-    line = $(".guess-line");
-  name.hidden = !response.mystery || response.bug_identified;
-  if (!name.hidden) {
-    if (!name.firstChild)
-      name.append(
-        el("p", { className: "question", textContent: "Which bug is it?" }),
-        el(
-          "div",
-          { className: "guesses" },
-          ...state.catalog.bugs.map((each) =>
-            createButton(each.title, () => submitGuess({ mistake: each.name })),
-          ),
-        ),
-        createParagraph("", "clue"),
-        el(
-          "p",
-          {},
-          createButton("Show answer", () => submitGuess({ reveal: true }), "", "quiet reveal"),
-        ),
-      );
-    setText(name.querySelector(".clue"), guessReplies.name || "");
-  }
-  line.hidden = !response.bug_identified || response.line_identified;
-  if (!line.hidden) {
-    const source = result.source,
-      key = bugState.id + response.name;
-    if (line.dataset.key !== key) {
-      line.dataset.key = key;
-      line.replaceChildren(
-        createParagraph(
-          (response.mystery ? "Correct: " + response.title + ". " : "") +
-            "Below is the correct source. Which line differs in the buggy model?",
-          "question",
-        ),
-        createParagraph(source.file, "file"),
-        el(
-          "ol",
-          { className: "source", start: source.first },
-          ...source.lines.map((text, i) =>
-            el(
-              "li",
-              { value: source.first + i },
-              createButton(
-                text || " ",
-                () => submitGuess({ line: i }),
-                "Line " + (source.first + i),
-                "line",
-              ),
-            ),
-          ),
-        ),
-        createParagraph("", "clue"),
-        el(
-          "p",
-          {},
-          createButton("Show answer", () => submitGuess({ reveal: true }), "", "quiet reveal"),
-        ),
-      );
+
+function Attention({ result }) {
+  const [kind, setKind] = useState("decoder"),
+    figures = useMemo(() => buildMaps(result, kind), [result, kind]);
+  return html`<section class="attention" aria-label="Attention">
+    <h4>Attention on ${describeSource(result.right)}, teacher-forced, mean over heads</h4>
+    <${SegmentedControl}
+      label="Kind of attention"
+      options=${KINDS}
+      value=${kind}
+      onChange=${setKind}
+    />
+    <${Figures} figures=${figures} isGrid />
+  </section>`;
+}
+
+function Observations({ result }) {
+  const { broken, n, right } = result,
+    failure = broken.trouble;
+  const columns = [
+    { key: "name", label: `on ${n} held-out sequences` },
+    { key: "right", label: CORRECT },
+    { key: "broken", label: BUGGY },
+  ].map((column) => ({ ...column, isSortable: false }));
+  return html`${
+      failure &&
+      html`<pre class="traceback" tabindex="0">
+Buggy model, after ${formatCount(failure.step, "step")}:
+
+${failure.lines.join("\n")}</pre>`
     }
-    setText(line.querySelector(".clue"), guessReplies.line || "");
-  }
-  const solved = $(".solved");
-  solved.hidden = !response.line_identified;
-  if (response.line_identified && solved.dataset.key !== bugState.id) {
-    solved.dataset.key = bugState.id;
-    solved.replaceChildren(
-      el("p", { className: "verdict ok", textContent: response.title }),
-      el(
-        "pre",
-        { className: "diff", tabIndex: 0 },
-        ...result.diff.map((text) =>
-          el("span", {
-            className: text[0] === "+" ? "plus" : text[0] === "-" ? "minus" : "",
-            textContent: text + "\n",
-          }),
-        ),
-      ),
-      createParagraph(response.why),
-      createParagraph("Source: " + response.met_in + ".", "hint"),
-    );
-  }
+    <${DataTable}
+      class="sheet"
+      caption="Correct and buggy model"
+      isCaptionHidden
+      columns=${columns}
+      rows=${buildObservations(result)}
+      rowKey=${(row) => row.name}
+    />
+    ${result.unnoticed && html`<p class="unnoticed">${describeSilentVariant(result.unnoticed)}</p>`}
+    ${!failure && !right.trouble && html`<${Attention} result=${result} />`}`;
+}
+
+function BugForm({ isDisabled, hasResult }) {
+  const { name, seed } = bugState.value;
+  const options = [
+    { value: RANDOM_BUG, label: "Random bug (name hidden)" },
+    ...catalog.value.bugs.map((bug) => ({ value: bug.name, label: bug.title })),
+  ];
+  return html`<div class="options">
+      <${Field}
+        class="which"
+        field=${{ name: "bug", label: "Bug", type: "select", options }}
+        value=${name}
+        onInput=${(value) => openBug({ name: value })}
+      />
+      <${NumberField}
+        class="seed"
+        label="Seed"
+        value=${seed}
+        min=${0}
+        max=${MAX_SEED}
+        isInteger
+        onChange=${(value) => value !== seed && openBug({ seed: value })}
+      />
+    </div>
+    <p class="pg-buttons">
+      <button
+        type="button"
+        class="pg-button primary begin-bug"
+        title="Takes some seconds per model"
+        disabled=${isDisabled}
+        onClick=${start}
+      >
+        ${hasResult ? "Train both again" : "Train both"}
+      </button>
+    </p>`;
+}
+
+export function BugExercise() {
+  const state = bugState.value,
+    { response } = state,
+    result = response?.result,
+    curves = (result ?? response)?.curves,
+    steps = result?.steps ?? response?.total,
+    figures = useMemo(() => (curves ? buildCurves(curves, steps) : []), [curves]),
+    isDisabled = isActive(state) || isStarting.value;
+  return html`<p class="pg-hint">
+      One line of a small model is wrong; such bugs are typical of tutorials. The buggy and the
+      correct model train with the same seed and batches. Compare loss, output and attention, then
+      find the line.
+    </p>
+    <${BugForm} isDisabled=${isDisabled} hasResult=${Boolean(result)} />
+    <${MeasurementProgress}
+      state=${state}
+      isStarting=${isStarting.value}
+      onCancel=${cancel}
+      error=${error.value}
+    />
+    <${Figures} figures=${figures} />
+    ${
+      result &&
+      html`<${Observations} key=${state.id} result=${result} />
+        <${BugQuiz}
+          key=${state.id + "-quiz"}
+          id=${state.id}
+          response=${response}
+          onReply=${applyResponse}
+        />`
+    }`;
 }

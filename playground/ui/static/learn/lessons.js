@@ -1,385 +1,328 @@
-// Lessons, one at a time.
-import { navigate, setMessage } from "../shared/common.js";
+// The lessons: a prediction, a measurement, and the comparison of both.
+import { html, signal } from "../vendor/preact.js";
+import { navigate } from "../shared/common.js";
+import { Field } from "../shared/components/form.js";
 import { formatMessage } from "../shared/format.js";
-import { el, setText } from "../shared/dom.js";
 import { EXACT_MATCH_TITLE } from "../shared/strings.js";
-import { createButton, createParagraph } from "./elements.js";
-import { renderFigures } from "./figures.js";
-import { requestLesson, saveLocal, storedState } from "./requests.js";
-import { ACTIVE_STATUSES, showSection } from "./sections.js";
-import { state } from "./state.js";
-import { $, root } from "./view.js";
+import { Figures } from "./figures.js";
+import { followMeasurement, isActive, MeasurementProgress, requestLesson } from "./measurement.js";
+import { Picture } from "./picture.js";
+import {
+  catalog,
+  lessonName,
+  lessonStates,
+  openLesson,
+  PICTURE,
+  saveLocal,
+  showSection,
+} from "./state.js";
+import { TryRuns } from "./try_runs.js";
 
-let lessonId = "";
-// by name: {prediction, options, id, response}
-const lessonStates =
-  storedState.stops && typeof storedState.stops === "object" ? storedState.stops : {};
-export function lessonState(name) {
-  const own = (lessonStates[name] ||= {});
-  own.options ||= {};
-  return own;
-}
-const saveLessonStates = () => saveLocal("stops", lessonStates);
-const findLesson = (name) => state.catalog.stops.find((each) => each.name === name);
-const startingLessons = new Set(); // lessons with a pending start request
-export const isActive = (own) =>
-  Boolean(own.id && (!own.response || ACTIVE_STATUSES.includes(own.response.status)));
+/** The lessons with a pending start request. */
+const starting = signal(/** @type {string[]} */ ([]));
+/** The last error of each lesson by its name. */
+const errors = signal(/** @type {Record<string, string>} */ ({}));
 
-export function buildLessons() {
-  $(".tour").replaceChildren(
-    createParagraph(
-      "Make a prediction, then measure. Each result comes from a model that is trained " +
-        "now, for you. The lists of other tabs do not contain these runs.",
-      "hint",
-    ),
-    el(
-      "ol",
-      { className: "stations" },
-      ...state.catalog.stops.map((stop, i) =>
-        el(
-          "li",
-          {},
-          createButton(String(i + 1), () => openLesson(stop.name), stop.title, "station"),
-        ),
-      ),
-    ),
-    el("article", { className: "stop" }),
-  );
-  lessonId = findLesson(storedState.stop) ? storedState.stop : state.catalog.stops[0].name;
-}
-export function openLesson(name) {
-  lessonId = name;
-  saveLocal("stop", name);
-  buildLesson();
-}
-
-function buildLesson() {
-  const stop = findLesson(lessonId),
-    own = lessonState(lessonId),
-    at = state.catalog.stops.indexOf(stop),
-    next = state.catalog.stops[at + 1];
-  const options = stop.options.map((option) => createOptionField(option, own));
-  if (own.options.seed !== undefined)
-    options.push(
-      el(
-        "span",
-        { className: "of-link" },
-        "Seed " + own.options.seed + ", from a link ",
-        createButton("Use the default", () => {
-          delete own.options.seed;
-          clearResult(own);
-          buildLesson();
-        }),
-      ),
-    );
-  const box = $(".stop");
-  box.dataset.name = stop.name;
-  box.replaceChildren(
-    el("h3", { textContent: at + 1 + ". " + stop.title }),
-    createParagraph(stop.teaches),
-    createParagraph(stop.do, "do"),
-    ...(options.length ? [el("div", { className: "options" }, ...options)] : []),
-    createParagraph(stop.question, "question"),
-    stop.kind === "choice" ? createChoicesField(stop, own) : createNumberField(stop, own),
-    el(
-      "div",
-      { className: "act" },
-      createButton(
-        "Measure",
-        measureLesson,
-        "Train the required models and compare",
-        "quiet main measure",
-      ),
-      createButton("Cancel", cancelLesson, "", "quiet cancel"),
-    ),
-    createParagraph("", "problem stop-note"),
-    el(
-      "div",
-      { className: "state" },
-      createParagraph("", "words"),
-      el("span", { className: "share" }, el("i")),
-    ),
-    el("div", { className: "live-picture" }),
-    el(
-      "div",
-      { className: "outcome", hidden: true },
-      el(
-        "dl",
-        { className: "side-by-side" },
-        el("dt", { textContent: "Prediction" }),
-        el("dd", { className: "yours" }),
-        el("dt", { textContent: "Measured" }),
-        el("dd", { className: "measured" }),
-      ),
-      createParagraph("", "verdict"),
-      createParagraph("", "explanation"),
-      el("div", { className: "pictures" }),
-      el("p", { className: "links" }),
-    ),
-    el(
-      "p",
-      { className: "onward" },
-      next
-        ? createButton("Next: " + next.title + " →", () => {
-            openLesson(next.name);
-            root.scrollIntoView({ block: "start" });
-          })
-        : createButton("Find the bug →", () => showSection("bugs")),
-    ),
-  );
-  $(".live-picture").hidden = true;
-  if (stop.kind === "number") $(".stop .unit").textContent = stop.unit;
-  renderLesson();
-}
-function createOptionField(option, own) {
-  const value = own.options[option.name] ?? option.default;
-  const field = option.choices.length
-    ? el(
-        "select",
-        { className: "option" },
-        ...option.choices.map((each) => el("option", { value: each, textContent: each })),
-      )
-    : el("input", { className: "option", type: "text", maxLength: 40 });
-  field.value = value;
-  field.name = option.name;
-  if (option.choices.length && !option.choices.includes(field.value)) field.value = option.default;
-  field.addEventListener("input", () => {
-    own.options[option.name] = field.value;
-    clearResult(own);
-  });
-  return el("label", {}, el("span", { textContent: option.words }), field);
-}
-function createNumberField(stop, own) {
-  const field = el("input", {
-    type: "number",
-    className: "prediction",
-    min: stop.low,
-    max: stop.high,
-    step: "any",
-    value: own.prediction ?? "",
-  });
-  field.setAttribute("aria-label", "Your prediction");
-  field.addEventListener("input", () => {
-    own.prediction = field.value === "" ? null : +field.value;
-    clearResult(own);
-  });
-  field.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") measureLesson();
-  });
-  return el(
-    "label",
-    { className: "predict" },
-    el("span", { textContent: "Your prediction" }),
-    field,
-    el("span", { className: "unit" }),
-    el("span", {
-      className: "hint",
-      textContent:
-        `${stop.low} to ${stop.high}` +
-        (stop.within ? `; correct if at most ${stop.within} off` : ""),
-    }),
-  );
-}
-function createChoicesField(stop, own) {
-  return el(
-    "fieldset",
-    { className: "predict" },
-    ...stop.choices.map(([value, text]) => {
-      const radio = el("input", {
-        type: "radio",
-        name: "learn-prediction",
-        value,
-        checked: own.prediction === value,
-      });
-      radio.addEventListener("change", () => {
-        own.prediction = value;
-        clearResult(own);
-      });
-      return el("label", {}, radio, el("span", { textContent: text }));
-    }),
-  );
-}
-// A new prediction or option discards the previous result.
-function clearResult(own) {
-  if (own.response && !isActive(own)) {
-    delete own.response;
-    delete own.id;
-  }
-  saveLessonStates();
-  renderLesson();
-}
-async function measureLesson() {
-  const name = lessonId,
-    own = lessonState(name);
-  if (isActive(own) || startingLessons.has(name)) return;
-  setMessage($(".stop-note"), "");
-  startingLessons.add(name);
-  renderLesson();
-  const reply = await requestLesson("start", {
-    stop: name,
-    prediction: own.prediction ?? null,
-    options: own.options,
-  });
-  startingLessons.delete(name);
-  if (reply.error) {
-    renderLesson();
-    if (name === lessonId) setMessage($(".stop-note"), formatMessage(reply.error), "error");
-    return;
-  }
-  own.id = reply.id;
-  delete own.response;
-  saveLessonStates();
-  await pollLesson();
-}
-async function cancelLesson() {
-  const own = lessonState(lessonId),
-    reply = await requestLesson("cancel", { id: own.id });
-  if (reply.error) setMessage($(".stop-note"), formatMessage(reply.error), "error");
-  await pollLesson();
-}
-// Poll the active lessons.
-export async function pollLesson() {
-  for (const [name, own] of Object.entries(lessonStates)) {
-    if (!isActive(own)) continue;
-    const response = await requestLesson("poll", { id: own.id });
-    if (response.lost) {
-      if (name === lessonId) setMessage($(".stop-note"), formatMessage(response.error), "error");
-      continue;
-    }
-    if (name === lessonId) setMessage($(".stop-note"), "");
-    if (response.error) {
-      delete own.id;
-      own.response = { status: "failed", message: response.error };
-    } else own.response = response;
-    if (!isActive(own)) saveLessonStates();
-    if (name === lessonId) renderLesson();
-  }
-  renderLessonNav();
-}
-function renderLessonNav() {
-  state.catalog.stops.forEach((stop, i) => {
-    const own = lessonStates[stop.name] || {},
-      mark = $(".stations").children[i].firstChild,
-      result = own.response && own.response.result;
-    mark.dataset.state = result
-      ? result.right
-        ? "right"
-        : "measured"
-      : own.id && isActive(own)
-        ? "running"
-        : "";
-    mark.setAttribute("aria-current", String(stop.name === lessonId));
-    mark.setAttribute(
-      "aria-label",
-      i +
-        1 +
-        ". " +
-        stop.title +
-        (result ? (result.right ? ", predicted correctly" : ", measured") : ""),
-    );
-  });
-}
-const formatQueueNote = (runs) => {
-  const waiting = runs.filter((run) => run.queue_position);
-  return waiting.length ? "; queue position " + waiting[0].queue_position : "";
+export const lessonState = (name) => ({ options: {}, ...lessonStates.value[name] });
+export const isBusy = (name) => isActive(lessonState(name)) || starting.value.includes(name);
+const setError = (name, text) => {
+  if ((errors.value[name] ?? "") !== text) errors.value = { ...errors.value, [name]: text };
 };
-export function renderLesson() {
-  if (!state.catalog || state.currentSection !== "tour") return;
-  renderLessonNav();
-  const box = $(".stop");
-  if (box.dataset.name !== lessonId) {
-    buildLesson();
-    return;
-  }
-  const stop = findLesson(lessonId),
-    own = lessonState(lessonId),
-    response = own.response,
-    busy = isActive(own) || startingLessons.has(lessonId),
-    result = response && response.result;
-  $(".measure").disabled = busy;
-  $(".stop .cancel").hidden = !isActive(own);
-  setText($(".measure"), result ? "Measure again" : "Measure");
-  for (const field of box.querySelectorAll(".option, .of-link button, .prediction, .predict input"))
-    field.disabled = busy;
-  const words = !response
-    ? busy
-      ? "starting …"
-      : ""
-    : response.status === "training"
-      ? "training: step " + response.done + " of " + response.total + formatQueueNote(response.runs)
-      : response.status === "waiting"
-        ? "queued for measurement"
-        : response.status === "measuring"
-          ? "measuring …"
-          : response.status === "done"
-            ? ""
-            : response.message;
-  setText($(".stop .words"), formatMessage(words)).classList.toggle(
-    "error",
-    Boolean(response && response.status === "failed"),
+
+function setLessonState(name, state) {
+  lessonStates.value = { ...lessonStates.value, [name]: state };
+  if (!isActive(state) || !state.response) saveLocal("stops", lessonStates.value);
+}
+
+/** Change the prediction or the options, which discards the previous result. */
+export function changeInput(name, changes) {
+  const { id, response, ...inputs } = lessonState(name),
+    isKept = isActive({ id, response });
+  setLessonState(name, { ...inputs, ...(isKept && { id, response }), ...changes });
+}
+
+const changeOptions = (name, changes) =>
+  changeInput(name, { options: { ...lessonState(name).options, ...changes } });
+
+const withoutSeed = ({ seed: _, ...options }) => options;
+const toKey = (options) => JSON.stringify(Object.entries(options).sort());
+
+/** Open a lesson with the options of a link. A result of other options is discarded. */
+export function openLinkedLesson(name, linked) {
+  const before = lessonState(name).options,
+    options = { ...withoutSeed(before), ...linked };
+  if (toKey(options) !== toKey(before)) changeInput(name, { options });
+  openLesson(name);
+}
+
+/** Poll the measurement of a lesson until it ends. */
+export function followLesson(name) {
+  const { id } = lessonState(name);
+  return followMeasurement(
+    id,
+    (response) => {
+      const state = lessonState(name);
+      if (state.id !== id) return;
+      setLessonState(
+        name,
+        response.error
+          ? { ...state, id: undefined, response: { status: "failed", message: response.error } }
+          : { ...state, response },
+      );
+    },
+    (error) => setError(name, error),
   );
-  $(".stop .state").hidden = !words;
-  $(".stop .share").hidden = !busy;
-  $(".stop .share i").style.width =
-    response && response.total ? (100 * response.done) / response.total + "%" : 0;
-  const live =
-    busy && response && response.curves && response.curves.some((each) => each.evaluations.length);
-  $(".live-picture").hidden = !live;
-  if (live)
-    renderFigures($(".live-picture"), [
-      {
-        kind: "curves",
-        title: EXACT_MATCH_TITLE + ", so far",
-        what: "share",
-        max: Math.max(...response.runs.map((run) => run.steps)),
-        series: response.curves.map((each) => ({
-          label: each.label,
-          xs: each.evaluations.map((s) => s[0]),
-          ys: each.evaluations.map((s) => s[1]),
-        })),
-      },
-    ]);
-  $(".outcome").hidden = !result;
-  if (!result) return;
-  const worded =
-    stop.kind === "choice"
-      ? (stop.choices.find(([value]) => value === response.prediction) || ["", ""])[1]
-      : response.prediction + (stop.unit === "%" ? " %" : "");
-  setText(
-    $(".yours"),
-    stop.kind === "choice"
-      ? worded.split(":")[0]
-      : stop.unit === "%"
-        ? worded
-        : stop.unit + " " + worded,
-  );
-  setText($(".measured"), result.outcome);
-  setText(
-    $(".stop .verdict"),
-    result.answer === null
-      ? "There is no measured value to compare with your prediction."
-      : result.right
-        ? "✓ Correct" + (stop.within ? ", within " + stop.within + "." : ".")
-        : "Not correct.",
-  ).className = "verdict " + (result.right ? "ok" : "off");
-  setText($(".explanation"), result.explanation);
-  renderFigures($(".outcome .pictures"), result.pictures);
-  const key = response.runs.map((run) => run.run).join();
-  if ($(".stop .links").dataset.key !== key) {
-    $(".stop .links").dataset.key = key;
-    const subjects = response.runs.map((run) => run.run);
-    $(".stop .links").replaceChildren(
-      createButton(
-        "Open in Train",
-        () => navigate("Train", { subject: subjects[0], over: subjects.slice(1) }),
-        "The training curves",
-      ),
-      " ",
-      createButton(
-        "Open in Inspect",
-        () => navigate("Inspect", { subject: subjects[subjects.length - 1], step: null }),
-        "All heads of the model",
-      ),
-    );
-  }
+}
+
+/** Follow what was active when the page was closed. */
+export function resumeLessons() {
+  for (const name of Object.keys(lessonStates.value))
+    if (isActive(lessonState(name))) followLesson(name);
+}
+
+export async function measure(name) {
+  if (isBusy(name)) return;
+  setError(name, "");
+  starting.value = [...starting.value, name];
+  const { options, prediction = null } = lessonState(name),
+    reply = await requestLesson("start", { stop: name, prediction, options });
+  starting.value = starting.value.filter((each) => each !== name);
+  if (reply.error) return setError(name, formatMessage(reply.error));
+  setLessonState(name, { ...lessonState(name), id: reply.id, response: undefined });
+  followLesson(name);
+}
+
+async function cancel(name) {
+  const { error } = await requestLesson("cancel", { id: lessonState(name).id });
+  setError(name, formatMessage(error));
+}
+
+/** Return the state of a stop in the list. */
+export function stationState(name) {
+  const { result } = lessonState(name).response ?? {};
+  if (result) return result.right ? "right" : "measured";
+  return isBusy(name) ? "running" : "";
+}
+
+const STATION_LABELS = { right: "predicted correctly", measured: "measured", running: "running" };
+const STATION_MARKS = { right: "✓", measured: "•", running: "…" };
+
+function LessonList() {
+  return html`<nav aria-label="Lessons">
+    <ol class="stations">
+      ${[PICTURE, ...catalog.value.stops].map(({ name, title }, i) => {
+        const state = stationState(name);
+        return html`<li key=${name}>
+          <button
+            type="button"
+            class="station"
+            data-state=${state}
+            aria-current=${String(name === lessonName.value)}
+            onClick=${() => openLesson(name)}
+          >
+            <span class="number">${i}</span>
+            <span>${title}</span>
+            <span class="mark" aria-hidden="true">${STATION_MARKS[state]}</span>
+            <span class="pg-unseen">${STATION_LABELS[state]}</span>
+          </button>
+        </li>`;
+      })}
+    </ol>
+  </nav>`;
+}
+
+function Options({ lesson, state, isDisabled }) {
+  const { name, options: specs } = lesson,
+    { seed } = state.options;
+  if (!specs.length && seed === undefined) return null;
+  return html`<fieldset class="options" disabled=${isDisabled}>
+    <legend class="pg-unseen">Options</legend>
+    ${specs.map(
+      (option) =>
+        html`<${Field}
+          key=${option.name}
+          class="option"
+          field=${{
+            name: option.name,
+            label: option.words,
+            type: option.choices.length ? "select" : "text",
+            options: option.choices.map((value) => ({ value, label: value })),
+            maxLength: 40,
+          }}
+          value=${state.options[option.name] ?? option.default}
+          onInput=${(value) => changeOptions(name, { [option.name]: value })}
+        />`,
+    )}
+    ${
+      seed !== undefined &&
+      html`<span class="of-link">
+        Seed ${seed}, from a link ${" "}
+        <button
+          type="button"
+          class="pg-button"
+          onClick=${() => changeInput(name, { options: withoutSeed(state.options) })}
+        >
+          Use the default
+        </button>
+      </span>`
+    }
+  </fieldset>`;
+}
+
+function Prediction({ lesson, state, isDisabled }) {
+  const onInput = (prediction) => changeInput(lesson.name, { prediction });
+  if (lesson.kind === "choice")
+    return html`<fieldset class="predict" disabled=${isDisabled}>
+      <legend class="pg-unseen">Your prediction</legend>
+      ${lesson.choices.map(
+        ([value, text]) =>
+          html`<label key=${value}>
+            <input
+              type="radio"
+              name="learn-prediction"
+              value=${value}
+              checked=${state.prediction === value}
+              onChange=${() => onInput(value)}
+            />
+            <span>${text}</span>
+          </label>`,
+      )}
+    </fieldset>`;
+  const { high, low, unit, within } = lesson,
+    hint = `${low} to ${high}` + (within ? `; correct if at most ${within} off` : "");
+  return html`<fieldset class="predict" disabled=${isDisabled}>
+    <${Field}
+      class="prediction"
+      field=${{ name: "prediction", label: `Your prediction (${unit})`, type: "number", min: low, max: high, hint }}
+      value=${state.prediction ?? ""}
+      onInput=${(value) => onInput(value === "" ? null : Number(value))}
+    />
+  </fieldset>`;
+}
+
+/** Return a prediction as text, as short as the measured outcome. */
+export function formatPrediction({ choices, kind, unit }, prediction) {
+  if (kind === "choice")
+    return (choices.find(([value]) => value === prediction)?.[1] ?? "").split(":")[0];
+  return unit === "%" ? prediction + " %" : `${unit} ${prediction}`;
+}
+
+/** Compare a prediction with the measured answer in a sentence. */
+export function describeVerdict({ within }, { answer, right }) {
+  if (answer === null) return "There is no measured value to compare with your prediction.";
+  if (!right) return "Not correct.";
+  return "✓ Correct" + (within ? `, within ${within}.` : ".");
+}
+
+function Outcome({ lesson, response: { prediction, result, runs } }) {
+  const subjects = runs.map((run) => run.run);
+  return html`<div class="outcome">
+    <dl class="side-by-side">
+      <dt>Prediction</dt>
+      <dd class="yours">${formatPrediction(lesson, prediction)}</dd>
+      <dt>Measured</dt>
+      <dd class="measured">${result.outcome}</dd>
+    </dl>
+    <p class=${"verdict " + (result.right ? "ok" : "off")}>${describeVerdict(lesson, result)}</p>
+    <p class="explanation">${result.explanation}</p>
+    <${Figures} figures=${result.pictures} />
+    <${TryRuns} key=${subjects.join()} runs=${runs} />
+    <p class="pg-buttons links">
+      <button
+        type="button"
+        class="pg-button"
+        onClick=${() => navigate("Train", { subject: subjects[0], over: subjects.slice(1) })}
+      >
+        Open in Train
+      </button>
+      <button
+        type="button"
+        class="pg-button"
+        onClick=${() => navigate("Inspect", { subject: subjects.at(-1), step: null })}
+      >
+        Open in Inspect
+      </button>
+    </p>
+  </div>`;
+}
+
+/** Return the figure of a running training: the exact match so far. */
+export function buildLiveFigure({ curves, runs }) {
+  if (!curves?.some((curve) => curve.evaluations.length)) return null;
+  return {
+    kind: "curves",
+    title: EXACT_MATCH_TITLE + ", so far",
+    what: "share",
+    max: Math.max(...runs.map((run) => run.steps)),
+    series: curves.map(({ evaluations, label }) => ({
+      label,
+      xs: evaluations.map((each) => each[0]),
+      ys: evaluations.map((each) => each[1]),
+    })),
+  };
+}
+
+function Lesson({ lesson }) {
+  const { name } = lesson,
+    state = lessonState(name),
+    isDisabled = isBusy(name),
+    { result } = state.response ?? {},
+    figure = isDisabled && state.response ? buildLiveFigure(state.response) : null;
+  const onSubmit = (event) => {
+    event.preventDefault();
+    measure(name);
+  };
+  return html`<article class="stop" data-name=${name}>
+    <h3>${catalog.value.stops.indexOf(lesson) + 1}. ${lesson.title}</h3>
+    <p>${lesson.teaches}</p>
+    <p class="do">${lesson.do}</p>
+    <form novalidate onSubmit=${onSubmit}>
+      <${Options} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
+      <p class="question">${lesson.question}</p>
+      <${Prediction} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
+      <p class="pg-buttons">
+        <button type="submit" class="pg-button primary measure" disabled=${isDisabled}>
+          ${result ? "Measure again" : "Measure"}
+        </button>
+      </p>
+    </form>
+    <${MeasurementProgress}
+      state=${state}
+      isStarting=${isDisabled}
+      onCancel=${() => cancel(name)}
+      error=${errors.value[name] ?? ""}
+    />
+    ${figure && html`<${Figures} figures=${[figure]} />`}
+    ${result && html`<${Outcome} lesson=${lesson} response=${state.response} />`}
+    <${Onward} name=${name} />
+  </article>`;
+}
+
+function Onward({ name }) {
+  const names = [PICTURE, ...catalog.value.stops],
+    next = names[names.findIndex((each) => each.name === name) + 1];
+  const open = (event) => {
+    const tab = event.currentTarget.closest(".learn");
+    if (next) openLesson(next.name);
+    else showSection("bugs");
+    tab?.scrollIntoView({ block: "start" });
+  };
+  return html`<p class="pg-buttons">
+    <button type="button" class="pg-button onward" onClick=${open}>
+      ${next ? `Next: ${next.title} →` : "Find the bug →"}
+    </button>
+  </p>`;
+}
+
+export function Lessons() {
+  const lesson = catalog.value.stops.find((each) => each.name === lessonName.value);
+  return html`<${LessonList} /> ${
+      lesson
+        ? html`<${Lesson} key=${lesson.name} lesson=${lesson} />`
+        : html`<article class="stop" data-name=${PICTURE.name}>
+            <h3>${PICTURE.title}</h3>
+            <${Picture} />
+            <${Onward} name=${PICTURE.name} />
+          </article>`
+    }`;
 }

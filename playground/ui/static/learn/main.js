@@ -1,72 +1,80 @@
 // The Learn tab: lessons, the exercise Find the bug, and a page for teachers. The server trains and
 // measures. The tab polls and draws the results, and stores the user's progress in the browser.
+import { html, render } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
-import { setMessage, sleepWhileHidden } from "../shared/common.js";
+import { StatusMessage } from "../shared/components/status_message.js";
+import { Tabs } from "../shared/components/tabs.js";
 import { formatMessage } from "../shared/format.js";
 import { takeQueryParam } from "../shared/links.js";
-import { buildBugs, pollBug } from "./bug_exercise.js";
-import { buildLessons, pollLesson } from "./lessons.js";
-import { requestLesson, storedState } from "./requests.js";
-import { applyLinkState, buildSections, redrawSection, SECTIONS, showSection } from "./sections.js";
-import { state } from "./state.js";
-import { buildTeaching } from "./teaching.js";
-import { $, attach, root } from "./view.js";
+import { store } from "../shared/store.js";
+import { BugExercise, openBug, resumeBug } from "./bug_exercise.js";
+import { Lessons, openLinkedLesson, resumeLessons } from "./lessons.js";
+import { requestLesson } from "./measurement.js";
+import { catalog, readLink, restoreProgress, section, showSection, tabError } from "./state.js";
+import { Teaching } from "./teaching.js";
+import { attach, root } from "./view.js";
 
-let nextPollAt = 0;
+const RETRY_MS = 2000;
+const SECTIONS = [
+  { value: "tour", label: "Lessons", title: "Predict, measure, explain" },
+  { value: "bugs", label: "Find the bug", title: "A copy of the model with a bug" },
+  { value: "teach", label: "Teach", title: "Links to exercises for a class" },
+];
+const CONTENT = { tour: Lessons, bugs: BugExercise, teach: Teaching };
 
+function Learn() {
+  const name = section.value;
+  return html`<h2 class="pg-unseen">Learn</h2>
+    <${Tabs}
+      label="Parts of this tab"
+      prefix="learn"
+      options=${SECTIONS}
+      value=${name}
+      onChange=${showSection}
+    />
+    <${StatusMessage} class="learn-note" kind="error" text=${tabError.value} />
+    <section class=${name} role="tabpanel" aria-labelledby=${"learn-" + name}>
+      ${catalog.value && html`<${CONTENT[name]} />`}
+    </section>`;
+}
+
+/** Open what the link selects. A later reload shows the current state, not that of the link. */
+function openLink() {
+  const link = readLink(catalog.value, location.search);
+  tabError.value = link.error ?? "";
+  if (link.section) showSection(link.section);
+  if (link.lesson) openLinkedLesson(link.lesson, link.options);
+  if (link.bug) openBug(link.bug);
+  const options = catalog.value.stops.flatMap((stop) => stop.options.map((each) => each.name));
+  for (const name of ["learn", "bug", "seed", "steps", ...options]) takeQueryParam(name);
+}
+
+async function start() {
+  for (;;) {
+    const response = await requestLesson("catalog");
+    tabError.value = formatMessage(response.error);
+    if (!response.error) {
+      catalog.value = response;
+      break;
+    }
+    await sleep(RETRY_MS);
+  }
+  restoreProgress();
+  openLink();
+  resumeLessons();
+  resumeBug();
+}
+
+let isStarted = false;
 function onValueChange(value) {
-  state.owner = value.owner || "";
-}
-async function init() {
-  const response = await requestLesson("catalog");
-  if (response.error) {
-    setMessage($(".learn-note"), formatMessage(response.error), "error");
-    await sleep(2000);
-    return;
-  }
-  setMessage($(".learn-note"), "");
-  state.catalog = response;
-  buildSections();
-  buildLessons();
-  buildBugs();
-  buildTeaching();
-  const ofLink = applyLinkState();
-  for (const name of [
-    "learn",
-    "bug",
-    "seed",
-    "steps",
-    ...state.catalog.stops.flatMap((stop) => stop.options.map((option) => option.name)),
-  ])
-    takeQueryParam(name); // a reload shows the current state, not that of the link
-  showSection(
-    ofLink || (SECTIONS.some(([name]) => name === storedState.part) ? storedState.part : "tour"),
-  );
-}
-let lastAppearance = null;
-async function pollLoop() {
-  for (let round = 0; root.isConnected || round < 5; round++) {
-    await sleepWhileHidden(200);
-    if (!state.owner || !root.offsetParent || document.hidden) continue;
-    if (!state.catalog) {
-      await init();
-      continue;
-    }
-    const now = document.body.classList.contains("dark") + "/" + root.clientWidth;
-    if (lastAppearance !== now) {
-      lastAppearance = now;
-      redrawSection();
-    } // the theme or the width changed
-    if (Date.now() >= nextPollAt) {
-      nextPollAt = Date.now() + 500;
-      await pollLesson();
-      await pollBug();
-    }
-  }
+  store.owner.value = value.owner || store.owner.value;
+  if (isStarted || !store.owner.value) return;
+  isStarted = true;
+  start();
 }
 
 // Show the tab in the element of its Gradio component.
 export default async function main(component) {
+  render(html`<${Learn} />`, root);
   await attach(component, onValueChange);
-  pollLoop();
 }

@@ -1,6 +1,86 @@
-// What the modules of this tab share.
-export const state = {
-  owner: "",
-  catalog: null,
-  currentSection: "tour",
-};
+// The state of the tab. Components read the signals; the browser stores the user's progress.
+import { signal } from "../vendor/preact.js";
+import { createStorage } from "../shared/common.js";
+
+const storage = createStorage("transformer-playground-learn");
+export const saveLocal = storage.saveLocal;
+export const storedState = /** @type {any} */ (storage.storedState);
+
+/** The first stop, which needs no measurement. */
+export const PICTURE = { name: "picture", title: "A transformer in one picture" };
+export const RANDOM_BUG = "mystery";
+
+/** The lessons, the bugs and the limits of the server; null until it has responded. */
+export const catalog = signal(/** @type {any} */ (null));
+/** The error of the whole tab, for example of a link. */
+export const tabError = signal("");
+export const section = signal("tour");
+export const lessonName = signal(PICTURE.name);
+/** The state of each lesson by its name: {prediction, options, id, response}. */
+export const lessonStates = signal(/** @type {Record<string, any>} */ ({}));
+/** The request of the bug exercise, with the id and the last status of its measurement. */
+export const bugState = signal(/** @type {any} */ ({ name: RANDOM_BUG, seed: 0, steps: 0 }));
+
+export function showSection(name) {
+  section.value = name;
+  saveLocal("part", name);
+}
+
+export function openLesson(name) {
+  lessonName.value = name;
+  saveLocal("stop", name);
+}
+
+/** Restore the progress that this browser has stored. */
+export function restoreProgress() {
+  const { bug, part, stop, stops } = storedState,
+    isKnownBug = bug && [RANDOM_BUG, ...catalog.value.bugs.map((each) => each.name)];
+  if (stops && typeof stops === "object") lessonStates.value = stops;
+  if (["tour", "bugs", "teach"].includes(part)) section.value = part;
+  if (catalog.value.stops.some((lesson) => lesson.name === stop)) lessonName.value = stop;
+  const { seed, steps } = catalog.value;
+  bugState.value = { name: RANDOM_BUG, seed, steps };
+  if (isKnownBug?.includes(bug.name))
+    bugState.value = { ...bugState.value, ...bug, isRecalled: Boolean(bug.id) };
+}
+
+/**
+ * Read what a link opens: a section, a lesson with its options, or a bug.
+ * @param {any} lists the catalog
+ * @param {string} search
+ * @returns {{section?: string, lesson?: string, options?: any, bug?: any, error?: string}}
+ */
+export function readLink(lists, search) {
+  const params = new URLSearchParams(search),
+    name = params.get("learn"),
+    bug = params.get("bug"),
+    integer = (key) => (/^\d{1,9}$/.test(params.get(key) ?? "") ? Number(params.get(key)) : null);
+  if (name !== null) {
+    const lesson = [PICTURE, ...lists.stops].find((each) => each.name === name);
+    if (lesson) return { section: "tour", lesson: name, options: readOptions(lesson, params) };
+    if (["tour", "bugs", "teach"].includes(name)) return { section: name };
+    const known = [PICTURE, ...lists.stops].map((each) => each.name).join(", ");
+    return {
+      error: `The link contains the unknown lesson ${name.slice(0, 40)}. Available lessons: ${known}.`,
+    };
+  }
+  if (bug === null) return {};
+  if (bug !== RANDOM_BUG && !lists.bugs.some((each) => each.name === bug)) {
+    const error = `The link contains the unknown bug ${bug.slice(0, 40)}. Select one below.`;
+    return { section: "bugs", error };
+  }
+  const steps = Math.min(lists.max_steps, Math.max(20, integer("steps") ?? lists.steps));
+  return { section: "bugs", bug: { name: bug, seed: integer("seed") ?? 0, steps } };
+}
+
+function readOptions(lesson, params) {
+  const options = /** @type {Record<string, any>} */ ({});
+  for (const { name, choices } of lesson.options ?? []) {
+    const value = params.get(name);
+    if (value !== null && (!choices.length || choices.includes(value)))
+      options[name] = value.slice(0, 40);
+  }
+  const seed = params.get("seed") ?? "";
+  if (/^\d{1,9}$/.test(seed)) options.seed = Number(seed);
+  return options;
+}

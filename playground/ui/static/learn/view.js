@@ -1,4 +1,6 @@
 import { createView } from "../shared/view.js";
-import template from "./template.js";
 
-export const { $, attach, root } = createView(template, [new URL("./learn.css", import.meta.url)]);
+export const { attach, root } = createView('<div class="learn pg"></div>', [
+  new URL("../train/diagram/diagram.css", import.meta.url),
+  new URL("./learn.css", import.meta.url),
+]);

@@ -5,11 +5,15 @@ import { formatPercent } from "../format.js";
  * Values from 0 to `max` as bars with their labels, for example the likeliest next tokens.
  * @param {{
  *   label: string,
- *   items: { label: string, value: number, isTarget?: boolean, title?: string }[],
+ *   items: { label: string, value: number, text?: string, isTarget?: boolean, title?: string }[],
  *   max?: number,
  *   format?: (value: number) => string,
+<<<<<<< HEAD
  *   targetText?: string,
  * }} props `targetText` marks the item for screen readers
+=======
+ * }} props `text` replaces the formatted value
+>>>>>>> 94e7cf17 (refactor(learn): components, a first stop with the diagram of a model, titles of the stops)
  */
 export function BarList({ label, items, max = 1, format = formatPercent, targetText = "target" }) {
   return html`<ul class="pg-bars" aria-label=${label}>
@@ -24,7 +28,7 @@ export function BarList({ label, items, max = 1, format = formatPercent, targetT
               style=${{ width: Math.max(0, Math.min(100, (100 * item.value) / max)) + "%" }}
             ></span>
           </span>
-          <span class="pg-bar-value">${format(item.value)}</span>
+          <span class="pg-bar-value">${item.text ?? format(item.value)}</span>
         </li>`,
     )}
   </ul>`;

@@ -20,7 +20,7 @@ export function paintHeadMap(canvas, weights, rows, columns, isCausal) {
     canvas.width = columns;
     canvas.height = rows;
   }
-  const c = canvas.getContext("2d"),
+  const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")),
     image = c.createImageData(columns, rows),
     table = colorTable(),
     masked = isCausal ? parseColor(cssVariable("--pg-grid")) : null;

@@ -12,7 +12,7 @@ export const rowHeightFor = (longest) => (longest > 24 ? 9 : longest > 14 ? 14 :
 
 /**
  * Paint the middle of the diagram.
- * @param {HTMLCanvasElement} canvas
+ * @param {HTMLCanvasElement & { layout?: any }} canvas `layout` receives the positions of the rows
  * @param {{
  *   keys: string[], queries: string[], weights: number[] | null, output: any, titles: string[],
  *   color: string, highlight: number | null, memoryColor: string, hasMemory: boolean,

@@ -104,7 +104,7 @@ export function moveFocus(event, heads) {
   event.preventDefault();
   const from = center(button),
     [dx, dy] = direction;
-  let best = null,
+  let best = /** @type {any} */ (null),
     bestDistance = Infinity;
   for (const { button: other } of heads) {
     const at = center(other),

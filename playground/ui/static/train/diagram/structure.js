@@ -29,7 +29,7 @@ const SUBLAYERS = {
 export function buildStacks(info, attention) {
   if (!attention.encoder && !attention.decoder) return buildRecurrentStacks(info, attention);
   const isSingle = !attention.cross,
-    stacks = [];
+    stacks = /** @type {Stack[]} */ ([]);
   if (attention.encoder)
     stacks.push(
       buildStack("encoder", isSingle ? info.architecture : "Encoder", attention, isSingle),
@@ -41,6 +41,7 @@ export function buildStacks(info, attention) {
   return stacks;
 }
 
+/** @returns {Stack} */
 function buildStack(side, title, attention, isSingle) {
   const kinds = side === "decoder" && attention.cross ? ["decoder", "cross"] : [side],
     prefix = isSingle ? "layers" : side + "_layers";
@@ -59,7 +60,10 @@ function buildStack(side, title, attention, isSingle) {
   };
 }
 
-// A recurrent model attends, if at all, in one layer with one head, after its last cell.
+/**
+ * A recurrent model attends, if at all, in one layer with one head, after its last cell.
+ * @returns {Stack[]}
+ */
 function buildRecurrentStacks(info, attention) {
   const cells = (side) =>
     Array.from({ length: info.n_layers }, (_, layer) => [

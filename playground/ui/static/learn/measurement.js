@@ -1,0 +1,77 @@
+// A measurement of the server: requests, polling, and its progress. It is in {id, response}.
+import { html } from "../vendor/preact.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { StatusMessage } from "../shared/components/status_message.js";
+import { formatMessage } from "../shared/format.js";
+import { poller } from "../shared/poller.js";
+import { store } from "../shared/store.js";
+
+const ACTIVE_STATUSES = ["training", "waiting", "measuring"];
+const POLL_MS = 500;
+
+export const isActive = ({ id, response }) =>
+  Boolean(id && (!response || ACTIVE_STATUSES.includes(response.status)));
+
+/** Send a request; an error is in the response. */
+export async function requestLesson(name, payload = {}) {
+  try {
+    return await request("lessons/" + name, { owner: store.owner.value, ...payload });
+  } catch {
+    return { error: NO_RESPONSE };
+  }
+}
+
+/**
+ * Poll a measurement until it ends.
+ * @param {string} id
+ * @param {(response: any) => void} onResponse
+ * @param {(message: string) => void} onConnection receives an error, or an empty text
+ */
+export function followMeasurement(id, onResponse, onConnection) {
+  const subscription = poller.subscribe({
+    route: "lessons/poll",
+    payload: () => (store.owner.value ? { owner: store.owner.value, id } : null),
+    intervalMs: POLL_MS,
+    onData: (response) => {
+      onConnection("");
+      if (response.error || !isActive({ id, response })) subscription.unsubscribe();
+      onResponse(response);
+    },
+    onError: () => onConnection(formatMessage(NO_RESPONSE)),
+  });
+  return subscription;
+}
+
+/** Describe the progress of a measurement, or why it has no result. */
+export function describeProgress({ id, response }, isStarting) {
+  if (!response) return isStarting || id ? "Starting" : "";
+  const { done = 0, total, message, runs, status } = response,
+    queued = runs?.find((run) => run.queue_position);
+  if (status === "training" || (status === "measuring" && total && !runs))
+    return (
+      `Training: step ${done} of ${total}` +
+      (queued ? `; queue position ${queued.queue_position}` : "")
+    );
+  if (status === "waiting") return "Queued";
+  if (status === "measuring") return "Measuring";
+  return status === "done" ? "" : formatMessage(message);
+}
+
+/** The progress of a measurement, with Cancel while it is active. */
+export function MeasurementProgress({ state, isStarting, onCancel, error }) {
+  const text = describeProgress(state, isStarting),
+    { done = 0, status = "", total = 0 } = state.response ?? {};
+  return html`<${StatusMessage} class="note" kind="error" text=${error} /> ${
+      isActive(state)
+        ? html`<div class="pg-job">
+            <span class="words" role="status">${text}</span>
+            <progress aria-label="Progress" max=${total || 1} value=${total ? done : undefined} />
+            <button type="button" class="pg-button cancel" onClick=${onCancel}>Cancel</button>
+          </div>`
+        : html`<${StatusMessage}
+            class="words"
+            kind=${status === "failed" ? "error" : "info"}
+            text=${text}
+          />`
+    }`;
+}

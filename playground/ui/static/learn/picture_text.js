@@ -1,0 +1,149 @@
+// The captions of the first stop, and the sentences with the numbers of the displayed pass.
+import { formatCount, formatNumber, formatPercent } from "../shared/format.js";
+import { buildStacks, describeHead } from "../train/diagram/structure.js";
+
+/** @typedef {{ kind: string, layer: number, head: number }} Selection */
+
+/**
+ * The parts of the model in the order of the captions. `kinds` are the blocks that a part explains,
+ * `select` is the kind whose head is displayed.
+ */
+export const PARTS = [
+  {
+    value: "tokens",
+    label: "Tokens",
+    title: "Tokens become vectors",
+    text:
+      "The model reads tokens: here digits, with EOS at the end. Each token becomes a vector of " +
+      "numbers, its embedding. A second vector for the position is added, because attention " +
+      "alone does not depend on the order.",
+    task: "Type another sequence above.",
+    kinds: [],
+    select: "encoder",
+  },
+  {
+    value: "encoder",
+    label: "Self-attention",
+    title: "Encoder self-attention: query, key, value",
+    text:
+      "Each head computes three vectors for each token: a query Q, a key K and a value V. The " +
+      "dot product of a query with every key gives, after a softmax, the attention weights. The " +
+      "head then adds up the values with these weights.",
+    task: "Click another head: each has its own pattern.",
+    kinds: ["encoder"],
+    select: "encoder",
+  },
+  {
+    value: "residual",
+    label: "Residual stream",
+    title: "The residual stream and the feed-forward network",
+    text:
+      "Every block adds its output to the vector of the token and replaces nothing. This running " +
+      "sum is the residual stream. After attention has moved information between positions, the " +
+      "feed-forward network transforms each position alone.",
+    task:
+      "The number beside a block is the norm of what it adds, relative to the vector it is " +
+      "added to.",
+    kinds: ["feed-forward"],
+    select: "encoder",
+  },
+  {
+    value: "decoder",
+    label: "Decoder",
+    title: "Decoder: causal mask and cross-attention",
+    text:
+      "The decoder generates the output token by token. A mask hides later tokens from its " +
+      "self-attention, the grey cells. In cross-attention, the queries come from the decoder; " +
+      "the keys and values come from the encoder's output.",
+    task: "Point at a target token to see what it reads from the source.",
+    kinds: ["decoder", "cross"],
+    select: "cross",
+  },
+  {
+    value: "output",
+    label: "Output and loss",
+    title: "Probabilities and the loss",
+    text:
+      "The last vector of each position becomes a probability for every token of the vocabulary. " +
+      "The loss is the mean of −log(probability of the correct token). Training changes all " +
+      "weights, step by step, to lower it.",
+    task:
+      "Drag the slider to see the model at an earlier step of its training. The recording has a " +
+      "sequence of its own.",
+    kinds: [],
+    select: "cross",
+  },
+];
+
+/** Return the part that explains a block. @param {string} kind */
+export const partOfBlock = (kind) =>
+  PARTS.find((part) => part.kinds.includes(kind))?.value ?? "tokens";
+
+/**
+ * Return the strongest attention weight of a head.
+ * @param {any} pass
+ * @param {Selection} selection
+ */
+export function strongestLink(pass, { kind, layer, head }) {
+  const weights = pass.attention[kind][layer][head],
+    columns = pass.axes[kind][1].length,
+    // The first query of a decoder has only one key to attend to.
+    from = kind === "decoder" ? columns : 0;
+  let best = from;
+  for (let i = from; i < weights.length; i++) if (weights[i] > weights[best]) best = i;
+  return { query: Math.floor(best / columns), key: best % columns, weight: weights[best] / 1000 };
+}
+
+function describeSelection(pass, selection) {
+  const { kind, layer, head } = selection,
+    [queries, keys] = pass.axes[kind],
+    { key, query, weight } = strongestLink(pass, selection);
+  return (
+    `${describeHead(kind, layer, head, false)}: its largest weight is ${weight.toFixed(2)}, from ` +
+    `the query of ${queries[query]} (position ${query + 1}) to the key of ${keys[key]} ` +
+    `(position ${key + 1}).`
+  );
+}
+
+function describeContributions(info, pass) {
+  const blocks = buildStacks(info, pass.attention)
+    .flatMap((stack) => stack.layers.flat().map((block) => ({ ...block, side: stack.title })))
+    .filter(({ component }) => pass.contributions?.[component] !== undefined)
+    .sort((a, b) => pass.contributions[b.component] - pass.contributions[a.component]);
+  if (!blocks.length) return "";
+  const [{ component, layer, side, title }] = blocks;
+  return (
+    `Largest here: ${title.toLowerCase()} of ${side.toLowerCase()} layer ${layer + 1}. It adds ` +
+    `${pass.contributions[component].toFixed(2)} times the norm of the vectors it is added to.`
+  );
+}
+
+function describeOutput(pass, loss) {
+  const { predicted, probability, target } = pass.probe,
+    isRight = target.map((token, i) => token === predicted[i]),
+    lowest = probability.indexOf(Math.min(...probability));
+  return (
+    `${isRight.filter(Boolean).length} of ${formatCount(target.length, "token")} are correct. ` +
+    `The least certain prediction is ${predicted[lowest]}, with a probability of ` +
+    `${formatPercent(probability[lowest] / 1000)}.` +
+    (loss === undefined ? "" : ` Training loss at step ${pass.step}: ${formatNumber(loss)}.`)
+  );
+}
+
+/**
+ * Return a sentence with the numbers of a part.
+ * @param {string} part
+ * @param {{ info: any, pass: any, selection: Selection, loss?: number }} view
+ */
+export function describePart(part, { info, loss, pass, selection }) {
+  const [sources] = pass.axes.encoder,
+    [targets] = pass.axes.cross;
+  if (part === "tokens")
+    return (
+      `The encoder has ${sources.length} vectors, one for each token of ${sources.join(" ")}. The ` +
+      `decoder has ${targets.length}, one for each token to predict.`
+    );
+  if (part === "residual") return describeContributions(info, pass);
+  if (part === "output") return describeOutput(pass, loss);
+  return describeSelection(pass, selection);
+}

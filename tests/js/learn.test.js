@@ -1,0 +1,462 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import { enter, makeBox, press, settle } from "./support/dom.js";
+import {
+  BugExercise,
+  buildCurves,
+  buildMaps,
+  buildObservations,
+  describeSilentVariant,
+} from "../../playground/ui/static/learn/bug_exercise.js";
+import { buildLinks } from "../../playground/ui/static/learn/diagram.js";
+import { buildChart, describeCell, Figures } from "../../playground/ui/static/learn/figures.js";
+import {
+  buildLiveFigure,
+  changeInput,
+  describeVerdict,
+  formatPrediction,
+  Lessons,
+  openLinkedLesson,
+  stationState,
+} from "../../playground/ui/static/learn/lessons.js";
+import { describeProgress, isActive } from "../../playground/ui/static/learn/measurement.js";
+import {
+  describePart,
+  PARTS,
+  partOfBlock,
+  strongestLink,
+} from "../../playground/ui/static/learn/picture_text.js";
+import {
+  bugState,
+  catalog,
+  lessonName,
+  lessonStates,
+  openLesson,
+  PICTURE,
+  readLink,
+} from "../../playground/ui/static/learn/state.js";
+import { describeMachine, listLessonLinks } from "../../playground/ui/static/learn/teaching.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import { html, render } from "../../playground/ui/static/vendor/preact.js";
+
+const NUMBER = {
+  name: "stop-7",
+  title: "Length generalization",
+  teaches: "A model.",
+  do: "Predict.",
+  question: "At which length?",
+  kind: "number",
+  low: 1,
+  high: 21,
+  unit: "length",
+  within: 1,
+  choices: [],
+  options: [
+    { name: "positions", words: "Positions", default: "learned", choices: ["learned", "rope"] },
+  ],
+};
+const CHOICE = {
+  ...NUMBER,
+  name: "stop-4",
+  title: "One head",
+  kind: "choice",
+  within: 0,
+  choices: [
+    ["one", "one head: alone"],
+    ["same", "neither"],
+  ],
+  options: [],
+};
+const CATALOG = {
+  stops: [CHOICE, NUMBER],
+  bugs: [
+    { name: "causal-mask", title: "No causal mask" },
+    { name: "transpose", title: "No transpose" },
+  ],
+  machine: { slots: 2, an_owner: 1, measuring: 1, timeout_s: 180, open: false },
+  seed: 2,
+  steps: 240,
+  max_steps: 1000,
+};
+const RESULT = {
+  answer: 9,
+  right: false,
+  outcome: "length 9",
+  explanation: "Because.",
+  pictures: [],
+};
+const PASS = {
+  step: 200,
+  axes: {
+    encoder: [
+      ["3", "EOS"],
+      ["3", "EOS"],
+    ],
+    decoder: [
+      ["3", "EOS"],
+      ["SOS", "3"],
+    ],
+    cross: [
+      ["3", "EOS"],
+      ["3", "EOS"],
+    ],
+  },
+  attention: {
+    encoder: [[[900, 100, 500, 500]]],
+    decoder: [[[1000, 0, 300, 700]]],
+    cross: [[[20, 980, 600, 400]]],
+  },
+  contributions: { "encoder_layers.0.self_attn": 0.5, "decoder_layers.0.cross_attn": 1.25 },
+  probe: { target: ["3", "EOS"], predicted: ["3", "3"], probability: [990, 400] },
+};
+const INFO = { architecture: "Transformer", n_layers: 1 };
+let box, responses, sent;
+
+beforeEach(() => {
+  if (box) render(null, box);
+  box = makeBox();
+  sent = [];
+  responses = {};
+  store.owner.value = "o".repeat(32);
+  catalog.value = CATALOG;
+  lessonStates.value = {};
+  lessonName.value = "stop-7";
+  bugState.value = { name: "mystery", seed: 2, steps: 240 };
+  mock.restoreAll();
+  mock.method(globalThis, "fetch", async (url, { body }) => {
+    const name = url.href.split("/api/")[1];
+    sent.push([name, JSON.parse(body)]);
+    return new Response(JSON.stringify(responses[name] ?? {}));
+  });
+});
+const $ = (selector) => box.querySelector(selector);
+async function show(component) {
+  render(html`<${component} />`, box);
+  await settle();
+}
+async function waitFor(isDone) {
+  for (let i = 0; i < 100 && !isDone(); i++) await settle();
+  assert.ok(isDone());
+}
+
+test("a link opens a lesson with its options, a section, or a bug", () => {
+  assert.deepEqual(readLink(CATALOG, "?learn=stop-7&positions=rope&seed=1"), {
+    section: "tour",
+    lesson: "stop-7",
+    options: { positions: "rope", seed: 1 },
+  });
+  assert.deepEqual(readLink(CATALOG, "?learn=stop-7&positions=upside-down&seed=x").options, {});
+  assert.equal(readLink(CATALOG, "?learn=picture").lesson, "picture");
+  assert.deepEqual(readLink(CATALOG, "?learn=teach"), { section: "teach" });
+  assert.match(readLink(CATALOG, "?learn=stop-99").error, /unknown lesson stop-99.*stop-7/);
+  assert.deepEqual(readLink(CATALOG, "?bug=mystery&steps=5"), {
+    section: "bugs",
+    bug: { name: "mystery", seed: 0, steps: 20 },
+  });
+  assert.match(readLink(CATALOG, "?bug=typo").error, /unknown bug typo/);
+  assert.deepEqual(readLink(CATALOG, "?tab=learn"), {});
+});
+
+test("another prediction or option discards the result, a running measurement stays", () => {
+  lessonStates.value = { "stop-7": { id: "a", response: { status: "done", result: RESULT } } };
+  assert.equal(stationState("stop-7"), "measured");
+  changeInput("stop-7", { prediction: 4 });
+  assert.deepEqual(lessonStates.value["stop-7"], { options: {}, prediction: 4 });
+  lessonStates.value = { "stop-7": { id: "a", response: { status: "training" } } };
+  assert.equal(stationState("stop-7"), "running");
+  changeInput("stop-7", { prediction: 5 });
+  assert.equal(lessonStates.value["stop-7"].id, "a");
+});
+
+test("a link with other options discards the result, one with the same options keeps it", () => {
+  const options = { positions: "rope", seed: 1 },
+    measured = { options, prediction: 3, id: "a", response: { status: "done", result: RESULT } };
+  lessonStates.value = { "stop-7": measured };
+  openLinkedLesson("stop-7", { seed: 1, positions: "rope" });
+  assert.equal(lessonStates.value["stop-7"], measured);
+  openLinkedLesson("stop-7", { positions: "rope" });
+  assert.deepEqual(lessonStates.value["stop-7"], { options: { positions: "rope" }, prediction: 3 });
+});
+
+test("the list has a title and a state for each stop, and opens it", async () => {
+  lessonStates.value = {
+    "stop-4": { response: { status: "done", runs: [], result: { ...RESULT, right: true } } },
+  };
+  await show(Lessons);
+  const stations = [...box.querySelectorAll(".station")];
+  assert.deepEqual(
+    stations.map((each) => each.querySelector("span:nth-child(2)").textContent),
+    [PICTURE.title, "One head", "Length generalization"],
+  );
+  assert.match(stations[1].textContent, /predicted correctly/);
+  stations[1].click();
+  await settle();
+  assert.equal($(".stop h3").textContent, "1. One head");
+});
+
+test("a prediction is measured, polled and compared", async () => {
+  responses["lessons/start"] = { id: "m" };
+  responses["lessons/poll"] = {
+    status: "done",
+    prediction: 9,
+    runs: [],
+    result: { ...RESULT, right: true },
+  };
+  await show(Lessons);
+  enter($(".prediction"), "9");
+  $(".measure").click();
+  await waitFor(() => $(".outcome"));
+  const start = sent.find(([name]) => name === "lessons/start")[1];
+  assert.deepEqual([start.stop, start.prediction, start.options], ["stop-7", 9, {}]);
+  assert.equal($(".yours").textContent, "length 9");
+  assert.equal($(".verdict").textContent, "✓ Correct, within 1.");
+  assert.equal($(".measure").textContent.trim(), "Measure again");
+});
+
+test("an error of the server is beside the button", async () => {
+  responses["lessons/start"] = { error: "enter a number from 1 to 21 first" };
+  await show(Lessons);
+  $(".measure").click();
+  await waitFor(() => $(".note").textContent.includes("Enter a number from 1 to 21 first."));
+});
+
+test("predictions and verdicts are sentences", () => {
+  assert.equal(formatPrediction(CHOICE, "one"), "one head");
+  assert.equal(formatPrediction({ ...NUMBER, unit: "%" }, 90), "90 %");
+  assert.equal(describeVerdict(NUMBER, { answer: 9, right: false }), "Not correct.");
+  assert.match(describeVerdict(NUMBER, { answer: null, right: false }), /no measured value/);
+});
+
+test("the progress of a measurement is a sentence", () => {
+  const describe = (response) => describeProgress({ id: "a", response }, false);
+  assert.equal(describe(undefined), "Starting");
+  const runs = [{ queue_position: null }, { queue_position: 2 }];
+  assert.equal(
+    describe({ status: "training", done: 3, total: 9, runs }),
+    "Training: step 3 of 9; queue position 2",
+  );
+  assert.equal(describe({ status: "measuring", done: 20, total: 240 }), "Training: step 20 of 240");
+  assert.equal(describe({ status: "waiting" }), "Queued");
+  assert.equal(describe({ status: "failed", message: "it failed" }), "It failed.");
+  assert.equal(describeProgress({}, false), "");
+  assert.ok(!isActive({ id: "a", response: { status: "done" } }));
+});
+
+test("the figure of a running training appears with the first evaluation", () => {
+  const runs = [{ steps: 200 }];
+  assert.equal(buildLiveFigure({ curves: [{ label: "a", evaluations: [] }], runs }), null);
+  const figure = buildLiveFigure({ curves: [{ label: "a", evaluations: [[10, 0.5]] }], runs });
+  assert.deepEqual([figure.max, figure.series[0].ys], [200, [0.5]]);
+});
+
+test("a chart of lengths begins at the first length, a loss is logarithmic", () => {
+  const series = [{ label: "exact match", xs: [3, 4], ys: [1, 0.5] }],
+    lengths = buildChart({ title: "By length", what: "share", x: "length", trained: 5, series });
+  assert.deepEqual(lengths.options.xRange, [3, null]);
+  assert.deepEqual(lengths.options.shaded, [3, 5]);
+  const loss = buildChart({ title: "Loss", what: "loss", max: 200, series });
+  assert.deepEqual([loss.options.isLog, loss.options.xRange], [true, [0, 200]]);
+});
+
+test("figures are charts, maps, bars and tables of outputs", async () => {
+  const map = { kind: "map", title: "Map", rows: ["5"], columns: ["3"], weights: [[0.25]] };
+  const figures = [
+    map,
+    { kind: "bars", title: "Heads", bars: [{ label: "head 1", value: 2, note: "50 %" }] },
+    {
+      kind: "answers",
+      title: "Outputs",
+      rows: [{ input: "3 1", right: "1 3", prediction: "3 1" }],
+    },
+    { kind: "curves", title: "Exact match", what: "share", series: [], note: "A note." },
+  ];
+  await show(() => html`<${Figures} figures=${figures} />`);
+  assert.equal($(".pg-bar-value").textContent, "2 · 50 %");
+  assert.equal(box.querySelectorAll(".pg-token.wrong").length, 2);
+  assert.match(box.textContent, /A note\./);
+  assert.equal(describeCell(map, 0, 0), "5 attends to 3 with weight 0.250, position 1.");
+});
+
+const COPY = {
+  trouble: null,
+  loss: 0.5,
+  teacher_forced: 1,
+  free_running: 0.25,
+  symbols: 0.5,
+  sure: 0.75,
+  answer: [["3", 0.9]],
+  source: ["3", "EOS"],
+  target: ["SOS", "3"],
+  attention: { encoder: [[[1]]], decoder: [[[1]], [[1]]], cross: [[[1]]] },
+};
+const CURVE = { loss: [2, 1], evaluations: [[20, 0.5, 0.25]] };
+const BUG_RESULT = {
+  n: 128,
+  steps: 240,
+  right: COPY,
+  broken: COPY,
+  curves: { right: CURVE, broken: { loss: [2], evaluations: [] } },
+  unnoticed: null,
+  source: { file: "attention.py", first: 10, lines: ["a = 1", "b = 2"] },
+  diff: ["-a = 1", "+a = 2"],
+};
+
+test("the buggy model is compared with the correct one", () => {
+  const [loss, scores] = buildCurves(BUG_RESULT.curves, 240);
+  assert.deepEqual(
+    loss.series.map((each) => [each.label, each.xs]),
+    [
+      ["correct model", [1, 2]],
+      ["buggy model", [1]],
+    ],
+  );
+  assert.equal(scores.series.length, 1); // without evaluations there is no line
+  const failed = { ...BUG_RESULT, broken: { trouble: { step: 0, lines: [] } } },
+    rows = buildObservations(failed);
+  assert.deepEqual(rows[5], { name: "output for 3", right: "3", broken: "–" });
+  assert.equal(rows[6].right, "cross 1, encoder 1, decoder 2");
+  assert.deepEqual(
+    buildMaps(BUG_RESULT, "decoder").map((each) => each.title),
+    ["correct", "correct", "buggy", "buggy"].map(
+      (name, i) => `${name} model, layer ${(i % 2) + 1} of 2`,
+    ),
+  );
+});
+
+test("a bug that raises no error by accident is described with its loss", () => {
+  const variant = { when: "the sizes are equal", steps: 60, right: { loss: 0.5, leaks: false } };
+  assert.match(
+    describeSilentVariant({ ...variant, broken: null }),
+    /is then – \(correct model: 0.5\)/,
+  );
+  assert.match(
+    describeSilentVariant({ ...variant, broken: { loss: 0.1, leaks: true } }),
+    /information leak/,
+  );
+  assert.equal(describeSilentVariant(null), "");
+});
+
+test("the bug is named, its line is found, and the solution is shown", async () => {
+  const measured = { status: "done", mystery: true, result: BUG_RESULT };
+  bugState.value = { ...bugState.value, id: "b", response: measured };
+  responses["lessons/guess"] = { right: false, feedback: "It is not “No transpose”." };
+  responses["lessons/poll"] = measured;
+  await show(BugExercise);
+  assert.equal($(".seed").value, "2");
+  box.querySelectorAll(".guesses button")[1].click();
+  await waitFor(() => $(".clue").textContent.includes("No transpose"));
+  responses["lessons/poll"] = { ...measured, bug_identified: true, title: "No causal mask" };
+  box.querySelectorAll(".guesses button")[0].click();
+  await waitFor(() => $(".guess-line"));
+  assert.match($(".guess-line .question").textContent, /Correct: No causal mask\./);
+  responses["lessons/guess"] = { right: false, feedback: "That line is the same." };
+  box.querySelectorAll(".line")[1].click();
+  await waitFor(() => $(".guess-line .clue").textContent === "Line 11: That line is the same.");
+  responses["lessons/poll"] = {
+    ...responses["lessons/poll"],
+    line_identified: true,
+    why: "It leaks.",
+    met_in: "a tutorial",
+  };
+  $(".reveal").click();
+  await waitFor(() => $(".solved"));
+  assert.deepEqual(sent.at(-2)[1].reveal, true);
+  assert.equal($(".diff .minus").textContent, "-a = 1\n");
+});
+
+test("both models train once, whatever the number of clicks", async () => {
+  responses["lessons/start-bug"] = { id: "b" };
+  responses["lessons/poll"] = {
+    status: "measuring",
+    done: 20,
+    total: 240,
+    curves: BUG_RESULT.curves,
+  };
+  await show(BugExercise);
+  $(".begin-bug").click();
+  $(".begin-bug").click();
+  await waitFor(() => $(".words")?.textContent === "Training: step 20 of 240");
+  assert.equal(sent.filter(([name]) => name === "lessons/start-bug").length, 1);
+  responses["lessons/poll"] = { error: "this measurement no longer exists" };
+  $(".cancel").click();
+  await waitFor(() => $(".words.error")?.textContent.includes("no longer exists"));
+});
+
+test("each part of the picture has a sentence with the measured numbers", () => {
+  const selection = { kind: "cross", layer: 0, head: 0 },
+    describe = (part) => describePart(part, { info: INFO, pass: PASS, selection, loss: 0.0142 });
+  assert.match(describe("tokens"), /The encoder has 2 vectors, one for each token of 3 EOS\./);
+  assert.match(describe("residual"), /cross-attention of decoder layer 1\. It adds 1\.25 times/);
+  assert.match(describe("decoder"), /largest weight is 0\.98, from the query of 3 \(position 1\)/);
+  assert.match(
+    describe("output"),
+    /1 of 2 tokens are correct.*prediction is 3.* 40\.0 %\. Training loss at step 200: 0\.0142\./,
+  );
+  assert.deepEqual(["encoder", "feed-forward", "decoder", "cross", "recurrent"].map(partOfBlock), [
+    "encoder",
+    "residual",
+    "decoder",
+    "decoder",
+    "tokens",
+  ]);
+  assert.equal(PARTS.length, 5);
+});
+
+test("the only key of the first decoder query is no strong link", () => {
+  assert.deepEqual(strongestLink(PASS, { kind: "decoder", layer: 0, head: 0 }), {
+    query: 1,
+    key: 1,
+    weight: 0.7,
+  });
+});
+
+test("predicted tokens stand beside the target tokens only", () => {
+  const links = (kind) => buildLinks(PASS, { kind, layer: 0, head: 0 }, null);
+  assert.equal(links("encoder").output, null);
+  assert.equal(links("cross").output, PASS.probe);
+  assert.deepEqual(links("cross").titles, ["source", "target"]);
+});
+
+test("the picture explains the part of a clicked block, and redraws a typed sequence", async () => {
+  const loaded = {
+    step: 200,
+    probe_info: { ...INFO, source: ["3", "EOS"], axes: PASS.axes },
+    snapshot: PASS,
+    points: { steps: [200], loss: [0.0142] },
+  };
+  responses = {
+    "runs/poll": loaded,
+    "runs/predict": { forward_pass: PASS },
+    "runs/snapshot": { snapshot: PASS },
+  };
+  openLesson(PICTURE.name);
+  await show(Lessons);
+  await waitFor(() => $(".diagram .head"));
+  assert.equal($(".diagram").dataset.part, "tokens");
+  $('[data-kind="feed-forward"] .diagram-block-title').click();
+  await settle();
+  assert.equal($(".diagram").dataset.part, "residual");
+  const head = $('.head[data-kind="cross"]');
+  head.click();
+  press(head, "ArrowUp"); // without a layout, no head is above
+  await settle();
+  assert.equal($(".diagram").dataset.part, "decoder");
+  enter($(".picture-text"), "4 2");
+  await waitFor(() => sent.some(([name, body]) => name === "runs/predict" && body.text === "4 2"));
+  $(".picture-next").click();
+  await settle();
+  enter($(".picture-step input"), "60");
+  await waitFor(() => sent.some(([name, body]) => name === "runs/snapshot" && body.step === 60));
+  responses["runs/predict"] = { error: "x is not a digit" };
+  enter($(".picture-text"), "x");
+  await waitFor(() => box.textContent.includes("X is not a digit."));
+});
+
+test("teachers get a link for each exercise and the limits of the server", () => {
+  const links = listLessonLinks(CATALOG.stops);
+  assert.deepEqual(links[0], ["learn=picture", PICTURE.title]);
+  assert.deepEqual(links.at(-1), ["learn=stop-7&positions=rope", "Length generalization: rope"]);
+  assert.match(describeMachine(CATALOG.machine), /trains 2 runs at a time.*only from this machine/);
+  assert.match(describeMachine({ ...CATALOG.machine, open: true }), /from other machines/);
+});
