@@ -1,6 +1,6 @@
-"""Define the eight lessons: their runs and a question that is answered by measurement.
+"""Define the lessons: their runs and a question that is answered by measurement.
 
-This file contains no answers. A lesson names the settings to train, the function of measurements.py
+This file contains no answers. A lesson names the settings to train, the function of measures.py
 that evaluates the runs, and the tolerance of a prediction. This module does not import torch.
 """
 
@@ -16,6 +16,7 @@ Settings = dict[str, Any]
 NUMBER, CHOICE = "number", "choice"
 TRAIN_MAX_LENGTH, EVAL_MAX_LENGTH = 5, 20  # tokens, in the lesson on length generalization
 MAX_TEXT_LENGTH = 10  # tokens
+EXAMPLE_TEXT = "3 1 4 1 5"
 POSITIONS = ("learned", "sinusoidal", "rope", "alibi", "t5")
 SCHEMES = {name: name for name in POSITIONS}
 
@@ -26,7 +27,7 @@ class Lesson:
 
     runs               a function from the options to the settings of each run, by the label of the
                        run
-    measure            the name of the function of measurements.py that measures the answer
+    measure            the name of the function of measures.py that measures the answer
     low, high, within  for a number: the accepted range, and the tolerance of a correct prediction
     choices            for a choice: the accepted predictions, each with its label
     options            the options that the user can change, each with its default; `option_labels`
@@ -97,7 +98,7 @@ LESSONS = {
         MAX_TEXT_LENGTH + 1,
         "position",
         0,
-        options={"text": "3 1 4 1 5"},
+        options={"text": EXAMPLE_TEXT},
         option_labels={"text": "Sequence"},
     ),
     "stop-3": Lesson(
@@ -199,6 +200,78 @@ LESSONS = {
         100,
         "%",
         3,
+    ),
+}
+
+RECURRENT, ATTENTION, TRANSFORMER = "recurrent", "recurrent with attention", "transformer"
+HISTORY_SETTINGS = {"max_steps": 400, "lr_decay_steps": 400}
+RECURRENT_SETTINGS = {**HISTORY_SETTINGS, "architecture": "recurrent", "n_layers": 1}
+SEQUENCE_OPTION = {"text": EXAMPLE_TEXT}
+SEQUENCE_LABEL = {"text": "Sequence"}
+
+# From recurrent networks to the transformer, with the same sequence in all of them.
+LESSONS |= {
+    "stop-9": Lesson(
+        "Before attention: one vector",
+        "Before transformers, a recurrent network read the source token by token. Its state after "
+        "the last token is one vector of 64 numbers, whatever the length of the source. The "
+        "decoder generates the output from this vector alone.",
+        "Predict at which length one vector is no longer enough, then train the model on "
+        "sequences of up to 10 digits.",
+        "At which length does exact match first fall below 50 %? Enter 11 if it stays at 50 % or "
+        "above for all lengths up to 10.",
+        NUMBER,
+        lambda _: {RECURRENT: {**RECURRENT_SETTINGS, "attention": "none"}},
+        "bottleneck_length",
+        1,
+        11,
+        "length",
+        1,
+        options=SEQUENCE_OPTION,
+        option_labels=SEQUENCE_LABEL,
+    ),
+    "stop-10": Lesson(
+        "Attention: read the source again",
+        "With attention, the decoder receives more than the last state. For each output token, it "
+        "compares its own state with every state of the encoder, and a softmax turns the scores "
+        "into weights. The decoder then receives the weighted sum of the encoder states (Bahdanau, "
+        "Cho and Bengio, 2015).",
+        "The model of lesson 9 now trains with attention; all other settings are the same.",
+        "What percentage of the longest sequences, those of 10 digits, does the model with "
+        "attention generate exactly right?",
+        NUMBER,
+        lambda _: {
+            RECURRENT: {**RECURRENT_SETTINGS, "attention": "none"},
+            ATTENTION: {**RECURRENT_SETTINGS, "attention": "additive"},
+        },
+        "attention_gain",
+        0,
+        100,
+        "%",
+        10,
+        options=SEQUENCE_OPTION,
+        option_labels=SEQUENCE_LABEL,
+    ),
+    "stop-11": Lesson(
+        "Only attention: the transformer",
+        "A recurrent network reads the source in order: each state needs the state before it. The "
+        "transformer keeps the attention and removes the recurrence. Self-attention connects all "
+        "positions at once, and position vectors tell it the order (Vaswani et al., 2017).",
+        "Predict which model learns faster, then train both for 400 steps.",
+        "Which one reaches 99 % exact match in fewer steps?",
+        CHOICE,
+        lambda _: {
+            ATTENTION: {**RECURRENT_SETTINGS, "attention": "additive"},
+            TRANSFORMER: HISTORY_SETTINGS,
+        },
+        "recurrent_or_transformer",
+        choices={
+            ATTENTION: "the recurrent network with attention",
+            TRANSFORMER: "the transformer",
+            "same": "neither: at most 10 steps apart, or neither reaches it",
+        },
+        options=SEQUENCE_OPTION,
+        option_labels=SEQUENCE_LABEL,
     ),
 }
 

@@ -10,12 +10,11 @@ Each function returns values for JSON:
 Shapes: B batch, S source, T target, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from playground.evaluation import exact_match_at_length
 from playground.inspection.ablation import Ablation
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import all_heads
@@ -23,10 +22,13 @@ from playground.inspection.views.ablation import MIN_EXACT_MATCH, describe_redun
 from playground.tasks import PAD
 
 from .trained_run import (
+    EXAMPLES_PER_LENGTH,
     LOSS_WINDOW,
     TrainedRun,
     decode,
+    exact_match_by_length,
     exact_match_curves,
+    length_figure,
     percent,
     rounded,
     same,
@@ -37,8 +39,6 @@ Result = dict[str, Any]
 TARGET_SCORE = 0.99
 EVAL_INTERVAL = 10  # steps between two evaluations on held-out sequences
 EVAL_EXAMPLES = 256  # held-out sequences
-EXAMPLES_PER_LENGTH = 100
-MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
 N_EXAMPLES = 5  # generated outputs to display
 
 
@@ -287,13 +287,8 @@ def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
 def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure the shortest length with an exact match below one half."""
     subject = runs[0].subject
-    task, trained = subject.config.task, subject.config.task.max_length
-    last = subject.model.config.max_positions - 1
-    shares = {}
-    for length in range(task.min_length, last + 1):
-        right, n = exact_match_at_length(subject.model, subject.task, length, EXAMPLES_PER_LENGTH)
-        if n >= MIN_EXAMPLES:
-            shares[length] = right / n
+    trained, last = subject.config.task.max_length, subject.model.config.max_positions - 1
+    shares = exact_match_by_length(subject, last)
     answer = next((length for length, share in shares.items() if share < 0.5), last + 1)
     at_end = shares[max(length for length in shares if length <= trained)]
     beyond = shares.get(trained + 1, 0.0)
@@ -313,17 +308,9 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
         )
         + "Choose another position encoding and measure again."
     )
-    series = [{"label": "exact match", "xs": list(shares), "ys": list(shares.values())}]
-    picture = {
-        "kind": "curves",
-        "title": "Exact match by length",
-        "what": "share",
-        "x": "length",
-        "trained": trained,
-        "series": series,
-        "note": f"The axis begins at {min(shares)}: of shorter lengths, fewer than {MIN_EXAMPLES} "
-        "held-out sequences exist. Shaded: the lengths in training.",
-    }
+    picture = length_figure({"exact match": shares})
+    picture["trained"] = trained
+    picture["note"] += " Shaded: the lengths in training."
     return {"answer": answer, "outcome": outcome, "explanation": text, "pictures": [picture]}
 
 
@@ -365,18 +352,3 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         "explanation": text,
         "pictures": [picture],
     }
-
-
-MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
-    each.__name__: each
-    for each in (
-        half_accuracy_step,
-        first_token_attention,
-        without_positions,
-        faster_run,
-        lower_loss_run,
-        rank_heads,
-        failure_length,
-        mean_confidence,
-    )
-}

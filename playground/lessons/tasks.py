@@ -8,7 +8,7 @@ import torch
 from playground.jobs.progress import ProgressReporter
 
 from .bug_comparison import compare
-from .measurements import MEASURES
+from .measures import MEASURES
 from .trained_run import TrainedRun
 
 

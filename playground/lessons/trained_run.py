@@ -5,6 +5,7 @@ Shapes: B batch, T target, Q query, M memory (keys and values).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.common.format import format_percent
+from playground.evaluation import exact_match_at_length
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.runs.weight_history import read_lines
 from playground.tasks import EOS, PAD
 from playground.training.config import RunConfig
 
 LOSS_WINDOW = 20  # the last steps, whose losses are compared
+EXAMPLES_PER_LENGTH = 100
+MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,39 @@ def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:
         "title": "Exact match on held-out sequences",
         "what": "share",
         "series": [run.curve() for run in runs],
+    }
+
+
+def exact_match_by_length(subject: InspectedModel, last: int) -> dict[int, float]:
+    """Return the exact match at each length up to `last` with enough held-out sequences."""
+    shares = {}
+    for length in range(subject.config.task.min_length, last + 1):
+        right, n = exact_match_at_length(subject.model, subject.task, length, EXAMPLES_PER_LENGTH)
+        if n >= MIN_EXAMPLES:
+            shares[length] = right / n
+    return shares
+
+
+def length_figure(shares: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
+    """Return the figure of the exact match by length, of each run by its label."""
+    first = min(length for each in shares.values() for length in each)
+    series = [
+        {"label": label, "xs": list(each), "ys": list(each.values())}
+        for label, each in shares.items()
+    ]
+    note = (
+        f"The axis begins at {first}: of shorter lengths, fewer than {MIN_EXAMPLES} held-out "
+        "sequences exist."
+        if first > 1
+        else ""
+    )
+    return {
+        "kind": "curves",
+        "title": "Exact match by length",
+        "what": "share",
+        "x": "length",
+        "series": series,
+        "note": note,
     }
 
 

@@ -9,7 +9,7 @@ import torch
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.evaluation import exact_match_at_length
 from playground.inspection.hooks import Component
-from playground.lessons import lessons, measurements
+from playground.lessons import lessons
 from playground.lessons.lessons import (
     CHOICE,
     LESSONS,
@@ -19,8 +19,15 @@ from playground.lessons.lessons import (
     validate_options,
     validate_prediction,
 )
-from playground.lessons.measurements import MEASURES
-from playground.lessons.trained_run import LOSS_WINDOW, TrainedRun, percent, same, same_multiset
+from playground.lessons.measures import MEASURES
+from playground.lessons.trained_run import (
+    EXAMPLES_PER_LENGTH,
+    LOSS_WINDOW,
+    TrainedRun,
+    percent,
+    same,
+    same_multiset,
+)
 from playground.models.config_fields import ConfigError
 from playground.tasks import EOS, PAD
 from playground.training.config import RunConfig
@@ -42,6 +49,8 @@ SMALL = {
     "learning_rate": 1e-2,
 }
 
+SMALL_RECURRENT = {name: value for name, value in SMALL.items() if name not in ("n_heads", "d_ff")}
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
@@ -49,7 +58,8 @@ def trained(tmp_path_factory):
     runs = {}
 
     def train(label="the default model", **settings):
-        config = RunConfig.from_flat(SMALL | settings)
+        base = SMALL_RECURRENT if "architecture" in settings else SMALL
+        config = RunConfig.from_flat(base | settings)
         key = tuple(sorted(settings.items()))
         if key not in runs:
             folder = tmp_path_factory.mktemp("run") / "checkpoint"
@@ -83,7 +93,7 @@ def with_lines(run, label, exact, loss=(1.0,)):
 
 
 def test_every_lesson_has_a_known_measurement_and_valid_runs():
-    assert len(LESSONS) == 8
+    assert len(LESSONS) == 11
     for stop in LESSONS.values():
         assert stop.measure in MEASURES
         assert configs(stop, validate_options(stop, {}))
@@ -275,7 +285,7 @@ def test_failure_length_is_the_first_below_one_half(trained):
     shares = {}
     for length in range(1, 8):
         right, n = exact_match_at_length(
-            run.subject.model, run.subject.task, length, measurements.EXAMPLES_PER_LENGTH
+            run.subject.model, run.subject.task, length, EXAMPLES_PER_LENGTH
         )
         if n >= 20:  # of length 1 one sequence is held out, of length 2 six
             shares[length] = right / n
@@ -292,3 +302,44 @@ def test_label_smoothing_lowers_confidence(trained):
     assert result["answer"] < 100 * result["pictures"][0]["bars"][0]["value"]
     assert percent(0.9 + 0.1 / 13) in result["explanation"]
     agrees(LESSONS["stop-8"], result)
+
+
+def recurrent(trained, attention, label="recurrent"):
+    """A run of a small recurrent network."""
+    return trained(label, architecture="recurrent", attention=attention)
+
+
+def test_one_vector_stores_short_sequences_only(trained):
+    run = recurrent(trained, "none")
+    result = MEASURES["bottleneck_length"]([run], {"text": "3 1 4"})
+    (series,) = result["pictures"][0]["series"]
+    below = [x for x, y in zip(series["xs"], series["ys"], strict=True) if y < 0.5]
+    assert result["answer"] == (below[0] if below else SMALL["max_length"] + 1)
+    assert "axis begins at 3" in result["pictures"][0]["note"]
+    (row,) = result["pictures"][1]["rows"]
+    assert (row["input"], row["right"]) == ("recurrent", "4 1 3")
+    agrees(LESSONS["stop-9"], result)
+
+
+def test_attention_gain_is_measured_at_the_longest_length(trained):
+    runs = [recurrent(trained, "none"), recurrent(trained, "additive", "with attention")]
+    result = MEASURES["attention_gain"](runs, {"text": "3 1 4"})
+    length, mapped, outputs = result["pictures"]
+    assert result["answer"] == round(100 * length["series"][1]["ys"][-1], 1)
+    assert (mapped["rows"], mapped["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
+    assert all(abs(sum(row) - 1) < 0.01 for row in mapped["weights"])
+    assert [row["input"] for row in outputs["rows"]] == ["recurrent", "with attention"]
+    assert "of 3; on the token after it" in result["explanation"]
+    agrees(LESSONS["stop-10"], result)
+
+
+def test_recurrent_network_and_transformer_are_compared_by_steps(trained):
+    runs = [
+        with_lines(recurrent(trained, "additive"), lessons.ATTENTION, [0.5, 0.6, 0.9, 1.0]),
+        with_lines(trained(), lessons.TRANSFORMER, [0.5, 1.0]),
+    ]
+    result = MEASURES["recurrent_or_transformer"](runs, {"text": "3 1 4"})
+    assert result["answer"] == lessons.TRANSFORMER
+    assert "the recurrent encoder computes 4 states" in result["explanation"]
+    assert [each["kind"] for each in result["pictures"]] == ["curves", "map", "map"]
+    agrees(LESSONS["stop-11"], result)

@@ -41,6 +41,7 @@ export function buildChart({ max, series, title, trained, what, x }) {
       xLabel: x ?? "step",
       isLog: isLoss,
       formatY: isLoss ? formatNumber : formatPercent,
+      formatTick: isLoss ? formatNumber : (y) => Math.round(100 * y) + " %",
       xRange: [first, max ?? null],
       yRange: isLoss ? undefined : [0, 1],
       shaded: trained ? [first, trained] : undefined,

@@ -8,12 +8,8 @@ import { formatPercent } from "../format.js";
  *   items: { label: string, value: number, text?: string, isTarget?: boolean, title?: string }[],
  *   max?: number,
  *   format?: (value: number) => string,
-<<<<<<< HEAD
  *   targetText?: string,
- * }} props `targetText` marks the item for screen readers
-=======
- * }} props `text` replaces the formatted value
->>>>>>> 94e7cf17 (refactor(learn): components, a first stop with the diagram of a model, titles of the stops)
+ * }} props `text` replaces the formatted value, `targetText` marks the item for screen readers
  */
 export function BarList({ label, items, max = 1, format = formatPercent, targetText = "target" }) {
   return html`<ul class="pg-bars" aria-label=${label}>
