@@ -256,7 +256,7 @@ LESSONS |= {
         "Only attention: the transformer",
         "A recurrent network reads the source in order: each state needs the state before it. The "
         "transformer keeps the attention and removes the recurrence. Self-attention connects all "
-        "positions at once, and position vectors tell it the order (Vaswani et al., 2017).",
+        "positions at once, and position vectors represent the order (Vaswani et al., 2017).",
         "Predict which model learns faster, then train both for 400 steps.",
         "Which one reaches 99 % exact match in fewer steps?",
         CHOICE,

@@ -80,11 +80,13 @@ function LineQuestion({ id, onReply, response: { mystery, result, title } }) {
 
 const DIFF_CLASSES = { "+": "plus", "-": "minus" };
 
+const DiffLine = ({ line }) => html`<span class=${DIFF_CLASSES[line[0]]}>${line + "\n"}</span>`;
+
 const Solution = ({ response: { met_in: source, result, title, why } }) =>
   html`<div class="solved">
     <p class="verdict ok">${title}</p>
     <pre class="diff" tabindex="0">
-${result.diff.map((line, i) => html`<span key=${i} class=${DIFF_CLASSES[line[0]]}>${line + "\n"}</span>`)}</pre>
+${result.diff.map((line, i) => html`<${DiffLine} key=${i} line=${line} />`)}</pre>
     <p>${why}</p>
     <p class="pg-hint">Source: ${source}.</p>
   </div>`;

@@ -37,8 +37,8 @@ function setLessonState(name, state) {
 /** Change the prediction or the options, which discards the previous result. */
 export function changeInput(name, changes) {
   const { id, response, ...inputs } = lessonState(name),
-    isKept = isActive({ id, response });
-  setLessonState(name, { ...inputs, ...(isKept && { id, response }), ...changes });
+    isRunning = isActive({ id, response });
+  setLessonState(name, { ...inputs, ...(isRunning && { id, response }), ...changes });
 }
 
 const changeOptions = (name, changes) =>
@@ -189,11 +189,12 @@ function Prediction({ lesson, state, isDisabled }) {
       )}
     </fieldset>`;
   const { high, low, unit, within } = lesson,
-    hint = `${low} to ${high}` + (within ? `; correct if at most ${within} off` : "");
+    hint = `${low} to ${high}` + (within ? `; correct if at most ${within} off` : ""),
+    label = `Your prediction (${unit})`;
   return html`<fieldset class="predict" disabled=${isDisabled}>
     <${Field}
       class="prediction"
-      field=${{ name: "prediction", label: `Your prediction (${unit})`, type: "number", min: low, max: high, hint }}
+      field=${{ name: "prediction", label, type: "number", min: low, max: high, hint }}
       value=${state.prediction ?? ""}
       onInput=${(value) => onInput(value === "" ? null : Number(value))}
     />

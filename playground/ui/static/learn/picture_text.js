@@ -140,8 +140,8 @@ export function describePart(part, { info, loss, pass, selection }) {
     [targets] = pass.axes.cross;
   if (part === "tokens")
     return (
-      `The encoder has ${sources.length} vectors, one for each token of ${sources.join(" ")}. The ` +
-      `decoder has ${targets.length}, one for each token to predict.`
+      `The encoder has ${sources.length} vectors, one for each token of ${sources.join(" ")}. ` +
+      `The decoder has ${targets.length}, one for each token to predict.`
     );
   if (part === "residual") return describeContributions(info, pass);
   if (part === "output") return describeOutput(pass, loss);

@@ -61,7 +61,9 @@ export function readLink(lists, search) {
     if (["tour", "bugs", "teach"].includes(name)) return { section: name };
     const known = [PICTURE, ...lists.stops].map((each) => each.name).join(", ");
     return {
-      error: `The link contains the unknown lesson ${name.slice(0, 40)}. Available lessons: ${known}.`,
+      error:
+        `The link contains the unknown lesson ${name.slice(0, 40)}. ` +
+        `Available lessons: ${known}.`,
     };
   }
   if (bug === null) return {};

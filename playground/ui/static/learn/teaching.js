@@ -81,7 +81,8 @@ function AnswerKey() {
 /** Describe the limits of this server, for a class. */
 export const describeMachine = ({ an_owner: perOwner, measuring, open, slots, timeout_s: limit }) =>
   `This server trains ${formatCount(slots, "run")} at a time, at most ${perOwner} per user, and ` +
-  `measures ${measuring} at a time, each for at most ${Math.round(limit)} s. Other runs are queued. ` +
+  `measures ${measuring} at a time, each for at most ${Math.round(limit)} s. ` +
+  "Other runs are queued. " +
   (open
     ? "It accepts connections from other machines."
     : "It accepts connections only from this machine, because it was started without --host.");
