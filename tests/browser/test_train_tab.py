@@ -106,6 +106,8 @@ def test_enter_on_a_head_opens_it_in_inspect(app, open_page):
     pressed = page.locator(".inspect .attention-grid button[aria-pressed=true]")
     expect(pressed).to_have_attribute("aria-label", re.compile("layer 1, head 3"))
     expect(page.locator(".inspect [data-value=encoder][aria-pressed=true]")).to_be_visible()
+    forced = page.locator(".inspect [data-value=teacher-forced][aria-pressed=true]")
+    expect(forced).to_be_visible()  # so that the weights are those of the diagram
 
 
 def test_the_first_visit_plays_the_recorded_training(app, browser):

@@ -1,9 +1,15 @@
 """The live snapshot: attention weights and predictions on the probe, for every architecture."""
 
+import base64
+
+import numpy as np
 import pytest
 import torch
 
 from playground.checkpoints.checkpoint import build_model
+from playground.inspection.inspected_model import InspectedModel
+from playground.inspection.views import render_view
+from playground.models.transformer import Transformer
 from playground.runs import snapshot as snapshot_module
 from playground.runs.snapshot import SnapshotBuilder
 from tests.support.small_configs import VARIANTS, small_config
@@ -34,6 +40,30 @@ def test_contributions_are_those_of_the_sublayers_on_the_probe():
     contributions = builder.snapshot(model, 0)["contributions"]
     assert len(contributions) == 5 * config.model.n_layers
     assert all(0 < value < 100 for value in contributions.values())
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_numbers_of_the_diagram_equal_those_of_the_inspect_tab(name):
+    torch.manual_seed(0)
+    config = small_config(name)
+    model, task = build_model(config), config.task.load()
+    text = task.example_source()
+    forward_pass = SnapshotBuilder(task, config, torch.device("cpu")).predict(model, text)[
+        "forward_pass"
+    ]
+    subject = InspectedModel.from_model(config, model)
+    for kind, expected in forward_pass["attention"].items():
+        request = {"text": text, "kind": kind, "mode": "teacher-forced"}
+        result = render_view(subject, "attention", request)
+        assert [result["rows"], result["columns"]] == forward_pass["axes"][kind]
+        weights = np.frombuffer(base64.b64decode(result["weights"]), "<i2")
+        np.testing.assert_array_equal(weights, np.ravel(expected))
+    if isinstance(model, Transformer):
+        steps = render_view(subject, "steps", {"text": text, "mode": "teacher-forced"})["steps"]
+        best = [step["candidates"][0] for step in steps]
+        assert [token for token, _ in best] == forward_pass["probe"]["predicted"]
+        expected = forward_pass["probe"]["probability"]
+        assert [round(1000 * value) for _, value in best] == pytest.approx(expected, abs=1)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

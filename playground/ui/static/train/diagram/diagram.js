@@ -157,6 +157,7 @@ function openInInspect() {
       kind: state.selectedKind,
       layer: state.selectedHead[0],
       head: state.selectedHead[1],
+      mode: "teacher-forced", // as in the diagram
     },
     text: state.typedPass ? store.sequence.value : undefined,
   });
