@@ -50,6 +50,10 @@ RESPONSE_KEYS = {
     "grad_norm": "gradient_norm",
     "evaluations": "scored",
 }
+# keys of single responses of the API, by their present names
+ATTENTION_KEYS = {"prediction": "written", "target": "answer"}
+JOB_KEYS = RESPONSE_KEYS | {"retryable": "again"}
+STATUS_KEYS = {"queue_position": "place"}
 # keys of a row of the benchmark in responses of the API, by their present names
 BENCHMARK_KEYS = {
     "index": "place",
@@ -196,9 +200,11 @@ def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return upgraded
 
 
-def add_old_keys(response: Mapping[str, Any]) -> dict[str, Any]:
+def add_old_keys(
+    response: Mapping[str, Any], old_keys: Mapping[str, str] = RESPONSE_KEYS
+) -> dict[str, Any]:
     """Return a response that also has the keys of version 0.1.0."""
-    old = {RESPONSE_KEYS[key]: value for key, value in response.items() if key in RESPONSE_KEYS}
+    old = {old_keys[key]: value for key, value in response.items() if key in old_keys}
     return {**old, **response}
 
 

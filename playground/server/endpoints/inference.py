@@ -9,7 +9,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from playground.common.stats import exact_match_interval
-from playground.compat import add_old_keys
+from playground.compat import ATTENTION_KEYS, add_old_keys
 from playground.errors import UserError
 from playground.runs.model_ref import resolve_checkpoint, resolve_run
 
@@ -29,7 +29,7 @@ class InferenceEndpoints(EndpointBase):
     async def predict(
         self, model: str, sequence: str, owner: str = "", step: int = -1, request: gr.Request = None
     ) -> dict[str, Any]:
-        """Generate a model's answer to a sequence, free-running, one token at a time.
+        """Generate a prediction for a sequence, free-running, one token at a time.
 
         Args:
             model: a run's id, watch:ID, or checkpoint:NAME.
@@ -58,7 +58,7 @@ class InferenceEndpoints(EndpointBase):
         step: int = -1,
         request: gr.Request = None,
     ) -> dict[str, Any]:
-        """Return the attention weights of a model while it generates its answer.
+        """Return the attention weights of a model while it generates its prediction.
 
         Args:
             model: a run's id, watch:ID, or checkpoint:NAME.
@@ -70,7 +70,8 @@ class InferenceEndpoints(EndpointBase):
             step: use the recorded weights nearest to this step of a run; -1 for the latest.
 
         Returns:
-            weights[layer][head][row][column], rounded to 0.001; tokens of rows and columns.
+            weights[layer][head][row][column], rounded to 0.001; tokens of rows and columns;
+            prediction; target, or null.
         """
         ref = await self.model_ref(model, owner)
         payload = ref.model_dump() | {"text": sequence, "view": "attention"} | step_field(step)
@@ -80,18 +81,19 @@ class InferenceEndpoints(EndpointBase):
             )
         layers = _select_indices("layer", layer, response["layers"])
         heads = _select_indices("head", head, response["heads"])
-        return {
+        attention = {
             "kind": response["kind"],
             "layers": layers,
             "heads": heads,
             "rows": response["rows"],
             "columns": response["columns"],
             "weights": _decode_weights(response, layers, heads),
-            "written": response["written"],
-            "answer": response["answer"],
+            "prediction": response["written"],
+            "target": response["answer"],
             "step": response.get("step"),
             "note": response["note"],
         }
+        return add_old_keys(attention, ATTENTION_KEYS)
 
     @endpoint(schemas.Evaluate, "heavy")
     async def evaluate(

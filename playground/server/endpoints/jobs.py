@@ -10,7 +10,7 @@ import gradio as gr
 from starlette.requests import Request
 
 from playground.comparison.export import latest_rows
-from playground.compat import add_old_benchmark_keys, add_old_keys
+from playground.compat import JOB_KEYS, add_old_benchmark_keys, add_old_keys
 from playground.errors import UserError
 from playground.runs.owner_keys import new_owner_key
 
@@ -168,7 +168,7 @@ class JobEndpoints(EndpointBase):
             "owner": owner,
             "status": response["status"],
             "message": response["message"],
-            "again": response["again"],
+            "retryable": response["again"],
         }
         if is_comparison:
             result |= {
@@ -176,7 +176,7 @@ class JobEndpoints(EndpointBase):
                 "total": response["total"],
                 "rows": add_old_benchmark_keys(latest_rows(response["rows"])),
             }
-        return add_old_keys(result | {"result": _rename_path_keys(response["result"])})
+        return add_old_keys(result | {"result": _rename_path_keys(response["result"])}, JOB_KEYS)
 
     def _may_wait(self, client: str) -> bool:
         """Return whether a call of this client may wait for a job."""

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from playground.architectures import ARCHITECTURES
 from playground.common.devices import ZERO_GPU, is_zero_gpu
-from playground.compat import add_old_keys, upgrade_settings
+from playground.compat import STATUS_KEYS, add_old_keys, upgrade_settings
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
 from playground.runs.model_ref import RUN_PREFIX, SHARE_PREFIX, ModelRef, resolve_run
@@ -191,7 +191,7 @@ class RunEndpoints(EndpointBase):
             "name": response["name"],
             "step": response["step"],
             "steps": response["max_steps"],
-            "place": response.get("queue_position"),
+            "queue_position": response.get("queue_position"),
             "loss": latest.get("loss"),
             "steps_per_second": latest.get("steps_per_second"),
             "exact_match": evaluation[1] if evaluation else None,
@@ -199,6 +199,7 @@ class RunEndpoints(EndpointBase):
             "scores": response["scores"],
             "parameters": response["parameters"],
         }
+        status = add_old_keys(status, STATUS_KEYS)
         if not curve:
             return status
         columns = ("steps", "loss", "learning_rate", "grad_norm", "evaluations")

@@ -117,6 +117,7 @@ def test_a_run_is_started_controlled_and_evaluated(ask, run, mine):
     assert (held["name"], held["steps"]) == ("by a program", SMALL["max_steps"])
     assert len(held["curve"]["steps"]) == len(held["curve"]["loss"]) == held["step"]
     assert ask("status", **mine)["step"] == held["step"]
+    assert held["queue_position"] is held["place"] is None  # `place` in version 0.1.0
     assert ask("resume", **steer)["status"] == "training"
     wait_for(lambda: ask("status", **mine)["step"] > held["step"], 60, "a step after resuming")
     result = ask("predict", **mine, sequence="3 1")
@@ -142,6 +143,9 @@ def test_attention_is_returned_by_head_and_every_row_sums_to_one(ask):
     result = ask("attention", model="checkpoint:reverse", sequence="3 1 4")
     assert (result["rows"], result["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
     assert (result["layers"], result["heads"]) == ([0, 1], [0, 1, 2, 3])
+    assert result["prediction"] == result["target"] == ["4", "1", "3", "EOS"]
+    # the keys of version 0.1.0
+    assert (result["written"], result["answer"]) == (result["prediction"], result["target"])
     assert all(
         abs(sum(row) - 1) < 0.01 for layer in result["weights"] for head in layer for row in head
     )
@@ -204,6 +208,7 @@ def test_a_comparison_is_a_job_of_its_owner(ask):
     with pytest.raises(AppError, match="no longer stored"):
         ask("cancel", job=begun["job"], owner=new_owner_key())
     result = ask("job", job=begun["job"], owner=begun["owner"], wait=60)
+    assert result["retryable"] is result["again"]  # `again` in version 0.1.0
     assert result["status"] == "done", result
     ours = next(row for row in result["rows"] if row["model"] == "reverse-one-head")
     assert (ours["n"], ours["finished"]) == (3, True)
