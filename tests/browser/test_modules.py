@@ -27,7 +27,7 @@ def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     page.goto(app.url)
     page.wait_for_selector(".live[data-status=checkpoint]")
     assert "train/main.js" in paths
-    assert {path.split("/")[0] for path in paths} <= {"train", "shared", "vendor"}
+    assert {path.split("/")[0] for path in paths} <= {"shell", "train", "shared", "vendor"}
     assert "train/dataset_panel.js" not in paths  # it is hidden until its task is selected
     go_to(page, "Hub")
     page.wait_for_selector("#hub .hub")
