@@ -19,25 +19,30 @@ N_CURVE_POINTS = 20_000  # the most that a page receives at once
 N_EVALUATIONS = 2_000
 N_MOVES = 300
 N_DRAWS = 300
-FRAME_MS = 1000 / 60
-# Each frame's interval, and the time of its callbacks.
-RECORD_FRAMES_JS = """() => {
-  const frames = window.frames_ = { intervals: [], costs: [] };
+# Move the slider in each frame, from its end to its start and back. Returns the intervals of the
+# frames, the time of the page's callbacks in each, and how many steps the page has displayed.
+DRAG_JS = """async n => {
+  const slider = document.querySelector('.scrub'), last = Number(slider.max);
+  slider.scrollIntoView({ block: 'center' });
   const request = window.requestAnimationFrame.bind(window);
-  let cost = 0, last = null, isActive = true;
+  let cost = 0, before = null;
   window.requestAnimationFrame = callback => request(time => {
     const started = performance.now();
     callback(time);
     cost += performance.now() - started;
   });
-  const tick = time => {
-    if (last !== null) { frames.intervals.push(time - last); frames.costs.push(cost); }
-    last = time;
+  const intervals = [], costs = [], displayed = new Set();
+  for (let i = 0; i <= n; i++) {
+    slider.value = Math.round(last * Math.abs(1 - 2 * i / n));
+    slider.dispatchEvent(new Event('input', { bubbles: true }));
+    const time = await new Promise(resolve => request(resolve));
+    if (before !== null) { intervals.push(time - before); costs.push(cost); }
+    before = time;
     cost = 0;
-    if (isActive) request(tick);
-  };
-  request(tick);
-  window.stopFrames = () => { isActive = false; return frames; };
+    displayed.add(document.querySelector('.viewing').textContent);
+  }
+  window.requestAnimationFrame = request;
+  return { intervals, costs, displayed: displayed.size, last };
 }"""
 # Draw the diagram again and again, each time with another snapshot.
 DRAW_DIAGRAM_JS = """async n => {
@@ -116,20 +121,6 @@ def serve_history(page: Page) -> None:
     page.route("**/api/runs/snapshot", on_snapshot)
 
 
-def drag(page: Page) -> None:
-    """Drag the thumb of the slider from its end to its start and back."""
-    box = page.locator(".scrub").bounding_box()
-    assert box
-    y, left, width = box["y"] + box["height"] / 2, box["x"] + 8, box["width"] - 16
-    page.mouse.move(left + width, y)
-    page.mouse.down()
-    for i in range(N_MOVES):
-        share = abs(1 - 2 * i / N_MOVES)
-        page.mouse.move(left + width * share, y)
-        page.wait_for_timeout(FRAME_MS)
-    page.mouse.up()
-
-
 def summarize(milliseconds: list[float]) -> dict[str, float]:
     values = sorted(milliseconds)
     return {
@@ -145,9 +136,9 @@ def measure_width(browser: Browser, url: str, width: int, height: int) -> dict[s
     page.goto(f"{url}/?model=reverse")
     page.wait_for_selector(".live[data-status=checkpoint]", timeout=60_000)
     page.wait_for_timeout(2000)
-    page.evaluate(RECORD_FRAMES_JS)
-    drag(page)
-    frames = page.evaluate("stopFrames()")
+    frames = page.evaluate(DRAG_JS, N_MOVES)
+    assert frames["last"] == N_STEPS, frames["last"]
+    assert frames["displayed"] > N_MOVES / 4, frames["displayed"]
     diagram = page.evaluate(DRAW_DIAGRAM_JS, N_DRAWS)
     page.close()
     intervals = frames["intervals"]
