@@ -277,8 +277,9 @@ function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cel
   ctx.font = (Math.min(cellWidth, cellHeight) < 13 ? 9 : 12) + "px " + cssVariable("--font-mono");
   ctx.textBaseline = "middle";
   ctx.fillStyle = cssVariable("--body-text-color");
+  const labelWidth = isTall ? 11 : 4 + 6 * Math.max(1, ...columns.map((name) => name.length));
   columns.forEach((name, column) => {
-    if (column % every(cellWidth, isTall ? 11 : 10)) return;
+    if (column % every(cellWidth, labelWidth)) return;
     ctx.save();
     ctx.translate(left + (column + 0.5) * cellWidth, isTall ? top - 6 : top / 2);
     if (isTall) ctx.rotate(-Math.PI / 2);
