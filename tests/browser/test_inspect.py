@@ -300,12 +300,14 @@ def test_the_walk_down_to_a_single_number(page):
     page.keyboard.press("ArrowRight")
     expect(page.locator(".walk-name")).not_to_have_text(first)
     page.locator(".walk-steps button").nth(1).click()
-    page.locator(".walk-list button", has_text=re.compile("^scores")).first.click()
+    page.locator(".walk-list button", has_text=re.compile(r"^\s*\d+\. scores")).first.click()
     expect(page.locator(".walk-formula")).to_contain_text("sqrt(head size)")
-    page.focus(".walk-map")
+    page.focus(".walk-map canvas")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     expect(page.locator(".walk-equation")).to_contain_text("=")
+    expect(page.locator(".walk-origin h4")).to_contain_text("row 1 (3), column 1 (3)")
+    expect(page.locator(".walk-map figcaption")).to_contain_text("row 1 (3), column 1 (3)")
 
 
 def test_embeddings_and_sizes_with_custom_numbers(page):

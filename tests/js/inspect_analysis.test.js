@@ -7,6 +7,12 @@ import {
   ablationSpec,
   listAblations,
 } from "../../playground/ui/static/inspect/ablation.js";
+import {
+  activationsSpec,
+  groupStages,
+  nameColumn,
+} from "../../playground/ui/static/inspect/activations.js";
+import { describeOrigin, formatDotProduct } from "../../playground/ui/static/inspect/provenance.js";
 import { describeGrowth, selectSteps } from "../../playground/ui/static/inspect/head_history.js";
 import { headRolesSpec, PATTERNS } from "../../playground/ui/static/inspect/head_roles.js";
 import { openSection } from "../../playground/ui/static/inspect/state.js";
@@ -80,6 +86,38 @@ const PATCHED = {
   ...{ changed: ["1", "1"], position: 1, token: "3", other: "1", before: 2, after: -2 },
   heads: [{ name: HEAD, kind: "cross", layer: 1, head: 1, recovered: 0.8 }],
 };
+const PRODUCT = {
+  ...{ kind: "product", row: 0, column: 1, names: ["query", "key"], at: [0, 3], terms: 4 },
+  ...{ left: [1, 2], right: [3, 4], products: [3, 8], sum: 11, root: 2, bias: null, value: 5.5 },
+};
+const makeStage = (block, name, step) => ({
+  ...{
+    block,
+    name,
+    step,
+    formula: "x",
+    shape: "S D = 2 × 2",
+    words: "2 × 2",
+    low: null,
+    high: null,
+  },
+  ...{ file: "a.py", line: 1, text: "x = y" },
+});
+const FORWARD = {
+  steps: [{ title: "Embedding", stage: 0, head: 0, description: "Two vectors." }],
+  stages: [makeStage("source embedding", "tokens", 0), makeStage("source embedding", "sum", 0)],
+  chosen: {
+    ...{ stage: 0, head: 0, heads: 0, cut: "", likeliest: null, signed: true, max: 2 },
+    ...{ axes: ["tokens", "dimensions"], rows: ["3", "EOS"], columns: ["0", "1"] },
+    ...{
+      weights: [
+        [1, 2],
+        [0, -1],
+      ],
+      possible: null,
+    },
+  },
+};
 let box, delayMs, responses, sent;
 
 beforeEach(() => {
@@ -87,7 +125,13 @@ beforeEach(() => {
   box = makeBox();
   sent = [];
   delayMs = 0;
-  responses = { contributions: ATTRIBUTION, heads: SCORES, away: ABLATION, patch: PATCHED };
+  responses = {
+    contributions: ATTRIBUTION,
+    heads: SCORES,
+    away: ABLATION,
+    patch: PATCHED,
+    "walk-cell": PRODUCT,
+  };
   mock.restoreAll();
   mock.method(globalThis, "fetch", async (url, { body }) => {
     const payload = JSON.parse(body);
@@ -222,4 +266,61 @@ test("a corruption replaces a token with another one", () => {
   const select = (position, token) => selectCorruption(ANSWER, { position, token });
   assert.deepEqual(select(0, "2"), { position: 0, token: "2" });
   assert.deepEqual(select(9, "1"), { position: 1, token: "2" });
+});
+
+test("the steps of the forward pass have one numbering", async () => {
+  const [[block, members]] = groupStages(FORWARD.stages);
+  assert.equal(block, "source embedding");
+  assert.deepEqual(
+    members.map((stage) => stage.index),
+    [0, 1],
+  );
+  await showSection("walk", activationsSpec, FORWARD);
+  assert.equal(text(".walk-place"), "step 1 of 2");
+  assert.match(text(".walk-list button[aria-current=true]"), /^1\. tokens/);
+  button("Next →").click();
+  assert.equal(activationsSpec.options().stage, "source embedding/sum");
+});
+
+test("rows, columns and dimensions of a value count from 1 in every text", async () => {
+  assert.equal(nameColumn(FORWARD.chosen, 1), "dimension 2");
+  assert.equal(nameColumn({ ...FORWARD.chosen, axes: ["", "keys"] }, 1), "column 2 (1)");
+  await showSection("walk", activationsSpec, FORWARD);
+  const canvas = box.querySelector(".walk-map canvas");
+  for (const key of ["ArrowRight", "ArrowRight", "Enter"]) press(canvas, key);
+  await wait(() => text(".walk-origin h4").includes("row 1 (3), dimension 2"));
+  assert.match(text(".walk-map figcaption"), /row 1 \(3\), dimension 2: 2\./);
+  assert.equal(activationsSpec.rows(FORWARD)[1].column, 2);
+});
+
+test("a value has an equation and the numbers behind it", () => {
+  assert.equal(formatDotProduct(PRODUCT), "(1·3 + 2·4 + … (4 products)) / √4 = 11 / 2 = 5.5");
+  const masked = describeOrigin({ ...PRODUCT, attended: false }, "3");
+  assert.match(masked.equation, /the mask replaces it with -infinity$/);
+  assert.match(masked.map.caption, /^The 2 largest of 4 products/);
+  assert.equal(masked.map.describe(0, 1), "Component 4: query 2 · key 4 = 8.");
+  const parts = { kind: "parts", equation: "a + b", parts: [["a", 1]], value: 2 };
+  assert.deepEqual(describeOrigin(parts, "3"), {
+    equation: "a + b = 2",
+    variables: [["a", 1]],
+    map: undefined,
+  });
+  const mixed = {
+    ...{ kind: "mixed", rows: ["3", "the other 2"], others: 1, weights: [0.9, 0.1], column: 0 },
+    ...{
+      terms: [
+        [1, 2],
+        [-3, 4],
+      ],
+      result: [-2, 6],
+      value: -2,
+    },
+  };
+  const sum = describeOrigin(mixed, "EOS");
+  assert.equal(
+    sum.equation,
+    "weighted sum for EOS = 0.90 × 3’s value + the other 2, 0.10 in total",
+  );
+  assert.match(sum.map.caption, /1 − 3 = -2 in column 1\.$/);
+  assert.equal(sum.map.describe(2, 1), "The sum, column 2: 6.");
 });

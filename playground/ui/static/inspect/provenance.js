@@ -1,215 +1,147 @@
-// Computation of one value.
+// How one value of a tensor is computed from earlier ones.
+import { html, useMemo } from "../vendor/preact.js";
+import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { formatNumber } from "../shared/format.js";
-import { el } from "../shared/dom.js";
-import { mountMatrix } from "../shared/matrix.js";
-import { activationsState, renderTensor, stageKey, thinLabels } from "./activations.js";
-import { requestView, showError } from "./requests.js";
-import { state } from "./state.js";
-import { queryView } from "./views.js";
 
-export async function loadProvenance(row, column) {
-  activationsState.cell = [row, column];
-  const requestToken = (activationsState.tracing = {}),
-    request = { stage: activationsState.stage, head: activationsState.head, row, column };
-  const response = await requestView("walk-cell", request);
-  if (
-    requestToken !== activationsState.tracing ||
-    request.stage !== activationsState.stage ||
-    request.head !== activationsState.head
-  )
-    return;
-  activationsState.origin = response.error ? null : response;
-  if (response.error) {
-    showError(response.error);
-    return;
-  }
-  const data = state.resultByView.walk;
-  if (!data || stageKey(data.stages[data.chosen.stage]) !== activationsState.stage) return;
-  renderTensor(data.stages[data.chosen.stage], data.chosen);
-  renderProvenance(data.stages[data.chosen.stage], data.chosen);
-}
-export function renderProvenance(stage, chosen) {
-  const box = queryView("walk", ".walk-origin"),
-    origin = activationsState.origin;
-  box.hidden = !origin;
-  if (!origin) return;
-  const row = chosen.rows[origin.row],
-    column = chosen.columns[origin.column],
-    result = origin.value === null ? "-infinity" : formatNumber(origin.value);
-  box.querySelector("h4").textContent =
-    "How " +
-    result +
-    " is computed: " +
-    stage.name +
-    ", row " +
-    (origin.row + 1) +
-    " (" +
-    row +
-    "), column " +
-    (origin.column + 1) +
-    (chosen.axes[1].startsWith("dimensions") ? "" : " (" + column + ")");
-  const equation = box.querySelector(".walk-equation"),
-    parts = box.querySelector(".walk-parts"),
-    terms = box.querySelector(".walk-terms"),
-    words = box.querySelector(".walk-terms-words");
-  parts.hidden = origin.kind !== "parts";
-  const product = origin.kind === "product" ? origin : origin.score;
-  terms.hidden = words.hidden = !product && origin.kind !== "mixed";
-  if (origin.kind === "parts") {
-    equation.textContent =
-      origin.equation +
-      " = " +
-      result +
-      (product
-        ? "; its score is " +
-          (product.attended ? formatNumber(product.value) : "-infinity") +
-          ", a dot product:"
-        : "");
-    parts.replaceChildren(
-      el(
-        "tbody",
-        {},
-        ...origin.parts.map(([name, value]) =>
-          el(
-            "tr",
-            {},
-            el("td", { textContent: name }),
-            el("td", { textContent: value === null ? "-infinity" : value }),
-          ),
-        ),
-      ),
-    );
-  }
-  if (product) {
-    if (origin.kind === "product")
-      equation.textContent =
-        formatDotProduct(product) +
-        (product.attended === false ? "; the mask replaces it with -infinity" : "");
-    const rows = [product.left, product.right, product.products],
-      names = [product.names[0], product.names[1], "product"];
-    words.dataset.resting =
-      (product.terms > product.at.length
-        ? "The " + product.at.length + " largest of " + product.terms + " products. "
-        : "") +
-      "Columns: components that are multiplied. The bottom row is summed" +
-      (origin.kind === "parts" ? ": " + formatDotProduct(product) + "." : ".");
-    mountMatrix(
-      terms,
-      { weights: rows, rows: names, columns: thinLabels(product.at, terms), signed: true },
-      {
-        caption: words,
-        hover: (r, k) =>
-          "Number " +
-          product.at[k] +
-          ": " +
-          names[0] +
-          " " +
-          product.left[k] +
-          " · " +
-          names[1] +
-          " " +
-          product.right[k] +
-          " = " +
-          product.products[k] +
-          ".",
-      },
-    );
-  }
-  if (origin.kind === "mixed") {
-    // one row for several tokens with different weights
-    const isRest = (i) => origin.others > 0 && i === origin.rows.length - 1;
-    const names = origin.rows.map((name, i) =>
-      !origin.weights
-        ? name
-        : isRest(i)
-          ? name + ", " + origin.weights[i].toFixed(2) + " in total"
-          : origin.weights[i].toFixed(2) + " × " + name,
-    );
-    const largest = names
-      .map((name, i) => [isRest(i) ? name : name + "’s value", origin.weights && origin.weights[i]])
-      .filter(([, weight]) => weight >= 0.005)
-      .map(([name]) => name);
-    equation.textContent = origin.weights
-      ? "weighted sum for " +
-        row +
-        " = " +
-        largest.join(" + ") +
-        (largest.length < names.length ? " + …" : "")
-      : "output for " +
-        row +
-        " = " +
-        names.map((name) => (name === "bias" ? name : name + "’s contribution")).join(" + ");
-    words.dataset.resting =
-      "Rows: summands" +
-      (origin.weights ? ", weight times value" : ", each multiplied by its own columns of W_O") +
-      "; the bottom row is the sum. Columns: vector components. " +
-      origin.terms
-        .map((term) => formatNumber(term[origin.column]))
-        .join(" + ")
-        .replaceAll("+ -", "− ") +
-      " = " +
-      result +
-      " in column " +
-      (origin.column + 1) +
-      ".";
-    mountMatrix(
-      terms,
-      {
-        weights: [...origin.terms, origin.result],
-        rows: [...names, "sum"],
-        columns: thinLabels(
-          origin.result.map((_, k) => k),
-          terms,
-        ),
-        signed: true,
-        chosen: [origin.terms.length, origin.column],
-      },
-      {
-        caption: words,
-        hover: (r, k) =>
-          (r < names.length ? names[r] : "The sum") +
-          ", number " +
-          k +
-          ": " +
-          (r < names.length ? origin.terms[r][k] : origin.result[k]) +
-          ".",
-      },
-    );
-  }
-}
-// A dot product with its values.
-function formatDotProduct(product) {
-  const few =
-    product.left
-      .slice(0, 3)
-      .map((value, i) => formatNumber(value) + "·" + formatNumber(product.right[i]))
-      .join(" + ") + (product.terms > 3 ? " + … (" + product.terms + " products)" : "");
-  const sum = formatNumber(product.sum);
-  if (product.root !== null)
-    return (
-      "(" +
-      few +
-      ") / √" +
-      Math.round(product.root ** 2) +
-      " = " +
-      sum +
-      " / " +
-      formatNumber(product.root) +
-      " = " +
-      formatNumber(product.sum / product.root) +
-      (product.bias === null
-        ? ""
-        : "; plus the position bias " +
-          formatNumber(product.bias) +
-          " = " +
-          formatNumber(product.sum / product.root + product.bias))
-    );
+const MIN_WEIGHT = 0.005; // of a summand that the equation names
+
+const formatResult = (value) => (value === null ? "-infinity" : formatNumber(value));
+
+/** Return a dot product with its first terms, its scale and its bias. */
+export function formatDotProduct({ left, right, terms, sum, root, bias, value }) {
+  const first = left.slice(0, 3).map((x, i) => `${formatNumber(x)}·${formatNumber(right[i])}`),
+    rest = terms > 3 ? ` + … (${terms} products)` : "",
+    products = first.join(" + ") + rest,
+    plus = (name, total) =>
+      bias === null ? "" : `; plus the ${name} ${formatNumber(bias)} = ${formatNumber(total)}`;
+  if (root === null) return `${products} = ${formatNumber(sum)}${plus("bias", value)}`;
+  const scaled = sum / root;
   return (
-    few +
-    " = " +
-    sum +
-    (product.bias === null
-      ? ""
-      : "; plus the bias " + formatNumber(product.bias) + " = " + formatNumber(product.value))
+    `(${products}) / √${Math.round(root ** 2)} = ${formatNumber(sum)} / ${formatNumber(root)} = ` +
+    formatNumber(scaled) +
+    plus("position bias", scaled + bias)
   );
+}
+
+/** The products of a dot product: two rows that are multiplied, and their products. */
+function describeProducts(product, isScore) {
+  const { at, left, right, products, names, terms } = product,
+    rows = [...names, "product"],
+    count = terms > at.length ? `The ${at.length} largest of ${terms} products. ` : "",
+    total = isScore ? `: ${formatDotProduct(product)}.` : ".";
+  return {
+    data: {
+      rows,
+      columns: at.map((index) => String(index + 1)),
+      values: [left, right, products],
+      isSigned: true,
+    },
+    caption: count + "Columns: components that are multiplied. The bottom row is summed" + total,
+    describe: (_, column) =>
+      `Component ${at[column] + 1}: ${names[0]} ${left[column]} · ${names[1]} ` +
+      `${right[column]} = ${products[column]}.`,
+  };
+}
+
+/** Return the name of each summand, with its weight if the sum is weighted. */
+function nameSummands({ rows, weights, others }) {
+  if (!weights) return rows;
+  const isRest = (i) => others > 0 && i === rows.length - 1;
+  return rows.map((name, i) => {
+    const weight = weights[i].toFixed(2);
+    return isRest(i) ? `${name}, ${weight} in total` : `${weight} × ${name}`;
+  });
+}
+
+/** The equation of a sum of rows, for one row of the result. */
+function formatSum({ rows, weights, others }, row) {
+  if (!weights) {
+    const parts = rows.map((name) => (name === "bias" ? name : name + "’s contribution"));
+    return `output for ${row} = ${parts.join(" + ")}`;
+  }
+  const names = nameSummands({ rows, weights, others }),
+    isRest = (i) => others > 0 && i === rows.length - 1,
+    large = names
+      .map((name, i) => (isRest(i) ? name : name + "’s value"))
+      .filter((_, i) => weights[i] >= MIN_WEIGHT),
+    rest = large.length < names.length ? " + …" : "";
+  return `weighted sum for ${row} = ${large.join(" + ")}${rest}`;
+}
+
+/** The summands as rows above their sum. */
+function describeSummands(origin, result) {
+  const { terms, column, weights } = origin,
+    names = nameSummands(origin),
+    sum = terms.map((term) => formatNumber(term[column])).join(" + "),
+    kind = weights ? "weight times value" : "each multiplied by its own columns of W_O";
+  return {
+    data: {
+      rows: [...names, "sum"],
+      columns: origin.result.map((_, k) => String(k + 1)),
+      values: [...terms, origin.result],
+      isSigned: true,
+      selected: [terms.length, column],
+    },
+    caption:
+      `Rows: summands, ${kind}; the bottom row is the sum. Columns: vector components. ` +
+      `${sum.replaceAll("+ -", "− ")} = ${result} in column ${column + 1}.`,
+    describe: (r, k) =>
+      `${names[r] ?? "The sum"}, column ${k + 1}: ${(terms[r] ?? origin.result)[k]}.`,
+  };
+}
+
+/**
+ * Return the equation of a value, its variables, and the numbers behind it as a heat map.
+ * @param {any} origin the response of the view walk-cell
+ * @param {string} row the name of the row
+ */
+export function describeOrigin(origin, row) {
+  const result = formatResult(origin.value),
+    { kind } = origin;
+  if (kind === "mixed")
+    return { equation: formatSum(origin, row), map: describeSummands(origin, result) };
+  if (kind === "product") {
+    const mask = origin.attended === false ? "; the mask replaces it with -infinity" : "";
+    return { equation: formatDotProduct(origin) + mask, map: describeProducts(origin, false) };
+  }
+  const { score } = origin,
+    value = score && (score.attended ? formatNumber(score.value) : "-infinity");
+  return {
+    equation:
+      `${origin.equation} = ${result}` + (score ? `; its score is ${value}, a dot product:` : ""),
+    variables: origin.parts,
+    map: score && describeProducts(score, true),
+  };
+}
+
+/** The computation of the selected value. `columnName` is the name of its column. */
+export function Provenance({ origin, stage, rowName, columnName }) {
+  const { equation, variables, map } = useMemo(
+    () => describeOrigin(origin, rowName),
+    [origin, rowName],
+  );
+  return html`<section class="walk-origin" aria-label="Computation of a value">
+    <h4>
+      ${
+        `How ${formatResult(origin.value)} is computed: ${stage.name}, ` +
+        `row ${origin.row + 1} (${rowName}), ${columnName}`
+      }
+    </h4>
+    <p class="walk-equation">${equation}</p>
+    ${
+      variables &&
+      html`<table class="walk-parts">
+        <tbody>
+          ${variables.map(
+            ([name, value]) =>
+              html`<tr key=${name}>
+                <td>${name}</td>
+                <td>${value ?? "-infinity"}</td>
+              </tr>`,
+          )}
+        </tbody>
+      </table>`
+    }
+    ${map && html`<${HeatMapView} label="Terms of the value" ...${map} />`}
+  </section>`;
 }
