@@ -109,6 +109,16 @@ def test_invalid_input_shows_an_error_and_the_last_figure_stays(page):
     expect(page.locator(".inspect .problem")).to_be_empty()
 
 
+def test_another_model_replaces_an_input_that_it_does_not_know(page):
+    page.fill(".page-bar .sequence", "9 x 7")
+    expect(page.locator(".inspect .problem")).to_contain_text("'x'")
+    page.select_option(".page-bar .subject", "checkpoint:copy")
+    expect(page.locator(".inspect .problem")).to_be_empty()
+    expect(page.locator(".page-bar .sequence")).to_have_value("3 1 4 1 5")
+    page.select_option(".page-bar .subject", "checkpoint:reverse")
+    expect(page.locator(".inspect .answer")).to_contain_text("5 1 4 1 3")
+
+
 def test_a_transient_failure_is_retried_by_the_page(page):
     busy = {
         "error": "the model is busy with earlier requests; try again in a moment",

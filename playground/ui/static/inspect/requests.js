@@ -100,7 +100,7 @@ function applyDefaultInput({ question, error, again }) {
     }
     rejected = null;
     const isOfOtherModel = store.input.value !== null && store.inputModel !== store.model.value;
-    if (!question || !error || again || !isOfOtherModel) return;
+    if (!error || again || !isOfOtherModel) return;
     rejected = { input: store.input.value, error };
     store.input.value = null;
   });
