@@ -49,12 +49,12 @@ class EvalResult:
 
 
 def safe_divide(numerator: int, denominator: int) -> float:
-    """Return right / of, or 0 if there is nothing to count."""
+    """Return numerator / denominator, or 0 if the denominator is 0."""
     return numerator / denominator if denominator else 0.0
 
 
 def evaluate(model: Seq2SeqModel, held_out: HeldOutSet) -> EvalResult:
-    """Evaluate a model. `held_out` must be on its device."""
+    """Evaluate a model. `held_out` must be on the device of the model."""
     return aggregate(held_out, count_correct(model, held_out))
 
 

@@ -18,9 +18,7 @@ class Seq2SeqModel(nn.Module, ABC):
     """A model with a loss, generation and attention weights, independent of runs and pages."""
 
     config: BaseConfig
-    saveable = (
-        True  # whether its weights may be saved; not those of a copy with a bug from a lesson
-    )
+    saveable = True  # False for a lesson's copy with a bug, which no checkpoint may store
 
     @abstractmethod
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
@@ -28,7 +26,7 @@ class Seq2SeqModel(nn.Module, ABC):
 
     @abstractmethod
     def generate(self, source_BS: Tensor, max_tokens: int) -> Tensor:
-        """Generate targets (BT) with EOS and PAD, each token from the previous own tokens."""
+        """Generate targets (BT) with EOS and PAD, each token from those generated before it."""
 
     @abstractmethod
     def is_exact_match(self, batch: Batch) -> Tensor:
@@ -88,8 +86,8 @@ def masked_cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: floa
     """Return the mean cross-entropy of the labels over the tokens of training examples.
 
     Label smoothing (Szegedy et al. 2016; section 5.4 in Vaswani et al. 2017) spreads probability
-    over the whole vocabulary, including PAD and SOS. `evaluation.symbol_loss` leaves PAD out, as
-    The Annotated Transformer does.
+    over the whole vocabulary, including PAD and SOS. `evaluation.annotated_transformer_loss`
+    leaves PAD out, as The Annotated Transformer does.
     """
     labels_BT = batch.labels_BT
     loss_BT = F.cross_entropy(
@@ -105,7 +103,7 @@ def exact_match_mask(logits_BTV: Tensor, batch: Batch) -> Tensor:
 
 
 def check_lengths(config: BaseConfig, source_BS: Tensor, max_tokens: int) -> None:
-    """Raise ValueError for sources or targets longer than the model has positions for."""
+    """Raise ValueError if the sources or targets exceed the positions of the model."""
     if source_BS.shape[1] > config.max_positions:
         raise ValueError(
             f"a source has {source_BS.shape[1]} tokens, but the model has max_positions "

@@ -320,7 +320,7 @@ def weights_by_name(model: Seq2SeqModel) -> dict[str, Tensor]:
     """Return the weights by name; a shared one appears once, under its first name.
 
     Raises:
-        CheckpointError: for a copy with a bug from a lesson, which must not be taken for a model.
+        CheckpointError: for a lesson's copy with a bug, which cannot be saved.
     """
     if not model.saveable:
         raise CheckpointError(

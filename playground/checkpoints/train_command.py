@@ -10,11 +10,11 @@ from .manifest import Manifest
 
 
 def training_command(manifest: Manifest) -> str | None:
-    """Return the command that trains this model again on such a device, or None.
+    """Return the command that trains this model again on the same type of device, or None.
 
-    There is none for an untrained model, for a task with a dataset, whose file the checkpoint does
-    not contain, and for an architecture or a number of steps that the command line does not offer.
-    Changes of the learning rate during the run are not included.
+    The result is None for an untrained model, and for a dataset task, because the checkpoint does
+    not contain the dataset. It is None, too, if the command line rejects the architecture or the
+    number of steps. Changes of the learning rate during the run are not included.
     """
     try:
         config = manifest.config.replace(max_steps=manifest.step, device=manifest.device)

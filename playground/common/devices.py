@@ -1,13 +1,11 @@
-"""The kind of this machine, as far as it decides where runs train."""
+"""Detect the hardware and the cores that this process may use."""
 
 import math
 import os
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-ZERO_GPU = (
-    "zero"  # the device setting of a run that trains on ZeroGPU, a time slice after the other
-)
+ZERO_GPU = "zero"  # the device setting of a run that trains in time slices on ZeroGPU
 
 
 def is_zero_gpu() -> bool:

@@ -1,4 +1,4 @@
-"""The queue of the jobs with pretrained models: one heavy job at a time, and light ones beside it.
+"""The queue of the jobs with pretrained models: one heavy job at a time, and parallel light jobs.
 
 The process (process.py) starts with the first job. If a cancelled job does not end in time, or the
 process dies, a new process runs the waiting jobs. Imports neither torch nor transformers.
@@ -88,7 +88,7 @@ class ComparisonQueue:
         """Return the status of a job and its rows from `cursor` on.
 
         Raises:
-            UserError: if this owner has no such job, or no longer.
+            UserError: if this owner has no such job.
         """
         return self.queue.poll(job_id, owner, cursor)
 

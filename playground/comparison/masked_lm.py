@@ -20,7 +20,7 @@ from .models import BATCH_SIZE, Output, PretrainedModel
 
 
 class PretrainedMaskedLM(PretrainedModel):
-    """A masked language model: predicts masked positions of the answer, whose length is given.
+    """A masked language model: predicts masked positions of the target, whose length is known.
 
     `fills_jointly` masks all of them. Otherwise one position at a time is masked and the others
     show the target, which leaks: from the other symbols alone one can infer the missing one if the

@@ -33,7 +33,7 @@ CONCURRENT_KINDS = {
     "model-info",
     "cached-models",
     "finetune-plan",
-}  # queries that may run beside a heavy job
+}  # queries that may run during a heavy job
 # The environment of a process that uses pretrained models; set before huggingface_hub and
 # transformers are imported.
 QUIET_ENV = {

@@ -97,7 +97,7 @@ class PairDataset:
 
     @cached_property
     def sha256(self) -> str:
-        """Return the SHA-256 that identifies the pairs, whatever the format of their file."""
+        """Return the SHA-256 that identifies the pairs, independent of the file format."""
         return content_sha256(self.vocabulary, self.tensors())
 
     def tensors(self) -> dict[str, np.ndarray]:
@@ -363,7 +363,7 @@ class PairBuilder:
 
 
 def _line_error(fields: Sequence[str]) -> str:
-    """Return the problem of a line, whatever its symbols are; empty if there is none."""
+    """Return the error of a line, independent of its symbols; empty if it is valid."""
     if len(fields) != 2:
         return (
             "has no tab between source and target"

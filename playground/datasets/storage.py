@@ -160,7 +160,7 @@ def load_metadata(sha256: str) -> dict[str, Any]:
 
 
 def dataset_origin(sha256: str) -> dict[str, str]:
-    """Return the `dataset` on the Hub that the pairs come from, and its `license` if it has one.
+    """Return the source of the pairs: a `dataset` on the Hub, and its `license` if it has one.
 
     The result is empty if the origin is unknown.
     """

@@ -207,7 +207,7 @@ def summarize(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_len
 def summarize_checkpoints(rows: Sequence[Mapping[str, Any]]) -> str:
     """Summarize the results of checkpoints, one by one where tasks or lengths differ.
 
-    Each row has `task` and `trained` besides what `summarize_scheme` returns.
+    Each row has `task`, `trained` and the result of `summarize_scheme`.
     """
     if len({(row["task"], *row["trained"]) for row in rows}) == 1:
         return summarize(rows, rows[0]["trained"], max(row["max_length"] for row in rows))

@@ -148,7 +148,7 @@ def _compare_lengths(
 def _length_scores(
     state: ExperimentState, run: Run | None, evaluator: LengthEvaluator
 ) -> dict[str, Any]:
-    """Return the scores of a completely evaluated run; `out` marks a run without scores to come."""
+    """Return the scores of an evaluated run; `out` marks a run that will have no scores."""
     if run is None:
         return {"scores": [], "out": False}
     is_modified = bool(run.modified_settings)

@@ -37,7 +37,7 @@ class PendingEvaluation:
 
 
 class ExperimentState:
-    """The state of an experiment, besides its specification."""
+    """The state of an experiment, without its specification."""
 
     def __init__(self, experiment: Experiment, runs: Mapping[str, str] = {}) -> None:
         self.experiment = experiment

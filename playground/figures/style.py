@@ -306,7 +306,7 @@ def annotate_cell(axes: Axes, x: float, y: float, text: str, value: float, **sty
 
 
 def add_colorbar(axes: Axes, height: float) -> None:
-    """Add the color scale of `draw_heatmap` beside a panel of this height in inches."""
+    """Add the color scale of `draw_heatmap` next to a panel of this height in inches."""
     figure: Any = axes.figure
     length = min(max(MIN_COLORBAR_IN, height), MAX_COLORBAR_IN)
 
@@ -324,7 +324,7 @@ def add_colorbar(axes: Axes, height: float) -> None:
 
 
 def add_diverging_colorbar(axes: Axes, reach: float) -> None:
-    """Add the color scale of `draw_diverging_heatmap` beside a panel."""
+    """Add the color scale of `draw_diverging_heatmap` next to a panel."""
     labels = f"−{reach:.2g}", "0", f"{reach:.2g}"
     place = {"ax": axes, "fraction": 0.02, "pad": 0.015, "aspect": 20}
     _draw_colorbar(axes, Normalize(-reach, reach), DIVERGING_CMAP, labels, place)

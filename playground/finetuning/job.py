@@ -48,7 +48,7 @@ from .storage import ensure_disk_space, models_to_evict, output_location, save
 
 WARMUP_FRACTION = 0.1
 EVALUATIONS = 10  # evaluations on held-out sequences during training
-DEFAULT_PROMPT_TOKENS = 16  # estimate of a prompt's tokens besides its symbols, without a tokenizer
+DEFAULT_PROMPT_TOKENS = 16  # estimated tokens of a prompt without its symbols
 
 
 class FinetuneRequest(JobRequest):

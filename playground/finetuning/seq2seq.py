@@ -38,7 +38,7 @@ MAX_POSITIONS = 1_000_000
 
 @dataclass(frozen=True)
 class PretrainedSeq2SeqConfig(AttentionConfig):
-    """Sizes of a pretrained model, and the number of its prompt's tokens besides the symbols."""
+    """Sizes of a pretrained model, and the number of prompt tokens that are not symbols."""
 
     prompt_tokens: int = config_field(
         0, "Tokens of a prompt besides its symbols.", low=0, high=1000
@@ -339,7 +339,7 @@ class CausalSeq2Seq(PretrainedSeq2Seq):
 class MaskedSeq2Seq(PretrainedSeq2Seq):
     """A masked language model: predicts all symbols of the answer at once.
 
-    As in the benchmark, the length of the answer is given, so its EOS is always correct and has
+    As in the benchmark, the length of the target is known, so its EOS is always correct and has
     no loss.
     """
 

@@ -87,7 +87,7 @@ def _commit(hub: Hub, folder: Path, plan: PushPlan, message: str, report: Report
 def _upload_large_files(
     hub: Hub, folder: Path, plan: PushPlan, added: list[CommitOperationAdd], report: Report
 ) -> None:
-    """Upload each large file by itself, with its own progress; the commit has the small files."""
+    """Upload each large file separately, with its own progress; the commit has the small files."""
     for operation in added:
         name = operation.path_in_repo
         if not name.endswith(LFS_SUFFIXES):

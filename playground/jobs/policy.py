@@ -39,7 +39,7 @@ class Policy:
     max_turn_s: float | None = None  # of a running job while a job of another owner waits
     unpolled_timeout_s: float | None = None  # without a poll, while another job waits
     start_polled_within_s: float | None = (
-        None  # a job that is not polled keeps its place, unstarted
+        None  # a job that is not polled keeps its queue position, but does not start
     )
 
     result_ttl_s: float = 0.0  # after the end; 0 stores no finished job

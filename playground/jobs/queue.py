@@ -40,7 +40,7 @@ class Lane:
 class JobQueue:
     """The jobs of one executor. Safe to call from any thread.
 
-    Each lane has its own limits, so light jobs can run beside a heavy one. Clients take turns in
+    Each lane has its own limits, so light jobs can run during a heavy one. Clients take turns in
     each lane. A job stays until its result expires; only its owner can find it.
 
     Args:
@@ -119,7 +119,7 @@ class JobQueue:
         """Return a job of this owner, or a shared one.
 
         Raises:
-            UserError: if there is none, or no longer.
+            UserError: if there is no such job.
         """
         job = self.find(job_id, owner)
         if job is None:
@@ -130,7 +130,7 @@ class JobQueue:
         """Return the state of a job, with its rows from `cursor` on.
 
         Raises:
-            UserError: if this owner has no such job, or no longer.
+            UserError: if this owner has no such job.
         """
         # No lock: this runs on the event loop, and the lock may be held while a process starts.
         job = self.get(job_id, owner)

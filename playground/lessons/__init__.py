@@ -7,7 +7,7 @@ measures.py        the measurements by name
 trained_run.py     a finished run of a lesson, for the measurements
 bugs.py            known bugs, each as one changed line of the source
 bug_injection.py   copies of the model that contain such a bug
-bug_comparison.py  trains such a copy beside a correct one and compares both
+bug_comparison.py  trains a copy with a bug and a correct copy, and compares them
 service.py         the queue of measurements, with their limits and timeouts
 tasks.py           the entry point of the measurement process
 """

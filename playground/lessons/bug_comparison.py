@@ -1,4 +1,4 @@
-"""Train a copy with a bug beside a correct copy and compare both.
+"""Train a copy with a bug and a correct copy, and compare them.
 
 Shapes: B batch, N examples, S source, T target, Q query, M memory (keys and values), H heads,
 V vocabulary.
@@ -244,7 +244,7 @@ def silent_variant(bug: Bug, config: RunConfig) -> dict[str, Any]:
 
     The result has the loss of both, and whether an output position depends on later tokens.
     """
-    # One more step than is taken, to avoid the evaluation at the end.
+    # One step more than the copy trains, to avoid the evaluation at the end.
     fitting = config.replace(**bug.silent_settings, max_steps=SILENT_VARIANT_STEPS + 1)
     result: dict[str, Any] = {}
     for which, each in (("right", None), ("broken", bug)):

@@ -18,7 +18,7 @@ from .requests import JobRequest, ModelName, Seed, Text
 from .resolver import resolve
 from .tokens import eos_token_ids, find_masks, max_input_tokens, token_info, tokenize, tokens
 
-MASK_PLACEHOLDER = "[MASK]"  # the mask in user input, whatever the model's own mask token is
+MASK_PLACEHOLDER = "[MASK]"  # the mask in user input; the model's own mask token may differ
 MAX_NEW_TOKENS = 200
 MAX_CANDIDATES = 50
 MAX_TEMPERATURE = 5.0  # maximum temperature

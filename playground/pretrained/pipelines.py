@@ -20,7 +20,7 @@ from .model_files import (
 )
 
 log = logging.getLogger(__name__)
-MEMORY_HEADROOM_BYTES = 300_000_000  # bytes besides the weights, for a forward pass
+MEMORY_HEADROOM_BYTES = 300_000_000  # bytes of a forward pass, in addition to the weights
 AUTO_CLASS_BY_TASK = {  # pipeline: the class of transformers that loads its model
     "text-generation": "AutoModelForCausalLM",
     "fill-mask": "AutoModelForMaskedLM",

@@ -50,7 +50,7 @@ def word_in_context(request: dict[str, Any], progress: ProgressReporter) -> dict
     """Compare two occurrences of one word, layer by layer.
 
     `request`: see WordInContextRequest. A word of several tokens is represented by their mean.
-    Layer 0 is the input of the first layer: token embedding, position and whatever else the model
+    Layer 0 is the input of the first layer: token embedding, position and all else that the model
     adds. `layers`: see `_compare_layers`.
     """
     parsed = WordInContextRequest.parse(request)
@@ -202,8 +202,8 @@ def _read(
 def _static_embedding(model: InspectedModel, word: str) -> Tensor | None:
     """Return a word's vectors (LD) without context, written with a leading space.
 
-    It is never the first token: GPT-2 and LLaMA models have a few huge activations there,
-    whatever the word (Sun et al. 2024, "Massive Activations").
+    It is never the first token: GPT-2 and LLaMA models have a few huge activations there
+    for every word (Sun et al. 2024, "Massive Activations").
     """
     spans, outputs = _read(model, f" {word}", behind_another=True)
     its = [i for i, (begin, end) in enumerate(spans) if end > max(begin, 1)]

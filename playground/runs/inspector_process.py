@@ -8,7 +8,7 @@ A request has a method, a model and an argument. The model is {"checkpoint": fol
 
     look      the description of the model (`stage`) and a snapshot
     predict   its prediction for `text`
-    show      a view of the Inspect tab; `text` is the page's request as JSON (inspection/shown/)
+    show      a view of the Inspect tab; `text` is the page's request as JSON (inspection/views/)
     warm      nothing: the request only starts the process
     check     whether an uploaded checkpoint is valid and can be resumed
     lengths   the number of correct held-out sequences of each length; `text` is
@@ -51,7 +51,7 @@ from .weight_history import nearest_step, read_lines, weight_steps, weights_path
 
 log = logging.getLogger(__name__)
 
-MODEL_CACHE_SIZE = 8  # models kept loaded
+MODEL_CACHE_SIZE = 8  # models that stay loaded
 VIEW_CACHE_SIZE = 32  # cached views
 NOT_FINITE_MESSAGE = (
     "this model computes numbers that are not finite, because its weights are too large; "
@@ -282,7 +282,7 @@ def create_handler() -> Callable[[str, dict[str, Any], str, ProgressReporter], d
     ) -> dict[str, Any]:
         try:
             return inspector.dispatch(method, model_ref, argument)
-        except Exception as error:  # the page must not repeat such a request by itself
+        except Exception as error:  # the page must not retry such a request automatically
             log.exception("A request of the kind %r failed", method)
             return {"error": f"{type(error).__name__}: {error}"}
 

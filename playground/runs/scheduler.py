@@ -59,7 +59,7 @@ class Scheduler:
         return self._positions.get(run.id) if run.status == "waiting" else None
 
     def ensure_can_enqueue(self, owned: list[Run]) -> None:
-        """Check that the queue has a place for one more run of an owner.
+        """Check that the queue accepts one more run of an owner.
 
         Args:
             owned: the runs of this owner.

@@ -19,7 +19,7 @@ from playground.training.config import RunConfig
 SAMPLE_COUNT = 8
 PROBE_LENGTH = 10  # long enough to show a diagonal, short enough to read every cell
 MAX_PROBE_LENGTH = 48
-MAX_WEIGHTS = 100_000  # attention weights in a snapshot, whatever the number of heads
+MAX_WEIGHTS = 100_000  # attention weights in a snapshot, over all heads together
 ATTENTION_KINDS = ("encoder", "decoder", "cross")
 
 

@@ -390,7 +390,7 @@ class TrainingWorker:
     def save_preview_weights(self, with_state: bool = False) -> None:
         """Save the weights for the live view.
 
-        The next save is delayed so that saving takes at most 1 % of the time, whatever the size.
+        The next save is delayed so that saving takes at most 1 % of the time at any model size.
         """
         step, started = self.trainer.step_count, time.monotonic()
         self.history.save_weights(step, self.packed_weights(), with_state)

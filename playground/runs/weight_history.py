@@ -237,7 +237,7 @@ class WeightHistory:
     def _coarsen(self, suffix: str) -> None:
         """Coarsen the grid until the files fit into the budget.
 
-        The first and the latest weights stay whatever their size. A step with a state keeps its
+        The first and the latest weights are never removed. A step with a state keeps its
         weights.
         """
         share = self.budget * (1 if suffix == STATE_SUFFIX else 2) // 3

@@ -1,7 +1,7 @@
 """Serve the public API: endpoints for gradio_client, plain HTTP and MCP.
 
-MCP needs `gradio[mcp]`. Each endpoint calls a handler of the page (routes.py), so one place decides
-what a caller may read and do.
+MCP needs `gradio[mcp]`. Each endpoint calls a handler of the page (routes.py), so one module
+decides what a caller may read and do.
 
 Ownership: `start` returns the run's id and a random owner key; a caller with both may control the
 run. A `model` is a run's id (with its owner key), `watch:ID` from a share link, or

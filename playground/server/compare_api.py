@@ -1,4 +1,4 @@
-"""Serve the Compare tab: the user's model beside pretrained models and other architectures.
+"""Serve the Compare tab: the user's model, pretrained models and other architectures.
 
 The front end is in ui/static/compare. Everything that needs
 transformers is a job (comparison/job_queue.py) in a process that starts with the first job; the

@@ -69,7 +69,7 @@ class LessonHandlers(HandlerGroup):
 
     @handler("lessons/start-bug", StartBug)
     def start_bug(self, request: StartBug) -> dict[str, Any]:
-        """Train a model with a bug beside the correct model; return the job `id`."""
+        """Train a model with a bug and the correct model; return the job `id`."""
         return {
             "id": self.lesson_service.start_bug(
                 request.bug, request.seed, request.steps, request.owner

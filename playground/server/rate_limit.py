@@ -47,10 +47,10 @@ class TokenBuckets:
         return len(self._buckets)
 
     def take(self, key: str, tokens: float = 1.0, now: float | None = None) -> float:
-        """Take tokens of a key's bucket.
+        """Take tokens from the bucket of a key.
 
         Returns:
-            0.0 if there were enough, else the seconds until there are; then none are taken.
+            0.0 if there were enough; otherwise it uses none and returns the seconds to wait.
         """
         now = time.monotonic() if now is None else now
         level, updated = self._buckets.pop(key, (self.capacity, now))

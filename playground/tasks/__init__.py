@@ -14,7 +14,7 @@ from .vocabulary import EOS, PAD, SOS, UnknownSymbolError, Vocabulary
 if TYPE_CHECKING:
     from .task import Task
 
-LOOKUP = "dataset"  # the task of a dataset from the user: rows.py reads it, lookup.py is the task
+LOOKUP = "dataset"  # the task of a user's dataset (datasets/lookup_task.py)
 
 
 def load_task(name: str, n_symbols: int = 10) -> Task:

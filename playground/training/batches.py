@@ -1,4 +1,4 @@
-"""The batches of a run: sampled anew at each step, or from a fixed training set."""
+"""The batches of a run: new samples at each step, or a fixed training set."""
 
 import torch
 

@@ -32,7 +32,7 @@ def train_step(
 
     The optimizer gets a mask for this, as in torch.amp.GradScaler, because a check on the CPU would
     synchronize with the GPU at every step. If `lr` is a tensor on the device, the optimizer
-    stores it there, and a captured update reads it anew at each replay. Several `dist` pass their
+    stores it there, and a captured update reads it at each replay. Several `dist` pass their
     `DistributedContext.loss` of the model as `loss_fn`, and all get the same loss and norm.
 
     """

@@ -86,7 +86,7 @@ class Trainer:
     `capture`: on a GPU, whether `train_steps` runs many steps as CUDA graph replays.
     `dist`: the processes that train together (distributed.py). Each has a Trainer, and all of them
     run the same steps.
-    `max_threads`: the maximum number of threads, whatever the settings are.
+    `max_threads`: an upper limit for the number of threads of the settings.
     `pack`: whether sequences share rows where that works (packed_rows.py).
     """
 
