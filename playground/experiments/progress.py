@@ -13,8 +13,12 @@ from .length_evaluator import LengthEvaluator
 from .spec import LENGTHS, Experiment
 from .state import ExperimentState
 
+Estimate = dict[str, Any]
 ENDED_STATUSES = ("done", "failed")
 MIN_MEASURED_STEPS = 20  # steps of a run from which its speed counts
+# Fitted to the prepared experiments on one core of a server with two, at 128 sequences a step.
+STEP_S, LAYER_S, FLOPS_PER_SECOND = 0.004, 0.012, 6e10
+FLOPS_PER_WEIGHT = 6  # of a training step, for each token
 COMPARABLE_SETTINGS = (
     "task",
     "n_symbols",
@@ -29,7 +33,9 @@ COMPARABLE_SETTINGS = (
 
 
 def state_name(state: ExperimentState, runs: Mapping[str, Run], evaluator: LengthEvaluator) -> str:
-    """Return "running", "done" (every run has ended and is evaluated) or "paused"."""
+    """Return "running", "done" (every run has ended and is evaluated), "paused" or "cancelled"."""
+    if state.is_cancelled:
+        return "cancelled"
     is_active, all_started = bool(state.owner), len(runs) == state.experiment.n_runs
     all_ended = all(run.status in ENDED_STATUSES for run in runs.values())
     if all_started and all_ended and not state.runs_to_resume:
@@ -69,43 +75,77 @@ def estimate(
     speed_keys: dict[str, Hashable],
     registry: Registry,
     owner: str,
-) -> dict[str, Any]:
-    """Estimate the remaining time from earlier runs of the owner with the same model and task.
+) -> Estimate:
+    """Estimate the remaining time of an experiment.
 
-    `seconds` is None when a remaining run has no comparable run; `message` reports that.
+    The speed is that of earlier runs on this machine with the same model and task, preferably of
+    the owner. `unknown` counts the remaining runs without one; theirs is `declared_step_s`.
     `speed_keys` caches what the speed of each variant depends on.
     """
     planned = [(cell, runs.get(key)) for key, cell, _ in experiment.planned_runs()]
     left = [(cell, run) for cell, run in planned if not run or run.status not in ENDED_STATUSES]
     if not left:
-        return {"seconds": 0.0, "unknown": 0, "message": "every run has ended"}
+        return _describe(0.0, 0, "every run has ended")
     n_parallel = min(len(left), registry.settings.slots_per_owner) or 1
-    speeds, seconds, unknown = _measure_speeds(registry, owner), 0.0, 0
+    speeds, seconds, unknown = measure_speeds(registry, owner), 0.0, 0
     for cell, run in left:
         if cell.full_label not in speed_keys:  # all seeds have the same one
             speed_keys[cell.full_label] = _speed_key(cell.config(experiment.seeds[0]))
         speed = speeds.get(speed_keys[cell.full_label])
-        if speed is None:
-            unknown += 1
-        else:
-            seconds += max(0, cell.steps - (run.step if run else 0)) / speed
-    if unknown:
-        message = (
-            f"the remaining time is unknown for {unknown} of {len(left)} runs: no comparable run "
-            "has trained here yet"
-        )
-        return {"seconds": None, "unknown": unknown, "message": message}
+        step_s = 1 / speed if speed else declared_step_s(cell.config(experiment.seeds[0]))
+        unknown += speed is None
+        seconds += max(0, cell.steps - (run.step if run else 0)) * step_s
     seconds /= n_parallel
-    message = (
-        f"about {format_duration(round(seconds))} for {len(left)} runs, {n_parallel} at a time, at "
-        "the speed measured here, if no other runs train"
+    source = (
+        f"estimated from the size of the models for {unknown} of them: no comparable run has "
+        "trained here yet"
+        if unknown
+        else "at the speed measured here, if no other runs train"
     )
-    return {"seconds": seconds, "unknown": 0, "message": message}
+    return _describe(
+        seconds,
+        unknown,
+        f"about {format_duration(round(seconds))} for {len(left)} runs, {n_parallel} at a time, "
+        + source,
+    )
 
 
-def _measure_speeds(registry: Registry, owner: str) -> dict[Hashable, float]:
-    """Return steps per second of the latest run of each kind, evaluations included."""
-    runs = registry.list_for_owner(owner)
+def estimate_run(config: RunConfig, minutes: float, registry: Registry, owner: str) -> Estimate:
+    """Estimate the time of one run: from comparable runs here, otherwise `minutes`."""
+    speed = measure_speeds(registry, owner).get(_speed_key(config))
+    if speed is None:
+        return declared_estimate(minutes)
+    return _describe(config.training.max_steps / speed, 0, "at the speed measured here")
+
+
+def declared_estimate(minutes: float) -> Estimate:
+    """Return the expected duration that a claim declares."""
+    return _describe(60 * minutes, 1, "as measured on two cores")
+
+
+def _describe(seconds: float, unknown: int, message: str) -> Estimate:
+    return {
+        "seconds": seconds,
+        "unknown": unknown,
+        "is_measured": not unknown,
+        "message": message,
+    }
+
+
+def declared_step_s(config: RunConfig) -> float:
+    """Return the expected seconds of a training step on one core, evaluations included."""
+    tokens = config.training.batch_size * config.task.max_length
+    n_flops = FLOPS_PER_WEIGHT * config.model.parameter_count() * tokens
+    layers_s = LAYER_S * getattr(config.model, "n_layers", 1)
+    return STEP_S + layers_s + n_flops / FLOPS_PER_SECOND
+
+
+def measure_speeds(registry: Registry, owner: str) -> dict[Hashable, float]:
+    """Return steps per second of the latest run of each kind, evaluations included.
+
+    Runs of the owner replace those of others.
+    """
+    runs = [*registry.all_runs(), *registry.list_for_owner(owner)]
     measured = (run for run in runs if run.step >= MIN_MEASURED_STEPS and run.seconds > 0)
     return {_speed_key(run.config): run.step / run.seconds for run in measured}
 

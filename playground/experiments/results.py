@@ -31,6 +31,7 @@ def variant_results(
 def _variant_result(
     state: ExperimentState, runs: Mapping[str, Run], at: int, cell: Variant
 ) -> dict[str, Any]:
+    """Return the result of a variant; `live` has the curves of its unfinished runs so far."""
     by_seed = {seed: runs.get(f"{at}/{seed}") for seed in state.experiment.seeds}
     key = tuple(map(_run_key, by_seed.values()))
     cached = state.cache.by_variant.get(cell.full_label)
@@ -41,6 +42,12 @@ def _variant_result(
         for seed, run in by_seed.items()
     ]
     result = analysis.summarize_variant(cell, metrics)
+    result["live"] = [
+        {name: each[name] for name in ("seed", *CURVES)}
+        for each in metrics
+        if each["curve"] and not each["done"]
+    ]
+    result["eval_size"] = cell.config(state.experiment.seeds[0]).training.eval_size
     result["seeds"] = [
         {name: value for name, value in each.items() if name not in CURVES} for each in metrics
     ]

@@ -35,7 +35,8 @@ RESUMABLE_STATUSES = ("paused", "stopped", "failed", "stopping")  # only a resum
 class Scheduler:
     """The background thread, and the actions that change what it does.
 
-    Each method with a state, except `cancel` and `resume`, expects the caller to hold `store.lock`.
+    Each method with a state, except `pause`, `cancel` and `resume`, expects the caller to hold
+    `store.lock`.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Scheduler:
     def stop(self) -> None:
         self._stop_event.set()
 
-    def cancel(self, state: ExperimentState, owner: str) -> None:
+    def pause(self, state: ExperimentState, owner: str) -> None:
         """Remove queued runs, stop and save active runs, and start no more."""
         with self.store.lock:
             state.owner, state.message = "", ""
@@ -66,8 +67,20 @@ class Scheduler:
                         self.registry.control(run, "stop")
             self.store.write(state)
 
+    def cancel(self, state: ExperimentState, owner: str) -> None:
+        """Start no more runs and delete the unfinished ones; the finished ones stay."""
+        with self.store.lock:
+            self.pause(state, owner)
+            for key, run in state.find_runs(self.registry, owner).items():
+                if run.status not in ENDED_STATUSES:
+                    self.registry.delete(run)
+                    state.runs.pop(key)
+            state.drop_stale_results()
+            state.is_cancelled = True
+            self.store.write(state)
+
     def resume(self, state: ExperimentState, owner: str) -> None:
-        """Continue after a cancellation, a failure or a restart; finished runs are not repeated."""
+        """Continue after a pause, a failure or a restart; finished runs are not repeated."""
         with self.store.lock:
             runs = state.find_runs(self.registry, owner)
             for key, run in list(runs.items()):
@@ -79,7 +92,7 @@ class Scheduler:
                 for key, run in runs.items()
                 if run.status in RESUMABLE_STATUSES and not run.diverged
             }
-            state.message, state.owner = "", owner
+            state.message, state.owner, state.is_cancelled = "", owner, False
             state.address = CLIENT_ADDRESS.get() or state.address
             state.last_viewed_at, state.next_start_at = time.monotonic(), 0.0
 
@@ -120,14 +133,14 @@ class Scheduler:
             CLIENT_ADDRESS.reset(before)
 
     def _pause_unwatched(self, state: ExperimentState) -> bool:
-        """Cancel an experiment without polls during the idle timeout; its owner can resume it."""
+        """Pause an experiment without polls during the idle timeout; its owner can resume it."""
         timeout_s = self.registry.settings.idle_timeout_s
         viewed_at = state.last_viewed_at
         owner_seen_at = self.registry.owner_last_seen.get(state.experiment.owner, viewed_at)
         idle_s = time.monotonic() - max(viewed_at, owner_seen_at)
         if not timeout_s or idle_s <= timeout_s:
             return False
-        self.cancel(state, state.owner)
+        self.pause(state, state.owner)
         state.message = (
             f"stopped after {format_duration(timeout_s)} without activity; resume it to continue"
         )

@@ -3,9 +3,9 @@
     <root>/experiments/<id>.json    the specification and the ids of its runs (store.py)
     <root>/runs/<run>/lengths.json  the counts of a run by length (length_generalization.py)
 
-An experiment continues until it is complete or cancelled. After a restart it is paused until its
-owner resumes it, as are runs. All public methods are safe to call from any thread; a background
-thread submits and evaluates the runs (scheduler.py).
+An experiment continues until it is complete, paused or cancelled. After a restart it is paused
+until its owner resumes it, as are runs. All public methods are safe to call from any thread; a
+background thread submits and evaluates the runs (scheduler.py).
 """
 
 import time
@@ -18,8 +18,10 @@ from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.runs.snapshots import SLOW_VIEW_TIMEOUT_S, VIEWER_TTL_S
 from playground.runs.state import Run
+from playground.training.config import RunConfig
 
 from . import analysis, length_generalization, progress
+from .claim import Claim
 from .length_evaluator import LengthEvaluator
 from .results import length_results, variant_results
 from .scheduler import Scheduler
@@ -46,6 +48,17 @@ class ExperimentService:
         self.experiment_inspector.stop()
 
     # Creating and finding experiments
+
+    def find_equivalent(self, experiment: Experiment, owner: str) -> Experiment | None:
+        """Return the owner's newest experiment with the same runs, unless it is cancelled."""
+        return next(
+            (
+                each
+                for each in self.list_for_owner(owner)
+                if each.is_equivalent(experiment) and not self._state(each).is_cancelled
+            ),
+            None,
+        )
 
     def find(self, experiment_id: object, owner: str) -> Experiment | None:
         """Return the experiment of the owner with this id, or None."""
@@ -101,12 +114,16 @@ class ExperimentService:
 
     # Actions of an owner
 
-    def cancel(self, experiment: Experiment, owner: str) -> None:
+    def pause(self, experiment: Experiment, owner: str) -> None:
         """Remove queued runs, stop and save active runs, and start no more."""
+        self.scheduler.pause(self._state(experiment), owner)
+
+    def cancel(self, experiment: Experiment, owner: str) -> None:
+        """Start no more runs and delete the unfinished ones; the finished ones stay."""
         self.scheduler.cancel(self._state(experiment), owner)
 
     def resume(self, experiment: Experiment, owner: str) -> None:
-        """Continue after a cancellation, a failure or a restart; finished runs are not repeated."""
+        """Continue after a pause, a failure or a restart; finished runs are not repeated."""
         self.scheduler.resume(self._state(experiment), owner)
 
     def delete(self, experiment: Experiment, owner: str) -> None:
@@ -115,7 +132,7 @@ class ExperimentService:
         Raises:
             UserError: when the file cannot be deleted.
         """
-        self.cancel(experiment, owner)
+        self.pause(experiment, owner)
         with self.store.lock:
             state = self._state(experiment)
             self.store.remove(experiment)
@@ -155,7 +172,9 @@ class ExperimentService:
         }
 
     def state(self, experiment: Experiment, owner: str) -> str:
-        """Return "running", "done" (every run has ended and is evaluated) or "paused"."""
+        """Return "running", "done" (every run has ended and is evaluated), "paused" or
+        "cancelled".
+        """
         state = self._state(experiment)
         return progress.state_name(state, state.find_runs(self.registry, owner), self.evaluator)
 
@@ -224,6 +243,15 @@ class ExperimentService:
         if state is None:  # it is only planned
             return progress.estimate(experiment, {}, {}, self.registry, owner)
         return self._estimate(state, state.find_runs(self.registry, owner), owner)
+
+    def estimate_claim(self, claim: Claim, owner: str) -> dict[str, Any]:
+        """Estimate the duration of a replication; see `progress.estimate_run`."""
+        if claim.experiment is None:
+            config = RunConfig.from_flat(dict(claim.settings))
+            return progress.estimate_run(config, claim.minutes, self.registry, owner)
+        experiment = parse_experiment(claim.experiment, owner_id(owner))
+        measured = self.estimate(experiment, owner)
+        return measured if measured["is_measured"] else progress.declared_estimate(claim.minutes)
 
     def _estimate(
         self, state: ExperimentState, runs: Mapping[str, Run], owner: str

@@ -46,6 +46,7 @@ class ExperimentState:
         self.owner = ""
         self.address = CLIENT_ADDRESS.get()  # of the client; unknown after a restart
         self.runs_to_resume: set[str] = set()  # keys of the runs to resume
+        self.is_cancelled = False
         self.message = ""
         self.logged_error = ""  # the last error, which is logged once
         self.cache = ResultCache()  # it can be replaced at any time while `owner` is empty

@@ -35,6 +35,7 @@ class StoredExperiment(Experiment):
 
     version: Literal[1] = 1
     runs: dict[str, str]
+    cancelled: bool = False
 
 
 class ExperimentStore:
@@ -124,7 +125,9 @@ class ExperimentStore:
         Raises:
             OSError: when the file cannot be written; an earlier file stays unchanged.
         """
-        stored = StoredExperiment.model_construct(**dict(state.experiment), runs=state.runs)
+        stored = StoredExperiment.model_construct(
+            **dict(state.experiment), runs=state.runs, cancelled=state.is_cancelled
+        )
         write_file(self._path(state.experiment), stored.model_dump_json(indent=1).encode() + b"\n")
 
     def touch(self, experiment: Experiment) -> ExperimentState:
@@ -202,5 +205,7 @@ def _read(path: Path) -> ExperimentState:
     stored = StoredExperiment.model_validate(read_json(path))
     if stored.id != path.stem:
         raise ValueError(f"{path} has the id {short_repr(stored.id)}, which is not its name")
-    experiment = Experiment.model_construct(**stored.model_dump(exclude={"version", "runs"}))
-    return ExperimentState(experiment, stored.runs)
+    fields = stored.model_dump(exclude={"version", "runs", "cancelled"})
+    state = ExperimentState(Experiment.model_construct(**fields), stored.runs)
+    state.is_cancelled = stored.cancelled
+    return state

@@ -13,6 +13,8 @@ from starlette.requests import Request
 
 from playground.common.validation import parse
 from playground.errors import UserError
+from playground.experiments.analysis import to_csv
+from playground.experiments.example import EXAMPLE_ID, load_example
 from playground.experiments.presets import list_presets, spec
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import LENGTHS, Experiment, parse_experiment
@@ -65,8 +67,7 @@ class ExperimentHandlers(HandlerGroup):
         Each prepared experiment has its runs, an estimated duration, and the owner's experiment
         with the same settings, if there is one.
         """
-        owner = request.owner
-        own_experiments, response = self.experiments.list_for_owner(owner), []
+        owner, response = request.owner, []
         for preset in list_presets():
             summary = {key: preset[key] for key in ("name", "title", "why", "runs", "missing")} | {
                 "kind": preset["spec"]["kind"]
@@ -78,9 +79,8 @@ class ExperimentHandlers(HandlerGroup):
             }
             if not preset["missing"]:
                 experiment = parse_experiment(preset["spec"], owner_id(owner))
-                summary["experiment"] = next(
-                    (each.id for each in own_experiments if each.is_equivalent(experiment)), None
-                )
+                known = self.experiments.find_equivalent(experiment, owner)
+                summary["experiment"] = known.id if known else None
                 summary["estimate"] = self.experiments.estimate(experiment, owner)
             response.append(summary)
         return {"questions": response, "settings": VARIABLE_SETTINGS}
@@ -148,7 +148,8 @@ class ExperimentHandlers(HandlerGroup):
     def poll(self, request: PollExperiments) -> dict[str, Any]:
         """Return the owner's experiments and the data of the one that is `open`.
 
-        Results are included only if their `version` differs from `known`.
+        The example of the app can be open as well. Results are included only if their version
+        differs from `version`.
         """
         owner = request.owner
         response: dict[str, Any] = {
@@ -159,15 +160,11 @@ class ExperimentHandlers(HandlerGroup):
         }
         experiment = self.experiments.find(request.open, owner)
         if experiment:
-            details = self.experiments.details(experiment, owner)
-            results = {
-                name: details.pop(name)
-                for name in ("results", "lengths", "spec")
-                if name in details
-            }
-            response["open"] = details | {
-                "results": None if request.version == details["version"] else results
-            }
+            response["open"] = _split_results(
+                self.experiments.details(experiment, owner), request.version
+            )
+        elif request.open == EXAMPLE_ID:
+            response["open"] = _split_results(load_example(), request.version)
         return response
 
     def _summary(self, experiment: Experiment, owner: str) -> dict[str, Any]:
@@ -179,8 +176,9 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/action", ActOnExperiment)
     def run_action(self, request: ActOnExperiment) -> dict[str, Any]:
-        """Cancel, resume or delete an experiment."""
+        """Pause, cancel, resume or delete an experiment."""
         actions = {
+            "pause": self.experiments.pause,
             "cancel": self.experiments.cancel,
             "resume": self.experiments.resume,
             "delete": self.experiments.delete,
@@ -190,6 +188,9 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/csv", ExperimentRequest)
     def export_csv(self, request: ExperimentRequest) -> dict[str, Any]:
+        if request.experiment == EXAMPLE_ID:
+            results = load_example()["results"]
+            return {"csv": to_csv(results["fields"], results["cells"])}
         experiment = self._require_experiment(request)
         return {"csv": self.experiments.to_csv(experiment, request.owner)}
 
@@ -202,6 +203,8 @@ class ExperimentHandlers(HandlerGroup):
         return await run_job(self._figure_queue, "figures", figure_data, request=http_request)
 
     def _figure_data(self, request: ExperimentRequest) -> dict[str, Any]:
+        if request.experiment == EXAMPLE_ID:
+            return {"experiment": load_example()["results"]}
         experiment = self._require_experiment(request)
         results = self.experiments.results(experiment, request.owner)
         if not any(cell["n"] for cell in results["cells"]):
@@ -221,6 +224,14 @@ class ExperimentHandlers(HandlerGroup):
         if experiment is None:
             raise UserError("this experiment is no longer here, or not yours")
         return experiment
+
+
+def _split_results(details: dict[str, Any], known_version: Any) -> dict[str, Any]:
+    """Return the details of an experiment; the results are None if the page has this version."""
+    names = ("results", "lengths", "spec")
+    results = {name: details[name] for name in names if name in details}
+    state = {name: value for name, value in details.items() if name not in names}
+    return state | {"results": None if known_version == details["version"] else results}
 
 
 def _parse_grid(pairs: list[list[str]]) -> dict[str, list[Any]]:

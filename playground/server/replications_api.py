@@ -53,16 +53,15 @@ class ReplicationHandlers(HandlerGroup):
         return {
             "claims": [
                 line
-                | self._describe_claim(line["name"])
+                | self._describe_claim(line["name"], request.owner)
                 | self._replication_status(request.owner, line["name"])
                 for line in claims()
             ]
         }
 
-    def _describe_claim(self, name: str) -> dict[str, Any]:
+    def _describe_claim(self, name: str, owner: str) -> dict[str, Any]:
         """Return a short description of a claim's training and its expected duration."""
         spec = CLAIMS[name].experiment
-        minutes = f"about {CLAIMS[name].minutes:g} min on two cores"
         if spec is not None:
             base = spec["base"]
             lengths = f"{base['min_length']}–{base['max_length']}"
@@ -77,7 +76,11 @@ class ReplicationHandlers(HandlerGroup):
                 f"{describe_config(config)}, d_model {config.model.d_model}; "
                 f"{config.training.max_steps:,} updates of {config.training.batch_size}"
             )
-        return {"setting": f"{description}; {minutes}", "is_experiment": spec is not None}
+        return {
+            "setting": description,
+            "is_experiment": spec is not None,
+            "estimate": self.experiments.estimate_claim(CLAIMS[name], owner),
+        }
 
     def _replication_status(self, owner: str, name: str) -> dict[str, Any]:
         """Return the progress of the owner's replication of a claim."""
@@ -130,10 +133,7 @@ class ReplicationHandlers(HandlerGroup):
 
     def _find_experiment(self, owner: str, name: str) -> Experiment | None:
         spec = parse_experiment(CLAIMS[name].experiment or {}, owner_id(owner))
-        return next(
-            (each for each in self.experiments.list_for_owner(owner) if each.is_equivalent(spec)),
-            None,
-        )
+        return self.experiments.find_equivalent(spec, owner)
 
     @handler("replications/start", ClaimRequest)
     def start(self, request: ClaimRequest) -> dict[str, Any]:

@@ -118,18 +118,21 @@ def test_experiment_trains_every_run_and_reports_results(serve):
     )
 
 
-def test_time_is_estimated_from_comparable_runs_or_unknown(serve):
+def test_time_is_estimated_from_comparable_runs_or_the_size_of_the_models(serve):
     registry, lab = serve()
-    assert lab.plan(spec(), "ada")["estimate"]["seconds"] is None
-    assert "unknown for 4 of 4 runs" in lab.plan(spec(), "ada")["estimate"]["message"]
+    declared = lab.plan(spec(), "ada")["estimate"]
+    assert (declared["unknown"], declared["is_measured"]) == (4, False)
+    assert 0 < declared["seconds"] < 5
+    assert "for 4 of them: no comparable run" in declared["message"]
     run = registry.start(
         RunConfig.from_flat(SMALL | {"max_steps": 40, "norm_placement": "pre"}), "ada"
     )
     wait_for(lambda: run.status == "done", description="a run")
-    result = lab.plan(spec(grid={"norm_placement": ["pre"]}), "ada")
-    assert result["estimate"]["seconds"] == pytest.approx(2 * 20 / (40 / run.seconds) / 2)
+    for owner in ("ada", "bob"):  # the speed is that of the machine
+        result = lab.plan(spec(grid={"norm_placement": ["pre"]}), owner)
+        assert result["estimate"]["is_measured"]
+        assert result["estimate"]["seconds"] == pytest.approx(2 * 20 / (40 / run.seconds) / 2)
     assert lab.plan(spec(), "ada")["estimate"]["unknown"] == 2  # nothing with post-norm has run
-    assert lab.plan(spec(grid={"norm_placement": ["pre"]}), "bob")["estimate"]["seconds"] is None
     assert [cell["label"] for cell in result["cells"]] == ["norm_placement pre"]
     assert lab.summaries("ada") == []
 
@@ -152,14 +155,14 @@ def test_large_experiment_does_not_block_single_runs_in_the_queue(serve):
     lab.cancel(requested, "ada")
 
 
-def test_cancel_saves_the_training_run_and_resume_continues_it(serve):
+def test_pause_saves_the_training_run_and_resume_continues_it(serve):
     registry, lab = serve(slots=1)
     requested = lab.submit(spec(ENDLESS), "ada")
     wait_for(
         lambda: any(run.step > 3 for run in registry.list_for_owner("ada")),
         description="some steps",
     )
-    lab.cancel(requested, "ada")
+    lab.pause(requested, "ada")
     wait_for(
         lambda: statuses(lab, requested).count("stopped") == 1,
         description="the run that trained to stop",
@@ -191,7 +194,7 @@ def test_resume_continues_a_run_that_is_still_saving(serve):
     (run,) = registry.list_for_owner("ada")
     # its process cannot report meanwhile that it has saved
     with lab.store.lock, registry._lock, run.lock:
-        lab.cancel(requested, "ada")
+        lab.pause(requested, "ada")
         lab.resume(requested, "ada")
         assert (run.status, lab.state(requested, "ada")) == ("stopping", "running")
         at = run.step
@@ -201,7 +204,27 @@ def test_resume_continues_a_run_that_is_still_saving(serve):
     )
     assert lab.state(requested, "ada") == "running"
     assert list(lab.store.states[requested.id].runs.values()) == [run.id]
+    lab.pause(requested, "ada")
+
+
+def test_cancel_deletes_unfinished_runs_and_survives_a_restart(serve):
+    registry, lab = serve(slots=1)
+    requested = lab.submit(spec(ENDLESS), "ada")
+    wait_for(
+        lambda: any(run.step > 20 for run in registry.list_for_owner("ada")),
+        description="some steps",
+    )
+    assert lab.details(requested, "ada")["results"]["cells"][0]["live"][0]["curve"]
+    assert lab.find_equivalent(requested, "ada") is requested
     lab.cancel(requested, "ada")
+    assert lab.state(requested, "ada") == "cancelled"
+    assert lab.details(requested, "ada")["statuses"] == {"planned": 4}
+    assert all(run.deleted_at for run in registry.list_for_owner("ada"))
+    assert lab.find_equivalent(requested, "ada") is None
+    lab.close()
+    registry.shutdown()
+    _, lab = serve()
+    assert lab.state(lab.find(requested.id, "ada"), "ada") == "cancelled"
 
 
 def test_restarted_experiment_is_paused_and_resumes_unfinished_runs(serve):
