@@ -32,6 +32,15 @@ test("models are runs and checkpoints, without deleted runs", () => {
   assert.equal(store.find("run:2"), null);
 });
 
+test("a hidden run is listed only while it is open", () => {
+  store.setModels({ runs: [RUN, { ...RUN, subject: "run:3", hidden: true }], checkpoints: [] });
+  const list = () => store.models.value.map(({ value }) => value);
+  assert.deepEqual(list(), ["run:1"]);
+  assert.equal(store.find("run:3").subject, "run:3");
+  store.openModel("run:3");
+  assert.deepEqual(list(), ["run:1", "run:3"]);
+});
+
 test("an equal response changes nothing", () => {
   const draw = mock.fn(() => store.models.value);
   effect(() => void draw());

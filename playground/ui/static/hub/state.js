@@ -29,7 +29,7 @@ export const autoPublish = signal(/** @type {any} */ (null));
 /** The repository on display: {repo, revision}, and its facts once they are loaded. */
 export const opened = signal(/** @type {any} */ (null));
 
-export const models = computed(() => [...store.runs.value, ...store.checkpoints.value]);
+export const models = computed(() => [...store.listedRuns.value, ...store.checkpoints.value]);
 export const selectedModel = computed(() =>
   models.value.find((each) => each.subject === publishOptions.value.model),
 );

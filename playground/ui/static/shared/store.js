@@ -81,7 +81,11 @@ export class Store {
     this.pendingCommands = 0;
     /** @type {Set<() => void>} */
     this.wakes = new Set();
-    this.models = computed(() => {
+    /** The runs that lists show: a hidden one, such as that of an experiment, only if it is open. */
+    this.listedRuns = computed(() =>
+      this.runs.value.filter((run) => !run.hidden || run.subject === this.model.value),
+    );
+    this.models = computed(() => buildModelOptions(this.listedRuns.value, this.checkpoints.value));
       const isListed = (/** @type {RunSummary} */ run) =>
         !run.hidden || run.subject === this.model.value;
       return buildModelOptions(this.runs.value.filter(isListed), this.checkpoints.value);
