@@ -305,7 +305,7 @@ def test_names_and_values_of_experiments(page):
     page.select_option(".own .setting-0", "d_model")
     page.fill(".own .values-0", f"{PAYLOADS[1]}, {PAYLOADS[8]}")
     page.fill(".own .name", PAYLOADS[2])
-    expect(page.locator(".own .of-values-0")).to_contain_text(PAYLOADS[1])
+    expect(page.locator(".own .pg-error").first).to_contain_text(PAYLOADS[1])
     page.locator(".experiments .open-it").first.click()
     expect(page.locator(".results .whole")).to_be_visible()
     assert rendered(page, ".results")

@@ -143,7 +143,7 @@ def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
     page.select_option(".own .setting-0", "dropout")
     page.fill(".own .values-0", "0, 0.3")
     page.fill(".own .seeds", "4, 5")
-    page.get_by_role("button", name="length generalization").click()
+    page.select_option(".own .kind", "lengths")
     page.fill(".own .times", "3")
     link = copied(page, ".own .link")
     other = open_page(link)

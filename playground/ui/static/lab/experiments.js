@@ -1,175 +1,121 @@
-import { setMessage } from "../shared/common.js";
+// The experiments of the owner.
+import { html } from "../vendor/preact.js";
+import { ConfirmButton } from "../shared/components/confirm_button.js";
+import { Section } from "../shared/components/section.js";
+import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount } from "../shared/format.js";
-import { el, setText } from "../shared/dom.js";
-import { addPeriod, createConfirmButton, formatQueuePosition, syncRows } from "./elements.js";
-import { loadPresets } from "./presets.js";
-import { loadReplications } from "./replications.js";
-import { requestExperiments, saveLocal } from "./requests.js";
-import { renderResults } from "./results.js";
-import { state } from "./state.js";
-import { $ } from "./view.js";
+import { poller } from "../shared/poller.js";
+import {
+  EXAMPLE_ID,
+  errors,
+  experiments,
+  formatQueuePosition,
+  openExperiment,
+  openId,
+  send,
+} from "./state.js";
 
-let lastStates = "";
+const NONE = "No experiments yet. Run one above; it continues in the background after a reload.";
 
-export function describeStatus(row) {
-  const n = row.statuses,
-    done = n.done || 0,
-    failed = n.failed || 0,
-    busy = (n.training || 0) + (n.starting || 0);
-  const how =
-    row.state === "done"
-      ? "done"
-      : row.state === "paused"
-        ? "paused"
-        : done + failed === row.runs
-          ? "evaluating all lengths"
-          : busy
-            ? "training"
-            : row.queue_position
-              ? formatQueuePosition(row.queue_position)
-              : "queued";
+/** Describe the state of an experiment and of its runs. */
+export function describeStatus({ state, statuses, runs, queue_position: position }) {
+  const { done = 0, failed = 0, training = 0, starting = 0 } = statuses;
+  const queued = position ? formatQueuePosition(position) : "queued",
+    active = done + failed === runs ? "evaluating all lengths" : training + starting && "training";
   return (
-    how +
-    " · " +
-    done +
-    " of " +
-    formatCount(row.runs, "run") +
-    (failed ? ", " + failed + " failed" : "")
+    `${state === "running" ? active || queued : state} · ` +
+    `${done} of ${formatCount(runs, "run")}${failed ? `, ${failed} failed` : ""}`
   );
-}
-function renderExperiments() {
-  $(".mine .none").hidden = state.experiments.length > 0;
-  syncRows(
-    $(".experiments"),
-    state.experiments,
-    (row) => row.id,
-    (row) => {
-      const open = el("button", { type: "button", className: "open-it" }),
-        words = el("span", { className: "words" }),
-        bar = el("span", { className: "share" }, el("i"));
-      open.addEventListener("click", () => openExperiment(row.id, true));
-      return el("li", {}, open, words, createActions(row.id, $(".mine-note")), bar);
-    },
-    (item, row) => {
-      item.dataset.state = row.state;
-      item.querySelector(".open-it").setAttribute("aria-current", String(row.id === state.open));
-      setText(item.querySelector(".open-it"), row.question || row.name).title = row.name;
-      setText(
-        item.querySelector(".words"),
-        describeStatus(row) + (row.message ? ": " + row.message : ""),
-      ).classList.toggle("error", Boolean(row.message));
-      item.querySelector(".share i").style.width = 100 * row.share + "%";
-      item.querySelector(".share").style.visibility = row.state === "done" ? "hidden" : "";
-      renderActions(item, row);
-    },
-  );
-}
-export function createActions(id, box) {
-  const button = (text, act) => {
-    const made = el("button", {
-      type: "button",
-      className: "quiet " + text.toLowerCase(),
-      textContent: text,
-    });
-    made.addEventListener("click", act);
-    return made;
-  };
-  const doing = async (what) => {
-    const reply = await requestExperiments("experiments/action", { experiment: id, do: what });
-    setMessage(box, addPeriod(reply.error || ""), "error");
-    if (what === "delete" && !reply.error && state.open === id) {
-      const next = state.experiments.find((row) => row.id !== id);
-      openExperiment(next ? next.id : "");
-    }
-    await refresh();
-  };
-  const remove = createConfirmButton("Delete", "Delete with its runs", () => doing("delete"));
-  remove.classList.add("delete");
-  return el(
-    "span",
-    { className: "actions" },
-    button("Cancel", () => doing("cancel")),
-    button("Resume", () => doing("resume")),
-    remove,
-  );
-}
-export function renderActions(box, row) {
-  box.querySelector(".cancel").hidden = row.state !== "running";
-  box.querySelector(".resume").hidden =
-    row.state !== "paused" && !(row.state === "done" && row.statuses.failed);
-}
-export function openExperiment(id, goThere = false) {
-  state.open = id;
-  saveLocal("open", id);
-  if (!id) {
-    state.details = null;
-    renderResults();
-  }
-  renderExperiments();
-  const refreshed = refresh();
-  // In a single-column layout the experiment is below the list.
-  if (goThere)
-    refreshed.then(() => {
-      const box = $(".results");
-      if (
-        box.getBoundingClientRect().top > innerHeight * 0.6 ||
-        box.getBoundingClientRect().top < 0
-      )
-        box.scrollIntoView({ block: "start" });
-    });
 }
 
-let pendingRefresh = null,
-  refreshQueued = false;
-// One request at a time. A call during a request waits for the following one.
-export function refresh() {
-  if (pendingRefresh) {
-    refreshQueued = true;
-    return pendingRefresh;
-  }
-  pendingRefresh = (async () => {
-    do {
-      refreshQueued = false;
-      await loadExperiments();
-    } while (refreshQueued);
-  })().finally(() => {
-    pendingRefresh = null;
-  });
-  return pendingRefresh;
+/** Return which actions an experiment in this state has, besides Delete. */
+export function listActions({ state, statuses }) {
+  if (state === "running") return ["pause", "cancel"];
+  if (state === "paused") return ["resume", "cancel"];
+  return state === "done" && statuses.failed ? ["resume"] : [];
 }
-async function loadExperiments() {
-  const open = state.open,
-    version = state.details && state.details.id === open ? state.details.version : "";
-  const reply = await requestExperiments("experiments/poll", { open, version });
-  state.nextPollAt = Date.now() + 4000;
-  if (reply.error) {
-    setMessage($(".mine-note"), addPeriod(reply.error), "error");
-    $(".mine-note").dataset.lost = "yes";
-    return;
-  }
-  if ($(".mine-note").dataset.lost) setMessage($(".mine-note"), "");
-  state.experiments = reply.experiments;
-  renderExperiments();
-  if (state.experiments.some((row) => row.state === "running"))
-    state.nextPollAt = Date.now() + 1000;
-  if (open === state.open) {
-    if (reply.open)
-      state.details = { ...reply.open, results: reply.open.results || state.details.results };
-    else if (open) {
-      state.open = state.experiments.length ? state.experiments[0].id : "";
-      state.details = null;
-      refreshQueued = Boolean(state.open);
-      saveLocal("open", state.open);
-      renderExperiments();
-    }
-    if (reply.open || !state.open) renderResults();
-  }
-  const states = JSON.stringify(
-    state.experiments.map((row) => [row.id, row.state, row.statuses.done]),
-  );
-  if (states !== lastStates) {
-    lastStates = states;
-    loadPresets();
-    loadReplications();
-  }
+
+const BUTTONS = {
+  pause: ["Pause", "Saves the runs that train; Resume continues them"],
+  resume: ["Resume", "Continues unfinished and failed runs; finished ones are not repeated"],
+  cancel: ["Cancel", "Ends the experiment and deletes its unfinished runs; finished ones stay"],
+};
+
+async function act(experiment, action) {
+  await send("experiments", "experiments/action", { experiment, do: action });
+  poller.wakeAll();
+}
+
+export function Actions({ row }) {
+  if (row.id === EXAMPLE_ID) return null;
+  return html`<span class="actions">
+    ${listActions(row).map((action) => {
+      const [label, title] = BUTTONS[action];
+      return html`<button
+        key=${action}
+        type="button"
+        class="pg-button"
+        title=${title}
+        onClick=${() => act(row.id, action)}
+      >
+        ${label}
+      </button>`;
+    })}
+    <${ConfirmButton}
+      label="Delete"
+      question="Delete it with its runs?"
+      confirmLabel="Delete with its runs"
+      onConfirm=${() => act(row.id, "delete")}
+    />
+  </span>`;
+}
+
+/** The progress of an experiment; hidden at its end. */
+export const Progress = ({ row }) =>
+  html`<progress
+    aria-label="Progress"
+    max="1"
+    value=${row.share ?? 1}
+    style=${row.state === "running" || row.state === "paused" ? null : { visibility: "hidden" }}
+  ></progress>`;
+
+function Experiment({ row }) {
+  return html`<li data-state=${row.state}>
+    <button
+      type="button"
+      class="open-it"
+      aria-current=${String(row.id === openId.value)}
+      title=${row.name}
+      onClick=${() => openExperiment(row.id)}
+    >
+      ${row.question || row.name}
+    </button>
+    <span class=${"words" + (row.message ? " error" : "")}>
+      ${describeStatus(row)}${row.message && ": " + row.message}
+    </span>
+    <${Actions} row=${row} />
+    <${Progress} row=${row} />
+  </li>`;
+}
+
+const ExampleLink = () =>
+  html`<button
+    type="button"
+    class="open-it example"
+    aria-current=${String(openId.value === EXAMPLE_ID)}
+    onClick=${() => openExperiment(EXAMPLE_ID)}
+  >
+    Example: learning rates
+  </button>`;
+
+export function Experiments() {
+  const list = experiments.value;
+  return html`<${Section} class="mine" title="Your experiments">
+    ${!list?.length && html`<p class="pg-hint none">${list && NONE}</p>`}
+    <ul class="experiments">
+      ${list?.map((row) => html`<${Experiment} key=${row.id} row=${row} />`)}
+    </ul>
+    <${ExampleLink} />
+    <${StatusMessage} class="mine-note" kind="error" text=${errors.value.experiments ?? ""} />
+  <//>`;
 }

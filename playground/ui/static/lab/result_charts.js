@@ -1,158 +1,169 @@
-// Charts.
-import { formatCount, formatMessage, formatNumber } from "../shared/format.js";
-import { heatmapChart, lineChart, paintSwatch } from "../shared/line_charts.js";
-import { formatShare } from "./elements.js";
-import { state } from "./state.js";
+// The charts of the open experiment.
+import { html } from "../vendor/preact.js";
+import { HeatMapView } from "../shared/components/heat_map_view.js";
+import { LineChart } from "../shared/components/line_chart.js";
+import { formatCount, formatInteger, formatPercent } from "../shared/format.js";
+import { hiddenVariants } from "./state.js";
 
-export function renderCharts() {
-  if (!state.details || !state.resultsView.score.canvas.clientWidth) return;
-  const { results, lengths } = state.details.results,
-    cells = results.cells,
-    on = cells
-      .map((cell, colorIndex) => [cell, colorIndex])
-      .filter(([cell]) => !state.hiddenVariants.has(cell.label));
-  [...state.resultsView.legend.children].forEach((button, i) => paintSwatch(button.firstChild, i));
-  [...state.resultsView.body.children].forEach((row, i) =>
-    paintSwatch(row.querySelector("canvas"), i),
-  );
-  const finished = on.some(([cell]) => cell.n),
-    maxValue = Math.max(1, ...cells.map((cell) => cell.steps)),
-    over = results.cells.some((cell) => cell.n > 1)
-      ? "the line is the median over seeds, the band the full range"
-      : "one seed each";
-  const line = (cell, colorIndex, curve) => ({
-    label: cell.short,
-    colorIndex,
-    xs: curve.steps,
-    median: curve.median,
-    low: curve.low,
-    high: curve.high,
-  });
-  const rest = finished
-    ? formatMessage(over) + " Hover over the chart or use the arrow keys to read values."
-    : "The curves appear after the first finished run; Train, below, shows a run live.";
-  const steps = {
-    x: [0, maxValue],
-    marks: [
-      [0, "0"],
-      [maxValue, "step " + maxValue.toLocaleString("en")],
-    ],
-    what: "Step",
-    rest,
-  };
-  lineChart(state.resultsView.score.canvas, {
-    ...steps,
-    series: on.map(([cell, colorIndex]) => line(cell, colorIndex, cell.curve)),
-    y: [0, 1.02],
-    ticks: [
-      [0, "0"],
-      [0.5, "50 %"],
-      [0.99, "99 %"],
-    ],
-    write: formatShare,
-    caption: state.resultsView.score.caption,
-    title: state.resultsView.score.title,
-  });
-  const losses = on.map(([cell, colorIndex]) => line(cell, colorIndex, cell.loss)),
-    all = losses
-      .flatMap((each) => [...each.low, ...each.high])
-      .map((v) => Math.log10(Math.max(v, 1e-9)));
-  const low = Math.floor(Math.min(-1, ...all)),
-    high = Math.max(0.6, ...all) + 0.05,
-    ticks = [];
-  for (let e = low; e <= high; e++)
-    ticks.push([10 ** e, e < -3 ? "1e" + e : String(+(10 ** e).toPrecision(1))]);
-  lineChart(state.resultsView.loss.canvas, {
-    ...steps,
-    series: losses,
-    y: [low, high],
-    log: true,
-    ticks,
-    write: formatNumber,
-    caption: state.resultsView.loss.caption,
-    title: state.resultsView.loss.title,
-  });
-  state.resultsView.byLength.box.parentElement.hidden = !lengths;
-  if (!lengths) return;
-  const placeOf = (at) => cells[at].label,
-    rows = lengths.rows
-      .map((row, at) => [row, at])
-      .filter(([, at]) => !state.hiddenVariants.has(placeOf(at)));
-  const hasScores = rows.some(([row]) => row.n),
-    first = lengths.trained[0],
-    series = rows.map(([row, colorIndex]) => schemeSeries(row, colorIndex));
-  const marks = [[1, "length 1"]];
-  for (let v = 10; v < lengths.max_length * 0.86; v += lengths.max_length > 60 ? 50 : 10)
-    marks.push([v, String(v)]);
-  const single = lengths.rows.some((row) => row.n === 1),
-    how =
-      "Up to " +
-      formatCount(lengths.n_requested, "held-out sequence") +
-      " of each length; " +
-      (single
-        ? "bands are 95 % intervals for a single seed, otherwise the full range over seeds."
-        : "the line is the median over seeds, the band the full range.") +
-      " Shaded: training lengths.";
-  lineChart(state.resultsView.byLength.canvas, {
-    series,
-    x: [1, Math.max(2, lengths.max_length)],
-    y: [0, 1.02],
-    ticks: [
-      [0, "0"],
-      [0.25, "25 %"],
-      [0.5, "50 %"],
-      [0.75, "75 %"],
-      [1, "100 %"],
-    ],
-    marks: [...marks, [lengths.max_length, String(lengths.max_length)]],
-    what: "Length",
-    write: formatShare,
-    shaded: [Math.max(1, first), lengths.trained[1]],
-    caption: state.resultsView.byLength.caption,
-    rest: hasScores
-      ? how
-      : "The lines appear after a run is finished and evaluated at all lengths.",
-    title: state.resultsView.byLength.title,
-  });
-  const every = Array.from({ length: lengths.max_length }, (_, i) => i + 1);
-  heatmapChart(state.resultsView.heat.canvas, {
-    rows: rows.map(([row]) => ({
-      label: row.label,
-      n: row.n,
-      by: Object.fromEntries(row.lengths.map((length, k) => [length, row.median[k]])),
-    })),
-    lengths: every,
-    write: formatShare,
-    trained: lengths.trained[1],
-    caption: state.resultsView.heat.caption,
-    title: state.resultsView.heat.title,
-    rest:
-      (document.body.classList.contains("dark")
-        ? "Dark is 0, bright is 100 %."
-        : "White is 0, dark is 100 %.") +
-      " Hatched: not evaluated, or no held-out sequences. The line marks the longest " +
-      "training length.",
+/** @import { HeatMapData, Series } from "../shared/types.js" */
+
+const HEIGHT = 210;
+const PERCENT_AXIS = {
+  yRange: /** @type {[number, number]} */ ([0, 1.02]),
+  formatY: formatPercent,
+  formatTick: (value) => Math.round(100 * value) + " %",
+};
+const formatLossTick = (value) => (value < 0.001 ? value.toExponential(0) : String(value));
+const LIVE_DASH = 2;
+const NO_CURVES = "The curves appear with the first evaluation.";
+const NO_LENGTHS = "The lines appear after a run is finished and evaluated at all lengths.";
+
+/**
+ * Return the lines of one quantity: the median with the range over the finished seeds, and the
+ * curves so far of the seeds that train.
+ * @param {any[]} cells
+ * @param {Set<string>} hidden the labels of the variants without a line
+ * @param {"curve" | "loss"} quantity
+ * @returns {Series[]}
+ */
+export function buildSeries(cells, hidden, quantity) {
+  return cells.flatMap((cell, color) => {
+    if (hidden.has(cell.label)) return [];
+    const { steps, median, low, high } = cell[quantity],
+      line = { key: cell.label, label: cell.short, x: steps, y: median, low, high, color },
+      live = (cell.live ?? []).map((run) => ({
+        key: `${cell.label}/${run.seed}`,
+        label: `${cell.short}, seed ${run.seed} so far`,
+        x: run[quantity].map(([step]) => step),
+        y: run[quantity].map(([, value]) => value),
+        color,
+        dash: LIVE_DASH,
+      }));
+    return steps.length || !live.length ? [line, ...live] : live;
   });
 }
-// The line of one scheme: the median with the range over seeds, or a single seed with its 95 %
-// interval.
-function schemeSeries(row, colorIndex) {
-  const line = {
-    label: row.label,
-    colorIndex,
-    xs: row.lengths,
-    median: row.median,
-    low: row.low,
-    high: row.high,
-  };
-  if (row.n !== 1) return line;
-  const scores = row.runs
-    .find((run) => run.scores.length)
-    .scores.filter((each) => each.exact_match !== null);
+
+/**
+ * Return the line of one scheme over the lengths: the median with the range over seeds, or a single
+ * seed with its 95 % interval.
+ * @param {any} row
+ * @param {number} color
+ * @returns {Series}
+ */
+export function buildLengthSeries(row, color) {
+  const line = { key: row.label, label: row.label, x: row.lengths, y: row.median, color };
+  if (row.n !== 1) return { ...line, low: row.low, high: row.high };
+  const scores = new Map(
+      row.runs.find((run) => run.scores.length).scores.map((score) => [score.length, score]),
+    ),
+    pick = (bound) => row.lengths.map((length) => scores.get(length)?.[bound] ?? null);
+  return { ...line, low: pick("low"), high: pick("high") };
+}
+
+/** @param {any[]} rows @param {number} maxLength @returns {HeatMapData} */
+export function buildHeatMap(rows, maxLength) {
+  const lengths = Array.from({ length: maxLength }, (_, i) => i + 1);
   return {
-    ...line,
-    bandXs: scores.map((each) => each.length),
-    low: scores.map((each) => each.low),
-    high: scores.map((each) => each.high),
+    rows: rows.map((row) => row.label),
+    columns: lengths.map(String),
+    values: rows.map((row) => {
+      const byLength = new Map(row.lengths.map((length, i) => [length, row.median[i]]));
+      return lengths.map((length) => byLength.get(length) ?? null);
+    }),
   };
+}
+
+/** Describe how the scores by length are measured. */
+export function describeLengths({ n_requested: n, rows }) {
+  return (
+    `Up to ${formatCount(n, "held-out sequence")} of each length; ` +
+    (rows.some((row) => row.n === 1)
+      ? "bands are 95 % intervals for a single seed, otherwise the full range over seeds."
+      : "the line is the median over seeds, the band the full range.") +
+    " Shaded: training lengths."
+  );
+}
+
+function LengthCharts({ lengths }) {
+  const { rows, trained, max_length: maxLength } = lengths,
+    [first, last] = trained,
+    visible = rows
+      .map((row, color) => ({ row, color }))
+      .filter((each) => !hiddenVariants.value.has(lengths.labels[each.color])),
+    data = buildHeatMap(
+      visible.map((each) => each.row),
+      maxLength,
+    );
+  const describe = (row, column) => {
+    const value = data.values[row][column],
+      score = value === null ? "not evaluated" : `${formatPercent(value)} exact match`,
+      isLonger = column + 1 > last ? ", longer than the training lengths" : "";
+    return `${data.rows[row]}, length ${column + 1}: ${score}${isLonger}`;
+  };
+  return html`<div class="charts">
+    <div class="by-length-chart">
+      <${LineChart}
+        series=${visible.map((each) => buildLengthSeries(each.row, each.color))}
+        options=${{
+          ...PERCENT_AXIS,
+          label: "Exact match by length",
+          xLabel: "length",
+          height: HEIGHT,
+          xRange: [1, Math.max(2, maxLength)],
+          shaded: [Math.max(1, first), last],
+          emptyText: NO_LENGTHS,
+        }}
+      />
+      <p class="pg-hint">${describeLengths(lengths)}</p>
+    </div>
+    <div class="heat-chart">
+      ${
+        visible.length > 0 &&
+        html`<${HeatMapView}
+          label="Exact match by length"
+          data=${data}
+          describe=${describe}
+          caption=${`Medians of the same data. Hatched: not evaluated. Training lengths: ${first}–${last}.`}
+        />`
+      }
+    </div>
+  </div>`;
+}
+
+export function ResultCharts({ results: { results, lengths } }) {
+  const { cells } = results,
+    hidden = hiddenVariants.value,
+    last = Math.max(1, ...cells.map((cell) => cell.steps)),
+    hasLive = cells.some((cell) => cell.live?.length),
+    isOneSeed = !cells.some((cell) => cell.planned > 1),
+    options = {
+      height: HEIGHT,
+      xRange: /** @type {[number, number]} */ ([0, last]),
+      formatX: formatInteger,
+      syncKey: "lab",
+      emptyText: NO_CURVES,
+    };
+  return html`${
+      lengths &&
+      html`<${LengthCharts} lengths=${{ ...lengths, labels: cells.map((cell) => cell.label) }} />`
+    }
+    <div class="charts">
+      <div class="score-chart">
+        <${LineChart}
+          series=${buildSeries(cells, hidden, "curve")}
+          options=${{ ...options, ...PERCENT_AXIS, label: "Exact match" }}
+        />
+      </div>
+      <div class="loss-chart">
+        <${LineChart}
+          series=${buildSeries(cells, hidden, "loss")}
+          options=${{ ...options, label: "Training loss", isLog: true, formatTick: formatLossTick }}
+          hasLog
+        />
+      </div>
+    </div>
+    <p class="pg-hint">
+      ${isOneSeed ? "One seed each." : "Line: median over the finished seeds; band: full range."}
+      ${hasLive && " Dotted: runs that train."}
+    </p>`;
 }

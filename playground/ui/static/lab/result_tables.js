@@ -1,221 +1,203 @@
-// The table.
+// The tables of the open experiment.
+import { html } from "../vendor/preact.js";
 import { navigate } from "../shared/common.js";
-import { formatCount, formatNumber } from "../shared/format.js";
-import { el, setText } from "../shared/dom.js";
-import { formatQueuePosition, formatRange, formatShare, syncRows } from "./elements.js";
-import { createHeadRow, currentVariants, overlayInTrain } from "./results.js";
-import { state } from "./state.js";
+import { DataTable } from "../shared/components/data_table.js";
+import { formatCount, formatInteger, formatNumber, formatPercent } from "../shared/format.js";
+import { dashOf, resolveColor } from "../shared/palette.js";
+import { overlayInTrain } from "./results.js";
+import { formatQueuePosition, hiddenVariants, toggleVariant } from "./state.js";
 
-export function renderTable() {
-  const { results, lengths } = state.details.results,
-    kind = lengths ? "lengths" : "grid";
-  if (state.resultsView.head.dataset.kind !== kind) {
-    state.resultsView.head.dataset.kind = kind;
-    state.resultsView.head.replaceChildren(
-      createHeadRow([
-        ["", "", "", "settings"],
-        ...(lengths
-          ? [
-              [
-                "99 % to length",
-                "number",
-                "The largest length up to which exact match is at least 99 % at every " +
-                  "length: median and range over seeds",
-              ],
-              [
-                "longer lengths",
-                "number",
-                "Mean exact match over lengths that were not in training: median over seeds",
-              ],
-            ]
-          : []),
-        [
-          "exact match",
-          "number",
-          "On held-out sequences at the end of the run: median and range over seeds",
-        ],
-        [
-          "steps to 99 %",
-          "number",
-          "The first evaluation with at least 99 % exact match: median and range over " +
-            "seeds, and the number of finished runs that reached it",
-        ],
-        [
-          "seconds",
-          "number",
-          "Training time: median and range over seeds; depends on the load of the machine",
-        ],
-        ["actions", ""],
-      ]),
-    );
-  }
-  const columns = [
-    "who",
-    ...(lengths ? ["reach", "beyond"] : []),
-    "exact",
-    "steps",
-    "seconds",
-    "links",
-  ];
-  syncRows(
-    state.resultsView.body,
-    results.cells,
-    (cell) => kind + cell.label,
-    (cell) => {
-      const row = el(
-        "tr",
-        {},
-        ...columns.map((name) =>
-          el("td", { className: name + (name === "who" || name === "links" ? "" : " number") }),
-        ),
-      );
-      [...row.cells].forEach((box, at) => {
-        const name = state.resultsView.head.rows[0].cells[at];
-        box.dataset.label = name.querySelector(".unseen") ? "" : name.textContent;
-      }); // the label before the value in a narrow layout
-      row
-        .querySelector(".who")
-        .append(
-          el(
-            "div",
-            {},
-            el("canvas"),
-            el("span", { className: "name" }),
-            el("span", { className: "what" }),
-          ),
-        );
-      row.querySelector(".steps").append(el("span"), el("span", { className: "what" }));
-      const button = (text, title, act) => {
-        const made = el("button", { type: "button", className: "quiet", textContent: text, title });
-        made.addEventListener("click", act);
-        return made;
-      };
-      const runsOf = () =>
-        currentVariants()
-          .find((each) => each.label === cell.label)
-          .seeds.filter((run) => run.run)
-          .map((run) => run.run);
-      row.querySelector(".links").append(
-        button("Train", "Overlay its seeds in the Train tab", () => overlayInTrain(runsOf())),
-        " ",
-        button("Inspect", "Open its first seed in the Inspect tab", () => {
-          const [first] = runsOf();
-          if (first) navigate("Inspect", { subject: first, step: null });
-        }),
-      );
-      return row;
-    },
-    (row, cell) => {
-      const set = (name, text, title = "") => {
-          const box = row.querySelector("td." + name);
-          setText(box, text);
-          box.title = title;
-        },
-        scheme = lengths && lengths.rows[results.cells.indexOf(cell)],
-        to = cell.steps_to,
-        stepsBox = row.querySelector("td.steps");
-      setText(row.querySelector(".name"), cell.short).title = cell.label;
-      setText(
-        row.querySelector(".what"),
-        (cell.n < cell.planned
-          ? cell.n + " of " + formatCount(cell.planned, "run") + " done"
-          : formatCount(cell.n, "run")) +
-          (cell.diverged ? ", " + cell.diverged + " diverged" : "") +
-          (cell.changed ? ", " + cell.changed + " excluded: settings changed during training" : ""),
-      );
-      set("exact", cell.exact_match ? formatRange(cell.exact_match, formatShare) : "–");
-      const count = (v) => (v === null ? "…" : Math.round(v).toLocaleString("en"));
-      const reached = to ? "reached by " + to.reached + " of " + to.n : "";
-      setText(stepsBox.lastChild, reached);
-      stepsBox.title =
-        to && to.high === null && to.median !== null ? "…: some seeds did not reach it" : "";
-      setText(
-        stepsBox.firstChild,
-        !to
-          ? "–"
-          : to.median === null
-            ? "not within " + cell.steps.toLocaleString("en")
-            : formatRange(to, count),
-      );
-      set("seconds", cell.seconds ? formatRange(cell.seconds, formatNumber) : "–");
-      if (scheme) {
-        set(
-          "reach",
-          scheme.reach ? formatRange(scheme.reach, (v) => String(+v.toPrecision(3))) : "–",
-        );
-        set("beyond", scheme.beyond ? formatRange(scheme.beyond, formatShare) : "–");
-      }
-      for (const button of row.querySelectorAll(".links button"))
-        button.disabled = !cell.seeds.some((run) => run.run);
-    },
+/** @typedef {import("../shared/types.js").Column<any>} Column */
+
+/** Format the median of a spread with its range: 3 % (1–5 %). */
+export function formatRange({ median, low, high }, format) {
+  const range = low === high ? "" : ` (${format(low).replace(/ %$/, "")}–${format(high)})`;
+  return format(median) + range;
+}
+
+/** Describe how many runs of a variant count. */
+export function describeRuns({ n, planned, diverged, changed }) {
+  return (
+    (n < planned ? `${n} of ${formatCount(planned, "run")} done` : formatCount(n, "run")) +
+    (diverged ? `, ${diverged} diverged` : "") +
+    (changed ? `, ${changed} excluded: settings changed during training` : "")
   );
 }
-export function renderUntrainedNote() {
-  const { lengths } = state.details.results,
-    all = lengths ? lengths.rows.filter((row) => row.untrained) : [];
-  const rowsOf = (row) =>
-    Object.entries(row.untrained)
-      .map(([side, [first, last]]) => (side === "row" ? "" : side + " ") + first + " to " + last)
-      .join(", ");
-  const tables = all.map((row) => row.label + ", " + rowsOf(row)).join("; ");
-  setText(
-    state.resultsView.untrained,
-    all.length
-      ? "Untrained positions, counted from 0: " +
-          tables +
-          ". Longer sequences use the initial values there."
-      : "",
-  ).hidden = !all.length;
+
+/** Format the steps to 99 %. "…" stands for seeds that did not reach it. */
+export function formatStepsTo(to, steps) {
+  if (!to) return "–";
+  if (to.median === null) return `not within ${formatInteger(steps)}`;
+  return formatRange(to, (value) => (value === null ? "…" : formatInteger(Math.round(value))));
 }
-export function renderRuns() {
-  const { lines } = state.details;
-  setText(state.resultsView.runsWords, "All runs (" + lines.length + ")");
-  syncRows(
-    state.resultsView.runsBody,
-    lines,
-    (line) => line.cell + "/" + line.seed,
-    () => {
-      const row = el(
-        "tr",
-        {},
-        el("td", { className: "who" }),
-        el("td", { className: "number" }),
-        el("td", { className: "how" }),
-        el("td", { className: "links" }),
-      );
-      const button = (text, act) => {
-        const made = el("button", { type: "button", className: "quiet", textContent: text });
-        made.addEventListener("click", act);
-        return made;
-      };
-      row.querySelector(".links").append(
-        button("Train", () => navigate("Train", row.dataset.run)),
-        " ",
-        button("Inspect", () => navigate("Inspect", { subject: row.dataset.run, step: null })),
-      );
-      return row;
-    },
-    (row, line) => {
-      row.dataset.run = line.run || "";
-      row.dataset.status = line.status;
-      setText(row.cells[0], line.cell);
-      setText(row.cells[1], String(line.seed));
-      const how =
-        line.status === "planned"
-          ? "not started"
-          : line.queue_position
-            ? formatQueuePosition(line.queue_position)
-            : line.status +
-              (line.step
-                ? ", step " +
-                  line.step.toLocaleString("en") +
-                  (line.step < line.steps ? " of " + line.steps.toLocaleString("en") : "")
-                : "");
-      setText(row.cells[2], how + (line.message ? ": " + line.message : "")).classList.toggle(
-        "error",
-        line.status === "failed",
-      );
-      for (const button of row.querySelectorAll("button")) button.disabled = !line.run;
-    },
+
+const formatSpread = (spread, format) => (spread ? formatRange(spread, format) : "–");
+
+function Swatch({ index }) {
+  const line = { color: index };
+  return html`<svg width="26" height="8" aria-hidden="true">
+    <line
+      x2="26"
+      y1="4"
+      y2="4"
+      stroke=${resolveColor(index)}
+      stroke-width="2.4"
+      stroke-dasharray=${dashOf(line).join(" ")}
+    />
+  </svg>`;
+}
+
+/** The name of a variant, which shows or hides its line. */
+const VariantName = ({ cell, index }) =>
+  html`<label class="variant" title=${cell.label + ": show or hide its line"}>
+    <input
+      type="checkbox"
+      checked=${!hiddenVariants.value.has(cell.label)}
+      onChange=${() => toggleVariant(cell.label)}
+    />
+    <${Swatch} index=${index} />
+    <span class="name">${cell.short}</span>
+    <span class="what">${describeRuns(cell)}</span>
+  </label>`;
+
+/** @param {any[]} cells @returns {Column} */
+const nameColumn = (cells) => ({
+  key: "name",
+  label: "settings",
+  value: ({ cell }) => cell.label,
+  render: ({ cell }) => html`<${VariantName} cell=${cell} index=${cells.indexOf(cell)} />`,
+});
+
+/** @type {Column[]} */
+const TRAINING_COLUMNS = [
+  {
+    key: "exact",
+    label: "final exact match",
+    isNumber: true,
+    value: ({ cell }) => cell.exact_match?.median,
+    render: ({ cell }) => formatSpread(cell.exact_match, formatPercent),
+  },
+  {
+    key: "steps",
+    label: "steps to 99 %",
+    isNumber: true,
+    value: ({ cell }) => cell.steps_to?.median,
+    render: ({ cell: { steps_to: to, steps } }) =>
+      html`${formatStepsTo(to, steps)}
+        <span class="what">${to && `reached by ${to.reached} of ${to.n}`}</span>`,
+  },
+  {
+    key: "seconds",
+    label: "seconds",
+    isNumber: true,
+    isOptional: true,
+    value: ({ cell }) => cell.seconds?.median,
+    render: ({ cell }) => formatSpread(cell.seconds, formatNumber),
+  },
+];
+
+/** @type {Column[]} */
+const LENGTH_COLUMNS = [
+  {
+    key: "reach",
+    label: "99 % to length",
+    isNumber: true,
+    value: ({ scheme }) => scheme.reach?.median,
+    render: ({ scheme }) => formatSpread(scheme.reach, formatNumber),
+  },
+  {
+    key: "beyond",
+    label: "longer lengths",
+    isNumber: true,
+    value: ({ scheme }) => scheme.beyond?.median,
+    render: ({ scheme }) => formatSpread(scheme.beyond, formatPercent),
+  },
+];
+
+/** Say on what the numbers of the table and of the curves are measured. */
+export function describeMeasurement({ cells }, lengths) {
+  const runs = cells.flatMap((cell) => cell.seeds),
+    n = runs.find((run) => run.n)?.n,
+    final = n ? ` on ${formatInteger(n)} held-out sequences` : "";
+  return (
+    `Median and range over seeds. Final exact match: at the end of a run${final}. The curve, and ` +
+    `steps to 99 %: at each evaluation, on ${formatInteger(cells[0].eval_size)} of them. Seconds ` +
+    "depend on the load of the machine." +
+    (lengths
+      ? " 99 % to length: the largest length up to which every length has at least 99 %. Longer " +
+        "lengths: mean exact match over lengths that were not in training."
+      : "")
   );
 }
+
+/** Buttons that open the curves of runs in Train, and the first run in Inspect. */
+function renderActions(runs) {
+  const button = (label, title, onClick) =>
+    html`<button
+      type="button"
+      class="pg-button"
+      title=${title}
+      disabled=${!runs.length}
+      onClick=${onClick}
+    >
+      ${label}
+    </button>`;
+  return html`<span class="actions">
+    ${button("Train", "Open its curves in the Train tab", () => overlayInTrain(runs))}
+    ${button("Inspect", "Open its first seed in the Inspect tab", () =>
+      navigate("Inspect", { subject: runs[0], step: null }),
+    )}
+  </span>`;
+}
+
+export function ResultTable({ results: { results, lengths } }) {
+  const { cells } = results,
+    rows = cells.map((cell, i) => ({ cell, scheme: lengths?.rows[i] }));
+  return html`<${DataTable}
+      class="cells"
+      caption="Results of each combination"
+      isCaptionHidden
+      columns=${[nameColumn(cells), ...(lengths ? LENGTH_COLUMNS : []), ...TRAINING_COLUMNS]}
+      rows=${rows}
+      rowKey=${({ cell }) => cell.label}
+      actions=${({ cell }) => renderActions(cell.seeds.map((run) => run.run).filter(Boolean))}
+    />
+    <p class="pg-hint measured-on">${describeMeasurement(results, lengths)}</p>`;
+}
+
+/** Describe the state of one run. */
+export function describeRun({ status, step, steps, queue_position: position, message }) {
+  const end = steps && step < steps ? ` of ${formatInteger(steps)}` : "",
+    state =
+      status === "planned"
+        ? "not started"
+        : position
+          ? formatQueuePosition(position)
+          : status + (step ? `, step ${formatInteger(step)}${end}` : "");
+  return state + (message ? ": " + message : "");
+}
+
+/** @type {Column[]} */
+const RUN_COLUMNS = [
+  { key: "cell", label: "run" },
+  { key: "seed", label: "seed", isNumber: true },
+  {
+    key: "status",
+    label: "status",
+    render: (line) =>
+      html`<span class=${line.status === "failed" ? "error" : ""}>${describeRun(line)}</span>`,
+  },
+];
+
+export const RunsTable = ({ lines }) =>
+  html`<details class="runs-of">
+    <summary>All runs (${lines.length})</summary>
+    <${DataTable}
+      caption="All runs"
+      isCaptionHidden
+      columns=${RUN_COLUMNS}
+      rows=${lines}
+      rowKey=${(line) => `${line.cell}/${line.seed}`}
+      actions=${({ run }) => renderActions(run ? [run] : [])}
+    />
+  </details>`;

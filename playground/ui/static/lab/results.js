@@ -1,290 +1,161 @@
 // The open experiment.
-import { navigate, setMessage } from "../shared/common.js";
-import { formatMessage } from "../shared/format.js";
+import { html, signal } from "../vendor/preact.js";
+import { navigate } from "../shared/common.js";
+import { StatusMessage } from "../shared/components/status_message.js";
 import { downloadBlob } from "../shared/csv.js";
-import { el, setText, visuallyHidden } from "../shared/dom.js";
-import { EXACT_MATCH_TITLE } from "../shared/strings.js";
-import { syncRows } from "./elements.js";
-import { createActions, describeStatus, renderActions } from "./experiments.js";
-import { formatEstimate } from "./presets.js";
-import { renderCharts } from "./result_charts.js";
-import { exportCsv, exportFigures, fileName } from "./result_files.js";
-import { renderRuns, renderTable, renderUntrainedNote } from "./result_tables.js";
-import { state } from "./state.js";
-import { $, onResizeOrThemeChange } from "./view.js";
+import { formatInteger, formatMessage } from "../shared/format.js";
+import { Actions, Progress, describeStatus } from "./experiments.js";
+import { ResultCharts } from "./result_charts.js";
+import { ResultTable, RunsTable } from "./result_tables.js";
+import {
+  details,
+  errors,
+  experiments,
+  formatEstimate,
+  hiddenVariants,
+  send,
+  variants,
+} from "./state.js";
 
-const INITIAL_VARIANTS = 12; // lines that are visible by default
-let hiddenVariantsOf = "";
+const FIGURES_TIMEOUT_MS = 150_000;
+const MAX_LISTED_RUNS = 2;
+const OVERLAY_TITLE = "Overlay one run of each line in the Train tab: the first finished seed";
 
-export function buildResults() {
-  const figure = (title, className, text) => {
-    const canvas = el("canvas", { className }),
-      caption = el("p", { className: "caption" }),
-      box = el(
-        "figure",
-        {},
-        el("figcaption", { textContent: title, title: text }),
-        canvas,
-        caption,
-      );
-    caption.setAttribute("aria-live", "polite");
-    return { canvas, caption, box, title };
-  };
-  state.resultsView = {
-    title: el("h3", { className: "title" }),
-    words: el("p", { className: "words" }),
-    bar: el("span", { className: "share" }, el("i")),
-    actions: null,
-    summary: el("p", { className: "summary" }),
-    also: el("p", { className: "also" }),
-    legend: el("div", { className: "legend" }),
-    byLength: figure(
-      "Exact match by length",
-      "by-length-chart",
-      "Held-out sequences of each length, free-running",
-    ),
-    heat: figure(
-      "Heat map",
-      "heat-chart",
-      "Medians of the same data; darker (brighter in dark mode) is a higher exact match",
-    ),
-    score: figure(EXACT_MATCH_TITLE, "score-chart", "Evaluated free-running during training"),
-    loss: figure(
-      "Training loss (logarithmic)",
-      "loss-chart",
-      "Mean cross-entropy of the training batches between two evaluations",
-    ),
-    head: el("thead"),
-    body: el("tbody"),
-    untrained: el("p", { className: "hint untrained" }),
-    links: el("div", { className: "bar" }),
-    note: el("p", { className: "problem results-note" }),
-    runsBody: el("tbody"),
-    runsWords: el("summary"),
-    empty: el("p", {
-      className: "empty",
-      textContent:
-        "No experiment is open. Run a prepared experiment to see its summary, curves and table.",
-    }),
-  };
-  state.resultsView.note.setAttribute("role", "alert");
-  state.resultsView.summary.setAttribute("aria-live", "polite");
-  state.resultsView.legend.setAttribute("role", "group");
-  state.resultsView.legend.setAttribute("aria-label", "Visible lines");
-  const button = (text, title, act, className = "") => {
-    const made = el("button", {
-      type: "button",
-      className: "quiet " + className,
-      textContent: text,
-      title,
-    });
-    made.addEventListener("click", act);
-    return made;
-  };
-  state.resultsView.all = button(
-    "Curves in Train",
-    "Overlay one run of each line in the Train tab: the first finished seed",
-    () =>
-      overlayInTrain(
-        visibleVariants()
-          .map((cell) => cell.seeds.find((run) => run.done) || cell.seeds.find((run) => run.run))
-          .filter(Boolean)
-          .map((run) => run.run),
-      ),
-    "all-in-train",
-  );
-  state.resultsView.files = el(
-    "span",
-    { className: "files" },
-    button("CSV", "Every number in the table", exportCsv, "as-csv"),
-    button(
-      "JSON",
-      "All results with the settings",
-      () =>
-        downloadBlob(
-          fileName("json"),
-          new Blob(
-            [
-              JSON.stringify(
-                {
-                  name: state.details.name,
-                  question: state.details.question,
-                  ...state.details.results,
-                  runs: state.details.lines,
-                },
-                null,
-                1,
-              ),
-            ],
-            { type: "application/json" },
-          ),
-        ),
-      "as-json",
-    ),
-    button("Figures", "PNG, SVG and PDF in one zip file", exportFigures, "as-figures"),
-  );
-  state.resultsView.links.append(state.resultsView.all, state.resultsView.files);
-  state.resultsView.runs = el(
-    "details",
-    { className: "runs-of" },
-    state.resultsView.runsWords,
-    el(
-      "div",
-      { className: "scrolling", tabIndex: 0 },
-      el(
-        "table",
-        { className: "sheet" },
-        el(
-          "thead",
-          {},
-          createHeadRow([
-            ["run", ""],
-            ["seed", "number"],
-            ["status", ""],
-            ["actions", ""],
-          ]),
-        ),
-        state.resultsView.runsBody,
-      ),
-    ),
-  );
-  state.resultsView.whole = el(
-    "div",
-    { className: "whole", hidden: true },
-    el("div", { className: "headline" }, state.resultsView.title),
-    state.resultsView.words,
-    state.resultsView.bar,
-    state.resultsView.summary,
-    state.resultsView.also,
-    state.resultsView.legend,
-    el(
-      "div",
-      { className: "charts wide" },
-      state.resultsView.byLength.box,
-      state.resultsView.heat.box,
-    ),
-    el("div", { className: "charts" }, state.resultsView.score.box, state.resultsView.loss.box),
-    el(
-      "div",
-      { className: "scrolling", tabIndex: 0 },
-      el("table", { className: "sheet cells" }, state.resultsView.head, state.resultsView.body),
-    ),
-    state.resultsView.untrained,
-    state.resultsView.links,
-    state.resultsView.note,
-    state.resultsView.runs,
-  );
-  $(".results").append(state.resultsView.empty, state.resultsView.whole);
-  onResizeOrThemeChange(renderCharts);
-}
-export const createHeadRow = (names) =>
-  el(
-    "tr",
-    {},
-    ...names.map(([text, kind, title, hidden]) =>
-      el(
-        "th",
-        { scope: "col", className: kind, title: title || "" },
-        hidden ? visuallyHidden(hidden) : text,
-      ),
-    ),
-  );
-export const currentVariants = () => state.details.results.results.cells;
-const visibleVariants = () =>
-  currentVariants().filter((cell) => !state.hiddenVariants.has(cell.label));
-export function overlayInTrain(subjects) {
-  if (subjects.length) navigate("Train", { subject: subjects[0], over: subjects.slice(1) });
+const isDrawing = signal(false);
+
+const fileName = (kind) =>
+  `${details.value.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment"}.` +
+  kind;
+
+/** Open the curves of runs in the Train tab. @param {string[]} runs */
+export function overlayInTrain(runs) {
+  if (runs.length) navigate("Train", { subject: runs[0], over: runs.slice(1) });
 }
 
-export function renderResults() {
-  const details = state.details;
-  state.resultsView.empty.hidden = Boolean(details);
-  state.resultsView.whole.hidden = !details;
-  if (!details) return;
-  if (hiddenVariantsOf !== details.id) {
-    hiddenVariantsOf = details.id;
-    state.hiddenVariants = new Set(
-      currentVariants()
-        .slice(INITIAL_VARIANTS)
-        .map((cell) => cell.label),
-    );
-    setMessage(state.resultsView.note, "");
-    if (state.resultsView.actions) state.resultsView.actions.remove();
-    state.resultsView.actions = createActions(details.id, state.resultsView.note);
-    state.resultsView.title.parentElement.append(state.resultsView.actions);
-  }
-  state.resultsView.whole.dataset.experiment = details.id;
-  state.resultsView.whole.dataset.kind = details.kind;
-  state.resultsView.whole.dataset.state = details.state;
-  // tests wait for this attribute
-  state.resultsView.whole.dataset.done = details.statuses.done || 0;
-  const row = state.experiments.find((each) => each.id === details.id);
-  setText(state.resultsView.title, details.question || details.name);
-  renderActions(state.resultsView.whole, details);
-  const activeLines = details.lines
-    .filter((line) => line.status === "training")
+/** Return one run of each visible line: the first finished seed. */
+export const listRepresentatives = (cells, hidden) =>
+  cells
+    .filter((cell) => !hidden.has(cell.label))
     .map(
-      (line) =>
-        (currentVariants().find((cell) => cell.label === line.cell) || { short: line.cell }).short +
-        ", seed " +
-        line.seed +
-        " at step " +
-        line.step.toLocaleString("en") +
-        " of " +
-        line.steps.toLocaleString("en"),
-    );
-  const left =
-    details.state === "done"
-      ? ""
-      : activeLines.length
-        ? " · " +
-          activeLines.slice(0, 2).join("; ") +
-          (activeLines.length > 2 ? "; and " + (activeLines.length - 2) + " more" : "")
-        : "";
-  setText(
-    state.resultsView.words,
-    formatMessage(describeStatus(details)).slice(0, -1) +
-      left +
-      (details.state === "running" && details.estimate.seconds
-        ? " · " + formatEstimate(details.estimate) + " left"
-        : "") +
-      (details.message ? ". " + formatMessage(details.message) : ""),
-  ).classList.toggle("error", Boolean(details.message));
-  state.resultsView.bar.firstChild.style.width = 100 * (row ? row.share : 0) + "%";
-  state.resultsView.bar.style.visibility = details.state === "done" ? "hidden" : "";
-  const lengths = details.results.lengths;
-  setText(state.resultsView.summary, lengths ? lengths.summary : details.results.results.summary);
-  setText(state.resultsView.also, lengths ? details.results.results.summary : "").hidden = !lengths;
-  renderLegend();
-  renderTable();
-  renderUntrainedNote();
-  renderRuns();
-  renderCharts();
+      (cell) =>
+        (cell.seeds.find((run) => run.run && run.done) ?? cell.seeds.find((run) => run.run))?.run,
+    )
+    .filter(Boolean);
+
+async function exportCsv() {
+  const name = fileName("csv"),
+    response = await send("files", "experiments/csv", { experiment: details.value.id });
+  if (response) downloadBlob(name, new Blob([response.csv], { type: "text/csv" }));
 }
-function renderLegend() {
-  syncRows(
-    state.resultsView.legend,
-    currentVariants(),
-    (cell) => cell.label,
-    (cell) => {
-      const button = el(
-        "button",
-        { type: "button" },
-        el("canvas"),
-        el("span", { textContent: cell.short }),
+
+function exportJson() {
+  const { name, question, results, lines: runs } = details.value,
+    text = JSON.stringify({ name, question, ...results, runs }, null, 1);
+  downloadBlob(fileName("json"), new Blob([text], { type: "application/json" }));
+}
+
+async function exportFigures() {
+  isDrawing.value = true;
+  const name = fileName("zip"),
+    payload = { experiment: details.value.id },
+    response = await send("files", "experiments/figures", payload, FIGURES_TIMEOUT_MS);
+  isDrawing.value = false;
+  if (!response) return;
+  const bytes = Uint8Array.from(atob(response.zip), (one) => one.charCodeAt(0));
+  downloadBlob(name, new Blob([bytes], { type: "application/zip" }));
+}
+
+function Files() {
+  const runs = listRepresentatives(variants.value, hiddenVariants.value);
+  const button = (className, label, title, isDisabled, onClick) =>
+    html`<button
+      type="button"
+      class=${`pg-button ${className}`}
+      title=${title}
+      disabled=${isDisabled}
+      onClick=${onClick}
+    >
+      ${label}
+    </button>`;
+  return html`<p class="pg-buttons">
+      ${button("all-in-train", "Curves in Train", OVERLAY_TITLE, !runs.length, () => overlayInTrain(runs))}
+      <span class="pg-spacer"></span>
+      ${button("as-csv", "CSV", "Every number in the table", false, exportCsv)}
+      ${button("as-json", "JSON", "All results with the settings", false, exportJson)}
+      ${button("as-figures", isDrawing.value ? "Drawing" : "Figures", "PNG, SVG and PDF in one zip file", isDrawing.value, exportFigures)}
+    </p>
+    <${StatusMessage} class="results-note" kind="error" text=${errors.value.files ?? ""} />`;
+}
+
+/** Describe the state of an experiment: its runs, those that train, and the remaining time. */
+export function describeProgress(experiment, cells) {
+  const training = experiment.lines.filter((line) => line.status === "training"),
+    listed = training.slice(0, MAX_LISTED_RUNS).map((line) => {
+      const short = cells.find((cell) => cell.label === line.cell)?.short ?? line.cell;
+      return `${short}, seed ${line.seed} at step ${formatInteger(line.step)} of ${formatInteger(line.steps)}`;
+    }),
+    more = training.length - listed.length;
+  return [
+    formatMessage(describeStatus(experiment)).slice(0, -1),
+    listed.join("; ") + (more > 0 ? `; and ${more} more` : ""),
+    experiment.state === "running" && experiment.estimate.seconds
+      ? formatEstimate(experiment.estimate) + " left"
+      : "",
+  ]
+    .filter(Boolean)
+    .join(" · ")
+    .concat(experiment.message ? ". " + formatMessage(experiment.message) : "");
+}
+
+/** Describe the untrained positions of each scheme; empty without any. */
+export function describeUntrained(rows) {
+  const parts = rows
+    .filter((row) => row.untrained)
+    .map(({ label, untrained }) => {
+      const sides = Object.entries(untrained).map(
+        ([side, [first, last]]) => `${side === "row" ? "" : side + " "}${first} to ${last}`,
       );
-      button.title = cell.label + ": show or hide its line";
-      button.addEventListener("click", () => {
-        if (state.hiddenVariants.has(cell.label)) state.hiddenVariants.delete(cell.label);
-        else state.hiddenVariants.add(cell.label);
-        renderLegend();
-        renderCharts();
-      });
-      return button;
-    },
-    (button, cell) => {
-      button.setAttribute("aria-pressed", String(!state.hiddenVariants.has(cell.label)));
-      setText(button.lastChild, cell.short);
-    },
+      return `${label}, ${sides.join(", ")}`;
+    });
+  if (!parts.length) return "";
+  return (
+    `Untrained positions, counted from 0: ${parts.join("; ")}. ` +
+    "Longer sequences use the initial values there."
   );
+}
+
+export function Results() {
+  const experiment = details.value;
+  if (!experiment) return html`<section class="results" aria-label="Open experiment"></section>`;
+  const { id, kind, state, statuses, name, question, message, example, results } = experiment,
+    lengths = results.lengths,
+    share = experiments.value?.find((each) => each.id === id)?.share;
+  return html`<section class="results" aria-label="Open experiment">
+    <div
+      class="whole"
+      key=${id}
+      data-experiment=${id}
+      data-kind=${kind}
+      data-state=${state}
+      data-done=${statuses.done ?? 0}
+    >
+      <header class="pg-section-header">
+        <h3 class="title">${question || name}</h3>
+        <span class="pg-spacer"></span>
+        <${Actions} row=${experiment} />
+      </header>
+      ${example && html`<p class="pg-hint example-note">${example}</p>`}
+      <p class=${"words" + (message ? " error" : "")}>
+        ${describeProgress(experiment, variants.value)}
+      </p>
+      <${Progress} row=${{ ...experiment, share }} />
+      <p class="summary" aria-live="polite">${(lengths ?? results.results).summary}</p>
+      ${lengths && html`<p class="also">${results.results.summary}</p>`}
+      <${ResultCharts} results=${results} />
+      <${ResultTable} results=${results} />
+      ${lengths && html`<p class="pg-hint untrained">${describeUntrained(lengths.rows)}</p>`}
+      <${Files} />
+      <${RunsTable} lines=${experiment.lines} />
+    </div>
+  </section>`;
 }

@@ -1,12 +1,108 @@
-// What the modules of this tab share.
-export const state = {
-  // the id of the requested experiment, and the data of the displayed one
-  open: "",
-  details: null,
-  owner: "",
-  experiments: [],
-  nextPollAt: 0,
-  variableSettings: [],
-  resultsView: undefined,
-  hiddenVariants: new Set(),
-};
+// The state of the tab, and its requests. Components read the signals.
+import { computed, signal } from "../vendor/preact.js";
+import { NO_RESPONSE, request } from "../shared/api.js";
+import { createStorage } from "../shared/common.js";
+import { formatDuration, formatMessage } from "../shared/format.js";
+import { store } from "../shared/store.js";
+
+export const EXAMPLE_ID = "example"; // of the finished experiment that the app includes
+const INITIAL_VARIANTS = 12; // lines that are visible by default
+
+export const { loadLocal, saveLocal } = createStorage("transformer-playground-lab");
+const storedId = loadLocal("open");
+
+/** The owner's experiments, newest first; null before the first response. */
+export const experiments = signal(/** @type {any[] | null} */ (null));
+export const openId = signal(typeof storedId === "string" && storedId ? storedId : EXAMPLE_ID);
+/** The open experiment; null before its first response. */
+export const details = signal(/** @type {any} */ (null));
+/** The labels of the variants that the charts omit. */
+export const hiddenVariants = signal(/** @type {Set<string>} */ (new Set()));
+export const presets = signal(/** @type {any[]} */ ([]));
+/** The settings that an experiment can vary. */
+export const settings = signal(/** @type {any[]} */ ([]));
+export const claims = signal(/** @type {any[]} */ ([]));
+/** The errors of the last requests, by the part of the tab that shows them. */
+export const errors = signal(/** @type {Record<string, string>} */ ({}));
+
+export const variants = computed(() => details.value?.results.results.cells ?? []);
+export const isAnyRunning = computed(() =>
+  Boolean(experiments.value?.some((each) => each.state === "running")),
+);
+
+/** @param {string} part @param {string | undefined} error */
+export function setError(part, error) {
+  errors.value = { ...errors.value, [part]: formatMessage(error) };
+}
+
+/**
+ * Send a request of the owner. A lost connection returns an error too.
+ * @param {string} route
+ * @param {object} [payload]
+ * @param {number} [timeoutMs]
+ * @returns {Promise<any>}
+ */
+export const requestAsOwner = (route, payload, timeoutMs) =>
+  request(route, { owner: store.owner.value, ...payload }, timeoutMs).catch(() => ({
+    error: NO_RESPONSE,
+  }));
+
+/**
+ * Send a request of the owner. Returns null after an error, which `part` of the tab shows.
+ * @param {string} part
+ * @param {string} route
+ * @param {object} payload
+ * @param {number} [timeoutMs]
+ * @returns {Promise<any>}
+ */
+export async function send(part, route, payload, timeoutMs) {
+  const response = await requestAsOwner(route, payload, timeoutMs);
+  setError(part, response.error);
+  return response.error ? null : response;
+}
+
+/** Show an experiment; the browser remembers it. @param {string} id */
+export function openExperiment(id) {
+  openId.value = id;
+  saveLocal("open", id);
+}
+
+/** Apply a response of `experiments/poll`. @param {any} response */
+export function applyPoll({ experiments: list, open }) {
+  experiments.value = list;
+  if (open?.id !== openId.value) {
+    if (!open && openId.value !== EXAMPLE_ID && !list.some((each) => each.id === openId.value))
+      openExperiment(list[0]?.id ?? EXAMPLE_ID);
+    return;
+  }
+  const isNew = details.value?.id !== open.id;
+  details.value = { ...open, results: open.results ?? details.value.results };
+  if (isNew)
+    hiddenVariants.value = new Set(
+      variants.value.slice(INITIAL_VARIANTS).map((each) => each.label),
+    );
+}
+
+/** Show or hide the lines of a variant. @param {string} label */
+export function toggleVariant(label) {
+  const hidden = new Set(hiddenVariants.value);
+  if (!hidden.delete(label)) hidden.add(label);
+  hiddenVariants.value = hidden;
+}
+
+/**
+ * Format an expected duration; without comparable runs on this machine, it is that of two cores.
+ * @param {{ seconds: number, is_measured: boolean }} estimate
+ */
+export function formatEstimate({ seconds, is_measured: isMeasured }) {
+  const duration =
+    seconds < 90
+      ? Math.max(1, Math.round(seconds)) + " s"
+      : seconds < 3570
+        ? Math.round(seconds / 60) + " min"
+        : formatDuration(seconds);
+  return `about ${duration}${isMeasured ? "" : " on two cores"}`;
+}
+
+/** @param {number} position */
+export const formatQueuePosition = (position) => `position ${position} in the queue`;

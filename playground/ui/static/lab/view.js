@@ -1,6 +1,5 @@
 import { createView } from "../shared/view.js";
-import template from "./template.js";
 
-export const { $, attach, onResizeOrThemeChange, root } = createView(template, [
+export const { attach, root } = createView('<div class="lab pg"></div>', [
   new URL("./lab.css", import.meta.url),
 ]);

@@ -81,15 +81,11 @@ export class Store {
     this.pendingCommands = 0;
     /** @type {Set<() => void>} */
     this.wakes = new Set();
-    /** The runs that lists show: a hidden one, such as that of an experiment, only if it is open. */
+    /** The runs that lists show. A hidden one, as of an experiment, is listed while it is open. */
     this.listedRuns = computed(() =>
       this.runs.value.filter((run) => !run.hidden || run.subject === this.model.value),
     );
     this.models = computed(() => buildModelOptions(this.listedRuns.value, this.checkpoints.value));
-      const isListed = (/** @type {RunSummary} */ run) =>
-        !run.hidden || run.subject === this.model.value;
-      return buildModelOptions(this.runs.value.filter(isListed), this.checkpoints.value);
-    });
   }
 
   /** Return the run or checkpoint of a model reference. @param {ModelRef | null} ref */

@@ -1,0 +1,241 @@
+// The form of a new experiment.
+import { computed, effect, html, signal, untracked } from "../vendor/preact.js";
+import { CopyButton } from "../shared/components/copy_field.js";
+import { Form } from "../shared/components/form.js";
+import { StatusMessage } from "../shared/components/status_message.js";
+import { formatCount, formatInteger, formatMessage } from "../shared/format.js";
+import { buildLink, readLinkState } from "../shared/links.js";
+import { store } from "../shared/store.js";
+import {
+  formatEstimate,
+  loadLocal,
+  openExperiment,
+  requestAsOwner,
+  saveLocal,
+  settings,
+} from "./state.js";
+
+const PLAN_DELAY_MS = 400; // after the last key
+const DEFAULTS = {
+  base: "",
+  "setting-0": "norm_placement",
+  "values-0": "pre, post",
+  "setting-1": "",
+  "values-1": "",
+  seeds: "0, 1, 2",
+  kind: "grid",
+  times: 5,
+  n: 200,
+  name: "",
+};
+const KIND_OPTIONS = [
+  { value: "grid", label: "training curves", title: "Exact match and loss over the steps" },
+  {
+    value: "lengths",
+    label: "length generalization",
+    title: "Also evaluates sequences longer than the training sequences",
+  },
+];
+
+const isOpen = signal(false);
+export const form = signal(/** @type {Record<string, any>} */ ({ ...DEFAULTS }));
+/** The response of `experiments/plan` to the form, or its error; null before. */
+export const plan = signal(/** @type {any} */ (null));
+const isStarting = signal(false);
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let timer,
+  planNumber = 0;
+
+/** Return the form of the server for the values of the fields. @param {Record<string, any>} values */
+export function toRequest(values) {
+  const { base, seeds, kind, name, times, n } = values;
+  const grid = [0, 1]
+    .filter((i) => values[`setting-${i}`])
+    .map((i) => [values[`setting-${i}`], values[`values-${i}`]]);
+  const lengths = kind === "lengths" ? { times: times && Number(times), n: n && Number(n) } : {};
+  return { base, grid, seeds, kind, name, ...lengths };
+}
+
+/** Return the values of the fields for a form of the server, of this browser or of a link. */
+export function toValues(stored) {
+  const values = /** @type {Record<string, any>} */ ({ ...DEFAULTS }),
+    grid = Array.isArray(stored?.grid) ? stored.grid.filter(Array.isArray).slice(0, 2) : [];
+  for (const name of ["base", "seeds", "name"])
+    if (typeof stored?.[name] === "string") values[name] = stored[name];
+  for (const name of ["times", "n"])
+    if (typeof stored?.[name] === "number") values[name] = stored[name];
+  if (stored?.kind === "lengths") values.kind = "lengths";
+  grid.forEach(([name, text], i) => {
+    if (typeof name !== "string" || typeof text !== "string") return;
+    Object.assign(values, { [`setting-${i}`]: name, [`values-${i}`]: text });
+  });
+  return values;
+}
+
+/** Return the errors of a plan by field; those without a field have the key "form". */
+export function placeError({ error, field }, values) {
+  if (!error) return {};
+  const varied = [0, 1].find((i) => values[`setting-${i}`] && values[`setting-${i}`] === field),
+    isField = ["base", "seeds", "times", "n", "name"].includes(field),
+    key = varied !== undefined ? `values-${varied}` : field === "grid" ? "values-0" : field;
+  return {
+    [varied !== undefined || field === "grid" || isField ? key : "form"]: formatMessage(error),
+  };
+}
+
+/** Fill in the form from the address of the page, or with what this browser remembers. */
+export function readLink() {
+  const link = readLinkState("lab"),
+    isLink = Array.isArray(link.grid);
+  form.value = toValues(isLink ? link : loadLocal("own"));
+  isOpen.value = isLink;
+}
+
+/** @param {string} name */
+const findSetting = (name) => settings.value.find((each) => each.name === name);
+
+/** @param {string} name @param {any} value */
+function changeForm(name, value) {
+  const changes = { [name]: value };
+  if (name.startsWith("setting-"))
+    changes[name.replace("setting", "values")] = findSetting(value)?.begin ?? "";
+  form.value = { ...form.value, ...changes };
+  saveLocal("own", toRequest(form.value));
+  clearTimeout(timer);
+  timer = setTimeout(planExperiment, PLAN_DELAY_MS);
+}
+
+async function planExperiment() {
+  const number = ++planNumber,
+    response = await requestAsOwner("experiments/plan", { form: toRequest(form.value) });
+  if (number === planNumber) plan.value = response;
+}
+effect(() => {
+  if (isOpen.value && store.owner.value) untracked(planExperiment);
+});
+
+async function startExperiment() {
+  isStarting.value = true;
+  const response = await requestAsOwner("experiments/submit", { form: toRequest(form.value) });
+  isStarting.value = false;
+  if (response.error) plan.value = response;
+  else openExperiment(response.experiment);
+}
+
+/** @param {any} setting */
+const describeSetting = (setting) =>
+  setting &&
+  `${formatMessage(setting.help)} Accepts ${setting.accepts}; default ${setting.default}.`;
+
+/** The settings as options; a label that is not the name of the setting has the name too. */
+const settingOptions = computed(() =>
+  settings.value.map(({ name, label, group }) => ({
+    value: name,
+    group,
+    label: label.toLowerCase().replaceAll(" ", "_") === name ? label : `${label} (${name})`,
+  })),
+);
+
+/** @param {Record<string, any>} values @returns {import("../shared/types.js").FieldSpec[]} */
+function listFields(values) {
+  const varied = [0, 1].flatMap((i) => {
+    const ordinal = i ? "Second" : "First",
+      options = settingOptions.value,
+      select = {
+        name: `setting-${i}`,
+        label: i ? "Second varied setting (optional)" : "Varied setting",
+        type: /** @type {const} */ ("select"),
+        options: i ? [{ value: "", label: "none" }, ...options] : options,
+      },
+      text = {
+        name: `values-${i}`,
+        label: `${ordinal} setting's values`,
+        placeholder: "comma-separated values",
+        maxLength: 600,
+        hint: describeSetting(findSetting(values[select.name])),
+      };
+    return values[select.name] ? [select, text] : [select];
+  });
+  const lengths = [
+    {
+      name: "times",
+      label: "Maximum length, as a multiple of the training length (times)",
+      min: 1,
+      max: 20,
+    },
+    { name: "n", label: "Sequences per length (n)", min: 20, max: 2000 },
+  ].map((field) => ({ ...field, type: /** @type {const} */ ("number"), isInteger: true }));
+  return [
+    {
+      name: "base",
+      label: "Other settings from",
+      type: "select",
+      options: [{ value: "", label: "defaults" }, ...store.models.value],
+    },
+    ...varied,
+    { name: "seeds", label: "Seeds" },
+    { name: "kind", label: "Compare", type: "select", options: KIND_OPTIONS },
+    ...(values.kind === "lengths" ? lengths : []),
+    { name: "name", label: "Name", placeholder: "from the varied settings", maxLength: 60 },
+  ];
+}
+
+/** @param {number[]} values */
+function formatExtent(values) {
+  const low = Math.min(...values),
+    high = Math.max(...values);
+  return formatInteger(low) + (low < high ? ` to ${formatInteger(high)}` : "");
+}
+
+/** Describe the runs of a plan, their duration and their size. */
+export function describePlan({ runs, cells, estimate }) {
+  return [
+    `${formatCount(runs, "run")}: ${formatCount(cells.length, "combination")} with ` +
+      `${formatCount(runs / cells.length, "seed")}; ${formatEstimate(estimate)}.`,
+    `${formatExtent(cells.map((/** @type {any} */ each) => each.parameters))} parameters, ` +
+      `${formatExtent(cells.map((/** @type {any} */ each) => each.steps))} steps each.`,
+  ];
+}
+
+const copyLink = () => {
+  const request = toRequest(form.value),
+    isPublic = request.base.startsWith("checkpoint:");
+  return buildLink("lab", { ...request, base: isPublic ? request.base : "" });
+};
+
+export function NewExperiment() {
+  const values = form.value,
+    current = plan.value,
+    isPlanned = Boolean(current && !current.error),
+    errors = current ? placeError(current, values) : {};
+  return html`<details
+    class="own"
+    open=${isOpen.value}
+    onToggle=${(/** @type {any} */ event) => (isOpen.value = event.currentTarget.open)}
+  >
+    <summary>New experiment</summary>
+    <${Form}
+      fields=${listFields(values)}
+      values=${values}
+      errors=${errors}
+      onInput=${changeForm}
+      onSubmit=${startExperiment}
+      submitLabel=${isPlanned ? `Start ${formatCount(current.runs, "run")}` : "Start"}
+      submitClass="begin"
+      isBusy=${isStarting.value || !isPlanned}
+    >
+      <${StatusMessage} kind="error" text=${errors.form ?? ""} />
+      <p class="plan pg-hint" role="status" title=${isPlanned ? current.estimate.message : ""}>
+        ${isPlanned && describePlan(current).map((line) => html`<span key=${line}>${line}</span>`)}
+      </p>
+      <p class="pg-buttons">
+        <${CopyButton}
+          class="link"
+          label="Copy link"
+          title="Copies a link to this page with your experiment filled in"
+          text=${copyLink}
+        />
+      </p>
+    <//>
+  </details>`;
+}

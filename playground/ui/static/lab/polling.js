@@ -1,0 +1,93 @@
+// What the tab polls: the experiments, and what changes with their states.
+import { effect } from "../vendor/preact.js";
+import { errorMessage } from "../shared/api.js";
+import { poller } from "../shared/poller.js";
+import { store } from "../shared/store.js";
+import { loadOutcomes } from "./outcomes.js";
+import {
+  applyPoll,
+  claims,
+  details,
+  experiments,
+  isAnyRunning,
+  openId,
+  presets,
+  setError,
+  settings,
+} from "./state.js";
+import { root } from "./view.js";
+
+const ACTIVE_STATUSES = ["waiting", "starting", "training", "stopping", "running"];
+const RUNNING_INTERVAL_MS = 1000;
+const IDLE_INTERVAL_MS = 4000;
+const CLAIMS_INTERVAL_MS = 2500;
+const LONG_INTERVAL_MS = 60_000; // other changes wake the poller
+
+const isVisible = () => Boolean(root.offsetParent);
+/** @param {string} part @param {(response: any) => void} onData */
+const report = (part, onData) => ({
+  onData: (/** @type {any} */ response) => {
+    setError(part, response.error);
+    if (!response.error) onData(response);
+  },
+  onError: (/** @type {Error} */ error) => setError(part, errorMessage(error)),
+});
+
+const withOwner = (payload = {}) =>
+  store.owner.value ? { owner: store.owner.value, ...payload } : null;
+
+export function startPolling() {
+  poller.subscribe({
+    route: "experiments/poll",
+    payload: () =>
+      withOwner({
+        open: openId.value,
+        version: details.value?.id === openId.value ? details.value.version : "",
+      }),
+    get intervalMs() {
+      return isAnyRunning.value ? RUNNING_INTERVAL_MS : IDLE_INTERVAL_MS;
+    },
+    isVisible,
+    ...report("poll", applyPoll),
+  });
+  poller.subscribe({
+    route: "experiments/presets",
+    payload: withOwner,
+    intervalMs: LONG_INTERVAL_MS,
+    isVisible,
+    ...report("presets", (response) => {
+      presets.value = response.questions;
+      if (!settings.value.length) settings.value = response.settings;
+    }),
+  });
+  poller.subscribe({
+    route: "replications/list",
+    payload: withOwner,
+    get intervalMs() {
+      return claims.value.some((each) => ACTIVE_STATUSES.includes(each.state))
+        ? CLAIMS_INTERVAL_MS
+        : LONG_INTERVAL_MS;
+    },
+    isVisible,
+    ...report("claims", (response) => {
+      claims.value = response.claims;
+      loadOutcomes();
+    }),
+  });
+  store.subscribeToModels(isVisible);
+  wakeOnChanges();
+}
+
+/** Poll at once when another experiment opens, or when a run or an experiment ends. */
+function wakeOnChanges() {
+  let states = "";
+  effect(() => {
+    const rows = experiments.value ?? [],
+      current = JSON.stringify([
+        openId.value,
+        rows.map((row) => [row.id, row.state, row.statuses.done]),
+      ]);
+    if (current !== states) poller.wakeAll();
+    states = current;
+  });
+}

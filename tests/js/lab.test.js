@@ -1,0 +1,432 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import { enter, makeBox, settle } from "./support/dom.js";
+import {
+  Experiments,
+  describeStatus,
+  listActions,
+} from "../../playground/ui/static/lab/experiments.js";
+import {
+  NewExperiment,
+  describePlan,
+  form,
+  placeError,
+  plan,
+  toRequest,
+  toValues,
+} from "../../playground/ui/static/lab/new_experiment.js";
+import { loadOutcomes, outcomeKey, outcomes } from "../../playground/ui/static/lab/outcomes.js";
+import { Presets, describePreset } from "../../playground/ui/static/lab/presets.js";
+import {
+  Replications,
+  describeResult,
+  describeSettings,
+  describeVerdict,
+} from "../../playground/ui/static/lab/replications.js";
+import {
+  buildHeatMap,
+  buildLengthSeries,
+  buildSeries,
+} from "../../playground/ui/static/lab/result_charts.js";
+import {
+  describeMeasurement,
+  describeRun,
+  describeRuns,
+  formatRange,
+  formatStepsTo,
+} from "../../playground/ui/static/lab/result_tables.js";
+import {
+  Results,
+  describeProgress,
+  describeUntrained,
+  listRepresentatives,
+} from "../../playground/ui/static/lab/results.js";
+import {
+  EXAMPLE_ID,
+  applyPoll,
+  claims,
+  details,
+  experiments,
+  formatEstimate,
+  hiddenVariants,
+  openExperiment,
+  openId,
+  presets,
+  settings,
+  toggleVariant,
+  variants,
+} from "../../playground/ui/static/lab/state.js";
+import { formatPercent } from "../../playground/ui/static/shared/format.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import { html, render } from "../../playground/ui/static/vendor/preact.js";
+
+const spread = (median, low = median, high = median) => ({ median, low, high });
+const CURVE = { steps: [10, 20], median: [0.2, 0.5], low: [0.1, 0.4], high: [0.3, 0.6] };
+const CELL = {
+  label: "norm pre",
+  short: "pre",
+  n: 1,
+  planned: 2,
+  diverged: 0,
+  changed: 0,
+  exact_match: spread(0.582, 0.5, 0.6),
+  steps_to: { ...spread(null), reached: 0, n: 1 },
+  steps: 20,
+  seconds: spread(3),
+  curve: CURVE,
+  loss: CURVE,
+  live: [{ seed: 1, curve: [[10, 0.1]], loss: [[10, 2]] }],
+  eval_size: 256,
+  seeds: [
+    { seed: 0, run: "run:0", done: true, n: 2000 },
+    { seed: 1, run: "run:1", done: false, n: null },
+  ],
+};
+const ROW = {
+  id: "a",
+  name: "norms",
+  question: "",
+  kind: "grid",
+  state: "running",
+  message: "",
+  runs: 4,
+  statuses: { done: 1, training: 1, planned: 2 },
+  queue_position: null,
+  share: 0.25,
+};
+const OPEN = {
+  ...ROW,
+  version: "1",
+  estimate: { seconds: 120, is_measured: true },
+  lines: [
+    { cell: "norm pre", seed: 0, run: "run:0", status: "done", step: 20, steps: 20 },
+    { cell: "norm pre", seed: 1, run: "run:1", status: "training", step: 10, steps: 20 },
+    { cell: "norm post", seed: 0, run: null, status: "planned", step: 0 },
+  ],
+  results: { results: { cells: [CELL], summary: "So far, so good." } },
+};
+const CLAIM = {
+  name: "sort",
+  title: "Sorting",
+  source: "somewhere",
+  statement: "all",
+  setting: "sort 6",
+  rule: "all are right",
+  differs: ["Another seed."],
+  settings: { d_model: 8, bias: false, seeds: [0, 1] },
+  seed: 0,
+  command: "python -m playground published sort",
+  estimate: { seconds: 240, is_measured: false },
+  missing: "",
+  state: "none",
+  run: null,
+  experiment: null,
+  step: 0,
+  steps: 0,
+  message: "",
+};
+let box, responses, sent;
+
+beforeEach(() => {
+  if (box) render(null, box);
+  box = makeBox();
+  sent = [];
+  responses = {};
+  localStorage.clear();
+  store.owner.value = "ada";
+  experiments.value = null;
+  details.value = null;
+  openId.value = EXAMPLE_ID;
+  outcomes.value = {};
+  mock.restoreAll();
+  mock.method(globalThis, "fetch", async (url, { body }) => {
+    const name = url.href.split("/api/")[1];
+    sent.push([name, JSON.parse(body)]);
+    return new Response(JSON.stringify(responses[name] ?? {}));
+  });
+});
+const click = (name) =>
+  [...box.querySelectorAll("button")].find((each) => each.textContent.trim() === name).click();
+
+test("an experiment is described by its state and its runs", () => {
+  assert.equal(describeStatus(ROW), "training · 1 of 4 runs");
+  assert.equal(describeStatus({ ...ROW, state: "cancelled" }), "cancelled · 1 of 4 runs");
+  const waiting = { ...ROW, statuses: { failed: 1 }, queue_position: 3 };
+  assert.equal(describeStatus(waiting), "position 3 in the queue · 0 of 4 runs, 1 failed");
+  assert.equal(describeStatus({ ...waiting, queue_position: null }).split(" ")[0], "queued");
+  assert.match(describeStatus({ ...ROW, statuses: { done: 4 } }), /^evaluating all lengths/);
+});
+
+test("the actions depend on the state", () => {
+  assert.deepEqual(listActions(ROW), ["pause", "cancel"]);
+  assert.deepEqual(listActions({ ...ROW, state: "paused" }), ["resume", "cancel"]);
+  assert.deepEqual(listActions({ ...ROW, state: "cancelled" }), []);
+  assert.deepEqual(listActions({ ...ROW, state: "done" }), []);
+  assert.deepEqual(listActions({ state: "done", statuses: { failed: 1 } }), ["resume"]);
+});
+
+test("a duration says where it comes from", () => {
+  assert.equal(formatEstimate({ seconds: 240, is_measured: false }), "about 4 min on two cores");
+  assert.equal(formatEstimate({ seconds: 0.2, is_measured: true }), "about 1 s");
+  assert.equal(formatEstimate({ seconds: 5160, is_measured: true }), "about 1 h 26 min");
+  const preset = { missing: "", runs: 6, estimate: { seconds: 30, is_measured: true } };
+  assert.equal(describePreset(preset), "6 runs · about 30 s");
+  assert.equal(describePreset({ missing: "no torch" }), "No torch.");
+});
+
+test("the example is open until another experiment is opened", () => {
+  applyPoll({ experiments: [ROW], open: null });
+  assert.equal(openId.value, EXAMPLE_ID);
+  openExperiment("a");
+  applyPoll({ experiments: [ROW], open: OPEN });
+  assert.equal(variants.value.length, 1);
+  applyPoll({ experiments: [ROW], open: { ...OPEN, state: "done", results: null } });
+  assert.equal(details.value.state, "done");
+  assert.equal(variants.value.length, 1);
+  applyPoll({ experiments: [], open: null }); // it was deleted
+  assert.equal(openId.value, EXAMPLE_ID);
+});
+
+test("a large experiment draws its first twelve lines", () => {
+  const cells = Array.from({ length: 14 }, (_, i) => ({ ...CELL, label: String(i) }));
+  openExperiment("a");
+  applyPoll({ experiments: [ROW], open: { ...OPEN, results: { results: { cells } } } });
+  assert.deepEqual([...hiddenVariants.value], ["12", "13"]);
+  toggleVariant("12");
+  toggleVariant("0");
+  assert.deepEqual([...hiddenVariants.value], ["13", "0"]);
+});
+
+test("curves are medians with ranges, and those of the runs that train", () => {
+  const [line, live] = buildSeries([CELL], new Set(), "curve");
+  assert.deepEqual([line.label, line.x, line.low], ["pre", [10, 20], [0.1, 0.4]]);
+  assert.deepEqual([live.label, live.x, live.y], ["pre, seed 1 so far", [10], [0.1]]);
+  const empty = { ...CELL, curve: { steps: [], median: [], low: [], high: [] } };
+  assert.equal(buildSeries([empty], new Set(), "curve").length, 1);
+  assert.equal(buildSeries([{ ...empty, live: [] }], new Set(), "curve").length, 1);
+  assert.deepEqual(buildSeries([CELL], new Set(["norm pre"]), "curve"), []);
+});
+
+test("a single seed has its interval by length, several have their range", () => {
+  const row = { label: "rope", n: 2, lengths: [1, 3], median: [1, 0.5], low: [1, 0], high: [1, 1] };
+  assert.deepEqual(buildLengthSeries(row, 0).low, [1, 0]);
+  const scores = [{ length: 3, low: 0.4, high: 0.6, exact_match: 0.5 }];
+  const single = { ...row, n: 1, runs: [{ scores: [] }, { scores }] };
+  assert.deepEqual(buildLengthSeries(single, 0).high, [null, 0.6]);
+  assert.deepEqual(buildHeatMap([row], 3).values, [[1, null, 0.5]]);
+});
+
+test("the table says what its numbers are measured on", () => {
+  assert.equal(formatRange(spread(0.5, 0.25, 0.75), formatPercent), "50.0 % (25.0–75.0 %)");
+  assert.equal(formatRange(spread(3), String), "3");
+  assert.equal(formatStepsTo(null, 20), "–");
+  assert.equal(formatStepsTo(spread(null), 1200), "not within 1,200");
+  assert.equal(formatStepsTo(spread(80, 60, null), 600), "80 (60–…)");
+  assert.equal(describeRuns({ ...CELL, diverged: 1, changed: 1 }).split(",").length, 3);
+  const text = describeMeasurement({ cells: [CELL] });
+  assert.match(text, /2,000 held-out sequences/);
+  assert.match(text, /on 256 of them/);
+  assert.match(describeMeasurement({ cells: [CELL] }, {}), /99 % to length/);
+});
+
+test("a run is described by its status and step", () => {
+  const [done, training, planned] = OPEN.lines;
+  assert.equal(describeRun(done), "done, step 20");
+  assert.equal(describeRun(training), "training, step 10 of 20");
+  assert.equal(describeRun(planned), "not started");
+  assert.equal(describeRun({ ...training, queue_position: 2 }), "position 2 in the queue");
+  assert.equal(describeRun({ status: "failed", message: "no memory" }), "failed: no memory");
+});
+
+test("the progress has the runs that train and the remaining time", () => {
+  assert.equal(
+    describeProgress(OPEN, [CELL]),
+    "Training · 1 of 4 runs · pre, seed 1 at step 10 of 20 · about 2 min left",
+  );
+  const lines = Array.from({ length: 3 }, () => OPEN.lines[1]);
+  assert.match(describeProgress({ ...OPEN, lines, message: "slow" }, []), /and 1 more.*\. Slow\.$/);
+  assert.equal(describeUntrained([{ label: "rope" }]), "");
+  const untrained = { source: [11, 20], row: [3, 4] };
+  assert.match(describeUntrained([{ label: "learned", untrained }]), /source 11 to 20, 3 to 4\./);
+  assert.deepEqual(listRepresentatives([CELL], new Set()), ["run:0"]);
+  assert.deepEqual(listRepresentatives([CELL], new Set(["norm pre"])), []);
+});
+
+test("the open experiment has its table, its curves and its files", async () => {
+  openExperiment("a");
+  applyPoll({ experiments: [ROW], open: OPEN });
+  render(html`<${Results} />`, box);
+  for (let i = 0; i < 20 && !box.querySelector(".score-chart .pg-legend"); i++) await settle();
+  assert.equal(box.querySelector(".summary").textContent, "So far, so good.");
+  assert.match(box.querySelector(".score-chart").textContent, /pre, seed 1 so far/);
+  responses["experiments/csv"] = { csv: "a,b" };
+  URL.createObjectURL = mock.fn(() => "blob:1");
+  URL.revokeObjectURL = () => {};
+  box.querySelector(".as-csv").click();
+  await settle();
+  box.querySelector(".as-json").click();
+  responses["experiments/figures"] = { error: "no run has finished yet" };
+  box.querySelector(".as-figures").click();
+  await settle();
+  assert.equal(URL.createObjectURL.mock.callCount(), 2);
+  assert.match(box.querySelector(".results-note").textContent, /No run has finished yet\./);
+  box.querySelector(".variant input").click();
+  await settle();
+  assert.deepEqual([...hiddenVariants.value], ["norm pre"]);
+});
+
+test("an experiment can be paused, cancelled and deleted, and the example cannot", async () => {
+  experiments.value = [ROW];
+  render(html`<${Experiments} />`, box);
+  for (const [name, action] of [
+    ["Pause", "pause"],
+    ["Cancel", "cancel"],
+  ]) {
+    click(name);
+    await settle();
+    assert.deepEqual(sent.pop(), [
+      "experiments/action",
+      { owner: "ada", experiment: "a", do: action },
+    ]);
+  }
+  click("Delete");
+  await settle();
+  click("Delete with its runs");
+  await settle();
+  assert.equal(sent.pop()[1].do, "delete");
+  box.querySelector(".experiments .open-it").click();
+  assert.equal(openId.value, "a");
+  box.querySelector(".example").click();
+  assert.equal(openId.value, EXAMPLE_ID);
+});
+
+test("a prepared experiment is started once, then opened", async () => {
+  const preset = { name: "norm", title: "Norm?", why: "Because.", varied: "norm", kind: "grid" };
+  const estimate = { seconds: 5, is_measured: true, message: "" };
+  presets.value = [{ ...preset, runs: 6, estimate, missing: "", experiment: null }];
+  responses["experiments/submit"] = { experiment: "b" };
+  render(html`<${Presets} />`, box);
+  click("Run");
+  await settle();
+  assert.equal(openId.value, "b");
+  presets.value = [{ ...presets.value[0], experiment: "c" }];
+  await settle();
+  click("Open");
+  assert.equal(openId.value, "c");
+});
+
+test("the form is a request, and a request is a form", () => {
+  const values = toValues({ grid: [["dropout", "0, 0.3"]], kind: "lengths", times: 3, seeds: "4" });
+  assert.equal(values["setting-0"], "dropout");
+  assert.deepEqual(toRequest(values), {
+    base: "",
+    grid: [["dropout", "0, 0.3"]],
+    seeds: "4",
+    kind: "lengths",
+    name: "",
+    times: 3,
+    n: 200,
+  });
+  assert.deepEqual(toRequest(toValues(null)).grid, [["norm_placement", "pre, post"]]);
+  const odd = { grid: [1, ["norm"], ["d_model", null]], seeds: {}, times: "x" };
+  assert.deepEqual(toValues(odd), toValues(null));
+});
+
+test("an error of the server is beside its field", () => {
+  const values = toValues(null);
+  const place = (field) => Object.keys(placeError({ error: "it is wrong", field }, values));
+  assert.deepEqual(place("norm_placement"), ["values-0"]);
+  assert.deepEqual(place("grid"), ["values-0"]);
+  assert.deepEqual(place("seeds"), ["seeds"]);
+  assert.deepEqual(place(undefined), ["form"]);
+  assert.deepEqual(placeError({ runs: 3 }, values), {});
+});
+
+test("a new experiment is planned while one types, and has no error at first", async () => {
+  settings.value = ["norm_placement", "dropout"].map((name) => ({
+    name,
+    label: name,
+    group: "Model",
+    help: "help",
+    accepts: "numbers",
+    begin: "0, 0.1",
+    default: "0",
+  }));
+  form.value = toValues(null);
+  plan.value = null;
+  const cells = [
+    { parameters: 10, steps: 5 },
+    { parameters: 20, steps: 5 },
+  ];
+  responses["experiments/plan"] = { runs: 6, cells, estimate: OPEN.estimate };
+  render(html`<${NewExperiment} />`, box);
+  assert.equal(box.querySelector(".pg-error"), null);
+  enter(box.querySelector(".setting-0"), "dropout");
+  assert.equal(form.value["values-0"], "0, 0.1");
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  assert.deepEqual(describePlan(plan.value), [
+    "6 runs: 2 combinations with 3 seeds; about 2 min.",
+    "10 to 20 parameters, 5 steps each.",
+  ]);
+  assert.equal(box.querySelector(".begin").textContent.trim(), "Start 6 runs");
+  responses["experiments/submit"] = { error: "you have too many runs" };
+  box.querySelector(".begin").click();
+  await settle();
+  assert.match(box.textContent, /You have too many runs\./);
+  plan.value = responses["experiments/plan"];
+  responses["experiments/submit"] = { experiment: "d" };
+  await settle();
+  box.querySelector(".begin").click();
+  await settle();
+  assert.equal(openId.value, "d");
+});
+
+test("a claim says how far its replication is", () => {
+  assert.equal(describeResult(CLAIM), "not run yet");
+  assert.equal(describeResult({ ...CLAIM, missing: "no setting" }), "No setting.");
+  assert.equal(describeResult({ ...CLAIM, state: "done" }, null), "comparing");
+  assert.equal(describeResult({ ...CLAIM, state: "done" }, { summary: "not yet" }), "Not yet.");
+  assert.equal(describeResult({ ...CLAIM, state: "done" }, { written: "99 %" }), "99 %");
+  const training = { ...CLAIM, state: "training", step: 10, steps: 40 };
+  assert.equal(describeResult(training), "training, step 10 of 40");
+  assert.equal(describeResult({ ...training, experiment: "a" }), "training, 25 %");
+  assert.equal(describeResult({ ...training, queue_position: 1 }), "position 1 in the queue");
+  assert.equal(describeResult({ ...CLAIM, state: "failed", message: "why" }), "failed: why");
+  assert.deepEqual(describeVerdict({ passed: true }), ["✓ pass", "ok"]);
+  assert.deepEqual(describeVerdict({ passed: false }), ["✗ fail", "bad"]);
+  assert.deepEqual(describeVerdict({ passed: null, written: "1" }), ["compared", ""]);
+  assert.deepEqual(describeVerdict(null), ["", ""]);
+  assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1 · seed 0");
+});
+
+test("the outcome of a finished replication is requested once", async () => {
+  const done = { ...CLAIM, state: "done", run: "run:7", step: 40 };
+  claims.value = [done];
+  responses["replications/outcome"] = { passed: true, written: "99 %", summary: "fine" };
+  loadOutcomes();
+  loadOutcomes();
+  render(html`<${Replications} />`, box);
+  await settle();
+  assert.equal(sent.length, 1);
+  assert.equal(outcomes.value[outcomeKey(done)].written, "99 %");
+  assert.equal(box.querySelector(".verdict").textContent, "✓ pass");
+  outcomes.value = {};
+  responses["replications/outcome"] = { error: "the server is busy" };
+  loadOutcomes();
+  await settle();
+  assert.deepEqual(outcomes.value, {});
+});
+
+test("a replication is started, and its experiment is opened", async () => {
+  claims.value = [CLAIM];
+  responses["replications/start"] = { experiment: "e" };
+  render(html`<${Replications} />`, box);
+  click("Run");
+  await settle();
+  assert.equal(openId.value, "e");
+  claims.value = [{ ...CLAIM, state: "running", experiment: "f" }];
+  await settle();
+  click("Open");
+  assert.equal(openId.value, "f");
+});
