@@ -18,7 +18,7 @@ EXAMPLE_FILE = Path(__file__).with_suffix(".json")
 def load_example() -> dict[str, Any]:
     """Return the example as `ExperimentService.details` describes an experiment.
 
-    `example` says where and how it was measured.
+    The entry `example` describes where and how it was measured.
     """
     details: dict[str, Any] = json.loads(EXAMPLE_FILE.read_text())
     return details

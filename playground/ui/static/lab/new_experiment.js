@@ -46,7 +46,7 @@ const isStarting = signal(false);
 let timer,
   planNumber = 0;
 
-/** Return the form of the server for the values of the fields. @param {Record<string, any>} values */
+/** Return the form of the server. @param {Record<string, any>} values of the fields */
 export function toRequest(values) {
   const { base, seeds, kind, name, times, n } = values;
   const grid = [0, 1]

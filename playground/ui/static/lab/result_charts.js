@@ -123,7 +123,7 @@ function LengthCharts({ lengths }) {
           label="Exact match by length"
           data=${data}
           describe=${describe}
-          caption=${`Medians of the same data. Hatched: not evaluated. Training lengths: ${first}–${last}.`}
+          caption=${`Medians. Hatched: not evaluated. Training lengths: ${first}–${last}.`}
         />`
       }
     </div>

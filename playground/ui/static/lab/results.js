@@ -78,11 +78,19 @@ function Files() {
       ${label}
     </button>`;
   return html`<p class="pg-buttons">
-      ${button("all-in-train", "Curves in Train", OVERLAY_TITLE, !runs.length, () => overlayInTrain(runs))}
+      ${button("all-in-train", "Curves in Train", OVERLAY_TITLE, !runs.length, () =>
+        overlayInTrain(runs),
+      )}
       <span class="pg-spacer"></span>
       ${button("as-csv", "CSV", "Every number in the table", false, exportCsv)}
       ${button("as-json", "JSON", "All results with the settings", false, exportJson)}
-      ${button("as-figures", isDrawing.value ? "Drawing" : "Figures", "PNG, SVG and PDF in one zip file", isDrawing.value, exportFigures)}
+      ${button(
+        "as-figures",
+        isDrawing.value ? "Drawing" : "Figures",
+        "PNG, SVG and PDF in one zip file",
+        isDrawing.value,
+        exportFigures,
+      )}
     </p>
     <${StatusMessage} class="results-note" kind="error" text=${errors.value.files ?? ""} />`;
 }
@@ -92,7 +100,8 @@ export function describeProgress(experiment, cells) {
   const training = experiment.lines.filter((line) => line.status === "training"),
     listed = training.slice(0, MAX_LISTED_RUNS).map((line) => {
       const short = cells.find((cell) => cell.label === line.cell)?.short ?? line.cell;
-      return `${short}, seed ${line.seed} at step ${formatInteger(line.step)} of ${formatInteger(line.steps)}`;
+      const at = `${formatInteger(line.step)} of ${formatInteger(line.steps)}`;
+      return `${short}, seed ${line.seed} at step ${at}`;
     }),
     more = training.length - listed.length;
   return [
