@@ -34,7 +34,7 @@ SPEC: dict[str, Any] = {
     "grid": {"learning_rate": [0.0005, 0.006]},
     "seeds": [0, 1, 2, 3],
 }
-KEPT = ("name", "question", "kind", "state", "message", "runs", "statuses", "results")
+EXPORTED_FIELDS = ("name", "question", "kind", "state", "message", "runs", "statuses", "results")
 SIGNIFICANT_DIGITS = 4  # of the points of a curve
 DESCRIPTION = (
     "Example, measured by scripts/record_example_experiment.py on {date}: {cores} cores "
@@ -59,7 +59,7 @@ def describe_machine() -> str:
 
 def to_example(report: dict[str, Any]) -> dict[str, Any]:
     """Return the report of an experiment without the ids of its runs."""
-    example = {name: report[name] for name in KEPT}
+    example = {name: report[name] for name in EXPORTED_FIELDS}
     example |= {"id": EXAMPLE_ID, "example": describe_machine(), "queue_position": None}
     example |= {"estimate": report["estimate"], "version": EXAMPLE_ID}
     example["lines"] = [line | {"run": None} for line in report["lines"]]

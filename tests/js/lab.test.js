@@ -166,7 +166,7 @@ test("the actions depend on the state", () => {
   assert.deepEqual(listActions({ state: "done", statuses: { failed: 1 } }), ["resume"]);
 });
 
-test("a duration says where it comes from", () => {
+test("a duration names its source", () => {
   assert.equal(formatEstimate({ seconds: 240, is_measured: false }), "about 4 min on two cores");
   assert.equal(formatEstimate({ seconds: 0.2, is_measured: true }), "about 1 s");
   assert.equal(formatEstimate({ seconds: 5160, is_measured: true }), "about 1 h 26 min");
@@ -217,7 +217,7 @@ test("a single seed has its interval by length, several have their range", () =>
   assert.deepEqual(buildHeatMap([row], 3).values, [[1, null, 0.5]]);
 });
 
-test("the table says what its numbers are measured on", () => {
+test("the table names the sequences of its numbers", () => {
   assert.equal(formatRange(spread(0.5, 0.25, 0.75), formatPercent), "50.0 % (25.0–75.0 %)");
   assert.equal(formatRange(spread(3), String), "3");
   assert.equal(formatStepsTo(null, 20), "–");
@@ -382,7 +382,7 @@ test("a new experiment is planned while one types, and has no error at first", a
   assert.equal(openId.value, "d");
 });
 
-test("a claim says how far its replication is", () => {
+test("the progress of a replication is described", () => {
   assert.equal(describeResult(CLAIM), "not run yet");
   assert.equal(describeResult({ ...CLAIM, missing: "no setting" }), "No setting.");
   assert.equal(describeResult({ ...CLAIM, state: "done" }, null), "comparing");
