@@ -99,7 +99,7 @@ def _outputs(runs: list[TrainedRun], text: str) -> dict[str, Any]:
                 "prediction": decode(run.subject, generated_BT[0]),
             }
         )
-    return {"kind": "answers", "title": f"Outputs for {text}", "rows": rows}
+    return {"kind": "answers", "title": f"Outputs for {text}", "label": "model", "rows": rows}
 
 
 def _cross_attention(run: TrainedRun, text: str) -> tuple[torch.Tensor, list[str], list[str]]:

@@ -68,15 +68,15 @@ export function Diagram({ info, pass, selection, part, onSelect, onBlock }) {
     elements.current = createElements(grid.current, info, pass);
   }, [info]);
   useEffect(() => {
-    updateStacks(elements.current, pass, { ...selection, block: "" });
-    const redraw = () => paint(grid.current, elements.current, pass, selection, row);
+    const element = grid.current; // the effect ends after the element has left the page
+    const redraw = () => {
+      updateStacks(elements.current, pass, { ...selection, block: "" });
+      paint(element, elements.current, pass, selection, row);
+    };
     redraw();
     const resize = new ResizeObserver(redraw),
-      stopTheme = onThemeChange(() => {
-        updateStacks(elements.current, pass, { ...selection, block: "" });
-        redraw();
-      });
-    resize.observe(grid.current);
+      stopTheme = onThemeChange(redraw);
+    resize.observe(element);
     return () => {
       resize.disconnect();
       stopTheme();

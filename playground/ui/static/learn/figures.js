@@ -8,7 +8,6 @@ import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatNumber, formatPercent } from "../shared/format.js";
 
 const OUTPUT_COLUMNS = [
-  { key: "input", label: "input" },
   { key: "right", label: "target" },
   {
     key: "prediction",
@@ -100,10 +99,10 @@ function Bars({ figure: { bars, max, title } }) {
     />`;
 }
 
-const Outputs = ({ figure: { rows, title } }) =>
+const Outputs = ({ figure: { label = "input", rows, title } }) =>
   html`<${DataTable}
     caption=${title}
-    columns=${OUTPUT_COLUMNS}
+    columns=${[{ key: "input", label, isSortable: false }, ...OUTPUT_COLUMNS]}
     rows=${rows}
     rowKey=${(row) => row.input}
   />`;
