@@ -5,6 +5,7 @@ of the bundled recording under those steps.
 """
 
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,7 @@ def measure_width(browser: Browser, url: str, width: int, height: int) -> dict[s
     intervals = frames["intervals"]
     return {
         "viewport": f"{width} × {height}",
+        "load": round(os.getloadavg()[0], 1),
         "frames_per_second": round(1000 * len(intervals) / sum(intervals), 1),
         "interval_ms": summarize(intervals),
         "callbacks_ms": summarize(frames["costs"]),
@@ -164,14 +166,14 @@ def measure() -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the figures as Markdown."""
     lines = [
-        "| viewport | frames | frames per second | interval: median, 95 % | all callbacks of a "
+        "| viewport | load average of the machine | frames | frames per second | interval: median, 95 % | all callbacks of a "
         "frame: median, 95 % | drawing the diagram: median, 95 % (draws) |",
-        "|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         interval, cost, diagram = row["interval_ms"], row["callbacks_ms"], row["diagram_ms"]
         lines.append(
-            f"| {row['viewport']} | {interval['n']} | {row['frames_per_second']} | "
+            f"| {row['viewport']} | {row['load']} | {interval['n']} | {row['frames_per_second']} | "
             f"{interval['median']}, {interval['p95']} | {cost['median']}, {cost['p95']} | "
             f"{diagram['median']}, {diagram['p95']} ({diagram['n']}) |"
         )
