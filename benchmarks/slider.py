@@ -166,8 +166,9 @@ def measure() -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the figures as Markdown."""
     lines = [
-        "| viewport | load average of the machine | frames | frames per second | interval: median, 95 % | all callbacks of a "
-        "frame: median, 95 % | drawing the diagram: median, 95 % (draws) |",
+        "| viewport | load average of the machine | frames | frames per second | "
+        "interval: median, 95 % | all callbacks of a frame: median, 95 % | "
+        "drawing the diagram: median, 95 % (draws) |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
