@@ -58,7 +58,7 @@ FIGURES: tuple[tuple[str, str, Callable[[Any], float], str], ...] = (
 def measure() -> dict[str, Any]:
     """Return both figures of each line, with their dates."""
     lines = []
-    for what, subset, figure, commit in FIGURES:
+    for name, subset, figure, commit in FIGURES:
         displayed = subprocess.run(
             ["git", "show", f"{commit}:benchmarks/results/{subset}.json"],
             cwd=RESULTS_DIR,
@@ -72,17 +72,17 @@ def measure() -> dict[str, Any]:
                 when: {"date": match["date"], "figure": round(figure(match["rows"]), 3)}
                 for when, match in (("before", before), ("now", now))
             }
-            lines.append({"what": what, "subset": subset, "commit": commit, **line})
+            lines.append({"figure_name": name, "subset": subset, "commit": commit, **line})
     return {"lines": lines}
 
 
 def table(rows: dict[str, Any]) -> str:
     """Format the figures as Markdown."""
-    lines = ["| what | before (commit) | now | measured by |", "|---|---|---|---|"]
+    lines = ["| figure | before (commit) | now | measured by |", "|---|---|---|---|"]
     for line in rows["lines"]:
         before, now = (
             f"{line['before']['figure']:g} ({line['commit']})",
             f"{line['now']['figure']:g}",
         )
-        lines += [f"| {line['what']} | {before} | {now} | {line['subset']} |"]
+        lines += [f"| {line['figure_name']} | {before} | {now} | {line['subset']} |"]
     return "\n".join(lines)

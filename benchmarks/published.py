@@ -52,8 +52,8 @@ def replicate(claim: dict[str, Any], seeds: int | None = None) -> dict[str, Any]
         "ours": result["ours"],
         "by_seed": result.get("by_seed"),
         "passed": result["passed"],
-        "word": result.get("word", "not measured"),
-        "written": result.get("written", result["summary"]),
+        "verdict": result.get("word", "not measured"),
+        "measured": result.get("written", result["summary"]),
         "seconds": round(seconds),
     }
 
@@ -62,8 +62,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
     lines = ["| claim | published | ours | criterion | |", "|---|---|---|---|---|"]
     lines += [
-        f"| {row['title']} | {row['published']} | {row['written']} | {row['rule']} | "
-        f"{row['word']} |"
+        f"| {row['title']} | {row['published']} | {row['measured']} | {row['rule']} | "
+        f"{row['verdict']} |"
         for row in rows
     ]
     return "\n".join(lines)

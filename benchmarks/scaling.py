@@ -98,12 +98,12 @@ def measure(
     sizes = [("length", n, n, WIDTH_OF_LENGTHS) for n in lengths] + [
         ("width", n, LENGTH_OF_WIDTHS, n) for n in widths
     ]
-    steps = {(what, n): trainer(length, width) for what, n, length, width in sizes}
+    steps = {(dimension, n): trainer(length, width) for dimension, n, length, width in sizes}
     rows: dict[tuple[str, int], dict[str, Any]] = {}
-    for (what, n), step in steps.items():
+    for (dimension, n), step in steps.items():
         step.train_step()
-        rows[what, n] = {
-            "what": what,
+        rows[dimension, n] = {
+            "dimension": dimension,
             "size": n,
             "bytes": peak_tensor_bytes(step),
             "flops": counted_flops(step),
@@ -120,14 +120,18 @@ def measure(
         for key, row in rows.items()
     ]
     fitted = {}
-    for what, of in (("length", [n + 1 for n in lengths]), ("width", widths)):  # EOS is a token too
-        mine = [point for point in points if point["what"] == what]
-        fitted[what] = {
+    # EOS is a token too
+    for dimension, of in (
+        ("length", [n + 1 for n in lengths]),
+        ("width", widths),
+    ):  # EOS is a token too
+        mine = [point for point in points if point["dimension"] == dimension]
+        fitted[dimension] = {
             kind: round(exponent(of, [point[kind] for point in mine]), 2) for kind in KINDS
         }
-    for what, exponents in fitted.items():
+    for dimension, exponents in fitted.items():
         powers = (f"{KINDS[kind]} grows as its power {power}" for kind, power in exponents.items())
-        print(f"{what}: {', '.join(powers)}", flush=True)
+        print(f"{dimension}: {', '.join(powers)}", flush=True)
     return {"points": points, "exponents": fitted}
 
 
@@ -139,7 +143,7 @@ def table(rows: dict[str, Any]) -> str:
     ]
     for point in rows["points"]:
         cells = [
-            point["what"],
+            point["dimension"],
             f"{point['size']}",
             f"{point['n']}",
             f"{1000 * point['seconds']:.1f}",
@@ -155,10 +159,10 @@ def table(rows: dict[str, Any]) -> str:
         "| exponent over the upper half | time | memory | counted FLOPs | theory |",
         "|---|---|---|---|---|",
     ]
-    for what, exponents in rows["exponents"].items():
+    for dimension, exponents in rows["exponents"].items():
         lines.append(
-            f"| {what} | {' | '.join(f'{exponents[kind]:.2f}' for kind in KINDS)} | "
-            f"{theory[what]}: 1 to 2 |"
+            f"| {dimension} | {' | '.join(f'{exponents[kind]:.2f}' for kind in KINDS)} | "
+            f"{theory[dimension]}: 1 to 2 |"
         )
     sizes = (
         f"lengths at d_model {WIDTH_OF_LENGTHS}, widths at length {LENGTH_OF_WIDTHS}; d_ff "
