@@ -129,7 +129,7 @@ function buildColumns(rows, before) {
     },
     {
       key: "bar",
-      label: "",
+      label: "loss increase",
       isSortable: false,
       isOptional: true,
       render: (row) => html`<${SignedBar} value=${lost(row)} ...${range} />`,
