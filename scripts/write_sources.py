@@ -276,7 +276,7 @@ ROWS = [
         "no number",
         sitting_heads,
         "Compare, Attention",
-        link("compare", view="attention"),
+        link("compare", view="pretrained", section="attention"),
     ),
     Row(
         "A",
@@ -324,7 +324,7 @@ ROWS = [
         "queen",
         queen_rank,
         "Compare, Word embeddings",
-        link("compare", view="meaning"),
+        link("compare", view="pretrained", section="analogy"),
     ),
     Row(
         "D",
@@ -371,8 +371,8 @@ ROWS = [
         "Parameters of well-known models",
         "110 M, 117 M, 175 B",
         well_known_sizes,
-        "Compare, Sizes",
-        link("compare", view="meaning"),
+        "Compare, Model sizes",
+        link("compare", view="pretrained", section="sizes"),
     ),
     Row(
         "E",
@@ -404,7 +404,7 @@ ROWS = [
         "three",
         lambda: f"{len(FAMILIES)}: " + ", ".join(row["family"] for row in FAMILIES),
         "Compare, Architectures",
-        link("compare", view="budget"),
+        link("compare", view="architectures"),
     ),
     Row(
         "E",
@@ -412,7 +412,7 @@ ROWS = [
         "six names",
         lambda: ", ".join(f"{row['name']} {row['year']}" for row in ARCHITECTURE_TREE),
         "Compare, Architectures",
-        link("compare", view="budget"),
+        link("compare", view="architectures"),
     ),
     Row(
         "E",
@@ -428,7 +428,7 @@ ROWS = [
         "no number",
         bank,
         "Compare, Polysemy",
-        link("compare", view="meaning"),
+        link("compare", view="pretrained", section="banks"),
     ),
     Row(
         "A to E",

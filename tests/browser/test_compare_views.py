@@ -264,6 +264,29 @@ def test_attention_panels_compare_models_and_scores_give_weights(app_with_models
     expect(page.locator(".panel-1 figcaption")).to_contain_text("Columns: the tokens up to each")
 
 
+def test_translation_has_alternatives_alignment_and_attention(app_with_models, open_page):
+    page = open_page(app_with_models.url)
+    open_section(page, "Translation")
+    section = ".part-translate"
+    expect(page.locator(f"{section} .pg-field").first.locator("p")).to_contain_text("to download")
+    page.fill(f"{section} textarea", "the woman fed the man")
+    page.click(f"{section} .run")
+    wait_for_job(page, section)
+    expect(page.locator(f"{section} .out")).to_contain_text("“die frau hat den mann gefüttert”")
+    page.locator(f"{section} .written").get_by_role("button", name="gefüttert").click()
+    assert bars(page, section)[0][0] == "·gefüttert"
+    alignment = page.locator(f"{section} figcaption").first
+    expect(alignment).to_contain_text(re.compile(r"Layer \d, head \d: .* of the diagonal"))
+    heads = page.locator(f"{section} .pg-head-grid")
+    best = re.search(r"Layer (\d), head (\d)", alignment.text_content())
+    expect(heads.locator("[aria-pressed=true]")).to_have_attribute(
+        "aria-label", f"layer {best[1]}, head {best[2]}"
+    )
+    page.locator(f"{section} .pg-segments").get_by_role("button", name="decoder").click()
+    expect(page.locator(f"{section} h4").last).to_contain_text("of google-t5/t5-small")
+    assert count_colors(page, f"{section} .panel-0 .pg-heat-map canvas") > 5
+
+
 def test_polysemy_word_embeddings_and_model_sizes(app_with_models, open_page):
     page = open_page(app_with_models.url)
     open_section(page, "Polysemy")

@@ -57,6 +57,7 @@ import {
 } from "../../playground/ui/static/compare/state.js";
 import { describePair } from "../../playground/ui/static/compare/tokenizer_mismatch.js";
 import { toSeries } from "../../playground/ui/static/compare/training_charts.js";
+import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/translation.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
 
@@ -562,4 +563,41 @@ test("the memory and the outcome of fine-tuning", () => {
   assert.equal(thinSteps(rows).length, 2);
   const steps = Array.from({ length: 1000 }, (_, step) => ({ step, loss: 1 }));
   assert.equal(thinSteps(steps).length, 334);
+});
+
+test("attention of a translation has the tokens of its kind", () => {
+  const tokens = (...names) => names.map((token) => ({ token })),
+    result = {
+      model: "t5",
+      text: "one two",
+      source: tokens("▁one", "▁two", "</s>"),
+      start: { token: "<pad>" },
+      generated: tokens("▁eins", "▁zwei"),
+      attention: { cross: { layers: 2 }, encoder: { layers: 3 }, decoder: { layers: 2 } },
+    };
+  const cross = buildPanel(result, "cross"),
+    encoder = buildPanel(result, "encoder"),
+    decoder = buildPanel(result, "decoder");
+  assert.deepEqual(
+    [cross.rows, cross.columns],
+    [
+      ["·eins", "·zwei"],
+      ["·one", "·two", "</s>"],
+    ],
+  );
+  assert.deepEqual([encoder.rows, encoder.layers], [encoder.columns, 3]);
+  assert.deepEqual(decoder.columns, ["<pad>", "·eins"]);
+  assert.deepEqual(decoder.possible, [
+    [1, 0],
+    [1, 1],
+  ]);
+});
+
+test("the alignment of a head is described beside the baseline", () => {
+  const alignment = { scores: [[0.5, 0.25]], last: [[0.1, 0.6]], baseline: 0.3 };
+  assert.equal(
+    describeAlignment(alignment, { layer: 0, head: 1 }),
+    "Layer 1, head 2: 25.0 % of the attention is within one position of the diagonal (uniform " +
+      "attention: 30.0 %), and 60.0 % is on the last source token.",
+  );
 });

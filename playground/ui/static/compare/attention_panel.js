@@ -158,7 +158,7 @@ function LargeMap({ data, all, selection, mode, scores, select }) {
 }
 
 /** The selected layer, head and token of a panel, within the sizes of its model. */
-function useSelection(data) {
+function useSelection(data, initial) {
   const [requested, setRequested] = useState({
     layer: 0,
     head: 0,
@@ -168,6 +168,9 @@ function useSelection(data) {
     () => setRequested((before) => ({ ...before, token: null })),
     [data?.text, data?.model],
   );
+  useEffect(() => {
+    if (initial) setRequested((before) => ({ ...before, ...initial }));
+  }, [initial]);
   const limit = (value, size) => Math.max(0, Math.min(value, size - 1));
   return {
     selection: data && {
@@ -179,9 +182,16 @@ function useSelection(data) {
   };
 }
 
-/** @param {{ index: number, data: any, kind?: any }} props `kind` is the kind of own attention */
-export function AttentionPanel({ index, data, kind = null }) {
-  const { selection, select } = useSelection(data),
+/**
+ * @param {{
+ *   index: number,
+ *   data: any,
+ *   kind?: any,
+ *   initial?: { layer: number, head: number } | null,
+ * }} props `kind` is the signal of the kind of attention; `initial` selects a head
+ */
+export function AttentionPanel({ index, data, kind = null, initial = null }) {
+  const { selection, select } = useSelection(data, initial),
     { layer = 0, head = 0, token = 0 } = selection ?? {},
     isOwn = Boolean(data?.isOwn),
     { scores, error } = useScores(data, layer, head, display.value === "scores"),

@@ -11,6 +11,7 @@ import { ModelSizes } from "./model_sizes.js";
 import { Polysemy } from "./polysemy.js";
 import { section } from "./state.js";
 import { TokenizerMismatch } from "./tokenizer_mismatch.js";
+import { Translation } from "./translation.js";
 import { WordEmbeddings } from "./word_embeddings.js";
 
 /**
@@ -46,6 +47,15 @@ export const SECTIONS = [
     about: "Attention of every head in two models on the same prompt.",
     form: "attention",
     Component: Attention,
+  },
+  {
+    name: "translate",
+    title: "Translation",
+    about:
+      "An encoder-decoder, as in the Train tab, but pretrained: its output, and the attention of " +
+      "every head.",
+    form: "free-translate",
+    Component: Translation,
   },
   {
     name: "analogy",
