@@ -24,6 +24,8 @@ const position = signal(0);
 const selectedHead = signal(/** @type {{ layer: number, head: number } | null} */ (null));
 const names = (tokens) => tokens.map((each) => readableToken(each.token));
 
+const buildCausalRow = (row, length) => Array.from({ length }, (_, i) => Number(i <= row));
+
 /** Return the attention of one kind as a panel shows it. */
 export function buildPanel(result, name) {
   const source = names(result.source),
@@ -39,7 +41,7 @@ export function buildPanel(result, name) {
     kinds: KINDS,
     rows: name === "encoder" ? source : target,
     columns: isDecoder ? inputs : source,
-    possible: isDecoder ? target.map((_, row) => inputs.map((_, i) => Number(i <= row))) : null,
+    possible: isDecoder ? target.map((_, row) => buildCausalRow(row, inputs.length)) : null,
     token: 0,
   };
 }
