@@ -48,10 +48,12 @@ export function buildPanel(result, name) {
 
 /** Describe how closely a head of the cross-attention follows the diagonal. */
 export function describeAlignment({ scores, last, baseline }, { layer, head }) {
+  const near = formatPercent(scores[layer][head]),
+    uniform = formatPercent(baseline);
   return (
-    `Layer ${layer + 1}, head ${head + 1}: ${formatPercent(scores[layer][head])} of the ` +
-    `attention is within one position of the diagonal (uniform attention: ${formatPercent(baseline)}), and ` +
-    `${formatPercent(last[layer][head])} is on the last source token.`
+    `Layer ${layer + 1}, head ${head + 1}: ${near} of the attention is within one position of ` +
+    `the diagonal (uniform attention: ${uniform}), and ${formatPercent(last[layer][head])} is on ` +
+    "the last source token."
   );
 }
 
