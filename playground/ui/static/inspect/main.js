@@ -13,7 +13,7 @@ import { generationSpec } from "./generation.js";
 import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
 import { masksSpec } from "./masks.js";
-import { redrawView, refreshIfStale, watchSelection } from "./requests.js";
+import { refreshIfStale, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
 import { openSection, pageWidth } from "./state.js";
 import { Toolbar } from "./toolbar.js";
@@ -103,8 +103,6 @@ export default async function main(component) {
   onResizeOrThemeChange(() => {
     startIfVisible();
     if (root.clientWidth) pageWidth.value = root.clientWidth;
-    if (!isStarted || !isVisible()) return;
-    refreshIfStale();
-    redrawView();
+    if (isStarted && isVisible()) refreshIfStale();
   });
 }

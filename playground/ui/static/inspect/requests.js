@@ -1,7 +1,6 @@
 // The requests of the sections. The server computes every number from the model.
 import { batch, effect, untracked } from "../vendor/preact.js";
 import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
-import { el } from "../shared/dom.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { isWaiting, openSection, prediction, problem, results } from "./state.js";
@@ -80,7 +79,6 @@ async function loadView(view) {
     results.value = { ...results.value, [view]: data };
     if (data.written) prediction.value = data;
   });
-  redrawView(view);
   // Tests and benchmarks wait for this attribute.
   root.dataset.drawn = view + " " + store.sequence.value;
 }
@@ -112,13 +110,6 @@ export function showError(text, isTransient = false) {
   store.isInputInvalid.value = Boolean(text) && !isTransient;
 }
 
-// Draw a section that is not a component.
-export function redrawView(view = openSection.value) {
-  const data = results.value[view],
-    spec = VIEWS[view];
-  if (data && spec.draw && spec.box?.offsetParent) spec.draw(data);
-}
-
 /** Request the open section whenever the model, the step or the input changes. */
 export function watchSelection() {
   let model = store.model.peek();
@@ -143,20 +134,4 @@ function onModelChange() {
   // The open section shows its old picture until the new one is there.
   const open = openSection.value;
   results.value = results.value[open] ? { [open]: results.value[open] } : {};
-}
-
-export const isCorrect = ({ written, answer }) =>
-  Boolean(answer) && written.join() === answer.join();
-// The generated tokens compared with the target, which is null if it is unknown. A missing token is
-// shown as _.
-export function diffTokens(written, answer) {
-  const symbols = (names) => names.filter((name) => name !== "EOS"),
-    prediction = symbols(written),
-    target = symbols(answer || written);
-  return Array.from({ length: Math.max(prediction.length, target.length) }, (_, i) => {
-    const wrong = prediction[i] !== target[i],
-      symbol = el("span", { className: wrong ? "wrong" : "", textContent: prediction[i] ?? "_" });
-    if (wrong) symbol.title = target[i] === undefined ? "extra token" : "target: " + target[i];
-    return [symbol, " "];
-  }).flat();
 }

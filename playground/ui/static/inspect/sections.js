@@ -1,6 +1,5 @@
 // The tabs of the sub-views, and the sections of the selected one.
 import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
-import { redrawView } from "./requests.js";
 import { isWaiting, openSection, results } from "./state.js";
 import { findSubView, openSubView, selectView, SUB_VIEWS, VIEWS } from "./views.js";
 
@@ -34,23 +33,17 @@ function SubViewTabs() {
   </div>`;
 }
 
-/** The content of a section. A section that is not a component builds and draws itself. */
+/** The content of a section; `box` is what the export draws. */
 function SectionBody({ name, isOpen }) {
   const spec = VIEWS[name],
     box = useRef(/** @type {HTMLElement | null} */ (null)),
     data = results.value[name];
   useLayoutEffect(() => {
     spec.box = box.current;
-    spec.build?.(box.current);
   }, []);
-  useLayoutEffect(() => redrawView(name), [isOpen, data]);
   return html`<div class=${"of-" + name} id=${"body-" + name} hidden=${!isOpen}>
     <p class="explain hint">${spec.explain}</p>
-    ${
-      spec.Component
-        ? html`<div ref=${box}>${data && html`<${spec.Component} data=${data} />`}</div>`
-        : html`<div ref=${box}></div>`
-    }
+    <div ref=${box}>${data && html`<${spec.Component} data=${data} />`}</div>
   </div>`;
 }
 

@@ -1,6 +1,5 @@
 // The state of the tab. Model, step and input are in shared/store.js, because all tabs share them.
 import { signal } from "../vendor/preact.js";
-import { store } from "../shared/store.js";
 
 /** The open section. */
 export const openSection = signal("attention");
@@ -13,28 +12,3 @@ export const problem = signal({ text: "", isTransient: false });
 export const isWaiting = signal(false);
 /** The width of the tab in pixels. */
 export const pageWidth = signal(1200);
-
-/** The same state, for the sections that are not components yet. */
-export const state = {
-  get subject() {
-    return store.model.value ?? "";
-  },
-  get step() {
-    return store.step.value;
-  },
-  get text() {
-    return store.sequence.value;
-  },
-  get view() {
-    return openSection.value;
-  },
-  get owner() {
-    return store.owner.value;
-  },
-  get weightSteps() {
-    return store.weightSteps.value;
-  },
-  get resultByView() {
-    return results.value;
-  },
-};

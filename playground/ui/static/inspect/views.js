@@ -1,6 +1,6 @@
 // The four sub-views, their sections, and which section is open.
 import { saveState } from "./export.js";
-import { redrawView, scheduleRefresh, showError } from "./requests.js";
+import { scheduleRefresh, showError } from "./requests.js";
 import { isWaiting, openSection } from "./state.js";
 
 /**
@@ -16,9 +16,6 @@ export const SUB_VIEWS = [
 ];
 /** The section that was open last in each sub-view. @type {Record<string, string>} */
 const lastSections = {};
-
-/** Return an element of a section. @param {string} view @param {string} selector */
-export const queryView = (view, selector) => VIEWS[view].box.querySelector(selector);
 
 /** Return the sub-view that contains a section. @param {string} section */
 export const findSubView = (section) =>
@@ -42,7 +39,6 @@ export function selectView(name) {
   showError("");
   isWaiting.value = false;
   saveState();
-  redrawView(section);
   scheduleRefresh(section, 0);
 }
 
