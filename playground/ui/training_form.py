@@ -88,6 +88,7 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML, gr.Button]:
     with gr.Accordion("Advanced settings", open=False, elem_id="advanced"):
         with gr.Row(elem_id="settings-bar"):
             gr.Textbox(
+                label="Search settings",
                 show_label=False,
                 placeholder="Search settings",
                 elem_id="settings-search",

@@ -99,6 +99,6 @@ def test_axe_finds_nothing_in_dialogs_and_beside_a_training_run(app, open_page):
     page.locator(".live .share").click()
     actual += findings(page, "sharing")
     page.keyboard.press("Escape")
-    page.get_by_text("Advanced", exact=True).first.click()
+    page.get_by_text("Advanced settings", exact=True).first.click()
     actual += findings(page, "every setting")
     assert not actual, "\n".join(map(str, actual))
