@@ -1,4 +1,5 @@
-import { html, useEffect, useId, useRef, useState } from "../../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { useUniqueId } from "./unique_id.js";
 
 const CONFIRMATION_MS = 1500;
 
@@ -42,7 +43,7 @@ export function CopyButton({ text, label = "Copy", title, class: className = "" 
  * @param {{ label: string, value: string }} props
  */
 export function CopyField({ label, value }) {
-  const id = useId();
+  const id = useUniqueId();
   return html`<div class="pg-field">
     <label for=${id}>${label}</label>
     <span class="pg-copy">

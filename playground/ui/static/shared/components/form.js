@@ -1,6 +1,7 @@
-import { html, useId, useRef, useState } from "../../vendor/preact.js";
+import { html, useRef, useState } from "../../vendor/preact.js";
 import { formatNumber } from "../format.js";
 import { renderOptions } from "./model_select.js";
+import { useUniqueId } from "./unique_id.js";
 
 /** @import { ComponentChildren } from "../../vendor/preact.js" */
 /** @import { FieldSpec } from "../types.js" */
@@ -60,7 +61,7 @@ export function validateForm(fields, values) {
  * }} props
  */
 export function Field({ field, value, error = "", onInput, onBlur, class: className = "" }) {
-  const id = useId(),
+  const id = useUniqueId(),
     noteId = id + "-note",
     isCheckbox = field.type === "checkbox",
     note = error || field.hint || "";

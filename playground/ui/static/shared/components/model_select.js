@@ -1,4 +1,5 @@
-import { html, useId } from "../../vendor/preact.js";
+import { html } from "../../vendor/preact.js";
+import { useUniqueId } from "./unique_id.js";
 
 /** @import { Option } from "../types.js" */
 
@@ -44,7 +45,7 @@ export function ModelSelect({
   emptyText = "No models yet: train one in the Train tab.",
   class: className = "",
 }) {
-  const id = useId();
+  const id = useUniqueId();
   if (!options.length) return html`<p class="pg-hint">${emptyText}</p>`;
   return html`<div class="pg-field">
     <label for=${id}>${label}</label>

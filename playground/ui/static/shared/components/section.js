@@ -1,4 +1,5 @@
-import { html, useId } from "../../vendor/preact.js";
+import { html } from "../../vendor/preact.js";
+import { useUniqueId } from "./unique_id.js";
 
 /** @import { ComponentChildren } from "../../vendor/preact.js" */
 
@@ -14,7 +15,7 @@ import { html, useId } from "../../vendor/preact.js";
  * }} props
  */
 export function Section({ title, hint, help, actions, class: className = "", children }) {
-  const id = useId();
+  const id = useUniqueId();
   return html`<section class=${`pg-section ${className}`} aria-labelledby=${id}>
     <header class="pg-section-header">
       <h3 id=${id}>${title}</h3>
