@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 
 import { enter, makeBox, press, settle } from "./support/dom.js";
-import { ModelBar } from "../../playground/ui/static/shell/model_bar.js";
+import { hasModelBar, ModelBar } from "../../playground/ui/static/shell/model_bar.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
 
@@ -70,4 +70,26 @@ test("the input is typed for all tabs", async () => {
   store.isInputInvalid.value = true;
   await settle();
   assert.equal(field.getAttribute("aria-invalid"), "true");
+});
+
+test("only Train replays the recording of a checkpoint", async () => {
+  store.openModel("checkpoint:copy");
+  store.weightSteps.value = [0, 10];
+  store.latestStep.value = 10;
+  store.tab.value = "inspect";
+  await settle();
+  assert.equal($(".step"), null);
+  assert.equal($(".step-words").textContent, "latest, 10");
+  store.tab.value = "train";
+  await settle();
+  assert.ok($(".step"));
+});
+
+test("the bar belongs to the tabs that use it", () => {
+  const tabs = ["train", "inspect", "compare", "lab", "hub", "learn", null];
+  const shown = tabs.filter((tab) => {
+    store.tab.value = tab;
+    return hasModelBar();
+  });
+  assert.deepEqual(shown, ["train", "inspect", null]);
 });

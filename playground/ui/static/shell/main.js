@@ -1,7 +1,7 @@
 // The header of the page: the model, step and input of all tabs, the skip link and the theme.
-import { html, render } from "../vendor/preact.js";
+import { effect, html, render } from "../vendor/preact.js";
 import { createView } from "../shared/view.js";
-import { ModelBar } from "./model_bar.js";
+import { hasModelBar, ModelBar } from "./model_bar.js";
 import { initSettingsSearch } from "./settings_search.js";
 import { initSkipLink, initThemeSwitch } from "./theme.js";
 
@@ -13,5 +13,6 @@ export default async function main(component) {
   initThemeSwitch();
   initSettingsSearch();
   render(html`<${ModelBar} />`, root);
+  effect(() => void document.body.classList.toggle("without-model-bar", !hasModelBar()));
   await attach(component);
 }

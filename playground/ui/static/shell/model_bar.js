@@ -7,6 +7,17 @@ import { store } from "../shared/store.js";
 
 /** @import { Option } from "../shared/types.js" */
 
+const TABS_WITH_BAR = ["train", "inspect"];
+
+/** Return whether the open tab uses the model, step and input of the bar. */
+export const hasModelBar = () => TABS_WITH_BAR.includes(store.tab.value ?? "train");
+
+/** Return the steps of the slider. Only Train replays the recording of a checkpoint. */
+function selectableSteps() {
+  const isRecording = store.model.value?.startsWith("checkpoint:");
+  return isRecording && store.tab.value !== "train" ? [] : store.weightSteps.value;
+}
+
 /** Return the options of the model select; a shared run is not among the user's models. */
 export function modelOptions() {
   const ref = store.model.value,
@@ -44,10 +55,10 @@ const KEY_MOVES = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 };
 
 /** The stored steps of the model, on an axis of steps. */
 function StepSlider() {
-  const steps = store.weightSteps.value,
+  const steps = selectableSteps(),
     last = steps[steps.length - 1] ?? 0,
     index = nearestIndex(steps, store.step.value ?? last),
-    isLatest = store.step.value === null,
+    isLatest = store.step.value === null || steps.length === 0,
     text = isLatest
       ? "latest, " + formatInteger(store.latestStep.value)
       : formatInteger(steps[index] ?? 0);

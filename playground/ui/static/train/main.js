@@ -42,7 +42,7 @@ async function start(defaultModel) {
   if (!(await waitForRuns())) return;
   if (!store.model.value) store.openRememberedModel(defaultModel);
   if (!store.model.value) openModel("");
-  if (!state.linkedModel) setOverlays(loadSavedOverlays());
+  if (!store.model.value?.startsWith("watch:")) setOverlays(loadSavedOverlays());
 }
 
 // Load the lists, unless the view leaves the page.
