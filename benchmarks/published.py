@@ -53,7 +53,7 @@ def replicate(claim: dict[str, Any], seeds: int | None = None) -> dict[str, Any]
         "by_seed": result.get("by_seed"),
         "passed": result["passed"],
         "verdict": result.get("word", "not measured"),
-        "measured": result.get("written", result["summary"]),
+        "result": result.get("written", result["summary"]),
         "seconds": round(seconds),
     }
 
@@ -62,7 +62,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
     lines = ["| claim | published | ours | criterion | |", "|---|---|---|---|---|"]
     lines += [
-        f"| {row['title']} | {row['published']} | {row['measured']} | {row['rule']} | "
+        f"| {row['title']} | {row['published']} | {row['result']} | {row['rule']} | "
         f"{row['verdict']} |"
         for row in rows
     ]

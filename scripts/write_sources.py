@@ -444,8 +444,8 @@ ROWS = [
 def published_rows() -> list[str]:
     """Return the rows of the replications, from their results file."""
     return [
-        f"| {row['title']} | {row['published']} | {row['written']} | {row['seeds']} | "
-        f"{row['word']} |"
+        f"| {row['title']} | {row['published']} | {row['result']} | {row['seeds']} | "
+        f"{row['verdict']} |"
         for row in json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
     ]
 
