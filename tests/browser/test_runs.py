@@ -392,7 +392,7 @@ def test_a_run_started_on_a_linked_page_survives_a_reload(app, open_page):
     wait_for_status(page, "checkpoint")
     page.click("#train")
     wait_for_status(page, "training", "done")
-    page.wait_for_url(app.url + "/")
+    page.wait_for_url(re.compile(r"[?&]model=run(:|%3A)"))
     name = page.locator(".page-bar .subject option:checked").text_content()
     page.reload()
     wait_for_status(page, "training", "done")
