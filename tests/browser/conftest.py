@@ -24,6 +24,7 @@ SERVED = {
     "bert-base-uncased": "tiny-bert",
     "google-t5/t5-small": "tiny-t5",
 }
+LANGUAGE_MODELS = ("gpt2", "bert-base-uncased")
 VIEWPORT = {"width": 1440, "height": 950}
 REDUCED_MOTION = "reduce"  # no recording plays on the first visit
 # how Gradio's validators say no; the browser logs it, the page explains it
@@ -76,7 +77,7 @@ def app(app_hub, tmp_path_factory) -> Iterator[AppServer]:
 
 
 @pytest.fixture(scope="session")
-def models(request) -> dict[str, dict[str, bytes]]:
+def served_models(request) -> dict[str, dict[str, bytes]]:
     """The files of tiny fixtures, by the names under which they are served; they are no
     pretrained models.
     """
@@ -90,10 +91,16 @@ def models(request) -> dict[str, dict[str, bytes]]:
     }
 
 
+@pytest.fixture(scope="session")
+def models(served_models) -> dict[str, dict[str, bytes]]:
+    """The files of the language models among them, which the benchmark evaluates."""
+    return {name: served_models[name] for name in LANGUAGE_MODELS}
+
+
 @pytest.fixture(scope="module")
-def model_hub(models) -> Iterator[FakeHub]:
+def model_hub(served_models) -> Iterator[FakeHub]:
     with FakeHub() as hub:
-        for name, files in models.items():
+        for name, files in served_models.items():
             hub.put(name, files)
         yield hub
 

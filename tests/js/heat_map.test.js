@@ -9,7 +9,7 @@ import {
   paintScale,
   paintThumbnail,
 } from "../../playground/ui/static/shared/heat_map.js";
-import { mountMatrix, unpackWeights } from "../../playground/ui/static/shared/matrix.js";
+import { unpackWeights } from "../../playground/ui/static/shared/attention_weights.js";
 import { colorScale, dashOf, resolveColor } from "../../playground/ui/static/shared/palette.js";
 
 const DATA = {
@@ -144,26 +144,6 @@ test("a change of the theme draws again until that ends", async () => {
   assert.equal(canvasCalls.length, 0);
 });
 
-test("a matrix of a tab keeps its map and its caption", () => {
-  const caption = document.createElement("p"),
-    choose = mock.fn(),
-    matrix = { rows: ["a"], columns: ["x", "y"], weights: [[0.5, 1]], possible: [[true, false]] };
-  caption.dataset.resting = "Rows: queries.";
-  const other = makeBox().appendChild(document.createElement("canvas"));
-  mountMatrix(other, matrix, { hover: (row, column) => `cell ${row} ${column}`, choose, caption });
-  assert.equal(caption.textContent, "Rows: queries.");
-  press(other, "ArrowRight");
-  assert.equal(caption.textContent, "cell 0 0");
-  mountMatrix(other, matrix, { hover: () => "other", choose, caption });
-  assert.equal(caption.textContent, "other");
-  press(other, "ArrowRight");
-  press(other, "Enter");
-  assert.deepEqual(
-    choose.mock.calls.map((call) => call.arguments),
-    [[0, 1]],
-  );
-});
-
 test("weights are thousandths in two bytes, head after head", () => {
   const weights = btoa(
     String.fromCharCode(...new Uint8Array(new Int16Array([0, 500, 1000, -1]).buffer)),
@@ -177,5 +157,4 @@ test("weights are thousandths in two bytes, head after head", () => {
       [1, Math.fround(-0.001)],
     ],
   );
-  assert.equal(unpackWeights(data), data.all);
 });

@@ -87,9 +87,9 @@ test("only Train replays the recording of a checkpoint", async () => {
 
 test("the bar belongs to the tabs that use it", () => {
   const tabs = ["train", "inspect", "compare", "lab", "hub", "learn", null];
-  const shown = tabs.filter((tab) => {
+  const tabsWithBar = tabs.filter((tab) => {
     store.tab.value = tab;
     return hasModelBar();
   });
-  assert.deepEqual(shown, ["train", "inspect", null]);
+  assert.deepEqual(tabsWithBar, ["train", "inspect", null]);
 });
