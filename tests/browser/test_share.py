@@ -145,7 +145,7 @@ def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
     page.fill(".own .seeds", "4, 5")
     page.select_option(".own .kind", "lengths")
     page.fill(".own .times", "3")
-    link = copied(page, ".own .link")
+    link = copied_text(page, ".own .link")
     other = open_page(link)
     wait_for_text(other, ".own .begin", "Start 4 runs")
     assert [
