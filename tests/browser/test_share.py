@@ -98,12 +98,6 @@ def test_a_link_shows_the_view_of_its_sender(app, open_page):
     assert not other.is_visible("#pause")
 
 
-def copied(page, button):
-    page.click(button)
-    page.wait_for_selector(f"{button}[data-copied]")
-    return page.get_attribute(button, "data-copied")
-
-
 def copied_text(page, button):
     """What a button writes to the clipboard."""
     page.evaluate("""() => { window.copied = undefined;
