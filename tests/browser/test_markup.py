@@ -148,7 +148,9 @@ def page(app, window):
     page, requested = window
     page.goto(app.url)
     page.wait_for_selector(".runs tbody tr", state="attached")
-    page.get_by_role("tab", name="Train").click()  # the page returns to the tab that was open last
+    page.get_by_role(
+        "tab", name="Train", exact=True
+    ).click()  # the page returns to the tab that was open last
     yield page
     page.mouse.move(700, 500)
     assert page.evaluate("window.pwned") == []
