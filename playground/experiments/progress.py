@@ -72,7 +72,7 @@ def progress(
 def estimate(
     experiment: Experiment,
     runs: Mapping[str, Run],
-    speed_keys: dict[str, Hashable],
+    speeds_by_variant: dict[str, tuple[Hashable, float]],
     registry: Registry,
     owner: str,
 ) -> Estimate:
@@ -80,7 +80,7 @@ def estimate(
 
     The speed is that of earlier runs on this machine with the same model and task, preferably of
     the owner. `unknown` counts the remaining runs without one; theirs is `declared_step_s`.
-    `speed_keys` caches what the speed of each variant depends on.
+    `speeds_by_variant` caches what the speed of each variant depends on, and its declared speed.
     """
     planned = [(cell, runs.get(key)) for key, cell, _ in experiment.planned_runs()]
     left = [(cell, run) for cell, run in planned if not run or run.status not in ENDED_STATUSES]
@@ -89,10 +89,13 @@ def estimate(
     n_parallel = min(len(left), registry.settings.slots_per_owner) or 1
     speeds, seconds, unknown = measure_speeds(registry, owner), 0.0, 0
     for cell, run in left:
-        if cell.full_label not in speed_keys:  # all seeds have the same one
-            speed_keys[cell.full_label] = _speed_key(cell.config(experiment.seeds[0]))
-        speed = speeds.get(speed_keys[cell.full_label])
-        step_s = 1 / speed if speed else declared_step_s(cell.config(experiment.seeds[0]))
+        if cell.full_label not in speeds_by_variant:  # all seeds have the same one
+            config = cell.config(experiment.seeds[0])
+            speeds_by_variant[cell.full_label] = _speed_key(config), declared_step_s(config)
+        speed_key, step_s = speeds_by_variant[cell.full_label]
+        speed = speeds.get(speed_key)
+        if speed is not None:
+            step_s = 1 / speed
         unknown += speed is None
         seconds += max(0, cell.steps - (run.step if run else 0)) * step_s
     seconds /= n_parallel

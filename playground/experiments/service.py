@@ -256,8 +256,8 @@ class ExperimentService:
     def _estimate(
         self, state: ExperimentState, runs: Mapping[str, Run], owner: str
     ) -> dict[str, Any]:
-        keys = state.cache.speed_keys
-        return progress.estimate(state.experiment, runs, keys, self.registry, owner)
+        variants = state.cache.speeds_by_variant
+        return progress.estimate(state.experiment, runs, variants, self.registry, owner)
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
         """Return the completed and the total number of steps and lengths, for a progress bar."""

@@ -22,7 +22,7 @@ class ResultCache:
     by_variant: dict[str, tuple[Hashable, dict[str, Any]]] = field(default_factory=dict)
     by_run: dict[str, tuple[Hashable, dict[str, Any]]] = field(default_factory=dict)
     # What the speed of a variant's runs depends on, by label.
-    speed_keys: dict[str, Hashable] = field(default_factory=dict)
+    speeds_by_variant: dict[str, tuple[Hashable, float]] = field(default_factory=dict)
     # The counts by length so far, by run and step.
     length_counts: dict[tuple[str, int], list[dict[str, int]]] = field(default_factory=dict)
 

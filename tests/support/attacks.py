@@ -193,12 +193,12 @@ def form_events(attacker: Attacker, folder: Path) -> None:
         status, response_body = attacker.send("/config", b"", method="GET")
     config = json.loads(response_body)
     values = {part["id"]: part["props"].get("value") for part in config["components"]}
-    events = [
-        dependency
-        for dependency in config["dependencies"]
-        if len(dependency["inputs"]) > 20 and len(dependency["outputs"]) == 2
-    ]
-    body = {"data": [values.get(each) for each in events[0]["inputs"]], "fn_index": events[0]["id"]}
+    # Train has two more inputs than the estimate of the size
+    event = min(
+        (each for each in config["dependencies"] if len(each["inputs"]) > 20),
+        key=lambda each: (len(each["outputs"]) != 3, len(each["inputs"])),
+    )
+    body = {"data": [values.get(each) for each in event["inputs"]], "fn_index": event["id"]}
 
     def join() -> None:
         attacker.send(

@@ -101,7 +101,8 @@ def test_an_experiment_preset_lists_its_runs_and_status(page):
         "",
         None,
     )
-    assert norm["estimate"]["seconds"] is None
+    assert norm["estimate"]["seconds"] > 0
+    assert not norm["estimate"]["is_measured"]
     begun = ask(page, "experiments/submit", question="norm")["experiment"]
     assert {
         each["name"]: each["experiment"]
