@@ -132,7 +132,7 @@ function HeadMap({ data, weights }) {
     <${HeatMapView}
       label=${name}
       data=${{ rows: data.rows, columns: data.columns, values, mask: maskOf(data) }}
-      caption=${caption + " Darker: higher attention weight."}
+      caption=${caption + " Stronger colours: higher attention weights."}
       describe=${(row, column) => name + ": " + describeCell(data, values, row, column)}
       onSelect=${(token) => set({ token, display: "token" })}
     />`;

@@ -263,7 +263,8 @@ function toRows(data) {
 export const logitLensSpec = {
   title: "Logit lens",
   explain:
-    "Predictions of each decoder layer, teacher-forced. Darker: higher probability; correct " +
+    "Predictions of each decoder layer, teacher-forced. Stronger colours: higher probability; " +
+    "correct " +
     "tokens are framed. Select a cell to see the contribution of each component to its logit.",
   Component: ({ data }) => html`<${Lens} data=${data} /><${Attribution} data=${data} />`,
   reset() {

@@ -92,5 +92,5 @@ export function paintSelectedHead() {
       attentionKind().reading +
       (document.body.classList.contains("dark")
         ? " Dark is 0, bright is 1."
-        : " White is 0, dark is 1.");
+        : " Stronger colours: higher weights, from 0 to 1.");
 }
