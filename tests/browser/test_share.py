@@ -142,14 +142,9 @@ def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
     link = copied_text(page, ".own .link")
     other = open_page(link)
     wait_for_text(other, ".own .begin", "Start 4 runs")
-    assert [
-        other.input_value(f".own .{name}") for name in ("setting-0", "values-0", "seeds", "times")
-    ] == [
-        "dropout",
-        "0, 0.3",
-        "4, 5",
-        "3",
-    ]
+    fields = {"setting-0": "dropout", "values-0": "0, 0.3", "seeds": "4, 5", "times": "3"}
+    for name, value in fields.items():
+        expect(other.locator(f".own .{name}")).to_have_value(value)
     wait_for_text(other, ".mine .none", "No experiments yet")
 
 
