@@ -46,7 +46,7 @@ from playground.models.feed_forward import FeedForward
 from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES
 from playground.training.config import RunConfig
 from playground.training.lr_schedule import learning_rate_at
-from playground.training.presets import preset_config
+from playground.training.presets import PRESETS, preset_config
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "sources.md"
@@ -90,6 +90,12 @@ class Row:
 def link(tab: str, **state: Any) -> str:
     """Return the query of a link to a view."""
     return f"{tab}={quote(json.dumps(state, separators=(',', ':')))}"
+
+
+def settings_link(preset: str, **settings: Any) -> str:
+    """Return the query of a link that fills the form with the settings of a preset."""
+    values = {**PRESETS[preset].settings, **settings}
+    return "settings=" + quote(json.dumps(values, separators=(",", ":")))
 
 
 def inspect(view: str, **options: Any) -> str:
@@ -252,7 +258,7 @@ ROWS = [
         "no number",
         tutorial_parameters,
         "Train, preset Tutorial",
-        "settings=" + quote(json.dumps({"preset": "tutorial", "n_symbols": 17, "d_ff": 256})),
+        settings_link("tutorial", n_symbols=17, d_ff=256),
     ),
     Row(
         "A",
@@ -292,7 +298,7 @@ ROWS = [
         "no number",
         road_of_architectures,
         "Lab, Where do recurrent models break?",
-        link("lab", question="recurrent"),
+        "tab=lab",
     ),
     Row(
         "B",
@@ -396,7 +402,7 @@ ROWS = [
         "rises until step 4,000",
         noam_peak,
         "Train, preset The paper",
-        "settings=" + quote(json.dumps({"preset": "paper"})),
+        settings_link("paper"),
     ),
     Row(
         "E",
@@ -436,7 +442,7 @@ ROWS = [
         "seven",
         lambda: f"{len(BUGS)} exercises",
         "Learn, Find the bug",
-        "bug=1",
+        "bug=mystery",
     ),
 ]
 

@@ -20,5 +20,5 @@ def load_example() -> dict[str, Any]:
 
     The entry `example` describes where and how it was measured.
     """
-    details: dict[str, Any] = json.loads(EXAMPLE_FILE.read_text())
+    details: dict[str, Any] = json.loads(EXAMPLE_FILE.read_text(encoding="utf-8"))
     return details

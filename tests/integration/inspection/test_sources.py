@@ -1,7 +1,10 @@
 """docs/sources.md has the numbers that the app computes."""
 
+from urllib.parse import unquote
+
 import pytest
 
+from playground.ui.form_values import parse_settings
 from scripts import write_sources
 
 
@@ -17,3 +20,10 @@ def test_replications_in_the_document_are_those_of_the_results_file():
     rows = write_sources.published_rows()
     assert rows
     assert text.endswith("\n".join(rows) + "\n")
+
+
+@pytest.mark.parametrize(
+    "query", [row.query for row in write_sources.ROWS if row.query.startswith("settings=")]
+)
+def test_settings_of_a_link_are_accepted_by_the_form(query):
+    assert parse_settings(unquote(query.removeprefix("settings=")))

@@ -10,7 +10,12 @@ const MODELS = [
   {
     value: "paper",
     label: "Base model of Vaswani et al. 2017",
-    title: "d_model 512, 6 + 6 layers, 8 heads, d_ff 2048, vocabularies of 37,000",
+    title: "d_model 512, 6 + 6 layers, 8 heads, d_ff 2048, vocabularies of 30,000",
+  },
+  {
+    value: "base",
+    label: "Base model of a tutorial",
+    title: "The same sizes, vocabularies of 37,000, attention without biases",
   },
 ];
 
