@@ -310,7 +310,7 @@ def test_names_and_values_of_experiments(page):
     expect(page.locator(".own .pg-error").first).to_contain_text(PAYLOADS[1])
     page.locator(".experiments .open-it").first.click()
     expect(page.locator(".results .whole")).to_be_visible()
-    assert rendered(page, ".results")
+    wait_for_all(page, ".results", but=len(PAYLOADS) - 1)
 
 
 def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):

@@ -275,10 +275,8 @@ def tiny_claim(claim):
 
 def test_all_claims_are_replicated_one_after_the_other(here, tmp_path, monkeypatch):
     chosen = {name: tiny_claim(CLAIMS[name]) for name in ("mingpt-sort", "benchmark-page")}
-    for name in list(CLAIMS):
-        monkeypatch.delitem(CLAIMS, name)
-    for name, claim in chosen.items():
-        monkeypatch.setitem(CLAIMS, name, claim)
+    monkeypatch.setattr("playground.experiments.claims.CLAIMS", chosen)
+    monkeypatch.setattr("playground.experiments.replications.CLAIMS", chosen)
     done = here("published", "--all", "--seeds", 2, "--json", "--out", tmp_path)
     first, second = (json.loads(line) for line in done.stdout.splitlines())
     assert (first["name"], first["passed"], len(first["by_seed"])) == ("mingpt-sort", False, 2)
