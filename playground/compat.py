@@ -72,6 +72,7 @@ RUN_FIELDS = {
     "sent": "imported",
     "origin": "branched_from",
 }
+EXPERIMENT_RUN_NAME = re.compile(r".+: .+, seed \d+( \(\d+\))?")
 METRICS = {"gradient_norm": "grad_norm", "scored": "eval_size"}
 VALUES = {
     "preset": {"write-up": "tutorial"},
@@ -217,8 +218,21 @@ def add_old_benchmark_keys(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 def upgrade_run_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a run.json with the present names of its fields."""
-    return {RUN_FIELDS.get(name, name): value for name, value in record.items()}
+    """Return the content of a run.json with the present names of its fields and its origin."""
+    upgraded = {RUN_FIELDS.get(name, name): value for name, value in record.items()}
+    return {"started_by": _derive_origin(upgraded)} | upgraded
+
+
+def _derive_origin(record: Mapping[str, Any]) -> str:
+    """Return what started a run of version 0.2.0 or earlier.
+
+    Lessons and experiments hid their runs and named them "TITLE: LABEL". Those of experiments end
+    with a seed.
+    """
+    name = str(record.get("name"))
+    if record.get("hidden") is not True or ": " not in name or name.startswith("as published: "):
+        return "user"
+    return "experiment" if EXPERIMENT_RUN_NAME.fullmatch(name) else "lesson"
 
 
 def upgrade_metrics(line: Mapping[str, Any]) -> dict[str, Any]:

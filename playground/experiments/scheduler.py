@@ -176,9 +176,8 @@ class Scheduler:
             self.store.write(state)
 
     def _start(self, state: ExperimentState, key: str, config: RunConfig, name: str) -> Run:
-        run = self.registry.start(config, state.owner, name=name)
+        run = self.registry.start(config, state.owner, name=name, origin="experiment")
         state.runs[key] = run.id
-        self.registry.update_metadata(run, hidden=True)
         return run
 
     def _end_if_complete(self, state: ExperimentState, runs: Mapping[str, Run]) -> None:

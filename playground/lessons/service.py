@@ -213,9 +213,7 @@ class LessonService:
         """Reuse, resume or start a run with these settings."""
         run = self._find_reusable_run(owner, config)
         if run is None:
-            run = self.registry.start(config, owner, name=name)
-            # It is not in the lists of the other tabs.
-            self.registry.update_metadata(run, hidden=True)
+            run = self.registry.start(config, owner, name=name, origin="lesson")
         elif run.status == "stopping":
             raise UserError("the run is still being saved; try again in a moment")
         elif run.status in ("paused", "stopped"):

@@ -85,6 +85,7 @@ def _check_folder_name(name: str) -> str:
     return name
 
 
+RunOrigin = Literal["user", "lesson", "experiment"]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_check_printable)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Step = Annotated[int, Field(ge=0, le=MAX_STEPS)]
@@ -130,13 +131,15 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     trained_seconds: Seconds = 0.0  # of training on this server, without pauses
     evicted: Literal["", "thinned", "emptied"] = ""
     imported: bool = False  # an imported checkpoint that was not trained further
+    started_by: RunOrigin = "user"  # in version 0.1.0, `origin` was `branched_from`
 
     @classmethod
-    def new(cls, config: RunConfig, owner: str, name: str) -> RunRecord:
-        """Return the record of a new run.
+    def new(cls, config: RunConfig, owner: str, name: str, origin: RunOrigin = "user") -> RunRecord:
+        """Return the record of a new run; lists hide runs that the user did not start.
 
         Args:
             owner: the fingerprint of the owner's key.
+            origin: what starts the run.
         """
         return cls(
             id=secrets.token_urlsafe(16),
@@ -153,9 +156,10 @@ class RunRecord(BaseModel, frozen=True, strict=True):
             best=None,
             seconds=0.0,
             device="",
-            hidden=False,
+            hidden=origin != "user",
             deleted_at=None,
             branched_from=None,
+            started_by=origin,
         )
 
     @classmethod

@@ -25,7 +25,7 @@ from .download_tokens import DownloadTokens
 from .limits import estimated_run_bytes
 from .memory import ensure_memory_available
 from .metric_series import MetricSeries
-from .record import MAX_NAME_LENGTH, RunRecord, owner_id
+from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, owner_id
 from .scheduler import Scheduler
 from .settings import RegistrySettings
 from .snapshots import VIEWER_TTL_S, Snapshots
@@ -210,6 +210,7 @@ class Registry:
         name: str = "",
         changes: Iterable[SettingChange] = (),
         branched_from: tuple[Run, int] | None = None,
+        origin: RunOrigin = "user",
     ) -> Run:
         """Create a run and start it as soon as a slot is free.
 
@@ -222,12 +223,12 @@ class Registry:
         with self._admission_lock:
             self.scheduler.ensure_can_enqueue(self.list_for_owner(owner))
             self._ensure_can_add(owner, estimated_run_bytes(config))
-            run = self._new(config, owner, name, self.storage.new_run_folder(config))
+            run = self._new(config, owner, name, self.storage.new_run_folder(config), origin)
             run.update_live(points=MetricSeries(), weight_steps=())
             run.update(changes=tuple(changes))
             if branched_from:
-                origin, step = branched_from
-                run.update(branched_from=(origin.folder.name, step))
+                source, step = branched_from
+                run.update(branched_from=(source.folder.name, step))
             try:
                 run.folder.mkdir(parents=True)
             except OSError as error:
@@ -296,10 +297,17 @@ class Registry:
             branched_from=(run, step),
         )
 
-    def _new(self, config: RunConfig, owner: str, name: str, folder: Path) -> Run:
+    def _new(
+        self,
+        config: RunConfig,
+        owner: str,
+        name: str,
+        folder: Path,
+        origin: RunOrigin = "user",
+    ) -> Run:
         owned = self.list_for_owner(owner)
         name = unique_name(name, owned) or unique_name(default_name(config), owned)
-        record = RunRecord.new(config, owner_id(owner), name)
+        record = RunRecord.new(config, owner_id(owner), name, origin)
         return Run(record, folder, address=CLIENT_ADDRESS.get())
 
     def import_checkpoint(self, folder: Path, owner: str, name: str) -> Run:

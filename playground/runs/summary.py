@@ -60,6 +60,7 @@ def to_summary(run: Run) -> dict[str, Any]:
         "best": record.scores["exact_match"] if record.scores else record.best,
         "eval_size": record.scores["n"] if record.scores else record.config.training.eval_size,
         "created": record.created,
+        "origin": record.started_by,
         "hidden": record.hidden,
         "deleted": record.deleted_at is not None,
         "evicted": record.evicted,

@@ -157,6 +157,16 @@ def test_runs_of_a_recorded_server_continue(server):
     assert len(load_pairs(other.config.task.dataset_sha256)) == 320
 
 
+def test_runs_of_a_recorded_server_have_an_origin(server):
+    registry, _ = server
+    assert {row["name"]: (row["origin"], row["hidden"]) for row in registry.summaries("ada")} == {
+        "recorded": ("user", False),
+        "rows 3, 1 × 2": ("user", False),
+        "recorded: norm pre, seed 0": ("experiment", True),
+        "recorded: norm post, seed 0": ("experiment", True),
+    }
+
+
 def test_experiment_of_a_recorded_server_shows_its_results(server):
     _, experiments = server
     (experiment,) = experiments.list_for_owner("ada")

@@ -98,6 +98,7 @@ def test_experiment_trains_every_run_and_reports_results(serve):
         ("pre", 0),
         ("pre", 1),
     ]
+    assert {run.record.started_by for run in runs} == {"experiment"}
     assert all(run.hidden and run.name.startswith("norms: norm_placement p") for run in runs)
     for cell in report["results"]["cells"]:
         exacts = sorted(

@@ -68,7 +68,7 @@ def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(package_of, registry
     result = over(package_of, question)
     assert result["status"] == "done"
     (run,) = registry.list_for_owner(OWNER)
-    assert run.hidden  # not in the lists of the other tabs
+    assert (run.hidden, run.record.started_by) == (True, "lesson")
     assert result["runs"] == [
         {
             "label": "the default model",

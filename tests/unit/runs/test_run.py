@@ -144,6 +144,7 @@ ODD = {
     "device": [7, None],
     "scores": [3, "x", [1], {"n": "<b>"}],
     "hidden": [None, "yes", 3],
+    "started_by": [None, 7, "nobody"],
     "deleted_at": ["yesterday", [], True],
     "branched_from": [
         3,
@@ -181,6 +182,26 @@ def test_an_invalid_record_is_rejected(run, name, value):
 def test_unknown_fields_of_newer_versions_are_ignored(run):
     edit(run, surprise=1, worker=3, folder="/etc", points=[3], lock=None)
     assert Run.read(run.folder).record == run.record
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden", "origin"),
+    [
+        ("reverse 1–10", False, "user"),
+        ("reverse 1–10", True, "user"),
+        ("as published: tutorial", True, "user"),
+        ("norms: norm pre, seed 0", False, "user"),
+        ("norms: norm pre, seed 0", True, "experiment"),
+        ("norms: norm pre, seed 12 (2)", True, "experiment"),
+        ("One head against four: 4 heads", True, "lesson"),
+    ],
+)
+def test_the_origin_of_a_record_without_one_follows_from_its_name(run, name, hidden, origin):
+    edit(run, name=name, hidden=hidden)
+    content = json.loads((run.folder / "run.json").read_text())
+    del content["started_by"]
+    (run.folder / "run.json").write_text(json.dumps(content))
+    assert to_summary(Run.read(run.folder))["origin"] == origin
 
 
 def test_an_incomplete_record_is_rejected(run):
@@ -341,9 +362,10 @@ def test_a_row_of_the_list_describes_a_run(run):
         40,
         0.5,
     )
-    assert (row["task"], row["shape"], row["hidden"], row["deleted"]) == (
+    assert (row["task"], row["shape"], row["origin"], row["hidden"], row["deleted"]) == (
         "reverse 1–5",
         [1, 2, 16],
+        "user",
         True,
         False,
     )
