@@ -136,8 +136,11 @@ DECODING_MODES = {"own": "free-running", "right": "teacher-forced", "drawn": "sa
 
 
 def upgrade_view_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request of a view with `mode` in place of `way`."""
-    return _rename_way(request, "mode", DECODING_MODES)
+    """Return a request of a view with `mode` in place of `way`, and the base model as `paper`."""
+    upgraded = _rename_way(request, "mode", DECODING_MODES)
+    if upgraded.get("of") == "base":
+        upgraded["of"] = "paper"
+    return upgraded
 
 
 def upgrade_inference_request(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -394,7 +394,7 @@ ROWS = [
         "100,970,632; nn.Transformer without a printed number",
         base_totals,
         "Inspect, Masks and shapes",
-        inspect("sizes", of="base"),
+        inspect("sizes", of="tutorial"),
     ),
     Row(
         "E",

@@ -7,10 +7,17 @@ import { layoutPoints } from "../../playground/ui/static/inspect/embedding_proje
 import { orderRows } from "../../playground/ui/static/inspect/embeddings.js";
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
 import { layoutTokens } from "../../playground/ui/static/inspect/generation_diagram.js";
-import { softmaxRows } from "../../playground/ui/static/inspect/masks.js";
+import { describePublishedSoftmax, softmaxRows } from "../../playground/ui/static/inspect/masks.js";
 import { createOptions } from "../../playground/ui/static/inspect/options.js";
-import { countRows, formatMemory } from "../../playground/ui/static/inspect/parameter_counts.js";
-import { wavelengthOf } from "../../playground/ui/static/inspect/position_embeddings.js";
+import {
+  countRows,
+  formatMemory,
+  memoryRows,
+} from "../../playground/ui/static/inspect/parameter_counts.js";
+import {
+  describePublished,
+  wavelengthOf,
+} from "../../playground/ui/static/inspect/position_embeddings.js";
 import { prediction, problem } from "../../playground/ui/static/inspect/state.js";
 import { describeWeights, TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
@@ -177,6 +184,11 @@ test("tables of masks, counts and sentences", () => {
     ],
   );
   assert.deepEqual(rows[2].isOff, [false, true]);
+  const published = { plain: [[0.7297, 0.2703]], masked: [[1, 0]] };
+  assert.equal(describePublishedSoftmax({ ...published, published: null }), "");
+  assert.match(describePublishedSoftmax({ ...published, published }), /the same values/);
+  const plain = [[0.5, 0.5]];
+  assert.match(describePublishedSoftmax({ ...published, plain, published }), /other values/);
   assert.deepEqual(
     countRows([
       ["a", 1, 2, ""],
@@ -189,7 +201,17 @@ test("tables of masks, counts and sentences", () => {
       why: "",
     },
   );
-  assert.deepEqual([formatMemory(144), formatMemory(1_048_576)], ["144 bytes", "1.0 MB"]);
+  assert.deepEqual(
+    memoryRows([
+      [512, 262_144, 1_048_576, "1 MB", [1_048_576, 0.0021, 1.5]],
+      [128_000, 16_384_000_000, 65_536_000_000, null, null],
+    ]).map(({ published, measured, explicit, fused }) => [published, measured, explicit, fused]),
+    [
+      ["1\u00a0MB", "1.0\u00a0MB", "2.1\u00a0ms", "1.5\u00a0s"],
+      ["", "too large", "", ""],
+    ],
+  );
+  assert.deepEqual([formatMemory(144), formatMemory(1_048_576)], ["144\u00a0bytes", "1.0\u00a0MB"]);
   const order = orderRows({
     words: [
       ["a", "b"],
@@ -203,6 +225,8 @@ test("tables of masks, counts and sentences", () => {
     ["a b", "a b", "0: the same set of vectors", "3.58"],
   );
   assert.equal(wavelengthOf(1, 64), 2 * Math.PI);
+  assert.match(describePublished(5), /about 5 in a tutorial/);
+  assert.equal(describePublished(null), "");
   assert.deepEqual(
     layoutPoints([
       [-1, 0],

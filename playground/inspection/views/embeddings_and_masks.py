@@ -174,13 +174,13 @@ def _word_order_fields(request: dict[str, Any]) -> dict[str, Any]:
 def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return masks and four types of attention on the sequence, and the sizes of the model."""
     layer = min(int_field(request, "layer", 0, 63), subject.transformer.config.n_layers - 1)
-    which = choice_field(request, "of", ("model", "base", "paper"))
+    which = choice_field(request, "of", ("model", "tutorial", "paper"))
     measure = choice_field(request, "measure", ("no", "yes")) == "yes"
     batch = subject.encode_text(source_text(request))
     length = batch.source_BS.shape[1]
     config = {
         "model": subject.transformer.config,
-        "base": tutorial_base_config(),
+        "tutorial": tutorial_base_config(),
         "paper": paper_base_config(),
     }[which]
     decoder_input = subject.token_names(batch.decoder_input_BT[0, :MAX_TOKENS].tolist())
@@ -202,7 +202,7 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
                 [each.group, each.ours, each.torch, each.reason]
                 for each in _cached_parameter_counts(config)
             ],
-            "published": PUBLISHED_BASE if which == "base" else None,
+            "published": PUBLISHED_BASE if which == "tutorial" else None,
         },
         "quadratic": [
             [

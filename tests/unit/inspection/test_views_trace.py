@@ -491,12 +491,14 @@ def test_shapes_and_counts_cover_the_model_and_the_published_base():
     assert sum(row[1] for row in actual["parameters"]["rows"]) == sum(
         w.numel() for w in subject.transformer.parameters()
     )
-    base = ask(subject, "sizes", of="base")["parameters"]
+    base = ask(subject, "sizes", of="tutorial")["parameters"]
     assert base["published"] == PUBLISHED_BASE
     assert [sum(row[k] for row in base["rows"]) for k in (1, 2)] == [
-        PUBLISHED_BASE["ours"],
-        PUBLISHED_BASE["torch"],
+        PUBLISHED_BASE,
+        101_009_544,
     ]
+    # version 0.2 named the paper's model "base"
+    assert ask(subject, "sizes", of="base")["parameters"]["of"] == "paper"
 
 
 def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
@@ -518,7 +520,7 @@ def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
     [
         ({"layer": -1}, "from 0 to 63"),
         ({"layer": "0"}, "whole number"),
-        ({"of": "all"}, "choose one of model, base, paper"),
+        ({"of": "all"}, "choose one of model, tutorial, paper"),
         ({"measure": 1}, "choose one of no, yes"),
         ({"scores": 7}, "it must be text"),
         ({"scores": "1 " * 2000}, "at most 3,000"),

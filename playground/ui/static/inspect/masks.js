@@ -24,7 +24,7 @@ const TYPE_CAPTIONS = {
   "multi-head": "Source attends to source, in each head of the model.",
 };
 
-function PaddingMask({ names, tokens, mask, added, changed }) {
+function PaddingMask({ names, tokens, mask, added, changed, published }) {
   const isOff = mask.map((value) => !value);
   return html`<${Part}
     title="Padding mask"
@@ -37,6 +37,8 @@ function PaddingMask({ names, tokens, mask, added, changed }) {
         { name: "your sequence", values: names, isOff },
         { name: "token id", values: tokens, isOff },
         { name: "mask", values: mask, isOff },
+        { name: "token id, in a tutorial", values: published[0] },
+        { name: "mask, in a tutorial", values: published[1] },
       ]}
     />
     <p class="hint">
@@ -81,6 +83,17 @@ export function softmaxRows({ scores, real, plain, masked }) {
   });
 }
 
+/** Describe the values that a tutorial prints for these scores; "" for other scores. */
+export function describePublishedSoftmax({ published, ...result }) {
+  if (!published) return "";
+  const isEqual = ["plain", "masked"].every((name) =>
+    result[name].flat().every((value, i) => Math.abs(value - published[name].flat()[i]) < 1e-4),
+  );
+  return isEqual
+    ? "These are the scores of a tutorial. It prints the same values, to four digits."
+    : "These are the scores of a tutorial. It prints other values.";
+}
+
 function MaskedSoftmax({ result }) {
   const rows = result.error ? [] : softmaxRows(result);
   return html`<${Part}
@@ -99,6 +112,7 @@ function MaskedSoftmax({ result }) {
     ></textarea>
     <${StatusMessage} class="sizes-problem" kind="error" text=${formatMessage(result.error)} />
     ${!result.error && html`<${RowTable} class="softmax" label="Softmax" rows=${rows} />`}
+    <p class="hint">${!result.error && describePublishedSoftmax(result)}</p>
   <//>`;
 }
 

@@ -13,7 +13,7 @@ const MODELS = [
     title: "d_model 512, 6 + 6 layers, 8 heads, d_ff 2048, vocabularies of 30,000",
   },
   {
-    value: "base",
+    value: "tutorial",
     label: "Base model of a tutorial",
     title: "The same sizes, vocabularies of 37,000, attention without biases",
   },
@@ -21,11 +21,12 @@ const MODELS = [
 
 /** A column that does not sort. @param {string} key @param {string} label @param {object} [more] */
 const column = (key, label, more) => ({ key, label, isSortable: false, ...more });
-const integer = (key, label) =>
-  column(key, label, { isNumber: true, render: (row) => formatInteger(row[key]) });
+const integer = (key, label, more = {}) =>
+  column(key, label, { isNumber: true, render: (row) => formatInteger(row[key]), ...more });
 
 /** Format a size exactly below 1,000 bytes. @param {number} n */
-export const formatMemory = (n) => (n < 1000 ? n + " bytes" : formatBytes(n));
+export const formatMemory = (n) =>
+  (n < 1000 ? n + " bytes" : formatBytes(n)).replace(" ", "\u00a0");
 
 export const Shapes = ({ shapes, length }) =>
   html`<${Part}
@@ -65,7 +66,10 @@ export function countRows(counts) {
 export function ParameterCounts({ parameters, onSelect }) {
   const rows = countRows(parameters.rows),
     { ours, torch } = rows[rows.length - 1],
-    difference = torch - ours;
+    difference = torch - ours,
+    published = parameters.published
+      ? ` The code of the tutorial counts ${formatInteger(parameters.published)}.`
+      : "";
   return html`<${Part}
     title="Parameters by component"
     hint="Parameters of the model and of torch.nn.Transformer with the same sizes, embeddings and
@@ -95,38 +99,67 @@ export function ParameterCounts({ parameters, onSelect }) {
           ? `nn.Transformer has ${formatInteger(Math.abs(difference))} ` +
             (difference > 0 ? "more." : "fewer.")
           : "Both have the same number of parameters in every component."
-      }
+      }${published}
     </p>
   <//>`;
 }
 
-export function QuadraticCost({ data: { quadratic, measured }, onMeasure }) {
-  const rows = quadratic.map(([length, weights, bytes, , result], i) => ({
+const formatSeconds = (/** @type {number} */ seconds) =>
+  seconds < 1 ? `${formatNumber(seconds * 1000)}\u00a0ms` : `${formatNumber(seconds)}\u00a0s`;
+
+/**
+ * Return the rows of the memory table. `measured` has the bytes of the weights, and the seconds of
+ * explicit and of fused attention; it is null for a length that is too large.
+ * @param {[number, number, number, string | null, [number, number, number] | null][]} quadratic
+ */
+export const memoryRows = (quadratic) =>
+  quadratic.map(([length, weights, bytes, published, measured], i) => ({
     key: String(i), // the sequence may have the length of another row
     length,
     weights,
     memory: formatMemory(bytes),
-    result: result
-      ? `${formatMemory(result[0])}, ${formatNumber(result[1])} s`
-      : "too large to measure",
+    published: (published ?? "").replace(" ", "\u00a0"),
+    measured: measured ? formatMemory(measured[0]) : "too large",
+    explicit: measured ? formatSeconds(measured[1]) : "",
+    fused: measured ? formatSeconds(measured[2]) : "",
   }));
+
+const text = (key, label, more) => column(key, label, { isNumber: true, ...more });
+const MEASURED_COLUMNS = [
+  text("measured", "memory, measured", { isOptional: true }),
+  text("explicit", "time, explicit"),
+  text("fused", "time, fused"),
+];
+
+export function QuadraticCost({ data: { quadratic, measured }, onMeasure }) {
   return html`<${Part}
     title="Attention memory is quadratic in the length"
     hint="Attention weights of one head in float32, 4 bytes each. Twice the length needs four times
-      the memory. The first row is your sequence."
+      the memory. The first row is your sequence. Column tutorial: the
+      memory that a tutorial states, in units of 1,048,576 bytes; its 64 GB belong to 131,072
+      tokens."
   >
     <${DataTable}
       caption="Memory of attention weights"
       isCaptionHidden
       columns=${[
         integer("length", "tokens"),
-        integer("weights", "weights"),
-        column("memory", "memory", { isNumber: true }),
-        ...(measured ? [column("result", "measured", { isNumber: true })] : []),
+        integer("weights", "weights", { isOptional: true }),
+        text("memory", "memory"),
+        text("published", "tutorial", { isOptional: true }),
+        ...(measured ? MEASURED_COLUMNS : []),
       ]}
-      rows=${rows}
+      rows=${memoryRows(quadratic)}
       rowKey=${(row) => row.key}
     />
+    ${
+      measured &&
+      html`<p class="hint">
+        Measured on this server. Explicit attention stores all weights, as the formula is written.
+        Fused attention (FlashAttention, Dao et al. 2022) computes the same output block by block
+        and never stores them, so it needs less memory, and for long sequences less time.
+      </p>`
+    }
     <button
       type="button"
       class="pg-button sizes-measure"

@@ -93,6 +93,10 @@ const CHART = {
   formatX: formatInteger,
 };
 
+/** Return the wavelength that a tutorial states. @param {number | null} published */
+export const describePublished = (published) =>
+  published === null ? "" : `about ${published} in a tutorial`;
+
 export function SinusoidDimensions({ data: { dimensions, waves }, dimension, onChange }) {
   const series = useMemo(
     () =>
@@ -107,7 +111,8 @@ export function SinusoidDimensions({ data: { dimensions, waves }, dimension, onC
   );
   return html`<${Part}
     title="Single dimensions"
-    hint="Short waves distinguish adjacent positions; long waves encode the approximate position."
+    hint="Short waves distinguish adjacent positions; long waves encode the approximate position.
+      The table has the wavelengths. A tutorial reads its values off a figure."
   >
     <${NumberField}
       class="symbols-dimension"
@@ -122,9 +127,9 @@ export function SinusoidDimensions({ data: { dimensions, waves }, dimension, onC
     <${RowTable}
       class="symbols-lengths"
       label="Wavelengths"
-      rows=${dimensions.map(({ dimension: at, wavelength }) => ({
+      rows=${dimensions.map(({ dimension: at, wavelength, published }) => ({
         name: `dimension ${at} of ${waves.width}`,
-        values: [`wavelength ${formatNumber(wavelength)} positions`],
+        values: [`${formatNumber(wavelength)} positions`, describePublished(published)],
         title: `2π · 10000^(${2 * Math.floor(at / 2)}/${waves.width}) = ${wavelength}`,
       }))}
     />
