@@ -124,7 +124,7 @@ def soak(
     subjects = []
     for key in keys:
         page = scenario.page(key)
-        subjects.append(page.run_action(page.upload(checkpoint_zip), "again")["subject"])
+        subjects.append(page.run_action(page.upload(checkpoint_zip), "rerun")["subject"])
     owners = [RunOwner(scenario, *pair) for pair in zip(keys, subjects, strict=True)]
     links = [
         "watch:" + scenario.page(key).call("runs/details", subject=subject)["share_id"]

@@ -158,9 +158,9 @@ class RunOwner(threading.Thread):
                     time.monotonic(),
                 )
                 if response["status"] not in ACTIVE_STATUSES and response["status"] != "stopping":
-                    self.page.call("runs/action", subject=self.subject, do="resume")
+                    self.page.call("runs/action", subject=self.subject, action="resume")
                 elif self.rng.random() < 0.5 / PAUSE_INTERVAL_S:
-                    self.page.call("runs/action", subject=self.subject, do="pause")
+                    self.page.call("runs/action", subject=self.subject, action="pause")
                 saved = [
                     each["step"]
                     for each in self.page.call("runs/details", subject=self.subject)["checkpoints"]
@@ -224,7 +224,7 @@ class UserThread(threading.Thread):
             act(page, subject)
         leaving = self.rng.choice(("delete", "delete", "stop", ""))  # "": leave the run as it is
         if leaving:
-            self.check_response(leaving, page.call("runs/action", subject=subject, do=leaving))
+            self.check_response(leaving, page.call("runs/action", subject=subject, action=leaving))
 
     def check_response(self, action: str, response: dict[str, Any]) -> bool:
         """Count a response; return whether it was successful."""
@@ -255,33 +255,36 @@ class UserThread(threading.Thread):
         return " ".join(str(self.rng.randrange(10)) for _ in range(self.rng.randrange(1, 6)))
 
     def control(self, page: PageClient, subject: str) -> None:
-        for do in ("pause", "step", "keep", "resume"):
-            self.check_response(do, page.call("runs/action", subject=subject, do=do))
+        for action in ("pause", "step", "keep", "resume"):
+            self.check_response(action, page.call("runs/action", subject=subject, action=action))
             time.sleep(0.2)
 
     def edit(self, page: PageClient, subject: str) -> None:
         self.check_response(
             "rename",
             page.call(
-                "runs/action", subject=subject, do="rename", name=f"visit {self.rng.randrange(100)}"
+                "runs/action",
+                subject=subject,
+                action="rename",
+                name=f"visit {self.rng.randrange(100)}",
             ),
         )
         self.check_response(
             "change",
             page.call(
-                "runs/action", subject=subject, do="change", setting="learning_rate", value=1e-3
+                "runs/action", subject=subject, action="change", setting="learning_rate", value=1e-3
             ),
         )
 
     def upload(self, page: PageClient, subject: str) -> None:
         uploaded = page.upload(self.checkpoint_zip)
         self.scenario.finished_actions["upload"] += 1
-        self.check_response("delete", page.call("runs/action", subject=uploaded, do="delete"))
+        self.check_response("delete", page.call("runs/action", subject=uploaded, action="delete"))
 
     def download(self, page: PageClient, subject: str) -> None:
         for each in page.call("runs/details", subject=subject).get("checkpoints", [])[:1]:
             response = page.call(
-                "runs/action", subject=subject, do="download", checkpoint=each["name"]
+                "runs/action", subject=subject, action="download", checkpoint=each["name"]
             )
             if self.check_response("download", response):
                 connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
@@ -340,4 +343,4 @@ class BackgroundUser(threading.Thread):
 def stop_run(page: PageClient, subject: str) -> None:
     """Stop a run; ignore errors."""
     with suppress(*EXPECTED_ERRORS):
-        page.call("runs/action", subject=subject, do="stop")
+        page.call("runs/action", subject=subject, action="stop")

@@ -39,16 +39,16 @@ def visit(page: PageClient, packed: bytes) -> list[str]:
     if not page.load():
         refused.append("the page's load event")
     subject = page.upload(packed)
-    for name, request in (
-        ("try", {"subject": "checkpoint:reverse", "text": "3 1 4"}),
-        ("inspect", {"subject": "checkpoint:reverse", "view": "attention", "text": "3 1 4"}),
-        ("do", {"subject": subject, "do": "again"}),
+    for route, request in (
+        ("runs/predict", {"subject": "checkpoint:reverse", "text": "3 1 4"}),
+        ("inspect/view", {"subject": "checkpoint:reverse", "view": "attention", "text": "3 1 4"}),
+        ("runs/action", {"subject": subject, "action": "rerun"}),
     ):
-        answer = page.call(name, **request)
+        answer = page.call(route, **request)
         if "error" in answer:
-            refused.append(f"{name}: {answer['error']}")
-        elif name == "do":
-            page.call("runs/action", subject=answer["subject"], do="stop")
+            refused.append(f"{route}: {answer['error']}")
+        elif route == "runs/action":
+            page.call("runs/action", subject=answer["subject"], action="stop")
     sent = page.post(
         "/playground/datasets", b"a\tb\nc\td\n" * 30, {"X-Owner": page.owner, "X-Name": "pasted"}
     )

@@ -137,7 +137,7 @@ ACTIONS: dict[str, Callable[[Registry, Run, ActOnRun], dict[str, Any] | None]] =
     "show": lambda registry, run, request: registry.update_metadata(run, hidden=False),
     "delete": lambda registry, run, request: registry.delete(run),
     "undelete": lambda registry, run, request: registry.restore(run),
-    "again": _rerun,
+    "rerun": _rerun,
     "branch": _branch,
     "download": _download,
     "remove": _remove_checkpoint,

@@ -261,7 +261,7 @@ def delete_runs(runs_url: str, owner: str) -> None:
         for run in client.post(runs_url, json={"owner": owner}).json()["runs"]:
             client.post(
                 runs_url.removesuffix("runs") + "do",
-                json={"owner": owner, "subject": run["subject"], "do": "delete"},
+                json={"owner": owner, "subject": run["subject"], "action": "delete"},
             )
 
 

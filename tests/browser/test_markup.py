@@ -212,7 +212,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     row = page.locator(".runs tbody tr").nth(1)
     name = row.locator(".name").text_content()
     row.locator("summary").click()
-    row.locator("[data-do=delete]").click()
+    row.locator("[data-action=delete]").click()
     expect(page.locator(".undo")).to_contain_text(name)
 
 

@@ -89,7 +89,7 @@ def test_a_rate_limit_delays_an_action_instead_of_failing_it(training):
     page, answers = training, []
 
     def refuse_once(route):
-        answers.append(route.request.post_data_json["do"])
+        answers.append(route.request.post_data_json["action"])
         if len(answers) == 1:
             refusal = {"error": "too many requests at once; try again in 1 s", "again": True}
             route.fulfill(status=429, headers={"Retry-After": "1"}, json=refusal)
@@ -250,7 +250,7 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     choose_run_action(page, name, "hide")
     expect(page.locator(".show-hidden")).to_be_hidden()
     losses = page.evaluate("document.querySelector('.loss-value').textContent")
-    choose_run_action(page, name, "again")
+    choose_run_action(page, name, "rerun")
     expect(page.locator(".runs tbody tr")).to_have_count(2)
     expect(page.locator(".subject option:checked")).to_have_text(f"{name} (2)")
     wait_for_status(page, "done")
@@ -426,11 +426,11 @@ def test_a_share_link_shows_the_run_read_only(app, open_page):
     share_id = link.split("watch=")[1]
     for subject in (f"watch:{share_id}", f"run:{share_id}"):
         for what in (
-            {"do": "stop"},
-            {"do": "pause"},
-            {"do": "delete"},
-            {"do": "rename", "name": "x"},
-            {"do": "change", "setting": "max_steps", "value": 1},
+            {"action": "stop"},
+            {"action": "pause"},
+            {"action": "delete"},
+            {"action": "rename", "name": "x"},
+            {"action": "change", "setting": "max_steps", "value": 1},
         ):
             assert "error" in guest.evaluate(forged, [subject, what])
     guest.click(".play")
@@ -547,7 +547,7 @@ def test_keys_on_another_tab_leave_the_hidden_run_alone(training):
     page.on(
         "request",
         lambda request: (
-            done.append(request.post_data_json["do"])
+            done.append(request.post_data_json["action"])
             if request.url.endswith("/api/runs/action")
             else None
         ),

@@ -244,7 +244,7 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
     used = 0
     for name in NAMES:
         result = ask(
-            client, "runs/action", owner=owner, subject=f"run:{run.id}", do="rename", name=name
+            client, "runs/action", owner=owner, subject=f"run:{run.id}", action="rename", name=name
         )
         if "error" in result:
             assert len(result["error"]) < 200
@@ -258,7 +258,7 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
             "runs/action",
             owner=owner,
             subject=f"run:{run.id}",
-            do="download",
+            action="download",
             checkpoint=run.checkpoints()[0][0].name,
         )["ticket"]
         answer = client.get(f"{CHECKPOINT_PATH}/{ticket}")
@@ -303,16 +303,23 @@ def test_no_such_name_opens_anything(watched):
             ("runs/details", {}),
         ):
             assert "error" in ask(client, door, **subject, **more)
-        for do in ("download", "remove"):
+        for action in ("download", "remove"):
             assert "error" in ask(
-                client, "runs/action", owner=owner, subject=f"run:{run.id}", do=do, checkpoint=name
+                client,
+                "runs/action",
+                owner=owner,
+                subject=f"run:{run.id}",
+                action=action,
+                checkpoint=name,
             )
-        assert "error" in ask(client, "runs/action", owner=owner, subject=f"run:{run.id}", do=name)
+        assert "error" in ask(
+            client, "runs/action", owner=owner, subject=f"run:{run.id}", action=name
+        )
         assert "error" in ask(
             client, "inspect/view", owner=owner, subject=f"run:{run.id}", view=name, text="1"
         )
-        assert "error" in ask(client, "datasets/action", owner=owner, do="use", content=name)
-        assert "error" in ask(client, "datasets/action", owner=name, do="list")
+        assert "error" in ask(client, "datasets/action", owner=owner, action="use", content=name)
+        assert "error" in ask(client, "datasets/action", owner=name, action="list")
         assert "error" in ask(client, "jobs/submit", owner=owner, kind=name)
         assert client.get(
             f"{CHECKPOINT_PATH}/{quote(name, safe='', errors='replace')}"
@@ -461,7 +468,7 @@ def test_responses_contain_nothing_of_the_machine(watched):
                 owner=owner,
                 subject=f"checkpoint:{name}",
                 text=name,
-                do=name,
+                action=name,
                 kind=name,
                 repo=name,
             )

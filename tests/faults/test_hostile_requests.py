@@ -164,14 +164,14 @@ OPTIONS = {
     "side": st.sampled_from(["source", "target"]),
 }
 PLAUSIBLE = {
-    "do": st.sampled_from(
+    "action": st.sampled_from(
         [
             *COMMANDS,
             "change",
             "rename",
             "hide",
             "show",
-            "again",
+            "rerun",
             "branch",
             "download",
             "list",
@@ -256,10 +256,10 @@ REQUESTED = {  # what a page's script sends along, beside whose page it is and w
     "runs/list": [],
     "runs/details": [],
     "runs/curves": ["subjects"],
-    "runs/action": ["do", "setting", "value", "name", "step", "checkpoint"],
+    "runs/action": ["action", "setting", "value", "name", "step", "checkpoint"],
     "inspect/view": ["view", "options", "text", "step"],
     "inspect/figures": ["text", "step"],
-    "datasets/action": ["do", "content"],
+    "datasets/action": ["action", "content"],
     "jobs/submit": ["kind", "what"],
     "jobs/poll": ["job", "cursor"],
     "architectures/matched": ["min_length", "max_length"],
@@ -269,7 +269,7 @@ REQUESTED = {  # what a page's script sends along, beside whose page it is and w
     "experiments/plan": ["form"],
     "experiments/submit": ["form"],
     "experiments/poll": ["open"],
-    "experiments/action": ["experiment", "do"],
+    "experiments/action": ["experiment", "action"],
     "experiments/csv": ["experiment"],
     "experiments/figures": ["experiment"],
     "replications/start": ["name"],
@@ -281,7 +281,7 @@ REQUESTED = {  # what a page's script sends along, beside whose page it is and w
     "lessons/cancel": [],
     "lessons/guess": ["mistake", "line"],
     "hub/poll": ["job"],
-    "hub/auto-publish": ["do", "repo", "token", "minutes"],
+    "hub/auto-publish": ["action", "repo", "token", "minutes"],
 }
 
 
@@ -318,7 +318,7 @@ def begin_something(client, owner):
         "experiments/submit", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"}
     )["experiment"]
     claim = {"name": requested("replications/list")["claims"][0]["name"]}
-    mine = {"experiment": experiment, "do": "cancel"}
+    mine = {"experiment": experiment, "action": "cancel"}
     question = {"id": requested("lessons/start-bug", bug=RANDOM_BUG, seed=0, steps=60)["id"]}
     return {
         "experiments/action": mine,

@@ -25,7 +25,7 @@ ACTS = (
     "show",
     "delete",
     "undelete",
-    "again",
+    "rerun",
     "branch",
     "download",
     "remove",
@@ -126,13 +126,13 @@ class User:
             [self.owner] * 6
             + [theirs.owner, theirs.id, theirs.share_id, "", None, [other.canary], "\0"]
         )
-        do = chance.choice(ACTS)
-        if do in ("again", "branch") and len(self.runs) >= MOST_RUNS:
-            do = "rename"
+        action = chance.choice(ACTS)
+        if action in ("rerun", "branch") and len(self.runs) >= MOST_RUNS:
+            action = "rename"
         return endpoint, {
             "owner": owner,
             "subject": subject,
-            "do": do,
+            "action": action,
             "n_points": chance.choice([0, 3, -1, 10**9]),
             "series_id": -1,
             "snapshot_version": 0,
@@ -237,10 +237,10 @@ def test_another_key_is_not_the_owner(registries):
     run = start_run(registry, "ada", max_steps=1)
     subject = f"run:{run.id}"
     for owner in ("", None, 3, [], {}, "ada\0", "ADA", " ada"):
-        for do in ACTS:
+        for action in ACTS:
             assert "error" in run_in_thread(
-                run_action(registry, {"owner": owner, "subject": subject, "do": do})
-            ), (owner, do)
+                run_action(registry, {"owner": owner, "subject": subject, "action": action})
+            ), (owner, action)
         assert run_in_thread(list_runs(registry, {"owner": owner}))["runs"] == [], owner
         assert (
             run_in_thread(poll_model(registry, {"owner": owner, "subject": subject}))["status"]

@@ -65,8 +65,8 @@ def test_sixteen_pages_watch_four_runs_and_are_answered_quickly_and_alike(
         assert "error" not in owner.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")
         first = owner.upload(zipped_small_checkpoint(tmp_path, tiny_config(**MODEL)))
         idle, memory = len(workers(app)), server.memory_info().rss
-        subjects = [owner.run_action(first, "again")["subject"] for _ in range(SLOTS)]
-        fifth = owner.run_action(first, "again")["subject"]
+        subjects = [owner.run_action(first, "rerun")["subject"] for _ in range(SLOTS)]
+        fifth = owner.run_action(first, "rerun")["subject"]
         for subject in subjects:
             wait_for(
                 lambda subject=subject: owner.poll(subject)["status"] == "training",

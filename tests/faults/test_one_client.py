@@ -49,7 +49,7 @@ def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name,
             assert user.load()
             subject = user.upload(packed)
             tried.append(user.call("runs/predict", subject="checkpoint:reverse", text="3 1 4"))
-            run = user.run_action(subject, "again")["subject"]
+            run = user.run_action(subject, "rerun")["subject"]
             assert user.poll(run)["status"] != "not-found"
             user.run_action(run, "stop")
             sent = user.post(

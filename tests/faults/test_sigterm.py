@@ -21,7 +21,7 @@ def app_with_runs_going(folder):
     app = AppServer(folder, PLAYGROUND_SLOTS=str(RUNS))
     page = PageClient(app, new_owner_key())
     first = page.upload(zipped_small_checkpoint(folder))
-    subjects = [page.run_action(first, "again")["subject"] for _ in range(RUNS)]
+    subjects = [page.run_action(first, "rerun")["subject"] for _ in range(RUNS)]
     for subject in subjects:
         further(page, subject, 10)
     return app, page, subjects

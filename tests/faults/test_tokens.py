@@ -260,7 +260,7 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
         stored = user.call(
             "hub/auto-publish",
             subject=subject,
-            do="start",
+            action="start",
             repo="owner/kept",
             minutes=5,
             private=True,

@@ -287,7 +287,7 @@ test("an experiment can be paused, cancelled and deleted, and the example cannot
     await settle();
     assert.deepEqual(sent.pop(), [
       "experiments/action",
-      { owner: "ada", experiment: "a", do: action },
+      { owner: "ada", experiment: "a", action },
     ]);
   }
   click("Delete");

@@ -237,7 +237,7 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
         ticket = attacker.request(
             "runs/action",
             subject=model_ref,
-            do="download",
+            action="download",
             checkpoint=checkpoints[0]["name"] if checkpoints else "",
         ).get("ticket", "x")
         with suppress(OSError), closing(attacker.connect()) as connection:
@@ -264,7 +264,7 @@ def queued_runs(attacker: Attacker, folder: Path) -> None:
 
     def rerun_all() -> None:
         for owner, model_ref in model_ref_by_owner.items():
-            attacker.request("runs/action", owner=owner, subject=model_ref, do="again")
+            attacker.request("runs/action", owner=owner, subject=model_ref, action="rerun")
             attacker.request("runs/list", owner=owner)
 
     attacker.repeat(rerun_all, 2)

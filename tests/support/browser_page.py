@@ -135,7 +135,7 @@ def choose_run_action(page: Page, name: str, action: str) -> None:
     """Choose from the menu of the run of this name."""
     row = page.locator(".runs tbody tr", has=page.locator(f".name:text-is('{name}')"))
     row.locator("summary").click()
-    row.locator(f"[data-do={action}]").click()
+    row.locator(f"[data-action={action}]").click()
 
 
 def run_names(page: Page) -> list[str]:

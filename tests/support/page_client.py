@@ -92,7 +92,7 @@ class PageClient:
         return self.call("runs/poll", subject=model_ref, **state)
 
     def run_action(self, model_ref: str, action: str, **fields: Any) -> dict[str, Any]:
-        response = self.call("runs/action", subject=model_ref, do=action, **fields)
+        response = self.call("runs/action", subject=model_ref, action=action, **fields)
         assert "error" not in response, response
         return response
 

@@ -207,7 +207,7 @@ class RunEndpoints(EndpointBase):
 
     async def _control(self, run: str, owner: str, action: str, request: Request) -> dict[str, Any]:
         ref = await self.model_ref(run, owner)
-        await self.call_handler("runs/action", ref.model_dump() | {"do": action}, request)
+        await self.call_handler("runs/action", ref.model_dump() | {"action": action}, request)
         controlled, _ = resolve_run(self.registry, ref)
         await _wait_until(
             lambda: controlled is None or REACHED_STATUS[action](controlled.status),

@@ -17,7 +17,7 @@ def _content_hash(value: object) -> str:
 class ActOnDataset(OwnerRequest):
     """An action on a dataset, which its content hash names."""
 
-    action: Literal["use", "show", "list", "remove"] = Field(alias="do")
+    action: Literal["use", "show", "list", "remove"]
     content: Annotated[str, BeforeValidator(_content_hash)] = ""
 
     @model_validator(mode="after")

@@ -50,7 +50,7 @@ class ExperimentRequest(OwnerRequest):
 class ActOnExperiment(ExperimentRequest):
     """An action of the owner on an experiment."""
 
-    action: Literal["pause", "cancel", "resume", "delete"] = Field(alias="do")
+    action: Literal["pause", "cancel", "resume", "delete"]
 
 
 class ClaimRequest(OwnerRequest):

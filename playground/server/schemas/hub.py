@@ -72,7 +72,7 @@ class SessionInfo(Request):
 class AutoPublish(ModelRequest):
     """Whether a run is published during training."""
 
-    action: Literal["start", "stop", "status"] = Field("status", alias="do")
+    action: Literal["start", "stop", "status"] = "status"
     repo: Stripped = ""
     token: Token = ""
     private: bool = False

@@ -32,7 +32,7 @@ RunAction = Literal[
     "show",
     "delete",
     "undelete",
-    "again",
+    "rerun",
     "branch",
     "download",
     "remove",
@@ -123,7 +123,7 @@ class ListRuns(Request):
 class ActOnRun(ModelRequest):
     """An action of the owner on a run."""
 
-    action: RunAction = Field(alias="do")
+    action: RunAction
     setting: ShortText | None = None
     value: Any = None
     name: ShortText | None = None

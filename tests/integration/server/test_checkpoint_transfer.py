@@ -229,7 +229,7 @@ def test_only_the_owner_gets_a_download_token_valid_once(tmp_path, files):
         (tmp_path / "sent" / name).write_bytes(data)
     run = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
     name = run.checkpoints()[0][0].name
-    want = {"subject": f"run:{run.id}", "do": "download", "checkpoint": name}
+    want = {"subject": f"run:{run.id}", "action": "download", "checkpoint": name}
     assert "error" in in_line(run_action(registry, want | {"owner": "bob"}))
     assert "error" in in_line(run_action(registry, want | {"owner": "ada", "checkpoint": "../.."}))
     assert "error" in in_line(
@@ -238,7 +238,7 @@ def test_only_the_owner_gets_a_download_token_valid_once(tmp_path, files):
             {
                 "subject": f"watch:{run.share_id}",
                 "owner": "ada",
-                "do": "download",
+                "action": "download",
                 "checkpoint": name,
             },
         )

@@ -84,8 +84,8 @@ def bring(app, text, owner, name="", columns=(), words=""):
     return post(app, UPLOAD_PATH, data, headers | {"content-type": "application/octet-stream"})
 
 
-def ask(app, do, owner, content=""):
-    what = {"do": do, "owner": owner, "content": content}
+def ask(app, action, owner, content=""):
+    what = {"action": action, "owner": owner, "content": content}
     return post(
         app,
         "/playground/api/datasets/action",
@@ -212,8 +212,8 @@ def test_a_request_without_an_owner_stores_nothing(app, owner):
 
 @pytest.mark.parametrize("content", ["", "../runs", "a" * 63, 5, None, ["a"], "Z" * 64])
 def test_an_invalid_content_hash_is_rejected(app, content):
-    for do in ("use", "show", "remove"):
-        answer = ask(app, do, new_owner_key(), content)
+    for action in ("use", "show", "remove"):
+        answer = ask(app, action, new_owner_key(), content)
         assert answer["error"] == "the request names no dataset; upload one first"
 
 
@@ -634,14 +634,14 @@ def test_the_number_of_stored_datasets_that_wait_is_limited(tmp_path, monkeypatc
         tasks = []
         for number in range(40):
             client_address.set(f"192.0.2.{number % 3}" if number >= 20 else "192.0.2.9")
-            what = {"do": "show", "owner": new_owner_key(), "content": "0" * 64}
+            what = {"action": "show", "owner": new_owner_key(), "content": "0" * 64}
             tasks.append(asyncio.create_task(bringing.act_on_dataset(what)))
         await asyncio.wait(tasks, timeout=2)
         count = len(waiting)
         release.set()
         answers = await asyncio.gather(*tasks)
         later = await bringing.act_on_dataset(
-            {"do": "show", "owner": new_owner_key(), "content": "0" * 64}
+            {"action": "show", "owner": new_owner_key(), "content": "0" * 64}
         )
         return count, answers, later
 

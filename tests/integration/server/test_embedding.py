@@ -127,7 +127,7 @@ def test_an_embedded_page_which_knows_no_owner_can_do_nothing_to_a_run(registry)
             answer = thread.submit(
                 asyncio.run,
                 live_handlers(registry)["runs/action"](
-                    {"owner": "", "subject": subject, "do": "stop"}, None
+                    {"owner": "", "subject": subject, "action": "stop"}, None
                 ),
             ).result()
             assert "not yours" in answer["error"]

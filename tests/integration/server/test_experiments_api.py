@@ -212,12 +212,12 @@ def test_only_its_owner_hears_of_an_experiment(page):
         "open": None,
     }
     for route, what in (
-        ("experiments/action", {"do": "delete"}),
+        ("experiments/action", {"action": "delete"}),
         ("experiments/csv", {}),
         ("experiments/figures", {}),
     ):
         assert "not yours" in ask(page, route, owner=OTHER, experiment=requested, **what)["error"]
-    assert ask(page, "experiments/action", experiment=requested, do="delete") == {}
+    assert ask(page, "experiments/action", experiment=requested, action="delete") == {}
     assert ask(page, "experiments/poll", open=requested) == {"experiments": [], "open": None}
 
 
@@ -288,7 +288,7 @@ def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, regist
         )["error"]
     )
     for row in ask(busy, "experiments/poll")["experiments"]:
-        ask(busy, "experiments/action", experiment=row["id"], do="cancel")
+        ask(busy, "experiments/action", experiment=row["id"], action="cancel")
 
 
 def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeypatch):
@@ -544,8 +544,8 @@ HOSTILE = [
     {"owner": OWNER, "form": form(["norm_placement", "x" * 30_000])},
     {"owner": OWNER, "form": form(["norm_placement", "pre"], base={"a": 1})},
     {"owner": OWNER, "form": form(["norm_placement", "pre"], kind="lengths", times=True)},
-    {"owner": OWNER, "name": "../x", "do": ["delete"]},
-    {"owner": OWNER, "experiment": ["x"], "do": "__init__", "name": 5},
+    {"owner": OWNER, "name": "../x", "action": ["delete"]},
+    {"owner": OWNER, "experiment": ["x"], "action": "__init__", "name": 5},
 ]
 
 

@@ -75,7 +75,7 @@ def request():
 FORM = {"name": "theirs", "grid": [["norm_placement", "pre, post"]], "seeds": "0", "kind": "grid"}
 KINDS = [  # what routes ask for beside the subject; each route reads what it knows
     {
-        "do": "download",
+        "action": "download",
         "text": "a b",
         "view": "attention",
         "kind": "benchmark",
@@ -84,14 +84,14 @@ KINDS = [  # what routes ask for beside the subject; each route reads what it kn
         "series_id": -1,
     },
     {
-        "do": "again",
+        "action": "rerun",
         "text": "a b",
         "view": "steps",
         "families": ["transformer"],
         "kind": "finetune",
     },
     {
-        "do": "branch",
+        "action": "branch",
         "text": "a b",
         "view": "parts",
         "step": 1,
@@ -99,7 +99,7 @@ KINDS = [  # what routes ask for beside the subject; each route reads what it kn
         "repo": "eve/stolen",
         "token": "hf_x",
     },
-    {"do": "list", "view": "heads", "text": "a b", "kind": "attention"},
+    {"action": "list", "view": "heads", "text": "a b", "kind": "attention"},
 ]
 
 

@@ -24,7 +24,7 @@ export async function updateAutoPublish(action) {
     const response = await request("hub/auto-publish", {
       owner: store.owner.value,
       subject,
-      do: action,
+      action,
       token: token.value,
       repo: repo.trim(),
       private: isPrivate,

@@ -42,7 +42,7 @@ const BUTTONS = {
 };
 
 async function act(experiment, action) {
-  await send("experiments", "experiments/action", { experiment, do: action });
+  await send("experiments", "experiments/action", { experiment, action });
   poller.wakeAll();
 }
 

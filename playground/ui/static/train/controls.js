@@ -32,7 +32,7 @@ export async function sendCommand(command) {
   if (!state.lastResponse.is_owner) return;
   const words = { pause: "Pausing", resume: "Resuming", stop: "Stopping and saving" }[command];
   if (words && ACTIVE_STATUSES.includes(state.status)) $(".status-text").textContent = words;
-  await runAction({ do: command });
+  await runAction({ action: command });
 }
 
 export function initControls() {
@@ -40,19 +40,19 @@ export function initControls() {
     $("." + name).addEventListener("change", async (event) => {
       const box = event.target,
         reply = box.value.trim()
-          ? await runAction({ do: "change", setting, value: Number(box.value) })
+          ? await runAction({ action: "change", setting, value: Number(box.value) })
           : {};
       if (reply.error || !box.value.trim()) box.value = state.lastResponse[setting];
     });
   $(".speed").addEventListener("change", (event) => {
     if (state.lastResponse.is_owner && ACTIVE_STATUSES.includes(state.status))
-      runAction({ do: "change", setting: "speed", value: Number(event.target.value) });
+      runAction({ action: "change", setting: "speed", value: Number(event.target.value) });
   });
   $(".resume-here").addEventListener("click", () =>
-    runAction({ do: state.status === "done" ? "extend" : "resume" }),
+    runAction({ action: state.status === "done" ? "extend" : "resume" }),
   );
   $(".keep").addEventListener("click", async () => {
-    const reply = await runAction({ do: "keep" });
+    const reply = await runAction({ action: "keep" });
     if (!reply.error)
       setMessage(
         $(".hand-note"),

@@ -104,7 +104,7 @@ async function previewDataset(content) {
   let reply;
   try {
     reply = await requestWithRetry(
-      () => request("datasets/action", { do: "show", owner, content }, 130000),
+      () => request("datasets/action", { action: "show", owner, content }, 130000),
       () => controller === pendingRequest,
       (busy) => setStatus(formatMessage(busy)),
     );
@@ -215,7 +215,7 @@ async function useDataset() {
   try {
     reply = await request(
       "datasets/action",
-      { do: "use", owner, content: datasetReport.content },
+      { action: "use", owner, content: datasetReport.content },
       60000,
     );
     if (reply.again) {
@@ -223,7 +223,7 @@ async function useDataset() {
       if (!datasetReport) return;
       reply = await request(
         "datasets/action",
-        { do: "use", owner, content: datasetReport.content },
+        { action: "use", owner, content: datasetReport.content },
         60000,
       );
     }
@@ -250,7 +250,7 @@ async function useDataset() {
 async function renderStoredDatasets() {
   let datasets;
   try {
-    datasets = (await request("datasets/action", { do: "list", owner })).datasets || [];
+    datasets = (await request("datasets/action", { action: "list", owner })).datasets || [];
   } catch (error) {
     return;
   }
@@ -285,7 +285,7 @@ async function renderStoredDatasets() {
         remove.disabled = true;
         let reply;
         try {
-          reply = await request("datasets/action", { do: "remove", owner, content: each.content });
+          reply = await request("datasets/action", { action: "remove", owner, content: each.content });
         } catch (error) {
           reply = { error: NO_RESPONSE };
         }

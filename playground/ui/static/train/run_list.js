@@ -91,11 +91,11 @@ export function renderRuns() {
           ? overlayColor(overlays.get(r.subject).colorIndex)
           : "transparent",
     );
-    row.querySelector("[data-do=hide]").textContent = r.hidden ? "Show again" : "Hide";
-    row.querySelector("[data-do=resume]").hidden = !["paused", "stopped", "failed"].includes(
+    row.querySelector("[data-action=hide]").textContent = r.hidden ? "Show again" : "Hide";
+    row.querySelector("[data-action=resume]").hidden = !["paused", "stopped", "failed"].includes(
       r.status,
     );
-    row.querySelector("[data-do=stop]").hidden = !ACTIVE_STATUSES.includes(r.status);
+    row.querySelector("[data-action=stop]").hidden = !ACTIVE_STATUSES.includes(r.status);
     return row;
   });
   for (const row of rows.values()) row.remove();
@@ -114,7 +114,7 @@ export function renderRuns() {
         button.className = "quiet";
         button.textContent = "Undo “" + r.name + "”";
         button.addEventListener("click", async () => {
-          await runAction({ do: "undelete" }, r.subject);
+          await runAction({ action: "undelete" }, r.subject);
           await loadRuns();
           openModel(r.subject);
         });
@@ -144,26 +144,26 @@ function createRunRow(ref) {
     );
   });
   menu.addEventListener("click", async (event) => {
-    const what = event.target.closest("button")?.dataset.do,
+    const action = event.target.closest("button")?.dataset.action,
       run = findRun();
-    if (!what || !run) return;
+    if (!action || !run) return;
     menu.open = false;
-    if (what === "rename") return startRename(row, run);
-    if (what === "use") return loadSettings(ref);
-    if (what === "hide") await runAction({ do: run.hidden ? "show" : "hide" }, ref);
-    else if (what === "delete") {
-      const reply = await runAction({ do: "delete" }, ref);
+    if (action === "rename") return startRename(row, run);
+    if (action === "use") return loadSettings(ref);
+    if (action === "hide") await runAction({ action: run.hidden ? "show" : "hide" }, ref);
+    else if (action === "delete") {
+      const reply = await runAction({ action: "delete" }, ref);
       if (!reply.error) {
         overlays.delete(ref);
         if (ref === state.modelRef) openModel(state.defaultModel);
       }
-    } else if (what === "again") {
-      const reply = await runAction({ do: "again" }, ref);
+    } else if (action === "rerun") {
+      const reply = await runAction({ action: "rerun" }, ref);
       if (reply.subject) {
         await loadRuns();
         openModel(reply.subject);
       }
-    } else await runAction({ do: what }, ref);
+    } else await runAction({ action }, ref);
     await loadRuns();
   });
   return row;
@@ -187,7 +187,7 @@ function startRename(row, run) {
     input.replaceWith(cell);
     if (commit && input.value.trim() && input.value !== run.name) {
       cell.textContent = input.value;
-      await runAction({ do: "rename", name: input.value }, run.subject);
+      await runAction({ action: "rename", name: input.value }, run.subject);
       await loadRuns();
     }
     if (restoreFocus) cell.focus();

@@ -42,7 +42,7 @@ export async function renderCheckpoints() {
       add("Download", () => downloadCheckpoint(c.name));
       if (c.resumable)
         add("Continue as a new run", async () => {
-          const reply = await runAction({ do: "branch", step: c.step });
+          const reply = await runAction({ action: "branch", step: c.step });
           if (reply.subject) {
             await loadRuns();
             openModel(reply.subject);
@@ -57,7 +57,7 @@ export async function renderCheckpoints() {
         }
         sure = false;
         event.target.textContent = "Delete";
-        await runAction({ do: "remove", checkpoint: c.name }, state.modelRef, $(".saved-note"));
+        await runAction({ action: "remove", checkpoint: c.name }, state.modelRef, $(".saved-note"));
         await renderCheckpoints();
       });
       return row;
@@ -66,7 +66,7 @@ export async function renderCheckpoints() {
 }
 
 async function downloadCheckpoint(name) {
-  const reply = await runAction({ do: "download", checkpoint: name });
+  const reply = await runAction({ action: "download", checkpoint: name });
   if (!reply.ticket) return;
   const link = document.createElement("a");
   link.href = new URL("checkpoints/" + reply.ticket, baseUrl);

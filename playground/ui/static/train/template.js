@@ -256,21 +256,21 @@ export default /* HTML */ `
             <details class="menu">
               <summary aria-label="Actions">⋯</summary>
               <div>
-                <button type="button" data-do="resume">Resume</button
-                ><button type="button" data-do="stop">Stop</button>
+                <button type="button" data-action="resume">Resume</button
+                ><button type="button" data-action="stop">Stop</button>
                 <button
                   type="button"
-                  data-do="again"
+                  data-action="rerun"
                   title="Same settings, same seed, same changes at the same steps"
                 >
                   Run again exactly
                 </button>
-                <button type="button" data-do="use" title="Copies its settings into the form">
+                <button type="button" data-action="use" title="Copies its settings into the form">
                   Use its settings
                 </button>
-                <button type="button" data-do="rename">Rename</button
-                ><button type="button" data-do="hide">Hide</button
-                ><button type="button" data-do="delete">Delete</button>
+                <button type="button" data-action="rename">Rename</button
+                ><button type="button" data-action="hide">Hide</button
+                ><button type="button" data-action="delete">Delete</button>
               </div>
             </details>
           </td>

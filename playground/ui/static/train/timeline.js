@@ -194,7 +194,7 @@ export function initTimeline() {
   $(".now").addEventListener("click", showLatest);
   $(".branch").addEventListener("click", async () => {
     const reply = await runAction({
-      do: "branch",
+      action: "branch",
       step: state.viewedStep === null ? state.lastResponse.step : state.viewedStep,
     });
     if (reply.subject) {
