@@ -29,12 +29,12 @@ class BusyError(UserError):
 
 
 def error_response(error: Exception) -> dict[str, Any]:
-    """Return the JSON of an error: `error`, and `field` and `again` if they apply."""
+    """Return the JSON of an error: `error`, and `field` and `retryable` if they apply."""
     response: dict[str, Any] = {"error": str(error) or "this took too long; try again"}
     if field := getattr(error, "field", ""):
         response["field"] = field
     if getattr(error, "retryable", False):
-        response["again"] = True
+        response["retryable"] = True
     return response
 
 
@@ -47,5 +47,5 @@ def raise_for_error(response: dict[str, Any]) -> dict[str, Any]:
     if "error" not in response:
         return response
     raise UserError(
-        response["error"], response.get("field", ""), retryable=response.get("again", False)
+        response["error"], response.get("field", ""), retryable=response.get("retryable", False)
     )

@@ -111,7 +111,7 @@ class Job:
             "rows": rows,
             "cursor": start + len(rows),
             "result": self.result,
-            "again": self.retryable,
+            "retryable": self.retryable,
             "queue_position": self.queue_position if status is JobStatus.QUEUED else 0,
         }
 

@@ -88,7 +88,7 @@ class Snapshots:
                 if is_last:  # the nearest step with stored weights
                     run.update_live(latest_weights_step=snapshot["step"])
             elif is_last and (
-                not response.get("again") or run.failed_snapshots >= MAX_SNAPSHOT_FAILURES
+                not response.get("retryable") or run.failed_snapshots >= MAX_SNAPSHOT_FAILURES
             ):
                 # Another request would fail, too.
                 run.update_live(latest_weights_step=None)

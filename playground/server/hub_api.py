@@ -205,7 +205,7 @@ class HubHandlers(HandlerGroup):
         return {
             "status": "working" if is_active else "done" if status is JobStatus.DONE else "failed",
             "message": job.message or ("Starting" if is_active else ""),
-            "again": job.retryable,
+            "retryable": job.retryable,
             "result": job.result,
             "kind": job.kind,
         }

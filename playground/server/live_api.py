@@ -68,7 +68,7 @@ async def poll_model(
     except (UserError, OSError) as error:
         return NOT_FOUND_RESPONSE | {
             "message": str(error),
-            "again": getattr(error, "retryable", False),
+            "retryable": getattr(error, "retryable", False),
         }
     return snapshot_fields | {
         "status": "checkpoint",

@@ -122,7 +122,7 @@ def test_another_model_replaces_an_input_that_it_does_not_know(page):
 def test_a_transient_failure_is_retried_by_the_page(page):
     busy = {
         "error": "the model is busy with earlier requests; try again in a moment",
-        "again": True,
+        "retryable": True,
     }
     is_busy = True
 

@@ -91,7 +91,7 @@ def test_a_rate_limit_delays_an_action_instead_of_failing_it(training):
     def refuse_once(route):
         answers.append(route.request.post_data_json["action"])
         if len(answers) == 1:
-            refusal = {"error": "too many requests at once; try again in 1 s", "again": True}
+            refusal = {"error": "too many requests at once; try again in 1 s", "retryable": True}
             route.fulfill(status=429, headers={"Retry-After": "1"}, json=refusal)
         else:
             route.continue_()

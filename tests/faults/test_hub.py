@@ -98,7 +98,7 @@ class Outcome:
     """What became of one case. `kept`: the folders that must not change are as they were."""
 
     sentence: str = ""
-    again: bool = False
+    retryable: bool = False
     seconds: float = 0.0
     hits: int = 0
     # of every repository, without the Hub's own first
@@ -199,7 +199,7 @@ def case_here(case, checkpoint, folder):
                 else:
                     client.push(package, client.plan(package, "ada/digits"), "Step 2")
             except HubError as error:
-                outcome.sentence, outcome.again, outcome.response = (
+                outcome.sentence, outcome.retryable, outcome.response = (
                     str(error),
                     error.retryable,
                     repr(error),
@@ -233,7 +233,7 @@ def case_separate(case, checkpoint, folder, times=None, **hub_task):
         started = time.monotonic()
         with stand_in.fault(where, method=method, times=times, **FAULTS[name]) as fault:
             job = run_hub_task(requested, text_rendered.append, LONGEST + 30)
-        outcome.sentence, outcome.again, outcome.response = (
+        outcome.sentence, outcome.retryable, outcome.response = (
             job.message,
             job.retryable,
             repr([job.to_json(), text_rendered, job]),
@@ -281,7 +281,7 @@ def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, c
         assert outcome.hits <= 2
     assert any(words in outcome.sentence for words in ADVICE[name]), outcome.sentence
     assert "unexpected error" not in outcome.sentence
-    assert outcome.again == (name not in ("401", "403", "404")), outcome.sentence
+    assert outcome.retryable == (name not in ("401", "403", "404")), outcome.sentence
     assert "hf_" not in outcome.sentence + outcome.response
     # What hangs is the answer: that commit was made, and whole. To try again then writes nothing
     # (below, where an answer is lost).

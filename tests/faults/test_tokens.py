@@ -339,7 +339,7 @@ def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
         assert holding(folder, hub.CY, hub.ADA, but=but) == []  # in the midst of it
         assert user.call("hub/poll", job=begun["job"])["status"] == "working"
     result = user.ended(begun["job"])
-    assert (result["status"], result["again"]) == ("failed", True)
+    assert (result["status"], result["retryable"]) == ("failed", True)
     result = user.hub_task(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
     assert result["status"] == "done", result
     with hub.record_requests() as more:

@@ -67,7 +67,7 @@ test("a rate limit beyond the timeout fails", async () => {
 test("a busy server is requested again with growing delays", async () => {
   mock.timers.enable({ apis: ["setTimeout", "Date"] });
   const send = mock.fn(async () =>
-    send.mock.callCount() < 3 ? { again: true, error: "busy" } : { job: "j" },
+    send.mock.callCount() < 3 ? { retryable: true, error: "busy" } : { job: "j" },
   );
   const onDelay = mock.fn();
   const promise = requestWithRetry(send, () => true, onDelay);
@@ -80,7 +80,7 @@ test("a busy server is requested again with growing delays", async () => {
 });
 
 test("an outdated request is not repeated", async () => {
-  const send = mock.fn(async () => ({ again: true, error: "busy" }));
+  const send = mock.fn(async () => ({ retryable: true, error: "busy" }));
   await requestWithRetry(send, () => false);
   assert.equal(send.mock.callCount(), 1);
 });

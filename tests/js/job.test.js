@@ -63,7 +63,7 @@ test("an error of the server becomes a message, with Retry if that may help", as
   );
   responses["jobs/submit"] = [{ job: "j" }, { job: "j" }];
   responses["jobs/poll"] = [
-    { status: "failed", message: "the Hub timed out", again: true },
+    { status: "failed", message: "the Hub timed out", retryable: true },
     { status: "done", result: 1 },
   ];
   await job.run("o", {});
@@ -81,7 +81,7 @@ test("a lost connection is not the end of a job", async () => {
 });
 
 test("a job that the server forgot fails", async () => {
-  responses["jobs/poll"] = [{ error: "this job is no longer stored", again: true }];
+  responses["jobs/poll"] = [{ error: "this job is no longer stored", retryable: true }];
   await job.run("o", {});
   assert.equal(job.state.value.message, "This job is no longer stored.");
 });
@@ -132,7 +132,7 @@ test("a job that was reset while it was submitted is cancelled", async () => {
 
 test("the reason of a delay is shown", async () => {
   mock.timers.enable({ apis: ["setTimeout", "Date"] });
-  const busy = { again: true, error: "too many jobs are running" };
+  const busy = { retryable: true, error: "too many jobs are running" };
   responses["jobs/submit"] = [busy, busy, busy, { job: "j" }];
   responses["jobs/poll"] = [{ status: "done", result: 1 }];
   const messages = [];

@@ -168,7 +168,7 @@ class JobEndpoints(EndpointBase):
             "owner": owner,
             "status": response["status"],
             "message": response["message"],
-            "retryable": response["again"],
+            "retryable": response["retryable"],
         }
         if is_comparison:
             result |= {

@@ -55,7 +55,7 @@ class SubmitHubTask(PublishOptions):
     include_dataset: bool = Field(False, alias="data")
     expected_parent: Name | None = Field(None, alias="expected")
     is_main: bool = Field(False, alias="main")  # the revision is the main branch
-    refresh: bool = Field(False, alias="again")
+    refresh: bool = False
 
 
 class HubJob(Request):

@@ -152,7 +152,7 @@ def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, 
     assert answer["message"].startswith(
         "ben/dies: the process was killed, probably because the machine ran out"
     )
-    assert answer["again"]
+    assert answer["retryable"]
     assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["finished"]][
         -1
     ] == "digits"

@@ -105,7 +105,7 @@ def test_a_run_whose_process_cannot_be_started_fails_and_can_be_resumed(tmp_path
 def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptors):
     answer = InspectorClient().request("warm", {}).result(60)
     assert "could not be started" in answer["error"]
-    assert answer["again"]
+    assert answer["retryable"]
 
 
 @pytest.mark.parametrize("name", ["runs/report", "inspect/figures"])

@@ -1296,7 +1296,7 @@ def test_a_flood_of_requests_is_limited_and_runs_continue(registry):
     # the run's own snapshot may hold one of the places
     assert sum("prediction" in reply for reply in response) >= MAX_PER_CLIENT - 2
     assert any(
-        "busy with earlier requests" in reply.get("error", "") and reply["again"]
+        "busy with earlier requests" in reply.get("error", "") and reply["retryable"]
         for reply in response
     )
     registry.control(run, "stop")

@@ -463,7 +463,7 @@ def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monk
 
     async def poll(what, request):
         polls.append(request.client.host)
-        return {"status": "working", "message": "", "again": False, "result": None}
+        return {"status": "working", "message": "", "retryable": False, "result": None}
 
     monkeypatch.setitem(endpoints.handlers, "hub/poll", poll)
 

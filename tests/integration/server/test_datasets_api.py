@@ -128,7 +128,7 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     assert not (app.checkpoints / "rows" / content).exists()  # only previewed so far
     assert "not on this server" in ask(app, "show", owner, content)["error"]
     answer = ask(app, "use", other, content)  # another user has to upload it
-    assert answer["again"]
+    assert answer["retryable"]
     assert "upload it again" in answer["error"]
     assert ask(app, "use", owner, content) == {}
     assert (app.checkpoints / "rows" / content / "rows.safetensors").is_file()
@@ -652,5 +652,7 @@ def test_the_number_of_stored_datasets_that_wait_is_limited(tmp_path, monkeypatc
         {"rows": 1}
     ] * 4  # half of them for one address
     assert len(refused) == 40 - count
-    assert all(answer["again"] and "try again in a moment" in answer["error"] for answer in refused)
+    assert all(
+        answer["retryable"] and "try again in a moment" in answer["error"] for answer in refused
+    )
     assert later == {"rows": 1}

@@ -444,7 +444,7 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     waiting, refused, accepted, other = in_a_loop(crowd())
     assert 1 <= waiting <= 4
     assert len(refused) == 40 - waiting
-    assert all(each["again"] and "try again" in each["error"] for each in refused)
+    assert all(each["retryable"] and "try again" in each["error"] for each in refused)
     assert accepted
     assert other["ours"] == 0.25
     # those who were refused get it later

@@ -82,7 +82,7 @@ def test_process_that_cannot_be_started(queue, kind, monkeypatch):
         "could not be started: the machine lacks memory, processes or open files"
         in (response["error"])
     )
-    assert response["again"]
+    assert response["retryable"]
     check_next_job(queue, kind)
 
 
@@ -90,7 +90,7 @@ def test_process_that_cannot_be_started(queue, kind, monkeypatch):
 def test_process_that_is_killed(queue, kind):
     response = run_failing(queue, kind, "killed")
     assert "was killed, probably because the machine ran out of memory" in response["error"]
-    assert response["again"]
+    assert response["retryable"]
     check_next_job(queue, kind)
 
 
@@ -117,6 +117,6 @@ def test_full_disk(queue, kind):
     assert response == {
         "error": "the system reported an error: No space left on device; "
         "free disk space and try again",
-        "again": True,
+        "retryable": True,
     }
     check_next_job(queue, kind)

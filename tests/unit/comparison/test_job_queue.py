@@ -108,4 +108,4 @@ def test_end_of_the_process_names_the_models(comparison, started):
     started[0].on_exit(-9)
     state = comparison.poll(job_id, "ada")
     assert state["message"].startswith("ben/dies, gpt2: the process was killed, probably")
-    assert state["again"]
+    assert state["retryable"]

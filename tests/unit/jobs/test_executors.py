@@ -115,7 +115,7 @@ def test_jobs_that_wait_survive_the_end_of_the_process(started):
     queue, _ = resident()
     current, waiting = queue.submit("count", "a"), queue.submit("count", "b")
     started[0].on_exit(-11)
-    assert current.response()["again"]
+    assert current.response()["retryable"]
     assert started[1].sent == [("begin", waiting.id, "count", ("b",))]
     started[1].respond(n=2)
     assert waiting.result == {"n": 2}

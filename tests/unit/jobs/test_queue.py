@@ -269,7 +269,7 @@ def test_failure_of_a_job_is_its_response(build, executor):
     assert job.future.result(0) == {"error": "no such model"}
     other = submit(queue)
     executor.on_end(other, ("failed", "busy", True), None)
-    assert other.future.result(0) == {"error": "busy", "again": True}
+    assert other.future.result(0) == {"error": "busy", "retryable": True}
 
 
 def test_next_job_can_be_submitted_from_the_callback_of_a_future(build, executor):
@@ -488,7 +488,7 @@ def test_the_end_of_a_process_has_one_message(build, executor, code, reason):
     executor.on_end(job, None, code)
     assert job.future.result(0) == {
         "error": f"ada/digits: the reader {reason} during: Loading; use fewer rows",
-        "again": True,
+        "retryable": True,
     }
     assert behind.status is JobStatus.RUNNING
 

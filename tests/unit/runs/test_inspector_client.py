@@ -69,7 +69,7 @@ def test_requests_are_limited_per_client_and_per_address(inspector):
     assert [future.done() for future in futures] == [False] * MAX_PER_CLIENT + [True] * 2
     rejection = futures[-1].result(0)
     assert "busy" in rejection["error"]
-    assert rejection["again"]
+    assert rejection["retryable"]
     invented = [
         request(inspector, Client("10.0.0.1", f"invented {number}"), "x")[0]
         for number in range(MAX_PER_ADDRESS)
@@ -103,7 +103,7 @@ def test_request_past_time_limit_ends_and_next_gets_new_process(inspector, start
     inspector.queue.housekeep()
     response = slow.result(0)
     assert "longer than 5 s" in response["error"]
-    assert not response.get("again")  # it would take as long again
+    assert not response.get("retryable")  # it would take as long again
     assert started[0].is_killed
     started[0].on_exit(-9)
     assert texts(started[1]) == ["next"]
@@ -114,7 +114,7 @@ def test_request_past_time_limit_ends_and_next_gets_new_process(inspector, start
 def test_requests_that_wait_survive_the_end_of_the_process(inspector, started):
     (current,), (waiting,) = request(inspector, ADA, "1"), request(inspector, BOB, "2")
     started[0].on_exit(-11)
-    assert current.result(0)["again"]
+    assert current.result(0)["retryable"]
     assert texts(started[1]) == ["2"]
     started[1].respond(actual=2)
     assert waiting.result(0) == {"actual": 2}

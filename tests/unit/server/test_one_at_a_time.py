@@ -58,7 +58,7 @@ def test_busy_address_delays_another_address_by_one_turn(answer, client_address)
     refused = [each for each in crowd if "error" in each]
     assert len(refused) == 7  # one runs and two wait
     assert all(
-        each["again"] and "from your address are still queued or running" in each["error"]
+        each["retryable"] and "from your address are still queued or running" in each["error"]
         for each in refused
     )
 

@@ -54,7 +54,7 @@ export async function loadGallery({ isRefresh = true } = {}) {
   for (let retries = 0; id === requestId; retries++) {
     const result = await runHubJob(galleryJob, {
       kind: "gallery",
-      again: isRefresh || retries > 0,
+      refresh: isRefresh || retries > 0,
     });
     if (id !== requestId) return;
     if (result) galleryModels.value = result.models;

@@ -52,7 +52,7 @@ export async function requestView(view, options, extra = {}) {
         /** @type {Error} */ (error).name === "TimeoutError"
           ? "the request timed out; try again"
           : NO_RESPONSE,
-      again: !SLOW_VIEWS.includes(view),
+      retryable: !SLOW_VIEWS.includes(view),
     };
   }
 }
@@ -73,7 +73,7 @@ async function loadView(view) {
   if (spec.requestId !== requestId) return; // a newer request is pending
   if (view === openSection.value) isWaiting.value = false;
   if (applyDefaultInput(data)) return scheduleRefresh(view, 0);
-  if (view === openSection.value) showError(data.error ?? "", data.again);
+  if (view === openSection.value) showError(data.error ?? "", data.retryable);
   if (data.error) return; // the last result stays visible
   batch(() => {
     results.value = { ...results.value, [view]: data };
@@ -87,7 +87,7 @@ async function loadView(view) {
 let rejected = null;
 
 /** Replace a sequence that was typed for another model, if this one does not know it. */
-function applyDefaultInput({ question, error, again }) {
+function applyDefaultInput({ question, error, retryable }) {
   const before = store.sequence.value;
   batch(() => {
     if (question) store.suggestedInput.value = question;
@@ -98,7 +98,7 @@ function applyDefaultInput({ question, error, again }) {
     }
     rejected = null;
     const isOfOtherModel = store.input.value !== null && store.inputModel !== store.model.value;
-    if (!error || again || !isOfOtherModel) return;
+    if (!error || retryable || !isOfOtherModel) return;
     rejected = { input: store.input.value, error };
     store.input.value = null;
   });

@@ -54,7 +54,7 @@ export async function request(name, payload, timeoutMs = DEFAULT_TIMEOUT_MS) {
 }
 
 /**
- * Repeat a request with increasing delays while the response has `again` and `isCurrent()` holds.
+ * Repeat a request with increasing delays while the response has `retryable` and `isCurrent()` holds.
  * `onDelay` receives the reason for the delay.
  * @param {() => Promise<any>} send
  * @param {() => boolean} [isCurrent]
@@ -64,7 +64,7 @@ export async function requestWithRetry(send, isCurrent = () => true, onDelay = (
   const since = Date.now();
   for (let waitMs = 500; ; waitMs = Math.min(5000, 2 * waitMs)) {
     const response = await send();
-    if (!response.again || Date.now() - since > MAX_RETRY_MS || !isCurrent()) return response;
+    if (!response.retryable || Date.now() - since > MAX_RETRY_MS || !isCurrent()) return response;
     if (Date.now() - since > 1000) onDelay(response.error);
     await sleep(waitMs);
     if (!isCurrent()) return response;

@@ -125,7 +125,7 @@ export class Job {
       isCurrent,
       (reason) => isCurrent() && this.patch(formatMessage(reason)),
     );
-    if (submitted.error) throw new ServerError(submitted.error, { canRetry: submitted.again });
+    if (submitted.error) throw new ServerError(submitted.error, { canRetry: submitted.retryable });
     const current = { owner, job: submitted.job };
     if (isCurrent()) {
       this.onSubmit(submitted.job, payload);
@@ -153,7 +153,7 @@ export class Job {
         continue;
       }
       if (!isCurrent()) return null;
-      if (response.error) throw new ServerError(response.error, { canRetry: response.again });
+      if (response.error) throw new ServerError(response.error, { canRetry: response.retryable });
       cursor = response.cursor ?? 0;
       if (response.rows?.length) this.onRows(response.rows);
       if (FINAL_STATUSES.includes(response.status)) return this.finish(response);
@@ -168,7 +168,7 @@ export class Job {
     if (response.status === "done") return response.result;
     this.isCancelled ||= response.status === "cancelled";
     this.partialResult = response.result ?? null;
-    throw new ServerError(response.message, { canRetry: response.again });
+    throw new ServerError(response.message, { canRetry: response.retryable });
   }
 
   /** Cancel the job on the server; its next poll reports the end. */

@@ -218,7 +218,7 @@ async function useDataset() {
       { action: "use", owner, content: datasetReport.content },
       60000,
     );
-    if (reply.again) {
+    if (reply.retryable) {
       await uploadDataset();
       if (!datasetReport) return;
       reply = await request(
@@ -227,7 +227,7 @@ async function useDataset() {
         60000,
       );
     }
-    if (reply.again) reply = { error: "the server no longer has this dataset; upload it again" };
+    if (reply.retryable) reply = { error: "the server no longer has this dataset; upload it again" };
   } catch (error) {
     reply = { error: NO_RESPONSE };
   }

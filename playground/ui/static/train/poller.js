@@ -85,7 +85,7 @@ export async function pollRun(generationId) {
       });
       if (generationId !== state.pollGeneration) return;
       applyUpdate(response);
-      if (state.status === "checkpoint" || (state.status === "not-found" && !response.again))
+      if (state.status === "checkpoint" || (state.status === "not-found" && !response.retryable))
         return;
       // The owner may resume an ended run, here or in another tab.
       pollsWithoutSnapshot =

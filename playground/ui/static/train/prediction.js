@@ -39,7 +39,7 @@ export async function predict() {
         ...(step === null ? {} : { step }),
       });
     } catch (error) {
-      return { error: NO_RESPONSE, again: true };
+      return { error: NO_RESPONSE, retryable: true };
     }
   };
   const reply = await requestWithRetry(
@@ -59,7 +59,7 @@ export async function predict() {
         .join("; "),
     reply.error ? "error" : "",
   );
-  store.isInputInvalid.value = Boolean(reply.error && !reply.again);
+  store.isInputInvalid.value = Boolean(reply.error && !reply.retryable);
   if (reply.error) $(".answer").replaceChildren();
   else {
     reply.target
