@@ -205,7 +205,7 @@ PLAUSIBLE = {
             "finetune",
         ]
     ),
-    "what": st.dictionaries(
+    "request": st.dictionaries(
         st.sampled_from(["n", "models", "model", "rows", "checkpoint", "owner"]), ODD, max_size=3
     ),
     "name": st.text(max_size=20),
@@ -260,7 +260,7 @@ REQUESTED = {  # what a page's script sends along, beside whose page it is and w
     "inspect/view": ["view", "options", "text", "step"],
     "inspect/figures": ["text", "step"],
     "datasets/action": ["action", "content"],
-    "jobs/submit": ["kind", "what"],
+    "jobs/submit": ["kind", "request"],
     "jobs/poll": ["job", "cursor"],
     "architectures/matched": ["min_length", "max_length"],
     "architectures/train": ["families"],
@@ -313,7 +313,7 @@ def begin_something(client, owner):
     def requested(name, **more):
         return client.post(ROUTE_PREFIX + name, content=json.dumps({"owner": owner} | more)).json()
 
-    job = {"job": requested("jobs/submit", kind="cached-models", what={})["job"]}
+    job = {"job": requested("jobs/submit", kind="cached-models", request={})["job"]}
     experiment = requested(
         "experiments/submit", form={"grid": [["d_model", "8, 16"]], "seeds": "0, 1"}
     )["experiment"]
@@ -449,7 +449,7 @@ def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, dep
             '"123", "kind": "inference", '
         )
         body += (
-            f'"options": {{"kind": {deep}}}, "what": {{"a": {deep}}}, "form": {{"a": '
+            f'"options": {{"kind": {deep}}}, "request": {{"a": {deep}}}, "form": {{"a": '
             f"{deep}}}, "
             f'"n_points": {deep}}}'
         )

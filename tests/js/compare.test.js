@@ -179,7 +179,7 @@ test("an outage is reported once, and the fields state that the model is not loc
     },
   };
   await loadModelFacts(["gpt2", " tuned:a", "bert", "not a name!!"]);
-  assert.deepEqual(sent[0][1].what.models, ["gpt2", "tuned:a", "bert"]);
+  assert.deepEqual(sent[0][1].request.models, ["gpt2", "tuned:a", "bert"]);
   assert.equal(outage.value, "No internet connection. Local models still work.");
   responses["jobs/poll"].result.models[2].message = "";
   await retryConnection();
@@ -272,6 +272,7 @@ test("the results are exported, stored, and read again with the names of version
   assert.equal(exampleRecords(state).length, 3);
   assert.deepEqual(exportData(state).rows[0].model, "reverse");
   const old = JSON.stringify({
+    what: { models: ["gpt2"] },
     settings: { examples: [["1", "2"]] },
     rows: [["1:0", { place: 0, model: "reverse", what: "yours", over: true }]],
     estimates: [],
@@ -287,6 +288,7 @@ test("the results are exported, stored, and read again with the names of version
     finished: true,
   });
   assert.equal(read.items.get(0).get("1:0").candidates[0].is_target, true);
+  assert.deepEqual(read.request, { models: ["gpt2"] });
   assert.deepEqual(read.settings.few_shot_examples, [["1", "2"]]);
   for (const odd of ["{", "null", "", '{"settings":{},"rows":7}'])
     assert.equal(parseResults(odd).rows.size, 0);
@@ -370,8 +372,8 @@ test("the form of the benchmark rejects names and evaluates the selected models"
     .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
   await wait(() => text(".job")?.includes("Evaluated"));
   const [, payload] = sent.find(([, { kind }]) => kind === "benchmark");
-  assert.deepEqual(payload.what.models, ["gpt2"]);
-  assert.deepEqual([payload.what.n, payload.what.rank], [3, 3]);
+  assert.deepEqual(payload.request.models, ["gpt2"]);
+  assert.deepEqual([payload.request.n, payload.request.rank], [3, 3]);
   assert.equal(payload.subject, "checkpoint:reverse");
   assert.equal(text(".job"), "✓ Evaluated: 2 examples, 2 models and the baselines.");
   assert.equal(box.querySelectorAll(".sheet tbody tr").length, 3);

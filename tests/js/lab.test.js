@@ -285,10 +285,7 @@ test("an experiment can be paused, cancelled and deleted, and the example cannot
   ]) {
     click(name);
     await settle();
-    assert.deepEqual(sent.pop(), [
-      "experiments/action",
-      { owner: "ada", experiment: "a", action },
-    ]);
+    assert.deepEqual(sent.pop(), ["experiments/action", { owner: "ada", experiment: "a", action }]);
   }
   click("Delete");
   await settle();

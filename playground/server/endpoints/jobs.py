@@ -56,7 +56,7 @@ class JobEndpoints(EndpointBase):
         payload = ref.model_dump() | {
             "owner": key,
             "kind": "benchmark",
-            "what": {"models": models or [], "n": n, "shots": shots},
+            "request": {"models": models or [], "n": n, "shots": shots},
         }
         response = await self.call_handler("jobs/submit", payload, request)
         return await self._wait_for_job(COMPARE_PREFIX + response["job"], key, wait, request)

@@ -13,7 +13,7 @@ class SubmitJob(OwnedModelRequest):
     """The kind of a job, and its request, which the job validates."""
 
     kind: Name
-    request: JsonObject = Field({}, alias="what")
+    request: JsonObject = Field(default_factory=dict)
 
 
 class CancelJob(OwnerRequest):

@@ -52,7 +52,7 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
     result = ask(
         page,
         "jobs/submit",
-        {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:reverse", "what": wished},
+        {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:reverse", "request": wished},
     )
     assert job_of(page, result).arguments[0] == {
         "models": ["gpt2"],
@@ -60,7 +60,7 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
         "checkpoint": str(registry.root / "reverse"),
         "name": "reverse",
     }
-    result = ask(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "what": wished})
+    result = ask(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "request": wished})
     assert job_of(page, result).arguments[0] == {"models": ["gpt2"], "n": 4}
 
 
@@ -78,7 +78,7 @@ def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(page, registry):
     )
     run = registry.start(config, OWNER, name="mine")
     wait_for(lambda: run.status == "done", description="the end of the run")
-    what = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "what": {}}
+    what = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "request": {}}
     result = ask(page, "jobs/submit", what | {"owner": OWNER})
     assert job_of(page, result).arguments[0] == {
         "checkpoint": str(run.checkpoints()[0][0]),
@@ -89,20 +89,20 @@ def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(page, registry):
 
 @pytest.mark.parametrize(("old", "new"), JOB_KINDS.items())
 def test_old_kind_of_a_job_still_works(page, old, new):
-    response = ask(page, "jobs/submit", {"owner": OWNER, "kind": old, "what": {}})
+    response = ask(page, "jobs/submit", {"owner": OWNER, "kind": old, "request": {}})
     assert job_of(page, response).kind == new
 
 
 def test_old_kind_of_a_benchmark_has_the_same_limit(page):
     page.job_queue.hosted = True
     for kind in ("table", "benchmark"):
-        request = {"owner": OWNER, "kind": kind, "what": {"n": SHARED_MAX_EXAMPLES + 1}}
+        request = {"owner": OWNER, "kind": kind, "request": {"n": SHARED_MAX_EXAMPLES + 1}}
         assert "too many on a shared instance" in ask(page, "jobs/submit", request)["error"]
 
 
 @pytest.mark.smoke
 def test_only_its_owner_hears_of_a_job(page):
-    job = ask(page, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "what": {}})["job"]
+    job = ask(page, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "request": {}})["job"]
     assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "working"
     for route in ("jobs/poll", "jobs/cancel"):
         assert set(ask(page, route, {"owner": OTHER, "job": job})) == {"error"}
@@ -118,7 +118,7 @@ def test_on_a_shared_server_a_benchmark_is_limited(registry, monkeypatch):
             "owner": OWNER,
             "kind": "benchmark",
             "subject": "checkpoint:reverse",
-            "what": {"n": SHARED_MAX_EXAMPLES + 1},
+            "request": {"n": SHARED_MAX_EXAMPLES + 1},
         }
         assert ("error" in ask(page, "jobs/submit", what)) is hosted
         page.job_queue.close()
@@ -133,9 +133,9 @@ HOSTILE = [
     {"owner": "short", "kind": "model-info"},
     {"owner": OWNER, "kind": ["model-info"]},
     {"owner": OWNER, "kind": "nothing"},
-    {"owner": OWNER, "kind": "__class__", "what": {}},
-    {"owner": {}, "kind": "model-info", "what": {}},
-    {"owner": OWNER, "kind": "benchmark", "what": {"models": ["x" * 30_000]}},
+    {"owner": OWNER, "kind": "__class__", "request": {}},
+    {"owner": {}, "kind": "model-info", "request": {}},
+    {"owner": OWNER, "kind": "benchmark", "request": {"models": ["x" * 30_000]}},
     {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:../x"},
     {"owner": OWNER, "kind": "benchmark", "subject": 3},
     {"owner": OWNER, "kind": "benchmark", "subject": "run:x"},
@@ -302,6 +302,6 @@ def test_fine_tuned_models_have_the_owner_of_the_request(page):
             "owner": owner,
             "kind": "finetune",
             "subject": "checkpoint:reverse",
-            "what": {"model": "gpt2", "owner": "another"},
+            "request": {"model": "gpt2", "owner": "another"},
         }
         assert job_of(page, ask(page, "jobs/submit", what)).arguments[0]["owner"] == owner_id(owner)

@@ -79,7 +79,7 @@ KINDS = [  # what routes ask for beside the subject; each route reads what it kn
         "text": "a b",
         "view": "attention",
         "kind": "benchmark",
-        "what": {"n": 4, "models": []},
+        "request": {"n": 4, "models": []},
         "n_points": 0,
         "series_id": -1,
     },

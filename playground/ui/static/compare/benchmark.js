@@ -111,8 +111,8 @@ export function runBenchmark() {
 }
 
 function retryModel(model) {
-  const { what, subject: of } = results.value;
-  job.start("benchmark", { ...what, models: [model], retry: model }, of);
+  const { request, subject: of } = results.value;
+  job.start("benchmark", { ...request, models: [model], retry: model }, of);
 }
 
 /** Evaluate these models, and no others. */

@@ -8,7 +8,7 @@ const FIRST_BASELINE_RANK = 1000;
 /** @typedef {ReturnType<typeof emptyResults>} Results */
 export const emptyResults = () => ({
   /** The request of the results. */
-  what: /** @type {any} */ (null),
+  request: /** @type {any} */ (null),
   settings: /** @type {any} */ (null),
   rows: /** @type {Map<string, any>} */ (new Map()),
   /** The answers to each example, by the ids of the rows. */
@@ -48,7 +48,7 @@ function addRow(state, row, request) {
     Object.assign(state, {
       ...emptyResults(),
       part: state.part,
-      what: request,
+      request,
       settings: row,
       subject: request.of || "",
     });
@@ -79,8 +79,8 @@ export function addRows(before, rows, request) {
 }
 
 /** Return [id, row] pairs: the selected model, the others in their order, then the baselines. */
-export function sortedRows({ what, rows }) {
-  const requested = what?.models ?? [];
+export function sortedRows({ request, rows }) {
+  const requested = request?.models ?? [];
   const rank = (row) => (isBaseline(row) ? FIRST_BASELINE_RANK : 1 + requested.indexOf(row.model));
   return [...rows].sort(
     ([a, x], [b, y]) => rank(x) - rank(y) || x.index - y.index || (a < b ? -1 : 1),
@@ -91,9 +91,9 @@ export function sortedRows({ what, rows }) {
 export const sortedItems = ({ items }) => [...items].sort(([a], [b]) => a - b);
 
 /** Return the requested models that have no row yet. @param {Results} state */
-export const listPending = ({ what, rows }, request) =>
-  request && !request.retry && what === request
-    ? request.models.filter((name) => ![...rows.values()].some((row) => row.model === name))
+export const listPending = ({ request, rows }, active) =>
+  active && !active.retry && request === active
+    ? active.models.filter((name) => ![...rows.values()].some((row) => row.model === name))
     : [];
 
 export const resultRecords = (state) =>
@@ -172,14 +172,15 @@ const upgradeItem = ({ candidates, ...row }) => ({
 /** Return saved results, also those of version 0.2; empty ones if the text has none. */
 export function parseResults(text) {
   try {
-    const saved = JSON.parse(text || "null");
-    if (!saved?.settings) return emptyResults();
+    const { what, ...saved } = JSON.parse(text || "null") ?? {};
+    if (!saved.settings) return emptyResults();
     const items = saved.items.map(([number, answers]) => [
       number,
       new Map(upgradeRows(answers).map(([id, row]) => [id, upgradeItem(row)])),
     ]);
     return {
       ...emptyResults(),
+      request: what,
       ...saved,
       settings: { few_shot_examples: saved.settings.examples, ...saved.settings },
       rows: new Map(upgradeRows(saved.rows)),

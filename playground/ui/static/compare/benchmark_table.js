@@ -115,7 +115,7 @@ function Memory({ row }) {
 }
 
 /** @returns {Column[]} */
-function buildColumns({ what, estimates }, job, onRetry) {
+function buildColumns({ request, estimates }, job, onRetry) {
   const number = { isNumber: true, isOptional: true };
   return [
     {
@@ -134,7 +134,9 @@ function buildColumns({ what, estimates }, job, onRetry) {
       label: "examples",
       isNumber: true,
       render: (row) =>
-        html`<span title=${estimates.get(row.id)?.message}>${formatExamples(row, what?.n)}</span>`,
+        html`<span title=${estimates.get(row.id)?.message}
+          >${formatExamples(row, request?.n)}</span
+        >`,
     },
     {
       key: "parameters",
@@ -181,7 +183,7 @@ export function ResultTable({ job, onRetry }) {
     caption="Results by model"
     isCaptionHidden
     columns=${buildColumns(state, job, onRetry)}
-    rows=${buildRows(state, isActive(progress) ? job.what : null, progress)}
+    rows=${buildRows(state, isActive(progress) ? job.activeRequest : null, progress)}
     rowKey=${(row) => row.id}
     emptyText="No results yet. Choose models and press Run evaluation."
   />`;

@@ -144,10 +144,10 @@ const pipeline = createPipeline("finetune", {
   describe: ({ steps, seconds }) =>
     `Trained ${formatCount(steps, "step")} in ${formatDuration(seconds)}.`,
   onEnd: () => {
-    const { result, request: what, rows } = pipeline;
+    const { result, request, rows } = pipeline;
     if (result.value)
       saveLocal("tuned", {
-        what: what.value,
+        request: request.value,
         steps: thinSteps(rows.value),
         result: result.value,
       });
@@ -160,6 +160,6 @@ export const { View: Finetuning } = pipeline;
 const stored = loadLocal("tuned");
 if (stored?.result && Array.isArray(stored.steps)) {
   pipeline.result.value = stored.result;
-  pipeline.request.value = stored.what;
+  pipeline.request.value = stored.request ?? stored.what; // `what` in version 0.2
   pipeline.rows.value = stored.steps;
 }

@@ -8,7 +8,11 @@ import { loadLocal, saveLocal } from "./state.js";
 const ROUTES = { submit: "jobs/submit", poll: "jobs/poll", cancel: "jobs/cancel" };
 
 /** With `subject`, the server adds the checkpoint of that model to the request. */
-const buildPayload = (kind, what, subject) => ({ kind, what, ...(subject ? { subject } : {}) });
+const buildPayload = (kind, request, subject) => ({
+  kind,
+  request,
+  ...(subject ? { subject } : {}),
+});
 
 /** @type {Set<CompareJob>} */
 const jobs = new Set();
@@ -18,41 +22,41 @@ export class CompareJob extends Job {
   /**
    * @param {string} key
    * @param {{
-   *   onStart?: (what: any) => void,
-   *   onRows?: (rows: any[], what: any) => void,
-   *   onEnd?: (result: any, what: any) => void,
+   *   onStart?: (request: any) => void,
+   *   onRows?: (rows: any[], request: any) => void,
+   *   onEnd?: (result: any, request: any) => void,
    * }} [callbacks] `onEnd` receives null if there is no result
    */
   constructor(key, { onStart = () => {}, onRows = () => {}, onEnd = () => {} } = {}) {
     super(ROUTES);
     this.key = key;
-    this.what = /** @type {any} */ (null);
+    this.activeRequest = /** @type {any} */ (null);
     this.onStart = onStart;
     this.onEnd = onEnd;
-    this.onRows = (rows) => onRows(rows, this.what);
-    this.onSubmit = (id, /** @type {any} */ { kind, what, subject = "" }) =>
-      saveLocal("job-" + key, { id, request: [kind, what, subject] });
+    this.onRows = (rows) => onRows(rows, this.activeRequest);
+    this.onSubmit = (id, /** @type {any} */ { kind, request, subject = "" }) =>
+      saveLocal("job-" + key, { id, request: [kind, request, subject] });
     jobs.add(this);
   }
 
-  /** @param {string} kind @param {object} what @param {string} [subject] */
-  async start(kind, what, subject = "") {
+  /** @param {string} kind @param {object} request @param {string} [subject] */
+  async start(kind, request, subject = "") {
     while (!store.owner.value) await sleep(100); // the key of the owner has not arrived yet
-    return this.run(store.owner.value, buildPayload(kind, what, subject));
+    return this.run(store.owner.value, buildPayload(kind, request, subject));
   }
 
   /** @param {string} owner @param {any} payload */
   async run(owner, payload) {
-    this.what = payload.what;
+    this.activeRequest = payload.request;
     return super.run(owner, payload);
   }
 
   /** @param {(number: number) => Promise<any>} work */
   async track(work) {
-    const what = this.what;
-    this.onStart(what);
+    const request = this.activeRequest;
+    this.onStart(request);
     const result = await super.track(work);
-    if (what === this.what) this.onEnd(result ?? this.partialResult, what);
+    if (request === this.activeRequest) this.onEnd(result ?? this.partialResult, request);
     return result;
   }
 
@@ -74,9 +78,9 @@ export class CompareJob extends Job {
   async resumeStored() {
     const stored = loadLocal("job-" + this.key);
     if (!stored?.id || !Array.isArray(stored.request)) return;
-    const [kind, what, subject] = stored.request;
-    this.what = what;
-    await this.resume(store.owner.value, stored.id, buildPayload(kind, what, subject));
+    const [kind, request, subject] = stored.request;
+    this.activeRequest = request;
+    await this.resume(store.owner.value, stored.id, buildPayload(kind, request, subject));
   }
 }
 
@@ -85,12 +89,12 @@ export const resumeJobs = () => jobs.forEach((job) => job.resumeStored());
 /**
  * Run a short job without a progress line.
  * @param {string} kind
- * @param {object} what
+ * @param {object} request
  * @param {{ subject?: string, onRow?: (row: any) => void }} [options]
  */
-export async function runQuery(kind, what, { subject = "", onRow = () => {} } = {}) {
+export async function runQuery(kind, request, { subject = "", onRow = () => {} } = {}) {
   const job = new Job(ROUTES, { onRows: (rows) => rows.forEach(onRow) }),
-    result = await job.run(store.owner.value, buildPayload(kind, what, subject));
+    result = await job.run(store.owner.value, buildPayload(kind, request, subject));
   if (!result) throw new ServerError(describeError(job.state.value.message));
   return result;
 }

@@ -100,11 +100,11 @@ export function createPipeline(name, spec) {
   let isNew = false;
   const job = new CompareJob(formName, {
     onStart: () => (isNew = true),
-    onRows: (more, what) => {
+    onRows: (more, newRequest) => {
       if (!spec.hasRows) return;
       if (isNew) result.value = null;
       rows.value = isNew ? more : [...rows.value, ...more];
-      request.value = what;
+      request.value = newRequest;
       isNew = false;
     },
     onEnd: (value) => {
