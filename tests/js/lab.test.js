@@ -291,7 +291,7 @@ test("an experiment can be paused, cancelled and deleted, and the example cannot
   await settle();
   click("Delete with its runs");
   await settle();
-  assert.equal(sent.pop()[1].do, "delete");
+  assert.equal(sent.pop()[1].action, "delete");
   box.querySelector(".experiments .open-it").click();
   assert.equal(openId.value, "a");
   box.querySelector(".example").click();
