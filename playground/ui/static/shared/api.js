@@ -54,7 +54,7 @@ export async function request(name, payload, timeoutMs = DEFAULT_TIMEOUT_MS) {
 }
 
 /**
- * Repeat a request with increasing delays while the response has `retryable` and `isCurrent()` holds.
+ * Repeat a request with increasing delays while it is `retryable` and `isCurrent()` holds.
  * `onDelay` receives the reason for the delay.
  * @param {() => Promise<any>} send
  * @param {() => boolean} [isCurrent]

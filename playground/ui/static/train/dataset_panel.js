@@ -227,7 +227,8 @@ async function useDataset() {
         60000,
       );
     }
-    if (reply.retryable) reply = { error: "the server no longer has this dataset; upload it again" };
+    if (reply.retryable)
+      reply = { error: "the server no longer has this dataset; upload it again" };
   } catch (error) {
     reply = { error: NO_RESPONSE };
   }
@@ -285,7 +286,11 @@ async function renderStoredDatasets() {
         remove.disabled = true;
         let reply;
         try {
-          reply = await request("datasets/action", { action: "remove", owner, content: each.content });
+          reply = await request("datasets/action", {
+            action: "remove",
+            owner,
+            content: each.content,
+          });
         } catch (error) {
           reply = { error: NO_RESPONSE };
         }
