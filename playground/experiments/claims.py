@@ -51,7 +51,7 @@ RUN_CLAIMS = {
             "first update has a rate of zero.",
             SEPARATORS,
         ),
-        minutes=4,
+        minutes=0.5,
         threshold=0.99995,
         settings={
             "architecture": "encoder-only",
@@ -98,7 +98,7 @@ RUN_CLAIMS = {
             "GELU is exact; the original has the tanh approximation.",
             SEPARATORS,
         ),
-        minutes=4,
+        minutes=1,
         threshold=1.0,
         settings=MINGPT
         | {
@@ -242,7 +242,7 @@ RUN_CLAIMS = {
             "The split into halves is another one. It has about as many training pairs.",
             "A source is two symbols and EOS. The initial weights are PyTorch's.",
         ),
-        minutes=6,
+        minutes=10,
         threshold=5000,
         settings={
             "architecture": "decoder-only",

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,12 @@ def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     config = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
+    if config.model_type == "marian" and find_spec("sentencepiece") is None:
+        raise UserError(
+            f"{resolved.name} needs the Python package sentencepiece for its tokenizer; run "
+            "pip install sentencepiece and restart the playground, or choose another model, such "
+            "as google-t5/t5-small"
+        )
     auto = getattr(transformers, AUTO_CLASS_BY_TASK[task])
     _validate_config(auto, config, resolved)
     model, loading_info = auto.from_pretrained(
@@ -246,7 +253,7 @@ def _load_error(error: Exception, name: str, task: str) -> UserError:
         return to_user_error(MemoryError(), name)
     log.warning("The model %r cannot be loaded for %s", name, task, exc_info=error)
     first_line = str(error).strip().split("\n")[0][:160]
-    if isinstance(error, ImportError):  # Marian's tokenizer needs sentencepiece
+    if isinstance(error, ImportError):
         return UserError(
             f"{name} needs a Python package that is not installed ({first_line}); install it and "
             "restart the playground, or choose another model"

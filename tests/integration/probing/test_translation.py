@@ -1,11 +1,18 @@
 """Encoder-decoders of transformers: their output and their cross-attention."""
 
 import base64
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BartConfig
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    BartConfig,
+    MarianConfig,
+    MarianMTModel,
+)
 
 from playground.comparison.process import run
 from playground.errors import UserError
@@ -134,6 +141,30 @@ def test_other_architectures_and_long_texts_are_rejected(tiny_t5, tiny_gpt2):
         translate(tiny_t5, "one two three " * 22)
     with pytest.raises(UserError, match="new_tokens"):
         translate(tiny_t5, new_tokens=0)
+
+
+@pytest.mark.skipif(find_spec("sentencepiece") is not None, reason="sentencepiece is installed")
+def test_marian_without_sentencepiece_names_the_package_to_install(tmp_path):
+    config = MarianConfig(
+        vocab_size=4,
+        d_model=8,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=1,
+        decoder_attention_heads=1,
+        encoder_ffn_dim=8,
+        decoder_ffn_dim=8,
+        max_position_embeddings=16,
+        pad_token_id=3,
+        eos_token_id=1,
+        decoder_start_token_id=3,
+    )
+    MarianMTModel(config).save_pretrained(tmp_path)
+    (tmp_path / "vocab.json").write_text('{"a": 0, "</s>": 1, "<unk>": 2, "<pad>": 3}')
+    (tmp_path / "source.spm").touch()
+    (tmp_path / "target.spm").touch()
+    with pytest.raises(UserError, match="run pip install sentencepiece and restart"):
+        translate(str(tmp_path))
 
 
 def test_cancellation_stops_the_generation(tiny_t5):

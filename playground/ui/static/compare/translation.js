@@ -138,7 +138,9 @@ export const { View: Translation } = createPipeline("translate", {
     modelInput("Encoder-decoder", "google-t5/t5-small"),
     textArea("text", "Text", "translate English to German: The cat sat on the mat.", {
       maxLength: 1000,
-      hint: "T5 needs its task before the text. BART and Marian do not.",
+      hint:
+        "T5 needs its task before the text. BART and Marian do not. Marian needs the Python " +
+        "package sentencepiece on the server.",
     }),
     numberInput("new_tokens", "New tokens", "40", 1, 64),
   ],
