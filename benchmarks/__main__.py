@@ -43,18 +43,20 @@ NO_GPU_NOTE = (
     "captured steps equal single steps bit for bit (`tests/unit/training/test_cuda_graphs.py`)."
 )
 ACCURACY_NOTE = (
-    "Presets of `playground/training/presets.py`. Evaluated every 10 steps (paper and tutorial: "
-    "25) on 256 held-out sequences, and on 2,000 to confirm. The 256 contain more short sequences, "
-    "which adds about 0.4 points. CPU seconds include training and evaluation. A seed that never "
-    "reaches the goal counts in the median as longer than all others."
+    f"Presets of `playground/training/presets.py`; seeds from {accuracy.FIRST_SEED} on. Evaluated "
+    "every 10 steps (paper and tutorial: 25) on 256 held-out sequences, and on 2,000 to confirm. "
+    "The 256 contain more short sequences, which adds about 0.4 points. CPU seconds include "
+    "training and evaluation. A seed that never reaches the goal counts in the median as longer "
+    "than all others."
 )
 REFERENCES_NOTE = (
     "Models of the same size (d_model 64, 4 heads, 2+2 layers, d_ff 128) train on the same batches "
     "with the same clipping. They are evaluated every 10 steps on the same 256 held-out sequences, "
     "and on 2,000 to confirm. Ours is the unchanged fast preset. A reference has the preset adam "
-    "with its own best learning rate of five, and the better of two decay lengths. Runs alternate, "
-    "seed by seed, on one thread; seconds are CPU seconds. Ratios use seconds without evaluation, "
-    "and compare only models without dropout."
+    "with its own best learning rate of five, and the better of two decay lengths. Trained like "
+    "ours: with Muon, averaged weights and the schedule of the fast preset, at the best of three "
+    "rates. Runs alternate, seed by seed, on one thread; seconds are CPU seconds. Ratios use "
+    "seconds without evaluation, and compare only models without dropout."
 )
 # Each subset: a module with `measure()` and `table(rows)`, a title, and a note on all rows.
 SUBSETS: dict[str, tuple[Any, str, str]] = {

@@ -4,8 +4,10 @@ All train on the same batches, and are evaluated on the same held-out sequences.
 preset. A reference model has the same batches, Adam, clipping, warm-up, a cosine schedule, a
 budget of 600 steps, and its own learning rate: of five rates, with the cosine over 480 steps, the
 one that needs the fewest steps (or scores highest at the end). Then that rate is tried with the
-shorter cosine of the preset adam, and the better one is used. The sweep has its own seed. A run of
-the sweep ends as soon as it cannot win. Seconds are CPU seconds of one thread, so other processes
+shorter cosine of the preset adam, and the better one is used. Each reference model without dropout
+also trains with the optimizer, averaging and schedule of the fast preset, at the best of three
+rates: that row compares architecture and engine alone. The sweep has its own seed. A run of the
+sweep ends as soon as it cannot win. Seconds are CPU seconds of one thread, so other processes
 do not count.
 """
 
@@ -31,9 +33,27 @@ from .reference_models import BART, BEST, CANDIDATES, OURS, TUTORIAL, X, referen
 MAX_STEPS = 600  # steps of a peer's run
 # likeliest first: what cannot win any more is ended early
 LEARNING_RATES = (2e-3, 4e-3, 1e-3, 8e-3, 5e-4)
+FAST_LEARNING_RATES = (3e-3, 1.5e-3, 6e-3)  # that of the fast preset, half and double
 SWEEP_SEED = 100
 SEEDS = 3
-REFERENCES = (BEST, BART, X, TUTORIAL)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A reference model, and the preset whose optimizer and schedule train it."""
+
+    model: str
+    preset: str = "adam"
+
+    @property
+    def name(self) -> str:
+        return self.model if self.preset == "adam" else f"{self.model}, trained like ours"
+
+
+LONG_REFERENCES = tuple(Contestant(name) for name in (BEST, BART, X)) + tuple(
+    Contestant(name, "fast") for name in (BEST, BART, X)
+)
+REFERENCES = (*LONG_REFERENCES, Contestant(TUTORIAL))
 
 
 class TimedTrainer(Trainer):
@@ -62,12 +82,12 @@ class Setting:
         )
 
     def reference_configs(
-        self, seed: int, rate: float, decay: int, budget: int = MAX_STEPS
+        self, seed: int, rate: float, decay: int, budget: int = MAX_STEPS, preset: str = "adam"
     ) -> RunConfig:
-        """Return the run of a reference model: Adam, as in its users' scripts."""
+        """Return the run of a reference model: by default Adam, as in its users' scripts."""
         settings = {"seed": seed, "stop_at_exact_match": TARGET_SCORE, "device": "cpu"}
         tuned = {"learning_rate": rate, "lr_decay_steps": decay, "max_steps": budget}
-        return preset_config("adam", {**self.fields, **settings, **tuned})
+        return preset_config(preset, {**self.fields, **settings, **tuned})
 
 
 def train_until(
@@ -161,7 +181,7 @@ class Comparison:
     seeds: int = SEEDS
     rates: tuple[float, ...] = LEARNING_RATES
     budget: int = MAX_STEPS
-    references: tuple[str, ...] = REFERENCES
+    references: tuple[Contestant, ...] = REFERENCES
 
     def measure(self) -> dict[str, Any]:
         """Run the sweeps of the reference models, then all models seed by seed."""
@@ -169,31 +189,35 @@ class Comparison:
             self.name, {"seeds": self.seeds, "limit": self.seconds, "budget": self.budget}
         )
         # what torch does only once must not count for any model
-        for name in (OURS, *self.references):
+        for name in (OURS, *dict.fromkeys(each.model for each in self.references)):
             train_until(
                 name,
                 self.settings[0].reference_configs(SWEEP_SEED, 1e-4, 10, budget=3),
                 self.seconds,
             )
         for setting in self.settings:
-            best = {peer: self.sweep(measurement, setting, peer) for peer in self.references}
+            best = {each: self.sweep(measurement, setting, each) for each in self.references}
             for seed in range(self.seeds):
-                for name in (OURS, *self.references):
-                    ours = setting.own_config(seed)
-                    config = (
-                        ours
-                        if name == OURS
-                        else setting.reference_configs(seed, *best[name], self.budget)
+                self.train_once(measurement, setting, OURS, OURS, setting.own_config(seed))
+                for each in self.references:
+                    config = setting.reference_configs(
+                        seed, *best[each], self.budget, preset=each.preset
                     )
-                    key = {"part": "seeds", "setting": setting.name, "model": name, "seed": seed}
-                    key |= {
-                        "rate": config.training.learning_rate,
-                        "decay": config.training.lr_decay_steps,
-                    }
-                    measurement.run(key, partial(train_until, name, config, self.seconds))
+                    self.train_once(measurement, setting, each.name, each.model, config)
         return measurement.rows
 
-    def sweep(self, measurement: Measurement, setting: Setting, peer: str) -> tuple[float, int]:
+    def train_once(
+        self, measurement: Measurement, setting: Setting, name: str, model: str, config: RunConfig
+    ) -> None:
+        """Train one seed of a model, unless its run is stored."""
+        training = config.training
+        key = {"part": "seeds", "setting": setting.name, "model": name, "seed": training.seed}
+        key |= {"rate": training.learning_rate, "decay": training.lr_decay_steps}
+        measurement.run(key, partial(train_until, model, config, self.seconds))
+
+    def sweep(
+        self, measurement: Measurement, setting: Setting, reference: Contestant
+    ) -> tuple[float, int]:
         """Return the best learning rate and decay length of a reference model for a task.
 
         Of equal results the first one wins.
@@ -203,23 +227,28 @@ class Comparison:
         def attempt(rate: float, decay: int) -> None:
             best = max(tried, key=sort_key, default=None)
             beaten_at = best["steps"] if best and best["why"] == "goal" else None
-            config = setting.reference_configs(SWEEP_SEED, rate, decay, self.budget)
+            config = setting.reference_configs(
+                SWEEP_SEED, rate, decay, self.budget, preset=reference.preset
+            )
             key = {
                 "part": "sweep",
                 "setting": setting.name,
-                "model": peer,
+                "model": reference.name,
                 "seed": SWEEP_SEED,
                 "rate": rate,
                 "decay": decay,
             }
-            tried.append(
-                measurement.run(key, partial(train_until, peer, config, self.seconds, beaten_at))
-            )
+            train = partial(train_until, reference.model, config, self.seconds, beaten_at)
+            tried.append(measurement.run(key, train))
 
-        for rate in self.rates:
-            attempt(rate, self.budget * 4 // 5)
-        short = preset_config("adam", setting.fields).training.lr_decay_steps
-        attempt(max(tried, key=sort_key)["rate"], short)
+        own_decay = preset_config(reference.preset, setting.fields).training.lr_decay_steps
+        if reference.preset == "fast":
+            for rate in FAST_LEARNING_RATES:
+                attempt(rate, own_decay)
+        else:
+            for rate in self.rates:
+                attempt(rate, self.budget * 4 // 5)
+            attempt(max(tried, key=sort_key)["rate"], own_decay)
         best = max(tried, key=sort_key)
         return best["rate"], best["decay"]
 
@@ -237,7 +266,7 @@ class Comparison:
                 run for run in runs if run["setting"] == setting.name and run["part"] == "seeds"
             ]
             ours = {run["seed"]: run for run in of_setting if run["model"] == OURS}
-            for name in (OURS, *self.references):
+            for name in (OURS, *(each.name for each in self.references)):
                 mine = [run for run in of_setting if run["model"] == name]
                 if mine:
                     lines.append(f"| {setting.name} | {name} | {_result_row(name, mine, ours)} |")
@@ -249,16 +278,12 @@ class Comparison:
             "|---|---|---|",
         ]
         for setting in self.settings:
-            for peer in self.references:
-                tried = [
-                    run
-                    for run in runs
-                    if (run["part"], run["setting"], run["model"]) == ("sweep", setting.name, peer)
-                ]
+            for each in self.references:
+                key = ("sweep", setting.name, each.name)
+                tried = [run for run in runs if (run["part"], run["setting"], run["model"]) == key]
                 if tried:
-                    lines.append(
-                        f"| {setting.name} | {peer} | {'; '.join(map(_sweep_cell, tried))} |"
-                    )
+                    cell = "; ".join(map(_sweep_cell, tried))
+                    lines.append(f"| {setting.name} | {each.name} | {cell} |")
         limit = (
             f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or "
             f"{rows['limit']:g} seconds, scoring included"
@@ -328,5 +353,5 @@ LONG = Comparison(
         Setting("copy, lengths 1 to 20", {**LONGER, "task": "copy"}),
     ),
     seconds=300,
-    references=(BEST, BART, X),
+    references=LONG_REFERENCES,
 )

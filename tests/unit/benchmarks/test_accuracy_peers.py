@@ -64,10 +64,14 @@ def requested(monkeypatch, tmp_path):
 def test_a_sweep_ends_losing_rates_and_the_best_gets_every_seed(requested):
     rows = COMPARISON.measure()
     sweep = [run[2:] for run in requested if run[0] == BART and run[1] == SWEEP_SEED]
-    assert sweep == [(2e-3, 80, None), (4e-3, 80, 60), (1e-3, 80, 40), (4e-3, 160, 40)]
+    with_adam = [(2e-3, 80, None), (4e-3, 80, 60), (1e-3, 80, 40), (4e-3, 160, 40)]
+    assert sweep == [*with_adam, (3e-3, 800, None), (1.5e-3, 800, 10), (6e-3, 800, 10)]
     assert [run[:4] for run in requested if run[1] == 1] == [
         (OURS, 1, 3e-3, 800),
-        *((peer, 1, 4e-3, 160) for peer in REFERENCES),
+        *(
+            (each.model, 1, *((4e-3, 160) if each.preset == "adam" else (3e-3, 800)))
+            for each in REFERENCES
+        ),
     ]
     line = next(line for line in COMPARISON.table(rows).splitlines() if f"| {BART} | 0.004" in line)
     assert "0.004, 160 steps | 2 of 2 | 30 (30) | 3.00 (3.00) | 4.00 |" in line
@@ -104,7 +108,7 @@ def test_an_interrupted_measurement_continues(requested, monkeypatch):
         len(rows["runs"])
         == len(requested)
         == len(set(requested))
-        == 4 * len(REFERENCES) + 2 * (1 + len(REFERENCES))
+        == 4 * 4 + 3 * 3 + 2 * (1 + len(REFERENCES))
     )
 
 
