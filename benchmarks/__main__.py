@@ -10,6 +10,7 @@ import click
 from benchmarks import (
     accuracy,
     accuracy_vs_references,
+    baseline,
     decoding,
     distributed,
     fast_preset,
@@ -61,6 +62,13 @@ REFERENCES_NOTE = (
 # Each subset: a module with `measure()` and `table(rows)`, a title, and a note on all rows.
 SUBSETS: dict[str, tuple[Any, str, str]] = {
     "accuracy": (accuracy, "Steps to 99.9 % exact match", ACCURACY_NOTE),
+    "baseline": (
+        baseline,
+        "CPU seconds against an earlier commit",
+        f"Both commits train their own fast preset, in turns, with seeds from "
+        f"{accuracy.FIRST_SEED} on; each run is a process with one thread. CPU seconds include "
+        "evaluation.",
+    ),
     "fast-preset": (
         fast_preset,
         "The fast preset against version 0.2.0",
