@@ -29,6 +29,7 @@ from benchmarks import (
     slider,
     startup,
     steps,
+    summary,
     tasks,
     viewer_overhead,
 )
@@ -217,6 +218,8 @@ def write_results() -> None:
         "absolute seconds vary threefold between days. Step counts are the same for the same seed, "
         "machine, version and commit. Each table names the commit that was measured.",
     ]
+    if results := summary.summarize():
+        parts += ["", "## Summary", "", summary.table(results)]
     for name, (module, title, note) in SUBSETS.items():
         content = load_results(name)
         if content is not None:
@@ -229,6 +232,7 @@ def write_results() -> None:
             parts += ["", f"## {title}", "", where, note, "", module.table(content["rows"])]
     parts += ["", "## Not measured yet", "", NO_GPU_NOTE]
     (BENCHMARKS_DIR / "RESULTS.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
+    summary.write_figure()
 
 
 @click.command()

@@ -1,0 +1,210 @@
+"""The table of goals at the top of RESULTS.md, and its figure in the README.
+
+Every value comes from the stored results; a goal without results has no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from . import baseline
+from ._results import load_results
+from .accuracy import format_median
+from .accuracy_vs_references import REFERENCES
+from .reference_models import OURS, TUTORIAL
+
+MIXED = "reverse, lengths 1 to 10"
+FIGURE = Path(__file__).parent.parent / "docs" / "images" / "results.svg"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A measured value beside its goal. `subset` names the command that measures it."""
+
+    what: str
+    goal: str
+    measured: str
+    is_met: bool
+    subset: str
+
+
+def summarize() -> list[Result]:
+    """Return the results of all goals that are measured."""
+    collectors: dict[str, Callable[[Any], Iterator[Result]]] = {
+        "accuracy": _steps_to_target,
+        "baseline": _against_baseline,
+        "peers": _against_references,
+        "fast-preset": _packed_rows,
+        "decoding": _decoding,
+        "page": _page,
+        "page-traffic": _traffic,
+        "watching": _watching,
+    }
+    results: list[Result] = []
+    for subset, collect in collectors.items():
+        content = load_results(subset)
+        if content is not None and not content.get("unfinished"):
+            results += collect(content["rows"])
+    return results
+
+
+def _steps_to_target(rows: list[dict[str, Any]]) -> Iterator[Result]:
+    for row in rows:
+        if row["promised"]:
+            yield Result(
+                f"{row['setting']}: steps to 99.9 %, median (most)",
+                f"at most {row['promised']} for every seed",
+                f"{format_median(row['steps'], row['seeds'])}; {row['reached']} of {row['seeds']}",
+                row["reached"] == row["seeds"] and max(row["steps"]) <= row["promised"],
+                "accuracy",
+            )
+
+
+def _against_baseline(rows: list[dict[str, Any]]) -> Iterator[Result]:
+    for row in rows:
+        if row["setting"] == MIXED:
+            share = median(baseline.ratios(row))
+            yield Result(
+                f"{MIXED}: CPU seconds to 99.9 %, against commit {baseline.BASELINE_COMMIT}",
+                "at most 0.30 times",
+                f"{share:.2f} times; n = {row['seeds']}",
+                share <= 0.3,
+                "baseline",
+            )
+
+
+def _reference_ratios(rows: dict[str, Any], setting: str) -> dict[str, list[float]]:
+    """Return ours over the training seconds of each reference, by seed, where both reach 99.9 %."""
+    runs = [
+        run
+        for run in rows["runs"]
+        if (run["part"], run["setting"], run["why"]) == ("seeds", setting, "goal")
+    ]
+    ours = {run["seed"]: run["seconds"] for run in runs if run["model"] == OURS}
+    return {
+        each.name: [
+            ours[run["seed"]] / run["seconds"]
+            for run in runs
+            if run["model"] == each.name and run["seed"] in ours
+        ]
+        for each in REFERENCES
+        if each.model != TUTORIAL
+    }
+
+
+def _against_references(rows: dict[str, Any]) -> Iterator[Result]:
+    for name, shares in _reference_ratios(rows, MIXED).items():
+        is_as_used = not name.endswith("trained like ours")
+        measured = f"{median(shares):.2f} times; n = {len(shares)}" if shares else "not reached"
+        yield Result(
+            f"{MIXED}: CPU seconds of training, against {name}",
+            "at most 0.25 times" if is_as_used else "below 1",
+            measured,
+            bool(shares) and median(shares) <= (0.25 if is_as_used else 1.0),
+            "peers",
+        )
+
+
+def _packed_rows(rows: dict[str, Any]) -> Iterator[Result]:
+    for row in rows["steps"]:
+        if row["setting"] == "lengths 1 to 10":
+            ratio = row["packed"]["median"]
+            yield Result(
+                "lengths 1 to 10: steps per second with packed rows, against padded batches",
+                "at least 1.7 times",
+                f"{ratio:.2f} times; {row['rounds']} rounds",
+                ratio >= 1.7,
+                "fast-preset",
+            )
+
+
+def _decoding(rows: dict[str, Any]) -> Iterator[Result]:
+    goals = {1: 2.5, 256: 1.5}
+    for row in rows["rows"]:
+        if row["way"] == "this project, key-value cache":
+            ratio, goal = row["over"]["median"], goals[row["batch"]]
+            yield Result(
+                f"greedy decoding, batch {row['batch']}: against BART's generate",
+                f"at least {goal} times as fast",
+                f"{ratio:.2f} times; {row['n']} rounds",
+                ratio >= goal,
+                "decoding",
+            )
+
+
+def _page(rows: dict[str, Any]) -> Iterator[Result]:
+    for what, key, goal in (
+        ("click on Train to the first point on screen", "first_point_seconds", 0.5),
+        ("click on Train to 99.9 % on screen, reversal of 1 to 10", "mixed_to_goal_seconds", 4.0),
+    ):
+        seconds = median(rows[key])
+        measured = f"{seconds:.2f} s; n = {len(rows[key])}"
+        yield Result(what, f"at most {goal} s", measured, seconds <= goal, "page")
+
+
+def _traffic(rows: dict[str, Any]) -> Iterator[Result]:
+    visits = zip(("first", "second"), (0.3, 0.1), rows["visits"], strict=True)
+    for which, goal, visit in visits:
+        size = visit["bytes"] / 1e6
+        measured = f"{size:.2f} MB"
+        yield Result(f"{which} visit", f"at most {goal} MB", measured, size <= goal, "page-traffic")
+
+
+def _watching(rows: dict[str, Any]) -> Iterator[Result]:
+    share = median(each["watched"] / each["beside"] for each in rows["rounds"])
+    yield Result(
+        "training with 16 viewers, against the Trainer beside a busy core",
+        "at least 97 % of the speed",
+        f"{share:.1%}; {len(rows['rounds'])} rounds",
+        share >= 0.97,
+        "watching",
+    )
+    poll = rows["poll_ms"]["median"]
+    yield Result("a poll, median", "below 2 ms", f"{poll:g} ms", poll < 2, "watching")
+
+
+def table(results: list[Result]) -> str:
+    """Format the results as Markdown."""
+    lines = ["| what | goal | measured | | `python -m benchmarks` |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {each.what} | {each.goal} | {each.measured} | {'met' if each.is_met else 'missed'} | "
+        f"`{each.subset}` |"
+        for each in results
+    ]
+    return "\n".join(lines)
+
+
+def write_figure(path: Path = FIGURE) -> None:
+    """Draw the CPU seconds of training of every model in the comparison as an SVG file."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams |= {"svg.hashsalt": "results", "svg.fonttype": "none", "font.size": 10}
+    from matplotlib import pyplot
+
+    content = load_results("peers")
+    if content is None or content.get("unfinished"):
+        return
+    runs = [
+        run
+        for run in content["rows"]["runs"]
+        if (run["part"], run["setting"], run["why"]) == ("seeds", MIXED, "goal")
+    ]
+    names = [OURS, *(each.name for each in REFERENCES)]
+    seconds = {name: [run["seconds"] for run in runs if run["model"] == name] for name in names}
+    measured = {name: each for name, each in seconds.items() if each}
+    figure, axes = pyplot.subplots(figsize=(8, 0.42 * len(measured) + 1), layout="constrained")
+    medians = [median(each) for each in measured.values()]
+    colors = ["#2563eb" if name == OURS else "#9ca3af" for name in measured]
+    bars = axes.barh(list(measured), medians, color=colors)
+    axes.bar_label(bars, [f"{each:.1f} s" for each in medians], padding=4)
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("CPU seconds of training to 99.9 % exact match, one thread (median)")
+    axes.set_xlim(0, 1.12 * max(medians))
+    figure.savefig(path, metadata={"Date": None, "Creator": None}, facecolor="white")
+    pyplot.close(figure)

@@ -1,0 +1,95 @@
+"""The summary of the benchmarks, and the comparison with an earlier commit."""
+
+import subprocess
+
+import pytest
+
+from benchmarks import _results, baseline, summary
+from benchmarks.accuracy_vs_references import REFERENCES
+from benchmarks.reference_models import OURS
+
+
+@pytest.fixture(autouse=True)
+def results_dir(monkeypatch, tmp_path):
+    monkeypatch.setattr(_results, "RESULTS_DIR", tmp_path)
+    return tmp_path
+
+
+def run(model, seed, seconds, why="goal"):
+    return {
+        "part": "seeds",
+        "setting": summary.MIXED,
+        "model": model,
+        "seed": seed,
+        "seconds": seconds,
+        "why": why,
+    }
+
+
+def test_goals_without_results_have_no_row():
+    assert summary.summarize() == []
+    _results.save_results("watching", {}, unfinished=True)
+    assert summary.summarize() == []
+
+
+@pytest.mark.parametrize(("steps", "is_met"), [([30, 40], True), ([30, 50], False), ([30], False)])
+def test_steps_are_met_if_every_seed_keeps_the_promise(steps, is_met):
+    row = {"setting": "copy", "seeds": 2, "promised": 40, "steps": steps, "reached": len(steps)}
+    _results.save_results("accuracy", [row, row | {"promised": None}])
+    (result,) = summary.summarize()
+    assert result.is_met is is_met
+    assert f"{len(steps)} of 2" in result.measured
+
+
+def test_ratios_pair_seeds_and_skip_seeds_that_miss_the_target():
+    first, second = REFERENCES[0].name, REFERENCES[1].name
+    runs = [run(OURS, 0, 2.0), run(OURS, 1, 3.0), run(first, 0, 10.0), run(first, 1, 12.0)]
+    runs += [run(second, 0, 4.0, why="time")]
+    _results.save_results("peers", {"runs": runs})
+    by_model = {result.what.rpartition("against ")[2]: result for result in summary.summarize()}
+    assert by_model[first].measured == "0.23 times; n = 2"
+    assert by_model[first].is_met
+    assert by_model[second].measured == "not reached"
+    assert not by_model[second].is_met
+
+
+def test_figure_shows_the_models_that_reach_the_target(results_dir):
+    path = results_dir / "figure.svg"
+    _results.save_results("peers", {"runs": [run(OURS, 0, 2.0), run("BART", 0, 4.0, why="time")]})
+    summary.write_figure(path)
+    drawn = path.read_text(encoding="utf-8")
+    assert OURS in drawn
+    assert "2.0 s" in drawn
+    assert "BART" not in drawn
+
+
+def test_baseline_alternates_the_commits_and_continues_after_an_interruption(monkeypatch):
+    trained = []
+
+    def train_once(root, version, fields):
+        if len(trained) == 3:
+            trained.append("interrupted")
+            raise KeyboardInterrupt
+        trained.append((version, fields["seed"]))
+        return {"steps": 30, "seconds": 1.0 if version == "now" else 4.0, "score": 1.0}
+
+    archive = subprocess.run(["tar", "cf", "-", "-T", "/dev/null"], stdout=subprocess.PIPE)
+    monkeypatch.setattr(baseline.subprocess, "run", lambda *args, **options: archive)
+    monkeypatch.setattr(baseline, "train_once", train_once)
+    monkeypatch.setattr(_results, "COMMIT_AT_START", {"commit": "abc1234", "clean": True})
+    settings = {summary.MIXED: (2, {})}
+    with pytest.raises(KeyboardInterrupt):
+        baseline.measure(settings)
+    rows = baseline.measure(settings)
+    assert trained == [
+        ("baseline", 100),
+        ("now", 100),
+        ("baseline", 101),
+        "interrupted",
+        ("baseline", 101),
+        ("now", 101),
+    ]
+    assert baseline.ratios(rows[0]) == [0.25, 0.25]
+    assert "| 0.25 (0.25 to 0.25) |" in baseline.table(rows)
+    _results.save_results("baseline", rows)
+    assert summary.summarize()[0].is_met
