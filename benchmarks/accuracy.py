@@ -14,7 +14,7 @@ from playground.training.trainer import Trainer
 from ._results import Progress
 
 TARGET_SCORE = 0.999
-FIRST_SEED = 100  # the recipes were chosen on smaller seeds
+FIRST_SEED = 100  # the presets were chosen on smaller seeds
 
 
 @dataclass(frozen=True)

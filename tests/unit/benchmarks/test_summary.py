@@ -63,7 +63,7 @@ def test_figure_shows_the_models_that_reach_the_target(results_dir):
     assert "BART" not in drawn
 
 
-def test_baseline_alternates_the_commits_and_continues_after_an_interruption(monkeypatch):
+def test_baseline_alternates_the_commits_and_continues(monkeypatch):
     trained = []
 
     def train_once(root, version, fields):
