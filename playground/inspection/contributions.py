@@ -17,6 +17,12 @@ SMALLEST_NORM = 1e-9  # a stream of zeros must not divide by zero
 SUBLAYERS = ("self_attn", "cross_attn", "feed_forward")
 
 
+def mean_contribution(output_XD: Tensor, stream_XD: Tensor) -> float:
+    """Return the contribution of a sublayer's output to the residual stream before it."""
+    stream_norm_X = stream_XD.norm(dim=-1).clamp(min=SMALLEST_NORM)
+    return float((output_XD.norm(dim=-1) / stream_norm_X).mean())
+
+
 @contextmanager
 def record_contributions(model: nn.Module) -> Iterator[dict[str, float]]:
     """Record the mean contribution of every sublayer in a forward pass, by module name.
@@ -69,8 +75,7 @@ def _hook_sublayer(
             store(stream_BPD)
 
     def store(x_BPD: Tensor) -> None:
-        stream_norm_BP = x_BPD.norm(dim=-1).clamp(min=SMALLEST_NORM)
-        value = float((output_BPD.norm(dim=-1) / stream_norm_BP).mean())
+        value = mean_contribution(output_BPD, x_BPD)
         if isfinite(value):
             contributions[name] = value
 

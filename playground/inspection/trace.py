@@ -22,6 +22,7 @@ from playground.models.layers import ResidualNorm
 from playground.models.transformer import Transformer
 from playground.tasks.task import Batch
 
+from .contributions import mean_contribution
 from .embeddings import wavelength
 from .hooks import Component, ModuleCall, record_activations
 from .inspected_model import InspectionError
@@ -232,7 +233,8 @@ class ForwardTrace:
             },
         )
         code = find_source_line(ResidualNorm.add, "sum_BSD = ")
-        yield TraceStage(block, "residual", "x = x + output", shape, sum_XD, code, explain)
+        size = mean_contribution(output_XD, x_XD)
+        yield TraceStage(block, "residual", "x = x + output", shape, sum_XD, code, explain, size)
         if self._is_pre_norm:
             return sum_XD
         normed_XD = norm.output[0]

@@ -85,7 +85,8 @@ class TraceStage:
     """One tensor of the forward pass.
 
     `shape` has one letter per dimension; `block` is the part of the model.
-    `find_origin` computes what `explain` returns.
+    `find_origin` computes what `explain` returns. `contribution` is the size of a sublayer's output
+    relative to the residual stream, for the sum of the two.
     """
 
     block: str
@@ -95,6 +96,7 @@ class TraceStage:
     tensor: Tensor
     code: SourceLine
     find_origin: Explain = field(repr=False, compare=False)
+    contribution: float | None = None
 
     @torch.no_grad()
     def explain(self, head: int, row: int, column: int) -> CellOrigin:

@@ -17,7 +17,8 @@ from playground.tasks.task import Batch, Task
 from playground.training.config import RunConfig
 
 SAMPLE_COUNT = 8
-PROBE_LENGTH = 10  # long enough to show a diagonal, short enough to read every cell
+# Of a probe that is not the default input: long enough to show a diagonal, short enough to read.
+PROBE_LENGTH = 10
 MAX_PROBE_LENGTH = 48
 MAX_WEIGHTS = 100_000  # attention weights in a snapshot, over all heads together
 ATTENTION_KINDS = ("encoder", "decoder", "cross")
@@ -31,16 +32,22 @@ class SnapshotBuilder:
         self.architecture = config.architecture
         low, high = config.task.min_length, config.task.max_length
         # An upper bound: some architectures have fewer kinds of attention.
-        self.n_layers, self.attention_heads = config.model.n_layers, config.model.attention_heads
-        heads = len(ATTENTION_KINDS) * self.n_layers * self.attention_heads
-        fits = max(3, min(MAX_PROBE_LENGTH, int((MAX_WEIGHTS / heads) ** 0.5) - 1))
+        model = config.model
+        self._max_heads = len(ATTENTION_KINDS) * model.n_layers * model.attention_heads
+        fits = max(3, min(MAX_PROBE_LENGTH, int((MAX_WEIGHTS / self._max_heads) ** 0.5) - 1))
         length = min(high, max(low, PROBE_LENGTH), fits)
         self._length = length
 
     @cached_property
     def probe_batch(self) -> Batch:
-        """One held-out sequence, for the attention weights."""
-        return _pick_held_out(self.task, self._length, self.config.max_length).to(self.device)
+        """The default input with its target, for the attention weights during training."""
+        tokens = self.task.vocabulary.encode(self.task.example_source())
+        target = self.task.target_for(tokens)
+        is_usual = self.config.min_length <= len(tokens) <= self.config.max_length
+        batch = _make_single_batch(tokens, target) if is_usual and target is not None else None
+        if batch is None or not self._is_displayable(batch):
+            batch = _pick_held_out(self.task, self._length, self.config.max_length)
+        return batch.to(self.device)
 
     @cached_property
     def sample_batch(self) -> Batch:
@@ -50,6 +57,11 @@ class SnapshotBuilder:
         return (
             long if len(long.lengths_B) else build_held_out_set(self.task, SAMPLE_COUNT, low, high)
         ).batch.to(self.device)
+
+    def _is_displayable(self, batch: Batch) -> bool:
+        """Return whether a sequence has no more attention weights than a snapshot may have."""
+        width = max(batch.source_BS.shape[1], batch.labels_BT.shape[1])
+        return self._max_heads * width**2 <= MAX_WEIGHTS
 
     def describe(self, model: Seq2SeqModel) -> dict[str, Any]:
         """Return the part of the live view that does not change during training.
@@ -62,7 +74,7 @@ class SnapshotBuilder:
             "source": [names(t) for t in self.probe_batch.source_BS[0].tolist()],
             "axes": self._axes(model, self.probe_batch),
             "accepts": self.task.vocabulary.describe(),
-            "question": self.validate_input(),
+            "question": self.default_input,
             "parameters": model.config.parameter_count(),
             "architecture": ARCHITECTURES[self.architecture].title,
             "n_layers": model.config.n_layers,
@@ -82,11 +94,9 @@ class SnapshotBuilder:
             axes[kind] = [[names(t) for t in tokens[0].tolist()] for tokens in (displayed, columns)]
         return axes
 
-    def validate_input(self) -> str:
-        """Return an example input in the model's symbols, no longer than its training inputs."""
-        tokens = self.task.example_source()
-        if len(self.task.vocabulary.encode(tokens)) <= self.config.max_length:
-            return tokens
+    @property
+    def default_input(self) -> str:
+        """The source of the probe, as a user would type it."""
         return " ".join(self.task.vocabulary.decode(self.probe_batch.source_BS[0].tolist()))
 
     def snapshot(self, model: Seq2SeqModel, step: int) -> dict[str, Any]:
@@ -207,16 +217,19 @@ class SnapshotBuilder:
         self, model: Seq2SeqModel, source_BS: torch.Tensor, target: list[int]
     ) -> dict[str, Any] | None:
         """Return the forward pass over a typed sequence with its axes, unless it is too long."""
-        target_BT = torch.tensor([[SOS, *target, EOS]], device=self.device)
-        batch = Batch(source_BS, target_BT, torch.ones(1, device=self.device))
+        batch = _make_single_batch(source_BS[0].tolist()[:-1], target).to(self.device)
         width = max(source_BS.shape[1], batch.labels_BT.shape[1])
-        heads = len(ATTENTION_KINDS) * self.n_layers * self.attention_heads
-        if heads * width**2 > MAX_WEIGHTS or width > model.config.max_positions:
+        if not self._is_displayable(batch) or width > model.config.max_positions:
             return None
         source = self.task.vocabulary.decode(source_BS[0].tolist())
         return {"source": source, "axes": self._axes(model, batch)} | self._forward_pass(
             model, batch
         )
+
+
+def _make_single_batch(tokens: list[int], target: list[int]) -> Batch:
+    """Return one example without padding."""
+    return Batch(torch.tensor([[*tokens, EOS]]), torch.tensor([[SOS, *target, EOS]]), torch.ones(1))
 
 
 def _pick_held_out(task: Task, length: int, max_length: int) -> Batch:

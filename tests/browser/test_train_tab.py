@@ -66,9 +66,7 @@ def test_nothing_is_cut_off_at_any_width(page, width):
 def test_diagram_shows_the_model_and_selects_its_heads(page):
     canvas = page.locator(".diagram-canvas")
     expect(canvas).to_have_attribute("aria-label", re.compile("8 heads of cross-attention"))
-    expect(canvas).to_have_attribute(
-        "aria-label", re.compile("11 of 11 predicted tokens are right")
-    )
+    expect(canvas).to_have_attribute("aria-label", re.compile("6 of 6 predicted tokens are right"))
     expect(page.locator(".diagram-note")).to_contain_text("Cross-attention, layer 2, head 1")
     page.click(".head[data-kind=encoder][data-layer='1'][data-head='0']")
     expect(page.locator(".diagram-note")).to_contain_text("Encoder self-attention, layer 2, head 1")
@@ -93,9 +91,7 @@ def test_diagram_shows_the_typed_sequence(page):
     expect(page.locator(".sequence")).to_have_value(sample)
     expect(page.locator(".probe")).to_contain_text(sample)
     page.fill(".sequence", suggested)
-    expect(canvas).to_have_attribute(
-        "aria-label", re.compile("11 of 11 predicted tokens are right")
-    )
+    expect(canvas).to_have_attribute("aria-label", re.compile("6 of 6 predicted tokens are right"))
 
 
 def test_enter_on_a_head_opens_it_in_inspect(app, open_page):
@@ -110,15 +106,24 @@ def test_enter_on_a_head_opens_it_in_inspect(app, open_page):
     expect(forced).to_be_visible()  # so that the weights are those of the diagram
 
 
-def test_the_first_visit_plays_the_recorded_training(app, browser):
+@pytest.mark.parametrize("typed", ["", "2 7 1"])
+def test_the_first_visit_plays_the_recorded_training(app, browser, typed):
     context = browser.new_context(viewport={"width": 1366, "height": 768})
     page = context.new_page()
-    page.goto(app.url)
+    page.goto(app.url + (f"/?input={typed}" if typed else ""))
     note = page.locator(".recording-note")
     expect(note).to_contain_text("A recording. Step 0")
     expect(page.locator(".viewing")).to_contain_text("Viewing step")
     expect(note).to_contain_text("Press Train")
     expect(page.locator(".viewing")).to_contain_text("snapshots")
+    # the diagram, the map, the prediction and the samples show the same input and step
+    expect(page.locator(".probe")).to_have_text(f"{typed or '3 1 4 1 5'} · step 200")
+    n_tokens = len((typed or "3 1 4 1 5").split()) + 1
+    expect(page.locator(".diagram-canvas")).to_have_attribute(
+        "aria-label", re.compile(f"{n_tokens} of {n_tokens} predicted tokens are right")
+    )
+    expect(page.locator(".answer")).to_contain_text("✓")
+    expect(page.locator(".right-of")).to_have_text("8 of 8 right")
     page.reload()
     wait_for_status(page, "checkpoint")
     expect(page.locator(".answer")).to_contain_text("✓")

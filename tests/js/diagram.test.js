@@ -4,6 +4,7 @@ import test from "node:test";
 import {
   buildStacks,
   describeHead,
+  describeWeights,
   summarizeHead,
 } from "../../playground/ui/static/train/diagram/structure.js";
 
@@ -72,4 +73,16 @@ test("the summary of a head measures how concentrated its weights are", () => {
   assert.equal(uniform.maxWeight, 0.25);
   assert.equal(sharp.entropy, 0);
   assert.equal(sharp.maxWeight, 1);
+});
+
+test("the weights of a query are listed from the largest, without those near zero", () => {
+  const weights = [700, 300, 0, 2, 8, 990];
+  assert.equal(
+    describeWeights(["3", "1", "EOS"], weights, 0),
+    "3 (position 1) 0.700, 1 (position 2) 0.300",
+  );
+  assert.equal(
+    describeWeights(["3", "1", "EOS"], weights, 1),
+    "EOS (position 3) 0.990, 1 (position 2) 0.008",
+  );
 });

@@ -98,6 +98,7 @@ const makeStage = (block, name, step) => ({
     formula: "x",
     shape: "S D = 2 × 2",
     words: "2 × 2",
+    contribution: null,
     low: null,
     high: null,
   },

@@ -138,6 +138,7 @@ def _stage_fields(stage: TraceStage) -> dict[str, Any]:
         "file": stage.code.file,
         "line": stage.code.line,
         "text": stage.code.text,
+        "contribution": None if stage.contribution is None else json_number(stage.contribution),
         "low": json_number(low),
         "high": json_number(high),
     }

@@ -1,6 +1,7 @@
 """The live snapshot: attention weights and predictions on the probe, for every architecture."""
 
 import base64
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,6 +65,19 @@ def test_numbers_of_the_diagram_equal_those_of_the_inspect_tab(name):
         assert [token for token, _ in best] == forward_pass["probe"]["predicted"]
         expected = forward_pass["probe"]["probability"]
         assert [round(1000 * value) for _, value in best] == pytest.approx(expected, abs=1)
+        stages = render_view(subject, "walk", {"text": text})["stages"]
+        sizes = [stage["contribution"] for stage in stages if stage["name"] == "residual"]
+        assert sizes == pytest.approx(list(forward_pass["contributions"].values()), abs=1e-3)
+
+
+def test_the_probe_is_the_default_input_if_the_model_trains_on_its_length():
+    config = small_config("transformer")
+    task = config.task.load()
+    builder = SnapshotBuilder(task, config, torch.device("cpu"))
+    assert builder.default_input == task.example_source()
+    longer = replace(config, task=replace(config.task, min_length=6, max_length=7))
+    builder = SnapshotBuilder(task, longer, torch.device("cpu"))
+    assert 6 <= len(builder.default_input.split()) <= 7
 
 
 @pytest.mark.parametrize("name", VARIANTS)

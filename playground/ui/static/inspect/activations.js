@@ -198,7 +198,11 @@ function Stage({ data, data: { stages, chosen } }) {
     <h4 class="walk-name" aria-live="polite">${capitalize(stage.block)}: ${stage.name}</h4>
     <p class="walk-formula">${stage.formula}</p>
     <p class="walk-shape hint" title=${stage.shape}>
-      ${stage.words}${range}${chosen.cut ? `; displayed: ${chosen.cut}` : ""}
+      ${stage.words}${range}${chosen.cut ? `; displayed: ${chosen.cut}` : ""}${
+        stage.contribution === null
+          ? ""
+          : `. The output has ${stage.contribution.toFixed(2)} times the norm of x`
+      }
     </p>
     <p class="walk-code">
       <span class="hint">${stage.file}:${stage.line}</span><code>${stage.text}</code>

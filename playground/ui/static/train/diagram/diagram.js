@@ -13,7 +13,14 @@ import { state } from "../state.js";
 import { $ } from "../view.js";
 import { paintLinks } from "./links.js";
 import { createStacks, moveFocus, updateStacks } from "./stacks.js";
-import { buildStacks, describeHead, KIND_TITLES, summarizeHead } from "./structure.js";
+import {
+  buildStacks,
+  describeHead,
+  describeWeights,
+  formatShare,
+  KIND_TITLES,
+  summarizeHead,
+} from "./structure.js";
 
 const BLOCK_TEXTS = {
   encoder:
@@ -78,7 +85,34 @@ export function renderDiagram() {
     minHeight: isStacked() ? 0 : Math.max(...elements.boxes.map((box) => box.clientHeight)),
   });
   $(".diagram-canvas").setAttribute("aria-label", describePass(pass));
-  setText($(".diagram-note"), state.selectedBlock ? describeBlock(pass) : describeSelection(pass));
+  renderNote(pass);
+}
+
+// The values of a row are spoken, but not the numbers that change during training.
+function renderNote(pass) {
+  const note = $(".diagram-note"),
+    isRow = state.hoverRow !== null && Boolean(pass.axes[state.selectedKind]);
+  note.ariaLive = isRow ? "polite" : "off";
+  if (isRow) setText(note, describeRow(pass, state.hoverRow));
+  else setText(note, state.selectedBlock ? describeBlock(pass) : describeSelection(pass));
+}
+
+/** Return the weights of one query, and the prediction at its position. */
+function describeRow(pass, row) {
+  const kind = state.selectedKind,
+    [layer, head] = state.selectedHead,
+    [queries, keys] = pass.axes[kind],
+    { target, predicted, probability } = pass.probe ?? { target: [] },
+    isOutput = pass.axes.cross ? kind !== "encoder" : target.length === queries.length;
+  if (row >= queries.length) return describeSelection(pass);
+  return (
+    `${kind === "encoder" ? "Token" : "Target"} ${row + 1} (${queries[row]}) attends to ` +
+    describeWeights(keys, pass.attention[kind][layer][head], row) +
+    "." +
+    (isOutput && predicted?.[row] !== undefined
+      ? ` Prediction: ${predicted[row]} with probability ${formatShare(probability[row])}.`
+      : "")
+  );
 }
 
 // On a narrow page, the links stand above the stacks.
@@ -183,17 +217,37 @@ export function initDiagram() {
     if (event.key === "Enter" && head && isSelected(head)) openInInspect();
     else moveFocus(event, elements.heads);
   });
-  const canvas = $(".diagram-canvas");
-  canvas.addEventListener("pointermove", (event) => {
-    const { y, rowHeight, count } = canvas.layout || { y: () => 0, rowHeight: 1, count: 0 },
+  initRows($(".diagram-canvas"));
+}
+
+const ROW_KEYS = { ArrowUp: -1, ArrowDown: 1, Home: -Infinity, End: Infinity };
+
+// A row is a query: the pointer or the arrow keys select it, and the note shows its weights.
+function initRows(canvas) {
+  const selectRow = (row) => {
+      state.hoverRow = row;
+      scheduleRender();
+    },
+    layout = () => canvas.layout || { y: () => 0, rowHeight: 1, count: 0 };
+  const onPointer = (event) => {
+    const { y, rowHeight, count } = layout(),
       row = Array.from({ length: count }, (_, i) => i).find(
         (i) => Math.abs(event.offsetY - y(i)) < rowHeight / 2,
       );
-    state.hoverRow = row ?? null;
-    scheduleRender();
+    selectRow(row ?? null);
+  };
+  canvas.addEventListener("pointermove", onPointer);
+  canvas.addEventListener("pointerdown", onPointer);
+  canvas.addEventListener("pointerleave", (event) => {
+    if (event.pointerType === "mouse") selectRow(null); // a finger leaves after each tap
   });
-  canvas.addEventListener("pointerleave", () => {
-    state.hoverRow = null;
-    scheduleRender();
+  canvas.addEventListener("keydown", (event) => {
+    const by = ROW_KEYS[event.key],
+      { count } = layout();
+    if (by === undefined || !count) return;
+    event.preventDefault();
+    const row = state.hoverRow === null ? (by > 0 ? -1 : count) : state.hoverRow;
+    selectRow(Math.max(0, Math.min(count - 1, row + by)));
   });
+  canvas.addEventListener("blur", () => selectRow(null));
 }

@@ -7,8 +7,14 @@ const MIN_LINK_WEIGHT = 0.02;
 const TOP = 34, // height of the memory arrow and the column titles
   BOTTOM = 8;
 
-/** The height of a token's row: smaller for long sequences. */
-export const rowHeightFor = (longest) => (longest > 24 ? 9 : longest > 14 ? 14 : 22);
+const TITLES = 18; // height of the column titles above the rows
+const MAX_ROW_HEIGHT = 40;
+
+/** The height of a token's row: smaller for long sequences, larger where there is space. */
+function rowHeightFor(longest, space) {
+  const smallest = longest > 24 ? 9 : longest > 14 ? 14 : 22;
+  return Math.max(smallest, Math.min(MAX_ROW_HEIGHT, Math.floor(space / longest)));
+}
 
 /**
  * Paint the middle of the diagram.
@@ -22,7 +28,7 @@ export const rowHeightFor = (longest) => (longest > 24 ? 9 : longest > 14 ? 14 :
 export function paintLinks(canvas, view) {
   const { keys, queries, weights, output } = view,
     longest = Math.max(keys.length, queries.length),
-    rowHeight = rowHeightFor(longest),
+    rowHeight = rowHeightFor(longest, view.minHeight - TOP - BOTTOM - TITLES),
     height = Math.max(TOP + longest * rowHeight + BOTTOM, view.minHeight);
   const [c, width] = setUpCanvas(canvas, height);
   if (!width) return;
@@ -42,7 +48,7 @@ export function paintLinks(canvas, view) {
         const isQuiet = view.highlight !== null && view.highlight !== r;
         c.strokeStyle = view.color;
         c.globalAlpha = (isQuiet ? 0.15 : 1) * (0.12 + 0.88 * weight);
-        c.lineWidth = 0.5 + weight * Math.min(7, rowHeight * 0.4);
+        c.lineWidth = 0.5 + weight * Math.min(9, rowHeight * 0.4);
         paintLink(c, keysX + 16, y(keys, k), queriesX - 18, y(queries, r));
       }
     c.globalAlpha = 1;
@@ -115,6 +121,6 @@ function paintOutput(c, { target, predicted, probability }, x, barWidth, y, rowH
     c.fillStyle = cssVariable(isRight ? "--pg-good" : "--pg-bad");
     c.fillRect(x + 32, y(i) - 3, (barWidth * probability[i]) / 1000, 6);
     c.fillText(predicted[i], x, y(i));
-    if (!isRight) c.fillRect(x, y(i) + rowHeight * 0.36, textWidth, 1.5);
+    if (!isRight) c.fillRect(x, y(i) + Math.min(8, rowHeight * 0.36), textWidth, 1.5);
   });
 }

@@ -122,3 +122,26 @@ export function summarizeHead(weights, rows, columns) {
   }
   return { entropy: entropy / rows, maxWeight: maxWeight / rows };
 }
+
+const MIN_LISTED_WEIGHT = 5; // thousandths
+const MAX_LISTED_KEYS = 12;
+
+/**
+ * Return the weights of one query in words, the largest first: "1 (position 2) 0.975".
+ * @param {string[]} keys
+ * @param {number[]} weights thousandths, row by row
+ * @param {number} row
+ */
+export function describeWeights(keys, weights, row) {
+  const ranked = keys
+    .map((token, k) => ({ token, position: k + 1, weight: weights[row * keys.length + k] }))
+    .filter(({ weight }) => weight >= MIN_LISTED_WEIGHT)
+    .sort((a, b) => b.weight - a.weight);
+  return ranked
+    .slice(0, MAX_LISTED_KEYS)
+    .map(({ token, position, weight }) => `${token} (position ${position}) ${formatShare(weight)}`)
+    .join(", ");
+}
+
+/** @param {number} thousandths */
+export const formatShare = (thousandths) => (thousandths / 1000).toFixed(3);
