@@ -92,7 +92,9 @@ export default /* HTML */ `
         <p class="recording-note" role="status" hidden></p>
         <figure class="diagram">
           <div class="diagram-grid" role="group" aria-label="Heads and blocks of the model">
-            <div class="diagram-links"><canvas class="diagram-canvas" role="img" tabindex="0"></canvas></div>
+            <div class="diagram-links">
+              <canvas class="diagram-canvas" role="img" tabindex="0"></canvas>
+            </div>
           </div>
         </figure>
         <p class="diagram-note hint"></p>
