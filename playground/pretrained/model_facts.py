@@ -4,6 +4,8 @@ Counts are either computed from a configuration on torch's meta device, which al
 memory, or cited with their source. Importing this loads nothing heavy.
 """
 
+import re
+from collections import Counter
 from functools import cache
 from typing import Annotated, Any
 
@@ -90,6 +92,17 @@ CITED: list[tuple[str, int, str]] = [
     ("LLaMA 65B", 65_200_000_000, "Touvron et al. 2023, table 2"),
     ("PaLM", 540_000_000_000, "Chowdhery et al. 2022, table 1"),
 ]
+
+# The parts of GPT-3 by the names of GPT-2's parameters; the first pattern that matches counts.
+GPT3_PARTS = {
+    "biases and norms": r"\.bias$|ln_",
+    "token embeddings": r"wte",
+    "position vectors": r"wpe",
+    "queries, keys, values": r"attn\.c_attn",
+    "attention outputs": r"attn\.c_proj",
+    "feed-forward, up": r"mlp\.c_fc",
+    "feed-forward, down": r"mlp\.c_proj",
+}
 
 FAMILIES: list[dict[str, str]] = [
     {
@@ -267,6 +280,7 @@ def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str
         row["ratio"] = row["parameters"] / own if own else None
     return {
         "models": sorted(rows, key=lambda row: row["parameters"]),
+        "gpt3": gpt3_parts(),
         "families": FAMILIES,
         "tree": ARCHITECTURE_TREE,
     }
@@ -278,12 +292,55 @@ def count_parameters(built: str, config: str, fields: tuple[tuple[str, int], ...
 
     Transformers adds a pooler to ViT, which the published model does not have.
     """
+    return sum(each.numel() for each in _build_on_meta(built, config, fields).parameters())
+
+
+def _build_on_meta(built: str, config: str, fields: tuple[tuple[str, int], ...]) -> Any:
     import torch
     import transformers
 
     with torch.device("meta"):
         options = {"add_pooling_layer": False} if built == "ViTModel" else {}
-        model = getattr(transformers, built)(
+        return getattr(transformers, built)(
             getattr(transformers, config)(**dict(fields)), **options
         )
-    return sum(each.numel() for each in model.parameters())
+
+
+@cache
+def gpt3_parts() -> list[dict[str, Any]]:
+    """Count GPT-3's parameters by part: by formula, and on a model of its sizes.
+
+    The formulas count matrices alone, as tables of GPT-3 do: without biases, norms and position
+    vectors, and with an output layer of its own. The model has all of these, and one table for
+    input and output.
+    """
+    _, built, config, fields, _ = next(row for row in COUNTED if row[0] == "GPT-3")
+    model = _build_on_meta(built, config, tuple(fields.items()))
+    d, layers = fields["n_embd"], fields["n_layer"]
+    vocab_size = model.config.vocab_size
+    counted: Counter[str] = Counter()
+    for name, weight in model.named_parameters():
+        part = next(part for part, pattern in GPT3_PARTS.items() if re.search(pattern, name))
+        counted[part] += weight.numel()
+    for part in ("queries", "keys", "values"):
+        counted[part] = counted["queries, keys, values"] // 3
+    del counted["queries, keys, values"]
+    table = (f"{vocab_size:,} × {d:,}", vocab_size * d)
+    square = (f"{layers} × {d:,} × {d:,}", layers * d * d)
+    wide = (f"{layers} × {d:,} × {4 * d:,}", layers * d * 4 * d)
+    formulas = {
+        "token embeddings": table,
+        "queries": square,
+        "keys": square,
+        "values": square,
+        "attention outputs": square,
+        "feed-forward, up": wide,
+        "feed-forward, down": wide,
+        "output layer": table,
+        "position vectors": ("", 0),
+        "biases and norms": ("", 0),
+    }
+    return [
+        {"part": part, "formula": formula, "by_formula": number, "counted": counted[part]}
+        for part, (formula, number) in formulas.items()
+    ]

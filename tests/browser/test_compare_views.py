@@ -123,6 +123,12 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
         sampled.append(page.locator(".written").text_content())
     assert sampled[0] == sampled[1] != text
 
+    page.get_by_role("button", name="The Transformer architecture works by").click()
+    page.wait_for_selector(".part-continue:not([data-status=done])")
+    wait_for_job(page, ".part-continue")
+    expect(page.locator(".written .prompt")).to_have_text("The Transformer architecture works by")
+    assert page.input_value(".part-continue input.new_tokens") == "50"
+
 
 def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_models, open_page):
     page = open_page(app_with_models.url)
@@ -328,6 +334,7 @@ def test_polysemy_word_embeddings_and_model_sizes(app_with_models, open_page):
     own = page.locator(".sizes tbody tr", has=page.locator(".own"))
     expect(own).to_contain_text("171,597")
     expect(page.locator(".sizes tbody tr")).to_have_count(15)
+    expect(page.locator(".gpt-parts")).to_contain_text("175,181,291,520")
     page.select_option(".compare .subject", "checkpoint:reverse-one-head")
     expect(own).to_contain_text("reverse-one-head")
 

@@ -34,7 +34,7 @@ import {
   describeTraining,
   thinSteps,
 } from "../../playground/ui/static/compare/finetune.js";
-import { formatRatio, scaleOf } from "../../playground/ui/static/compare/model_sizes.js";
+import { formatRatio, partRows, scaleOf } from "../../playground/ui/static/compare/model_sizes.js";
 import {
   describeDownloads,
   describeModelCost,
@@ -505,6 +505,13 @@ test("sentences on models, runs and training", () => {
   const families = [{ family: "encoder only", examples: "BERT" }];
   assert.deepEqual(transposeFacts(families)[0], { property: "examples", family0: "BERT" });
   assert.equal(formatRatio(1234), "1,200 ×");
+  const halves = ["a", "b"].map((part) => ({ part, formula: "", by_formula: 2, counted: 1 }));
+  assert.deepEqual(partRows(halves)[2], {
+    part: "total",
+    formula: "",
+    by_formula: 4,
+    counted: 2,
+  });
   assert.equal(formatRatio(2.345), "2.35 ×");
   assert.deepEqual(scaleOf([{ parameters: 1500 }, { parameters: 2e6 }]), [3, 7]);
   assert.deepEqual(

@@ -8,7 +8,7 @@ import pytest
 from playground.comparison.process import run
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
-from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES
+from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES, gpt3_parts
 
 
 def test_counts_are_those_of_the_published_weights():
@@ -27,6 +27,21 @@ def test_counts_are_those_of_the_published_weights():
     assert "this model" not in {
         row["name"] for row in run("model-sizes", {}, ProgressReporter())["models"]
     }
+
+
+def test_parts_of_gpt3_sum_to_its_totals():
+    parts = {row["part"]: row for row in gpt3_parts()}
+    assert sum(row["by_formula"] for row in parts.values()) == 175_181_291_520
+    assert sum(row["counted"] for row in parts.values()) == 174_604_259_328
+    assert parts["queries"]["by_formula"] == parts["queries"]["counted"] == 14_495_514_624
+    assert parts["feed-forward, up"]["counted"] == 57_982_058_496
+    assert parts["output layer"] == {
+        "part": "output layer",
+        "formula": "50,257 × 12,288",
+        "by_formula": 617_558_016,
+        "counted": 0,  # the table of the token embeddings
+    }
+    assert parts["position vectors"]["counted"] == 2048 * 12_288
 
 
 def test_invalid_sizes_are_rejected():

@@ -125,6 +125,28 @@ export const { View: Generation } = createPipeline("continue", {
   // saved by version 0.2, or contained in one of its links
   upgrade: ({ way, ...stored }) =>
     way ? { decoding: way === "drawn" ? "sampling" : way, ...stored } : stored,
+  examples: [
+    {
+      label: "The Transformer architecture works by, 50 tokens",
+      values: {
+        model0: "gpt2",
+        text: "The Transformer architecture works by",
+        new_tokens: "50",
+        decoding: "greedy",
+      },
+    },
+    {
+      label: "Reversal from three examples",
+      values: {
+        model0: "gpt2",
+        text:
+          "Input: 3 1 4\nOutput: 4 1 3\n\nInput: 2 7 5\nOutput: 5 7 2\n\nInput: 9 0 6\nOutput: 6 0 9" +
+          "\n\nInput: 5 3 8\nOutput:",
+        new_tokens: "6",
+        decoding: "greedy",
+      },
+    },
+  ],
   submitLabel: "Generate text",
   emptyText: "The generated text, with the probability and the alternatives of each token.",
   Result: GeneratedText,

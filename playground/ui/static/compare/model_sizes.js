@@ -69,6 +69,46 @@ const buildColumns = (low, high) => [
   },
 ];
 
+/** Return the parts of GPT-3 with their total. */
+export function partRows(parts) {
+  const sum = (key) => parts.reduce((total, row) => total + row[key], 0);
+  return [
+    ...parts,
+    { part: "total", formula: "", by_formula: sum("by_formula"), counted: sum("counted") },
+  ];
+}
+
+const integerColumn = (key, label) => ({
+  key,
+  label,
+  isNumber: true,
+  isSortable: false,
+  render: (row) => formatInteger(row[key]),
+});
+const PART_COLUMNS = [
+  { key: "part", label: "part", isSortable: false },
+  { key: "formula", label: "shape", isSortable: false, isOptional: true },
+  integerColumn("by_formula", "matrices alone"),
+  integerColumn("counted", "counted here"),
+];
+
+const GptParts = ({ parts }) =>
+  html`<section class="gpt-parts">
+    <p class="pg-hint">
+      GPT-3 by part, 96 layers of 12,288. Matrices alone: products of the sizes, as tables of GPT-3
+      list them. Counted here: the same sizes in GPT-2’s code, where the output layer is the table
+      of the token embeddings. Two thirds of the parameters are in the feed-forward networks, one
+      third is in attention.
+    </p>
+    <${DataTable}
+      caption="GPT-3 by part"
+      columns=${PART_COLUMNS}
+      rows=${partRows(parts)}
+      rowKey=${(row) => row.part}
+      csvName="gpt-3-parts"
+    />
+  </section>`;
+
 export function ModelSizes() {
   const result = sizes.value,
     model = selectedModel.value;
@@ -93,5 +133,6 @@ export function ModelSizes() {
         csvName="model-sizes"
       />`
     }
+    ${result?.gpt3 && html`<${GptParts} parts=${result.gpt3} />`}
   </div>`;
 }

@@ -4,6 +4,7 @@ import { Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatMessage } from "../shared/format.js";
+import { isActive } from "../shared/job.js";
 import { CompareJob } from "./jobs.js";
 import {
   describeModel,
@@ -69,6 +70,7 @@ export function toRequest(fields, values) {
  *   buildRequest?: (request: any) => any,
  *   submitLabel?: string,
  *   emptyText: string,
+ *   examples?: { label: string, values: Record<string, any> }[],
  *   describe?: (result: any) => string,
  *   isAutomatic?: boolean,
  *   hasRows?: boolean,
@@ -79,7 +81,7 @@ export function toRequest(fields, values) {
  *   Result: (props: any) => any,
  *   Controls?: (props: any) => any,
  * }} PipelineSpec `isAutomatic` runs the section once without a click if its models are local;
- *   `hasRows` shows rows before the result; `needsSubject` sends the selected model; `Controls`
+ *   `examples` fill the form and run it; `hasRows` shows rows before the result; `needsSubject` sends the selected model; `Controls`
  *   follow the fields; `describe` returns the text of a job that is done
  */
 
@@ -132,6 +134,30 @@ function useAutoRun({ spec, values, job, run }) {
   }, [isReady]);
 }
 
+/** Buttons that fill the form with an example and run it. */
+function Examples({ pipeline: { spec, values, run, job } }) {
+  if (!spec.examples) return null;
+  const open = (example) => {
+    for (const [name, value] of Object.entries(example.values)) values.set(name, value);
+    run();
+  };
+  return html`<div class="examples" role="group" aria-label="Examples">
+    <span class="pg-hint">Examples</span>
+    ${spec.examples.map(
+      (example) =>
+        html`<button
+          key=${example.label}
+          type="button"
+          class="pg-button"
+          disabled=${isActive(job.state.value)}
+          onClick=${() => open(example)}
+        >
+          ${example.label}
+        </button>`,
+    )}
+  </div>`;
+}
+
 const toField = (field, values) =>
   isModelField(field) ? modelField(field.name, field.label, values[field.name]) : field;
 
@@ -152,8 +178,8 @@ function PipelineView({ pipeline }) {
         onSubmit=${run}
         submitLabel=${spec.submitLabel ?? "Run"}
         submitClass="run"
-        >${Controls && html`<${Controls} />`}<//
-      >
+        >${Controls && html`<${Controls} />`}<${Examples} pipeline=${pipeline}
+      /><//>
     </section>
     <section class="main-part" aria-label="Result">
       <div class="job">

@@ -133,6 +133,16 @@ export const { View: Polysemy } = createPipeline("banks", {
       .map((each) => each.trim())
       .filter(Boolean),
   }),
+  examples: [
+    {
+      label: "A bank and a loan, with “anyway”",
+      values: {
+        text: "The bank by the river was steep — but the bank refused my loan anyway",
+        word: "bank",
+        references: "river, shore, money, loan",
+      },
+    },
+  ],
   emptyText:
     "Cosine similarity of the two occurrences after each layer. Both start from the same token " +
     "embedding; position and context separate them.",
