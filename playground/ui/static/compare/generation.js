@@ -140,8 +140,8 @@ export const { View: Generation } = createPipeline("continue", {
       values: {
         model0: "gpt2",
         text:
-          "Input: 3 1 4\nOutput: 4 1 3\n\nInput: 2 7 5\nOutput: 5 7 2\n\nInput: 9 0 6\nOutput: 6 0 9" +
-          "\n\nInput: 5 3 8\nOutput:",
+          "Input: 3 1 4\nOutput: 4 1 3\n\nInput: 2 7 5\nOutput: 5 7 2\n\n" +
+          "Input: 9 0 6\nOutput: 6 0 9\n\nInput: 5 3 8\nOutput:",
         new_tokens: "6",
         decoding: "greedy",
       },
