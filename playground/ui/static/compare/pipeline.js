@@ -81,8 +81,9 @@ export function toRequest(fields, values) {
  *   Result: (props: any) => any,
  *   Controls?: (props: any) => any,
  * }} PipelineSpec `isAutomatic` runs the section once without a click if its models are local;
- *   `examples` fill the form and run it; `hasRows` shows rows before the result; `needsSubject` sends the selected model; `Controls`
- *   follow the fields; `describe` returns the text of a job that is done
+ *   `examples` fill the form and run it; `hasRows` shows rows before the result; `needsSubject`
+ *   sends the selected model; `Controls` follow the fields; `describe` returns the text of a job
+ *   that is done
  */
 
 /**
