@@ -8,12 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.jobs.progress import ProgressReporter
-from playground.pretrained.prompts import (
-    Example,
-    few_shot_prompt,
-    first_line,
-)
+from playground.pretrained.prompts import Example, few_shot_prompt, first_line
 
 from .examples import choices_for
 from .metrics import parse_answer
@@ -25,44 +20,29 @@ class PretrainedCausalLM(PretrainedModel):
 
     can_rank = True
 
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        pipe: Any,
-        symbols: Sequence[str],
-        progress: ProgressReporter,
-        items: Sequence[Example],
-        examples: Sequence[Example],
-        n_requested: int,
-    ) -> None:
-        super().__init__(name, kind, pipe, symbols, progress)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         max_example = max(
-            items, key=lambda item: len(self.token_ids(f"{item.source_text} {item.target_text}"))
+            self.items,
+            key=lambda item: len(self.token_ids(f"{item.source_text} {item.target_text}")),
         )
-        self.max_new_tokens = (
-            max(
-                len(self.tokenizer.encode(f" {item.target_text}", add_special_tokens=False))
-                for item in items
-            )
-            + EXTRA_NEW_TOKENS
+        self.max_new_tokens = EXTRA_NEW_TOKENS + max(
+            len(self.tokenizer.encode(f" {item.target_text}", add_special_tokens=False))
+            for item in self.items
         )
         self.fit_few_shot(
-            examples,
-            n_requested,
-            lambda k: (
-                len(self.token_ids(few_shot_prompt(max_example, examples[:k])))
-                + self.max_new_tokens
-            ),
+            lambda shots: (
+                len(self.token_ids(few_shot_prompt(max_example, shots))) + self.max_new_tokens
+            )
         )
         self.decoding = (
             f"greedy generation after {len(self.examples)} few-shot examples, up to the end of "
             "the line"
         )
-        together = self.tokenizer.encode(" " + " ".join(symbols), add_special_tokens=False)
-        if len(together) != len(symbols):
+        together = self.tokenizer.encode(" " + " ".join(self.symbols), add_special_tokens=False)
+        if len(together) != len(self.symbols):
             self.add_caveat(
-                f"its tokenizer splits the {len(symbols)} symbols into {len(together)} tokens"
+                f"its tokenizer splits the {len(self.symbols)} symbols into {len(together)} tokens"
             )
 
     def generate(self, example: Example) -> Output:

@@ -8,11 +8,7 @@ import torch
 from torch import Tensor
 
 from playground.errors import UserError
-from playground.jobs.progress import ProgressReporter
-from playground.pretrained.prompts import (
-    Example,
-    masked_prompt,
-)
+from playground.pretrained.prompts import Example, masked_prompt
 from playground.pretrained.tokens import find_masks
 
 from .examples import choices_for
@@ -27,32 +23,19 @@ class PretrainedMaskedLM(PretrainedModel):
     target is a permutation of the input.
     """
 
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        pipe: Any,
-        symbols: Sequence[str],
-        progress: ProgressReporter,
-        items: Sequence[Example],
-        examples: Sequence[Example],
-        n_requested: int,
-        fills_jointly: bool,
-    ) -> None:
-        super().__init__(name, kind, pipe, symbols, progress)
+    def __init__(self, *arguments: Any, fills_jointly: bool) -> None:
+        super().__init__(*arguments)
         self.fills_jointly = self.can_rank = fills_jointly
         self.mask = self.tokenizer.mask_token
         if not self.mask:
             raise UserError(
-                f"{name} has no mask token, so it cannot predict masked positions; choose a "
+                f"{self.name} has no mask token, so it cannot predict masked positions; choose a "
                 "masked language model"
             )
-        self.token_by_symbol = {symbol: self._token_id(symbol) for symbol in symbols}
-        max_example = max(items, key=lambda item: len(item.source) + len(item.target))
+        self.token_by_symbol = {symbol: self._token_id(symbol) for symbol in self.symbols}
+        max_example = max(self.items, key=lambda item: len(item.source) + len(item.target))
         self.fit_few_shot(
-            examples,
-            n_requested,
-            lambda k: len(self.token_ids(masked_prompt(max_example, examples[:k], self.mask))),
+            lambda shots: len(self.token_ids(masked_prompt(max_example, shots, self.mask)))
         )
         masking = (
             "all positions masked at once"
@@ -63,7 +46,7 @@ class PretrainedMaskedLM(PretrainedModel):
         ambiguous = [
             symbol
             for symbol, token in self.token_by_symbol.items()
-            if list(self.token_by_symbol.values()).index(token) != symbols.index(symbol)
+            if list(self.token_by_symbol.values()).index(token) != self.symbols.index(symbol)
         ]
         if ambiguous:
             self.add_caveat(

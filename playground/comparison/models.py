@@ -5,7 +5,7 @@ log-probability (natural logarithm). Shapes: B batch, C candidates, P tokens of 
 tokens of an answer, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,7 @@ from playground.architectures.base import Seq2SeqModel
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
-from playground.pretrained.prompts import (
-    Example,
-    max_fitting_examples,
-)
+from playground.pretrained.prompts import Example, max_fitting_examples
 from playground.tasks import PAD
 from playground.tasks.task import Task
 
@@ -124,16 +121,27 @@ def sequence_log_probs(logits_BTV: Tensor, labels_BT: Tensor, is_scored_BT: Tens
 
 
 class PretrainedModel(BenchmarkModel):
-    """The common part: a pipeline, the few-shot examples that fit, and the tokenizer."""
+    """The common part: a pipeline, the few-shot examples that fit, and the tokenizer.
+
+    Args:
+        items: the examples of the benchmark.
+        few_shot_examples: examples for the prompt, of which `fit_few_shot` takes `n_requested`.
+    """
 
     def __init__(
-        self, name: str, kind: str, pipe: Any, symbols: Sequence[str], progress: ProgressReporter
+        self,
+        name: str,
+        kind: str,
+        pipe: Any,
+        symbols: Sequence[str],
+        progress: ProgressReporter,
+        items: Sequence[Example],
+        few_shot_examples: Sequence[Example],
+        n_requested: int,
     ) -> None:
-        self.name = name
-        self.kind = kind
-        self.pipe = pipe
-        self.symbols = tuple(symbols)
-        self.progress = progress
+        self.name, self.kind, self.pipe = name, kind, pipe
+        self.symbols, self.progress, self.items = tuple(symbols), progress, items
+        self._few_shot_examples, self._n_requested = few_shot_examples, n_requested
         self.model, self.tokenizer = pipe.model, pipe.tokenizer
         self.parameters = sum(each.numel() for each in self.model.parameters())
         self.weights = sum(each.numel() * each.element_size() for each in self.model.parameters())
@@ -147,19 +155,23 @@ class PretrainedModel(BenchmarkModel):
         ]
         return min([each for each in limits if isinstance(each, int) and each > 0], default=512)
 
-    def fit_few_shot(
-        self, examples: Sequence[Example], n_requested: int, count_tokens: Any
-    ) -> None:
-        """Take as many examples as there are positions for, and note if they are fewer."""
-        n_requested = min(n_requested, len(examples))
-        max_examples = max_fitting_examples(n_requested, self.context_length, count_tokens)
+    def fit_few_shot(self, count_tokens: Callable[[Sequence[Example]], int]) -> None:
+        """Take as many examples as there are positions for, and note if they are fewer.
+
+        `count_tokens` returns the length of the longest input with these examples.
+        """
+        candidates = self._few_shot_examples
+        n_requested = min(self._n_requested, len(candidates))
+        max_examples = max_fitting_examples(
+            n_requested, self.context_length, lambda k: count_tokens(candidates[:k])
+        )
         if max_examples is None:
             raise UserError(
                 f"{self.name} has {self.context_length:,} positions and the longest input takes "
-                f"{count_tokens(0):,} tokens; choose a checkpoint of shorter sequences, or a "
+                f"{count_tokens([]):,} tokens; choose a checkpoint of shorter sequences, or a "
                 "model with more positions"
             )
-        self.examples = tuple(examples[:max_examples])
+        self.examples = tuple(candidates[:max_examples])
         if max_examples < n_requested:
             self.caveat = (
                 f"{max_examples} few-shot examples instead of {n_requested}: more do not fit into "

@@ -14,8 +14,7 @@ BERT, GPT-2 and BART are classes of transformers: their package has no code, and
 the names of transformers. A package contains no pickle.
 
 The playground never runs the code of a package. `checkpoint_from_package` reads only the files of
-the checkpoint, and `register` in a module of playground.models registers the local classes with
-transformers instead.
+the checkpoint.
 """
 
 import copy

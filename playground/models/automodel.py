@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import (
-    AutoModelForSeq2SeqLM,
     DynamicCache,
     EncoderDecoderCache,
     GenerationConfig,
@@ -19,9 +18,8 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .automodel_base import Seq2SeqConfig, Seq2SeqModel, check_length, cross_entropy
-from .automodel_generation import EncoderForGenerate, decode_with_cache
+from .automodel_generation import TransformerEncoder, decode_with_cache
 from .config import ModelConfig
-from .embeddings import InputEmbedding, sinusoidal_positions
 from .transformer import AttentionWeights, Transformer
 
 
@@ -49,6 +47,7 @@ class PlaygroundForSeq2SeqLM(Seq2SeqModel):
     """
 
     config_class = PlaygroundConfig
+    encoder_class = TransformerEncoder
     base_model_prefix = "transformer"
 
     def __init__(self, config: PlaygroundConfig) -> None:
@@ -64,21 +63,6 @@ class PlaygroundForSeq2SeqLM(Seq2SeqModel):
         self._tied_weights_keys = tied
         self.post_init()
 
-    def _init_weights(self, module: nn.Module) -> None:
-        """Fill in the sinusoidal positions, which no file contains.
-
-        `from_pretrained` allocates them and calls this method for their content. The trainable
-        weights are initialized in transformer.py.
-        """
-        if isinstance(module, InputEmbedding) and module.position_type == "sinusoidal":
-            sizes = self.transformer.config
-            sinusoidal_PD = sinusoidal_positions(sizes.max_positions, sizes.d_model)
-            assert module.position_embedding is not None
-            module.position_embedding.copy_(sizes.sinusoidal_scale * sinusoidal_PD)
-
-    def get_encoder(self, modality: str | None = None) -> EncoderForGenerate:
-        return EncoderForGenerate(self.transformer)
-
     def get_input_embeddings(self) -> nn.Module:
         return self.transformer.source_embedding.token_embedding
 
@@ -88,10 +72,10 @@ class PlaygroundForSeq2SeqLM(Seq2SeqModel):
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         encoder_outputs: BaseModelOutput | None = None,
-        labels: Tensor | None = None,
-        output_attentions: bool | None = None,
         past_key_values: EncoderDecoderCache | None = None,
+        labels: Tensor | None = None,
         use_cache: bool | None = None,
+        output_attentions: bool | None = None,
         **unused: Any,
     ) -> Seq2SeqLMOutput:
         """Return the logits (BTV) of the token that follows each target position.
@@ -144,8 +128,3 @@ class PlaygroundForSeq2SeqLM(Seq2SeqModel):
             decoder_attentions=None if record is None else tuple(record.decoder),
             cross_attentions=None if record is None else tuple(record.cross),
         )
-
-
-def register() -> None:
-    """Register the classes of this file with the Auto classes of this process."""
-    PlaygroundForSeq2SeqLM.register(AutoModelForSeq2SeqLM)

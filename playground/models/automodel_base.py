@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
     Cache,
     GenerationConfig,
     GenerationMixin,
@@ -21,6 +20,7 @@ from transformers import (
 )
 
 from .base_config import BaseConfig
+from .embeddings import sinusoidal_positions
 
 PAD, SOS, EOS = 0, 1, 2  # the first three tokens of every vocabulary
 # labels that the loss ignores, by transformers' convention; it ignores PAD, too
@@ -97,7 +97,16 @@ class PlaygroundModel(PreTrainedModel):
     accepts_loss_kwargs = False
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Leave the weights as the network initialized them: a file contains them all."""
+        """Fill in the sinusoidal positions, which no file contains.
+
+        `from_pretrained` allocates them and calls this method for their content. The network has
+        initialized all weights.
+        """
+        positions_PD = module._buffers.get("position_embedding")
+        if positions_PD is not None:
+            positions_PD.copy_(
+                self.config.sinusoidal_scale * sinusoidal_positions(*positions_PD.shape)
+            )
 
     def get_input_embeddings(self) -> Any:
         network: Any = self.base_model
@@ -105,17 +114,6 @@ class PlaygroundModel(PreTrainedModel):
 
     def get_output_embeddings(self) -> Any:
         return self.base_model.output_proj
-
-    @classmethod
-    def register(cls, auto_class: Any) -> None:
-        """Register the class and its configuration with the Auto classes of this process.
-
-        `from_pretrained(..., trust_remote_code=False)` then loads a package with these classes and
-        never runs the code in the package.
-        """
-        config_class: Any = cls.config_class
-        AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
-        auto_class.register(config_class, cls, exist_ok=True)
 
 
 class PlaygroundGenerationMixin(GenerationMixin):
@@ -140,12 +138,32 @@ class PlaygroundGenerationMixin(GenerationMixin):
         return super().generate(*inputs, stopping_criteria=criteria, **kwargs)  # type: ignore[misc]
 
 
+class EncoderForGenerate(nn.Module):
+    """The encoder of a network as `generate` calls it: once, for all steps."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def source_tokens(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Return the source (BS) with PAD wherever the mask is 0, after a check of its length."""
+        check_length("input_ids", input_ids, self.network.config.max_positions)
+        return apply_attention_mask(input_ids, attention_mask)
+
+
 class Seq2SeqModel(PlaygroundModel, PlaygroundGenerationMixin):
     """An encoder-decoder for `generate`: greedy, sampling or beam search, in padded batches."""
+
+    encoder_class: ClassVar[type[EncoderForGenerate]]
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__(config)
         self.generation_config = config.default_generation_config()
+
+    def get_encoder(self, modality: str | None = None) -> EncoderForGenerate:
+        return self.encoder_class(self.base_model)
 
     def get_input_embeddings(self) -> Any:
         return self.base_model.source_token_embedding

@@ -8,13 +8,8 @@ New letter of shapes: W the tokens of a sequence that holds source and target.
 from typing import Any
 
 import torch.nn.functional as F
-from torch import Tensor, nn
-from transformers import (
-    AutoModelForCausalLM,
-    Cache,
-    DynamicCache,
-    GenerationConfig,
-)
+from torch import Tensor
+from transformers import Cache, DynamicCache, GenerationConfig
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .automodel_base import (
@@ -28,8 +23,7 @@ from .automodel_base import (
     cross_entropy,
 )
 from .automodel_cache import LayerCache
-from .decoder_only import DecoderOnly, DecoderOnlyEmbedding
-from .embeddings import sinusoidal_positions
+from .decoder_only import DecoderOnly
 from .variant_configs import DecoderOnlyConfig
 
 
@@ -63,19 +57,6 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
         )
         self.n_layers = self.network.config.n_layers
         self.post_init()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Fill in the sinusoidal positions. A file has all weights but these."""
-        if (
-            isinstance(module, DecoderOnlyEmbedding)
-            and "position_embedding" in module._buffers
-            and module.position_embedding is not None
-        ):
-            sizes = self.network.config
-            module.position_embedding.copy_(
-                sizes.sinusoidal_scale
-                * sinusoidal_positions(len(module.position_embedding), sizes.d_model)
-            )
 
     @property
     def max_sequence_length(self) -> int:
@@ -149,8 +130,3 @@ class PlaygroundDecoderOnlyForCausalLM(PlaygroundModel, PlaygroundGenerationMixi
             "use_cache": use_cache,
             "output_attentions": output_attentions,
         }
-
-
-def register() -> None:
-    """Register the classes of this file with the Auto classes of this process."""
-    PlaygroundDecoderOnlyForCausalLM.register(AutoModelForCausalLM)

@@ -9,8 +9,7 @@ New letter of shapes: W the tokens of the input, blanks included.
 from typing import Any
 
 import torch.nn.functional as F
-from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM
+from torch import Tensor
 from transformers.modeling_outputs import MaskedLMOutput
 
 from .attention import padding_mask
@@ -23,7 +22,6 @@ from .automodel_base import (
     check_length,
     cross_entropy,
 )
-from .embeddings import InputEmbedding, sinusoidal_positions
 from .encoder_only import EncoderOnly
 from .variant_configs import EncoderOnlyConfig
 
@@ -44,18 +42,6 @@ class PlaygroundEncoderOnlyForMaskedLM(PlaygroundModel):
         super().__init__(config)
         self.network = EncoderOnly(config.to_model_config())
         self.post_init()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        """Fill in the sinusoidal positions. A file has all weights but these."""
-        if (
-            isinstance(module, InputEmbedding)
-            and module.position_type == "sinusoidal"
-            and module.position_embedding is not None
-        ):
-            sizes = self.network.config
-            module.position_embedding.copy_(
-                sizes.sinusoidal_scale * sinusoidal_positions(sizes.max_positions, sizes.d_model)
-            )
 
     def forward(
         self,
@@ -88,8 +74,3 @@ class PlaygroundEncoderOnlyForMaskedLM(PlaygroundModel):
         return MaskedLMOutput(
             loss=loss, logits=logits_BWV, attentions=tuple(weights) if weights is not None else None
         )
-
-
-def register() -> None:
-    """Register the classes of this file with the Auto classes of this process."""
-    PlaygroundEncoderOnlyForMaskedLM.register(AutoModelForMaskedLM)

@@ -5,24 +5,18 @@ This file is uploaded to the Hub beside the model.
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from .attention import padding_mask
-from .automodel_base import apply_attention_mask, check_length
+from .automodel_base import EncoderForGenerate
 from .automodel_cache import LayerCache
 from .transformer import AttentionWeights, Transformer
 
 
-class EncoderForGenerate(nn.Module):
-    """The encoder as `generate` calls it: once, for all steps."""
-
-    main_input_name = "input_ids"
-
-    def __init__(self, transformer: Transformer) -> None:
-        super().__init__()
-        self.transformer = transformer
+class TransformerEncoder(EncoderForGenerate):
+    """The encoder of the transformer."""
 
     def forward(
         self,
@@ -32,11 +26,8 @@ class EncoderForGenerate(nn.Module):
         **unused: Any,
     ) -> BaseModelOutput:
         """Return the memory (BSD) and, if requested, each layer's attention weights (BHSS)."""
-        check_length("input_ids", input_ids, self.transformer.config.max_positions)
         record = AttentionWeights() if output_attentions else None
-        memory_BSD = self.transformer.encode(
-            apply_attention_mask(input_ids, attention_mask), record
-        )
+        memory_BSD = self.network.encode(self.source_tokens(input_ids, attention_mask), record)
         attentions = None if record is None else tuple(record.encoder)
         return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
 

@@ -5,14 +5,13 @@ This file and those that it imports are uploaded to the Hub unchanged.
 
 from typing import Any
 
-from torch import Tensor, nn
-from transformers import AutoModelForSeq2SeqLM
+from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .automodel_base import (
+    EncoderForGenerate,
     Seq2SeqConfig,
     Seq2SeqModel,
-    apply_attention_mask,
     check_length,
     cross_entropy,
 )
@@ -27,37 +26,27 @@ class PlaygroundPrebuiltConfig(Seq2SeqConfig):
     model_config_class = TorchTransformerConfig
 
 
-class PrebuiltEncoder(nn.Module):
-    """The encoder as `generate` calls it: once, for all steps."""
-
-    main_input_name = "input_ids"
-
-    def __init__(self, network: TorchTransformer) -> None:
-        super().__init__()
-        self.network = network
+class PrebuiltEncoder(EncoderForGenerate):
+    """The encoder from PyTorch's own layers."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any
     ) -> BaseModelOutput:
         """Return the memory (BSD)."""
-        check_length("input_ids", input_ids, self.network.config.max_positions)
-        return BaseModelOutput(
-            last_hidden_state=self.network.encode(apply_attention_mask(input_ids, attention_mask))
-        )
+        source_BS = self.source_tokens(input_ids, attention_mask)
+        return BaseModelOutput(last_hidden_state=self.network.encode(source_BS))
 
 
 class PlaygroundPrebuiltForSeq2SeqLM(Seq2SeqModel):
     """The encoder-decoder from PyTorch's own layers for transformers."""
 
     config_class = PlaygroundPrebuiltConfig
+    encoder_class = PrebuiltEncoder
 
     def __init__(self, config: PlaygroundPrebuiltConfig) -> None:
         super().__init__(config)
         self.network = TorchTransformer(config.to_model_config())
         self.post_init()
-
-    def get_encoder(self, modality: str | None = None) -> PrebuiltEncoder:
-        return PrebuiltEncoder(self.network)
 
     def forward(
         self,
@@ -86,8 +75,3 @@ class PlaygroundPrebuiltForSeq2SeqLM(Seq2SeqModel):
         )
         loss = None if labels is None else cross_entropy(logits_BTV, labels)
         return Seq2SeqLMOutput(loss=loss, logits=logits_BTV, encoder_last_hidden_state=memory_BSD)
-
-
-def register() -> None:
-    """Register the classes of this file with the Auto classes of this process."""
-    PlaygroundPrebuiltForSeq2SeqLM.register(AutoModelForSeq2SeqLM)

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from transformers import AutoModelForSeq2SeqLM
+from torch import Tensor
 from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.utils.generic import ModelOutput
 
 from .automodel_base import (
+    EncoderForGenerate,
     Seq2SeqConfig,
     Seq2SeqModel,
-    apply_attention_mask,
     check_length,
     cross_entropy,
 )
@@ -40,20 +39,13 @@ class RecurrentEncoderOutput(ModelOutput):
     states_BLCD: Tensor | None = None
 
 
-class RecurrentEncoder(nn.Module):
-    """The encoder as `generate` calls it: once, for all steps."""
-
-    main_input_name = "input_ids"
-
-    def __init__(self, network: RNNSeq2Seq) -> None:
-        super().__init__()
-        self.network = network
+class RecurrentEncoder(EncoderForGenerate):
+    """The recurrent encoder."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **unused: Any
     ) -> RecurrentEncoderOutput:
-        check_length("input_ids", input_ids, self.network.config.max_positions)
-        memory_BSD, states = self.network.encode(apply_attention_mask(input_ids, attention_mask))
+        memory_BSD, states = self.network.encode(self.source_tokens(input_ids, attention_mask))
         return RecurrentEncoderOutput(
             memory_BSD, torch.stack([torch.stack(state, dim=1) for state in states], dim=1)
         )
@@ -63,14 +55,12 @@ class PlaygroundRecurrentForSeq2SeqLM(Seq2SeqModel):
     """The recurrent encoder-decoder for transformers."""
 
     config_class = PlaygroundRecurrentConfig
+    encoder_class = RecurrentEncoder
 
     def __init__(self, config: PlaygroundRecurrentConfig) -> None:
         super().__init__(config)
         self.network = RNNSeq2Seq(config.to_model_config())
         self.post_init()
-
-    def get_encoder(self, modality: str | None = None) -> RecurrentEncoder:
-        return RecurrentEncoder(self.network)
 
     def forward(
         self,
@@ -111,8 +101,3 @@ class PlaygroundRecurrentForSeq2SeqLM(Seq2SeqModel):
             encoder_last_hidden_state=memory_BSD,
             cross_attentions=attentions,
         )
-
-
-def register() -> None:
-    """Register the classes of this file with the Auto classes of this process."""
-    PlaygroundRecurrentForSeq2SeqLM.register(AutoModelForSeq2SeqLM)

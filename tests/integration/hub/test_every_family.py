@@ -2,7 +2,6 @@
 evaluated on the same sequences.
 """
 
-import importlib
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from playground.hub.task_runner import HubTask
 from playground.jobs.process import warm_up
 from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
+from tests.support.auto_classes import register
 from tests.support.hub_tasks import run_hub_task
 from tests.support.small_configs import small_config
 
@@ -182,7 +182,7 @@ def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
     texts, answers = questions(folder)
     form = package_format(json.loads((folder / "config.json").read_text())["architecture"])
     if form.has_code:
-        importlib.import_module(f"playground.models.{form.module}").register()
+        register(form)
     build_package(folder, tmp_path / "package")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "package")
     model = getattr(transformers, form.auto_class).from_pretrained(

@@ -22,7 +22,7 @@ from playground.hub.export import (
     checkpoint_from_package,
     tokenizer,
 )
-from playground.models.automodel import register
+from playground.hub.formats import PACKAGE_FORMATS
 from playground.models.config import ModelConfig
 from playground.runs.replay import REPLAY_FILE
 from playground.tasks import EOS, PAD, UnknownSymbolError, Vocabulary, load_task
@@ -30,6 +30,7 @@ from playground.tasks.held_out import build_held_out_set
 from playground.tasks.vocabulary import ALPHABET
 from playground.training.trainer import Trainer
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
+from tests.support.auto_classes import register
 
 REVERSE = ROOT / "checkpoints/reverse"
 CODE = {
@@ -85,7 +86,7 @@ print(json.dumps(result))
 
 @pytest.fixture(autouse=True, scope="module")
 def known():
-    register()
+    register(PACKAGE_FORMATS["transformer"])
 
 
 @pytest.fixture

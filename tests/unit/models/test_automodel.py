@@ -10,11 +10,11 @@ from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
 from playground.generation import generate
+from playground.hub.formats import PACKAGE_FORMATS
 from playground.models import attention
 from playground.models.automodel import (
     PlaygroundConfig,
     PlaygroundForSeq2SeqLM,
-    register,
 )
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
@@ -22,6 +22,7 @@ from playground.models.embeddings import InputEmbedding
 from playground.models.stack_config import POSITION_TYPES
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
+from tests.support.auto_classes import register
 from tests.support.small_models import build_small
 
 FLAGS = ("share_embeddings", "tie_output_embeddings", "attention_bias")
@@ -54,7 +55,7 @@ DEPTHS = [
 @pytest.fixture(autouse=True, scope="module")
 def known():
     """The Auto classes of this process know ours, as in the app."""
-    register()
+    register(PACKAGE_FORMATS["transformer"])
 
 
 @pytest.fixture(autouse=True)
