@@ -72,18 +72,21 @@ def generate(
         for t in range(max_tokens):
             x_B1D = model.decode_step(token_B1, memory_kv, cross_attn_mask, cache)
             logits_BV = model.output_proj(x_B1D)[:, 0]
-            if temperature == 0:
-                token_B1 = logits_BV.argmax(-1, keepdim=True)
-            else:
-                # subtracting the maximum prevents overflow at a tiny temperature
-                shifted_BV = logits_BV - logits_BV.amax(-1, keepdim=True)
-                token_B1 = torch.multinomial(
-                    (shifted_BV / temperature).softmax(-1), 1, generator=generator
-                )
-            token_B1 = token_B1.masked_fill(finished_B1, PAD)
+            token_B1 = choose_token(logits_BV, temperature, generator).masked_fill(finished_B1, PAD)
             generated_BT[:, t] = token_B1[:, 0]
             finished_B1 |= token_B1 == EOS
             # Checking at every token would make the CPU wait for the GPU each time.
             if t % 4 == 3 and bool(finished_B1.all()):
                 break
     return generated_BT
+
+
+def choose_token(
+    logits_BV: Tensor, temperature: float, generator: torch.Generator | None = None
+) -> Tensor:
+    """Return the most likely tokens (B1), or with a temperature above 0 sampled ones."""
+    if temperature == 0:
+        return logits_BV.argmax(-1, keepdim=True)
+    # subtracting the maximum prevents overflow at a tiny temperature
+    shifted_BV = logits_BV - logits_BV.amax(-1, keepdim=True)
+    return torch.multinomial((shifted_BV / temperature).softmax(-1), 1, generator=generator)

@@ -111,8 +111,6 @@ def train(
     task: str | None,
     columns: str,
     words: bool | None,
-    max_length: int | None,
-    min_length: int | None,
     preset: str | None,
     out: Path | None,
     overwrite: bool,
@@ -129,7 +127,7 @@ def train(
     batch, which is divided among the processes. Only the first process prints and writes.
     """
     click.get_current_context().with_resource(only_rank_zero_prints())
-    settings |= {"task": task, "max_length": max_length, "min_length": min_length}
+    settings["task"] = task
     options = {name: value for name, value in settings.items() if value is not None}
     if resume is None and task is not None and is_dataset_argument(task):
         options |= dataset_settings(task, columns, words, options)
@@ -154,8 +152,27 @@ def train(
         where_to_save = click.get_current_context().with_resource(
             reserve_output_dir(out, lambda: check_output_dir(out, keeps_existing=not replaces))
         )
+    trainer, metrics = _build_trainer(config, resume, options)
+    failure, exit_code = train_with_progress(trainer, metrics)
+    scores = None if failure else trainer.evaluate()
+    if scores:
+        trainer.dist.shutdown()
+    if not trainer.dist.is_main or out is None:
+        # An error here would make torchrun end the first process while it saves.
+        return
+    problems = [failure] if failure else []
+    problems += _save(trainer, metrics, scores, where_to_save(), out, is_resumable=not weights_only)
+    if problems or scores is None:
+        click.echo(f"playground: {'; '.join(problems)}", err=True)
+        raise SystemExit(exit_code or 1)
+    _print_result(trainer, scores, out, as_json)
 
-    from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
+
+def _build_trainer(
+    config: RunConfig, resume: Path | None, options: dict[str, Any]
+) -> tuple[Trainer, list[Any]]:
+    """Return the trainer of a new run or of a checkpoint, and the metrics so far."""
+    from playground.checkpoints.checkpoint import resume_trainer
     from playground.training.distributed import init_distributed
     from playground.training.trainer import Trainer, resolve_device
 
@@ -171,30 +188,34 @@ def train(
         exit_with_error(translating_option_names(error))
     except ValueError as error:
         exit_with_error(str(error))
-    failure, exit_code = train_with_progress(trainer, metrics)
-    scores = None if failure else trainer.evaluate()
-    if scores:
-        process_ranks.shutdown()
-    if not process_ranks.is_main or out is None:
-        # The first process reports the result. An error here would make torchrun end it while
-        # it saves.
-        return
-    saved = where_to_save()
+    return trainer, metrics
+
+
+def _save(
+    trainer: Trainer,
+    metrics: list[Any],
+    scores: EvalResult | None,
+    folder: Path,
+    out: Path,
+    is_resumable: bool,
+) -> list[str]:
+    """Save the checkpoint, and return what the user must know if the run did not end as planned.
+
+    `folder` differs from `out` if that has changed during training. Without `scores` the training
+    ended early.
+    """
+    from playground.checkpoints.checkpoint import save_checkpoint
+
     try:
-        save_checkpoint(saved, trainer, metrics, scores, resumable=not weights_only)
+        save_checkpoint(folder, trainer, metrics, scores, resumable=is_resumable)
     except CheckpointError as error:
-        failure, exit_code = f"{failure}; {error}" if failure else str(error), exit_code or 1
-    else:
-        failure = failure and f"{failure}; saved to {saved}, continue with --resume {saved}"
-        if saved != out:
-            changed = (
-                f"--out {out} changed during training and stays as it is; this run is in {saved}"
-            )
-            failure, exit_code = f"{failure}; {changed}" if failure else changed, exit_code or 1
-    if failure or scores is None:
-        click.echo(f"playground: {failure}", err=True)
-        raise SystemExit(exit_code)
-    _print_result(trainer, scores, out, as_json)
+        return [str(error)]
+    messages = [] if scores else [f"saved to {folder}, continue with --resume {folder}"]
+    if folder != out:
+        messages.append(
+            f"--out {out} changed during training and stays as it is; this run is in {folder}"
+        )
+    return messages
 
 
 def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool) -> None:

@@ -51,26 +51,12 @@ class DownloadTasks(TaskRunner):
         """
         from playground.checkpoints.manifest import read_manifest
 
-        from .errors import HubError, NotFoundError
+        from .errors import HubError
         from .repo_ids import MANIFEST
 
         repo = self.task.repo
         self.report(f"Inspecting {repo}")
-        try:
-            repo_info = self.hub.repo_info(repo, self.task.revision)
-        except NotFoundError:
-            if self.task.revision == "main":
-                raise
-            branches = self.hub.branches(repo)  # raises HubError for a missing repository
-            branch_names = (
-                f"the branch {branches[0]}"
-                if len(branches) == 1
-                else f"one of the branches {', '.join(branches[:10])}"
-            )
-            raise HubError(
-                f"{repo} has no revision {self.task.revision}; use {branch_names}, or the hash of "
-                "a commit"
-            ) from None
+        repo_info = self._repo_info()
         sizes = repo_info.sizes
         if MANIFEST not in sizes or "model.safetensors" not in sizes:
             missing = MANIFEST if MANIFEST not in sizes else "model.safetensors"
@@ -105,6 +91,30 @@ class DownloadTasks(TaskRunner):
             else ""
         )
         return repo_info, manifest, card
+
+    def _repo_info(self) -> Any:
+        """Return the metadata of the revision of the task.
+
+        Raises:
+            HubError: if the repository does not have it.
+        """
+        from .errors import HubError, NotFoundError
+
+        repo, revision = self.task.repo, self.task.revision
+        try:
+            return self.hub.repo_info(repo, revision)
+        except NotFoundError:
+            if revision == "main":
+                raise
+            branches = self.hub.branches(repo)  # raises HubError for a missing repository
+            names = (
+                f"the branch {branches[0]}"
+                if len(branches) == 1
+                else f"one of the branches {', '.join(branches[:10])}"
+            )
+            raise HubError(
+                f"{repo} has no revision {revision}; use {names}, or the hash of a commit"
+            ) from None
 
     def _describe_repo(self, repo: Any, manifest: Any, card: str) -> dict[str, Any]:
         self.report_loading()

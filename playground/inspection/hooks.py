@@ -14,6 +14,7 @@ Shapes: B batch, Q queries, S source, T target, P positions, H heads, K head siz
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -219,66 +220,70 @@ def replace_outputs(model: Transformer, values: Mapping[Component, Tensor]) -> I
         ValueError: for a component that the model does not have.
     """
     _check_components(model, values)
-    # The first position of the current call; `track_position` updates it in incremental decoding.
-    first_position = {"source": 0, "target": 0}
-
-    def values_at(value: Tensor, side: str, n: int) -> Tensor:
-        return (
-            value[..., first_position[side] : first_position[side] + n, :] if value.dim() else value
-        )
-
-    def track_position(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        first_position["target"] = kwargs.get("first_position", args[1] if len(args) > 1 else 0)
-
-    def replace_head_outputs(parts: list[Component]) -> Any:
-        def hook(module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
-            head_outputs_BQHK = inputs[0].unflatten(-1, (model.config.n_heads, -1)).clone()
-            for part in parts:
-                head_outputs_BQHK[..., part.head, :] = values_at(
-                    values[part], part.side, head_outputs_BQHK.shape[1]
-                )
-            return head_outputs_BQHK.flatten(2)
-
-        return hook
-
-    def replace_module_output(part: Component) -> Any:
-        def hook(module: nn.Module, inputs: tuple[Tensor], output_BQD: Tensor) -> Tensor:
-            return values_at(values[part], part.side, output_BQD.shape[1]).expand_as(output_BQD)
-
-        return hook
-
-    def replace_position_vectors(part: Component) -> Any:
-        def hook(module: nn.Module, inputs: tuple[Tensor], output_BSD: Tensor) -> Tensor:
-            positions_SD = cast(InputEmbedding, module).position_vectors(
-                inputs[0], first_position[part.side]
-            )
-            assert positions_SD is not None
-            return (
-                output_BSD - positions_SD + values_at(values[part], part.side, output_BSD.shape[1])
-            )
-
-        return hook
-
-    handles = [model.target_embedding.register_forward_pre_hook(track_position, with_kwargs=True)]
-    by_module: dict[str, list[Component]] = {}
-    for part in values:
-        by_module.setdefault(part.module_name, []).append(part)
-    for name, parts in by_module.items():
-        module = model.get_submodule(name)
-        if isinstance(module, MultiHeadAttention):
-            handles.append(module.out_proj.register_forward_pre_hook(replace_head_outputs(parts)))
-        else:
-            hook = (
-                replace_position_vectors(parts[0])
-                if isinstance(module, InputEmbedding)
-                else replace_module_output(parts[0])
-            )
-            handles.append(module.register_forward_hook(hook))
+    handles = _Replacement(model, values).register_hooks()
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+class _Replacement:
+    """The hooks of `replace_outputs`."""
+
+    def __init__(self, model: Transformer, values: Mapping[Component, Tensor]) -> None:
+        self.model, self.values = model, values
+        # the first position of the current call, which grows in incremental decoding
+        self.first_position = {"source": 0, "target": 0}
+
+    def register_hooks(self) -> list[RemovableHandle]:
+        embedding = self.model.target_embedding
+        handles = [embedding.register_forward_pre_hook(self.track_position, with_kwargs=True)]
+        by_module: dict[str, list[Component]] = {}
+        for part in self.values:
+            by_module.setdefault(part.module_name, []).append(part)
+        for name, parts in by_module.items():
+            module = self.model.get_submodule(name)
+            if isinstance(module, MultiHeadAttention):
+                head_hook = partial(self.replace_heads, parts)
+                handles.append(module.out_proj.register_forward_pre_hook(head_hook))
+            elif isinstance(module, InputEmbedding):
+                hook = partial(self.replace_position_vectors, parts[0])
+                handles.append(module.register_forward_hook(hook))
+            else:
+                handles.append(module.register_forward_hook(partial(self.replace_output, parts[0])))
+        return handles
+
+    def value(self, part: Component, n_positions: int) -> Tensor:
+        """Return the value of a component at the positions of the current call."""
+        value, start = self.values[part], self.first_position[part.side]
+        return value[..., start : start + n_positions, :] if value.dim() else value
+
+    def track_position(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        position = kwargs.get("first_position", args[1] if len(args) > 1 else 0)
+        self.first_position["target"] = position
+
+    def replace_heads(
+        self, parts: list[Component], module: nn.Module, inputs: tuple[Tensor]
+    ) -> Tensor:
+        outputs_BQHK = inputs[0].unflatten(-1, (self.model.config.n_heads, -1)).clone()
+        for part in parts:
+            outputs_BQHK[..., part.head, :] = self.value(part, outputs_BQHK.shape[1])
+        return outputs_BQHK.flatten(2)
+
+    def replace_output(
+        self, part: Component, module: nn.Module, inputs: tuple[Tensor], output_BQD: Tensor
+    ) -> Tensor:
+        return self.value(part, output_BQD.shape[1]).expand_as(output_BQD)
+
+    def replace_position_vectors(
+        self, part: Component, module: InputEmbedding, inputs: tuple[Tensor], output_BSD: Tensor
+    ) -> Tensor:
+        positions_SD = module.position_vectors(inputs[0], self.first_position[part.side])
+        assert positions_SD is not None
+        return output_BSD - positions_SD + self.value(part, output_BSD.shape[1])
 
 
 @torch.no_grad()

@@ -83,26 +83,10 @@ def direct_logit_attribution(
     _check_request(model, batch, position, (token, baseline_token))
     with record_activations(model) as calls:
         model(batch.source_BS, batch.decoder_input_BT)
-    norm = cast(nn.LayerNorm | nn.RMSNorm, model.decoder_norm)
-    subtracts_mean = isinstance(norm, nn.LayerNorm)  # RMSNorm does not subtract the mean
-    last_D = calls["decoder_norm"][-1].inputs[0][0, position]
-    scale = (
-        (last_D.var(correction=0) + NORM_EPS).sqrt()
-        if subtracts_mean
-        else (last_D.pow(2).mean() + NORM_EPS).sqrt()
+    direction_D = _token_difference(model.output_proj.weight, token, baseline_token)
+    attribute = _frozen_norm_product(
+        model, calls["decoder_norm"][-1].inputs[0][0, position], direction_D
     )
-    direction_D = model.output_proj.weight[token] - (
-        0 if baseline_token is None else model.output_proj.weight[baseline_token]
-    )
-
-    def attribute(vector_D: Tensor) -> float:
-        return float(
-            (vector_D - vector_D.mean() if subtracts_mean else vector_D)
-            / scale
-            * norm.weight
-            @ direction_D
-        )
-
     embedding = model.target_embedding
     symbol_D = (
         embedding.token_embedding.weight[batch.decoder_input_BT[0, position]] * embedding.scale
@@ -110,28 +94,42 @@ def direct_logit_attribution(
     contributions = [LogitContribution("token embedding", None, attribute(symbol_D))]
     positions_TD = embedding.position_vectors(batch.decoder_input_BT)
     if positions_TD is not None:
-        contributions.append(
-            LogitContribution(
-                "position vector", Component("target positions"), attribute(positions_TD[position])
-            )
-        )
+        part = Component("target positions")
+        contribution = attribute(positions_TD[position])
+        contributions.append(LogitContribution("position vector", part, contribution))
     contributions += _layer_contributions(
         model, component_outputs(model, calls), position, attribute
     )
+    norm = model.decoder_norm
     if isinstance(norm, nn.LayerNorm) and model.config.bias:
-        contributions.append(
-            LogitContribution("final norm, bias", None, float(norm.bias @ direction_D))
-        )
-    if model.config.bias:
-        bias_V = model.output_proj.bias
-        contributions.append(
-            LogitContribution(
-                "output layer, bias",
-                None,
-                float(bias_V[token] - (0 if baseline_token is None else bias_V[baseline_token])),
-            )
-        )
+        bias = float(norm.bias @ direction_D)
+        contributions.append(LogitContribution("final norm, bias", None, bias))
+    if model.output_proj.bias is not None:
+        bias = float(_token_difference(model.output_proj.bias, token, baseline_token))
+        contributions.append(LogitContribution("output layer, bias", None, bias))
     return contributions
+
+
+def _token_difference(of_token: Tensor, token: int, baseline_token: int | None) -> Tensor:
+    """Return the row of a token, minus that of the baseline token if there is one."""
+    return of_token[token] - (0 if baseline_token is None else of_token[baseline_token])
+
+
+def _frozen_norm_product(
+    model: Transformer, last_D: Tensor, direction_D: Tensor
+) -> Callable[[Tensor], float]:
+    """Return the function that applies the final norm at the scale of `last_D`, without its bias.
+
+    The function returns the dot product of the result with `direction_D`.
+    """
+    norm = cast(nn.LayerNorm | nn.RMSNorm, model.decoder_norm)
+    subtracts_mean = isinstance(norm, nn.LayerNorm)  # RMSNorm does not subtract the mean
+
+    def center(vector_D: Tensor) -> Tensor:
+        return vector_D - vector_D.mean() if subtracts_mean else vector_D
+
+    scale = (center(last_D).pow(2).mean() + NORM_EPS).sqrt()
+    return lambda vector_D: float(center(vector_D) / scale * norm.weight @ direction_D)
 
 
 def _check_request(

@@ -18,7 +18,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .automodel_base import Seq2SeqConfig, Seq2SeqModel, check_length, cross_entropy
-from .automodel_generation import TransformerEncoder, decode_with_cache
+from .automodel_generation import TransformerEncoder, decode
 from .config import ModelConfig
 from .transformer import AttentionWeights, Transformer
 
@@ -112,12 +112,7 @@ class PlaygroundForSeq2SeqLM(Seq2SeqModel):
 
         memory_BSD = encoder_outputs[0]
         record = AttentionWeights() if output_attentions else None
-        if cache is None:
-            x_BTD = self.transformer.decode(decoder_input_ids, memory_BSD, source_BS, record)
-        else:
-            x_BTD = decode_with_cache(
-                self.transformer, decoder_input_ids, memory_BSD, source_BS, cache, record
-            )
+        x_BTD = decode(self.transformer, decoder_input_ids, memory_BSD, source_BS, cache, record)
         logits_BTV = self.transformer.output_proj(x_BTD)
         return Seq2SeqLMOutput(
             loss=None if labels is None else cross_entropy(logits_BTV, labels),

@@ -32,15 +32,17 @@ class TransformerEncoder(EncoderForGenerate):
         return BaseModelOutput(last_hidden_state=memory_BSD, attentions=attentions)
 
 
-def decode_with_cache(
+def decode(
     transformer: Transformer,
     decoder_input_ids: Tensor,
     memory_BSD: Tensor,
     source_BS: Tensor,
-    cache: EncoderDecoderCache,
+    cache: EncoderDecoderCache | None,
     weights: AttentionWeights | None,
 ) -> Tensor:
-    """Return the vectors (BTD) of the target positions that follow those in the cache."""
+    """Return the vectors (BTD) of the target positions, which follow those in the cache."""
+    if cache is None:
+        return transformer.decode(decoder_input_ids, memory_BSD, source_BS, weights)
     layers = range(transformer.config.n_layers)
     # Any, because the type has no keys and values for every kind of layer
     across: Any = cache.cross_attention_cache

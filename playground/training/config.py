@@ -108,30 +108,7 @@ class RunConfig:
             )
         config_class = ARCHITECTURES[architecture].config_class
         values = drop_foreign_defaults(values, config_class)
-        foreign = sorted(
-            name
-            for name in values
-            if section_of_field().get(name) == "model"
-            and name not in config_class.__dataclass_fields__
-        )
-        if foreign:
-            raise ConfigError(
-                foreign[0],
-                f"{foreign[0]} is {short_repr(values[foreign[0]])}, but the architecture "
-                f"{architecture!r} does not have this setting; leave it out",
-            )
-        unknown = sorted(set(values) - set(section_of_field()))
-        if unknown:
-            unknown_name = (
-                unknown[0]
-                if unknown[0].isidentifier() and len(unknown[0]) < 80
-                else short_repr(unknown[0])
-            )
-            raise ConfigError(
-                unknown[0],
-                f"{unknown_name} is not a setting of a run; the settings are "
-                f"{', '.join(section_of_field())}",
-            )
+        _reject_unknown_settings(values, architecture)
         part = {
             owner: {k: v for k, v in values.items() if section_of_field()[k] == owner}
             for owner in SECTIONS
@@ -189,6 +166,34 @@ class RunConfig:
         )
         bytes_per_parameter = 20 if self.training.weight_averaging else 16
         return bytes_per_parameter * m.parameter_count() + 4 * (training + scoring)
+
+
+def _reject_unknown_settings(values: Mapping[str, Any], architecture: str) -> None:
+    """Raise ConfigError for a name that is no setting, or no setting of this architecture."""
+    foreign = sorted(
+        name
+        for name in values
+        if section_of_field().get(name) == "model"
+        and name not in ARCHITECTURES[architecture].config_class.__dataclass_fields__
+    )
+    if foreign:
+        raise ConfigError(
+            foreign[0],
+            f"{foreign[0]} is {short_repr(values[foreign[0]])}, but the architecture "
+            f"{architecture!r} does not have this setting; leave it out",
+        )
+    unknown = sorted(set(values) - set(section_of_field()))
+    if unknown:
+        unknown_name = (
+            unknown[0]
+            if unknown[0].isidentifier() and len(unknown[0]) < 80
+            else short_repr(unknown[0])
+        )
+        raise ConfigError(
+            unknown[0],
+            f"{unknown_name} is not a setting of a run; the settings are "
+            f"{', '.join(section_of_field())}",
+        )
 
 
 SECTIONS: dict[str, tuple[Any, ...]] = {

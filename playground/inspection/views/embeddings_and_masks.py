@@ -78,27 +78,10 @@ def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     n, width = SINUSOID_SIZES[picture]
     sinusoidal_PD = sinusoidal_positions(n, width)
     dimensions = [0, 14, int_field(request, "dimension", 0, width - 1, default=30)]
-    embedding = cast(InputEmbedding, subject.transformer.get_submodule(f"{side}_embedding"))
-    positions_PD = position_vectors(subject, side)
     pca = embedding_pca(subject, side)
     return {
         "side": side,
-        "positions": {
-            "kind": subject.transformer.config.position_type,
-            "weights": []
-            if positions_PD is None
-            else json_array(positions_PD[:MAX_ROWS, :MAX_COLUMNS], 3),
-            "of": [0, subject.transformer.config.d_model]
-            if positions_PD is None
-            else list(positions_PD.shape),
-            "rms": None
-            if positions_PD is None
-            else json_number(float(positions_PD.pow(2).mean().sqrt())),
-            "symbols": json_number(
-                float((token_embeddings(subject, side)[1] * embedding.scale).pow(2).mean().sqrt())
-            ),
-            "description": position_description(subject, side),
-        },
+        "positions": _position_fields(subject, side),
         "waves": {
             "picture": picture,
             "pictures": list(SINUSOID_SIZES),
@@ -129,6 +112,33 @@ def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         "order": _word_order_fields(request),
         **with_answer(subject, request),
     }
+
+
+def _position_fields(subject: InspectedModel, side: str) -> dict[str, Any]:
+    """Return the position vectors of one side, and their scale beside that of the tokens."""
+    config = subject.transformer.config
+    embedding = cast(InputEmbedding, subject.transformer.get_submodule(f"{side}_embedding"))
+    _, tokens_VD = token_embeddings(subject, side)
+    fields: dict[str, Any] = {
+        "kind": config.position_type,
+        "weights": [],
+        "of": [0, config.d_model],
+        "rms": None,
+        "symbols": _root_mean_square(tokens_VD * embedding.scale),
+        "description": position_description(subject, side),
+    }
+    positions_PD = position_vectors(subject, side)
+    if positions_PD is not None:
+        fields |= {
+            "weights": json_array(positions_PD[:MAX_ROWS, :MAX_COLUMNS], 3),
+            "of": list(positions_PD.shape),
+            "rms": _root_mean_square(positions_PD),
+        }
+    return fields
+
+
+def _root_mean_square(values: torch.Tensor) -> float | None:
+    return json_number(float(values.pow(2).mean().sqrt()))
 
 
 def position_description(subject: InspectedModel, side: str) -> str:

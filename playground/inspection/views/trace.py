@@ -301,24 +301,30 @@ def _chapter_fields(
 
     Each has the most informative stage and head, and a text about this sequence.
     """
-    source, decoder_input, target = (
-        subject.token_names(tokens)
-        for tokens in (path.source, path.decoder_input, batch.labels_BT[0].tolist())
-    )
-    config = subject.transformer.config
-    number = head + 1
-    writes = "target" if batch.has_target else "generated tokens"
+    chapters = [
+        *_encoder_chapters(subject, path, head),
+        *_decoder_chapters(subject, path, batch, head),
+    ]
+    names = [stage.key for stage in path.stages]
+    return [
+        {"title": title, "stage": names.index(key), "head": at, "description": text}
+        for title, (at, key, text) in zip(CHAPTERS, chapters, strict=True)
+    ]
+
+
+def _encoder_chapters(
+    subject: InspectedModel, path: ForwardTrace, head: int
+) -> list[tuple[int, str, str]]:
+    """Return the head, the stage and the text of the chapters on the encoder."""
+    source, config, number = subject.token_names(path.source), subject.transformer.config, head + 1
     own_M = path.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
     mix = sorted(zip(own_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
-    crossing, walker = _best_aligned_head(subject, path, len(source) - 1)
-    places = path.stage(crossing, "softmax").tensor[walker].argmax(-1) + 1
-    written = path.stage("output", "logits").tensor.argmax(-1).tolist()
     last, parts = (
         ("sum", "each a token embedding plus a position vector")
         if config.n_position_vectors
         else ("token embeddings", "each a token embedding; the model adds no position vectors")
     )
-    result = [
+    return [
         (
             0,
             f"source embedding/{last}",
@@ -338,6 +344,20 @@ def _chapter_fields(
             "connection adds the input; the feed-forward network maps "
             f"{config.d_model} → {config.d_ff} → {config.d_model}.",
         ),
+    ]
+
+
+def _decoder_chapters(
+    subject: InspectedModel, path: ForwardTrace, batch: Example, head: int
+) -> list[tuple[int, str, str]]:
+    """Return the head, the stage and the text of the chapters on the decoder and the output."""
+    decoder_input = subject.token_names(path.decoder_input)
+    target = subject.token_names(batch.labels_BT[0].tolist())
+    writes = "target" if batch.has_target else "generated tokens"
+    crossing, walker = _best_aligned_head(subject, path, len(path.source) - 1)
+    positions = path.stage(crossing, "softmax").tensor[walker].argmax(-1) + 1
+    predicted = path.stage("output", "logits").tensor.argmax(-1).tolist()
+    return [
         (
             head,
             "decoder self-attention, layer 1/softmax",
@@ -349,19 +369,14 @@ def _chapter_fields(
             f"{crossing}/softmax",
             f"{crossing[0].upper() + crossing[1:]}, head {walker + 1}: the output tokens in order "
             "attend most to the source positions "
-            f"{_join_tokens([str(place) for place in places.tolist()])}.",
+            f"{_join_tokens([str(position) for position in positions.tolist()])}.",
         ),
         (
             0,
             "output/probabilities",
-            f"The most likely of {config.target_vocab_size} tokens at each position: "
-            f"{_join_tokens(subject.token_names(written))}.",
+            f"The most likely of {subject.transformer.config.target_vocab_size} tokens at each "
+            f"position: {_join_tokens(subject.token_names(predicted))}.",
         ),
-    ]
-    names = [stage.key for stage in path.stages]
-    return [
-        {"title": title, "stage": names.index(key), "head": at, "description": text}
-        for title, (at, key, text) in zip(CHAPTERS, result, strict=True)
     ]
 
 
