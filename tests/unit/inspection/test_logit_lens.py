@@ -19,6 +19,7 @@ VARIANTS = [
     {"share_embeddings": True, "tie_output_embeddings": True, "n_heads": 1},
     *(part for part in NON_STANDARD_SETTINGS if part.get("norm_placement") != "post"),
     {"position_type": "learned-from-end", "norm_type": "rms"},
+    {"output_bias": False},
 ]
 
 
