@@ -5,7 +5,6 @@ Shapes: N sequences, L symbols of the longest, B examples.
 """
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -162,16 +161,6 @@ def choices_for(
         if rearranged
         else sorted(by_symbols.values(), key=lambda candidate: candidate.symbols)
     )
-
-
-def commonest_target(items: Sequence[Example]) -> tuple[str, ...]:
-    """Return the most frequent target of the examples; the first of several."""
-    return Counter(item.target for item in items).most_common(1)[0][0]
-
-
-def majority_symbol(symbols: tuple[str, ...]) -> str:
-    """Return the most frequent symbol of a sequence; the first of several."""
-    return Counter(symbols).most_common(1)[0][0]
 
 
 def make_batch(task: Task, source: tuple[str, ...], targets: list[tuple[str, ...]]) -> Batch:

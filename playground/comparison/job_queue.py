@@ -113,7 +113,8 @@ class ComparisonQueue:
         """Return the options of a process that is about to start."""
         local = {"PLAYGROUND_LOCAL_MODELS": "0" if self.hosted else "1"}
         if self.hosted:  # the model cache of the machine's owner is private
-            home = str(model_cache_dir())
+            home = os.environ.get("PLAYGROUND_MODELS") or checkpoints_root() / "models"
+            home = str(Path(home).absolute())
             local |= {"PLAYGROUND_MODELS": home, "HF_HUB_CACHE": home}
         is_default = self.hosted and not is_env_set("MAX_MODEL_MB")
         environment = {"PLAYGROUND_MAX_MODEL_MB": "600"} if is_default else {}
@@ -127,14 +128,6 @@ class ComparisonQueue:
             saving_kinds=SAVING_KINDS,
             save_timeout_s=SAVE_TIMEOUT_S,
         )
-
-
-def model_cache_dir() -> Path:
-    """Return the model cache of a shared instance.
-
-    It is `PLAYGROUND_MODELS`, or a folder among the checkpoints.
-    """
-    return Path(os.environ.get("PLAYGROUND_MODELS") or checkpoints_root() / "models").absolute()
 
 
 def label_of(kind: str, request: dict[str, Any]) -> str:

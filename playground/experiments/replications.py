@@ -216,7 +216,10 @@ def outcome_of_seeds(name: str, runs: Sequence[Mapping[str, Any]]) -> Result:
     is_step = claim.measure == "generalization_step"
     if not is_step and None in values:
         return _without_result(name, f"{claim.measure} was not measured")
-    ordered = sorted(runs, key=lambda run: _sort_key(run.get(claim.measure)))
+    missing = float("inf")
+    ordered = sorted(
+        runs, key=lambda run: missing if run.get(claim.measure) is None else run[claim.measure]
+    )
     middle = ordered[(len(runs) - 1) // 2 if claim.measure != "exact_match" else len(runs) // 2]
     known = [value for value in values if value is not None]
     ours = None if len(known) < len(values) else median(known)
@@ -227,10 +230,6 @@ def outcome_of_seeds(name: str, runs: Sequence[Mapping[str, Any]]) -> Result:
         written += f" (median of {len(runs)} seeds: {each})"
     result = _result(name, metrics[claim.measure], _meets_criterion(claim, metrics), written)
     return result | {"by_seed": values}
-
-
-def _sort_key(value: float | None) -> float:
-    return float("inf") if value is None else value
 
 
 def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:

@@ -253,7 +253,8 @@ def draw_heatmap(
     are omitted. `cell` is the width and the height of a cell in inches.
     """
     style_axes(axes)
-    hatch_missing(axes)
+    # hatches the background, which is visible in cells without a number
+    axes.patch.set(facecolor="white", hatch="//////", edgecolor=HATCH, linewidth=0)
     axes.imshow(
         np.asarray(weights_QM, dtype=float),
         cmap=ATTENTION_CMAP,
@@ -286,11 +287,6 @@ def draw_diverging_heatmap(axes: Axes, matrix: Any, reach: float) -> None:
     )
     for axis in (axes.xaxis, axes.yaxis):
         set_step_axis(axis)
-
-
-def hatch_missing(axes: Axes) -> None:
-    """Hatch the background, which is visible in cells without a number."""
-    axes.patch.set(facecolor="white", hatch="//////", edgecolor=HATCH, linewidth=0)
 
 
 def annotate_cell(axes: Axes, x: float, y: float, text: str, value: float, **style: Any) -> None:

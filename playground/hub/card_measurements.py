@@ -79,11 +79,10 @@ def other_lengths(model: Seq2SeqModel, task: Task, config: RunConfig) -> list[di
         max_length += 1
     lengths = {low - 1} if low > 1 else set()
     lengths |= {high + 1, max_length} if max_length > high else set()
-    results = [
-        evaluate(model, build_held_out_set(task, OTHER_LENGTHS_N, length, length))
-        for length in sorted(lengths)
-        if _has_length(task, length)
-    ]
+    held_out = (
+        build_held_out_set(task, OTHER_LENGTHS_N, length, length) for length in sorted(lengths)
+    )
+    results = [evaluate(model, each) for each in held_out if len(each.lengths_B)]
     return [dataclasses.asdict(scores.by_length[0]) for scores in results]
 
 
@@ -129,7 +128,3 @@ def _first_example(held_out: HeldOutSet, length: int, used: list[int]) -> int | 
         if row not in used
     ]
     return min(rows)[2] if rows else None
-
-
-def _has_length(task: Task, length: int) -> bool:
-    return len(build_held_out_set(task, 1, length, length).lengths_B) > 0

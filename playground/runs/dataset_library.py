@@ -141,10 +141,8 @@ class DatasetLibrary:
                 shutil.rmtree(datasets_dir() / content, ignore_errors=True)
 
     def _in_use(self, content: str) -> bool:
-        return any(
-            config.task.task == LOOKUP and config.task.dataset_sha256 == content
-            for config in self.registry.all_configs()
-        )
+        tasks = (run.config.task for run in self.registry.all_runs())
+        return any(task.task == LOOKUP and task.dataset_sha256 == content for task in tasks)
 
     def _owner_markers(self, owner: str) -> Path:
         """Return the folder with one empty file per dataset of the user.

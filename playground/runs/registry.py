@@ -156,10 +156,6 @@ class Registry:
         with self._lock:
             return list(self._runs.values())
 
-    def all_configs(self) -> list[RunConfig]:
-        """Return the configurations of all runs, so that the datasets in use are not deleted."""
-        return [run.config for run in self.all_runs()]
-
     def is_idle(self, run: Run) -> bool:
         """Return whether a run is idle.
 

@@ -37,18 +37,9 @@ from playground.runs.owner_keys import (
 from playground.runs.registry import Registry
 from playground.runs.zerogpu import find_slice_runner
 from playground.ui.embedding import EMBED_HEAD, is_embedded
-from playground.ui.mount import STATIC_DIR, UI_DIR
+from playground.ui.mount import STATIC_DIR, UI_DIR, build_view, preload_links
 from playground.ui.theme import build_theme
-from playground.ui.train import build_train_tab
-from playground.ui.views import (
-    PRELOAD_HEAD,
-    compare_view,
-    hub_view,
-    inspect_view,
-    lab_view,
-    learn_view,
-    page_bar,
-)
+from playground.ui.train import TrainTab
 
 from .api import Endpoints, has_mcp
 from .checkpoint_transfer import CheckpointTransfer
@@ -74,6 +65,11 @@ from .static_files import static_route
 MAX_QUEUE = 2000
 MAX_SESSIONS = 100  # of Gradio; the page stores no state in them
 STYLESHEETS = (STATIC_DIR / "shared" / "theme.css", UI_DIR / "theme.css")
+# The header and the Train tab are the first that a page shows.
+PRELOAD_HEAD = preload_links(
+    ("shell/main.js", "train/main.js"),
+    ("shared/common.css", "shell/shell.css", "train/live.css", "train/diagram/diagram.css"),
+)
 TITLE = """
 <a class="skip-link" href="#train">Skip to training</a>
 <h1>Transformer Playground</h1>
@@ -98,33 +94,33 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             secret="the browser's own memory, no secret kept from it",
         )
         gr.HTML(TITLE, elem_id="title", padding=False)
-        page_bar()
+        build_view("page-bar", "shell/main.js")
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Train", id="train"):
-                train_outputs, on_train_load = build_train_tab(
+                train = TrainTab(
                     registry, browser_state, lambda request: resolve_client_address(request.request)
                 )
             with gr.Tab("Inspect", id="inspect"):
-                inspect = inspect_view()
+                inspect = build_view("inspect", "inspect/main.js")
             with gr.Tab("Compare", id="compare"):
-                compare = compare_view()
+                compare = build_view("compare", "compare/main.js")
             with gr.Tab("Lab", id="lab"):
-                lab = lab_view()
+                lab = build_view("lab", "lab/main.js")
             with gr.Tab("Hub", id="hub"):
                 if can_sign_in():
                     gr.LoginButton(elem_id="sign-in", size="sm")
-                hub = hub_view()
+                hub = build_view("hub", "hub/main.js")
             with gr.Tab("Learn", id="learn"):
-                learn = learn_view()
+                learn = build_view("learn", "learn/main.js")
 
         def on_load(session_json: Any, request: gr.Request) -> list[Any]:
             owner, values = _load_values(registry, session_json, request)
-            return [*values, *on_train_load(owner, request)]
+            return [*values, *train.on_load(owner, request)]
 
         page.load(
             on_load,
             [browser_state],
-            [browser_state, learn, hub, lab, compare, inspect, *train_outputs],
+            [browser_state, learn, hub, lab, compare, inspect, *train.outputs],
             show_progress="hidden",
             concurrency_limit=None,
             api_visibility="private",

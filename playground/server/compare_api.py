@@ -14,6 +14,7 @@ from starlette.requests import Request
 from playground.comparison.job_queue import ComparisonQueue
 from playground.compat import job_kind
 from playground.errors import UserError
+from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES
 from playground.runs.model_ref import require_checkpoint, resolve_run
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
@@ -103,7 +104,8 @@ class CompareHandlers(HandlerGroup):
 
     @handler("models/facts", BaseRequest)
     async def model_facts(self, request: BaseRequest, _: Request | None) -> dict[str, Any]:
-        return matched_parameters.family_facts()
+        """Return facts on the three architectures and their history."""
+        return {"families": FAMILIES, "tree": ARCHITECTURE_TREE}
 
     @handler("architectures/matched", MatchArchitectures)
     def matched_architectures(self, request: MatchArchitectures) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from typing import Any
 from playground.architectures import ARCHITECTURES
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
-from playground.pretrained.model_facts import ARCHITECTURE_TREE
-from playground.pretrained.model_facts import FAMILIES as MODEL_FAMILIES
 from playground.runs.model_ref import RUN_PREFIX, resolve_config, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.state import Run
@@ -26,11 +24,6 @@ from .schemas.runs import Curves
 DEFAULT_FAMILIES = ("bert", "gpt2", "bart")  # implementations of transformers, one of each type
 TARGET_SCORE = 0.99  # the exact match at which a run stops
 MAX_CURVE_POINTS = 300  # points of a curve
-
-
-def family_facts() -> dict[str, Any]:
-    """Return facts on the three architectures and their history."""
-    return {"families": MODEL_FAMILIES, "tree": ARCHITECTURE_TREE}
 
 
 def requested_config(registry: Registry, request: MatchArchitectures) -> RunConfig:

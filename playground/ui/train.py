@@ -40,6 +40,7 @@ from .form_values import (
     suggested_max_length,
     validate_form,
 )
+from .mount import build_view
 from .setting_groups import (
     ADVANCED_SETTINGS,
     FORM_PRESETS,
@@ -48,7 +49,6 @@ from .setting_groups import (
 )
 from .task_info import task_description_html
 from .training_form import build_form
-from .views import live_view
 
 FIRST_CHECKPOINT = "reverse"
 SILENT_EVENT: dict[str, Any] = {
@@ -68,23 +68,12 @@ FORM_WITH_SPEED_JS = (
 )
 
 
-def build_train_tab(
-    registry: Registry,
-    browser_state: gr.BrowserState,
-    resolve_client_address: Callable[[Any], str],
-) -> tuple[list[Any], Callable[..., Any]]:
-    """Build the tab.
-
-    `resolve_client_address` returns the client address of a request.
-
-    Returns the components that `on_load` fills when a page loads, and `on_load`.
-    """
-    tab = TrainTab(registry, browser_state, resolve_client_address)
-    return [tab.live, tab.problem, *tab.components], tab.on_load
-
-
 class TrainTab:
-    """The components of the tab, and the handlers of their events."""
+    """The components of the tab, and the handlers of their events.
+
+    `resolve_client_address` returns the client address of a request. `outputs` are the components
+    that `on_load` fills when a page loads.
+    """
 
     def __init__(
         self,
@@ -98,6 +87,7 @@ class TrainTab:
         self.build()
         self.speed = gr.Textbox("0", visible=False)
         self.names, self.components = list(self.form), list(self.form.values())
+        self.outputs = [self.live, self.problem, *self.components]
         self.connect_buttons()
         self.connect_task()
         self.connect_estimate(self.connect_fill_events())
@@ -127,7 +117,7 @@ class TrainTab:
                     padding=False,
                 )
             with gr.Column(elem_id="view", min_width=280):
-                self.live = live_view()
+                self.live = build_view("live", "train/main.js")
 
     def form_dict(self, values: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self.names, values, strict=True))

@@ -9,6 +9,7 @@ from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.training.config import field_named
 from playground.training.presets import PRESETS, preset_config
 
+from .mount import build_view
 from .setting_groups import (
     ADVANCED_SETTINGS,
     CHOICE_LABELS,
@@ -18,7 +19,6 @@ from .setting_groups import (
     label_of,
 )
 from .task_info import task_description_html
-from .views import dataset_panel
 
 DEFAULTS = preset_config("fast").to_flat()  # the values of a new form
 MAX_RADIO_CHOICES = 4  # more choices become a dropdown
@@ -60,7 +60,7 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML, gr.Button]:
     task_info = gr.HTML(
         task_description_html(form["task"].value), elem_id="about-task", padding=False
     )
-    panel = dataset_panel()
+    panel = build_view("rows", "train/dataset_panel.js", hidden=True)
     form["dataset_sha256"] = component_for("dataset_sha256")
     form["dataset_sha256"].visible = "hidden"  # rendered, so that scripts notice its changes
     with gr.Row(elem_classes="pair"):

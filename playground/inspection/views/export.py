@@ -22,7 +22,7 @@ from playground.tasks.task import Batch
 from .ablation import ablation_table
 from .attribution import contribution_table, lens_table
 from .common import DECIMALS, attention_labels, rounded_list
-from .head_scores import head_table, head_table_over_training
+from .head_scores import head_table
 
 # Names of a layer's weights in the attention dictionary of a Keras tutorial; encoders have none.
 LAYER_NAMES = {
@@ -197,7 +197,9 @@ def build_report(
     )
     if history:
         progress(f"scoring heads at {len(history)} steps of the run")
-        figures["heads-over-training"] = head_table_over_training(
-            scores_over_training(subject.config, history)
-        )
+        figures["heads-over-training"] = [
+            {"step": step, **row}
+            for step, scores in scores_over_training(subject.config, history).items()
+            for row in head_table(scores)
+        ]
     return figures

@@ -132,13 +132,4 @@ def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
     ]
 
 
-def head_table_over_training(scores: Mapping[int, list[HeadScore]]) -> list[dict[str, Any]]:
-    """Return the rows of `head_table` for each training step, with the step."""
-    return [
-        {"step": step, **row}
-        for step, step_scores in scores.items()
-        for row in head_table(step_scores)
-    ]
-
-
 VIEWS = {"heads": head_scores, "heads-over-training": heads_over_training}
