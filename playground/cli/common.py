@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -57,6 +58,14 @@ def progress_bar(**options: Any) -> Any:
     except (OSError, ValueError):
         pass  # stderr is not a terminal
     return tqdm(**{"disable": None, "file": sys.stderr, **size, **options})
+
+
+def record_signals() -> list[int]:
+    """Return a list that gets the number of each SIGINT and SIGTERM, which then do nothing else."""
+    received: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: received.append(number))
+    return received
 
 
 def reject_options(names: Iterable[str], reason: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from .common import (
     json_option,
     output_option,
     progress_bar,
+    record_signals,
 )
 from .setting_options import with_option_names
 
@@ -129,9 +129,7 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
 
 def _wait_with_progress(service: ExperimentService, experiment: Experiment) -> list[int]:
     """Wait for the end of an experiment, with a progress bar; return the signals received."""
-    interrupts: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: interrupts.append(number))
+    interrupts = record_signals()
     estimate = service.estimate(experiment, OWNER)["message"]
     click.echo(f"{experiment.n_runs} runs; {estimate}", err=True)
     done, total = service.progress(experiment, OWNER)

@@ -1,7 +1,6 @@
 """push, pull, reproduce, gallery and deploy: commands for the Hub."""
 
 import json
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from .common import (
     json_option,
     load_manifest_or_exit,
     output_option,
+    record_signals,
 )
 
 
@@ -264,9 +264,7 @@ def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> d
         )
     if task_fields["kind"] == "plan" and not token:
         task_fields["kind"] = "preview"
-    interrupted: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: interrupted.append(number))
+    interrupted = record_signals()
     queue = create_hub_queue(fresh=True)
     job = submit_task(
         queue,

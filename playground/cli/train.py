@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from .common import (
     option_name,
     output_option,
     progress_bar,
+    record_signals,
     reserve_output_dir,
     torchrun_rank,
 )
@@ -357,10 +357,7 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     from playground.training.thread_tuning import ThreadTuner
     from playground.training.trainer import REPORT_INTERVAL, TrainingDivergedError
 
-    interrupted: list[int] = []
-    threads = ThreadTuner(trainer)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: interrupted.append(number))
+    interrupted, threads = record_signals(), ThreadTuner(trainer)
     total = trainer.active_config.max_steps
     is_hidden = None if trainer.dist.is_main else True  # None: tqdm draws on a terminal only
     with progress_bar(

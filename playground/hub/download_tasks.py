@@ -214,8 +214,6 @@ class DownloadTasks(TaskRunner):
             "measured_seconds": round(time.perf_counter() - started, 2),
         }
 
-    # Publishing
-
 
 def _gallery_row(model: dict[str, Any]) -> dict[str, Any]:
     """Return a model of the gallery, from its metadata and the scores of its card."""

@@ -62,14 +62,12 @@ class Publication:
 
     repo      the repository of the model
     dataset   the repository of its training set; empty if it is not published
-    notes     text of the author, rendered as plain text
     revision  the branch that the card describes
     license   the licence id; empty if the author names none
     """
 
     repo: str
     dataset: str
-    notes: str
     revision: str
     license: str
 
@@ -96,7 +94,6 @@ def write_card(
     *,
     repo: str,
     dataset: str | None = None,
-    notes: str = "",
     revision: str = "main",
     license: str = "",
 ) -> None:
@@ -107,7 +104,6 @@ def write_card(
         checkpoint: the folder of the checkpoint.
         repo: the repository of the model.
         dataset: the repository of its training set, if it is published.
-        notes: text of the author, rendered as plain text.
         revision: the branch that the card describes.
         license: the licence id; empty for that of `default_license`.
 
@@ -128,7 +124,7 @@ def write_card(
     manifest, model = load_model(checkpoint)
     task = manifest.config.task.load()
     license = license or default_license(manifest.config.task)
-    publication = Publication(repo, dataset or "", notes, revision, license)
+    publication = Publication(repo, dataset or "", revision, license)
     measurements = _measure(package, checkpoint, manifest, model, task)
     front = _metadata(publication, manifest, task, measurements.scores).to_yaml()
     facts = card_facts(publication, manifest, task, measurements, code_lines(package))
@@ -236,7 +232,6 @@ def card_facts(
         **dataclasses.asdict(publication),
         **vars(measurements),
         "name": publication.repo.split("/")[1],
-        "notes": [line for line in publication.notes.splitlines() if line.strip()],
         "manifest": manifest,
         "training": config.training,
         "task": task,
