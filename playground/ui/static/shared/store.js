@@ -6,7 +6,7 @@ import { request } from "./api.js";
 import { readViewState, writeViewState } from "./links.js";
 import { poller as pagePoller } from "./poller.js";
 
-/** @import { CheckpointSummary, JobState, ModelRef, Option, RunSummary } from "./types.js" */
+/** @import { CheckpointSummary, JobState, ModelRef, Option, RunList, RunSummary } from "./types.js" */
 /** @import { Poller } from "./poller.js" */
 
 const MODEL_KEY = "transformer-playground-subject";
@@ -132,13 +132,16 @@ export class Store {
     return response;
   }
 
-  /** Replace the lists by a response of `runs/list`. @param {any} response */
+  /**
+   * Replace the lists by a response of `runs/list`.
+   * @param {Pick<RunList, "runs" | "checkpoints">} response
+   */
   setModels(response) {
     batch(() => {
       this.connectionError.value = "";
       setIfChanged(
         this.runs,
-        response.runs.filter((/** @type {RunSummary} */ run) => !run.deleted),
+        response.runs.filter((run) => !run.deleted),
       );
       setIfChanged(this.checkpoints, response.checkpoints);
     });

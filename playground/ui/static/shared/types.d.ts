@@ -1,5 +1,7 @@
 // The data that the shared modules exchange with the server and the tabs.
 
+import type { ModelRef } from "./responses.js";
+
 declare global {
   interface Window {
     /** What a tab hands over to another one, by the name of the tab. */
@@ -7,34 +9,7 @@ declare global {
   }
 }
 
-/** A reference to a model: `run:ID`, `watch:ID` or `checkpoint:NAME`. */
-export type ModelRef = string;
-
-export type RunStatus =
-  "waiting" | "starting" | "training" | "paused" | "stopping" | "stopped" | "done" | "failed";
-
-/** A run in the response of `runs/list`. */
-export interface RunSummary {
-  subject: ModelRef;
-  name: string;
-  status: RunStatus;
-  task: string;
-  parameters: number;
-  best: number | null;
-  step?: number;
-  deleted?: boolean;
-  hidden?: boolean;
-}
-
-/** A public checkpoint in the response of `runs/list`. */
-export interface CheckpointSummary {
-  subject: ModelRef;
-  name: string;
-  about: string;
-  task: string;
-  parameters: number;
-  best: number | null;
-}
+export type { CheckpointSummary, ModelRef, RunList, RunStatus, RunSummary } from "./responses.js";
 
 export type JobStatus = "idle" | "waiting" | "working" | "done" | "failed" | "cancelled";
 

@@ -1,0 +1,451 @@
+// The responses of the server. tests/integration/server/test_response_types.py compares them with
+// the responses of the routes: every field is declared here, and every declared one is there.
+
+/** A reference to a model: `run:ID`, `watch:ID` or `checkpoint:NAME`. */
+export type ModelRef = string;
+
+export type RunStatus =
+  "waiting" | "starting" | "training" | "paused" | "stopping" | "stopped" | "done" | "failed";
+
+/** A failed request; `retryable` means that the same request may succeed soon. */
+export interface ErrorResponse {
+  error: string;
+  retryable?: boolean;
+  /** The setting that the error is about. */
+  field?: string;
+}
+
+/** The response of `runs/list`. */
+export interface RunList {
+  runs: RunSummary[];
+  checkpoints: CheckpointSummary[];
+  storage_message: string;
+  /** The time of the server in seconds. */
+  now: number;
+  slots: number;
+  device: string;
+  note: string;
+}
+
+export interface RunSummary {
+  subject: ModelRef;
+  name: string;
+  status: RunStatus;
+  task: string;
+  /** The numbers of layers and heads, and the width. */
+  shape: [number, number, number];
+  parameters: number;
+  step: number;
+  max_steps: number;
+  best: number | null;
+  eval_size: number;
+  created: number;
+  origin: string;
+  hidden: boolean;
+  deleted: boolean;
+  evicted: "" | "thinned" | "emptied";
+  queue_position: number | null;
+  awaits_zerogpu: boolean;
+}
+
+export interface CheckpointSummary {
+  subject: ModelRef;
+  name: string;
+  about: string;
+  task: string;
+  parameters: number;
+  best: number | null;
+}
+
+/** The response of `runs/poll` for a run; null stands for what the page has already. */
+export interface RunPoll {
+  status: RunStatus;
+  message: string;
+  is_owner: boolean;
+  name: string;
+  step: number;
+  max_steps: number;
+  parameters: number;
+  device: string;
+  series_id: number;
+  points: Points;
+  latest: LatestPoint;
+  weight_steps: number[];
+  snapshot_version: number;
+  snapshot: Snapshot | null;
+  probe_info: ProbeInfo | null;
+  scores: Scores | null;
+  changes: [number, string, any][] | null;
+  changes_version: number;
+  checkpoint_version: number;
+  has_worker: boolean;
+  speed: number;
+  learning_rate: number;
+  awaits_zerogpu: boolean;
+  uses_zerogpu: boolean;
+  branched_from_step: number | null;
+  queue_position: number | null;
+  /** The seconds of training that are left, and the reason. */
+  time_left: [number, string] | null;
+}
+
+/** The response of `runs/poll` for a checkpoint. */
+export interface CheckpointPoll {
+  status: "checkpoint";
+  message: string;
+  is_owner: boolean;
+  name: string;
+  step: number;
+  max_steps: number;
+  parameters: number;
+  device: string;
+  series_id: number;
+  points: Points;
+  latest: LatestPoint;
+  weight_steps: number[];
+  snapshot_version: number;
+  snapshot: Snapshot;
+  probe_info: ProbeInfo;
+  scores: Scores | null;
+  changes: [number, string, any][];
+  checkpoint_version: number;
+  has_worker: boolean;
+  speed: number;
+  learning_rate: number;
+}
+
+/** The response of `runs/poll` without a model; its `message` may name the reason. */
+export interface NotFoundPoll {
+  status: "not-found";
+  message: string;
+  series_id: number;
+  points: Points;
+  weight_steps: number[];
+  step: number;
+  retryable?: boolean;
+}
+
+/** Metrics by step. With `whole` they replace the points of the page. */
+export interface Points {
+  whole: boolean;
+  count: number;
+  steps: number[];
+  loss: number[];
+  learning_rate: number[];
+  grad_norm: number[];
+  /** The step, exact match, token accuracy and number of sequences of each evaluation. */
+  evaluations: [number, number, number, number][];
+}
+
+export interface LatestPoint {
+  step: number;
+  loss?: number;
+  learning_rate?: number;
+  grad_norm?: number;
+  seconds?: number;
+  steps_per_second?: number;
+}
+
+export interface Scores {
+  n: number;
+  exact_match: number;
+  token_accuracy: number;
+  by_length: LengthScore[];
+}
+
+export interface LengthScore {
+  length: number;
+  n: number;
+  exact_match: number | null;
+  token_accuracy: number | null;
+  available: number | null;
+}
+
+/** What the live view draws of one step; weights and probabilities are in thousandths. */
+export interface Snapshot {
+  step: number;
+  samples: Sample[];
+  /** The weights by kind of attention, layer, head and cell. */
+  attention: Record<string, number[][][]>;
+  probe: TargetPrediction | null;
+  contributions: Record<string, number>;
+}
+
+export interface Sample {
+  source: string[];
+  target: string[];
+  prediction: string[];
+}
+
+export interface TargetPrediction {
+  target: string[];
+  predicted: string[];
+  probability: number[];
+}
+
+/** What the live view needs once for a model. */
+export interface ProbeInfo {
+  source: string[];
+  /** The labels of the rows and the columns by kind of attention. */
+  axes: Record<string, [string[], string[]]>;
+  accepts: string;
+  question: string;
+  parameters: number;
+  architecture: string;
+  n_layers: number;
+  component_parameters: Record<string, number>;
+}
+
+/** The response of `runs/details`; viewers get no checkpoints and no share link. */
+export interface RunDetails {
+  settings: Record<string, any>;
+  changes?: [number, string, any][];
+  name?: string;
+  created?: number;
+  branched_from?: number | null;
+  share_id?: string;
+  checkpoints?: RunCheckpoint[];
+}
+
+export interface RunCheckpoint {
+  name: string;
+  step: number;
+  bytes: number;
+  written: number;
+  exact_match: number | null;
+  is_pinned: boolean;
+  resumable: boolean;
+}
+
+/** The response of `jobs/poll`. */
+export interface JobPoll {
+  status: "waiting" | "working" | "done" | "failed" | "cancelled";
+  kind: string;
+  message: string;
+  done: number;
+  total: number;
+  unit: string;
+  rows: any[];
+  cursor: number;
+  result: any;
+  retryable: boolean;
+  queue_position: number;
+}
+
+/** The response of `experiments/presets`: the form of the Lab. */
+export interface ExperimentForm {
+  questions: ExperimentPreset[];
+  settings: VariableSetting[];
+}
+
+export interface ExperimentPreset {
+  name: string;
+  title: string;
+  why: string;
+  runs: number;
+  missing: string;
+  kind: "grid" | "lengths";
+  varied: string;
+  estimate: Estimate | null;
+  experiment: string | null;
+}
+
+export interface Estimate {
+  seconds: number;
+  unknown: number;
+  is_measured: boolean;
+  message: string;
+}
+
+export interface VariableSetting {
+  name: string;
+  label: string;
+  group: string;
+  help: string;
+  accepts: string;
+  begin: string;
+  default: string;
+}
+
+/** What every view of the Inspect tab has. */
+export interface InspectView {
+  step: number;
+  /** An example input in the symbols of the model. */
+  question: string;
+}
+
+/** The model's output for the input; `answer` is the target, or null if it is unknown. */
+export interface AnswerView extends InspectView {
+  written: string[];
+  answer: string[] | null;
+  note: string;
+}
+
+/** The view `attention`. */
+export interface AttentionView extends AnswerView {
+  kind: "encoder" | "decoder" | "cross";
+  kinds: string[];
+  layers: number;
+  heads: number;
+  rows: string[];
+  columns: string[];
+  /** Thousandths by layer, head, row and column: 16-bit integers in base64. */
+  weights: string;
+  possible: number[][];
+  architecture: string;
+}
+
+/** The view `steps`. */
+export interface StepsView extends AnswerView {
+  source: string[];
+  heads: string[];
+  steps: Record<string, any>[];
+}
+
+/** The view `heads`. */
+export interface HeadsView extends InspectView {
+  sequences: number;
+  lengths: number[];
+  patterns: Record<string, string>;
+  heads: Record<string, any>[];
+}
+
+/** The view `away`. */
+export interface AwayView extends InspectView {
+  how: "mean" | "zero";
+  set: "single" | "groups" | "keep";
+  sequences: number;
+  fewer: boolean;
+  lengths: number[];
+  before: Record<string, number | null>;
+  rows: Record<string, any>[];
+  finding: string;
+}
+
+/** The view `away-answer`. */
+export interface AwayAnswerView extends AnswerView {
+  source: string[];
+  whole: Record<string, any>;
+  without: Record<string, any>;
+  symbols: string[];
+  parts: string[];
+  groups: Record<string, string[]>;
+}
+
+/** The view `patch`. */
+export interface PatchView extends InspectView {
+  source: string[];
+  changed: string[];
+  source_position: number;
+  symbol: string;
+  position: number;
+  token: string;
+  other: string;
+  before: number | null;
+  after: number | null;
+  heads: Record<string, any>[];
+}
+
+/** The view `lens`. */
+export interface LensView extends AnswerView {
+  layers: string[];
+  decoder_input: string[];
+  right: string[];
+  vocabulary: string[];
+  candidates: [string, number | null][][][];
+  of_right: (number | null)[][];
+}
+
+/** The view `contributions`. */
+export interface ContributionsView extends InspectView {
+  position: number;
+  symbol: string;
+  /** The token of the logit difference, or null. */
+  against: string | null;
+  runner_up: string;
+  parts: Record<string, any>[];
+  sum: number | null;
+  logit: number | null;
+}
+
+/** The view `walk`. */
+export interface WalkView extends AnswerView {
+  steps: Record<string, any>[];
+  stages: Record<string, any>[];
+  chosen: Record<string, any>;
+  source: string[];
+  decoder_input: string[];
+}
+
+/** A number of a stage in the view `walk-cell`: a dot product. */
+export interface ProductCellView extends InspectView {
+  kind: "product";
+  row: number;
+  column: number;
+  value: number | null;
+  names: [string, string];
+  /** The positions of the terms in the vectors; the largest ones if there are very many. */
+  at: number[];
+  left: (number | null)[];
+  right: (number | null)[];
+  products: (number | null)[];
+  /** The number of all terms. */
+  terms: number;
+  sum: number | null;
+  root: number | null;
+  bias: number | null;
+  /** Whether the mask allows the score, if it is one. */
+  attended?: boolean;
+}
+
+/** The same: a row as the sum of rows, the last of which stands for `others`. */
+export interface MixedCellView extends InspectView {
+  kind: "mixed";
+  row: number;
+  column: number;
+  value: number | null;
+  rows: string[];
+  others: number;
+  weights: (number | null)[] | null;
+  terms: (number | null)[][];
+  result: (number | null)[];
+}
+
+/** The same: an equation with its variables; a softmax also has its score. */
+export interface EquationCellView extends InspectView {
+  kind: "parts";
+  row: number;
+  column: number;
+  value: number | null;
+  equation: string;
+  parts: [string, number | null][];
+  score?: Record<string, any>;
+}
+
+/** The view `symbols`. */
+export interface SymbolsView extends AnswerView {
+  side: "source" | "target";
+  positions: Record<string, any>;
+  waves: Record<string, any>;
+  dimensions: Record<string, any>[];
+  symbols: string[];
+  symbol: string;
+  neighbours: [string, number | null][];
+  map: Record<string, any>;
+  order: Record<string, any>;
+}
+
+/** The view `sizes`. */
+export interface SizesView extends AnswerView {
+  padding: Record<string, any>;
+  causal: Record<string, any>;
+  softmax: Record<string, any>;
+  kinds: Record<string, any>[];
+  layer: number;
+  layers: number;
+  shapes: any[][];
+  length: number;
+  parameters: Record<string, any>;
+  quadratic: any[];
+  measured: boolean;
+}
