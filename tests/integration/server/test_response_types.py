@@ -56,8 +56,8 @@ def problems(value, declared: str, path: str) -> list[str]:
     interfaces, types = declarations()
     options = split(types.get(declared, declared), "|")
     if len(options) > 1:
-        found = [problems(value, option, path) for option in options]
-        return min(found, key=len)
+        differences = [problems(value, option, path) for option in options]
+        return min(differences, key=len)
     option = options[0]
     if option.startswith("(") and option.endswith(")"):
         return problems(value, option[1:-1], path)

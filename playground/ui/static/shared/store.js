@@ -6,7 +6,8 @@ import { request } from "./api.js";
 import { readViewState, writeViewState } from "./links.js";
 import { poller as pagePoller } from "./poller.js";
 
-/** @import { CheckpointSummary, JobState, ModelRef, Option, RunList, RunSummary } from "./types.js" */
+/** @import { CheckpointSummary, JobState, ModelRef, Option } from "./types.js" */
+/** @import { RunList, RunSummary } from "./responses.js" */
 /** @import { Poller } from "./poller.js" */
 
 const MODEL_KEY = "transformer-playground-subject";
