@@ -32,13 +32,7 @@ from playground.training.optimizers import optimizer_state_keys
 from playground.training.train_config import TrainConfig
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer
 
-from .manifest import (
-    CheckpointError,
-    Manifest,
-    is_number,
-    parse_strict_json,
-    read_manifest,
-)
+from .manifest import CheckpointError, Manifest, is_number, parse_strict_json, read_manifest
 from .tensors import Expected, load_checked_tensors, serialize_tensors, validate_header
 
 MAX_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time

@@ -132,11 +132,7 @@ def _print_table(events: list[dict[str, Any]], rows: list[dict[str, Any]]) -> No
 @checkpoint_argument
 @number_option("--steps", 1, 5000, "Training steps.", default=100)
 @click.option(
-    "--learning-rate",
-    type=float,
-    default=2e-4,
-    show_default=True,
-    help="Peak learning rate.",
+    "--learning-rate", type=float, default=2e-4, show_default=True, help="Peak learning rate."
 )
 @number_option("--batch-size", 1, 256, "Sequences per step.", default=16)
 @number_option("--n", 1, 1000, "Held-out sequences per evaluation.", default=64)

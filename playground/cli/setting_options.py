@@ -11,10 +11,7 @@ from playground.models.config_fields import ConfigError
 from playground.training.config import field_named, section_of_field
 from playground.training.presets import preset_config
 
-from .common import (
-    option_name,
-    write_examples,
-)
+from .common import option_name, write_examples
 
 OPTION_NAMES = (
     "task",

@@ -77,10 +77,7 @@ python -m playground train --resume sorter --max-steps 1000"""
     help="Maximum length. [default: 10; brackets: 16]",
 )
 @click.option(
-    "--min-length",
-    type=int,
-    default=None,
-    help="Minimum length. [default: the same as --length]",
+    "--min-length", type=int, default=None, help="Minimum length. [default: the same as --length]"
 )
 @click.option(
     "--architecture",

@@ -99,13 +99,7 @@ def _draw_times(axes: Axes, cell: Row, y: int, color: str) -> None:
     if len(reached) == len(times):
         return
     axes.plot(
-        [cell["steps"]],
-        [y],
-        ">",
-        color=color,
-        markersize=5,
-        markerfacecolor="white",
-        clip_on=False,
+        [cell["steps"]], [y], ">", color=color, markersize=5, markerfacecolor="white", clip_on=False
     )
     axes.annotate(
         f"{len(times) - len(reached)} of {len(times)} not reached",

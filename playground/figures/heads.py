@@ -35,16 +35,7 @@ from .style import (
 Row = Mapping[str, Any]
 MAX_HEADS = 96
 MAX_NAMED = 8  # lines with a color and a name in one panel
-PATTERNS = (
-    "diagonal",
-    "anti-diagonal",
-    "previous",
-    "next",
-    "first",
-    "last",
-    "uniform",
-    "aligned",
-)
+PATTERNS = ("diagonal", "anti-diagonal", "previous", "next", "first", "last", "uniform", "aligned")
 NUMBERS = ("entropy", "distance")
 KINDS = {
     "encoder": "Encoder self-attention",

@@ -24,9 +24,7 @@ from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.pretrained.model_files import CAUSAL, ResolvedModel, kind_of, read_config
-from playground.pretrained.model_names import (
-    local_paths_allowed,
-)
+from playground.pretrained.model_names import local_paths_allowed
 from playground.pretrained.pipelines import load_and_detect_kind, unload
 from playground.pretrained.requests import JobRequest, Seed
 from playground.pretrained.resolver import describe_models, resolve
@@ -70,8 +68,7 @@ class FinetuneRequest(JobRequest):
     shared_limits: ClassVar = {"steps": 200, "batch_size": 16, "n": 40}
 
     checkpoint: str = Field(
-        min_length=1,
-        json_schema_extra={"accepts": "a checkpoint, whose task is used"},
+        min_length=1, json_schema_extra={"accepts": "a checkpoint, whose task is used"}
     )
     destination: str = ""
     owner: str = ""
@@ -255,11 +252,7 @@ def memory_estimate(resolved: ResolvedModel, task: TaskConfig, batch_size: int) 
     try:
         config = AutoConfig.from_pretrained(resolved.folder, trust_remote_code=False)
         sizes = PretrainedSeq2SeqConfig.of(
-            config,
-            MAX_POSITIONS,
-            DEFAULT_PROMPT_TOKENS,
-            resolved.parameters,
-            kind != CAUSAL,
+            config, MAX_POSITIONS, DEFAULT_PROMPT_TOKENS, resolved.parameters, kind != CAUSAL
         )
     except (AttributeError, ConfigError, ValueError, TypeError) as error:
         raise UserError(

@@ -113,10 +113,7 @@ class _Table:
 
 def _row_error(text: str, label: str) -> str:
     """Return what is wrong with a row, or an empty text."""
-    for name, value, limit in (
-        ("text", text, MAX_TEXT_LENGTH),
-        ("label", label, MAX_LABEL_LENGTH),
-    ):
+    for name, value, limit in (("text", text, MAX_TEXT_LENGTH), ("label", label, MAX_LABEL_LENGTH)):
         if not value:
             return f"has no {name}"
         if len(value) > limit:

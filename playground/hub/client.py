@@ -294,11 +294,7 @@ class Hub:
             raise
         except Exception as error:
             raise to_hub_error(
-                error,
-                f"{action} {repo}".strip(),
-                repo,
-                endpoint=self.endpoint,
-                token=self.token,
+                error, f"{action} {repo}".strip(), repo, endpoint=self.endpoint, token=self.token
             ) from None
 
 

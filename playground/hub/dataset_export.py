@@ -18,10 +18,7 @@ from huggingface_hub import DatasetCardData
 from playground.checkpoints.manifest import Manifest
 from playground.datasets.storage import dataset_origin
 from playground.tasks import LOOKUP, TASKS
-from playground.tasks.held_out import (
-    HeldOutSet,
-    build_held_out_set,
-)
+from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Batch, Task
 from playground.training.batches import BatchSampler
 from playground.training.config import RunConfig

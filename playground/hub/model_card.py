@@ -39,12 +39,7 @@ from playground.training.setting_changes import (
 from playground.training.task_config import TaskConfig
 from playground.training.trainer import FINAL_EVAL_SIZE
 
-from .card_measurements import (
-    Example,
-    attention_picture,
-    other_lengths,
-    worked_examples,
-)
+from .card_measurements import Example, attention_picture, other_lengths, worked_examples
 from .errors import HubError, ensure_repo, ensure_revision
 from .formats import code_lines, package_format
 from .markdown import format_percent, lengths_text, render_card, tokens_text

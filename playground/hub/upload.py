@@ -55,10 +55,7 @@ def _commit(hub: Hub, folder: Path, plan: PushPlan, message: str, report: Report
         report(f"Creating the branch {plan.revision}", 0.0, Phase.WRITING)
         with hub.translating_errors(f"create the branch {plan.revision} of", plan.repo):
             hub.api.create_branch(
-                plan.repo,
-                branch=plan.revision,
-                revision=plan.start or None,
-                repo_type=plan.kind,
+                plan.repo, branch=plan.revision, revision=plan.start or None, repo_type=plan.kind
             )
     if not plan.has_writes:
         return plan.start

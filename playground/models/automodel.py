@@ -10,11 +10,7 @@ transformers is slow.
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import (
-    DynamicCache,
-    EncoderDecoderCache,
-    GenerationConfig,
-)
+from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from .automodel_base import Seq2SeqConfig, Seq2SeqModel, check_length, cross_entropy

@@ -11,14 +11,8 @@ from playground.common.env import env_bytes
 from playground.common.format import format_bytes
 from playground.errors import UserError
 
-from .model_files import (
-    TOKENIZER_FILES,
-    weight_files,
-)
-from .model_names import (
-    CANONICAL_NAMES,
-    NAME_PATTERN,
-)
+from .model_files import TOKENIZER_FILES, weight_files
+from .model_names import CANONICAL_NAMES, NAME_PATTERN
 from .pipelines import loaded_folders
 
 MIN_FREE_DISK_BYTES = 100_000_000  # bytes that stay free after a download

@@ -19,16 +19,8 @@ from playground.common.format import format_bytes
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
 
-from .cache import (
-    describe_cache,
-    ensure_disk_space,
-)
-from .model_files import (
-    INDEX_FILE,
-    SHARD_PATTERN,
-    WEIGHTS_FILE,
-    ensure_size_allowed,
-)
+from .cache import describe_cache, ensure_disk_space
+from .model_files import INDEX_FILE, SHARD_PATTERN, WEIGHTS_FILE, ensure_size_allowed
 
 log = logging.getLogger(__name__)
 SMALL_FILES = (".json", ".txt", ".model", ".spm")

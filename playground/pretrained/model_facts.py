@@ -269,12 +269,7 @@ def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str
     own = parsed.parameters
     if own:
         rows.append(
-            {
-                "name": parsed.name,
-                "parameters": own,
-                "method": "here",
-                "source": "this model",
-            }
+            {"name": parsed.name, "parameters": own, "method": "here", "source": "this model"}
         )
     for row in rows:
         row["ratio"] = row["parameters"] / own if own else None

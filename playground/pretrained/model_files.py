@@ -16,9 +16,7 @@ from playground.common.env import env_bytes
 from playground.common.format import format_bytes
 from playground.errors import UserError
 
-from .model_names import (
-    METADATA_FILE,
-)
+from .model_names import METADATA_FILE
 
 TOKENIZER_FILES = (
     "tokenizer.json",

@@ -13,12 +13,7 @@ from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
 from playground.runs.memory import free_memory
 
-from .model_files import (
-    MAX_LAYERS,
-    ResolvedModel,
-    kind_of,
-    read_config,
-)
+from .model_files import MAX_LAYERS, ResolvedModel, kind_of, read_config
 
 log = logging.getLogger(__name__)
 MEMORY_HEADROOM_BYTES = 300_000_000  # bytes of a forward pass, in addition to the weights

@@ -6,26 +6,10 @@ from typing import Any
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 
-from .cache import (
-    cached_snapshot,
-    describe_cache,
-    list_cached_names,
-    mark_as_used,
-)
+from .cache import cached_snapshot, describe_cache, list_cached_names, mark_as_used
 from .download import connect_to_hub, download, fetch_model_info, files_to_download
-from .model_files import (
-    ResolvedModel,
-    inspect_folder,
-    kind_of,
-    max_model_bytes,
-    read_config,
-)
-from .model_names import (
-    DEFAULT_MODELS,
-    local_folder,
-    local_paths_allowed,
-    validate_name,
-)
+from .model_files import ResolvedModel, inspect_folder, kind_of, max_model_bytes, read_config
+from .model_names import DEFAULT_MODELS, local_folder, local_paths_allowed, validate_name
 
 
 def resolve(name: str, progress: ProgressReporter, local_only: bool = False) -> ResolvedModel:

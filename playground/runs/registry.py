@@ -294,12 +294,7 @@ class Registry:
         )
 
     def _new(
-        self,
-        config: RunConfig,
-        owner: str,
-        name: str,
-        folder: Path,
-        origin: RunOrigin = "user",
+        self, config: RunConfig, owner: str, name: str, folder: Path, origin: RunOrigin = "user"
     ) -> Run:
         owned = self.list_for_owner(owner)
         name = unique_name(name, owned) or unique_name(default_name(config), owned)

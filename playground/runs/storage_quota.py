@@ -324,10 +324,7 @@ class StorageQuota:
         """Return whether a run has an active owner or viewer."""
         return (
             time.monotonic()
-            - max(
-                self.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S),
-                run.last_viewed_at,
-            )
+            - max(self.owner_last_seen.get(run.owner, -OWNER_ACTIVE_TTL_S), run.last_viewed_at)
             < OWNER_ACTIVE_TTL_S
         )
 

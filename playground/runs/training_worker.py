@@ -25,11 +25,7 @@ from typing import Any
 import filelock
 import torch
 
-from playground.checkpoints.checkpoint import (
-    WeightsSerializer,
-    metrics_record,
-    save_checkpoint,
-)
+from playground.checkpoints.checkpoint import WeightsSerializer, metrics_record, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
 from playground.checkpoints.tensors import serialize_tensors
 from playground.common.atomic_write import is_read_only

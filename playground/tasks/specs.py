@@ -53,9 +53,7 @@ TASKS = {
         ("3 1 4 1 5", "5 1 4 1 3"),
     ),
     "copy": TaskSpec(
-        "playground.tasks.rules:Copy",
-        "Write the sequence again.",
-        ("3 1 4 1 5", "3 1 4 1 5"),
+        "playground.tasks.rules:Copy", "Write the sequence again.", ("3 1 4 1 5", "3 1 4 1 5")
     ),
     "sort": TaskSpec(
         "playground.tasks.rules:Sort",

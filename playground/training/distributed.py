@@ -92,8 +92,7 @@ class DistributedContext:
         digests = [torch.empty_like(local_digest) for _ in range(self.world_size)]
         dist.all_gather(digests, local_digest)
         different_rank = next(
-            (rank for rank, each in enumerate(digests) if not torch.equal(each, digests[0])),
-            None,
+            (rank for rank, each in enumerate(digests) if not torch.equal(each, digests[0])), None
         )
         if different_rank is not None:
             raise ValueError(

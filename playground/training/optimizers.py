@@ -37,10 +37,7 @@ def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimi
 
 def _build(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
     lr, decay, weights = config.learning_rate, config.weight_decay, list(model.parameters())
-    adam: dict[str, Any] = {
-        "betas": (config.adam_beta1, config.adam_beta2),
-        "eps": config.adam_eps,
-    }
+    adam: dict[str, Any] = {"betas": (config.adam_beta1, config.adam_beta2), "eps": config.adam_eps}
     if config.optimizer == "sgd":
         sgd = torch.optim.SGD(
             weights, lr=lr, momentum=config.momentum, weight_decay=decay, fused=True

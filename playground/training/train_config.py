@@ -18,10 +18,7 @@ class TrainConfig:
         128, "Sequences in each step; every batch is sampled anew.", low=1, high=65_536
     )
     learning_rate: float = config_field(
-        6e-3,
-        "Learning rate; with the noam schedule a factor, 1 in the paper.",
-        low=1e-9,
-        high=100,
+        6e-3, "Learning rate; with the noam schedule a factor, 1 in the paper.", low=1e-9, high=100
     )
     lr_schedule: str = config_field(
         "cosine",
@@ -98,10 +95,7 @@ class TrainConfig:
     )
     eval_every: int = config_field(10, "Steps between two evaluations.", low=1, high=1_000_000)
     eval_size: int = config_field(
-        256,
-        "Held-out sequences in each evaluation; the final one uses 2,000.",
-        low=1,
-        high=10_000,
+        256, "Held-out sequences in each evaluation; the final one uses 2,000.", low=1, high=10_000
     )
     stop_at_exact_match: float = config_field(
         0.0,
@@ -110,10 +104,7 @@ class TrainConfig:
         high=1,
     )
     seed: int = config_field(
-        0,
-        "The same seed gives exactly the same run on the same machine.",
-        low=0,
-        high=2**31 - 1,
+        0, "The same seed gives exactly the same run on the same machine.", low=0, high=2**31 - 1
     )
     device: str = config_field(
         "auto",

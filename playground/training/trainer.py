@@ -272,8 +272,7 @@ class Trainer:
         """
         if len(self.changes) >= MAX_CHANGES:
             raise ConfigError(
-                setting,
-                f"the run has {MAX_CHANGES:,} changes, which is the limit; start a new run",
+                setting, f"the run has {MAX_CHANGES:,} changes, which is the limit; start a new run"
             )
         self.changes = add_change(
             self.changes, SettingChange(max(self.step_count, step or 0), setting, value)
