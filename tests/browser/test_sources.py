@@ -1,0 +1,48 @@
+"""The links of docs/sources.md open the views that they name."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.app_server import ROOT
+
+LINK = re.compile(r"\[([^\]]+)\]\(http://127\.0\.0\.1:7860/\?([^)]+)\)")
+
+
+def sources_links():
+    """Return one link for each place that a link names, as its query."""
+    text = (ROOT / "docs" / "sources.md").read_text(encoding="utf-8")
+    return dict(LINK.findall(text))
+
+
+def expect_place(page, place):
+    tab, _, view = place.partition(", ")
+    expect(page.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
+    if tab == "Inspect":
+        opened = page.locator(
+            "#inspect .folded [aria-expanded=true]:visible, #inspect .views [aria-selected=true]"
+        )
+        expect(opened.get_by_text(view, exact=True).last).to_be_visible()
+    elif view == "Architectures":
+        expect(page.get_by_role("tab", name=view)).to_have_attribute("aria-selected", "true")
+    elif tab == "Compare":
+        expect(page.locator("#compare .parts [aria-pressed=true]")).to_have_text(view)
+    elif view and tab != "Train":  # the settings of a link have tests of their own
+        expect(page.locator(f"#{tab.lower()}").get_by_text(view).first).to_be_visible()
+
+
+@pytest.mark.smoke
+def test_links_open_the_views_that_they_name(app, open_page):
+    links = sources_links()
+    assert {place.split(",")[0] for place in links} == {
+        "Train",
+        "Inspect",
+        "Compare",
+        "Lab",
+        "Learn",
+    }
+    page = open_page(app.url)
+    for place, query in links.items():
+        page.goto(f"{app.url}/?{query}")
+        expect_place(page, place)
