@@ -91,15 +91,15 @@ def _draw_effects(axes: Axes, rows: Sequence[Row], names: Sequence[str], key: st
         axes.axhline(y, color=GRID, linewidth=0.5, zorder=0)
     labelled = set()
     for row in rows:
-        label = None if row["how"] in labelled else row["how"]
-        labelled.add(row["how"])
+        label = None if row["method"] in labelled else row["method"]
+        labelled.add(row["method"])
         axes.plot(
             row[key],
             names.index(row["name"]),
             linestyle="",
             markersize=5,
             label=label,
-            **MARKERS[row["how"]],
+            **MARKERS[row["method"]],
         )
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -120,7 +120,7 @@ def _set_log_axis(axes: Axes, drops: Sequence[float]) -> None:
 def contributions(rows: Sequence[Row]) -> Figure:
     """Draw the contributions to the logit difference of the two most likely tokens.
 
-    The last bar is their sum. `rows`: name, position, token, against, logit.
+    The last bar is their sum. `rows`: name, position, token, baseline_token, logit.
 
     Raises:
         ValueError: for no rows.
@@ -129,8 +129,8 @@ def contributions(rows: Sequence[Row]) -> Figure:
         raise ValueError("there are no contributions to draw")
     bars = _largest_contributions(rows)
     names, values = [name for name, _ in bars], [value for _, value in bars]
-    token, against = rows[0]["token"], rows[0]["against"]
-    title = f"Logit attribution: {token} against {against} at position {rows[0]['position'] + 1}"
+    token, baseline = rows[0]["token"], rows[0]["baseline_token"]
+    title = f"Logit attribution: {token} baseline {baseline} at position {rows[0]['position'] + 1}"
     figure = new_figure(LINE_IN * len(names) + 1.0, title=title)
     axes = style_chart(figure.subplots(), grid="x")
     colors = [ACCENT if value >= 0 else SECONDARY for value in values[:-1]] + [FOREGROUND]
@@ -147,7 +147,7 @@ def contributions(rows: Sequence[Row]) -> Figure:
     axes.tick_params(axis="y", length=0)
     label_axis(
         axes.xaxis,
-        f"logit of {token} minus logit of {against}, with a frozen scale of the final norm",
+        f"logit of {token} minus logit of {baseline}, with a frozen scale of the final norm",
     )
     return figure
 

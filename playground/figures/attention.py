@@ -200,13 +200,13 @@ def cross_attention_by_step(data: Row) -> Figure:
 
 def _title_step(axes: Any, step: Row) -> None:
     """Write the prefix of a step above its panel, and the next token below the prefix."""
-    cut = "… " if len(step["written"]) > 6 else ""
-    is_wrong = step["right"] not in (None, step["next"])
-    mark = f", target: {step['right']}" if is_wrong else ""
-    add_text_above(axes, cut + " ".join(step["written"][-6:]), MUTED, 14, MONO)
+    cut = "… " if len(step["prefix"]) > 6 else ""
+    is_wrong = step["target"] not in (None, step["token"])
+    mark = f", target: {step['target']}" if is_wrong else ""
+    add_text_above(axes, cut + " ".join(step["prefix"][-6:]), MUTED, 14, MONO)
     add_text_above(
         axes,
-        f"→ {step['next']}  {format_percent(step['probability'])}{mark}",
+        f"→ {step['token']}  {format_percent(step['probability'])}{mark}",
         SECONDARY if is_wrong else FOREGROUND,
         4,
         MONO,

@@ -31,7 +31,7 @@ def logit_lens(data: Mapping[str, Any]) -> Figure:
     """
     columns = data["columns"][:MAX_POSITIONS]
     # The embedding is at the bottom, as models are drawn.
-    layers, symbols = data["layers"][::-1], data["symbols"][::-1]
+    layers, tokens = data["layers"][::-1], data["tokens"][::-1]
     probability: Any = np.asarray(data["probability"], dtype=float)[::-1, :MAX_POSITIONS]
     cell = max(CELL_IN, 0.09 * max(map(len, columns)) + 0.1)
     width, height = cell * len(columns), CELL_IN * len(layers)
@@ -42,8 +42,8 @@ def logit_lens(data: Mapping[str, Any]) -> Figure:
     for text in axes.get_yticklabels():
         text.set(fontfamily=SANS, fontsize=8.5)
     for y, x in np.ndindex(*probability.shape):
-        annotate_cell(axes, x, y, symbols[y][x], probability[y, x], fontsize=9, family=MONO)
-        if symbols[y][x] != columns[x]:
+        annotate_cell(axes, x, y, tokens[y][x], probability[y, x], fontsize=9, family=MONO)
+        if tokens[y][x] != columns[x]:
             frame = Rectangle((x - 0.44, y - 0.42), 0.88, 0.84, fill=False)
             frame.set(edgecolor=SECONDARY, linewidth=1.4)
             axes.add_patch(frame)

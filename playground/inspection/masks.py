@@ -26,7 +26,7 @@ from .inspected_model import InspectedModel, InspectionError
 # Rows of scores from a tutorial, in which zeros are padding, and its results to four digits.
 TUTORIAL_EXAMPLE = {
     "scores": [[7, 6, 0, 0, 0], [1, 2, 3, 0, 0], [3, 0, 0, 0, 0]],
-    "plain": [
+    "unmasked": [
         [0.7296, 0.2684, 0.0007, 0.0007, 0.0007],
         [0.0844, 0.2295, 0.6239, 0.0311, 0.0311],
         [0.8339, 0.0415, 0.0415, 0.0415, 0.0415],

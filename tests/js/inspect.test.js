@@ -8,7 +8,7 @@ import { orderRows } from "../../playground/ui/static/inspect/embeddings.js";
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
 import { layoutTokens } from "../../playground/ui/static/inspect/generation_diagram.js";
 import { describePublishedSoftmax, softmaxRows } from "../../playground/ui/static/inspect/masks.js";
-import { createOptions } from "../../playground/ui/static/inspect/options.js";
+import { createOptions, upgradeOptions } from "../../playground/ui/static/inspect/options.js";
 import {
   countRows,
   formatMemory,
@@ -106,6 +106,14 @@ test("options of a link are restored by their type", () => {
   assert.equal(options.value.layer, 2);
 });
 
+test("options of a link of version 0.2 have their present names", () => {
+  const link = { how: "mean", parts: ["x"], set: "keep" };
+  assert.deepEqual(upgradeOptions(link), { method: "mean", components: ["x"], set: "keep" });
+  assert.deepEqual(upgradeOptions({ symbol: "3", waves: "50 x 64", against: "" }), {
+    ...{ token: "3", sinusoids: "50 x 64", baseline: "" },
+  });
+});
+
 test("links of queries show the weights of the selected token", async () => {
   await mount(
     html`<${TokenLinks}
@@ -154,8 +162,8 @@ test("the export of a generation has one row per candidate", () => {
       ["5", 0.9],
       ["1", 0.1],
     ],
-    chosen: "5",
-    right: "1",
+    token: "5",
+    target: "1",
   };
   assert.deepEqual(generationSpec.rows({ steps: [step] })[1], {
     position: 1,
@@ -163,7 +171,7 @@ test("the export of a generation has one row per candidate", () => {
     rank: 2,
     token: "1",
     probability: 0.1,
-    chosen: false,
+    is_chosen: false,
     target: "1",
   });
 });
@@ -171,8 +179,8 @@ test("the export of a generation has one row per candidate", () => {
 test("tables of masks, counts and sentences", () => {
   const rows = softmaxRows({
     scores: [[1, 0]],
-    real: [[1, 0]],
-    plain: [[0.7, 0.3]],
+    is_token: [[1, 0]],
+    unmasked: [[0.7, 0.3]],
     masked: [[1, 0]],
   });
   assert.deepEqual(
@@ -184,11 +192,11 @@ test("tables of masks, counts and sentences", () => {
     ],
   );
   assert.deepEqual(rows[2].isOff, [false, true]);
-  const published = { plain: [[0.7297, 0.2703]], masked: [[1, 0]] };
+  const published = { unmasked: [[0.7297, 0.2703]], masked: [[1, 0]] };
   assert.equal(describePublishedSoftmax({ ...published, published: null }), "");
   assert.match(describePublishedSoftmax({ ...published, published }), /the same values/);
-  const plain = [[0.5, 0.5]];
-  assert.match(describePublishedSoftmax({ ...published, plain, published }), /other values/);
+  const unmasked = [[0.5, 0.5]];
+  assert.match(describePublishedSoftmax({ ...published, unmasked, published }), /other values/);
   assert.deepEqual(
     countRows([
       ["a", 1, 2, ""],
@@ -240,12 +248,12 @@ test("tables of masks, counts and sentences", () => {
 });
 
 test("the toolbar marks a wrong prediction, and shows the error of the input", async () => {
-  prediction.value = { written: ["1", "EOS"], answer: ["2", "EOS"], note: "" };
+  prediction.value = { prediction: ["1", "EOS"], target: ["2", "EOS"], note: "" };
   problem.value = { text: "Not a token.", isTransient: false };
   await mount(html`<${Toolbar} />`);
   assert.equal(box.querySelector(".answer").textContent.trim().replace(/\s+/g, " "), "1 ✗");
   assert.equal(box.querySelector(".problem").textContent, "Not a token.");
-  prediction.value = { written: ["1"], answer: ["1", "EOS"], note: "" };
+  prediction.value = { prediction: ["1"], target: ["1", "EOS"], note: "" };
   await settle();
   assert.match(box.querySelector(".answer").textContent, /1\s*_\s*✗/, "EOS is missing");
 });

@@ -28,8 +28,8 @@ import { html, render } from "../../playground/ui/static/vendor/preact.js";
 const LENS = {
   layers: ["embedding", "layer 1"],
   decoder_input: ["SOS", "5"],
-  right: ["5", "EOS"],
-  answer: ["5"],
+  labels: ["5", "EOS"],
+  target: ["5"],
   vocabulary: ["EOS", "1", "5"],
   candidates: [
     [[["1", 0.5]], [["EOS", 0.6]]],
@@ -41,19 +41,19 @@ const LENS = {
       [["EOS", 1]],
     ],
   ],
-  of_right: [
+  target_probability: [
     [0.2, 0.6],
     [0.9, 1],
   ],
 };
 const ATTRIBUTION = {
   position: 0,
-  symbol: "5",
-  against: "1",
+  token: "5",
+  baseline_token: "1",
   runner_up: "1",
   sum: 2,
   logit: 2,
-  parts: [
+  contributions: [
     { name: "token embedding", logit: -0.5 },
     { name: "cross-attention, layer 1, head 1", logit: 2.5 },
   ],
@@ -72,19 +72,27 @@ const SCORES = {
 };
 const HEAD = "cross-attention, layer 1, head 1";
 const ABLATION = {
-  ...{ how: "zero", set: "single", step: 4, sequences: 512, lengths: [5, 5], finding: "Needed." },
-  before: { exact_match: 1, log_probability: -0.1 },
-  rows: [{ name: HEAD, parts: [HEAD], exact_match: 0.5, log_probability: -2.1 }],
+  ...{
+    method: "zero",
+    set: "single",
+    step: 4,
+    sequences: 512,
+    lengths: [5, 5],
+    summary: "Needed.",
+  },
+  baseline: { exact_match: 1, log_probability: -0.1 },
+  rows: [{ name: HEAD, components: [HEAD], exact_match: 0.5, log_probability: -2.1 }],
 };
 const ANSWER = {
-  ...{ step: 4, source: ["3", "1", "EOS"], symbols: ["1", "2", "3"], answer: ["1", "3"] },
-  whole: { written: ["1", "3"], log_probability: -0.1 },
-  without: { written: ["1", "2"], log_probability: -3 },
-  ...{ parts: [HEAD, "encoder feed-forward, layer 1"], groups: { "cross-attention": [HEAD] } },
+  ...{ step: 4, source: ["3", "1", "EOS"], vocabulary: ["1", "2", "3"], target: ["1", "3"] },
+  intact: { prediction: ["1", "3"], log_probability: -0.1 },
+  ablated: { prediction: ["1", "2"], log_probability: -3 },
+  ...{ components: [HEAD, "encoder feed-forward, layer 1"], groups: { "cross-attention": [HEAD] } },
 };
 const PATCHED = {
-  ...{ changed: ["1", "1"], position: 1, token: "3", other: "1", before: 2, after: -2 },
-  heads: [{ name: HEAD, kind: "cross", layer: 1, head: 1, recovered: 0.8 }],
+  ...{ corrupted_source: ["1", "1"], position: 1, clean_token: "3", corrupted_token: "1" },
+  ...{ clean_logit_diff: 2, corrupted_logit_diff: -2 },
+  heads: [{ name: HEAD, kind: "cross", layer: 1, head: 1, recovered_fraction: 0.8 }],
 };
 const PRODUCT = {
   ...{ kind: "product", row: 0, column: 1, names: ["query", "key"], at: [0, 3], terms: 4 },
@@ -108,7 +116,7 @@ const FORWARD = {
   steps: [{ title: "Embedding", stage: 0, head: 0, description: "Two vectors." }],
   stages: [makeStage("source embedding", "tokens", 0), makeStage("source embedding", "sum", 0)],
   chosen: {
-    ...{ stage: 0, head: 0, heads: 0, cut: "", likeliest: null, signed: true, max: 2 },
+    ...{ stage: 0, head: 0, heads: 0, truncation: "", most_likely: null, signed: true, max: 2 },
     ...{ axes: ["tokens", "dimensions"], rows: ["3", "EOS"], columns: ["0", "1"] },
     ...{
       weights: [
@@ -159,12 +167,12 @@ test("a cell of the logit lens has a sentence", () => {
     describeCell(LENS, 1, 0),
     "After layer 1, position 1: 5 (90.0 %), 1 (10.0 %). Target: 5, with probability 90.0 %.",
   );
-  assert.match(describeCell({ ...LENS, answer: null }, 0, 1), /^Before the first.*is unknown/);
+  assert.match(describeCell({ ...LENS, target: null }, 0, 1), /^Before the first.*is unknown/);
 });
 
 test("an attribution names both sums", () => {
   assert.match(describeAttribution(ATTRIBUTION), /sum to \+2; .* 5 minus 1 is \+2\./);
-  assert.match(describeAttribution({ ...ATTRIBUTION, against: null }), /softmax ignores/);
+  assert.match(describeAttribution({ ...ATTRIBUTION, baseline_token: null }), /softmax ignores/);
 });
 
 test("the arrow keys of the lens select a position, and its attribution is loaded", async () => {
@@ -248,14 +256,14 @@ test("an ablation is measured at once, and its table selects components", async 
   await wait(() => text(".away-patch-words").includes("recovers"));
   box.querySelector(".away-table input").click();
   await wait(() => text(".away-own").includes("ablated: 1"));
-  assert.deepEqual(ablationSpec.options().parts, [HEAD]);
+  assert.deepEqual(ablationSpec.options().components, [HEAD]);
   button("Restore all").click();
-  assert.deepEqual(ablationSpec.options().parts, []);
+  assert.deepEqual(ablationSpec.options().components, []);
   assert.equal(ablationSpec.rows(ANSWER).length, 2);
 });
 
 test("sets and methods of an ablation have a sentence", () => {
-  assert.match(describeMethod({ set: "keep", how: "mean" }), /^All heads except one.* its mean/);
+  assert.match(describeMethod({ set: "keep", method: "mean" }), /^All heads except one.* its mean/);
   assert.deepEqual(
     listAblations(ANSWER, "keep").map((row) => row.name),
     [HEAD, "cross-attention"],

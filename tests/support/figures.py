@@ -65,9 +65,9 @@ def step_data(layers, heads, source):
     answer = [*source[-2::-1], "EOS"]
     steps = [
         {
-            "written": ["SOS", *answer[:t]],
-            "next": symbol,
-            "right": None if t == 2 else answer[0],
+            "prefix": ["SOS", *answer[:t]],
+            "token": symbol,
+            "target": None if t == 2 else answer[0],
             "probability": 0.999,
             "candidates": [[symbol, 0.999]],
             "weights": weights(len(names), len(source)).tolist(),
@@ -82,7 +82,7 @@ def ablation_rows(names, keep_only=False, losses=None):
     return [
         {
             "name": name,
-            "how": how,
+            "method": how,
             "keep_only": keep_only,
             "n": 512,
             "exact_match_before": 1.0,
@@ -132,9 +132,9 @@ def lens_data(columns, layers):
         "layers": names,
         "has_target": True,
         "columns": columns,
-        "symbols": [columns[::-1], *[columns] * layers],
+        "tokens": [columns[::-1], *[columns] * layers],
         "probability": GENERATOR.random((layers + 1, len(columns))).tolist(),
-        "right": [],
+        "target_probability": [],
     }
 
 
@@ -144,7 +144,7 @@ def contribution_rows(values):
             "name": f"cross-attention, layer 1, head {i + 1}",
             "position": 2,
             "token": "4",
-            "against": "1",
+            "baseline_token": "1",
             "logit": v,
         }
         for i, v in values

@@ -42,7 +42,7 @@ def ablation_view(subject: InspectedModel, request: dict[str, Any]) -> dict[str,
     The `set` is each single component, each group, or keeping only one head or one group of heads.
     The largest drop is first (keep only: the smallest).
     """
-    method = choice_field(request, "how", METHODS)
+    method = choice_field(request, "method", METHODS)
     which = choice_field(request, "set", ABLATION_SETS)
     config = subject.transformer.config
     passes = (
@@ -62,21 +62,21 @@ def ablation_view(subject: InspectedModel, request: dict[str, Any]) -> dict[str,
     }[which]
     effects = ranking(method)
     return {
-        "how": method,
+        "method": method,
         "set": which,
         "sequences": len(ablation.batch.source_BS),
-        "fewer": n < NUM_SEQUENCES,
+        "is_reduced": n < NUM_SEQUENCES,
         "lengths": length_range(subject),
-        "before": _score_fields(ablation.baseline),
+        "baseline": _score_fields(ablation.baseline),
         "rows": [
             {
                 "name": effect.name,
-                "parts": [part.name for part in effect.components],
+                "components": [part.name for part in effect.components],
                 **_score_fields(effect.ablated),
             }
             for effect in effects
         ],
-        "finding": summarize_ablation(ablation, effects, which, method),
+        "summary": summarize_ablation(ablation, effects, which, method),
     }
 
 
@@ -211,16 +211,20 @@ def ablated_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str
 
     The ablation is that of the chosen components, or of all heads except the chosen ones.
     """
-    batch, method = subject.encode_text(source_text(request)), choice_field(request, "how", METHODS)
+    batch, method = (
+        subject.encode_text(source_text(request)),
+        choice_field(request, "method", METHODS),
+    )
     components = {part.name: part for part in all_components(subject.transformer.config)}
-    names, keep = request.get("parts", []), request.get("keep") is True
+    names, keep = request.get("components", []), request.get("keep") is True
     if (
         not isinstance(names, list)
         or len(names) > len(components)
         or not all(isinstance(name, str) for name in names)
     ):
         raise InspectionError(
-            f"parts is a list of up to {len(components)} names, such as {next(iter(components))!r}"
+            f"components is a list of up to {len(components)} names, such as "
+            f"{next(iter(components))!r}"
         )
     unknown = [name for name in names if name not in components]
     if unknown:
@@ -240,15 +244,15 @@ def ablated_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str
     in_place = _answer_with_replacements(subject, batch, {})
     return {
         "source": subject.token_names(batch.source_BS[0].tolist()),
-        "whole": in_place,
-        "without": _answer_with_replacements(subject, batch, values) if chosen else in_place,
-        "symbols": list(subject.task.vocabulary.symbols),
-        "parts": list(components),
+        "intact": in_place,
+        "ablated": _answer_with_replacements(subject, batch, values) if chosen else in_place,
+        "vocabulary": list(subject.task.vocabulary.symbols),
+        "components": list(components),
         "groups": {
             name: [part.name for part in parts]
             for name, parts in component_groups(subject.transformer.config).items()
         },
-        **answer_fields(subject, batch, in_place["written"]),
+        **answer_fields(subject, batch, in_place["prediction"]),
     }
 
 
@@ -257,10 +261,10 @@ def _answer_with_replacements(
 ) -> dict[str, Any]:
     """Return the output with replaced components, and the log-probability of the target in nats."""
     with replace_outputs(subject.transformer, values):
-        written = subject.generated_tokens(batch)
+        prediction = subject.generated_tokens(batch)
         log_BTV = subject.transformer(batch.source_BS, batch.decoder_input_BT).log_softmax(-1)
     log_probability = log_BTV.gather(-1, batch.labels_BT[..., None]).sum(dtype=torch.double)
-    return {"written": written, "log_probability": json_number(float(log_probability))}
+    return {"prediction": prediction, "log_probability": json_number(float(log_probability))}
 
 
 def _score_fields(score: Any) -> dict[str, Any]:
@@ -278,14 +282,14 @@ def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, 
     return [
         {
             "name": effect.name,
-            "how": effect.method,
+            "method": effect.method,
             "keep_only": effect.keep_only,
             "n": n,
             "exact_match_before": effect.baseline.exact_match,
             "exact_match": effect.ablated.exact_match,
             "log_probability_before": round(effect.baseline.log_prob, DECIMALS),
             "log_probability": round(effect.ablated.log_prob, DECIMALS),
-            "log_probability_lost": round(effect.log_prob_drop, DECIMALS),
+            "log_probability_drop": round(effect.log_prob_drop, DECIMALS),
         }
         for effect in effects
     ]

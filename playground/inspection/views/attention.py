@@ -49,8 +49,8 @@ def attention(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any
     if not isinstance(subject.model, Transformer):
         return _attention_of_any_model(subject, request, kind, mode)
     batch = subject.encode_text(source_text(request))
-    recording, at, written = _record_answer(subject, batch, request, mode)
-    rows, columns = attention_labels(subject, recording, kind, at)
+    recording, output_names, prediction = _record_answer(subject, batch, request, mode)
+    rows, columns = attention_labels(subject, recording, kind, output_names)
     weights_LHQM = recording.attention_weights[kind][:, 0]
     return {
         "kind": kind,
@@ -62,7 +62,7 @@ def attention(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any
         "weights": pack_uint16(weights_LHQM),
         "possible": recording.attn_mask[kind][0].int().tolist(),
         "architecture": subject.config.architecture,
-        **answer_fields(subject, batch, written),
+        **answer_fields(subject, batch, prediction),
     }
 
 
@@ -136,9 +136,9 @@ def steps(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             "candidates": [
                 [name(token), round(probability, 6)] for token, probability in step.top_tokens
             ],
-            "chosen": name(step.token),
+            "token": name(step.token),
             "probability": round(step.probability, 6),
-            "right": name(step.target) if batch.has_target and step.target is not None else None,
+            "target": name(step.target) if batch.has_target and step.target is not None else None,
             "cross": _quantize(step.cross_LHS.flatten(0, 1)),
             "decoder": _quantize(step.decoder_LHM.flatten(0, 1)),
         }
@@ -150,16 +150,16 @@ def steps(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         for layer in range(config.n_layers)
         for head in range(config.n_heads)
     ]
-    written = (
+    prediction = (
         subject.generated_tokens(batch)
         if mode == "teacher-forced"
-        else [step["chosen"] for step in step_fields]
+        else [step["token"] for step in step_fields]
     )
     return {
         "source": subject.token_names(batch.source_BS[0].tolist()),
         "heads": heads,
         "steps": step_fields,
-        **answer_fields(subject, batch, written),
+        **answer_fields(subject, batch, prediction),
     }
 
 

@@ -21,32 +21,38 @@ TOP_K = 3
 def activation_patching(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the activation patching of one source token.
 
-    The default replacement is the next symbol of the vocabulary.
+    The default replacement is the next token of the vocabulary.
     """
-    text, symbol, vocabulary = source_text(request), request.get("symbol"), subject.task.vocabulary
+    text, replacement, vocabulary = (
+        source_text(request),
+        request.get("replacement"),
+        subject.task.vocabulary,
+    )
     tokens = subject.encode_text(text).source_BS[0, :-1].tolist()
-    place = int_field(request, "source_position", 0, len(tokens) - 1)
-    if symbol is None:
-        symbol = vocabulary.symbols[
-            (vocabulary.symbols.index(vocabulary.token_name(tokens[place])) + 1)
+    position = int_field(request, "source_position", 0, len(tokens) - 1)
+    if replacement is None:
+        replacement = vocabulary.symbols[
+            (vocabulary.symbols.index(vocabulary.token_name(tokens[position])) + 1)
             % len(vocabulary.symbols)
         ]
-    if not isinstance(symbol, str):
-        raise InspectionError(f"symbol is {str(symbol)[:20]}; give one of {vocabulary.describe()}")
-    patching_result = patch_heads(subject, text, place, symbol)
+    if not isinstance(replacement, str):
+        raise InspectionError(
+            f"replacement is {str(replacement)[:20]}; give one of {vocabulary.describe()}"
+        )
+    patching_result = patch_heads(subject, text, position, replacement)
     return {
         "source": subject.token_names(patching_result.clean_source),
-        "changed": subject.token_names(patching_result.corrupted_source),
-        "source_position": place,
-        "symbol": vocabulary.token_name(patching_result.corrupted_source[place]),
+        "corrupted_source": subject.token_names(patching_result.corrupted_source),
+        "source_position": position,
+        "replacement": vocabulary.token_name(patching_result.corrupted_source[position]),
         "position": patching_result.position,
-        "token": vocabulary.token_name(patching_result.clean_token),
-        "other": vocabulary.token_name(patching_result.corrupted_token),
-        "before": json_number(patching_result.clean_logit_diff),
-        "after": json_number(patching_result.corrupted_logit_diff),
+        "clean_token": vocabulary.token_name(patching_result.clean_token),
+        "corrupted_token": vocabulary.token_name(patching_result.corrupted_token),
+        "clean_logit_diff": json_number(patching_result.clean_logit_diff),
+        "corrupted_logit_diff": json_number(patching_result.corrupted_logit_diff),
         "heads": [
-            {**head_id(head), "recovered": json_number(share)}
-            for head, share in patching_result.recovered_fraction.items()
+            {**head_id(head), "recovered_fraction": json_number(fraction)}
+            for head, fraction in patching_result.recovered_fraction.items()
         ],
     }
 
@@ -56,14 +62,14 @@ def lens(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     batch = subject.encode_text(source_text(request))
     probabilities_LTV = logit_lens(subject.transformer, batch)[:, 0].softmax(-1)
     best = probabilities_LTV.topk(min(TOP_K, probabilities_LTV.shape[-1]))
-    right_LT = probabilities_LTV.gather(
+    target_LT = probabilities_LTV.gather(
         -1, batch.labels_BT[0].expand(len(probabilities_LTV), -1)[..., None]
     )[..., 0]
     layers = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return {
         "layers": _layer_names(subject),
         "decoder_input": subject.token_names(batch.decoder_input_BT[0].tolist()),
-        "right": subject.token_names(batch.labels_BT[0].tolist()),
+        "labels": subject.token_names(batch.labels_BT[0].tolist()),
         "vocabulary": subject.token_names(list(range(probabilities_LTV.shape[-1]))),
         "candidates": [
             [
@@ -72,16 +78,16 @@ def lens(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             ]
             for layer in layers
         ],
-        "of_right": [[json_number(p) for p in row] for row in right_LT.tolist()],
+        "target_probability": [[json_number(p) for p in row] for row in target_LT.tolist()],
         **answer_fields(subject, batch, subject.generated_tokens(batch)),
     }
 
 
 def logit_attribution(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the direct logit attribution of `symbol` at an output position.
+    """Return the direct logit attribution of `token` at an output position.
 
-    The default `symbol` is the target. With `against`, it is that of the logit difference; the
-    default `against` is the most likely other token, and "" is none.
+    The default `token` is the target. With `baseline_token`, it is that of the logit difference;
+    its default is the most likely other token, and "" is none.
     """
     batch = subject.encode_text(source_text(request))
     names = subject.token_names(list(range(subject.transformer.config.target_vocab_size)))
@@ -89,29 +95,31 @@ def logit_attribution(subject: InspectedModel, request: dict[str, Any]) -> dict[
     position = int_field(request, "position", 0, len(labels) - 1)
     with torch.no_grad():
         logits_V = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0, position]
-    token = token_id_field(request, "symbol", names, labels[position])
+    token = token_id_field(request, "token", names, labels[position])
     runner_up = next(
         other for other in logits_V.topk(min(2, len(names))).indices.tolist() if other != token
     )
-    against = (
+    baseline = (
         None
-        if request.get("against") == ""
-        else token_id_field(request, "against", names, runner_up)
+        if request.get("baseline_token") == ""
+        else token_id_field(request, "baseline_token", names, runner_up)
     )
-    if against == token:
+    if baseline == token:
         raise InspectionError(
-            f"symbol and against are both {names[token]}; compare with another symbol"
+            f"token and baseline_token are both {names[token]}; compare with another token"
         )
-    parts = direct_logit_attribution(subject.transformer, batch, position, token, against)
+    contributions = direct_logit_attribution(subject.transformer, batch, position, token, baseline)
     return {
         "position": position,
-        "symbol": names[token],
-        "against": None if against is None else names[against],
+        "token": names[token],
+        "baseline_token": None if baseline is None else names[baseline],
         "runner_up": names[runner_up],
-        "parts": [{"name": part.name, "logit": json_number(part.logit)} for part in parts],
-        "sum": json_number(sum(part.logit for part in parts)),
+        "contributions": [
+            {"name": part.name, "logit": json_number(part.logit)} for part in contributions
+        ],
+        "sum": json_number(sum(part.logit for part in contributions)),
         "logit": json_number(
-            float(logits_V[token] - (0 if against is None else logits_V[against]))
+            float(logits_V[token] - (0 if baseline is None else logits_V[baseline]))
         ),
     }
 
@@ -135,14 +143,14 @@ def lens_table(subject: InspectedModel, batch: Example) -> dict[str, Any]:
     probabilities_LTV = logit_lens(subject.transformer, batch)[:, 0].softmax(-1)
     labels = batch.labels_BT[0]
     best_LT = probabilities_LTV.max(-1)
-    right_LT = probabilities_LTV[:, torch.arange(len(labels), device=labels.device), labels]
+    target_LT = probabilities_LTV[:, torch.arange(len(labels), device=labels.device), labels]
     return {
         "layers": _layer_names(subject),
         "columns": subject.token_names(labels.tolist()),
         "has_target": batch.has_target,
-        "symbols": [subject.token_names(row) for row in best_LT.indices.tolist()],
+        "tokens": [subject.token_names(row) for row in best_LT.indices.tolist()],
         "probability": rounded_list(best_LT.values),
-        "right": rounded_list(right_LT),
+        "target_probability": rounded_list(target_LT),
     }
 
 
@@ -163,13 +171,13 @@ def contribution_table(
     if position is None:
         position = int((best_T2.values[:, 0] - best_T2.values[:, 1]).argmin())
     best = best_T2.indices[position].tolist()
-    token, against = subject.token_names(best)
+    token, baseline = subject.token_names(best)
     return [
         {
             "name": each.name,
             "position": position,
             "token": token,
-            "against": against,
+            "baseline_token": baseline,
             "logit": round(each.logit, DECIMALS),
         }
         for each in direct_logit_attribution(

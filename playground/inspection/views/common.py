@@ -32,8 +32,8 @@ def answer_fields(subject: InspectedModel, batch: Example, generated: list[str])
     if not batch.has_target:
         notes.append("the target is unknown: the dataset has no pair with this source")
     return {
-        "written": generated,
-        "answer": subject.token_names(batch.labels_BT[0].tolist()) if batch.has_target else None,
+        "prediction": generated,
+        "target": subject.token_names(batch.labels_BT[0].tolist()) if batch.has_target else None,
         "note": "; ".join(notes),
     }
 

@@ -70,21 +70,21 @@ def with_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str, A
 def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the token embeddings and position vectors of the model, and sinusoidal positions."""
     side = choice_field(request, "side", ("source", "target"))
-    picture = choice_field(request, "waves", tuple(SINUSOID_SIZES))
+    size = choice_field(request, "sinusoids", tuple(SINUSOID_SIZES))
     names, _ = token_embeddings(subject, side)
-    requested = text_field(request, "symbol", 20, "")
+    requested = text_field(request, "token", 20, "")
     # The page may have selected the token for another model.
-    symbol = requested if requested in names else subject.token_names([3])[0]
-    n, width = SINUSOID_SIZES[picture]
+    token = requested if requested in names else subject.token_names([3])[0]
+    n, width = SINUSOID_SIZES[size]
     sinusoidal_PD = sinusoidal_positions(n, width)
     dimensions = [0, 14, int_field(request, "dimension", 0, width - 1, default=30)]
     pca = embedding_pca(subject, side)
     return {
         "side": side,
         "positions": _position_fields(subject, side),
-        "waves": {
-            "picture": picture,
-            "pictures": list(SINUSOID_SIZES),
+        "sinusoids": {
+            "size": size,
+            "sizes": list(SINUSOID_SIZES),
             "weights": json_array(sinusoidal_PD.T, 3),
             "positions": n,
             "width": width,
@@ -98,16 +98,16 @@ def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             }
             for d in dimensions
         ],
-        "symbols": names,
-        "symbol": symbol,
-        "neighbours": [
+        "tokens": names,
+        "token": token,
+        "nearest": [
             [name, json_number(similarity)]
-            for name, similarity in nearest_tokens(subject, side, symbol)
+            for name, similarity in nearest_tokens(subject, side, token)
         ],
         "map": {
             "names": pca.names,
-            "places": [[json_number(x), json_number(y)] for x, y in pca.coordinates],
-            "explained": list(map(json_number, pca.explained_variance)),
+            "coordinates": [[json_number(x), json_number(y)] for x, y in pca.coordinates],
+            "explained_variance": list(map(json_number, pca.explained_variance)),
         },
         "order": _word_order_fields(request),
         **with_answer(subject, request),
@@ -153,11 +153,11 @@ def position_description(subject: InspectedModel, side: str) -> str:
         "randomized": "learned in training at randomly sampled positions; these are the evenly "
         "spaced ones used at inference",
         "rope": f"{inside}self-attention rotates queries and keys by their positions (RoPE). "
-        "Activations shows this as the stage “turned queries”.",
+        "Activations shows this as the stage “rotated queries”.",
         "alibi": f"{inside}self-attention subtracts a multiple of the distance from the scores "
-        "(ALiBi). Activations shows this as the stage “distance”.",
+        "(ALiBi). Activations shows this as the stage “position bias”.",
         "t5": f"{inside}self-attention adds a learned bias for the distance to the scores (T5). "
-        "Activations shows this as the stage “distance”.",
+        "Activations shows this as the stage “position bias”.",
         "none": f"{inside}it has no position encoding. The encoder processes a set. The decoder "
         "can still infer positions from its causal mask.",
     }[subject.transformer.config.position_type]
@@ -268,14 +268,17 @@ def _softmax_demo(request: dict[str, Any]) -> dict[str, Any]:
         rows = [[_parse_score(word) for word in words] for words in lines if words]
         softmax = masked_softmax(rows)
     except InspectionError as error:
-        return {"typed": scores, "error": str(error)}
+        return {"input": scores, "error": str(error)}
     return {
-        "typed": scores,
+        "input": scores,
         "scores": softmax.scores,
-        "real": softmax.is_token,
-        "plain": [[json_number(x) for x in row] for row in softmax.unmasked],
+        "is_token": softmax.is_token,
+        "unmasked": [[json_number(x) for x in row] for row in softmax.unmasked],
         "masked": [[json_number(x) for x in row] for row in softmax.masked],
-        "published": {"plain": TUTORIAL_EXAMPLE["plain"], "masked": TUTORIAL_EXAMPLE["masked"]}
+        "published": {
+            "unmasked": TUTORIAL_EXAMPLE["unmasked"],
+            "masked": TUTORIAL_EXAMPLE["masked"],
+        }
         if softmax.scores == TUTORIAL_EXAMPLE["scores"]
         else None,
     }

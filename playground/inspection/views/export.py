@@ -84,15 +84,15 @@ def cross_attention_by_step(
 ) -> dict[str, Any]:
     """Return each decoding step with its cross-attention weights.
 
-    A step has the prefix (`written`), the next token and its probability, the five most likely
+    A step has the prefix (`prefix`), the next `token` and its probability, the five most likely
     tokens, and `weights` [head][column] with the heads of all layers in order.
     """
     names = subject.token_names
     steps = [
         {
-            "written": names(step.prefix),
-            "next": names([step.token])[0],
-            "right": names([step.target])[0]
+            "prefix": names(step.prefix),
+            "token": names([step.token])[0],
+            "target": names([step.target])[0]
             if batch.has_target and step.target is not None
             else None,
             "probability": round(step.probability, DECIMALS),

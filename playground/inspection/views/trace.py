@@ -170,11 +170,11 @@ def _tensor_fields(
         "possible": possible,
         "signed": bool(len(finite) and finite.min() < 0),
         "max": 1.0 if stage.name in ("softmax", "probabilities", "mask") else json_number(max_abs),
-        "cut": f"the first {len(visible)} of {n_rows} rows, {visible.shape[1]} of {n_columns} "
-        "columns"
+        "truncation": f"the first {len(visible)} of {n_rows} rows, {visible.shape[1]} of "
+        f"{n_columns} columns"
         if visible.shape != table.shape
         else "",
-        "likeliest": subject.token_names(table.argmax(-1).tolist())
+        "most_likely": subject.token_names(table.argmax(-1).tolist())
         if stage.block == "output"
         else None,
     }

@@ -88,8 +88,8 @@ class InferenceEndpoints(EndpointBase):
             "rows": response["rows"],
             "columns": response["columns"],
             "weights": _decode_weights(response, layers, heads),
-            "prediction": response["written"],
-            "target": response["answer"],
+            "prediction": response["prediction"],
+            "target": response["target"],
             "step": response.get("step"),
             "note": response["note"],
         }

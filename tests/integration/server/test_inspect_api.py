@@ -36,7 +36,7 @@ def ask(registry, **what):
 @pytest.mark.smoke
 def test_a_checkpoint_is_inspected(registry):
     response = ask(registry, view="attention")
-    assert response["written"] == response["answer"] == ["4", "1", "3", "EOS"]
+    assert response["prediction"] == response["target"] == ["4", "1", "3", "EOS"]
     assert response["columns"] == ["3", "1", "4", "EOS"]
     assert response["step"] == 200
 

@@ -25,7 +25,7 @@ def test_the_softmax_without_and_with_the_mask_is_the_published_one():
     actual = masked_softmax(TUTORIAL_EXAMPLE["scores"])
     assert actual.is_token == [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]
     for rows, published in (
-        (actual.unmasked, TUTORIAL_EXAMPLE["plain"]),
+        (actual.unmasked, TUTORIAL_EXAMPLE["unmasked"]),
         (actual.masked, TUTORIAL_EXAMPLE["masked"]),
     ):
         for row, expected in zip(rows, published, strict=True):

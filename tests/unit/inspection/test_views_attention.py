@@ -59,7 +59,9 @@ def test_a_sequence_beyond_the_training_length_has_a_note(subject):
 def test_steps_are_the_answer_with_its_probabilities(subject):
     result = render_view(subject, "steps", {"text": "3 1 4"})
     assert (
-        [step["chosen"] for step in result["steps"]] == ["4", "1", "3", "EOS"] == result["written"]
+        [step["token"] for step in result["steps"]]
+        == ["4", "1", "3", "EOS"]
+        == result["prediction"]
     )
     assert [step["prefix"] for step in result["steps"]] == [
         ["SOS"],
@@ -68,7 +70,7 @@ def test_steps_are_the_answer_with_its_probabilities(subject):
         ["SOS", "4", "1", "3"],
     ]
     for step in result["steps"]:
-        assert step["candidates"][0][0] == step["chosen"]
+        assert step["candidates"][0][0] == step["token"]
         assert len(step["candidates"]) == 5
         assert np.shape(step["cross"]) == (8, 4)
         np.testing.assert_allclose(np.sum(step["decoder"], axis=1), 1000, atol=4)
@@ -77,7 +79,7 @@ def test_steps_are_the_answer_with_its_probabilities(subject):
 def test_drawn_steps_follow_their_seed(subject):
     def drawn(seed):
         requested = {"text": "3 1 4 1 5", "mode": "sampled", "temperature": 5.0, "seed": seed}
-        return [step["chosen"] for step in render_view(subject, "steps", requested)["steps"]]
+        return [step["token"] for step in render_view(subject, "steps", requested)["steps"]]
 
     assert drawn(1) == drawn(1)
     assert len({tuple(drawn(seed)) for seed in range(4)}) > 1
@@ -90,9 +92,9 @@ def test_teacher_forcing_is_not_presented_as_the_models_output(view):
         render_view(untrained, view, {"text": "3 1 4", "mode": mode})
         for mode in ("free-running", "teacher-forced")
     )
-    assert inputs["written"] == own["written"] != inputs["answer"] == ["4", "1", "3", "EOS"]
-    at = inputs["rows"] if view == "attention" else [step["chosen"] for step in inputs["steps"]]
-    assert at == inputs["answer"]
+    assert inputs["prediction"] == own["prediction"] != inputs["target"] == ["4", "1", "3", "EOS"]
+    at = inputs["rows"] if view == "attention" else [step["token"] for step in inputs["steps"]]
+    assert at == inputs["target"]
 
 
 @pytest.mark.parametrize("family", ["torch-transformer", "decoder-only", "bert"])
@@ -103,17 +105,17 @@ def test_a_checkpoint_of_another_architecture_is_rejected(family):
         render_view(untrained, "attention", {"text": "3 1 4", "mode": mode})
         for mode in ("free-running", "teacher-forced")
     )
-    assert inputs["written"] == own["written"] != inputs["answer"] == ["4", "1", "3", "EOS"]
+    assert inputs["prediction"] == own["prediction"] != inputs["target"] == ["4", "1", "3", "EOS"]
     assert inputs["architecture"] == family  # the page's caption goes by it
 
 
 def test_correctness_is_unknown_without_a_target(rowed):
     for view in ("attention", "steps", "lens", "away-answer", "walk", "sizes", "symbols"):
         result = render_view(rowed, view, {"text": "b a"})
-        assert result["answer"] is None, view
-        assert result["written"], view
+        assert result["target"] is None, view
+        assert result["prediction"], view
         assert "the target is unknown" in result["note"], view
-    assert {step["right"] for step in render_view(rowed, "steps", {"text": "b a"})["steps"]} == {
+    assert {step["target"] for step in render_view(rowed, "steps", {"text": "b a"})["steps"]} == {
         None
     }
     assert (
@@ -121,7 +123,7 @@ def test_correctness_is_unknown_without_a_target(rowed):
         in render_view(rowed, "walk", {"text": "b a"})["steps"][3]["description"]
     )
     known = render_view(rowed, "steps", {"text": "a b"})
-    assert (known["answer"], known["note"], known["steps"][0]["right"]) == (
+    assert (known["target"], known["note"], known["steps"][0]["target"]) == (
         ["b", "a", "EOS"],
         "",
         "b",
@@ -142,7 +144,7 @@ def test_output_beyond_the_training_length_is_not_truncated():
         subject.transformer.output_proj.bias[EOS] = -1e6  # it never ends
     for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
         for view in ("attention", "steps", "lens", "away-answer", "walk"):
-            assert len(render_view(subject, view, {"text": text})["written"]) == n, view
+            assert len(render_view(subject, view, {"text": text})["prediction"]) == n, view
 
 
 def test_requests_of_version_0_1_0_have_way_in_place_of_mode(subject):

@@ -52,7 +52,7 @@ def test_a_report_generates_the_answer_once(one_head, monkeypatch):
     )
     actual = build_report(one_head, "3 1 4", n=8)
     assert len(calls) == 1
-    assert [step["next"] for step in actual["cross-attention-by-step"]["steps"]] == actual[
+    assert [step["token"] for step in actual["cross-attention-by-step"]["steps"]] == actual[
         "cross-attention"
     ]["rows"]
     assert actual["head"]["rows"] == actual[f"{actual['head']['kind']}-attention"]["rows"]
@@ -86,7 +86,7 @@ def test_the_attention_is_that_of_the_models_own_answer(mixed):
 
 def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
     actual = cross_attention_by_step(mixed, mixed.encode_text("3 1"))
-    assert [(step["written"], step["next"], step["right"]) for step in actual["steps"]] == [
+    assert [(step["prefix"], step["token"], step["target"]) for step in actual["steps"]] == [
         (["SOS"], "1", "1"),
         (["SOS", "1"], "3", "3"),
         (["SOS", "1", "3"], "EOS", "EOS"),
@@ -94,7 +94,7 @@ def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
     assert actual["heads"][5] == "layer 2, head 2"
     whole = attention(mixed, mixed.encode_text("3 1"))["cross"]["weights"]
     for t, step in enumerate(actual["steps"]):
-        assert step["candidates"][0][0] == step["next"]
+        assert step["candidates"][0][0] == step["token"]
         assert len(step["candidates"]) == 5
         assert step["weights"] == [
             whole[layer][number][t] for layer in range(2) for number in range(4)
@@ -107,11 +107,11 @@ def test_the_lens_names_the_likeliest_symbol_of_each_layer(mixed):
         ["embedding", "layer 1", "layer 2"],
         ["4", "1", "3", "EOS"],
     )
-    assert actual["symbols"][-1] == actual["columns"]
-    assert actual["probability"][-1] == actual["right"][-1]
+    assert actual["tokens"][-1] == actual["columns"]
+    assert actual["probability"][-1] == actual["target_probability"][-1]
     assert all(
         p >= q
-        for row, right in zip(actual["probability"], actual["right"], strict=True)
+        for row, right in zip(actual["probability"], actual["target_probability"], strict=True)
         for p, q in zip(row, right, strict=True)
     )
 
@@ -168,7 +168,7 @@ def test_an_invalid_sequence_is_rejected_before_any_work(mixed):
 
 def test_without_a_target_nothing_is_called_correct(rowed):
     actual = build_report(rowed, "b a", n=4)
-    assert {step["right"] for step in actual["cross-attention-by-step"]["steps"]} == {None}
+    assert {step["target"] for step in actual["cross-attention-by-step"]["steps"]} == {None}
     assert (
         actual["logit-lens"]["has_target"],
         lens_table(rowed, rowed.encode_text("a b"))["has_target"],

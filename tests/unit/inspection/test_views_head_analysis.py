@@ -176,26 +176,26 @@ def test_log_spaced_steps_are_dense_early_and_include_both_ends():
 
 def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
     data = rendered(handmade, "away")
-    assert (data["sequences"], data["fewer"], data["how"], data["set"]) == (
+    assert (data["sequences"], data["is_reduced"], data["method"], data["set"]) == (
         NUM_SEQUENCES,
         False,
         "zero",
         "single",
     )
-    assert data["before"]["exact_match"] == 1
+    assert data["baseline"]["exact_match"] == 1
     exact = by_name(data["rows"], "exact_match")
     assert set(exact) == {part.name for part in all_components(handmade.transformer.config)}
     for head in all_heads(handmade.transformer.config):
         assert exact[head.name] == (head != WORKING_HEAD)
-    lost = [data["before"]["log_probability"] - row["log_probability"] for row in data["rows"]]
+    lost = [data["baseline"]["log_probability"] - row["log_probability"] for row in data["rows"]]
     assert lost == sorted(lost, reverse=True)
     assert (
         f"the largest effect is {WORKING_HEAD.name}: without it, exact match is 0 %."
-        in data["finding"]
+        in data["summary"]
     )
     assert (
         "without all 11 together, exact match is 100 %: this task does not need them"
-        in data["finding"]
+        in data["summary"]
     )
 
 
@@ -203,36 +203,38 @@ def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
     data = rendered(doubled, "away")
     exact = by_name(data["rows"], "exact_match")
     assert {exact[head.name] for head in all_heads(doubled.transformer.config)} == {1}
-    assert data["finding"].startswith(
+    assert data["summary"].startswith(
         "No single head is needed. 12 of 12 heads have a negligible effect one at a time"
     )
-    assert "without all 12 together, exact match is 0 %, far less" in data["finding"]
-    assert "redundant" in data["finding"]
+    assert "without all 12 together, exact match is 0 %, far less" in data["summary"]
+    assert "redundant" in data["summary"]
 
 
 def test_groups_and_keep_only_are_ranked_with_a_summary(handmade, doubled):
-    data = rendered(handmade, "away", set="groups", how="mean")
-    assert by_name(data["rows"], "parts") == {
+    data = rendered(handmade, "away", set="groups", method="mean")
+    assert by_name(data["rows"], "components") == {
         name: [p.name for p in parts]
         for name, parts in component_groups(handmade.transformer.config).items()
     }
     broken = {name for name, share in by_name(data["rows"], "exact_match").items() if share < 1}
     assert broken == {"cross-attention, layer 1", "cross-attention, every layer"}
-    assert "each of these groups lowers exact match by less than" in data["finding"]
-    assert "cross-attention, layer 2" in data["finding"]
-    assert "cross-attention, layer 1" not in data["finding"]
+    assert "each of these groups lowers exact match by less than" in data["summary"]
+    assert "cross-attention, layer 2" in data["summary"]
+    assert "cross-attention, layer 1" not in data["summary"]
     alone = rendered(handmade, "away", set="keep")
     assert (
-        alone["finding"]
+        alone["summary"]
         == f"{WORKING_HEAD.name} is sufficient: with this head only, exact match is 100 %."
     )
-    assert all(row["exact_match"] == (WORKING_HEAD.name in row["parts"]) for row in alone["rows"])
+    assert all(
+        row["exact_match"] == (WORKING_HEAD.name in row["components"]) for row in alone["rows"]
+    )
 
 
 def test_ablation_summary_of_untrained_model_has_little_to_lose():
     assert (
         "a drop is not informative"
-        in rendered(random_model(max_length=3), "away", set="groups")["finding"]
+        in rendered(random_model(max_length=3), "away", set="groups")["summary"]
     )
 
 
@@ -277,28 +279,31 @@ def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeyp
 def test_a_share_is_written_as_everywhere_else(handmade, monkeypatch):
     least = dataclasses.replace(Ablation(handmade, 40).baseline, exact_match=1 / 2000)
     monkeypatch.setattr(Ablation, "baseline", least)
-    assert "only < 0.1 %, so" in rendered(handmade, "away", set="groups")["finding"]
+    assert "only < 0.1 %, so" in rendered(handmade, "away", set="groups")["summary"]
 
 
 def test_ablated_answer_supports_removed_and_keep_only_heads(handmade):
     data = rendered(handmade, "away-answer")
     assert data["source"] == [*"31415", "EOS"]
-    assert data["whole"] == data["without"]
-    assert data["written"] == data["answer"] == data["whole"]["written"] == [*"51413", "EOS"]
-    assert data["parts"] == [part.name for part in all_components(handmade.transformer.config)]
+    assert data["intact"] == data["ablated"]
+    assert data["prediction"] == data["target"] == data["intact"]["prediction"] == [*"51413", "EOS"]
+    assert data["components"] == [part.name for part in all_components(handmade.transformer.config)]
     idle = [head.name for head in all_heads(handmade.transformer.config) if head != WORKING_HEAD]
-    assert rendered(handmade, "away-answer", parts=idle)["without"]["written"] == data["answer"]
     assert (
-        rendered(handmade, "away-answer", parts=[WORKING_HEAD.name], keep=True)["without"][
-            "written"
+        rendered(handmade, "away-answer", components=idle)["ablated"]["prediction"]
+        == data["target"]
+    )
+    assert (
+        rendered(handmade, "away-answer", components=[WORKING_HEAD.name], keep=True)["ablated"][
+            "prediction"
         ]
-        == data["answer"]
+        == data["target"]
     )
     for how in ("zero", "mean"):
-        for options in ({"parts": [WORKING_HEAD.name]}, {"parts": idle, "keep": True}):
-            without = rendered(handmade, "away-answer", how=how, **options)["without"]
-            assert without["written"] != data["answer"]
-            assert without["log_probability"] < data["whole"]["log_probability"] - 5
+        for options in ({"components": [WORKING_HEAD.name]}, {"parts": idle, "keep": True}):
+            without = rendered(handmade, "away-answer", method=how, **options)["ablated"]
+            assert without["prediction"] != data["target"]
+            assert without["log_probability"] < data["intact"]["log_probability"] - 5
 
 
 def test_answer_log_prob_is_summed_over_all_its_tokens(mixed):
@@ -310,24 +315,31 @@ def test_answer_log_prob_is_summed_over_all_its_tokens(mixed):
     ):
         log_TV = mixed.transformer(batch.source_BS, batch.decoder_input_BT)[0].log_softmax(-1)
     expected = sum(float(log_TV[t, token]) for t, token in enumerate(batch.labels_BT[0].tolist()))
-    assert rendered(mixed, "away-answer", "27182", parts=[part.name])["without"][
+    assert rendered(mixed, "away-answer", "27182", components=[part.name])["ablated"][
         "log_probability"
     ] == pytest.approx(expected, rel=1e-4)
 
 
 def test_patching_finds_the_working_head(handmade):
-    data = rendered(handmade, "patch", source_position=1, symbol="7")
-    assert (data["changed"], data["position"], data["token"], data["other"]) == (
+    data = rendered(handmade, "patch", source_position=1, replacement="7")
+    assert (
+        data["corrupted_source"],
+        data["position"],
+        data["clean_token"],
+        data["corrupted_token"],
+    ) == (
         [*"37415"],
         3,
         "1",
         "7",
     )
-    assert data["before"] > 5 > -5 > data["after"]
+    assert data["clean_logit_diff"] > 5 > -5 > data["corrupted_logit_diff"]
     for row in data["heads"]:
-        assert row["recovered"] == pytest.approx(float(row["name"] == WORKING_HEAD.name), abs=0.01)
+        assert row["recovered_fraction"] == pytest.approx(
+            float(row["name"] == WORKING_HEAD.name), abs=0.01
+        )
     # the next one of the vocabulary, which ends at 9
-    assert rendered(handmade, "patch", "90000", source_position=0)["symbol"] == "0"
+    assert rendered(handmade, "patch", "90000", source_position=0)["replacement"] == "0"
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -341,12 +353,12 @@ def test_the_lens_ends_with_the_output_of_the_model(norm):
     data = rendered(subject, "lens", "314")
     assert data["layers"] == ["embedding", "layer 1", "layer 2"]
     assert data["decoder_input"] == ["SOS", *"413"]
-    assert data["right"] == [*"413", "EOS"]
+    assert data["labels"] == [*"413", "EOS"]
     for t, candidates in enumerate(data["candidates"][-1]):
         values, tokens = probabilities_TV[t].topk(3)
         assert [name for name, _ in candidates] == subject.token_names(tokens.tolist())
         assert [p for _, p in candidates] == pytest.approx(values.tolist(), rel=1e-4)
-        assert data["of_right"][-1][t] == pytest.approx(
+        assert data["target_probability"][-1][t] == pytest.approx(
             float(probabilities_TV[t, batch.labels_BT[0, t]]), rel=1e-4
         )
 
@@ -354,7 +366,7 @@ def test_the_lens_ends_with_the_output_of_the_model(norm):
 def test_the_lens_shows_the_layer_in_which_the_working_head_writes(handmade):
     data = rendered(handmade, "lens")
     right = [
-        [candidates[0][0] == name for candidates, name in zip(row, data["right"], strict=True)]
+        [candidates[0][0] == name for candidates, name in zip(row, data["labels"], strict=True)]
         for row in data["candidates"]
     ]
     assert [all(row) for row in right] == [False, True, True]
@@ -362,15 +374,22 @@ def test_the_lens_shows_the_layer_in_which_the_working_head_writes(handmade):
 
 def test_attribution_view_sums_to_logit_and_defaults_to_runner_up(mixed):
     usual = rendered(mixed, "contributions", position=2)
-    assert usual["symbol"] == "4"
-    assert usual["against"] == usual["runner_up"] != "4"
+    assert usual["token"] == "4"
+    assert usual["baseline_token"] == usual["runner_up"] != "4"
     assert usual["sum"] == pytest.approx(usual["logit"], abs=1e-4)
-    assert sum(part["logit"] for part in usual["parts"]) == pytest.approx(usual["logit"], abs=1e-3)
-    plain = rendered(mixed, "contributions", position=2, against="")
-    other = rendered(mixed, "contributions", position=2, symbol=usual["runner_up"], against="")
-    assert plain["against"] is None
+    assert sum(part["logit"] for part in usual["contributions"]) == pytest.approx(
+        usual["logit"], abs=1e-3
+    )
+    plain = rendered(mixed, "contributions", position=2, baseline_token="")
+    other = rendered(
+        mixed, "contributions", position=2, token=usual["runner_up"], baseline_token=""
+    )
+    assert plain["baseline_token"] is None
     assert plain["logit"] - other["logit"] == pytest.approx(usual["logit"], abs=1e-3)
-    assert rendered(mixed, "contributions", position=2, symbol=usual["runner_up"])["against"] == "4"
+    assert (
+        rendered(mixed, "contributions", position=2, token=usual["runner_up"])["baseline_token"]
+        == "4"
+    )
 
 
 def test_a_post_norm_model_explains_missing_logit_attribution():
@@ -397,16 +416,16 @@ def test_an_invalid_text_gets_an_error_message(one_head, text):
 @pytest.mark.parametrize(
     ("view", "option"),
     [
-        ("away", "how"),
+        ("away", "method"),
         ("away", "set"),
-        ("away-answer", "how"),
-        ("away-answer", "parts"),
+        ("away-answer", "method"),
+        ("away-answer", "components"),
         ("away-answer", "keep"),
         ("patch", "source_position"),
-        ("patch", "symbol"),
+        ("patch", "replacement"),
         ("contributions", "position"),
-        ("contributions", "symbol"),
-        ("contributions", "against"),
+        ("contributions", "token"),
+        ("contributions", "baseline_token"),
     ],
 )
 def test_unusual_options_get_an_error_or_a_result(one_head, view, option, value):
@@ -414,23 +433,23 @@ def test_unusual_options_get_an_error_or_a_result(one_head, view, option, value)
     json.dumps(answer, allow_nan=False)
     harmless = (
         option == "keep"
-        or (option == "parts" and value == [])
-        or (value is None and option in ("symbol", "against"))
+        or (option == "components" and value == [])
+        or (value is None and option in ("replacement", "token", "baseline_token"))
     )
     assert ("error" not in answer) == harmless, answer
     if not harmless:
-        assert option in answer["error"] or "no 'half'" in answer["error"]
+        assert any(text in answer["error"] for text in (option, "no 'half'", "not a symbol"))
 
 
 def test_unknown_and_too_many_components_are_rejected(one_head):
     second_layer, there = "cross-attention, layer 2, head 1", "cross-attention, layer 1, head 1"
     assert (
         f"there is no {second_layer!r} in this model"
-        in render_view(one_head, "away-answer", {"text": "314", "parts": [there, second_layer]})[
-            "error"
-        ]
+        in render_view(
+            one_head, "away-answer", {"text": "314", "components": [there, second_layer]}
+        )["error"]
     )
     assert (
         "a list of up to 7 names"
-        in render_view(one_head, "away-answer", {"text": "314", "parts": [there] * 8})["error"]
+        in render_view(one_head, "away-answer", {"text": "314", "components": [there] * 8})["error"]
     )

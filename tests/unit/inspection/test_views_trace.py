@@ -95,7 +95,7 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
                 for x in target_value
             ]
         assert chosen["signed"] == bool((expected[expected.isfinite()] < 0).any())
-        assert not chosen["cut"]
+        assert not chosen["truncation"]
 
 
 def test_axes_carry_the_tokens_of_their_positions():
@@ -158,7 +158,7 @@ def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):
 def test_wide_tensors_are_truncated_with_a_note():
     actual = ask(random_model(d_model=160), "walk", stage="source embedding/sum")["chosen"]
     assert [len(row) for row in actual["weights"]] == [MAX_COLUMNS] * 4
-    assert actual["cut"] == "the first 4 of 4 rows, 128 of 160 columns"
+    assert actual["truncation"] == "the first 4 of 4 rows, 128 of 160 columns"
     product = ask(
         random_model(d_model=160),
         "walk-cell",
@@ -338,7 +338,7 @@ def test_waves_repeat_after_the_published_wavelengths():
 
 @pytest.mark.parametrize("picture", SINUSOID_SIZES)
 def test_the_images_have_their_stated_sizes(picture):
-    waves = ask(random_model(), "symbols", waves=picture, dimension=63)["waves"]
+    waves = ask(random_model(), "symbols", sinusoids=picture, dimension=63)["sinusoids"]
     assert f"{waves['positions']} x {waves['width']}" == picture
     assert [len(row) for row in waves["weights"]] == [waves["positions"]] * waves["width"]
     assert waves["weights"][1][0] == 1  # the cosine of the first position
@@ -349,9 +349,9 @@ def test_positions_neighbours_and_map_use_the_requested_side():
     with torch.no_grad():
         table = subject.transformer.target_embedding.token_embedding.weight
         table[6] = 2 * table[5]  # 2 and 3
-    actual = ask(subject, "symbols", side="target", symbol="2")
-    assert actual["neighbours"][0] == ["3", close(1.0)]
-    assert len(actual["neighbours"]) == 11
+    actual = ask(subject, "symbols", side="target", token="2")
+    assert actual["nearest"][0] == ["3", close(1.0)]
+    assert len(actual["nearest"]) == 11
     rendered = torch.tensor(actual["positions"]["weights"])
     torch.testing.assert_close(
         rendered,
@@ -359,8 +359,8 @@ def test_positions_neighbours_and_map_use_the_requested_side():
         rtol=1e-2,
         atol=1e-3,
     )
-    assert actual["map"]["names"] == actual["symbols"]
-    assert ask(subject, "symbols", symbol="no longer there")["symbol"] == "0"
+    assert actual["map"]["names"] == actual["tokens"]
+    assert ask(subject, "symbols", token="no longer there")["token"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -411,10 +411,10 @@ def test_sentences_of_equal_words_differ_by_positions_only():
     [
         ({"side": "left"}, "choose one of source, target"),
         ({"side": ["source"]}, "choose one of"),
-        ({"waves": "9 x 9"}, "choose one of 50 x 64"),
+        ({"sinusoids": "9 x 9"}, "choose one of 50 x 64"),
         ({"dimension": 64}, "from 0 to 63"),
         ({"dimension": None}, "whole number"),
-        ({"symbol": {}}, "it must be text"),
+        ({"token": {}}, "it must be text"),
         ({"first": "word " * 401}, "at most 2,000"),
     ],
 )
@@ -441,14 +441,14 @@ def test_padding_and_causal_masks_match_the_sequence():
 
 def test_the_typed_softmax_begins_with_the_published_rows():
     actual = ask(random_model(), "sizes")["softmax"]
-    for which in ("plain", "masked"):
+    for which in ("unmasked", "masked"):
         assert actual["published"][which] == TUTORIAL_EXAMPLE[which]
         for row, published in zip(actual[which], TUTORIAL_EXAMPLE[which], strict=True):
             assert row == pytest.approx(published, abs=6e-5)
 
 
 @pytest.mark.parametrize(
-    ("typed", "expected_message"),
+    ("scores", "expected_message"),
     [
         ("7 x", "'x' is not a number"),
         ("1 2\n3", "equal length"),
@@ -457,8 +457,8 @@ def test_the_typed_softmax_begins_with_the_published_rows():
         ("1 nan", "not finite"),
     ],
 )
-def test_invalid_softmax_scores_are_reported_and_the_rest_remains(typed, expected_message):
-    actual = ask(random_model(), "sizes", scores=typed)
+def test_invalid_softmax_scores_are_reported_and_the_rest_remains(scores, expected_message):
+    actual = ask(random_model(), "sizes", scores=scores)
     assert expected_message in actual["softmax"]["error"]
     assert actual["parameters"]["rows"]
 
@@ -533,7 +533,7 @@ def test_invalid_requests_for_sizes_are_rejected(options, expected_message):
 @pytest.mark.parametrize("view", ["walk", "symbols", "sizes"])
 def test_every_view_has_the_output_of_the_model(mixed, view):
     actual = ask(mixed, view)
-    assert actual["written"] == actual["answer"] == ["9", "3", "5", "EOS"]
+    assert actual["prediction"] == actual["target"] == ["9", "3", "5", "EOS"]
 
 
 def test_the_range_of_a_stage_ignores_masked_values():

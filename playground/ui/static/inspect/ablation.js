@@ -29,40 +29,41 @@ const SETS = [
 ];
 const NEGLIGIBLE_NATS = 0.0005;
 const { options, set, update, restore } = createOptions("away", {
-  how: "zero",
+  method: "zero",
   set: "single",
   keep: false,
   /** @type {string[]} the components that are ablated, or kept, on the input */
-  parts: [],
+  components: [],
 });
 
 const isKeepOnly = () => options.value.set === "keep";
 const isHead = (name) => name.includes("head ");
-const measuredOptions = ({ how, set: which } = options.value) => ({ how, set: which });
-const selectParts = (parts) => update({ parts, keep: isKeepOnly() && parts.length > 0 });
+const measuredOptions = ({ method, set: which } = options.value) => ({ method, set: which });
+const selectParts = (components) =>
+  update({ components, keep: isKeepOnly() && components.length > 0 });
 
 /** Say in one line what the selected set and method do. */
-export function describeMethod({ set: which, how }) {
+export function describeMethod({ set: which, method }) {
   const find = (choices, value) => choices.find((each) => each.value === value).help;
   return (
     `${find(SETS, which)}. The output of each ablated component is replaced with ` +
-    `${find(METHODS, how)}.`
+    `${find(METHODS, method)}.`
   );
 }
 
 /** Return the rows of the table before the measurement, in the order of the model. */
-export function listAblations({ parts, groups }, which) {
-  const single = parts.map((name) => ({ name, parts: [name] })),
-    together = Object.entries(groups).map(([name, members]) => ({ name, parts: members }));
+export function listAblations({ components, groups }, which) {
+  const single = components.map((name) => ({ name, components: [name] })),
+    together = Object.entries(groups).map(([name, members]) => ({ name, components: members }));
   if (which === "groups") return together;
   if (which === "single") return single;
-  return [...single, ...together].filter((row) => isHead(row.parts[0]));
+  return [...single, ...together].filter((row) => isHead(row.components[0]));
 }
 
 /** Describe a measurement, and the step if the model is further. */
 function describeMeasurement(data, step) {
-  const { exact_match: exactMatch, log_probability: logProbability } = data.before,
-    fewer = data.fewer ? " (fewer than 512, because of the size of the model)" : "",
+  const { exact_match: exactMatch, log_probability: logProbability } = data.baseline,
+    fewer = data.is_reduced ? " (fewer than 512, because of the size of the model)" : "",
     age =
       data.step === step
         ? ""
@@ -80,17 +81,17 @@ const shorten = (name) =>
   );
 
 /** The columns of the table; those of the measurement only with one. */
-function buildColumns(rows, before) {
-  const selected = new Set(options.value.parts),
+function buildColumns(rows, baseline) {
+  const selected = new Set(options.value.components),
     verb = isKeepOnly() ? "Keep" : "Ablate",
-    lost = (row) => before.log_probability - row.log_probability,
-    losses = before ? rows.map(lost) : [],
+    lost = (row) => baseline.log_probability - row.log_probability,
+    losses = baseline ? rows.map(lost) : [],
     range = { low: Math.min(0, ...losses), high: Math.max(1e-9, ...losses) };
-  const toggle = ({ parts }, isOn) =>
+  const toggle = ({ components }, isOn) =>
     selectParts(
       isOn
-        ? [...new Set([...selected, ...parts])]
-        : [...selected].filter((name) => !parts.includes(name)),
+        ? [...new Set([...selected, ...components])]
+        : [...selected].filter((name) => !components.includes(name)),
     );
   const nameColumn = {
     key: "name",
@@ -100,14 +101,14 @@ function buildColumns(rows, before) {
         <input
           type="checkbox"
           aria-label=${`${verb} ${row.name} on your sequence`}
-          checked=${row.parts.every((part) => selected.has(part))}
+          checked=${row.components.every((part) => selected.has(part))}
           onChange=${({ currentTarget }) => toggle(row, currentTarget.checked)}
         />
         <span class="away-long">${row.name}</span>
         <span class="away-short" aria-hidden="true">${shorten(row.name)}</span>
       </label>`,
   };
-  if (!before) return [nameColumn];
+  if (!baseline) return [nameColumn];
   return [
     nameColumn,
     {
@@ -116,7 +117,7 @@ function buildColumns(rows, before) {
       help: "Held-out sequences with a completely correct output, before and after the ablation",
       isNumber: true,
       render: (row) =>
-        html`<span class="away-before">${formatPercent(before.exact_match)} → </span
+        html`<span class="away-before">${formatPercent(baseline.exact_match)} → </span
           >${formatPercent(row.exact_match)}`,
     },
     {
@@ -139,43 +140,47 @@ function buildColumns(rows, before) {
 
 /** The effect of each ablation on the held-out sequences, with a choice for the input. */
 function Effects({ data, response }) {
-  const { how, set: which } = options.value,
+  const { method, set: which } = options.value,
     rows = data?.rows ?? listAblations(response, which);
   return html`<${DataTable}
-    key=${`${how} ${which} ${data ? data.step : ""}`}
+    key=${`${method} ${which} ${data ? data.step : ""}`}
     caption="Ablations"
     isCaptionHidden
     class="away-table picture"
-    columns=${buildColumns(rows, data?.before)}
+    columns=${buildColumns(rows, data?.baseline)}
     rows=${rows}
     rowKey=${(row) => row.name}
   />`;
 }
 
 /** The output for the input, intact and ablated. */
-function OnInput({ response: { whole, without, answer, parts } }) {
-  const n = options.value.parts.length,
-    keepLabel = `kept ${n} of ${formatCount(parts.filter(isHead).length, "head")}`,
+function OnInput({ response: { intact, ablated, target, components } }) {
+  const n = options.value.components.length,
+    keepLabel = `kept ${n} of ${formatCount(components.filter(isHead).length, "head")}`,
     hint = n
       ? ""
       : isKeepOnly()
         ? "Select the heads to keep in the table."
         : "Select the components to ablate in the table.";
-  const rows = [{ label: "intact", ...whole }];
-  if (n) rows.push({ label: isKeepOnly() ? keepLabel : "ablated: " + n, ...without });
+  const rows = [{ label: "intact", ...intact }];
+  if (n) rows.push({ label: isKeepOnly() ? keepLabel : "ablated: " + n, ...ablated });
   const columns = [
     { key: "label", label: "model", isSortable: false },
     {
-      key: "written",
+      key: "prediction",
       label: "output",
       isSortable: false,
       render: (row) =>
-        html`<${TokenStrip} label="Output" tokens=${row.written} targets=${answer ?? undefined} />`,
+        html`<${TokenStrip}
+          label="Output"
+          tokens=${row.prediction}
+          targets=${target ?? undefined}
+        />`,
     },
     {
       key: "log_probability",
       label: "log-probability",
-      help: answer
+      help: target
         ? "Log-probability of the whole target of this sequence, teacher-forced, in nats"
         : "Log-probability of the output of the intact model in nats; the target is unknown",
       isNumber: true,
@@ -202,11 +207,11 @@ function OnInput({ response: { whole, without, answer, parts } }) {
 }
 
 function AblationControls({ isBusy, response }) {
-  const { how, set: which } = options.value,
+  const { method, set: which } = options.value,
     request = measuredOptions();
   const onSetChange = (value) => {
     const isOtherKind = (value === "keep") !== isKeepOnly();
-    update({ set: value, keep: false, ...(isOtherKind && { parts: [] }) });
+    update({ set: value, keep: false, ...(isOtherKind && { components: [] }) });
   };
   return html`<div class="row">
       <${SegmentedControl}
@@ -219,8 +224,8 @@ function AblationControls({ isBusy, response }) {
       <${SegmentedControl}
         label="Replacement value"
         options=${METHODS}
-        value=${how}
-        onChange=${(value) => update({ how: value })}
+        value=${method}
+        onChange=${(value) => update({ method: value })}
       />
       <button
         type="button"
@@ -235,10 +240,11 @@ function AblationControls({ isBusy, response }) {
 }
 
 function AblationView({ data: response }) {
-  const request = useMemo(() => measuredOptions(), [options.value.how, options.value.set]),
+  const request = useMemo(() => measuredOptions(), [options.value.method, options.value.set]),
     { data: latest, error, isBusy, isStale } = useMeasurement("away", request, response),
     // a result of other options has other rows
-    data = isStale && (latest?.how !== request.how || latest?.set !== request.set) ? null : latest;
+    data =
+      isStale && (latest?.method !== request.method || latest?.set !== request.set) ? null : latest;
   const message = error
     ? formatMessage(error)
     : isBusy || !data
@@ -248,7 +254,7 @@ function AblationView({ data: response }) {
     <div>
       <${AblationControls} isBusy=${isBusy} response=${response} />
       <${StatusMessage} class="away-words" kind=${error ? "error" : "info"} text=${message} />
-      ${data && html`<p class="away-finding">${data.finding}</p>`}
+      ${data && html`<p class="away-finding">${data.summary}</p>`}
       <${Effects} data=${data} response=${response} />
     </div>
     <div>
@@ -273,28 +279,28 @@ export const ablationSpec = {
   request: "away-answer",
   Component: AblationView,
   reset() {
-    set({ parts: [], keep: false });
+    set({ components: [], keep: false });
     resetPatching();
   },
   options: () => options.value,
   restoreOptions(link) {
     const isOne = (choices, value) => choices.some((each) => each.value === value),
-      { how, set: which } = options.value;
-    restore({ ...link, parts: Array.isArray(link.parts) ? link.parts : [] });
-    if (!isOne(METHODS, options.value.how)) set({ how });
+      { method, set: which } = options.value;
+    restore({ ...link, components: Array.isArray(link.components) ? link.components : [] });
+    if (!isOne(METHODS, options.value.method)) set({ method });
     if (!isOne(SETS, options.value.set)) set({ set: which });
-    set({ parts: options.value.parts.filter((name) => typeof name === "string") });
+    set({ components: options.value.components.filter((name) => typeof name === "string") });
   },
   exportData: (response) => ({ own: response, patching: patchedHeads(), measured: measured() }),
   rows: (response) => [
     ...measured().flatMap((data) =>
       data.rows.map((row) => ({
         set: data.set,
-        how: data.how,
-        part: row.name,
-        exact_match_before: data.before.exact_match,
+        method: data.method,
+        component: row.name,
+        exact_match_before: data.baseline.exact_match,
         exact_match_after: row.exact_match,
-        log_probability_before: data.before.log_probability,
+        log_probability_before: data.baseline.log_probability,
         log_probability_after: row.log_probability,
         sequences: data.sequences,
         step: data.step,

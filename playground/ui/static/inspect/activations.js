@@ -198,7 +198,7 @@ function Stage({ data, data: { stages, chosen } }) {
     <h4 class="walk-name" aria-live="polite">${capitalize(stage.block)}: ${stage.name}</h4>
     <p class="walk-formula">${stage.formula}</p>
     <p class="walk-shape hint" title=${stage.shape}>
-      ${stage.words}${range}${chosen.cut ? `; displayed: ${chosen.cut}` : ""}${
+      ${stage.words}${range}${chosen.truncation ? `; displayed: ${chosen.truncation}` : ""}${
         stage.contribution === null
           ? ""
           : `. The output has ${stage.contribution.toFixed(2)} times the norm of x`
@@ -221,8 +221,10 @@ function Stage({ data, data: { stages, chosen } }) {
     }
     <${Tensor} stage=${stage} chosen=${chosen} />
     ${
-      chosen.likeliest &&
-      html`<p class="walk-likeliest">Largest in each row: <b>${chosen.likeliest.join(" ")}</b></p>`
+      chosen.most_likely &&
+      html`<p class="walk-likeliest">
+        Largest in each row: <b>${chosen.most_likely.join(" ")}</b>
+      </p>`
     }
     ${
       isTraced &&

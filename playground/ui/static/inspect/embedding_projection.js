@@ -29,11 +29,11 @@ export function layoutPoints(points) {
 }
 
 /** A token is selected by a click, or by the arrow keys and Enter. */
-export function Projection({ data: { map, side, symbol, positions }, onSelect }) {
+export function Projection({ data: { map, side, token, positions }, onSelect }) {
   const [active, setActive] = useState(/** @type {string | null} */ (null)),
-    points = layoutPoints(map.places),
-    index = map.names.indexOf(active ?? symbol),
-    [x, y] = map.places[index] ?? [0, 0],
+    points = layoutPoints(map.coordinates),
+    index = map.names.indexOf(active ?? token),
+    [x, y] = map.coordinates[index] ?? [0, 0],
     text =
       `${map.names[index]} is at ${formatNumber(x)}, ${formatNumber(y)}. Click a token, or ` +
       "select it with the arrow keys and Enter, to see its nearest tokens.";
@@ -43,9 +43,9 @@ export function Projection({ data: { map, side, symbol, positions }, onSelect })
     if (event.key === "Enter" && active) onSelect(active);
     if (!by) return;
     event.preventDefault();
-    setActive(map.names[(map.names.indexOf(active ?? symbol) + by + n) % n]);
+    setActive(map.names[(map.names.indexOf(active ?? token) + by + n) % n]);
   };
-  const [first, second] = map.explained.map(formatPercent);
+  const [first, second] = map.explained_variance.map(formatPercent);
   return html`<${Part}
     title="PCA of the token embeddings"
     hint=${
@@ -74,7 +74,7 @@ export function Projection({ data: { map, side, symbol, positions }, onSelect })
         (name, i) =>
           html`<text
             key=${name}
-            class=${name === active ? "active" : name === symbol ? "selected" : ""}
+            class=${name === active ? "active" : name === token ? "selected" : ""}
             x=${points[i][0]}
             y=${points[i][1]}
             onPointerEnter=${() => setActive(name)}

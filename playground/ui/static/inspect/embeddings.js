@@ -21,17 +21,17 @@ const SIDES = [
 ];
 const { options, update, restore, pick } = createOptions("symbols", {
   side: "source",
-  symbol: "",
-  waves: "50 x 64",
+  token: "",
+  sinusoids: "50 x 64",
   dimension: 30,
   first: /** @type {string | null} */ (null),
   second: /** @type {string | null} */ (null),
 });
 
 function NearestTokens({ data, onSelect }) {
-  const items = data.neighbours
+  const items = data.nearest
     .slice(0, MAX_NEIGHBORS)
-    .map(([label, value]) => ({ label, value, isTarget: label === data.symbol }));
+    .map(([label, value]) => ({ label, value, isTarget: label === data.token }));
   return html`<${Part}
     title="Nearest tokens (cosine)"
     hint="Cosine similarity of token embeddings: 1 is the same direction, 0 orthogonal, -1 opposite.
@@ -42,13 +42,13 @@ function NearestTokens({ data, onSelect }) {
         token
         <select class="symbols-symbol" onChange=${(event) => onSelect(event.currentTarget.value)}>
           ${renderOptions(
-            data.symbols.map((name) => ({ value: name, label: name })),
-            data.symbol,
+            data.tokens.map((name) => ({ value: name, label: name })),
+            data.token,
           )}
         </select>
       </label>
     </div>
-    <${BarList} label=${"Tokens nearest to " + data.symbol} items=${items} format=${formatNumber} />
+    <${BarList} label=${"Tokens nearest to " + data.token} items=${items} format=${formatNumber} />
   <//>`;
 }
 
@@ -102,7 +102,7 @@ function WordOrder({ order }) {
 }
 
 function Embeddings({ data }) {
-  const selectToken = (symbol) => update({ symbol });
+  const selectToken = (token) => update({ token });
   return html`<div class="row">
       <${SegmentedControl}
         label="Embedding table"
@@ -116,11 +116,11 @@ function Embeddings({ data }) {
       <${Projection} data=${data} onSelect=${selectToken} />
       <${PositionVectors} data=${data} />
       <${Sinusoids}
-        waves=${data.waves}
-        onSelect=${(waves) =>
+        sinusoids=${data.sinusoids}
+        onSelect=${(sinusoids) =>
           update({
-            waves,
-            dimension: Math.min(options.value.dimension, Number(waves.split(" ")[2]) - 1),
+            sinusoids,
+            dimension: Math.min(options.value.dimension, Number(sinusoids.split(" ")[2]) - 1),
           })}
       />
       <${SinusoidDimensions}
@@ -138,12 +138,12 @@ export const embeddingsSpec = {
     "Token embeddings and position vectors; their sum is the input of the first layer. Learned " +
     "vectors belong to this model; sinusoidal vectors are those of the paper.",
   Component: Embeddings,
-  options: () => pick("side", "symbol", "waves", "dimension", "first", "second"),
+  options: () => pick("side", "token", "sinusoids", "dimension", "first", "second"),
   restoreOptions: restore,
   rows: (data) =>
-    data.neighbours.map(([other, cosine]) => ({
+    data.nearest.map(([other, cosine]) => ({
       side: data.side,
-      token: data.symbol,
+      token: data.token,
       other,
       cosine,
     })),

@@ -113,16 +113,16 @@ function Candidates({ step }) {
   const items = step.candidates.map(([label, value]) => ({
     label,
     value,
-    isTarget: label === step.chosen,
+    isTarget: label === step.token,
     title: String(value),
   }));
   return html`<div class="steps-bars">
     <h4>Next-token probabilities</h4>
     <${BarList} label="Next-token probabilities" items=${items} />
     ${
-      step.right !== null &&
-      step.right !== step.chosen &&
-      html`<p class="pg-error">✗ The target is ${step.right}.</p>`
+      step.target !== null &&
+      step.target !== step.token &&
+      html`<p class="pg-error">✗ The target is ${step.target}.</p>`
     }
   </div>`;
 }
@@ -164,7 +164,7 @@ function Generation({ data }) {
       onSelect=${(position) => set({ step: position })}
     />
     <output class="steps-written pg-unseen" aria-live="polite">
-      ${[...step.prefix.slice(1), step.chosen].join(" ")}
+      ${[...step.prefix.slice(1), step.token].join(" ")}
     </output>
     <div class="steps-two">
       <${Candidates} step=${step} />
@@ -202,8 +202,8 @@ export const generationSpec = {
         rank: rank + 1,
         token,
         probability,
-        chosen: token === step.chosen,
-        target: step.right,
+        is_chosen: token === step.token,
+        target: step.target,
       })),
     ),
 };

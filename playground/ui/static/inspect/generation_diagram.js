@@ -92,12 +92,12 @@ export function GenerationDiagram({ data, at, cross, decoder, onSelect }) {
     layout = layoutTokens(data.source.length, data.steps.length, pageWidth.value),
     { cell, width } = layout;
   const label =
-    `Next token: ${step.chosen}, probability ${formatPercent(step.probability)}. Attends to ` +
+    `Next token: ${step.token}, probability ${formatPercent(step.probability)}. Attends to ` +
     `${describeWeights(data.source, cross)}.`;
   // Teacher forcing: the decoder input is the target, not the prediction.
   const input = (i) => (i < at + 1 ? step.prefix[i] : "");
-  const renderOutput = ({ chosen, right, probability }, i) => {
-    const isWrong = right !== null && right !== chosen,
+  const renderOutput = ({ token, target, probability }, i) => {
+    const isWrong = target !== null && target !== token,
       isNext = i === at,
       hasProbability = isNext || cell >= MIN_NOTE_CELL,
       note = (isWrong ? "✗ " : "") + (hasProbability ? formatPercent(probability) : "");
@@ -116,7 +116,7 @@ export function GenerationDiagram({ data, at, cross, decoder, onSelect }) {
       x=${layout.output(i + 1)}
       y=${OUTPUT_Y}
       cell=${cell}
-      name=${isNext ? chosen : input(i + 1)}
+      name=${isNext ? token : input(i + 1)}
       kind=${(isNext ? "next" : "") + (isWrong ? " wrong" : "")}
       weight=${isNext ? 0 : decoder[i + 1]}
       color="var(--pg-decoder)"

@@ -17,9 +17,9 @@ const NO_SELECTION = {
   /** @type {[number | null, number]} layer and position; null for the last layer */
   at: [null, 0],
   /** @type {string | null} null for the target */
-  symbol: null,
+  token: null,
   /** @type {string | null} null for the most probable other token, empty for none */
-  against: null,
+  baseline: null,
 };
 const selection = signal(NO_SELECTION);
 const attribution = signal({ data: /** @type {any} */ (null), error: "" });
@@ -32,31 +32,31 @@ const select = (changes) => {
 function selectedCell(data) {
   const [layer, position] = selection.value.at,
     last = data.layers.length - 1;
-  return [Math.min(layer ?? last, last), Math.min(position, data.right.length - 1)];
+  return [Math.min(layer ?? last, last), Math.min(position, data.labels.length - 1)];
 }
 
 function selectCell(layer, position) {
   const isMoved = position !== selection.value.at[1];
-  select({ at: [layer, position], ...(isMoved && { symbol: null, against: null }) });
+  select({ at: [layer, position], ...(isMoved && { token: null, baseline: null }) });
 }
 
 export function describeCell(data, layer, position) {
   const where = layer ? "After " + data.layers[layer] : "Before the first layer",
     tokens = data.candidates[layer][position].map(([name, p]) => `${name} (${formatPercent(p)})`),
-    target = data.answer ? "Target: " : "The target is unknown; the model generated ";
+    target = data.target ? "Target: " : "The target is unknown; the model generated ";
   return (
-    `${where}, position ${position + 1}: ${tokens.join(", ")}. ${target}${data.right[position]}, ` +
-    `with probability ${formatPercent(data.of_right[layer][position])}.`
+    `${where}, position ${position + 1}: ${tokens.join(", ")}. ${target}${data.labels[position]}, ` +
+    `with probability ${formatPercent(data.target_probability[layer][position])}.`
   );
 }
 
-export function describeAttribution({ symbol, against, position, sum, logit }) {
-  const difference = symbol + (against === null ? "" : " minus " + against);
+export function describeAttribution({ token, baseline_token: baseline, position, sum, logit }) {
+  const difference = token + (baseline === null ? "" : " minus " + baseline);
   return (
     `Position ${position + 1}: the contributions sum to ${formatSigned(sum)}; the model's logit ` +
     `of ${difference} is ${formatSigned(logit)}. The scale of the final norm is fixed, so the ` +
     "bars decompose the logit; they do not show the effect of an ablation." +
-    (against === null
+    (baseline === null
       ? " The softmax ignores a constant in all logits, so a single logit has little meaning."
       : "")
   );
@@ -76,16 +76,16 @@ function Lens({ data }) {
     row?.querySelectorAll("td")[position + step[1]]?.focus();
   };
   const headings = [
-    ["position", data.right.map((_, t) => t + 1)],
+    ["position", data.labels.map((_, t) => t + 1)],
     ["input", data.decoder_input],
-    [data.answer ? "target" : "output", data.right],
+    [data.target ? "target" : "output", data.labels],
   ];
   const renderCell = (l, t) => {
     const [token, probability] = data.candidates[l][t][0],
       isSelected = l === layer && t === position;
     return html`<td
       key=${t}
-      class=${`lens-cell ${columnClass(t)} ${token === data.right[t] ? "lens-right" : ""}`}
+      class=${`lens-cell ${columnClass(t)} ${token === data.labels[t] ? "lens-right" : ""}`}
       style=${shade(probability)}
       tabindex=${isSelected ? 0 : -1}
       aria-label=${describeCell(data, l, t)}
@@ -114,7 +114,7 @@ function Lens({ data }) {
             (name, l) =>
               html`<tr key=${name}>
                 <th scope="row">${name}</th>
-                ${data.right.map((_, t) => renderCell(l, t))}
+                ${data.labels.map((_, t) => renderCell(l, t))}
               </tr>`,
           )}
         </tbody>
@@ -125,14 +125,14 @@ function Lens({ data }) {
 
 /** Load the attribution of the selected position whenever the selection changes. */
 function useAttribution(data) {
-  const { symbol, against } = selection.value,
+  const { token, baseline } = selection.value,
     position = selectedCell(data)[1];
   useEffect(() => {
     let isCurrent = true;
     const options = {
       position,
-      ...(symbol !== null && { symbol }),
-      ...(against !== null && { against }),
+      ...(token !== null && { token }),
+      ...(baseline !== null && { baseline_token: baseline }),
     };
     requestView("contributions", options).then((response) => {
       if (!isCurrent) return;
@@ -144,7 +144,7 @@ function useAttribution(data) {
     return () => {
       isCurrent = false;
     };
-  }, [data, position, symbol, against]);
+  }, [data, position, token, baseline]);
   return attribution.value;
 }
 
@@ -157,26 +157,26 @@ function Attribution({ data: lens }) {
       kind=${error && data ? "error" : "info"}
       text=${error ? formatMessage(error) : data ? describeAttribution(data) : ""}
     />
-    ${data && html`<${Contributions} parts=${data.parts} />`}`;
+    ${data && html`<${Contributions} rows=${data.contributions} />`}`;
 }
 
-function TokenSelects({ lens, attribution: { symbol, position, runner_up: runnerUp } }) {
-  const target = lens.answer ? lens.right[position] : null,
-    baselines = lens.vocabulary.filter((name) => name !== symbol),
+function TokenSelects({ lens, attribution: { token, position, runner_up: runnerUp } }) {
+  const target = lens.target ? lens.labels[position] : null,
+    baselines = lens.vocabulary.filter((name) => name !== token),
     toOption = (name) => ({ value: name, label: name }),
-    { against } = selection.value;
+    { baseline } = selection.value;
   return html`<div class="row">
     <label>
       token${" "}
       <select
         class="lens-symbol"
-        value=${symbol}
+        value=${token}
         onChange=${({ currentTarget: { value } }) =>
-          select({ symbol: value, against: against === value ? null : against })}
+          select({ token: value, baseline: baseline === value ? null : baseline })}
       >
         ${lens.vocabulary.map(
           (name) =>
-            html`<option key=${name} value=${name} selected=${name === symbol}>
+            html`<option key=${name} value=${name} selected=${name === token}>
               ${name + (name === target ? " (target)" : "")}
             </option>`,
         )}
@@ -187,7 +187,7 @@ function TokenSelects({ lens, attribution: { symbol, position, runner_up: runner
       <select
         class="lens-against"
         onChange=${({ currentTarget: { selectedIndex, value } }) =>
-          select({ against: [null, ""][selectedIndex] ?? value })}
+          select({ baseline: [null, ""][selectedIndex] ?? value })}
       >
         ${renderOptions(
           [
@@ -195,19 +195,19 @@ function TokenSelects({ lens, attribution: { symbol, position, runner_up: runner
             { value: "", label: "none" },
             ...baselines.map(toOption),
           ],
-          against ?? "runner-up",
+          baseline ?? "runner-up",
         )}
       </select>
     </label>
   </div>`;
 }
 
-function Contributions({ parts }) {
-  const values = parts.map((part) => part.logit),
+function Contributions({ rows }) {
+  const values = rows.map((row) => row.logit),
     low = Math.min(0, ...values),
     high = Math.max(0, ...values);
   const columns = [
-    { key: "name", label: "component", value: (row) => parts.indexOf(row), render: (r) => r.name },
+    { key: "name", label: "component", value: (row) => rows.indexOf(row), render: (r) => r.name },
     {
       key: "bar",
       label: "contribution to the logit",
@@ -227,34 +227,34 @@ function Contributions({ parts }) {
     isCaptionHidden
     class="lens-parts picture"
     columns=${columns}
-    rows=${parts}
+    rows=${rows}
     rowKey=${(row) => row.name}
     sortKey="logit"
   />`;
 }
 
 function toRows(data) {
-  const target = data.answer ? "right" : "written",
-    { data: parts } = attribution.peek();
+  const labelName = data.target ? "target" : "prediction",
+    { data: attributed } = attribution.peek();
   const cells = data.layers.flatMap((layer, l) =>
     data.candidates[l].flatMap((candidates, t) =>
-      candidates.map(([symbol, probability], rank) => ({
+      candidates.map(([token, probability], rank) => ({
         layer,
-        place: t + 1,
+        position: t + 1,
         decoder_input: data.decoder_input[t],
         rank: rank + 1,
-        symbol,
+        token,
         probability,
-        [target]: data.right[t],
-        ["probability_of_" + target]: data.of_right[l][t],
+        [labelName]: data.labels[t],
+        ["probability_of_" + labelName]: data.target_probability[l][t],
       })),
     ),
   );
-  const contributions = (parts?.parts ?? []).map(({ name, logit }) => ({
-    place: parts.position + 1,
-    part: name,
-    symbol: parts.symbol,
-    against: parts.against,
+  const contributions = (attributed?.contributions ?? []).map(({ name, logit }) => ({
+    position: attributed.position + 1,
+    component: name,
+    token: attributed.token,
+    baseline_token: attributed.baseline_token,
     logit,
   }));
   return [...cells, ...contributions];
@@ -272,11 +272,11 @@ export const logitLensSpec = {
     attribution.value = { data: null, error: "" };
   },
   options: () => selection.value,
-  restoreOptions({ at, symbol, against }) {
+  restoreOptions({ at, token, baseline }) {
     const isIndex = (i) => i === null || (Number.isInteger(i) && i >= 0);
     if (Array.isArray(at) && at.length === 2 && at.every(isIndex) && at[1] !== null) select({ at });
-    if (typeof symbol === "string") select({ symbol });
-    if (typeof against === "string") select({ against });
+    if (typeof token === "string") select({ token });
+    if (typeof baseline === "string") select({ baseline });
   },
   exportData: (data) => ({ ...data, contributions: attribution.peek().data }),
   rows: toRows,

@@ -13,6 +13,7 @@ import { generationSpec } from "./generation.js";
 import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
 import { masksSpec } from "./masks.js";
+import { upgradeOptions } from "./options.js";
 import { refreshIfStale, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
 import { openSection, pageWidth } from "./state.js";
@@ -40,7 +41,7 @@ function openTarget({ view, options }) {
   if (!section) return;
   openSection.value = section;
   try {
-    VIEWS[section].restoreOptions?.(options ?? {});
+    VIEWS[section].restoreOptions?.(upgradeOptions(options ?? {}));
   } catch {
     // the link is malformed
   }

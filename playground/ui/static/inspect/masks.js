@@ -71,13 +71,13 @@ function CausalMask({ names, mask }) {
 }
 
 /** Return the rows of the softmax table: scores, and the softmax without and with the mask. */
-export function softmaxRows({ scores, real, plain, masked }) {
+export function softmaxRows({ scores, is_token: isToken, unmasked, masked }) {
   const format = (values) => values.map((value) => (value === 0 ? "0" : value.toFixed(4)));
   return scores.flatMap((row, r) => {
-    const isOff = real[r].map((isToken) => !isToken);
+    const isOff = isToken[r].map((value) => !value);
     return [
       { name: scores.length > 1 ? `scores ${r + 1}` : "scores", values: row, isOff },
-      { name: "without the mask", values: format(plain[r]) },
+      { name: "without the mask", values: format(unmasked[r]) },
       { name: "with the mask", values: format(masked[r]), isOff },
     ];
   });
@@ -86,7 +86,7 @@ export function softmaxRows({ scores, real, plain, masked }) {
 /** Describe the values that a tutorial prints for these scores; "" for other scores. */
 export function describePublishedSoftmax({ published, ...result }) {
   if (!published) return "";
-  const isEqual = ["plain", "masked"].every((name) =>
+  const isEqual = ["unmasked", "masked"].every((name) =>
     result[name].flat().every((value, i) => Math.abs(value - published[name].flat()[i]) < 1e-4),
   );
   return isEqual
@@ -107,7 +107,7 @@ function MaskedSoftmax({ result }) {
       spellcheck=${false}
       maxlength="2000"
       aria-label="Scores, one row per line"
-      value=${options.value.scores ?? result.typed}
+      value=${options.value.scores ?? result.input}
       onInput=${(event) => update({ scores: event.currentTarget.value }, TYPING_DELAY_MS)}
     ></textarea>
     <${StatusMessage} class="sizes-problem" kind="error" text=${formatMessage(result.error)} />

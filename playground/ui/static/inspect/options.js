@@ -2,6 +2,19 @@
 import { signal } from "../vendor/preact.js";
 import { scheduleRefresh } from "./requests.js";
 
+// Names of options in links of version 0.2, and the present ones.
+const OLD_NAMES = {
+  how: "method",
+  parts: "components",
+  symbol: "token",
+  waves: "sinusoids",
+  against: "baseline",
+};
+
+/** Return the options of a link by their present names. @param {Record<string, any>} link */
+export const upgradeOptions = (link) =>
+  Object.fromEntries(Object.entries(link).map(([name, value]) => [OLD_NAMES[name] ?? name, value]));
+
 /**
  * Return the options of a section as a signal, and functions that change them.
  * @template {Record<string, any>} Options

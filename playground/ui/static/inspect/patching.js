@@ -20,19 +20,21 @@ export function resetPatching() {
 }
 
 /** Return the position and the replacement token, within what the sequence and the task have. */
-export function selectCorruption({ source, symbols }, { position, token }) {
+export function selectCorruption({ source, vocabulary }, { position, token }) {
   const at = Math.min(position, source.length - 2),
     clean = source[at],
-    isValid = symbols.includes(token) && token !== clean,
-    next = symbols[(symbols.indexOf(clean) + 1) % symbols.length];
+    isValid = vocabulary.includes(token) && token !== clean,
+    next = vocabulary[(vocabulary.indexOf(clean) + 1) % vocabulary.length];
   return { position: at, token: isValid ? token : next };
 }
 
-export function describePatching({ changed, position, token, other, before, after }) {
+export function describePatching(result) {
+  const { position, clean_token: clean, corrupted_token: corrupted } = result;
   return (
-    `With ${changed.join(" ")}, the target at position ${position + 1} is ${other} instead of ` +
-    `${token}. Logit of ${token} minus logit of ${other}: ${formatSigned(before)} clean, ` +
-    `${formatSigned(after)} corrupted. The bars show the fraction of this difference that ` +
+    `With ${result.corrupted_source.join(" ")}, the target at position ${position + 1} is ${corrupted} instead of ` +
+    `${clean}. Logit of ${clean} minus logit of ${corrupted}: ` +
+    `${formatSigned(result.clean_logit_diff)} clean, ` +
+    `${formatSigned(result.corrupted_logit_diff)} corrupted. The bars show the fraction of this difference that ` +
     "patching each head recovers. Fractions need not sum to 1, because heads depend on each other."
   );
 }
@@ -41,7 +43,7 @@ export function describePatching({ changed, position, token, other, before, afte
 function usePatching(response, { position, token }) {
   useEffect(() => {
     let isCurrent = true;
-    requestView("patch", { source_position: position, symbol: token }).then((result) => {
+    requestView("patch", { source_position: position, replacement: token }).then((result) => {
       if (!isCurrent) return;
       const { error = "" } = result;
       patching.value = { data: error ? patching.value.data : result, error };
@@ -54,7 +56,7 @@ function usePatching(response, { position, token }) {
 }
 
 function RecoveredTable({ heads }) {
-  const values = heads.map((head) => head.recovered),
+  const values = heads.map((head) => head.recovered_fraction),
     range = { low: Math.min(0, ...values), high: Math.max(1, ...values) };
   const columns = [
     { key: "head", label: "head", value: headOrder, render: shortHeadName },
@@ -62,13 +64,14 @@ function RecoveredTable({ heads }) {
       key: "bar",
       label: "fraction recovered",
       isSortable: false,
-      render: (head) => html`<${SignedBar} value=${head.recovered} ...${range} />`,
+      render: (head) => html`<${SignedBar} value=${head.recovered_fraction} ...${range} />`,
     },
     {
-      key: "recovered",
+      key: "recovered_fraction",
       label: "fraction",
       isNumber: true,
-      render: (head) => head.recovered.toFixed(2).replace("-0.00", "0.00").replace("-", "−"),
+      render: (head) =>
+        head.recovered_fraction.toFixed(2).replace("-0.00", "0.00").replace("-", "−"),
     },
   ];
   return html`<${DataTable}
@@ -78,7 +81,7 @@ function RecoveredTable({ heads }) {
     columns=${columns}
     rows=${heads}
     rowKey=${(head) => head.name}
-    sortKey="recovered"
+    sortKey="recovered_fraction"
   />`;
 }
 
@@ -89,7 +92,7 @@ export function Patching({ response }) {
   const positions = response.source
     .slice(0, -1)
     .map((token, i) => ({ value: String(i), label: `${token} at position ${i + 1}` }));
-  const tokens = response.symbols
+  const tokens = response.vocabulary
     .filter((token) => token !== clean)
     .map((token) => ({ value: token, label: token }));
   return html`<h4 class="away-patch-title">Activation patching</h4>
@@ -126,7 +129,7 @@ export function Patching({ response }) {
 export const patchingRows = (step) =>
   (patchedHeads()?.heads ?? []).map((head) => ({
     set: "patching",
-    part: head.name,
-    share_recovered: head.recovered,
+    component: head.name,
+    recovered_fraction: head.recovered_fraction,
     step,
   }));

@@ -10,7 +10,7 @@ import { Part, RowTable } from "./part.js";
 const indices = (n) => Array.from({ length: n }, (_, i) => String(i));
 
 export function PositionVectors({ data: { side, positions } }) {
-  const { weights, description, of, rms, symbols } = positions,
+  const { weights, description, of, rms, token_rms: tokenRms } = positions,
     max = useMemo(() => Math.max(...weights.flat().map(Math.abs)), [weights]);
   if (!weights.length)
     return html`<${Part} title="Position vectors of this model" hint=${description} />`;
@@ -24,7 +24,7 @@ export function PositionVectors({ data: { side, positions } }) {
     title="Position vectors of this model"
     hint=${
       `Added to the token embedding; one row per position, ${description}. RMS of a position ` +
-      `vector: ${formatNumber(rms)}; of a token embedding: ${formatNumber(symbols)}. Both need a ` +
+      `vector: ${formatNumber(rms)}; of a token embedding: ${formatNumber(tokenRms)}. Both need a ` +
       "similar scale."
     }
   >
@@ -48,7 +48,7 @@ export function PositionVectors({ data: { side, positions } }) {
 export const wavelengthOf = (dimension, width) =>
   2 * Math.PI * 10000 ** ((2 * Math.floor(dimension / 2)) / width);
 
-export function Sinusoids({ waves: { weights, pictures, picture, positions, width }, onSelect }) {
+export function Sinusoids({ sinusoids: { weights, sizes, size, positions, width }, onSelect }) {
   const describe = (row, column) =>
     `Position ${column}, dimension ${row}: ${weights[row][column]}. Wavelength: ` +
     `${formatNumber(wavelengthOf(row, width))} positions.`;
@@ -61,8 +61,8 @@ export function Sinusoids({ waves: { weights, pictures, picture, positions, widt
     <div class="row">
       <${SegmentedControl}
         label="Positions and dimensions"
-        options=${pictures.map((name) => ({ value: name, label: name.replace("x", "×") }))}
-        value=${picture}
+        options=${sizes.map((name) => ({ value: name, label: name.replace("x", "×") }))}
+        value=${size}
         onChange=${onSelect}
       />
     </div>
@@ -97,7 +97,7 @@ const CHART = {
 export const describePublished = (published) =>
   published === null ? "" : `about ${published} in a tutorial`;
 
-export function SinusoidDimensions({ data: { dimensions, waves }, dimension, onChange }) {
+export function SinusoidDimensions({ data: { dimensions, sinusoids }, dimension, onChange }) {
   const series = useMemo(
     () =>
       dimensions.map(({ dimension: at, values }, i) => ({
@@ -118,7 +118,7 @@ export function SinusoidDimensions({ data: { dimensions, waves }, dimension, onC
       class="symbols-dimension"
       label="Third dimension"
       min=${0}
-      max=${waves.width - 1}
+      max=${sinusoids.width - 1}
       isInteger
       value=${dimension}
       onChange=${onChange}
@@ -128,9 +128,9 @@ export function SinusoidDimensions({ data: { dimensions, waves }, dimension, onC
       class="symbols-lengths"
       label="Wavelengths"
       rows=${dimensions.map(({ dimension: at, wavelength, published }) => ({
-        name: `dimension ${at} of ${waves.width}`,
+        name: `dimension ${at} of ${sinusoids.width}`,
         values: [`${formatNumber(wavelength)} positions`, describePublished(published)],
-        title: `2π · 10000^(${2 * Math.floor(at / 2)}/${waves.width}) = ${wavelength}`,
+        title: `2π · 10000^(${2 * Math.floor(at / 2)}/${sinusoids.width}) = ${wavelength}`,
       }))}
     />
   <//>`;

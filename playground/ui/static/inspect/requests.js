@@ -77,7 +77,7 @@ async function loadView(view) {
   if (data.error) return; // the last result stays visible
   batch(() => {
     results.value = { ...results.value, [view]: data };
-    if (data.written) prediction.value = data;
+    if (data.prediction) prediction.value = data;
   });
   // Tests and benchmarks wait for this attribute.
   root.dataset.drawn = view + " " + store.sequence.value;

@@ -16,14 +16,14 @@ function Prediction() {
   const withoutEos = (tokens) => tokens.filter((token) => token !== "EOS"),
     // Only EOS differs: the strip shows it.
     isEosWrong =
-      data.answer &&
-      withoutEos(data.written).join() === withoutEos(data.answer).join() &&
-      data.written.join() !== data.answer.join(),
+      data.target &&
+      withoutEos(data.prediction).join() === withoutEos(data.target).join() &&
+      data.prediction.join() !== data.target.join(),
     clean = isEosWrong ? (tokens) => tokens : withoutEos;
   return html`<${TokenStrip}
     label="Prediction"
-    tokens=${clean(data.written)}
-    targets=${data.answer ? clean(data.answer) : undefined}
+    tokens=${clean(data.prediction)}
+    targets=${data.target ? clean(data.target) : undefined}
   />`;
 }
 
