@@ -124,7 +124,7 @@ def _position_fields(subject: InspectedModel, side: str) -> dict[str, Any]:
         "weights": [],
         "of": [0, config.d_model],
         "rms": None,
-        "symbols": _root_mean_square(tokens_VD * embedding.scale),
+        "token_rms": _root_mean_square(tokens_VD * embedding.scale),
         "description": position_description(subject, side),
     }
     positions_PD = position_vectors(subject, side)

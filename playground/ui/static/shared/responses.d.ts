@@ -274,10 +274,10 @@ export interface InspectView {
   question: string;
 }
 
-/** The model's output for the input; `answer` is the target, or null if it is unknown. */
+/** The model's output for the input; `target` is null if it is unknown. */
 export interface AnswerView extends InspectView {
-  written: string[];
-  answer: string[] | null;
+  prediction: string[];
+  target: string[] | null;
   note: string;
 }
 
@@ -312,37 +312,37 @@ export interface HeadsView extends InspectView {
 
 /** The view `away`. */
 export interface AwayView extends InspectView {
-  how: "mean" | "zero";
+  method: "mean" | "zero";
   set: "single" | "groups" | "keep";
   sequences: number;
-  fewer: boolean;
+  is_reduced: boolean;
   lengths: number[];
-  before: Record<string, number | null>;
+  baseline: Record<string, number | null>;
   rows: Record<string, any>[];
-  finding: string;
+  summary: string;
 }
 
 /** The view `away-answer`. */
 export interface AwayAnswerView extends AnswerView {
   source: string[];
-  whole: Record<string, any>;
-  without: Record<string, any>;
-  symbols: string[];
-  parts: string[];
+  intact: Record<string, any>;
+  ablated: Record<string, any>;
+  vocabulary: string[];
+  components: string[];
   groups: Record<string, string[]>;
 }
 
 /** The view `patch`. */
 export interface PatchView extends InspectView {
   source: string[];
-  changed: string[];
+  corrupted_source: string[];
   source_position: number;
-  symbol: string;
+  replacement: string;
   position: number;
-  token: string;
-  other: string;
-  before: number | null;
-  after: number | null;
+  clean_token: string;
+  corrupted_token: string;
+  clean_logit_diff: number | null;
+  corrupted_logit_diff: number | null;
   heads: Record<string, any>[];
 }
 
@@ -350,20 +350,20 @@ export interface PatchView extends InspectView {
 export interface LensView extends AnswerView {
   layers: string[];
   decoder_input: string[];
-  right: string[];
+  labels: string[];
   vocabulary: string[];
   candidates: [string, number | null][][][];
-  of_right: (number | null)[][];
+  target_probability: (number | null)[][];
 }
 
 /** The view `contributions`. */
 export interface ContributionsView extends InspectView {
   position: number;
-  symbol: string;
-  /** The token of the logit difference, or null. */
-  against: string | null;
+  token: string;
+  /** The token whose logit is subtracted, or null. */
+  baseline_token: string | null;
   runner_up: string;
-  parts: Record<string, any>[];
+  contributions: Record<string, any>[];
   sum: number | null;
   logit: number | null;
 }
@@ -426,11 +426,11 @@ export interface EquationCellView extends InspectView {
 export interface SymbolsView extends AnswerView {
   side: "source" | "target";
   positions: Record<string, any>;
-  waves: Record<string, any>;
+  sinusoids: Record<string, any>;
   dimensions: Record<string, any>[];
-  symbols: string[];
-  symbol: string;
-  neighbours: [string, number | null][];
+  tokens: string[];
+  token: string;
+  nearest: [string, number | null][];
   map: Record<string, any>;
   order: Record<string, any>;
 }
