@@ -45,8 +45,8 @@ export function describeCell(data, layer, position) {
     tokens = data.candidates[layer][position].map(([name, p]) => `${name} (${formatPercent(p)})`),
     target = data.target ? "Target: " : "The target is unknown; the model generated ";
   return (
-    `${where}, position ${position + 1}: ${tokens.join(", ")}. ${target}${data.labels[position]}, ` +
-    `with probability ${formatPercent(data.target_probability[layer][position])}.`
+    `${where}, position ${position + 1}: ${tokens.join(", ")}. ${target}` +
+    `${data.labels[position]}, with probability ${formatPercent(data.target_probability[layer][position])}.`
   );
 }
 

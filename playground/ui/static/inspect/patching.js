@@ -31,11 +31,11 @@ export function selectCorruption({ source, vocabulary }, { position, token }) {
 export function describePatching(result) {
   const { position, clean_token: clean, corrupted_token: corrupted } = result;
   return (
-    `With ${result.corrupted_source.join(" ")}, the target at position ${position + 1} is ${corrupted} instead of ` +
-    `${clean}. Logit of ${clean} minus logit of ${corrupted}: ` +
+    `With ${result.corrupted_source.join(" ")}, the target at position ${position + 1} is ` +
+    `${corrupted} instead of ${clean}. Logit of ${clean} minus logit of ${corrupted}: ` +
     `${formatSigned(result.clean_logit_diff)} clean, ` +
-    `${formatSigned(result.corrupted_logit_diff)} corrupted. The bars show the fraction of this difference that ` +
-    "patching each head recovers. Fractions need not sum to 1, because heads depend on each other."
+    `${formatSigned(result.corrupted_logit_diff)} corrupted. The bars show the fraction of ` +
+    "this difference that patching each head recovers. Fractions need not sum to 1, because heads depend on each other."
   );
 }
 

@@ -24,8 +24,8 @@ export function PositionVectors({ data: { side, positions } }) {
     title="Position vectors of this model"
     hint=${
       `Added to the token embedding; one row per position, ${description}. RMS of a position ` +
-      `vector: ${formatNumber(rms)}; of a token embedding: ${formatNumber(tokenRms)}. Both need a ` +
-      "similar scale."
+      `vector: ${formatNumber(rms)}; of a token embedding: ${formatNumber(tokenRms)}. Both ` +
+      "need a similar scale."
     }
   >
     <${HeatMapView}
