@@ -46,7 +46,8 @@ export function describeCell(data, layer, position) {
     target = data.target ? "Target: " : "The target is unknown; the model generated ";
   return (
     `${where}, position ${position + 1}: ${tokens.join(", ")}. ${target}` +
-    `${data.labels[position]}, with probability ${formatPercent(data.target_probability[layer][position])}.`
+    `${data.labels[position]}, with probability ` +
+    `${formatPercent(data.target_probability[layer][position])}.`
   );
 }
 

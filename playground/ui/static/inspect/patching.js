@@ -35,7 +35,8 @@ export function describePatching(result) {
     `${corrupted} instead of ${clean}. Logit of ${clean} minus logit of ${corrupted}: ` +
     `${formatSigned(result.clean_logit_diff)} clean, ` +
     `${formatSigned(result.corrupted_logit_diff)} corrupted. The bars show the fraction of ` +
-    "this difference that patching each head recovers. Fractions need not sum to 1, because heads depend on each other."
+    "this difference that patching each head recovers. Fractions need not sum to 1, because " +
+    "heads depend on each other."
   );
 }
 
