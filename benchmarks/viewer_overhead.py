@@ -228,9 +228,7 @@ def table(rows: dict[str, Any]) -> str:
             "|---|---|---|---|",
             f"| the Trainer alone | {median(r['alone'] for r in rounds):.1f} | | |",
             line(
-                "the Trainer beside a busy core, compared with the Trainer alone",
-                "beside",
-                "alone",
+                "the Trainer beside a busy core, compared with the Trainer alone", "beside", "alone"
             ),
             line("a run without viewers, compared with the Trainer alone", "unwatched", "alone"),
             line(

@@ -127,12 +127,7 @@ def declared_estimate(minutes: float) -> Estimate:
 
 
 def _describe(seconds: float, unknown: int, message: str) -> Estimate:
-    return {
-        "seconds": seconds,
-        "unknown": unknown,
-        "is_measured": not unknown,
-        "message": message,
-    }
+    return {"seconds": seconds, "unknown": unknown, "is_measured": not unknown, "message": message}
 
 
 def declared_step_s(config: RunConfig) -> float:

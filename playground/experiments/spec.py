@@ -166,8 +166,7 @@ class ExperimentSpec(BaseModel):
         if self.kind == LENGTHS:
             if settings.get("task") == LOOKUP:
                 raise ConfigError(
-                    "task",
-                    "the task is a dataset, which has no other lengths; choose another task",
+                    "task", "the task is a dataset, which has no other lengths; choose another task"
                 )
             settings |= {
                 "max_positions": positions_for(settings, self.max_evaluated_length(settings))

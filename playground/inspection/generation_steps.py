@@ -55,12 +55,7 @@ def teacher_forced_steps(model: EncoderDecoder, batch: Batch) -> list[Generation
 
 
 def free_running_steps(
-    model: EncoderDecoder,
-    batch: Batch,
-    max_tokens: int,
-    *,
-    temperature: float = 0.0,
-    seed: int = 0,
+    model: EncoderDecoder, batch: Batch, max_tokens: int, *, temperature: float = 0.0, seed: int = 0
 ) -> list[GenerationStep]:
     """Return the steps of free-running decoding, until EOS or `max_tokens`.
 

@@ -73,11 +73,9 @@ class Component:
         if self.kind in POSITION_KINDS:
             return f"{self.side}_embedding"
         stack = "encoder_layers" if self.side == "source" else "decoder_layers"
-        part = {
-            "cross": "cross_attn",
-            "encoder": "self_attn",
-            "decoder": "self_attn",
-        }.get(self.kind, "feed_forward")
+        part = {"cross": "cross_attn", "encoder": "self_attn", "decoder": "self_attn"}.get(
+            self.kind, "feed_forward"
+        )
         return f"{stack}.{self.layer}.{part}"
 
 

@@ -269,11 +269,7 @@ def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         f"{others} A plot of its attention does not show how important a head is."
     )
     bars = [
-        {
-            "label": each.name,
-            "value": each.log_prob_drop,
-            "note": percent(each.ablated.exact_match),
-        }
+        {"label": each.name, "value": each.log_prob_drop, "note": percent(each.ablated.exact_match)}
         for each in effects
     ]
     picture = {

@@ -52,14 +52,7 @@ VALIDATION_TIMEOUT_S = 60  # seconds
 MAX_CONCURRENT_UPLOADS, MAX_CONCURRENT_DOWNLOADS = 2, 16
 UPLOAD_TIMEOUT_S, DOWNLOAD_TIMEOUT_S = 300, 600  # seconds
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-UNPACK_ERRORS = (
-    RuntimeError,
-    NotImplementedError,
-    EOFError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)
+UNPACK_ERRORS = (RuntimeError, NotImplementedError, EOFError, ValueError, struct.error, zlib.error)
 UPLOAD_A_DOWNLOAD = f"upload one that Download created, with {', '.join(CHECKPOINT_FILES)}"
 MAX_DIRECTORY_BYTES = 10_000  # bytes of the central directory of a zip file
 

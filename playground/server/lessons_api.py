@@ -20,13 +20,7 @@ from playground.runs.registry import Registry
 
 from .routes import HandlerGroup, handler
 from .schemas.base import OwnerRequest
-from .schemas.lessons import (
-    AnswerKey,
-    MeasurementRequest,
-    StartBug,
-    StartLesson,
-    SubmitGuess,
-)
+from .schemas.lessons import AnswerKey, MeasurementRequest, StartBug, StartLesson, SubmitGuess
 
 ANSWER_KEY_SEEDS = 8  # seeds listed on the teacher's page
 

@@ -17,12 +17,7 @@ from playground.common.validation import parse
 from playground.datasets.pairs import SHA256_PATTERN
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS
-from playground.runs.model_ref import (
-    CHECKPOINT_PREFIX,
-    RUN_PREFIX,
-    ModelRef,
-    resolve_run,
-)
+from playground.runs.model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, ModelRef, resolve_run
 from playground.runs.owner_keys import new_owner_key, owner_from_session, session_value
 from playground.runs.registry import Registry
 from playground.tasks import LOOKUP, TASKS
@@ -304,10 +299,7 @@ class TrainTab:
 
 def on_preset_change(preset: str) -> list[Any]:
     values = preset_values(preset)
-    return [
-        gr.Radio(info=PRESETS[preset].description),
-        *(values[name] for name in PRESET_SETTINGS),
-    ]
+    return [gr.Radio(info=PRESETS[preset].description), *(values[name] for name in PRESET_SETTINGS)]
 
 
 def on_architecture_change(family: str) -> list[Any]:

@@ -186,8 +186,4 @@ def contribution_table(
     ]
 
 
-VIEWS = {
-    "patch": activation_patching,
-    "lens": lens,
-    "contributions": logit_attribution,
-}
+VIEWS = {"patch": activation_patching, "lens": lens, "contributions": logit_attribution}

@@ -331,7 +331,4 @@ def _cached_parameter_counts(config: ModelConfig) -> list[Any]:
     return compare_with_torch(config)
 
 
-VIEWS = {
-    "symbols": symbols,
-    "sizes": sizes,
-}
+VIEWS = {"symbols": symbols, "sizes": sizes}

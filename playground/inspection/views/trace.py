@@ -14,12 +14,7 @@ from playground.compat import stage_id
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
 from playground.inspection.trace import ForwardTrace
-from playground.inspection.trace_stage import (
-    CellOrigin,
-    DotProduct,
-    TraceStage,
-    WeightedSum,
-)
+from playground.inspection.trace_stage import CellOrigin, DotProduct, TraceStage, WeightedSum
 
 from . import embeddings_and_masks
 from .request import (
@@ -181,11 +176,7 @@ def _tensor_fields(
 
 
 def _origin_fields(
-    subject: InspectedModel,
-    path: ForwardTrace,
-    stage: TraceStage,
-    origin: CellOrigin,
-    column: int,
+    subject: InspectedModel, path: ForwardTrace, stage: TraceStage, origin: CellOrigin, column: int
 ) -> dict[str, Any]:
     """Return the computation of one number as JSON; see `trace_cell` for the kinds."""
     if isinstance(origin, DotProduct):
