@@ -53,6 +53,7 @@ from .hub_api import HubHandlers, can_sign_in
 from .inspect_api import InspectHandlers
 from .lessons_api import LessonHandlers
 from .live_api import live_handlers
+from .matched_parameters import ArchitectureHandlers
 from .middleware import build_middleware
 from .rate_limit import LoadLimits
 from .replications_api import ReplicationHandlers
@@ -164,6 +165,7 @@ def build_handlers(
         InspectHandlers(registry),
         ReportHandlers(registry),
         CompareHandlers(registry, ComparisonQueue(hosted=public)),
+        ArchitectureHandlers(registry),
         ExperimentHandlers(registry, experiments),
         ReplicationHandlers(registry, experiments),
         HubHandlers(registry, AutoPublisher(registry)),

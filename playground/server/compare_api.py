@@ -1,4 +1,4 @@
-"""Serve the Compare tab: the user's model, pretrained models and other architectures.
+"""Serve the jobs of the Compare tab, on the user's model and pretrained models.
 
 The front end is in ui/static/compare. Everything that needs
 transformers is a job (comparison/job_queue.py) in a process that starts with the first job; the
@@ -14,16 +14,12 @@ from starlette.requests import Request
 from playground.comparison.job_queue import ComparisonQueue
 from playground.compat import job_kind
 from playground.errors import UserError
-from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES
 from playground.runs.model_ref import require_checkpoint, resolve_run
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 
-from . import matched_parameters
 from .routes import HandlerGroup, handler
-from .schemas.base import Request as BaseRequest
-from .schemas.jobs import CancelJob, MatchArchitectures, PollJob, SubmitJob, TrainArchitectures
-from .schemas.runs import Curves
+from .schemas.jobs import CancelJob, PollJob, SubmitJob
 
 MAX_REQUEST_LENGTH = 20_000  # characters of a job request
 MAX_REQUEST_LENGTH_WITH_DATA = 1_000_000  # characters of a request with a table
@@ -101,23 +97,3 @@ class CompareHandlers(HandlerGroup):
     def cancel(self, request: CancelJob) -> dict[str, Any]:
         self.job_queue.cancel(request.job, request.owner)
         return {}
-
-    @handler("models/facts", BaseRequest)
-    async def model_facts(self, request: BaseRequest, _: Request | None) -> dict[str, Any]:
-        """Return facts on the three architectures and their history."""
-        return {"families": FAMILIES, "tree": ARCHITECTURE_TREE}
-
-    @handler("architectures/matched", MatchArchitectures)
-    def matched_architectures(self, request: MatchArchitectures) -> dict[str, Any]:
-        """Return the architectures at the size of the selected model."""
-        return matched_parameters.available_families(self.registry, request)
-
-    @handler("architectures/train", TrainArchitectures)
-    def train_architectures(self, request: TrainArchitectures) -> dict[str, Any]:
-        """Start runs of these architectures; return them as `runs`, and problems as `error`."""
-        return matched_parameters.train_families(self.registry, request)
-
-    @handler("architectures/curves", Curves)
-    def curves(self, request: Curves) -> dict[str, Any]:
-        """Return the curves of these runs of the owner."""
-        return matched_parameters.family_curves(self.registry, request)

@@ -24,7 +24,7 @@ from playground.runs.model_ref import ModelRef, resolve_config
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 
-from .process_calls import process_queue, run_job
+from .process_calls import EXPORT_LIMITS, process_queue, run_job
 from .routes import HandlerGroup, handler
 from .runs_api import settings_for_viewer
 from .schemas.base import OwnerRequest
@@ -39,21 +39,18 @@ from .schemas.experiments import (
 from .variable_settings import VARIABLE_SETTINGS
 
 FIGURES_TIMEOUT_S = 120  # seconds
-MAX_ACTIVE_FIGURES, MAX_ACTIVE_FIGURES_PER_ADDRESS = 5, 3  # queued or running requests
 LENGTH_FIELDS = ("times", "n")
 
 
 class ExperimentHandlers(HandlerGroup):
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
-        # each takes some seconds of one core
         self._figure_queue = process_queue(
             "figures",
             "playground.figures.export:export_experiment",
             nouns="figures",
             process="the process that draws the figures",
-            max_active=MAX_ACTIVE_FIGURES,
-            max_active_per_address=MAX_ACTIVE_FIGURES_PER_ADDRESS,
+            **EXPORT_LIMITS,
             run_timeout_s=FIGURES_TIMEOUT_S,
             timeout_advice="try again when the machine is less busy",
         )

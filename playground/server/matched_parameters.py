@@ -11,6 +11,8 @@ from typing import Any
 from playground.architectures import ARCHITECTURES
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
+from playground.pretrained.model_facts import ARCHITECTURE_TREE
+from playground.pretrained.model_facts import FAMILIES as MODEL_FAMILIES
 from playground.runs.model_ref import RUN_PREFIX, resolve_config, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.state import Run
@@ -18,6 +20,8 @@ from playground.runs.summary import task_label
 from playground.training.config import RunConfig
 from playground.training.matched_size import match_parameter_count
 
+from .routes import HandlerGroup, handler
+from .schemas.base import Request
 from .schemas.jobs import MatchArchitectures, TrainArchitectures
 from .schemas.runs import Curves
 
@@ -37,6 +41,7 @@ def requested_config(registry: Registry, request: MatchArchitectures) -> RunConf
     return config.replace(**lengths, max_positions=max_positions, stop_at_exact_match=TARGET_SCORE)
 
 
+_match_parameters = lru_cache(maxsize=64)(match_parameter_count)
 _search_lock = threading.Lock()  # so that a search does not run twice at a time
 
 
@@ -50,77 +55,76 @@ def match_parameters(config: RunConfig, family: str) -> RunConfig:
         return _match_parameters(config, family)
 
 
-@lru_cache(maxsize=64)
-def _match_parameters(config: RunConfig, family: str) -> RunConfig:
-    return match_parameter_count(config, family)
+class ArchitectureHandlers(HandlerGroup):
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
 
+    @handler("models/facts", Request)
+    def facts(self, request: Request) -> dict[str, Any]:
+        """Return facts on the three architectures and their history."""
+        return {"families": MODEL_FAMILIES, "tree": ARCHITECTURE_TREE}
 
-def available_families(registry: Registry, request: MatchArchitectures) -> dict[str, Any]:
-    """Return all architectures at the size of the selected model, or an `error` for each.
-
-    Raises:
-        ValueError: as resolve_config.
-    """
-    config = requested_config(registry, request)
-    rows = []
-    for name in sorted(ARCHITECTURES, key=lambda name: name not in DEFAULT_FAMILIES):
-        family = ARCHITECTURES[name]
-        row: dict[str, Any] = {
-            "architecture": name,
-            "title": family.title,
-            "description": family.description,
-            "is_current": name == config.architecture,
+    @handler("architectures/matched", MatchArchitectures)
+    def matched(self, request: MatchArchitectures) -> dict[str, Any]:
+        """Return all architectures at the size of the selected model, or an `error` for each."""
+        config = requested_config(self.registry, request)
+        rows = []
+        for name in sorted(ARCHITECTURES, key=lambda name: name not in DEFAULT_FAMILIES):
+            family = ARCHITECTURES[name]
+            row: dict[str, Any] = {
+                "architecture": name,
+                "title": family.title,
+                "description": family.description,
+                "is_current": name == config.architecture,
+            }
+            try:
+                row["parameters"] = match_parameters(config, name).model.parameter_count()
+            except ConfigError as error:
+                row["error"] = str(error)
+            rows.append(row)
+        lengths = {"min_length": config.task.min_length, "max_length": config.task.max_length}
+        return {
+            "families": rows,
+            "task": task_label(config),
+            "parameters": config.model.parameter_count(),
+            **lengths,
         }
-        try:
-            row["parameters"] = match_parameters(config, name).model.parameter_count()
-        except ConfigError as error:
-            row["error"] = str(error)
-        rows.append(row)
-    lengths = {"min_length": config.task.min_length, "max_length": config.task.max_length}
-    return {
-        "families": rows,
-        "task": task_label(config),
-        "parameters": config.model.parameter_count(),
-        **lengths,
-    }
 
+    @handler("architectures/train", TrainArchitectures)
+    def train(self, request: TrainArchitectures) -> dict[str, Any]:
+        """Start a run of each selected architecture; `error` lists failed starts."""
+        config = requested_config(self.registry, request)
+        started_runs, errors = [], []
+        for name in dict.fromkeys(request.architectures):
+            try:
+                run = self.registry.start(
+                    match_parameters(config, name),
+                    request.owner,
+                    name=f"{ARCHITECTURES[name].title}: {task_label(config)}",
+                )
+                started_runs.append(
+                    {
+                        "architecture": name,
+                        "title": ARCHITECTURES[name].title,
+                        "subject": RUN_PREFIX + run.id,
+                    }
+                )
+            except (UserError, ConfigError) as error:
+                errors.append(f"{ARCHITECTURES[name].title}: {error}")
+        return {"runs": started_runs, "error": "; ".join(errors)}
 
-def train_families(registry: Registry, request: TrainArchitectures) -> dict[str, Any]:
-    """Start a run of each selected architecture; `error` lists failed starts.
-
-    Raises:
-        ValueError: as resolve_config.
-    """
-    config = requested_config(registry, request)
-    started_runs, errors = [], []
-    for name in dict.fromkeys(request.architectures):
-        try:
-            run = registry.start(
-                match_parameters(config, name),
-                request.owner,
-                name=f"{ARCHITECTURES[name].title}: {task_label(config)}",
-            )
-            started_runs.append(
-                {
-                    "architecture": name,
-                    "title": ARCHITECTURES[name].title,
-                    "subject": RUN_PREFIX + run.id,
-                }
-            )
-        except (UserError, ConfigError) as error:
-            errors.append(f"{ARCHITECTURES[name].title}: {error}")
-    return {"runs": started_runs, "error": "; ".join(errors)}
-
-
-def family_curves(registry: Registry, request: Curves) -> dict[str, Any]:
-    """Return the curves of these runs of the owner."""
-    curves = []
-    for ref in request.refs():
-        run, _ = resolve_run(registry, ref)
-        if run and run.deleted_at is None:
-            position = registry.scheduler.position(run)
-            curves.append({"subject": ref.subject, "queue_position": position, **run_curves(run)})
-    return {"curves": curves}
+    @handler("architectures/curves", Curves)
+    def curves(self, request: Curves) -> dict[str, Any]:
+        """Return the curves of these runs of the owner."""
+        curves = []
+        for ref in request.refs():
+            run, _ = resolve_run(self.registry, ref)
+            if run and run.deleted_at is None:
+                position = self.registry.scheduler.position(run)
+                curves.append(
+                    {"subject": ref.subject, "queue_position": position, **run_curves(run)}
+                )
+        return {"curves": curves}
 
 
 def run_curves(run: Run) -> dict[str, Any]:

@@ -12,12 +12,11 @@ from playground.runs.model_ref import require_checkpoint, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
-from .process_calls import process_queue, run_job
+from .process_calls import EXPORT_LIMITS, process_queue, run_job
 from .routes import HandlerGroup, handler
 from .schemas.base import ModelRequest
 
 REPORT_TIMEOUT_S = 100  # seconds
-MAX_ACTIVE, MAX_ACTIVE_PER_ADDRESS = 5, 3  # queued or running; each takes seconds of one core
 
 
 class ReportHandlers(HandlerGroup):
@@ -30,8 +29,7 @@ class ReportHandlers(HandlerGroup):
             "playground.reports.report:render_report",
             nouns="reports",
             process="the process that writes the report",
-            max_active=MAX_ACTIVE,
-            max_active_per_address=MAX_ACTIVE_PER_ADDRESS,
+            **EXPORT_LIMITS,
             run_timeout_s=REPORT_TIMEOUT_S,
             timeout_advice="try again, or choose a run with fewer steps",
         )

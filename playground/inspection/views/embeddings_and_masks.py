@@ -33,7 +33,7 @@ from playground.inspection.parameter_counts import (
     compare_with_torch,
     tutorial_base_config,
 )
-from playground.models.config import ModelConfig, paper_base_config
+from playground.models.config import paper_base_config
 from playground.models.embeddings import InputEmbedding, sinusoidal_positions
 from playground.tasks import PAD
 from playground.tasks.task import Batch
@@ -326,9 +326,7 @@ def _cached_attention_benchmark(length: int) -> list[float] | None:
     return [measured, *(float(f"{each:.3g}") for each in seconds)]
 
 
-@cache
-def _cached_parameter_counts(config: ModelConfig) -> list[Any]:
-    return compare_with_torch(config)
+_cached_parameter_counts = cache(compare_with_torch)
 
 
 VIEWS = {"symbols": symbols, "sizes": sizes}

@@ -15,6 +15,7 @@ from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.server import matched_parameters
 from playground.server.compare_api import SHARED_MAX_EXAMPLES, CompareHandlers
+from playground.server.matched_parameters import ArchitectureHandlers
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
@@ -40,7 +41,8 @@ def page(registry, monkeypatch):
 
 
 def ask(page, route, what):
-    return run_in_thread(page.handlers()[route](what, None))
+    handlers = page.handlers() | ArchitectureHandlers(page.registry).handlers()
+    return run_in_thread(handlers[route](what, None))
 
 
 def job_of(page, result):

@@ -160,7 +160,7 @@ def test_polls(request_json, run):
     response = request_json("runs/poll", **run)
     assert response["points"]["steps"]
     assert problems(response, "RunPoll", "run") == []
-    assert problems(request_json("runs/poll", **REVERSE), "CheckpointPoll", "checkpoint") == []
+    assert problems(request_json("runs/poll", **REVERSE), "ModelPoll", "checkpoint") == []
     missing = request_json("runs/poll", subject="run:none", owner=OWNER)
     assert problems(missing, "NotFoundPoll", "missing") == []
     assert problems(json.loads(json.dumps(Job("train").to_json())), "JobPoll", "job") == []

@@ -8,12 +8,14 @@ from playground.server.experiments_api import ExperimentHandlers
 from playground.server.hub_api import HubHandlers
 from playground.server.inspect_api import InspectHandlers
 from playground.server.lessons_api import LessonHandlers
+from playground.server.matched_parameters import ArchitectureHandlers
 from playground.server.replications_api import ReplicationHandlers
 from playground.server.report_api import ReportHandlers
 from playground.server.routes import LOAD_MS_BY_ROUTE
 from playground.server.session import SessionHandlers
 
 GROUPS = (
+    ArchitectureHandlers,
     CompareHandlers,
     DatasetHandlers,
     ExperimentHandlers,

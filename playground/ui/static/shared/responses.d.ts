@@ -57,9 +57,9 @@ export interface CheckpointSummary {
   best: number | null;
 }
 
-/** The response of `runs/poll` for a run; null stands for what the page has already. */
-export interface RunPoll {
-  status: RunStatus;
+/** The response of `runs/poll` for a model; null stands for what the page has already. */
+export interface ModelPoll {
+  status: RunStatus | "checkpoint";
   message: string;
   is_owner: boolean;
   name: string;
@@ -76,42 +76,21 @@ export interface RunPoll {
   probe_info: ProbeInfo | null;
   scores: Scores | null;
   changes: [number, string, any][] | null;
-  changes_version: number;
   checkpoint_version: number;
   has_worker: boolean;
   speed: number;
   learning_rate: number;
+}
+
+/** The same for a run. */
+export interface RunPoll extends ModelPoll {
+  changes_version: number;
   awaits_zerogpu: boolean;
   uses_zerogpu: boolean;
   branched_from_step: number | null;
   queue_position: number | null;
   /** The seconds of training that are left, and the reason. */
   time_left: [number, string] | null;
-}
-
-/** The response of `runs/poll` for a checkpoint. */
-export interface CheckpointPoll {
-  status: "checkpoint";
-  message: string;
-  is_owner: boolean;
-  name: string;
-  step: number;
-  max_steps: number;
-  parameters: number;
-  device: string;
-  series_id: number;
-  points: Points;
-  latest: LatestPoint;
-  weight_steps: number[];
-  snapshot_version: number;
-  snapshot: Snapshot;
-  probe_info: ProbeInfo;
-  scores: Scores | null;
-  changes: [number, string, any][];
-  checkpoint_version: number;
-  has_worker: boolean;
-  speed: number;
-  learning_rate: number;
 }
 
 /** The response of `runs/poll` without a model; its `message` may name the reason. */
