@@ -96,7 +96,7 @@ EXPERIMENT_PRESETS = {
 
 
 def spec(name: str) -> dict[str, Any]:
-    """Return the specification of a prepared experiment, for `ExperimentService.begin`.
+    """Return the specification of a prepared experiment, for `ExperimentService.submit`.
 
     Raises:
         ConfigError: when the name is unknown.

@@ -264,21 +264,7 @@ class Hub:
                 branches.append(self.repo_info(repo, revision, repo_type))
         return plan_push(folder, repo, branches, **options)
 
-    def push(
-        self,
-        folder: Path,
-        plan: PushPlan,
-        message: str,
-        report: Callable[..., None] = lambda *_: None,
-    ) -> str:
-        """Execute a plan in one commit, and return the commit.
-
-        Its files become visible with that commit only.
-
-        Raises:
-            HubError: if an operation fails, or another commit was pushed after the plan.
-        """
-        return push(self, folder, plan, message, report)
+    push = push
 
     # Errors
 

@@ -24,8 +24,12 @@ LFS_SUFFIXES = (".safetensors", ".png", ".parquet")
 Report = Callable[..., None]
 
 
-def push(hub: Hub, folder: Path, plan: PushPlan, message: str, report: Report) -> str:
-    """Execute a plan in one commit, and return the commit.
+def push(
+    hub: Hub, folder: Path, plan: PushPlan, message: str, report: Report = lambda *_: None
+) -> str:
+    """Execute a plan in one commit, and return the commit: the method `Hub.push`.
+
+    Its files become visible with that commit only.
 
     Raises:
         HubError: if an operation fails, or another commit was pushed after the plan.

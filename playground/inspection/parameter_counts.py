@@ -284,12 +284,12 @@ def _count(parameters: Iterable[tuple[str, int]]) -> dict[str, int]:
     """Count parameters by group.
 
     Raises:
-        LookupError: for a parameter that matches no group or several, a mistake in `PARTS`.
+        LookupError: for a parameter that matches no group, or several of them.
     """
     counts: Counter[str] = Counter(dict.fromkeys(PARAMETER_GROUPS, 0))
     for name, n in parameters:
         groups = [part for part, pattern in PARAMETER_GROUPS.items() if re.search(pattern, name)]
         if len(groups) != 1:
-            raise LookupError(f"parameter {name!r} matches {len(groups)} groups of PARTS: {groups}")
+            raise LookupError(f"parameter {name!r} matches the groups {groups}; it needs one")
         counts[groups[0]] += n
     return dict(counts)

@@ -48,7 +48,7 @@ class DatasetLibrary:
         self._lock = threading.Lock()
 
     def set_pending(self, owner: str, content: str, folder: Path) -> None:
-        """Store an upload until `keep`; it replaces the user's earlier one."""
+        """Hold an upload until `store`; it replaces the user's earlier one."""
         with self._lock:
             discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
             if content:

@@ -6,7 +6,7 @@ saves its weights to disk, and this process loads them.
 A request has a method, a model and an argument. The model is {"checkpoint": folder} or
 {"run": folder, "fields": settings, "step": step}. The methods are:
 
-    look      the description of the model (`stage`) and a snapshot
+    snapshot  the description of the model (`probe_info`) and a snapshot
     predict   its prediction for `text`
     show      a view of the Inspect tab; `text` is the page's request as JSON (inspection/views/)
     warm      nothing: the request only starts the process

@@ -144,7 +144,7 @@ class Limits:
             )
 
     def validate_metrics_size(self, path: Path) -> None:
-        """Refuse a metrics file that would take seconds to read. Raises Refused."""
+        """Refuse a metrics file that would take seconds to read. Raises UserError."""
         if self.metrics_bytes and path.is_file() and path.stat().st_size > self.metrics_bytes:
             limit = f"{self.instance_name} takes {format_bytes(self.metrics_bytes)}"
             raise UserError(

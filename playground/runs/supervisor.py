@@ -29,7 +29,7 @@ from .zerogpu import SLICE_SECONDS, SliceRunner, ZeroGpuWorker, describe_error
 HOUSEKEEPING_INTERVAL_S = 0.5  # seconds between two rounds
 QUOTA_INTERVAL_S = 30.0  # seconds between two checks of the storage quota
 # Seconds without a poll after which the points of a run without a worker are removed from memory.
-PAUSED_WORKER_TTL_S = 60.0
+UNVIEWED_POINTS_TTL_S = 60.0
 UNDO_TTL_S = 600.0  # seconds that a deleted run stays on disk
 
 log = logging.getLogger(__name__)
@@ -296,7 +296,7 @@ class Supervisor:
         if run.live.points is None or run.snapshot_pending:
             return
         with run.lock:
-            if time.monotonic() - run.last_viewed_at > PAUSED_WORKER_TTL_S:
+            if time.monotonic() - run.last_viewed_at > UNVIEWED_POINTS_TTL_S:
                 run.update_live(points=None, snapshot=None, probe_info=None, weight_steps=None)
 
     def kill_if_hung(self, run: Run, now: float) -> None:

@@ -131,7 +131,7 @@ def run_curves(run: Run) -> dict[str, Any]:
     """Return the curves of a run and `reached`.
 
     `reached` is the step and the training time in seconds of the first evaluation with an exact
-    match of at least `GOOD`.
+    match of at least `TARGET_SCORE`.
     """
     points = run.load_points()
     curve = points.downsampled(MAX_CURVE_POINTS)
