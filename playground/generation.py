@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from playground.common import messages
 from playground.models.attention import padding_mask
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS
@@ -45,15 +46,9 @@ def generate(
             positions for.
     """
     if source_BS.shape[1] > model.config.max_positions:
-        raise ValueError(
-            f"a source has {source_BS.shape[1]} tokens, but the model has max_positions "
-            f"{model.config.max_positions}; shorten it"
-        )
+        raise ValueError(messages.source_too_long(source_BS.shape[1], model.config.max_positions))
     if max_tokens > model.config.max_positions:
-        raise ValueError(
-            f"max_tokens is {max_tokens}, but the model has max_positions "
-            f"{model.config.max_positions}; lower it"
-        )
+        raise ValueError(messages.output_too_long(max_tokens, model.config.max_positions))
     if not temperature >= 0:
         raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or above")
     with eval_mode(model):

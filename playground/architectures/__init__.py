@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from playground.common import messages
 from playground.models.base_config import BaseConfig
 from playground.models.config import ModelConfig
 from playground.models.variant_configs import (
@@ -115,7 +116,7 @@ ARCHITECTURES = {
 def load_architecture(name: str) -> type[Seq2SeqModel]:
     """Return the class registered under `name`; only its module is imported."""
     if name not in ARCHITECTURES:
-        raise ValueError(f"architecture is {name!r}; choose one of {', '.join(ARCHITECTURES)}")
+        raise ValueError(messages.choose_one_of("architecture", repr(name), ARCHITECTURES))
     module, attribute = ARCHITECTURES[name].class_path.split(":")
     return getattr(import_module(module), attribute)
 

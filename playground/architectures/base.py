@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from playground.common import messages
 from playground.generation import eval_mode as eval_mode
 from playground.models.base_config import BaseConfig
 from playground.models.transformer import AttentionWeights
@@ -105,15 +106,9 @@ def exact_match_mask(logits_BTV: Tensor, batch: Batch) -> Tensor:
 def check_lengths(config: BaseConfig, source_BS: Tensor, max_tokens: int) -> None:
     """Raise ValueError if the sources or targets exceed the positions of the model."""
     if source_BS.shape[1] > config.max_positions:
-        raise ValueError(
-            f"a source has {source_BS.shape[1]} tokens, but the model has max_positions "
-            f"{config.max_positions}; shorten it"
-        )
+        raise ValueError(messages.source_too_long(source_BS.shape[1], config.max_positions))
     if max_tokens > config.max_positions:
-        raise ValueError(
-            f"max_tokens is {max_tokens}, but the model has max_positions {config.max_positions}; "
-            f"lower it"
-        )
+        raise ValueError(messages.output_too_long(max_tokens, config.max_positions))
 
 
 def greedy_decode(

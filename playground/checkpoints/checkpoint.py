@@ -23,6 +23,7 @@ from torch import Tensor
 
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
+from playground.common import messages
 from playground.common.atomic_write import wait_for_replacement, write_dir
 from playground.compat import upgrade_metrics
 from playground.evaluation import EvalResult
@@ -278,9 +279,7 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
     try:
         size = path.stat().st_size
         if size > MAX_METRICS_BYTES:
-            raise CheckpointError(
-                f"{path} has {size:,} bytes; at most {MAX_METRICS_BYTES:,} are read"
-            )
+            raise CheckpointError(messages.too_many_bytes(path, size, MAX_METRICS_BYTES))
         with open(path, "rb") as file:
             for number, line in enumerate(
                 iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import playground
 from playground.architectures import ARCHITECTURES
+from playground.common import messages
 from playground.compat import upgrade_manifest
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError, short_repr
@@ -114,8 +115,7 @@ def read_manifest(folder: Path) -> Manifest:
         architecture = content["architecture"]
         if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
             raise ValueError(
-                f"architecture is {short_repr(architecture)}; choose one of "
-                f"{', '.join(ARCHITECTURES)}"
+                messages.choose_one_of("architecture", short_repr(architecture), ARCHITECTURES)
             )
         config_class = ARCHITECTURES[architecture].config_class
         if isinstance(content["model"], dict):
@@ -256,7 +256,7 @@ def read_json(path: Path) -> Any:
     try:
         size = path.stat().st_size
         if size > MAX_JSON_BYTES:
-            raise CheckpointError(f"{path} has {size:,} bytes; at most {MAX_JSON_BYTES:,} are read")
+            raise CheckpointError(messages.too_many_bytes(path, size, MAX_JSON_BYTES))
         return parse_strict_json(path.read_bytes())
     except OSError as error:
         raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None

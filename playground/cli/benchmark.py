@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from playground.common import messages
 from playground.comparison.process import QUIET_ENV
 
 from .common import (
@@ -160,7 +161,7 @@ def finetune(
     if out.resolve() == checkpoint.resolve() or (
         out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()
     ):
-        exit_with_error(f"--out {out} contains other files; choose a new or empty folder")
+        exit_with_error(messages.out_not_empty(out))
     if (out / "fine-tuned.json").is_file() and not overwrite:
         exit_with_error(
             f"--out {out} already holds a fine-tuned model; choose another folder, or add "

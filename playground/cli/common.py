@@ -16,6 +16,7 @@ import filelock
 from click.core import ParameterSource
 
 from playground.checkpoints.manifest import CheckpointError, read_manifest
+from playground.common import messages
 
 DEFAULT_COLUMNS, DEFAULT_ROWS = 80, 24  # for a terminal that reports no size
 
@@ -155,12 +156,12 @@ def check_output_dir(out: Path, keeps_existing: bool) -> None:
             f"--resume {out}, or add --overwrite"
         )
     if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
-        exit_with_error(f"--out {out} contains other files; choose a new or empty folder")
+        exit_with_error(messages.out_not_empty(out))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out.parent).close()
     except OSError as error:
-        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+        exit_with_error(messages.out_not_writable(out, error))
 
 
 def new_run_folder(parent: Path, task: str, seed: int) -> Path:
@@ -176,9 +177,7 @@ def new_run_folder(parent: Path, task: str, seed: int) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            exit_with_error(
-                f"--out {parent / name} cannot be written: {error.strerror}; choose another folder"
-            )
+            exit_with_error(messages.out_not_writable(parent / name, error))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from playground.common import messages
 from playground.compat import add_old_keys
 from playground.datasets.pairs import DatasetError
 from playground.models.config_fields import ConfigError
@@ -66,10 +67,7 @@ def evaluate(
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(scores) | {"checkpoint": str(checkpoint)}))
         return
-    click.echo(
-        f"exact match {scores.exact_match:.2%}, tokens {scores.token_accuracy:.2%}, of "
-        f"{scores.n:,} held-out sequences"
-    )
+    click.echo(messages.scores_summary(scores.exact_match, scores.token_accuracy, scores.n))
     for line in scores.by_length:
         exact = (
             "none held out" if line.exact_match is None else f"{line.exact_match:7.2%} of {line.n}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from playground.common import messages
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.runs.worker_protocol import DIVERGED_MESSAGE
@@ -106,7 +107,7 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
     except UserError as error:
         exit_with_error(str(error))
     except OSError as error:
-        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+        exit_with_error(messages.out_not_writable(out, error))
     finally:
         if service:
             service.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from playground.common import messages
 from playground.common.storage import checkpoints_root
 from playground.hub.repo_ids import LICENSES, is_branch, is_repo, is_revision
 
@@ -236,10 +237,7 @@ def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bo
 def validate_repo_id(repo: str, revision: str = "main") -> None:
     """Reject an invalid name of a repository, or of a revision in it."""
     if not is_repo(repo):
-        exit_with_error(
-            f"{repo!r} is not the name of a repository; write user/name, with letters, digits, "
-            "dots, dashes and underscores"
-        )
+        exit_with_error(messages.invalid_repository(repo))
     if not is_revision(revision):
         exit_with_error(f"--revision {revision!r} is not valid; name a branch, a tag or a commit")
 

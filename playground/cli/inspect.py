@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from playground.checkpoints.manifest import CheckpointError
+from playground.common import messages
 
 from .common import (
     checkpoint_argument,
@@ -38,7 +39,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
         f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")
     }
     if out.exists() and any(path.name not in file_names for path in out.iterdir()):
-        exit_with_error(f"--out {out} contains other files; choose a new or empty folder")
+        exit_with_error(messages.out_not_empty(out))
 
     import torch
 
@@ -70,7 +71,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     except (UnknownSymbolError, InspectionError, CheckpointError) as error:
         exit_with_error(str(error))
     except OSError as error:
-        exit_with_error(f"--out {out} cannot be written: {error.strerror}; choose another folder")
+        exit_with_error(messages.out_not_writable(out, error))
     missed = next(row for row in report["ablation"] if row["name"] == report["head"]["title"])
     if as_json:
         click.echo(

@@ -10,6 +10,7 @@ import click
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import CheckpointError
+from playground.common import messages
 from playground.common.storage import checkpoints_root
 from playground.datasets.pairs import DatasetError
 from playground.datasets.sources import from_cli_argument, is_dataset_argument
@@ -228,10 +229,7 @@ def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool
     if as_json:
         click.echo(json.dumps(result))
     else:
-        click.echo(
-            f"exact match {scores.exact_match:.2%}, tokens {scores.token_accuracy:.2%}, of "
-            f"{scores.n:,} held-out sequences"
-        )
+        click.echo(messages.scores_summary(scores.exact_match, scores.token_accuracy, scores.n))
         click.echo(
             f"{trainer.step_count} steps in {trainer.seconds:.1f} s on {trainer.device.type}; "
             f"checkpoint {out}"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from playground.common import messages
 from playground.common.env import is_env_set
 from playground.common.storage import checkpoints_root
 from playground.compat import job_kind
@@ -79,9 +80,7 @@ class ComparisonQueue:
         """
         kind = job_kind(kind)
         if kind not in ENTRY_POINTS or not isinstance(request, dict):
-            raise UserError(
-                f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(ENTRY_POINTS)}"
-            )
+            raise UserError(messages.unknown_job(kind, ENTRY_POINTS))
         return self.queue.submit(kind, request, owner=owner, label=label_of(kind, request)).id
 
     def poll(self, job_id: str, owner: str, cursor: int = 0) -> dict[str, Any]:

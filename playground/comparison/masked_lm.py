@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from playground.common import messages
 from playground.errors import UserError
 from playground.pretrained.prompts import Example, masked_prompt
 from playground.pretrained.tokens import find_masks
@@ -28,10 +29,7 @@ class PretrainedMaskedLM(PretrainedModel):
         self.fills_jointly = self.can_rank = fills_jointly
         self.mask = self.tokenizer.mask_token
         if not self.mask:
-            raise UserError(
-                f"{self.name} has no mask token, so it cannot predict masked positions; choose a "
-                "masked language model"
-            )
+            raise UserError(messages.no_mask_token(self.name))
         self.token_by_symbol = {symbol: self._token_id(symbol) for symbol in self.symbols}
         max_example = max(self.items, key=lambda item: len(item.source) + len(item.target))
         self.fit_few_shot(

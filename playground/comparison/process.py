@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from playground.common import messages
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
 
@@ -55,9 +56,7 @@ def run(kind: str, request: dict[str, Any], progress: ProgressReporter) -> dict[
         JobCancelled: if the job was cancelled.
     """
     if kind not in ENTRY_POINTS:
-        raise UserError(
-            f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(ENTRY_POINTS)}"
-        )
+        raise UserError(messages.unknown_job(kind, ENTRY_POINTS))
     module, function = ENTRY_POINTS[kind].split(":")
     try:
         if kind not in CONCURRENT_KINDS - {"finetune-plan"}:

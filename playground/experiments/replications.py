@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from playground.common import messages
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.state import Run
@@ -46,7 +47,7 @@ def find_claim(name: str) -> Claim:
         ConfigError: when it is unknown.
     """
     if name not in CLAIMS:
-        raise ConfigError("name", f"claim is {name!r}; choose one of {', '.join(CLAIMS)}")
+        raise ConfigError("name", messages.choose_one_of("claim", repr(name), CLAIMS))
     return CLAIMS[name]
 
 

@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from playground.architectures import ARCHITECTURES
+from playground.common import messages
 from playground.common.validation import describe
 from playground.compat import upgrade_settings
 from playground.models.config_fields import ConfigError, short_repr
@@ -257,8 +258,7 @@ def _check_values(name: str, values: object) -> None:
     if name not in ("architecture", VARIANT_KEY) and name not in section_of_field():
         raise ConfigError(
             "grid",
-            f"{short_repr(name)} is no setting of a run; the settings are architecture, "
-            f"{', '.join(section_of_field())}",
+            messages.unknown_setting(short_repr(name), section_of_field()),
         )
     if not isinstance(values, list | tuple) or not 1 <= len(values) <= MAX_VALUES:
         raise ConfigError(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from playground.common import messages
 from playground.compat import setting_name, setting_value
 from playground.models.config_fields import ConfigError, short_repr
 from playground.training.config import RunConfig, field_named, section_of_field
@@ -87,8 +88,7 @@ def parse_value(name: str, text: str) -> Any:
     if name not in section_of_field():
         raise ConfigError(
             "grid",
-            f"{short_repr(name)} is no setting of a run; the settings are architecture, "
-            f"{', '.join(section_of_field())}",
+            messages.unknown_setting(short_repr(name), section_of_field()),
         )
     kind: Any = type(field_named(name).default)
     if kind is bool:

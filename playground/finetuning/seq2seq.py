@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel, eval_mode
+from playground.common import messages
 from playground.errors import UserError
 from playground.models.base_config import AttentionConfig
 from playground.models.config_fields import config_field
@@ -347,10 +348,7 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
 
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         if tokenizer.mask_token is None:
-            raise UserError(
-                f"{name} has no mask token, so it cannot predict masked positions; choose a "
-                "masked language model"
-            )
+            raise UserError(messages.no_mask_token(name))
         self._mask = int(tokenizer.mask_token_id)
         super().__init__(model, tokenizer, task, name)
 

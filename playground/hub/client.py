@@ -22,6 +22,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]
     parse_datetime,
 )
 
+from playground.common import messages
 from playground.common.format import format_bytes
 
 from . import transport
@@ -80,7 +81,7 @@ class Hub:
             HubError: if there is no token, or the Hub rejects it.
         """
         if not self.token:
-            raise HubError("sign in first: publishing needs a token with write access")
+            raise HubError(messages.SIGN_IN_FIRST)
         with self.translating_errors("read the account of this token"):
             profile = self.api.whoami(token=self.token)
         access = (profile.get("auth") or {}).get("accessToken") or {}

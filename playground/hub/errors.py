@@ -15,6 +15,7 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
+from playground.common import messages
 from playground.common.format import format_duration
 from playground.errors import UserError
 
@@ -33,10 +34,7 @@ class NotFoundError(HubError):
 def ensure_repo(repo: str) -> None:
     """Raise HubError unless this is the name of a repository."""
     if not is_repo(repo):
-        raise HubError(
-            f"{repo[:120]!r} is not the name of a repository; write user/name, with letters, "
-            "digits, dots, dashes and underscores"
-        )
+        raise HubError(messages.invalid_repository(repo))
 
 
 def ensure_branch(name: str) -> None:
@@ -93,7 +91,7 @@ def to_hub_error(
         )
     if find(OfflineModeIsEnabled):
         return HubError(
-            "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground",
+            messages.HUB_OFFLINE,
             retryable=True,
         )
     if refused := find(HfHubHTTPError):

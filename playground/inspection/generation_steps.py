@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.common import messages
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
@@ -83,9 +84,7 @@ def recorded_steps(
 
 def _require_single_sequence(batch: Batch) -> None:
     if len(batch.source_BS) != 1:
-        raise ValueError(
-            f"the batch has {len(batch.source_BS)} sequences; this takes one sequence at a time"
-        )
+        raise ValueError(messages.not_one_sequence(len(batch.source_BS)))
 
 
 def _target_tokens(batch: Batch) -> list[int]:

@@ -11,6 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from playground.common import messages
 from playground.models.attention import (
     MultiHeadAttention,
     causal_mask,
@@ -122,9 +123,7 @@ def compare_attention_types(
     """
     model = subject.transformer
     if len(batch.source_BS) != 1:
-        raise InspectionError(
-            f"the batch has {len(batch.source_BS)} sequences; this takes one sequence at a time"
-        )
+        raise InspectionError(messages.not_one_sequence(len(batch.source_BS)))
     if not 0 <= layer < model.config.n_layers:
         raise InspectionError(
             f"layer is {layer}; this model has the layers 0 to {model.config.n_layers - 1}"

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from playground.common import messages
+
 RANDOM_BUG = "mystery"
 FIRST_SEED = 2  # of the first random bug: a missing causal mask, which raises no error
 
@@ -166,7 +168,7 @@ def resolve_bug(name: str, seed: int) -> str:
     if name == RANDOM_BUG:
         return random.Random(seed).choice(sorted(BUGS))
     if name not in BUGS:
-        raise ValueError(f"bug is {name[:40]!r}; choose one of {', '.join((*BUGS, RANDOM_BUG))}")
+        raise ValueError(messages.choose_one_of("bug", repr(name[:40]), (*BUGS, RANDOM_BUG)))
     return name
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from playground.common import messages
 from playground.models.config_fields import ConfigError, short_repr
 from playground.tasks.vocabulary import UnknownSymbolError, Vocabulary
 from playground.training.config import RunConfig
@@ -296,9 +297,7 @@ def validate_options(lesson: Lesson, request: object) -> Settings:
     request = request if isinstance(request, dict) else {}
     seed = request.get("seed", 0)
     if type(seed) is not int or not 0 <= seed < 2**31:
-        raise ConfigError(
-            "seed", f"seed is {short_repr(seed)}; it must be a whole number from 0 to 2,147,483,647"
-        )
+        raise ConfigError("seed", messages.invalid_seed(short_repr(seed)))
     options: Settings = {
         name: request.get(name, default) for name, default in lesson.options.items()
     }

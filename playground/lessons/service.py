@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from playground.common import messages
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.jobs.executors import ProcessPerJob
@@ -109,12 +110,12 @@ class LessonService:
         """
         if not isinstance(name, str) or name not in (*BUGS, RANDOM_BUG):
             raise ConfigError(
-                "bug", f"bug is {short_repr(name)}; choose one of {', '.join((*BUGS, RANDOM_BUG))}"
+                "bug", messages.choose_one_of("bug", short_repr(name), (*BUGS, RANDOM_BUG))
             )
         if type(seed) is not int or not 0 <= seed < 2**31:
             raise ConfigError(
                 "seed",
-                f"seed is {short_repr(seed)}; it must be a whole number from 0 to 2,147,483,647",
+                messages.invalid_seed(short_repr(seed)),
             )
         if type(steps) is not int or not STEPS_RANGE[0] <= steps <= STEPS_RANGE[1]:
             raise ConfigError(

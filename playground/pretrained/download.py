@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from playground.common import messages
 from playground.common.format import format_bytes
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter
@@ -45,7 +46,7 @@ def connect_to_hub() -> Any:
     try:
         if constants.HF_HUB_OFFLINE:
             raise HubError(
-                "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground",
+                messages.HUB_OFFLINE,
                 retryable=True,
             )
         hub = Hub("", os.environ.get("HF_ENDPOINT", ""))

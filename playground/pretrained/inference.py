@@ -8,6 +8,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from playground.common import messages
 from playground.compat import upgrade_inference_request
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
@@ -105,9 +106,7 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     ids = tokenize(pipe, input_text)
     mask_positions = find_masks(pipe.tokenizer, ids)
     if not mask_positions:
-        raise UserError(
-            f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"
-        )
+        raise UserError(messages.no_mask(MASK_PLACEHOLDER))
     fills = pipe(input_text, top_k=top_k)
     answers = [fills] if len(mask_positions) == 1 else fills
     notes = [
@@ -159,7 +158,7 @@ def generate_text(
     ids = tokenize(pipe, text)
     rows: list[dict[str, Any]] = []
     steps, ended = "", ""
-    progress.message(f"Generating up to {sampling.max_new_tokens} tokens")
+    progress.message(messages.generating(sampling.max_new_tokens))
     for written in generate_tokens(pipe.model, ids, sampling, top_k, eos_token_ids(pipe)):
         generated_ids = pipe.tokenizer.decode(
             [*(row["id"] for row in rows), written.id], skip_special_tokens=True

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from playground.common import messages
 from playground.jobs.progress import ProgressReporter
 
 from .requests import JobRequest, Text
@@ -108,7 +109,7 @@ FAMILIES: list[dict[str, str]] = [
     {
         "family": "encoder only",
         "examples": "BERT, RoBERTa, ViT",
-        "direction": "bidirectional: every token attends to every token",
+        "direction": messages.BIDIRECTIONAL,
         "generates": "no: it predicts masked tokens and returns vectors",
         "best_for": "classifying, tagging, searching, comparing texts",
         "objective": (
@@ -120,7 +121,7 @@ FAMILIES: list[dict[str, str]] = [
     {
         "family": "decoder only",
         "examples": "GPT-2, GPT-3, LLaMA, Mistral",
-        "direction": "left to right: each token attends to itself and earlier tokens",
+        "direction": messages.LEFT_TO_RIGHT,
         "generates": "yes, token by token",
         "best_for": "text generation, and tasks given as a prompt with few-shot examples",
         "objective": "the next token",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from playground.common import messages
 from playground.errors import UserError
 
 
@@ -13,7 +14,7 @@ def tokenize(pipe: Any, text: str) -> list[int]:
     """
     ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
     if not ids:
-        raise UserError("the text has no tokens for this model; type some words")
+        raise UserError(messages.NO_TOKENS)
     ensure_fits(pipe, len(ids))
     return ids
 

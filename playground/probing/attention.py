@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
+from playground.common import messages
 from playground.errors import UserError
 from playground.inspection.views.attention import pack_uint16
 from playground.jobs.progress import ProgressReporter
@@ -93,7 +94,7 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     )
     spans, ids = [tuple(span) for span in coded["offset_mapping"]], coded["input_ids"]
     if not ids:
-        raise UserError("the text has no tokens for this model; type some words")
+        raise UserError(messages.NO_TOKENS)
     progress.message(f"Running the model on {len(ids)} tokens")
     outputs = forward(model.model, ids)
     layers, heads = outputs.weights_LHQM.shape[:2]
@@ -107,9 +108,7 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         "model": model.resolved.name,
         "text": text,
         "kind": model.kind,
-        "direction": "left to right: each token attends to itself and earlier tokens"
-        if model.kind == CAUSAL
-        else "bidirectional: every token attends to every token",
+        "direction": messages.LEFT_TO_RIGHT if model.kind == CAUSAL else messages.BIDIRECTIONAL,
         "tokens": model.tokenizer.convert_ids_to_tokens(ids),
         "spans": [list(span) for span in spans],
         "layers": layers,

@@ -7,6 +7,7 @@ import torch
 from pydantic import Field
 from torch.nn.functional import cross_entropy
 
+from playground.common import messages
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.inference import (
@@ -140,9 +141,7 @@ def _encode_and_run(
 def _insert_mask(tokenizer: Any, text: str) -> tuple[str, str]:
     """Return the text with the tokenizer's mask, and a note if it has none."""
     if MASK_PLACEHOLDER not in text:
-        raise UserError(
-            f"the text has no mask; write {MASK_PLACEHOLDER} where a word is to be predicted"
-        )
+        raise UserError(messages.no_mask(MASK_PLACEHOLDER))
     if tokenizer.mask_token:
         return text.replace(MASK_PLACEHOLDER, tokenizer.mask_token, 1), ""
     return text, (

@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor
 from transformers import StoppingCriteria
 
+from playground.common import messages
 from playground.errors import UserError
 from playground.inspection.views.attention import pack_uint16
 from playground.jobs.progress import ProgressReporter
@@ -73,7 +74,7 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         raise UserError(
             f"the text has {len(source):,} tokens; the maximum is {MAX_SOURCE_TOKENS}; shorten it"
         )
-    progress.message(f"Generating up to {parsed.new_tokens} tokens")
+    progress.message(messages.generating(parsed.new_tokens))
     target, generated = generate(loaded, source, parsed.new_tokens, progress)
     attention = record_attention(loaded.model, source, target)
     has_ended = generated[-1]["id"] in loaded.tokenizer.all_special_ids

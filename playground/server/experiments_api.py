@@ -11,6 +11,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from playground.common import messages
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.experiments.analysis import to_csv
@@ -49,7 +50,7 @@ class ExperimentHandlers(HandlerGroup):
             "figures",
             "playground.figures.export:export_experiment",
             nouns="figures",
-            process="the process that draws the figures",
+            process=messages.FIGURES_PROCESS,
             **EXPORT_LIMITS,
             run_timeout_s=FIGURES_TIMEOUT_S,
             timeout_advice="try again when the machine is less busy",

@@ -20,6 +20,7 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.checkpoints.manifest import read_manifest
+from playground.common import messages
 from playground.common.env import secret
 from playground.errors import UserError, error_response
 from playground.hub.formats import package_format
@@ -36,7 +37,6 @@ from .routes import HandlerGroup, handler
 from .schemas.hub import AutoPublish, HubJob, SessionInfo, SubmitHubTask
 
 MAX_TOKEN_LENGTH = 200  # characters
-SIGN_IN_FIRST = "sign in first: publishing needs a token with write access"
 OnResult = Callable[[Response], Response]
 
 
@@ -145,7 +145,7 @@ class HubHandlers(HandlerGroup):
 
     def _build_publish_task(self, request: SubmitHubTask, token: str) -> HubTask:
         if not token:
-            raise UserError(SIGN_IN_FIRST)
+            raise UserError(messages.SIGN_IN_FIRST)
         checkpoint, run = self._checkpoint(request)
         package_format(read_manifest(checkpoint).config.architecture)
         return HubTask(
@@ -238,7 +238,7 @@ class HubHandlers(HandlerGroup):
 
     def _start_auto_publish(self, run: Run, request: AutoPublish, token: str) -> None:
         if not token:
-            raise UserError(SIGN_IN_FIRST)
+            raise UserError(messages.SIGN_IN_FIRST)
         package_format(run.config.architecture)
         self.publisher.enable_auto_publish(
             run,

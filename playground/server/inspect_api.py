@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from playground.common import messages
 from playground.errors import UserError
 from playground.runs.model_ref import require_checkpoint, resolve_run
 from playground.runs.registry import Registry
@@ -32,7 +33,7 @@ class InspectHandlers(HandlerGroup):
             "figures",
             "playground.figures.export:export_model",
             nouns="figures",
-            process="the process that draws the figures",
+            process=messages.FIGURES_PROCESS,
             max_active=1,  # each takes about 30 seconds of one core
             run_timeout_s=SLOW_VIEW_TIMEOUT_S,
             timeout_advice="use a smaller model",

@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from playground.common import messages
 from playground.common.format import format_count
 from playground.errors import BusyError
 from playground.experiments.claims import CLAIMS
@@ -214,7 +215,5 @@ def _no_result(name: str) -> dict[str, Any]:
 
 def _claim_name(request: ClaimRequest) -> str:
     if request.name not in CLAIMS:
-        raise ConfigError(
-            "name", f"claim is {short_repr(request.name)}; choose one of {', '.join(CLAIMS)}"
-        )
+        raise ConfigError("name", messages.choose_one_of("claim", short_repr(request.name), CLAIMS))
     return request.name

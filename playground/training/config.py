@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
+from playground.common import messages
 from playground.compat import FOREIGN_DEFAULTS, upgrade_settings
 from playground.models.base_config import BaseConfig
 from playground.models.config import ModelConfig
@@ -41,8 +42,9 @@ class RunConfig:
         if self.architecture not in ARCHITECTURES:
             raise ConfigError(
                 "architecture",
-                f"architecture is {short_repr(self.architecture)}; choose one of "
-                f"{', '.join(ARCHITECTURES)}",
+                messages.choose_one_of(
+                    "architecture", short_repr(self.architecture), ARCHITECTURES
+                ),
             )
         for name, part in (("task", TaskConfig), ("training", TrainConfig)):
             if not isinstance(value := getattr(self, name), part):
@@ -103,8 +105,7 @@ class RunConfig:
         if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
             raise ConfigError(
                 "architecture",
-                f"architecture is {short_repr(architecture)}; choose one of "
-                f"{', '.join(ARCHITECTURES)}",
+                messages.choose_one_of("architecture", short_repr(architecture), ARCHITECTURES),
             )
         config_class = ARCHITECTURES[architecture].config_class
         values = drop_foreign_defaults(values, config_class)

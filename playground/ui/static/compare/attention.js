@@ -6,6 +6,7 @@ import { Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatMessage } from "../shared/format.js";
+import { INPUT_SEQUENCE } from "../shared/strings.js";
 import { store } from "../shared/store.js";
 import { AttentionPanel, DISPLAY_OPTIONS, display } from "./attention_panel.js";
 import { CompareJob } from "./jobs.js";
@@ -123,7 +124,7 @@ const textField = (name, label, rest) => ({ name, label, isRequired: true, ...re
 
 function buildFields(values) {
   const second = isOwn.value
-    ? textField("own", "Input sequence", { maxLength: 400 })
+    ? textField("own", INPUT_SEQUENCE, { maxLength: 400 })
     : modelField("model1", "Second model", values.model1);
   return /** @type {FieldSpec[]} */ ([
     textField("text", "Prompt", { maxLength: 1000 }),

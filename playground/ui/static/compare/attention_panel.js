@@ -7,6 +7,7 @@ import { SegmentedControl } from "../shared/components/segments.js";
 import { unpackWeights } from "../shared/attention_weights.js";
 import { formatMessage } from "../shared/format.js";
 import {
+  ATTENTION_KIND,
   ATTENTION_KIND_OPTIONS,
   ENCODER_CAPTION,
   SINGLE_STACK_CAPTIONS,
@@ -121,7 +122,7 @@ function KindControl({ kinds, kind }) {
     ([value, label, title]) => ({ value, label, title }),
   );
   return html`<${SegmentedControl}
-    label="Kind of attention"
+    label=${ATTENTION_KIND}
     options=${options}
     value=${kind.value}
     onChange=${(value) => (kind.value = value)}

@@ -8,6 +8,7 @@ import {
   formatInteger,
   formatPercent,
 } from "../shared/format.js";
+import { LEARNING_RATE } from "../shared/strings.js";
 import { classify } from "./classification.js";
 import { createPipeline, modelInput, Notes, numberInput, textArea } from "./pipeline.js";
 import { SAMPLE_TEXTS } from "./sample_texts.js";
@@ -152,7 +153,7 @@ const pipeline = createPipeline("train", {
       isRequired: false,
       placeholder: "about 60 steps",
     }),
-    numberInput("learning_rate", "Learning rate", "", 1e-7, 0.1, {
+    numberInput("learning_rate", LEARNING_RATE, "", 1e-7, 0.1, {
       isRequired: false,
       isInteger: false,
       placeholder: "5e-5; head only 3e-3",

@@ -2,6 +2,7 @@
 import { html, signal } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { formatPercent } from "../shared/format.js";
+import { MOST_PROBABLE_TOKENS } from "../shared/strings.js";
 import { shortModelName } from "./models.js";
 import {
   createPipeline,
@@ -47,7 +48,7 @@ function Alternatives({ row }) {
   return html`<div class="there">
     <h4>Token ${row.n}, ${visibleWhitespace(row.word)}: ${formatPercent(row.probability)}</h4>
     <${BarList}
-      label="The most probable tokens"
+      label=${MOST_PROBABLE_TOKENS}
       targetText="generated"
       items=${row.candidates.map(({ word, probability, id, token }) => ({
         label: visibleWhitespace(word),

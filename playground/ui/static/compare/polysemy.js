@@ -3,6 +3,7 @@ import { html, useMemo } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
+import { INPUT_TOKENS } from "../shared/strings.js";
 import { shortModelName } from "./models.js";
 import { createPipeline, modelInput, Notes, readableToken, textArea } from "./pipeline.js";
 
@@ -87,7 +88,7 @@ function Similarities({ result }) {
     which = (i) => (first.includes(i) ? " 1" : second.includes(i) ? " 2" : "");
   return html`<p class="verdict">${result.finding}</p>
     <${TokenStrip}
-      label="Input tokens"
+      label=${INPUT_TOKENS}
       tokens=${result.tokens.map((token, i) => readableToken(token) + which(i))}
       weights=${result.tokens.map((_, i) => (which(i) ? 1 : 0))}
     />

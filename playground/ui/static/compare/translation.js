@@ -5,6 +5,7 @@ import { BarList } from "../shared/components/bar_list.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatPercent } from "../shared/format.js";
+import { MOST_PROBABLE_TOKENS } from "../shared/strings.js";
 import { AttentionPanel, DISPLAY_OPTIONS, display } from "./attention_panel.js";
 import { shortModelName } from "./models.js";
 import {
@@ -82,7 +83,7 @@ function Output({ result }) {
       alternatives.
     </p>
     <${BarList}
-      label="The most probable tokens"
+      label=${MOST_PROBABLE_TOKENS}
       targetText="generated"
       items=${row.candidates.map(({ token, probability, id }) => ({
         label: readableToken(token),

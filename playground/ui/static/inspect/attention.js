@@ -3,25 +3,20 @@ import { html, useMemo } from "../vendor/preact.js";
 import { unpackWeights } from "../shared/attention_weights.js";
 import { HeatMapThumbnail, HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { ENCODER_CAPTION, SINGLE_STACK_CAPTIONS, TOKEN_HINT } from "../shared/strings.js";
+import {
+  ATTENTION_KIND,
+  ATTENTION_KINDS,
+  CROSS_CAPTION,
+  DECODER_INPUT,
+  ENCODER_CAPTION,
+  SINGLE_STACK_CAPTIONS,
+  TOKEN_HINT,
+} from "../shared/strings.js";
 import { createOptions } from "./options.js";
 import { TokenLinks } from "./token_links.js";
 
-const KINDS = [
-  { value: "cross", label: "Cross-attention", title: "Decoder tokens attend to source tokens" },
-  {
-    value: "encoder",
-    label: "Encoder self-attention",
-    title: "Source tokens attend to source tokens",
-  },
-  {
-    value: "decoder",
-    label: "Decoder self-attention",
-    title: "Decoder tokens attend to earlier decoder tokens",
-  },
-];
 const CAPTIONS = {
-  cross: "Rows: target tokens (queries). Columns: source tokens (keys).",
+  cross: CROSS_CAPTION,
   encoder: ENCODER_CAPTION,
   decoder:
     "Rows: target tokens (queries). Columns: decoder input so far (keys). Masked positions are " +
@@ -181,14 +176,14 @@ function Attention({ data }) {
     Display = { map: HeadMap, lines: HeadLines, token: TokenMap }[display] ?? HeadMap;
   return html`<div class="row">
       <${SegmentedControl}
-        label="Kind of attention"
-        options=${KINDS.filter(({ value }) => data.kinds.includes(value))}
+        label=${ATTENTION_KIND}
+        options=${ATTENTION_KINDS.filter(({ value }) => data.kinds.includes(value))}
         value=${data.kind}
         onChange=${(kind) => update({ kind, token: 0 })}
       />
       <span class="hint">decoder input</span>
       <${SegmentedControl}
-        label="Decoder input"
+        label=${DECODER_INPUT}
         options=${DECODING_MODES.slice(0, 2)}
         value=${mode}
         onChange=${(value) => update({ mode: value })}

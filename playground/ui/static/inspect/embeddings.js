@@ -5,6 +5,7 @@ import { renderOptions } from "../shared/components/model_select.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage, formatNumber } from "../shared/format.js";
+import { DECODER_INPUT } from "../shared/strings.js";
 import { Projection } from "./embedding_projection.js";
 import { createOptions } from "./options.js";
 import { Part, RowTable } from "./part.js";
@@ -17,7 +18,7 @@ const DISTANCE_TITLE =
   "other set";
 const SIDES = [
   { value: "source", label: "Source", title: "Encoder input" },
-  { value: "target", label: "Target", title: "Decoder input" },
+  { value: "target", label: "Target", title: DECODER_INPUT },
 ];
 const { options, update, restore, pick } = createOptions("symbols", {
   side: "source",

@@ -6,6 +6,7 @@ import { JobProgress } from "../shared/components/job_progress.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { formatInteger, formatNumber } from "../shared/format.js";
 import { IDLE, isActive, Job } from "../shared/job.js";
+import { MEASURE_AGAIN } from "../shared/strings.js";
 import { store } from "../shared/store.js";
 import { hasSteps } from "./measurements.js";
 import { requestView } from "./requests.js";
@@ -165,7 +166,7 @@ export function OverTraining({ heads, head, patterns, onSelect, shortName }) {
     ${
       !isActive(job.state.value) &&
       html`<button type="button" class="pg-button heads-measure" onClick=${measureHistory}>
-        ${history.value.length ? "Measure again" : "Measure over training"}
+        ${history.value.length ? MEASURE_AGAIN : "Measure over training"}
       </button>`
     }
     <${JobProgress} job=${job} />

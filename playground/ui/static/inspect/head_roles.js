@@ -4,6 +4,7 @@ import { DataTable } from "../shared/components/data_table.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage, formatNumber } from "../shared/format.js";
+import { ATTENTION_KIND } from "../shared/strings.js";
 import { shade } from "./cells.js";
 import { history, OverTraining, resetHistory } from "./head_history.js";
 import { describeSample, findMeasurement, useMeasurement } from "./measurements.js";
@@ -123,7 +124,7 @@ function HeadRoles({ data: response }) {
     selected = data.heads.find((head) => head.name === name) ?? byClarity[0];
   return html`<div class="row">
       <${SegmentedControl}
-        label="Kind of attention"
+        label=${ATTENTION_KIND}
         options=${KIND_OPTIONS}
         value=${kind}
         onChange=${(value) => set({ kind: value })}

@@ -3,6 +3,7 @@ import { html } from "../vendor/preact.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { formatCount, formatInteger, formatPercent } from "../shared/format.js";
+import { TRAINING_LOSS } from "../shared/strings.js";
 import { hiddenVariants } from "./state.js";
 
 /** @import { HeatMapData, Series } from "../shared/types.js" */
@@ -157,7 +158,7 @@ export function ResultCharts({ results: { results, lengths } }) {
       <div class="loss-chart">
         <${LineChart}
           series=${buildSeries(cells, hidden, "loss")}
-          options=${{ ...options, label: "Training loss", isLog: true, formatTick: formatLossTick }}
+          options=${{ ...options, label: TRAINING_LOSS, isLog: true, formatTick: formatLossTick }}
           hasLog
         />
       </div>

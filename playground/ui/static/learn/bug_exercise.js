@@ -4,6 +4,7 @@ import { DataTable } from "../shared/components/data_table.js";
 import { Field, NumberField } from "../shared/components/form.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatCount, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
+import { ATTENTION_KIND, ATTENTION_KINDS, TRAINING_LOSS } from "../shared/strings.js";
 import { BugQuiz, feedback } from "./bug_quiz.js";
 import { Figures } from "./figures.js";
 import { followMeasurement, isActive, MeasurementProgress, requestLesson } from "./measurement.js";
@@ -15,11 +16,6 @@ const CORRECT_COLOR = 0;
 const TEACHER_FORCED_COLOR = 1;
 const BUGGY_COLOR = 4;
 const MAX_SEED = 999_999_999;
-const KINDS = [
-  { value: "cross", label: "Cross-attention" },
-  { value: "encoder", label: "Encoder self-attention" },
-  { value: "decoder", label: "Decoder self-attention" },
-];
 
 const isStarting = signal(false);
 const error = signal("");
@@ -102,7 +98,7 @@ export function buildCurves({ broken, right }, steps) {
   return [
     {
       kind: "curves",
-      title: "Training loss",
+      title: TRAINING_LOSS,
       what: "loss",
       max: steps,
       series: [loss(CORRECT, CORRECT_COLOR, right), loss(BUGGY, BUGGY_COLOR, broken)],
@@ -130,7 +126,8 @@ const OBSERVATIONS = /** @type {[string, (copy: any) => string][]} */ ([
   ["output", (copy) => copy.answer.map((each) => each[0]).join(" ")],
   [
     "layers with stored attention",
-    ({ attention }) => KINDS.map(({ value }) => `${value} ${attention[value].length}`).join(", "),
+    ({ attention }) =>
+      ATTENTION_KINDS.map(({ value }) => `${value} ${attention[value].length}`).join(", "),
   ],
 ]);
 
@@ -189,8 +186,8 @@ function Attention({ result }) {
   return html`<section class="attention" aria-label="Attention">
     <h4>Attention on ${describeSource(result.right)}, teacher-forced, mean over heads</h4>
     <${SegmentedControl}
-      label="Kind of attention"
-      options=${KINDS}
+      label=${ATTENTION_KIND}
+      options=${ATTENTION_KINDS}
       value=${kind}
       onChange=${setKind}
     />

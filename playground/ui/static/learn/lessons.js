@@ -3,7 +3,7 @@ import { html, signal } from "../vendor/preact.js";
 import { navigate } from "../shared/common.js";
 import { Field } from "../shared/components/form.js";
 import { formatMessage } from "../shared/format.js";
-import { EXACT_MATCH_TITLE } from "../shared/strings.js";
+import { EXACT_MATCH_TITLE, MEASURE_AGAIN } from "../shared/strings.js";
 import { Figures } from "./figures.js";
 import { followMeasurement, isActive, MeasurementProgress, requestLesson } from "./measurement.js";
 import { Picture } from "./picture.js";
@@ -283,7 +283,7 @@ function Lesson({ lesson }) {
       <${Prediction} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
       <p class="pg-buttons">
         <button type="submit" class="pg-button primary measure" disabled=${isDisabled}>
-          ${result ? "Measure again" : "Measure"}
+          ${result ? MEASURE_AGAIN : "Measure"}
         </button>
       </p>
     </form>

@@ -1,12 +1,39 @@
 // Texts that several views show.
 export const EXACT_MATCH_TITLE = "Exact match on held-out sequences";
 export const TOKEN_HINT = "Click a row of the map to select the token";
-// The options of a control: value, label, title.
-export const ATTENTION_KIND_OPTIONS = [
-  ["cross", "cross", "Decoder tokens attend to source tokens"],
-  ["encoder", "encoder", "Source tokens attend to source tokens"],
-  ["decoder", "decoder", "Decoder tokens attend to earlier decoder tokens"],
+export const DECODER_INPUT = "Decoder input";
+export const INPUT_SEQUENCE = "Input sequence";
+export const INPUT_TOKENS = "Input tokens";
+export const LEARNING_RATE = "Learning rate";
+export const LOSS_TITLE = "Cross-entropy of the next token on the training batch of each step";
+export const MEASURE_AGAIN = "Measure again";
+export const MOST_PROBABLE_TOKENS = "The most probable tokens";
+export const OVERLAY_TITLE = "Overlay its curves on those shown";
+export const PLAY_LABEL = "Play from here";
+export const RETRYING = "The server did not respond; retrying";
+export const SPEED_TITLE = "Slow motion shows single steps. New runs start at this speed.";
+export const TRAINING_LOSS = "Training loss";
+export const ATTENTION_KIND = "Kind of attention";
+export const ATTENTION_KINDS = [
+  { value: "cross", label: "Cross-attention", title: "Decoder tokens attend to source tokens" },
+  {
+    value: "encoder",
+    label: "Encoder self-attention",
+    title: "Source tokens attend to source tokens",
+  },
+  {
+    value: "decoder",
+    label: "Decoder self-attention",
+    title: "Decoder tokens attend to earlier decoder tokens",
+  },
 ];
+/** The options of a control with short labels: value, label, title. */
+export const ATTENTION_KIND_OPTIONS = ATTENTION_KINDS.map(({ value, title }) => [
+  value,
+  value,
+  title,
+]);
+export const CROSS_CAPTION = "Rows: target tokens (queries). Columns: source tokens (keys).";
 export const ENCODER_CAPTION = "Rows: source tokens (queries). Columns: source tokens (keys).";
 // Architectures with one stack process source and output as one sequence. The keys are those of
 // architectures or of attention kinds.

@@ -3,6 +3,7 @@ import { html } from "../vendor/preact.js";
 import { nearestIndex } from "../shared/chart_data.js";
 import { renderOptions } from "../shared/components/model_select.js";
 import { formatInteger } from "../shared/format.js";
+import { INPUT_SEQUENCE } from "../shared/strings.js";
 import { store } from "../shared/store.js";
 
 /** @import { Option } from "../shared/types.js" */
@@ -93,7 +94,7 @@ export const SequenceInput = () =>
     maxlength="400"
     spellcheck=${false}
     autocomplete="off"
-    aria-label="Input sequence"
+    aria-label=${INPUT_SEQUENCE}
     aria-invalid=${store.isInputInvalid.value ? "true" : undefined}
     placeholder=${store.suggestedInput.value}
     value=${store.sequence.value}

@@ -1,5 +1,6 @@
 // Controls of the open run.
 import { setMessage } from "../shared/common.js";
+import { SPEED_TITLE } from "../shared/strings.js";
 import { runAction } from "./runs.js";
 import { state } from "./state.js";
 import { ACTIVE_STATUSES } from "./status.js";
@@ -21,7 +22,7 @@ export function renderControls() {
     set($(".speed"), state.lastResponse.speed || 0);
   $(".resume-here").hidden = !own || !["stopped", "failed", "done"].includes(state.status);
   $(".resume-here").textContent = state.status === "done" ? "Continue training" : "Resume";
-  $(".speed").title = "Slow motion shows single steps. New runs start at this speed.";
+  $(".speed").title = SPEED_TITLE;
   $(".keep").hidden =
     !own || !["training", "paused"].includes(state.status) || !state.lastResponse.has_worker;
   $(".share").disabled = !state.modelRef || state.status === "not-found";

@@ -2,6 +2,7 @@
 // The page computes no values: the training and inspection processes do.
 import { connectAddress } from "../shared/address.js";
 import { sleep } from "../shared/api.js";
+import { RETRYING } from "../shared/strings.js";
 import { store } from "../shared/store.js";
 import { initControls } from "./controls.js";
 import { initCharts } from "./curves.js";
@@ -48,7 +49,7 @@ async function start(defaultModel) {
 // Load the lists, unless the view leaves the page.
 async function waitForRuns() {
   while (!(await loadRuns())) {
-    $(".status-text").textContent = "The server did not respond; retrying";
+    $(".status-text").textContent = RETRYING;
     await sleep(1000);
     if (!root.isConnected) return false;
   }

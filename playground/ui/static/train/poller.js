@@ -1,5 +1,6 @@
 import { request } from "../shared/api.js";
 import { setMessage } from "../shared/common.js";
+import { RETRYING } from "../shared/strings.js";
 import { store } from "../shared/store.js";
 import { renderControls } from "./controls.js";
 import { predict } from "./prediction.js";
@@ -106,7 +107,7 @@ export async function pollRun(generationId) {
                 : 60;
     } catch (error) {
       if (generationId !== state.pollGeneration) return;
-      $(".status-text").textContent = "The server did not respond; retrying";
+      $(".status-text").textContent = RETRYING;
       wait = Math.min(5000, Math.max(500, wait * 2));
     }
   }

@@ -1,4 +1,5 @@
 import { formatAge, formatCount, formatPercent } from "../shared/format.js";
+import { OVERLAY_TITLE } from "../shared/strings.js";
 import { overlayColor, MAX_OVERLAYS } from "./curves.js";
 import { openModel } from "./model_selection.js";
 import { toggleOverlay } from "./overlays.js";
@@ -82,7 +83,7 @@ export function renderRuns() {
       ? "Shown"
       : box.disabled
         ? "At most eight curves can be overlaid"
-        : "Overlay its curves on those shown";
+        : OVERLAY_TITLE;
     row.style.setProperty(
       "--colour",
       self

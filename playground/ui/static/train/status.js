@@ -1,5 +1,5 @@
 import { formatCount, formatDuration, formatNumber, formatPercent } from "../shared/format.js";
-import { ENCODER_CAPTION } from "../shared/strings.js";
+import { CROSS_CAPTION, ENCODER_CAPTION, LEARNING_RATE, LOSS_TITLE } from "../shared/strings.js";
 import { state } from "./state.js";
 
 export const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
@@ -8,7 +8,7 @@ const ATTENTION_KINDS = {
   cross: {
     from: "Target position",
     to: "source position",
-    reading: "Rows: target tokens (queries). Columns: source tokens (keys).",
+    reading: CROSS_CAPTION,
   },
   encoder: {
     from: "Source position",
@@ -47,8 +47,8 @@ export const SPECIAL_TOKENS = {
   SOS: ["‹", "the model generated SOS, which is always wrong"],
 };
 export const METRICS = {
-  loss: ["Loss", "Cross-entropy of the next token on the training batch of each step"],
-  learning_rate: ["Learning rate", "Learning rate of each step, after warm-up and schedule"],
+  loss: ["Loss", LOSS_TITLE],
+  learning_rate: [LEARNING_RATE, "Learning rate of each step, after warm-up and schedule"],
   grad_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
 };
 export const overlays = new Map(); // model reference -> {colorIndex, curve} of an overlaid run

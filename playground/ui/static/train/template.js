@@ -1,3 +1,10 @@
+import {
+  ATTENTION_KIND,
+  LOSS_TITLE,
+  OVERLAY_TITLE,
+  PLAY_LABEL,
+  SPEED_TITLE,
+} from "../shared/strings.js";
 export default /* HTML */ `
   <div class="live pg" data-status="opening">
     <h2 class="unseen">Train</h2>
@@ -5,9 +12,7 @@ export default /* HTML */ `
       <p class="status">
         <span class="dot" aria-hidden="true"></span><span class="status-text">Opening a model</span>
       </p>
-      <label
-        class="speed-field"
-        title="Slow motion shows single steps. New runs start at this speed."
+      <label class="speed-field" title="${SPEED_TITLE}"
         >Speed
         <select class="speed">
           <option value="0">full</option>
@@ -62,7 +67,7 @@ export default /* HTML */ `
         <div class="bar model-bar">
           <h3 title="Attention weights and predictions on one sequence, teacher-forced">Model</h3>
           <output class="value probe" aria-live="off"></output>
-          <div class="kinds" role="group" aria-label="Kind of attention">
+          <div class="kinds" role="group" aria-label="${ATTENTION_KIND}">
             <button
               type="button"
               data-kind="cross"
@@ -110,11 +115,7 @@ export default /* HTML */ `
       </section>
       <section class="learning" aria-label="Learning">
         <div class="bar" data-part="curves">
-          <select
-            class="metric"
-            aria-label="Upper curve"
-            title="Cross-entropy of the next token on the training batch of each step"
-          >
+          <select class="metric" aria-label="Upper curve" title="${LOSS_TITLE}">
             <option value="loss">Loss</option>
             <option value="learning_rate">Learning rate</option>
             <option value="grad_norm">Gradient norm</option>
@@ -144,7 +145,7 @@ export default /* HTML */ `
           <button
             type="button"
             class="play"
-            aria-label="Play from here"
+            aria-label="${PLAY_LABEL}"
             title="Play the run from its start, or from here"
           >
             ▶
@@ -224,7 +225,7 @@ export default /* HTML */ `
       <table hidden>
         <thead>
           <tr>
-            <th scope="col" title="Overlay its curves on those shown">curves</th>
+            <th scope="col" title="${OVERLAY_TITLE}">curves</th>
             <th scope="col">name</th>
             <th scope="col">status</th>
             <th scope="col" class="wide">task</th>
@@ -244,7 +245,7 @@ export default /* HTML */ `
         ><tr>
           <td>
             <label class="swatch"
-              ><input type="checkbox" class="lay" aria-label="Overlay its curves on those shown"
+              ><input type="checkbox" class="lay" aria-label="${OVERLAY_TITLE}"
             /></label>
           </td>
           <td><button type="button" class="name"></button></td>

@@ -5,6 +5,7 @@ import { setMessage } from "../shared/common.js";
 import { store } from "../shared/store.js";
 import { formatCount } from "../shared/format.js";
 import { nearestIndex } from "../shared/chart_data.js";
+import { PLAY_LABEL } from "../shared/strings.js";
 import { axisMaxStep, MAX_OVERLAYS } from "./curves.js";
 import { openModel } from "./model_selection.js";
 import { toggleOverlay } from "./overlays.js";
@@ -97,7 +98,7 @@ export function stopPlayback() {
   playbackId += 1;
   const button = $(".play");
   button.textContent = "▶";
-  button.setAttribute("aria-label", "Play from here");
+  button.setAttribute("aria-label", PLAY_LABEL);
   delete button.dataset.playing;
 }
 

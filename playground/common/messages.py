@@ -1,0 +1,80 @@
+"""The messages that several modules show."""
+
+from collections.abc import Iterable
+
+BIDIRECTIONAL = "bidirectional: every token attends to every token"
+FIGURES_PROCESS = "the process that draws the figures"
+HUB_OFFLINE = "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground"
+LEFT_TO_RIGHT = "left to right: each token attends to itself and earlier tokens"
+NO_TOKENS = "the text has no tokens for this model; type some words"
+SIGN_IN_FIRST = "sign in first: publishing needs a token with write access"
+
+
+def choose_one_of(name: str, value: object, choices: Iterable[str]) -> str:
+    return f"{name} is {value}; choose one of {', '.join(choices)}"
+
+
+def unknown_setting(name: object, settings: Iterable[str]) -> str:
+    return f"{name} is no setting of a run; the settings are architecture, {', '.join(settings)}"
+
+
+def unknown_job(kind: object, kinds: Iterable[str]) -> str:
+    return f"{str(kind)[:40]!r} is not a kind of job; choose one of {', '.join(kinds)}"
+
+
+def invalid_seed(seed: object) -> str:
+    return f"seed is {seed}; it must be a whole number from 0 to 2,147,483,647"
+
+
+def invalid_repository(name: str) -> str:
+    return (
+        f"{name[:120]!r} is not the name of a repository; write user/name, with letters, digits, "
+        "dots, dashes and underscores"
+    )
+
+
+def source_too_long(length: int, max_positions: int) -> str:
+    return (
+        f"a source has {length} tokens, but the model has max_positions {max_positions}; shorten it"
+    )
+
+
+def output_too_long(max_tokens: int, max_positions: int) -> str:
+    return f"max_tokens is {max_tokens}, but the model has max_positions {max_positions}; lower it"
+
+
+def not_one_sequence(n: int) -> str:
+    return f"the batch has {n} sequences; this takes one sequence at a time"
+
+
+def no_mask(placeholder: str) -> str:
+    return f"the text has no mask; write {placeholder} where a word is to be predicted"
+
+
+def no_mask_token(model: str) -> str:
+    return (
+        f"{model} has no mask token, so it cannot predict masked positions; choose a masked "
+        "language model"
+    )
+
+
+def too_many_bytes(path: object, size: int, limit: int) -> str:
+    return f"{path} has {size:,} bytes; at most {limit:,} are read"
+
+
+def out_not_empty(out: object) -> str:
+    return f"--out {out} contains other files; choose a new or empty folder"
+
+
+def out_not_writable(out: object, error: OSError) -> str:
+    return f"--out {out} cannot be written: {error.strerror}; choose another folder"
+
+
+def scores_summary(exact_match: float, token_accuracy: float, n: int) -> str:
+    return (
+        f"exact match {exact_match:.2%}, tokens {token_accuracy:.2%}, of {n:,} held-out sequences"
+    )
+
+
+def generating(max_tokens: int) -> str:
+    return f"Generating up to {max_tokens} tokens"
