@@ -41,7 +41,7 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     """Draw the effects of ablations: the drop in log-probability, and the exact match.
 
     Zero and mean ablation have different markers. At most 24 components are drawn, in the order of
-    `rows`: name, how, keep_only, n, exact_match, exact_match_before, log_probability_lost.
+    `rows`: name, method, keep_only, n, exact_match, exact_match_before, log_probability_drop.
 
     Raises:
         ValueError: for no rows.
@@ -55,10 +55,10 @@ def ablation_ranking(rows: Sequence[Row], title: str = "") -> Figure:
     default_title = "Keep-only ablation of heads" if keep_only else "Ablation of each component"
     figure = new_figure(LINE_IN * len(names) + 1.6, title=title or default_title)
     drop, exact = figure.subplots(1, 2, width_ratios=(3, 2), sharey=True)
-    _draw_effects(drop, drawn, names, "log_probability_lost")
+    _draw_effects(drop, drawn, names, "log_probability_drop")
     _draw_effects(exact, drawn, names, "exact_match")
     drop.set_yticks(range(len(names)), names)
-    _set_log_axis(drop, [row["log_probability_lost"] for row in drawn])
+    _set_log_axis(drop, [row["log_probability_drop"] for row in drawn])
     label_axis(drop.xaxis, "drop in log-probability, in nats")
     add_legend(drop, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, borderaxespad=0.2)
     set_percent_axis(exact.xaxis)

@@ -89,7 +89,7 @@ def ablation_rows(names, keep_only=False, losses=None):
             "exact_match": 1 / (1 + loss),
             "log_probability_before": -0.01,
             "log_probability": -loss,
-            "log_probability_lost": loss * (1 if how == "zero" else 0.7),
+            "log_probability_drop": loss * (1 if how == "zero" else 0.7),
         }
         for how in ("zero", "mean")
         for name, loss in zip(names, losses, strict=True)

@@ -12,7 +12,7 @@ def test_the_ranking_is_drawn_from_its_rows():
         for line in lost.lines
         if len(line.get_xdata()) == 1
     }
-    assert points == {(row["log_probability_lost"], "ab".index(row["name"])) for row in rows}
+    assert points == {(row["log_probability_drop"], "ab".index(row["name"])) for row in rows}
     points = {
         (line.get_xdata()[0], line.get_ydata()[0])
         for line in exact.lines
