@@ -7,13 +7,16 @@ class UserError(ValueError):
     """A request that cannot be carried out; the message has the reason and the remedy.
 
     `field` names the invalid setting, if there is one. `retryable`: the same request may succeed
-    later.
+    later. `code` identifies an error that the page handles in a special way.
     """
 
-    def __init__(self, message: str, field: str = "", retryable: bool = False) -> None:
+    def __init__(
+        self, message: str, field: str = "", retryable: bool = False, code: str = ""
+    ) -> None:
         super().__init__(message)
         self.field = field
         self.retryable = retryable
+        self.code = code
 
 
 class BusyError(UserError):
@@ -29,12 +32,14 @@ class BusyError(UserError):
 
 
 def error_response(error: Exception) -> dict[str, Any]:
-    """Return the JSON of an error: `error`, and `field` and `retryable` if they apply."""
+    """Return the JSON of an error: `error`, and `field`, `retryable` and `code` if they apply."""
     response: dict[str, Any] = {"error": str(error) or "this took too long; try again"}
     if field := getattr(error, "field", ""):
         response["field"] = field
     if getattr(error, "retryable", False):
         response["retryable"] = True
+    if code := getattr(error, "code", ""):
+        response["code"] = code
     return response
 
 
@@ -47,5 +52,8 @@ def raise_for_error(response: dict[str, Any]) -> dict[str, Any]:
     if "error" not in response:
         return response
     raise UserError(
-        response["error"], response.get("field", ""), retryable=response.get("retryable", False)
+        response["error"],
+        response.get("field", ""),
+        retryable=response.get("retryable", False),
+        code=response.get("code", ""),
     )

@@ -211,6 +211,7 @@ class Benchmark:
             "decoding": model.decoding,
             "caveat": getattr(model, "caveat", ""),
             "error": "",
+            "error_code": "",
             "parameters": getattr(model, "parameters", None),
             "n_few_shot": len(getattr(model, "examples", ())) or None,
             "weights_bytes": getattr(model, "weights", None),
@@ -283,7 +284,7 @@ class Benchmark:
         except JobCancelled:
             raise
         except Exception as error:
-            row["error"] = str(to_user_error(error, model.name))
+            row |= _error_fields(to_user_error(error, model.name))
         row["finished"] = True
         self.progress.row(row)
         return tally, summed if tally.n else None
@@ -379,7 +380,8 @@ class Benchmark:
             self.emit(
                 self.new_row(RandomBaseline)
                 | row
-                | {"error": str(to_user_error(error, name)), "finished": True}
+                | _error_fields(to_user_error(error, name))
+                | {"finished": True}
             )
 
     def elimination_gain(
@@ -423,6 +425,10 @@ class Benchmark:
         }
         self.leak_by_model.append(row)
         self.progress.row(row)
+
+
+def _error_fields(error: UserError) -> dict[str, str]:
+    return {"error": str(error), "error_code": error.code}
 
 
 def _likelihood_ratio(nats: float) -> str:

@@ -27,6 +27,7 @@ from playground.common.format import format_bytes
 
 from . import transport
 from .errors import (
+    HUB_UNREACHABLE,
     HubError,
     NotFoundError,
     ensure_branch,
@@ -72,6 +73,7 @@ class Hub:
                 f"the Hub ({self.endpoint}) cannot be reached: {problem}; "
                 "check the network and try again",
                 retryable=True,
+                code=HUB_UNREACHABLE,
             )
 
     def account(self) -> dict[str, Any]:

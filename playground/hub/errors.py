@@ -22,6 +22,10 @@ from playground.errors import UserError
 from . import transport
 from .repo_ids import is_branch, is_repo, is_revision
 
+# The codes of errors: there is no connection to the Hub, or it fails for some time.
+HUB_UNREACHABLE = "hub_unreachable"
+HUB_UNAVAILABLE = "hub_unavailable"
+
 
 class HubError(UserError):
     """An error of an operation on the Hub."""
@@ -93,6 +97,7 @@ def to_hub_error(
         return HubError(
             messages.HUB_OFFLINE,
             retryable=True,
+            code=HUB_UNREACHABLE,
         )
     if refused := find(HfHubHTTPError):
         message = redact((refused.server_message or "").split("\n")[0])[:200]

@@ -2,8 +2,8 @@
 
 A process sends tuples through its pipe: ("message", text, extra seconds of silence, phase),
 ("progress", done, total, unit), ("partial", result so far), ("row", row), and at the end
-("result", result), ("failed", message, whether a retry may succeed) or ("cancelled",). A resident
-process puts the id of the job first.
+("result", result), ("failed", message, whether a retry may succeed), with the code of the error if
+it has one, or ("cancelled",). A resident process puts the id of the job first.
 """
 
 import os
@@ -15,6 +15,8 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from playground.errors import UserError
 
 from .progress import JobCancelled, ProgressReporter, to_user_error
 
@@ -46,6 +48,12 @@ def load_target(target: str) -> Callable[..., Any]:
     return loaded
 
 
+def failure_message(error: UserError) -> Message:
+    """Return the last message of a job that failed."""
+    message = ("failed", str(error), error.retryable)
+    return (*message, error.code) if error.code else message
+
+
 def last_message(function: Callable[[], dict[str, Any]]) -> Message:
     """Call the function of a job, and return the last message: its result or its error."""
     try:
@@ -53,8 +61,7 @@ def last_message(function: Callable[[], dict[str, Any]]) -> Message:
     except JobCancelled:
         return ("cancelled",)
     except Exception as error:
-        failure = to_user_error(error)
-        return "failed", str(failure), failure.retryable
+        return failure_message(to_user_error(error))
 
 
 class JobOptions(NamedTuple):

@@ -69,6 +69,7 @@ class Job:
     partial: dict[str, Any] = field(default_factory=dict)  # the latest result so far
     result: Response | None = None
     retryable: bool = False
+    error_code: str = ""  # of the error, if it has one
     queue_position: int = 0  # number of jobs before it
     future: Future[Response] = field(default_factory=Future, repr=False)
     released: threading.Event = field(default_factory=threading.Event, repr=False)
@@ -91,7 +92,9 @@ class Job:
         """Return the result, or the error of a job that has none."""
         if self.status is JobStatus.DONE:
             return self.result or {}
-        return error_response(UserError(self.message, retryable=self.retryable))
+        return error_response(
+            UserError(self.message, retryable=self.retryable, code=self.error_code)
+        )
 
     def to_json(self, cursor: int = 0) -> Response:
         """Return the state of the job, with its rows from `cursor` on."""
@@ -112,6 +115,7 @@ class Job:
             "cursor": start + len(rows),
             "result": self.result,
             "retryable": self.retryable,
+            "code": self.error_code,
             "queue_position": self.queue_position if status is JobStatus.QUEUED else 0,
         }
 

@@ -14,7 +14,7 @@ from typing import Any
 from playground.errors import BusyError, UserError
 
 from .addresses import CLIENT_ADDRESS
-from .entry import Message
+from .entry import Message, failure_message
 from .executors import Executor
 from .fair_queue import FairQueue
 from .housekeeping import HOUSEKEEPER
@@ -335,7 +335,8 @@ class JobQueue:
         elif kind == "cancelled":
             self._finish(job, JobStatus.CANCELLED, self._describe_end(job, job.cancel_reason))
         else:
-            message, retryable = content
+            message, retryable, *codes = content
+            job.error_code = codes[0] if codes else ""
             self._finish(job, JobStatus.FAILED, message, retryable=retryable)
 
     def _exit_message(self, job: Job, code: int | None) -> str:
@@ -399,7 +400,7 @@ def _convert_result(job: Job, last_message: Message) -> Message:
     try:
         return "result", job.on_result(last_message[1])
     except UserError as error:
-        return "failed", str(error), error.retryable
+        return failure_message(error)
     except Exception:
         log.exception("The result of a job of the kind %s could not be processed", job.kind)
         return "failed", "an unexpected error occurred on the server; try again", True

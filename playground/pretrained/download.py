@@ -38,7 +38,7 @@ def connect_to_hub() -> Any:
     from huggingface_hub import constants
 
     from playground.hub.client import Hub
-    from playground.hub.errors import HubError
+    from playground.hub.errors import HUB_UNREACHABLE, HubError
     from playground.hub.transport import configure_process
 
     configure_process()
@@ -48,17 +48,18 @@ def connect_to_hub() -> Any:
             raise HubError(
                 messages.HUB_OFFLINE,
                 retryable=True,
+                code=HUB_UNREACHABLE,
             )
         hub = Hub("", os.environ.get("HF_ENDPOINT", ""))
         hub.connect()
         return hub
     except HubError as error:
-        raise UserError(f"{error}{describe_cache()}", retryable=True) from None
+        raise UserError(f"{error}{describe_cache()}", retryable=True, code=error.code) from None
 
 
 def fetch_model_info(hub: Any, name: str) -> dict[str, Any]:
     """Return a model's metadata: its commit, its files with their sizes, whether it is gated."""
-    from playground.hub.errors import HubError
+    from playground.hub.errors import HUB_UNAVAILABLE, HubError
 
     try:
         info: dict[str, Any] = hub.raw_repo_info(name)
@@ -66,6 +67,7 @@ def fetch_model_info(hub: Any, name: str) -> dict[str, Any]:
         raise UserError(
             name_model(name, error) + (describe_cache() if error.retryable else ""),
             retryable=error.retryable,
+            code=error.code or (HUB_UNAVAILABLE if error.retryable else ""),
         ) from None
     if info.get("gated"):
         raise UserError(
@@ -218,7 +220,7 @@ def _download_error(name: str, error: Exception) -> Exception:
     from playground.hub.errors import HubError
 
     if isinstance(error, HubError):
-        return UserError(name_model(name, error), retryable=error.retryable)
+        return UserError(name_model(name, error), retryable=error.retryable, code=error.code)
     if isinstance(error, UserError | JobCancelled):
         return error
     log.error("The download of %r failed", name, exc_info=error)

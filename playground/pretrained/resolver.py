@@ -37,8 +37,8 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
     """Describe models without a download. `request`: {"models": [names]}.
 
     For each: name, location ("directory", "cache", "hub" or empty), bytes, parameters, kind
-    (causal, masked or empty), a sentence if it cannot be used, and whether that is because the
-    Hub was `hub_unreachable`.
+    (causal, masked or empty), a sentence with the `code` of the error if it cannot be used, and
+    whether that is because the Hub was `hub_unreachable`.
     """
     names = request.get("models", [request.get("name")])
     info: list[dict[str, Any]] = []
@@ -52,6 +52,7 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
             "parameters": None,
             "kind": "",
             "message": "",
+            "code": "",
         }
         row["hub_unreachable"] = False
         try:
@@ -86,7 +87,7 @@ def describe_models(request: dict[str, Any], progress: ProgressReporter) -> dict
                 config = response.get("config")
                 row["kind"] = kind_of(config) if isinstance(config, dict) else ""
         except UserError as error:
-            row["message"] = str(error)
+            row |= {"message": str(error), "code": error.code}
         info.append(row)
         progress.row(row)
     return {"models": info, "max_bytes": max_model_bytes(), "folders": local_paths_allowed()}

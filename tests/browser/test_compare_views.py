@@ -335,7 +335,7 @@ def test_polysemy_word_embeddings_and_model_sizes(app_with_models, open_page):
     expect(own).to_contain_text("171,597")
     expect(page.locator(".sizes tbody tr")).to_have_count(15)
     expect(page.locator(".gpt-parts")).to_contain_text("175,181,291,520")
-    page.select_option(".compare .subject", "checkpoint:reverse-one-head")
+    page.select_option(".page-bar .subject", "checkpoint:reverse-one-head")
     expect(own).to_contain_text("reverse-one-head")
 
 

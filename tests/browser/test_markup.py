@@ -275,7 +275,7 @@ def test_every_view_of_inspect(page):
 
 def test_prompts_tokens_and_names_of_models_in_compare(page):
     page.get_by_role("tab", name="Compare").click()
-    page.select_option(".compare .subject", label=PAYLOADS[0])
+    page.select_option(".page-bar .subject", label=PAYLOADS[0])
     page.get_by_role("tab", name="Benchmark", exact=True).click()
     for name in PAYLOADS[1:4]:
         page.fill(".adding input", name)

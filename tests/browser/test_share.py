@@ -115,7 +115,7 @@ def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     page.fill(".part-continue textarea", "Once upon a link")
     generation = copied_text(page, ".compare .link")
     page.get_by_role("tab", name="Benchmark").click()
-    page.select_option(".compare .subject", "checkpoint:copy")
+    page.select_option(".page-bar .subject", "checkpoint:copy")
     page.fill(".of-benchmark input.n", "33")
     benchmark = copied_text(page, ".compare .link")
     other = open_page(generation)
@@ -126,7 +126,7 @@ def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     assert "tab=compare" in other.url
     other.goto(benchmark)
     other.wait_for_selector(".of-benchmark input.n")
-    expect(other.locator(".compare .subject")).to_have_value("checkpoint:copy")
+    expect(other.locator(".page-bar .subject")).to_have_value("checkpoint:copy")
     assert other.input_value(".of-benchmark input.n") == "33"
 
 

@@ -159,12 +159,14 @@ test("a name that is no Hub id is rejected with the accepted form", () => {
 });
 
 test("an outage is reported once, and the fields state that the model is not local", async () => {
+  const code = "hub_unreachable";
   const error = "the Hub (https://hub.example) cannot be reached: Name or service not known";
   assert.equal(describeError("ada/x is not on the Hub"), "ada/x is not on the Hub");
   assert.equal(outage.value, "");
-  assert.equal(describeError(error), NOT_LOCAL);
+  assert.equal(describeError(error), error); // the code decides, not the text
+  assert.equal(describeError(error, "hub_unreachable"), NOT_LOCAL);
   assert.equal(outage.value, "No internet connection. Local models still work.");
-  describeError("gpt2: the Hub answered 503. Already on this machine: bert");
+  describeError("gpt2: the Hub answered 503", "hub_unavailable");
   assert.equal(outage.value, "The Hub does not respond. Local models still work.");
 
   responses["jobs/poll"] = {
@@ -174,7 +176,7 @@ test("an outage is reported once, and the fields state that the model is not loc
       models: [
         { name: "gpt2", location: "hub", bytes: 5e8, parameters: 1e8, message: "" },
         { name: "tuned:a", location: "directory", bytes: 1e6, parameters: 1000, message: "" },
-        { name: "bert", location: "", bytes: null, parameters: null, message: error },
+        { name: "bert", location: "", bytes: null, parameters: null, message: error, code },
       ],
     },
   };

@@ -85,11 +85,20 @@ test("only Train replays the recording of a checkpoint", async () => {
   assert.ok($(".step"));
 });
 
+test("Compare uses the model of the bar, but neither its step nor its input", async () => {
+  store.tab.value = "compare";
+  await settle();
+  assert.ok($(".subject"));
+  assert.equal($(".page-bar-step"), null);
+  assert.equal($(".sequence"), null);
+  store.tab.value = "train";
+});
+
 test("the bar belongs to the tabs that use it", () => {
   const tabs = ["train", "inspect", "compare", "lab", "hub", "learn", null];
   const tabsWithBar = tabs.filter((tab) => {
     store.tab.value = tab;
     return hasModelBar();
   });
-  assert.deepEqual(tabsWithBar, ["train", "inspect", null]);
+  assert.deepEqual(tabsWithBar, ["train", "inspect", "compare", null]);
 });

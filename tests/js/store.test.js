@@ -41,6 +41,19 @@ test("a hidden run is listed only while it is open", () => {
   assert.deepEqual(list(), ["run:1", "run:3"]);
 });
 
+test("runs of lessons and experiments are listed only while they are open", () => {
+  const runs = ["user", "lesson", "experiment"].map((origin, i) => ({
+    ...RUN,
+    subject: "run:" + i,
+    origin,
+  }));
+  store.setModels({ runs, checkpoints: [] });
+  const list = () => store.models.value.map(({ value }) => value);
+  assert.deepEqual(list(), ["run:0"]);
+  store.openModel("run:2");
+  assert.deepEqual(list(), ["run:0", "run:2"]);
+});
+
 test("an equal response changes nothing", () => {
   const draw = mock.fn(() => store.models.value);
   effect(() => void draw());

@@ -209,6 +209,7 @@ def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch)
     )["models"]
     # that a name is none is known without the Hub
     assert [row["hub_unreachable"] for row in rows] == [True, False, False]
+    assert [row["code"] for row in rows] == ["hub_unreachable", "", ""]
 
     def anonymous(*_, **__):
         time.sleep(20)

@@ -181,3 +181,10 @@ def test_environment_is_set_before_the_handler_is_imported(monkeypatch):
     monkeypatch.setattr(entry, "load_target", load)
     entry.serve(Pipe(), "some:factory", ResidentOptions(environment={"HF_TOKEN": ""}))
     assert environment["seen"] == {"HF_TOKEN": ""}
+
+
+def test_the_code_of_an_error_reaches_the_last_message():
+    def fail():
+        raise UserError("no connection", retryable=True, code="hub_unreachable")
+
+    assert last_message(fail) == ("failed", "no connection", True, "hub_unreachable")

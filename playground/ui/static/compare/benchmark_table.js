@@ -87,7 +87,7 @@ function ModelName({ row, job, onRetry }) {
     ${
       row.error &&
       html`<span class="failed pg-error">
-        ${formatMessage(describeError(row.error))}
+        ${formatMessage(describeError(row.error, row.error_code))}
         ${row.n > 0 && ` Evaluated before the error: ${row.n}.`} ${" "}
         <button
           type="button"

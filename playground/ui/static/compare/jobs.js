@@ -63,7 +63,8 @@ export class CompareJob extends Job {
   /** @param {unknown} error */
   fail(error) {
     super.fail(error);
-    this.patch(describeError(this.state.peek().message));
+    const { message, code } = this.state.peek();
+    this.patch(describeError(message, code));
   }
 
   get isBusy() {
@@ -95,6 +96,7 @@ export const resumeJobs = () => jobs.forEach((job) => job.resumeStored());
 export async function runQuery(kind, request, { subject = "", onRow = () => {} } = {}) {
   const job = new Job(ROUTES, { onRows: (rows) => rows.forEach(onRow) }),
     result = await job.run(store.owner.value, buildPayload(kind, request, subject));
-  if (!result) throw new ServerError(describeError(job.state.value.message));
+  const { message, code } = job.state.value;
+  if (!result) throw new ServerError(describeError(message, code), { code });
   return result;
 }

@@ -2,7 +2,6 @@
 // of the server runs everything that needs a pretrained model, as a job.
 import { effect, html, render } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/copy_field.js";
-import { ModelSelect } from "../shared/components/model_select.js";
 import { Tabs } from "../shared/components/tabs.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
@@ -13,7 +12,7 @@ import { resumeJobs } from "./jobs.js";
 import { listLocalModels, retryConnection } from "./models.js";
 import { Outage } from "./outage.js";
 import { currentSection, Pretrained } from "./pretrained.js";
-import { buildViewLink, subject, view, VIEWS } from "./state.js";
+import { buildViewLink, isSharedModel, selectedModel, view, VIEWS } from "./state.js";
 import { attach, root } from "./view.js";
 
 const MODELS_INTERVAL_MS = 4000;
@@ -45,14 +44,13 @@ function Compare() {
   const { Component, about, form } = PANELS[view.value];
   return html`<h2 class="pg-unseen">Compare</h2>
     <div class="top">
-      <${ModelSelect}
-        label="Your model"
-        class="subject"
-        options=${store.models.value}
-        value=${subject.value}
-        onChange=${(ref) => store.openModel(ref)}
-        emptyText="Loading models…"
-      />
+      ${
+        isSharedModel.value &&
+        html`<p class="pg-hint">
+          A shared run cannot be compared. This view uses
+          ${selectedModel.value?.name ?? "no model"}.
+        </p>`
+      }
       <${Outage} onRetry=${retryConnection} />
       <${CopyButton}
         class="link"

@@ -35,7 +35,7 @@ const setPending = (names, isPending) => {
   pending.value = next;
 };
 const setFacts = (name, row) => {
-  const message = row.message && describeError(row.message);
+  const message = row.message && describeError(row.message, row.code);
   modelFacts.value = new Map(modelFacts.peek()).set(name, { ...row, message });
 };
 

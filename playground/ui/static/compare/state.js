@@ -74,6 +74,8 @@ export const selectedModel = computed(
     store.checkpoints.value[0] ??
     null,
 );
+/** Whether the open model is a run that another user shares. */
+export const isSharedModel = computed(() => Boolean(store.model.value?.startsWith("watch:")));
 export const subject = computed(() => selectedModel.value?.subject ?? "");
 
 const canHold = (before, value) =>

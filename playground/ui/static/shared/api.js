@@ -8,12 +8,13 @@ const MAX_RETRY_MS = 150_000;
 export class ServerError extends Error {
   /**
    * @param {string} message
-   * @param {{ canRetry?: boolean }} [options]
+   * @param {{ canRetry?: boolean, code?: string }} [options] `code` identifies the error
    */
-  constructor(message, { canRetry = false } = {}) {
+  constructor(message, { canRetry = false, code = "" } = {}) {
     super(message);
     this.name = "ServerError";
     this.canRetry = canRetry;
+    this.code = code;
   }
 }
 

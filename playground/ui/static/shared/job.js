@@ -25,8 +25,13 @@ export const IDLE = Object.freeze({
   total: 0,
   unit: "",
   canRetry: false,
+  code: "",
   result: null,
 });
+
+/** @param {string} message @param {any} response */
+const toServerError = (message, { retryable, code }) =>
+  new ServerError(message, { canRetry: retryable, code });
 
 /** @param {JobState} state */
 export const isActive = ({ status }) => status === "waiting" || status === "working";
@@ -114,6 +119,7 @@ export class Job {
       message: formatMessage(errorMessage(error)),
       result: this.partialResult,
       canRetry: !isCancelled && (!(error instanceof ServerError) || error.canRetry),
+      code: error instanceof ServerError ? error.code : "",
     });
   }
 
@@ -125,7 +131,7 @@ export class Job {
       isCurrent,
       (reason) => isCurrent() && this.patch(formatMessage(reason)),
     );
-    if (submitted.error) throw new ServerError(submitted.error, { canRetry: submitted.retryable });
+    if (submitted.error) throw toServerError(submitted.error, submitted);
     const current = { owner, job: submitted.job };
     if (isCurrent()) {
       this.onSubmit(submitted.job, payload);
@@ -153,7 +159,7 @@ export class Job {
         continue;
       }
       if (!isCurrent()) return null;
-      if (response.error) throw new ServerError(response.error, { canRetry: response.retryable });
+      if (response.error) throw toServerError(response.error, response);
       cursor = response.cursor ?? 0;
       if (response.rows?.length) this.onRows(response.rows);
       if (FINAL_STATUSES.includes(response.status)) return this.finish(response);
@@ -168,7 +174,7 @@ export class Job {
     if (response.status === "done") return response.result;
     this.isCancelled ||= response.status === "cancelled";
     this.partialResult = response.result ?? null;
-    throw new ServerError(response.message, { canRetry: response.retryable });
+    throw toServerError(response.message, response);
   }
 
   /** Cancel the job on the server; its next poll reports the end. */

@@ -82,9 +82,12 @@ export class Store {
     this.pendingCommands = 0;
     /** @type {Set<() => void>} */
     this.wakes = new Set();
-    /** The runs that lists show. A hidden one, as of an experiment, is listed while it is open. */
+    /** The runs that lists show: those of the user, and the open one. */
     this.listedRuns = computed(() =>
-      this.runs.value.filter((run) => !run.hidden || run.subject === this.model.value),
+      this.runs.value.filter(
+        (run) =>
+          run.subject === this.model.value || (!run.hidden && (run.origin ?? "user") === "user"),
+      ),
     );
     this.models = computed(() => buildModelOptions(this.listedRuns.value, this.checkpoints.value));
   }

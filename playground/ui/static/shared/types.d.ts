@@ -22,6 +22,8 @@ export interface JobState {
   total: number;
   unit: string;
   canRetry: boolean;
+  /** Of the error, if the page handles it in a special way. */
+  code: string;
   result: any;
 }
 

@@ -8,10 +8,12 @@ import { store } from "../shared/store.js";
 
 /** @import { Option } from "../shared/types.js" */
 
-const TABS_WITH_BAR = ["train", "inspect"];
+const TABS_WITH_MODEL = ["train", "inspect", "compare"];
+const TABS_WITH_STEP = ["train", "inspect"];
+const openTab = () => store.tab.value ?? "train";
 
-/** Return whether the open tab uses the model, step and input of the bar. */
-export const hasModelBar = () => TABS_WITH_BAR.includes(store.tab.value ?? "train");
+/** Return whether the open tab uses the model of the bar. */
+export const hasModelBar = () => TABS_WITH_MODEL.includes(openTab());
 
 /** Return the steps of the slider. Only Train replays the recording of a checkpoint. */
 function selectableSteps() {
@@ -103,7 +105,11 @@ export const SequenceInput = () =>
 
 export const ModelBar = () =>
   html`<div class="page-bar pg" role="group" aria-label="Model, step and input of all tabs">
-    <${ModelSelect} /><${StepSlider} /><label class="page-bar-input"
-      ><span>Input</span><${SequenceInput}
-    /></label>
+    <${ModelSelect} />
+    ${
+      TABS_WITH_STEP.includes(openTab()) &&
+      html`<${StepSlider} /><label class="page-bar-input"
+          ><span>Input</span><${SequenceInput}
+        /></label>`
+    }
   </div>`;
