@@ -7,6 +7,7 @@ import sys
 import threading
 from types import FrameType
 from typing import Any
+from urllib.parse import quote
 
 # By default Gradio summarizes each event with pandas, and sends usage statistics.
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
@@ -71,11 +72,27 @@ PRELOAD_HEAD = preload_links(
     ("shell/main.js", "train/main.js"),
     ("shared/common.css", "shell/shell.css", "train/live.css", "train/diagram/diagram.css"),
 )
+PAPER_URL = "https://arxiv.org/abs/1706.03762"
 TITLE = """
 <a class="skip-link" href="#train">Skip to training</a>
 <h1>Transformer Playground</h1>
+<nav class="page-links" aria-label="Links">{links}</nav>
 <button type="button" class="theme-switch" aria-label="Dark theme" aria-pressed="false">◐</button>
 """
+
+
+def page_title(space: str) -> str:
+    """Return the title of the page with its links; `space` is the id of a Space, or empty."""
+    links = {"Paper": PAPER_URL, "API": "?view=api"}
+    if space:
+        source = f"https://huggingface.co/spaces/{quote(space)}"
+        links |= {"Docs": f"{source}/tree/main/docs", "Source": f"{source}/tree/main"}
+    return TITLE.format(
+        links="".join(
+            f'<a href="{url}" target="_blank" rel="noopener">{name}</a>'
+            for name, url in links.items()
+        )
+    )
 
 
 def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
@@ -94,7 +111,7 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             storage_key="transformer-playground",
             secret="the browser's own memory, no secret kept from it",
         )
-        gr.HTML(TITLE, elem_id="title", padding=False)
+        gr.HTML(page_title(os.environ.get("SPACE_ID", "")), elem_id="title", padding=False)
         build_view("page-bar", "shell/main.js")
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Train", id="train"):

@@ -206,6 +206,7 @@ class HubHandlers(HandlerGroup):
             "status": "working" if is_active else "done" if status is JobStatus.DONE else "failed",
             "message": job.message or ("Starting" if is_active else ""),
             "retryable": job.retryable,
+            "code": job.error_code,
             "result": job.result,
             "kind": job.kind,
         }

@@ -43,14 +43,20 @@ const PANELS = {
 function Compare() {
   const { Component, about, form } = PANELS[view.value];
   return html`<h2 class="pg-unseen">Compare</h2>
-    <div class="top">
-      ${
-        isSharedModel.value &&
-        html`<p class="pg-hint">
-          A shared run cannot be compared. This view uses
-          ${selectedModel.value?.name ?? "no model"}.
-        </p>`
-      }
+    ${
+      isSharedModel.value &&
+      html`<p class="pg-hint">
+        A shared run cannot be compared. This view uses ${selectedModel.value?.name ?? "no model"}.
+      </p>`
+    }
+    <div class="views-row">
+      <${Tabs}
+        label="Views"
+        prefix="compare"
+        options=${VIEWS}
+        value=${view.value}
+        onChange=${(value) => (view.value = value)}
+      />
       <${Outage} onRetry=${retryConnection} />
       <${CopyButton}
         class="link"
@@ -59,13 +65,6 @@ function Compare() {
         text=${() => buildViewLink(form())}
       />
     </div>
-    <${Tabs}
-      label="Views"
-      prefix="compare"
-      options=${VIEWS}
-      value=${view.value}
-      onChange=${(value) => (view.value = value)}
-    />
     <div class="stage" role="tabpanel" aria-labelledby=${"compare-" + view.value}>
       <p class="pg-hint about">${about}</p>
       <${Component} />

@@ -47,6 +47,11 @@ const galleryJob = createHubJob();
 const galleryModels = signal(/** @type {any[] | null} */ (null));
 let requestId = 0;
 
+/** Return the error of the list. Without a connection, only local models remain. @param {any} job */
+const describeFailure = ({ message, code }) =>
+  (code === "hub_unreachable" ? "No internet connection." : message) +
+  " The models on this machine are below.";
+
 /** Load the list. Temporary errors are retried a few times. */
 export async function loadGallery({ isRefresh = true } = {}) {
   if (!store.owner.value || (!isRefresh && requestId)) return; // a refresh was faster than the page
@@ -118,7 +123,7 @@ export function Gallery() {
     <${StatusMessage}
       class="gallery-note"
       kind="error"
-      text=${isFailed ? job.message + " The models on this machine are below." : ""}
+      text=${isFailed ? describeFailure(job) : ""}
       onRetry=${() => loadGallery()}
     />
     ${

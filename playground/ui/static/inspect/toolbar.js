@@ -31,20 +31,20 @@ const isEmbedded = Boolean(document.documentElement.dataset.embed);
 
 export const Toolbar = () =>
   html`<div class="ask">
-      ${isEmbedded && html`<${SequenceInput} />`}
-      <span class="arrow" aria-hidden="true">→</span>
-      <output class="answer" aria-live="polite"><${Prediction} /></output>
-      <span class="note hint">${prediction.value?.note}</span>
-      <span class="right top">
-        <button
-          type="button"
-          class="quiet link"
-          title="Copy a link to this view"
-          onClick=${(event) => copyViewLink(event.currentTarget)}
-        >
-          Copy link
-        </button>
-        <${ExportMenu} />
-      </span>
-    </div>
-    <p class="problem" role="alert">${problem.value.text}</p>`;
+    ${isEmbedded && html`<${SequenceInput} />`}
+    <span class="arrow" aria-hidden="true">→</span>
+    <output class="answer" aria-live="polite"><${Prediction} /></output>
+    <span class="note hint">${prediction.value?.note}</span>
+    <p class="problem" role="alert">${problem.value.text}</p>
+    <span class="right top">
+      <button
+        type="button"
+        class="quiet link"
+        title="Copy a link to this view"
+        onClick=${(event) => copyViewLink(event.currentTarget)}
+      >
+        Copy link
+      </button>
+      <${ExportMenu} />
+    </span>
+  </div>`;
