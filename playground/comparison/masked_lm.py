@@ -38,7 +38,7 @@ class PretrainedMaskedLM(PretrainedModel):
         masking = (
             "all positions masked at once"
             if fills_jointly
-            else "one position masked at a time, the others show the target (this leaks)"
+            else "one mask at a time (sees the other answers)"
         )
         self.decoding = f"fill-mask after {len(self.examples)} few-shot examples, {masking}"
         ambiguous = [

@@ -182,6 +182,6 @@ def estimate_and_validate(values: dict[str, Any], limits: Limits = NO_LIMITS) ->
     config = run_config(values)
     count, memory = config.model.parameter_count(), config.estimate_memory() / 1e6
     return (
-        f"Next run: {count:,} parameters, about {memory:,.0f} MB of memory besides PyTorch.",
+        f"Next run: {count:,} parameters, about {memory:,.0f} MB of memory.",
         "",
     )

@@ -74,7 +74,7 @@ def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
             actual += findings(page, tab)
             continue
         actual += findings_of_both_themes(page, tab)
-        views = page.locator(f".{tab.lower()}.pg > .views [role=tab]")
+        views = page.locator(f".{tab.lower()}.pg > :is(.views, .views-row) [role=tab]")
         if views.count():
             expect(views.first).to_have_attribute("aria-selected", "true")
         for i in range(1, views.count()):
@@ -93,8 +93,15 @@ def test_axe_finds_nothing_in_dialogs_and_beside_a_training_run(app, open_page):
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator(".live")).to_have_attribute("data-status", "training", timeout=LONG)
     actual += findings(page, "a run at work")
+    page.focus(".diagram-canvas")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".diagram-note")).to_contain_text("attends to")
+    actual += findings(page, "a row of the diagram")
+    page.locator(".diagram-block-title").first.click()
+    expect(page.locator(".diagram-note")).to_contain_text("parameters")
+    actual += findings(page, "a block of the diagram")
     page.locator(".live .show-keys").click()
-    actual += findings(page, "the keyboard's sheet")
+    actual += findings_of_both_themes(page, "the keyboard's sheet")
     page.keyboard.press("Escape")
     page.locator(".live .share").click()
     actual += findings(page, "sharing")

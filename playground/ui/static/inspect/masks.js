@@ -24,7 +24,7 @@ const TYPE_CAPTIONS = {
   "multi-head": "Source attends to source, in each head of the model.",
 };
 
-function PaddingMask({ names, tokens, mask, added, changed, published }) {
+function PaddingMask({ names, tokens, mask, added, changed }) {
   const isOff = mask.map((value) => !value);
   return html`<${Part}
     title="Padding mask"
@@ -37,8 +37,6 @@ function PaddingMask({ names, tokens, mask, added, changed, published }) {
         { name: "your sequence", values: names, isOff },
         { name: "token id", values: tokens, isOff },
         { name: "mask", values: mask, isOff },
-        { name: "token id, in a tutorial", values: published[0] },
-        { name: "mask, in a tutorial", values: published[1] },
       ]}
     />
     <p class="hint">
