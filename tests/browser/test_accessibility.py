@@ -93,6 +93,7 @@ def test_axe_finds_nothing_in_dialogs_and_beside_a_training_run(app, open_page):
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator(".live")).to_have_attribute("data-status", "training", timeout=LONG)
     actual += findings(page, "a run at work")
+    expect(page.locator(".live")).not_to_have_class(re.compile(r"\bold\b"), timeout=LONG)
     page.focus(".diagram-canvas")
     page.keyboard.press("ArrowDown")
     expect(page.locator(".diagram-note")).to_contain_text("attends to")
