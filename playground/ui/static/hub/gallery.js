@@ -47,8 +47,8 @@ const galleryJob = createHubJob();
 const galleryModels = signal(/** @type {any[] | null} */ (null));
 let requestId = 0;
 
-/** Return the error of the list. Without a connection, only local models remain. @param {any} job */
-const describeFailure = ({ message, code }) =>
+/** Return the error of the list: without a connection, only local models remain. */
+const describeFailure = (/** @type {any} */ { message, code }) =>
   (code === "hub_unreachable" ? "No internet connection." : message) +
   " The models on this machine are below.";
 
