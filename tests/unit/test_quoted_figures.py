@@ -143,7 +143,7 @@ def test_every_quoted_figure_has_a_source_that_agrees(origin):
         assert source if isinstance(source, str) else source(), figure
 
 
-def test_figures_are_found_in_running_text():
+def test_figures_are_extracted_from_sentences():
     assert quoted(["It rises to 97.5 % after 1,200 steps, 3 times as fast; 20 steps/s, x99 %"]) == {
         "97.5 %",
         "1,200 steps",
