@@ -98,19 +98,16 @@ class TrainTab:
                     )
                     self.step = gr.Button("Step", elem_id="step", size="md")
                     self.stop = gr.Button("Stop", elem_id="stop", size="md")
+                # One of the two is visible, so that the form does not move when a run starts.
                 self.train_another = gr.Button(
                     "Start a parallel run", elem_id="another", size="sm", variant="secondary"
                 )
+                self.size = gr.HTML("", elem_id="size", padding=False)
                 self.problem = gr.HTML("", elem_id="problem", padding=False)
             with gr.Column(elem_id="form", min_width=200):
                 self.form, self.task_info, self.panel, self.reset = build_form()
-                self.size = gr.HTML(
-                    estimate_and_validate(
-                        {name: component.value for name, component in self.form.items()}
-                    )[0],
-                    elem_id="size",
-                    padding=False,
-                )
+            values = {name: component.value for name, component in self.form.items()}
+            self.size.value = estimate_and_validate(values)[0]
             with gr.Column(elem_id="view", min_width=280):
                 self.live = build_view("live", "train/main.js")
 

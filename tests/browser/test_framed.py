@@ -77,7 +77,7 @@ def frame_of(page):
 def train(frame):
     wait_until(frame, "document.querySelector('#size')?.textContent.includes('parameters')")
     frame.click("#train")
-    wait_until(frame, "document.querySelectorAll('.runs tbody tr').length > 0")
+    wait_until(frame, "document.querySelectorAll('.runs .run').length > 0")
     wait_for_status(frame, "training", "waiting", "done")
 
 
@@ -103,7 +103,7 @@ def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
     (name,) = run_names(frame)
     page.reload()
     again = frame_of(page)
-    again.wait_for_selector(".runs tbody tr")
+    again.wait_for_selector(".runs .run")
     assert run_names(again) == [name]
     assert again.locator(".visit-note").is_hidden()
 

@@ -141,10 +141,10 @@ def open_in_other_tabs(page):
     page.click(".results .all-in-train")
     wait_for_status(page, "done")
     # the hidden line is not among the overlays
-    expect(page.locator(".live .overlay-legend .entry")).to_have_count(1)
+    expect(page.locator(".live .runs .lay:checked")).to_have_count(1)
     page.get_by_role("tab", name="Lab").click()
     page.locator(".cells tbody tr").first.get_by_role("button", name="Train").click()
-    expect(page.locator(".live .overlay-legend .entry")).to_have_count(2)
+    expect(page.locator(".live .runs .lay:checked")).to_have_count(2)
     page.get_by_role("tab", name="Lab").click()
     page.locator(".cells tbody tr").first.get_by_role("button", name="Inspect").click()
     expect(page.locator(".page-bar .subject option:checked")).to_contain_text(

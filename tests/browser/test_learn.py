@@ -54,10 +54,8 @@ def test_a_link_opens_a_lesson_and_its_result_is_stored(app, open_page):
     expect(page.locator(".station[data-state=right]")).to_contain_text("Length generalization")
     expect(page.locator(".measured")).to_contain_text(measured)
     page.click(".stop .links button >> nth=0")
-    expect(page.locator(".runs .show-hidden")).to_have_text("Show 1 hidden run")
-    expect(page.locator(".runs tbody tr")).to_have_count(0)
-    page.click(".runs .show-hidden")
-    expect(page.locator(".runs tbody tr .name")).to_have_text("Length generalization: trained to 5")
+    expect(page.locator(".runs .run-group summary")).to_have_text("Lessons (1)")
+    expect(page.locator(".runs .run-group .name")).to_have_text("Length generalization: trained to 5")
 
 
 def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):

@@ -147,7 +147,7 @@ def page(app, window):
     """The page, at its beginning; after the test, nothing of a payload has run, or could."""
     page, requested = window
     page.goto(app.url)
-    page.wait_for_selector(".runs tbody tr", state="attached")
+    page.wait_for_selector(".runs .run", state="attached")
     page.get_by_role(
         "tab", name="Train", exact=True
     ).click()  # the page returns to the tab that was open last
@@ -196,7 +196,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     expect(page.locator(".live .try-note")).to_contain_text(PAYLOADS[1])
     for box in page.locator(".runs .lay:enabled").all()[:3]:
         box.check()
-    expect(page.locator(".overlay-legend .entry")).to_have_count(4)
+    expect(page.locator(".runs .lay:checked")).to_have_count(4)
     page.click(".differ")
     page.check(".every-field")
     wait_for_all(page, ".differences td")
@@ -209,7 +209,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     )
     wait_until(page, "/was rejected/.test(document.querySelector('.runs-note').textContent)")
     assert rendered(page, ".runs-note") == PAYLOADS
-    row = page.locator(".runs tbody tr").nth(1)
+    row = page.locator(".runs .run").nth(1)
     name = row.locator(".name").text_content()
     row.locator("summary").click()
     row.locator("[data-action=delete]").click()

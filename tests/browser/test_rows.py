@@ -102,7 +102,7 @@ def test_a_missing_dataset_is_requested_from_the_user(app, open_page):
     wait_for_text(page, "#problem", "upload it below")
     page.click("#train")
     page.wait_for_timeout(500)
-    assert page.locator(".runs tbody tr").count() == 0
+    assert page.locator(".runs .run").count() == 0
     assert (
         page.text_content("#problem")
         .strip()

@@ -107,6 +107,7 @@ def test_a_rate_limit_delays_an_action_instead_of_failing_it(training):
 def test_learning_rate_change_applies_at_its_step_and_persists(training):
     page = training
     at = pause_after(page, 20)
+    page.click(".hand summary")
     page.fill(".rate", "-3")
     page.press(".rate", "Enter")
     expect(page.locator(".hand-note")).to_contain_text("it must be a number from")
@@ -171,12 +172,14 @@ def test_the_timeline_shows_past_steps_and_starts_a_branch(app, open_page):
     wait_for_text(page, ".status-text", f"Paused at step {at} ")
     expect(page.locator(".runs .name").first).to_have_text(f"{name} from {at}")
     wait_until(page, DRAWN, arg=at)
+    page.click(".hand summary")
     page.fill(".rate", "0.0001")
     page.press(".rate", "Enter")
     page.click("#resume")
     wait_for_status(page, "done")
-    # the one that it comes from
-    expect(page.locator(".overlay-legend .entry")).to_have_text([f"{name} from {at}", f"{name}×"])
+    # the curves of the run that it comes from are there too
+    drawn_runs = page.locator(".runs .run", has=page.locator(".lay:checked"))
+    expect(drawn_runs.locator(".name")).to_have_text([f"{name} from {at}", name])
     wait_until(page, DRAWN, arg=400)
 
 
@@ -188,25 +191,25 @@ def test_overlaid_curves_survive_a_reload_with_failed_requests(app, open_page):
     other = run_names(page)[1]
     expect(page.locator(".differ")).to_be_disabled()
     before = page.evaluate("document.querySelector('.loss-chart canvas').toDataURL()")
-    page.locator(".runs tbody tr").nth(1).locator(".lay").check()
+    page.locator(".runs .run").nth(1).locator(".lay").check()
     wait_until(
         page,
         "before => document.querySelector('.loss-chart canvas').toDataURL() !== before",
         arg=before,
     )
-    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
+    expect(page.locator(".runs .lay:checked")).to_have_count(2)
     page.click(".differ")
     expect(page.locator(".differences")).to_contain_text(re.compile("n_heads.*seed", re.S))
     assert page.locator(".differences tr").count() == 3
     page.check(".every-field")
     expect(page.locator(".differences")).to_contain_text("label_smoothing")
     page.click(".compare .close")
-    page.click(f".entry button[aria-label='Take {other} off the curves']")
-    expect(page.locator(".overlay-legend")).to_be_hidden()
+    page.locator(".runs .run", has_text=other).last.locator(".lay").uncheck()
+    expect(page.locator(".runs .lay:checked")).to_have_count(1)
     page.select_option(".page-bar .subject", "checkpoint:copy")
     wait_for_status(page, "checkpoint")
-    page.locator(".runs tbody tr").nth(1).locator(".lay").check()
-    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
+    page.locator(".runs .run").nth(1).locator(".lay").check()
+    expect(page.locator(".runs .lay:checked")).to_have_count(2)
     refused = []
     page.route(
         "**/api/runs/list",
@@ -218,7 +221,7 @@ def test_overlaid_curves_survive_a_reload_with_failed_requests(app, open_page):
     wait_for_status(page, "checkpoint")
     assert len(refused) == 3
     expect(page.locator(".page-bar .subject")).to_have_value("checkpoint:copy")
-    expect(page.locator(".overlay-legend .entry")).to_have_count(2)
+    expect(page.locator(".runs .lay:checked")).to_have_count(2)
     expect(page.locator(".announced")).to_contain_text("Checkpoint copy")
     page.unroute_all()
 
@@ -245,23 +248,23 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     name = run_names(page)[0]
     expect(page.locator(".subject option:checked")).to_have_text(name)
     choose_run_action(page, name, "hide")
-    expect(page.locator(".runs tbody tr")).to_have_count(0)
+    expect(page.locator(".runs .run")).to_have_count(0)
     page.click(".show-hidden")
     choose_run_action(page, name, "hide")
     expect(page.locator(".show-hidden")).to_be_hidden()
     losses = page.evaluate("document.querySelector('.loss-value').textContent")
     choose_run_action(page, name, "rerun")
-    expect(page.locator(".runs tbody tr")).to_have_count(2)
+    expect(page.locator(".runs .run")).to_have_count(2)
     expect(page.locator(".subject option:checked")).to_have_text(f"{name} (2)")
     wait_for_status(page, "done")
     expect(page.locator(".loss-value")).to_have_text(losses)
     choose_run_action(page, name, "delete")
     expect(page.locator(".undo")).to_contain_text(f"Undo “{name}”")
-    expect(page.locator(".runs tbody tr")).to_have_count(1)
+    expect(page.locator(".runs .run")).to_have_count(1)
     page.click(".undo button")
-    expect(page.locator(".runs tbody tr")).to_have_count(2)
+    expect(page.locator(".runs .run")).to_have_count(2)
     page.goto(app.url)
-    page.wait_for_selector(".runs tbody tr")
+    page.wait_for_selector(".runs .run")
     expect(page.locator("#field-max_length input")).to_have_value("10")
     choose_run_action(page, name, "use")
     wait_until(page, "document.querySelector('#field-max_length input').value === '5'")
@@ -507,11 +510,11 @@ def test_checkpoints_are_listed_downloaded_uploaded_and_deleted(app, open_page, 
     wait_for_step(page, at + 5)
     page.click("#stop")
     wait_for_status(page, "stopped")
-    count = page.locator(".runs tbody tr").count()
+    count = page.locator(".runs .run").count()
     (tmp_path / "odd.zip").write_bytes(b"PK no zip")
     page.set_input_files(".file", tmp_path / "odd.zip")
     expect(page.locator(".runs-note")).to_contain_text("odd.zip was rejected: it is not a zip file")
-    assert page.locator(".runs tbody tr").count() == count
+    assert page.locator(".runs .run").count() == count
 
 
 def press(page, key):

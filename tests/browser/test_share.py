@@ -242,7 +242,7 @@ def test_each_embedded_view_is_alone_and_fits_its_frame(app, open_page, view):
     page = open_page(f"{app.url}/?model=reverse&embed={view}", width=420, height=460)
     page.wait_for_selector(".live[data-status=checkpoint] .samples tr", state="attached")
     parts = {
-        each: page.locator(f".learning > [data-part={part}]").last.is_visible()
+        each: page.locator(f".live [data-part={part}]").last.is_visible()
         for each, part in (("learning", "curves"), ("try", "try"), ("samples", "samples"))
     }
     if view == "learning":

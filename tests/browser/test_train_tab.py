@@ -289,7 +289,7 @@ def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
     for each, expected in ((page, True), (other, False)):
         offered = each.locator(".subject option").all_text_contents()
         assert ("reverse 1–10" in offered) is expected, offered
-        assert each.locator(".runs tbody tr").count() == expected
+        assert each.locator(".runs .run").count() == expected
     page.reload()
     wait_for_status(page, "paused")
     assert displayed_step(page) == held_at + 2

@@ -5,9 +5,11 @@ import { enter, makeBox, press, settle } from "./support/dom.js";
 import { BarList } from "../../playground/ui/static/shared/components/bar_list.js";
 import { ConfirmButton } from "../../playground/ui/static/shared/components/confirm_button.js";
 import { CopyField } from "../../playground/ui/static/shared/components/copy_field.js";
+import { Dialog } from "../../playground/ui/static/shared/components/dialog.js";
 import { HeadGrid } from "../../playground/ui/static/shared/components/head_grid.js";
 import { HeatMapView } from "../../playground/ui/static/shared/components/heat_map_view.js";
 import { JobProgress } from "../../playground/ui/static/shared/components/job_progress.js";
+import { Menu } from "../../playground/ui/static/shared/components/menu.js";
 import { ModelSelect } from "../../playground/ui/static/shared/components/model_select.js";
 import { Section } from "../../playground/ui/static/shared/components/section.js";
 import { SegmentedControl } from "../../playground/ui/static/shared/components/segments.js";
@@ -296,4 +298,54 @@ test("the grid of heads has a row for each layer, and the arrow keys move in it"
     ],
   );
   assert.equal(document.activeElement, buttons[3]);
+});
+
+test("a menu closes after a choice, with Escape and with a click elsewhere", async () => {
+  const onClick = mock.fn();
+  await draw(html`<${Menu} label="Actions"><button onClick=${onClick}>Rename</button><//>`);
+  const menu = box.querySelector("details"),
+    open = async () => {
+      menu.open = true;
+      menu.dispatchEvent(new Event("toggle"));
+      await settle();
+    };
+  assert.equal(box.querySelector("summary").getAttribute("aria-label"), "Actions");
+  await open();
+  assert.match(box.querySelector(".pg-menu-panel").style.top, /px$/);
+  await click("button");
+  assert.equal(onClick.mock.callCount(), 1);
+  assert.equal(menu.open, false);
+  await open();
+  press(box.querySelector("button"), "Escape");
+  assert.equal(menu.open, false);
+  await open();
+  document.body.click();
+  assert.equal(menu.open, false);
+});
+
+test("a menu with a form stays open while it is used", async () => {
+  await draw(html`<${Menu} label="Settings" isForm><button>Save</button><//>`);
+  const menu = box.querySelector("details");
+  menu.open = true;
+  await click("button");
+  assert.equal(menu.open, true);
+});
+
+test("a dialog has its content while it is open", async () => {
+  const onClose = mock.fn(),
+    view = (isOpen) =>
+      html`<${Dialog} title="Share" isOpen=${isOpen} onClose=${onClose}><p class="it">it</p><//>`;
+  await draw(view(false));
+  assert.equal(box.querySelector(".it"), null);
+  await draw(view(true));
+  assert.equal(box.querySelector("dialog").open, true);
+  assert.equal(text(".it"), "it");
+  await click(".close");
+  assert.equal(box.querySelector("dialog").open, false);
+  assert.equal(onClose.mock.callCount(), 1);
+});
+
+test("a long text to copy has several lines", async () => {
+  await draw(html`<${CopyField} label="Program" class="program" rows=${8} value="import a" />`);
+  assert.equal(box.querySelector("textarea.program").value, "import a");
 });

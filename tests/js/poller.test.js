@@ -145,3 +145,26 @@ test("the poller of the page continues when the page becomes visible", async () 
   document.dispatchEvent(new Event("visibilitychange"));
   assert.equal(wakeAll.mock.callCount(), 1);
 });
+
+test("a subscription with an interval for hidden pages is polled while the page is hidden", async () => {
+  isHidden = true;
+  let interval = 100;
+  const one = subscription({ intervalMs: () => interval, hiddenIntervalMs: 2000 });
+  poller.subscribe(one);
+  await advance(0);
+  await advance(1999);
+  assert.equal(one.onData.mock.callCount(), 1);
+  await advance(1);
+  assert.equal(one.onData.mock.callCount(), 2);
+  isHidden = false;
+  poller.wakeAll();
+  await advance(0);
+  assert.equal(one.onData.mock.callCount(), 3);
+  interval = 300; // the next delay is the present interval
+  await advance(100);
+  assert.equal(one.onData.mock.callCount(), 4);
+  await advance(299);
+  assert.equal(one.onData.mock.callCount(), 4);
+  await advance(1);
+  assert.equal(one.onData.mock.callCount(), 5);
+});

@@ -125,15 +125,15 @@ def start_run(page: Page, url: str, speed: int = 0, **fields: object) -> None:
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     wait_until(page, "document.querySelector('#size')?.textContent.includes('parameters')")
     page.select_option(".speed", str(speed))
-    n_runs = page.locator(".runs tbody tr").count()
+    n_runs = page.locator(".runs .run").count()
     page.click("#train" if page.is_visible("#train") else "#another")
-    wait_until(page, "n => document.querySelectorAll('.runs tbody tr').length > n", arg=n_runs)
+    wait_until(page, "n => document.querySelectorAll('.runs .run').length > n", arg=n_runs)
     wait_for_status(page, "training", "waiting", "done")
 
 
 def choose_run_action(page: Page, name: str, action: str) -> None:
     """Choose from the menu of the run of this name."""
-    row = page.locator(".runs tbody tr", has=page.locator(f".name:text-is('{name}')"))
+    row = page.locator(".runs .run", has=page.locator(f".name:text-is('{name}')"))
     row.locator("summary").click()
     row.locator(f"[data-action={action}]").click()
 

@@ -24,15 +24,21 @@ export function recordsToCsv(records) {
     : "";
 }
 
-/** Offer a file for download. @param {string} name @param {Blob} blob */
-export function downloadBlob(name, blob) {
+/** Offer a URL for download. @param {string} url @param {string} [name] of the file */
+export function downloadUrl(url, name = "") {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
+  link.href = url;
   link.download = name;
   document.body.append(link);
   link.click();
   link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** Offer a file for download. @param {string} name @param {Blob} blob */
+export function downloadBlob(name, blob) {
+  const url = URL.createObjectURL(blob);
+  downloadUrl(url, name);
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
 /** @param {string} name @param {unknown[][]} rows */

@@ -1,11 +1,13 @@
 // One poller for the whole page. It polls what visible views subscribe to, sends equal requests
-// once, pauses while the page is hidden, and waits longer after errors.
+// once, and waits longer after errors. While the page is hidden, it polls only subscriptions with an
+// interval for that.
 
 import { request as sendRequest } from "./api.js";
 
 /** @import { Subscription } from "./types.js" */
 
 const MAX_DELAY_MS = 30_000;
+const MIN_RETRY_MS = 250;
 const JITTER = 0.2; // of the delay, so that many pages do not return to a server at once
 
 export class Poller {
@@ -55,7 +57,7 @@ export class Poller {
     };
   }
 
-  /** Poll everything at once, for example when the page becomes visible again. */
+  /** Poll everything at once, for example when the page or the network is back. */
   wakeAll() {
     for (const entry of this.entries) entry.dueAt = this.now();
     this.schedule();
@@ -63,15 +65,14 @@ export class Poller {
 
   /** Poll all due subscriptions. Equal requests are sent once. */
   async poll() {
-    if (this.isHidden()) return;
     /** @type {Map<string, { route: string, payload: object, entries: Entry[] }>} */
     const requests = new Map();
     for (const entry of this.entries) {
-      if (entry.isPending || entry.dueAt > this.now()) continue;
-      const { route, payload: buildPayload, isVisible, intervalMs } = entry.subscription;
+      if (entry.isPending || this.isPaused(entry) || entry.dueAt > this.now()) continue;
+      const { route, payload: buildPayload, isVisible } = entry.subscription;
       const payload = isVisible && !isVisible() ? null : buildPayload();
       if (!payload) {
-        entry.dueAt = this.now() + intervalMs;
+        entry.dueAt = this.now() + this.delay({ ...entry, failures: 0 });
         continue;
       }
       const key = route + " " + JSON.stringify(payload);
@@ -106,17 +107,24 @@ export class Poller {
   }
 
   /** @param {Entry} entry */
-  delay({ failures, subscription: { intervalMs } }) {
-    if (!failures) return intervalMs;
-    const delay = Math.min(MAX_DELAY_MS, intervalMs * 2 ** failures);
+  isPaused({ subscription: { hiddenIntervalMs } }) {
+    return hiddenIntervalMs === undefined && this.isHidden();
+  }
+
+  /** @param {Entry} entry */
+  delay({ failures, subscription: { intervalMs, hiddenIntervalMs } }) {
+    const visibleMs = typeof intervalMs === "number" ? intervalMs : intervalMs(),
+      ms = (this.isHidden() && hiddenIntervalMs) || visibleMs;
+    if (!failures) return ms;
+    const delay = Math.min(MAX_DELAY_MS, Math.max(MIN_RETRY_MS, ms) * 2 ** failures);
     return delay * (1 - JITTER + 2 * JITTER * this.random());
   }
 
-  /** Set the timer for the next due subscription. A hidden page has no timer. */
+  /** Set the timer for the next due subscription. */
   schedule() {
     clearTimeout(this.timer);
-    const waiting = [...this.entries].filter((entry) => !entry.isPending);
-    if (!waiting.length || this.isHidden()) return;
+    const waiting = [...this.entries].filter((entry) => !entry.isPending && !this.isPaused(entry));
+    if (!waiting.length) return;
     const next = Math.min(...waiting.map((entry) => entry.dueAt));
     this.timer = setTimeout(() => this.poll(), Math.max(0, next - this.now()));
   }
@@ -129,5 +137,7 @@ export class Poller {
  */
 
 export const poller = new Poller();
-if (typeof document !== "undefined")
+if (typeof document !== "undefined") {
   document.addEventListener("visibilitychange", () => poller.wakeAll());
+  window.addEventListener("online", () => poller.wakeAll());
+}

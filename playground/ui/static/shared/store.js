@@ -6,7 +6,7 @@ import { request } from "./api.js";
 import { readViewState, writeViewState } from "./links.js";
 import { poller as pagePoller } from "./poller.js";
 
-/** @import { CheckpointSummary, JobState, ModelRef, Option } from "./types.js" */
+/** @import { CheckpointSummary, JobState, ModelRef, Option, Subscription } from "./types.js" */
 /** @import { RunList, RunSummary } from "./responses.js" */
 /** @import { Poller } from "./poller.js" */
 
@@ -55,6 +55,10 @@ export class Store {
     this.owner = signal("");
     this.runs = signal(/** @type {RunSummary[]} */ ([]));
     this.checkpoints = signal(/** @type {CheckpointSummary[]} */ ([]));
+    /** Runs that can be restored for some minutes. */
+    this.deletedRuns = signal(/** @type {RunSummary[]} */ ([]));
+    /** The notes of the server about its storage and device, and its number of training slots. */
+    this.server = signal({ storage_message: "", device: "", note: "", slots: 0, now: 0 });
     /** The error of the last request for the runs; empty after a response. */
     this.connectionError = signal("");
     /** The jobs of all tabs by their key. */
@@ -138,16 +142,20 @@ export class Store {
 
   /**
    * Replace the lists by a response of `runs/list`.
-   * @param {Pick<RunList, "runs" | "checkpoints">} response
+   * @param {RunList} response
    */
   setModels(response) {
+    const { runs, checkpoints, ...server } = response,
+      isDeleted = (/** @type {RunSummary} */ run) => run.deleted;
     batch(() => {
       this.connectionError.value = "";
       setIfChanged(
         this.runs,
-        response.runs.filter((run) => !run.deleted),
+        runs.filter((run) => !isDeleted(run)),
       );
-      setIfChanged(this.checkpoints, response.checkpoints);
+      setIfChanged(this.deletedRuns, runs.filter(isDeleted));
+      setIfChanged(this.checkpoints, checkpoints);
+      this.server.value = server;
     });
   }
 
@@ -212,9 +220,15 @@ export class Store {
    * Poll the lists of runs and checkpoints while a view is visible.
    * @param {() => boolean} isVisible
    * @param {Poller} [poller]
-   * @param {number} [intervalMs]
+   * @param {Subscription["intervalMs"]} [intervalMs]
+   * @param {number} [hiddenIntervalMs]
    */
-  subscribeToModels(isVisible, poller = pagePoller, intervalMs = RUNS_INTERVAL_MS) {
+  subscribeToModels(
+    isVisible,
+    poller = pagePoller,
+    intervalMs = RUNS_INTERVAL_MS,
+    hiddenIntervalMs = undefined,
+  ) {
     let sentAfter = 0;
     const { wake, unsubscribe } = poller.subscribe({
       route: "runs/list",
@@ -223,6 +237,7 @@ export class Store {
         return this.owner.value ? { owner: this.owner.value } : null;
       },
       intervalMs,
+      hiddenIntervalMs,
       isVisible,
       onData: (response) => !this.isOutdated(sentAfter) && this.setModels(response),
       onError: (error) => {

@@ -49,7 +49,9 @@ export interface Subscription {
   payload: () => object | null;
   onData: (response: any) => void;
   onError?: (error: Error) => void;
-  intervalMs: number;
+  intervalMs: number | (() => number);
+  /** The interval while the page is hidden; without one, a hidden page does not poll. */
+  hiddenIntervalMs?: number;
   /** Whether the subscriber is visible; a hidden one is not polled. */
   isVisible?: () => boolean;
 }

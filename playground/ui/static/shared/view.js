@@ -22,6 +22,7 @@ function loadStylesheet(url) {
 export function createView(template, styleUrls = []) {
   const parsed = new DOMParser().parseFromString(template, "text/html"),
     root = /** @type {HTMLElement} */ (parsed.body.firstElementChild);
+  /** @type {{ props: any, trigger: (event: string, data?: any) => void }} */
   const gradio = { props: {}, trigger: () => {} };
   const $ = (selector) => root.querySelector(selector);
   const wholePageLink = $(".open-whole");

@@ -1,96 +1,229 @@
+// The attention weights of the selected head as a large map, with a cursor.
 import { setUpCanvas } from "../shared/canvas.js";
+import { setText } from "../shared/dom.js";
 import { cssVariable, scaleColor } from "../shared/palette.js";
+import { ENCODER_CAPTION } from "../shared/strings.js";
 import { displayedPass } from "./diagram/diagram.js";
+import { scheduleRender } from "./rendering.js";
 import { state } from "./state.js";
-import { attentionKind } from "./status.js";
 import { $ } from "./view.js";
 
-const isMasked = (row, column) => state.selectedKind === "decoder" && column > row;
+const LEFT = 40, // of the cells, beside the names of the rows
+  TOP = 22,
+  MAX_CELL = 31,
+  LOW_PAGE = "(max-height: 820px)",
+  MAX_HEIGHT = 330,
+  MAX_HEIGHT_OF_LOW_PAGE = 190;
+const KEY_MOVES = /** @type {Record<string, [number, number]>} */ ({
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+});
+/** @type {Record<string, { from: string, to: string, reading: string }>} */
+const ATTENTION_KINDS = {
+  cross: {
+    from: "Target position",
+    to: "source position",
+    reading: "Rows: target tokens (queries). Columns: source tokens (keys).",
+  },
+  encoder: {
+    from: "Source position",
+    to: "source position",
+    reading: ENCODER_CAPTION,
+  },
+  decoder: {
+    from: "Target position",
+    to: "target position",
+    reading:
+      "Rows: target tokens (queries). Columns: earlier target tokens (keys). " +
+      "Masked positions are hatched.",
+  },
+};
+// An architecture with one stack has source and target in one sequence.
+const SINGLE_STACK_DECODER = {
+  from: "Position",
+  to: "position",
+  reading:
+    "Rows: source and target tokens (queries). Columns: the same tokens (keys). " +
+    "Masked positions are hatched.",
+};
+const SINGLE_STACK_ENCODER = {
+  from: "Position",
+  to: "position",
+  reading: "Rows: source tokens, then SOS padding (queries). Columns: the same tokens (keys).",
+};
 
-function paintHeatmap(context, weights, nRows, nColumns, x, y, cellSize) {
-  for (let row = 0; row < nRows; row++)
-    for (let column = 0; column < nColumns; column++) {
-      if (isMasked(row, column)) continue;
-      context.fillStyle = scaleColor(weights[row * nColumns + column]);
-      context.fillRect(
-        x + column * cellSize,
-        y + row * cellSize,
-        Math.ceil(cellSize),
-        Math.ceil(cellSize),
-      );
-    }
-  if (state.selectedKind === "decoder") {
-    // Hatching distinguishes masked positions from weights of zero.
-    context.save();
-    context.beginPath();
-    for (let row = 0; row < nRows; row++)
-      context.rect(
-        x + (row + 1) * cellSize,
-        y + row * cellSize,
-        (nColumns - row - 1) * cellSize,
-        cellSize,
-      );
-    context.clip();
-    context.strokeStyle = cssVariable("--pg-hatch");
-    context.lineWidth = 1;
-    context.beginPath();
-    const height = nRows * cellSize;
-    for (let offset = -height; offset < nColumns * cellSize; offset += 6) {
-      context.moveTo(x + offset, y + height);
-      context.lineTo(x + offset + height, y);
-    }
-    context.stroke();
-    context.restore();
-  }
+function attentionKind() {
+  const { selectedKind: kind, probeInfo } = state;
+  if (probeInfo.axes.cross || !probeInfo.axes[kind]) return ATTENTION_KINDS[kind];
+  return kind === "decoder" ? SINGLE_STACK_DECODER : SINGLE_STACK_ENCODER;
 }
 
-export function paintSelectedHead() {
-  const canvas = $(".focus-map"),
-    pass = displayedPass(),
-    [rows, columns] = pass.axes[state.selectedKind];
-  const weights = pass.attention[state.selectedKind][state.selectedHead[0]][state.selectedHead[1]],
-    left = 40,
-    top = 22;
-  const size = Math.min(31, (canvas.clientWidth - left) / columns.length);
-  const [context] = setUpCanvas(canvas, Math.round(top + size * rows.length + 2));
+/** The tokens of the rows and columns of the map, and the size of a cell. */
+function mapLayout() {
+  const [rows, columns] = displayedPass().axes[state.selectedKind],
+    maxHeight = matchMedia(LOW_PAGE).matches ? MAX_HEIGHT_OF_LOW_PAGE : MAX_HEIGHT,
+    width = $(".focus-map").clientWidth;
+  return {
+    rows: /** @type {string[]} */ (rows),
+    columns: /** @type {string[]} */ (columns),
+    size: Math.min(MAX_CELL, (width - LEFT) / columns.length, (maxHeight - TOP) / rows.length),
+  };
+}
+
+/** @param {number} row @param {number} column */
+const isMasked = (row, column) => state.selectedKind === "decoder" && column > row;
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {number[]} weights
+ * @param {ReturnType<typeof mapLayout>} layout
+ */
+function paintCells(context, weights, { rows, columns, size }) {
+  rows.forEach((_, row) =>
+    columns.forEach((_, column) => {
+      if (isMasked(row, column)) return;
+      context.fillStyle = scaleColor(weights[row * columns.length + column]);
+      context.fillRect(LEFT + column * size, TOP + row * size, Math.ceil(size), Math.ceil(size));
+    }),
+  );
+}
+
+/**
+ * Hatch masked positions, so that they differ from weights of zero.
+ * @param {CanvasRenderingContext2D} context
+ * @param {ReturnType<typeof mapLayout>} layout
+ */
+function paintMask(context, { rows, columns, size }) {
+  const height = rows.length * size;
+  context.save();
+  context.beginPath();
+  rows.forEach((_, row) =>
+    context.rect(
+      LEFT + (row + 1) * size,
+      TOP + row * size,
+      (columns.length - row - 1) * size,
+      size,
+    ),
+  );
+  context.clip();
+  context.strokeStyle = cssVariable("--pg-hatch");
+  context.lineWidth = 1;
+  context.beginPath();
+  for (let offset = -height; offset < columns.length * size; offset += 6) {
+    context.moveTo(LEFT + offset, TOP + height);
+    context.lineTo(LEFT + offset + height, TOP);
+  }
+  context.stroke();
+  context.restore();
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {ReturnType<typeof mapLayout>} layout
+ */
+function paintNames(context, { rows, columns, size }) {
   context.font = (size < 16 ? 9 : 12) + "px " + cssVariable("--font-mono");
   context.textBaseline = "middle";
   context.fillStyle = cssVariable("--body-text-color");
   context.textAlign = "center";
-  columns.forEach((token, i) => context.fillText(token, left + (i + 0.5) * size, top / 2));
+  columns.forEach((token, i) => context.fillText(token, LEFT + (i + 0.5) * size, TOP / 2));
   context.textAlign = "right";
-  rows.forEach((token, i) => context.fillText(token, left - 8, top + (i + 0.5) * size));
-  paintHeatmap(context, weights, rows.length, columns.length, left, top, size);
+  rows.forEach((token, i) => context.fillText(token, LEFT - 8, TOP + (i + 0.5) * size));
+}
+
+/**
+ * Return the cell at the cursor, if the map has it.
+ * @param {ReturnType<typeof mapLayout>} layout
+ */
+function cellAtCursor({ rows, columns }) {
+  const cell = state.hoverCell;
+  return cell && cell[0] < rows.length && cell[1] < columns.length ? cell : null;
+}
+
+/**
+ * @param {number[]} weights
+ * @param {ReturnType<typeof mapLayout>} layout
+ */
+function describeMap(weights, layout) {
+  const { from, to, reading } = attentionKind(),
+    { rows, columns } = layout,
+    [layer, head] = state.selectedHead,
+    title = `Layer ${layer + 1}, head ${head + 1}. `,
+    cell = cellAtCursor(layout);
+  if (!cell) {
+    const isDark = document.body.classList.contains("dark");
+    return (
+      title +
+      reading +
+      (isDark ? " Dark is 0, bright is 1." : " Stronger colours: higher weights, from 0 to 1.")
+    );
+  }
+  const [row, column] = cell,
+    query = `${from} ${row + 1} (${rows[row]})`,
+    key = `${to} ${column + 1} (${columns[column]})`,
+    weight = (weights[row * columns.length + column] / 1000).toFixed(3);
+  return isMasked(row, column)
+    ? `${title}${query} cannot attend to ${key}: it is a later position`
+    : `${title}${query} attends to ${key} with weight ${weight}`;
+}
+
+/** Paint the weights of the selected head, and write the caption. */
+export function paintSelectedHead() {
+  const layout = mapLayout(),
+    { rows, columns, size } = layout,
+    [layer, head] = state.selectedHead,
+    weights = displayedPass().attention[state.selectedKind][layer][head],
+    [context] = setUpCanvas($(".focus-map"), Math.round(TOP + size * rows.length + 2)),
+    cell = cellAtCursor(layout);
+  paintNames(context, layout);
+  paintCells(context, weights, layout);
+  if (state.selectedKind === "decoder") paintMask(context, layout);
   context.strokeStyle = cssVariable("--border-color-primary");
-  context.strokeRect(left - 0.5, top - 0.5, size * columns.length + 1, size * rows.length + 1);
-  const hoverCell = state.hoverCell ?? [Infinity, Infinity],
-    isHovered = hoverCell[0] < rows.length && hoverCell[1] < columns.length;
-  if (isHovered) {
+  context.strokeRect(LEFT - 0.5, TOP - 0.5, size * columns.length + 1, size * rows.length + 1);
+  if (cell) {
     context.strokeStyle = cssVariable("--pg-mark");
     context.lineWidth = 2;
-    context.strokeRect(left + hoverCell[1] * size, top + hoverCell[0] * size, size, size);
+    context.strokeRect(LEFT + cell[1] * size, TOP + cell[0] * size, size, size);
   }
-  const caption = $(".focus figcaption"),
-    headLabel =
-      "Layer " + (state.selectedHead[0] + 1) + ", head " + (state.selectedHead[1] + 1) + ". ";
-  if (isHovered) {
-    const [row, column] = hoverCell,
-      query = attentionKind().from + " " + (row + 1) + " (" + rows[row] + ")",
-      key = attentionKind().to + " " + (column + 1) + " (" + columns[column] + ")";
-    caption.textContent =
-      headLabel +
-      (isMasked(row, column)
-        ? query + " cannot attend to " + key + ": it is a later position"
-        : query +
-          " attends to " +
-          key +
-          " with weight " +
-          (weights[row * columns.length + column] / 1000).toFixed(3));
-  } else
-    caption.textContent =
-      headLabel +
-      attentionKind().reading +
-      (document.body.classList.contains("dark")
-        ? " Dark is 0, bright is 1."
-        : " Stronger colours: higher weights, from 0 to 1.");
+  setText($(".focus figcaption"), describeMap(weights, layout));
+}
+
+/** @param {number[] | null} cell */
+function setCursor(cell) {
+  state.hoverCell = cell;
+  scheduleRender();
+}
+const hasMap = () => Boolean(state.probeInfo?.axes[state.selectedKind]);
+
+/** @param {PointerEvent} event */
+function onPointerMove(event) {
+  if (!hasMap()) return;
+  const { rows, columns, size } = mapLayout(),
+    row = Math.floor((event.offsetY - TOP) / size),
+    column = Math.floor((event.offsetX - LEFT) / size);
+  const isInside = row >= 0 && column >= 0 && row < rows.length && column < columns.length;
+  setCursor(isInside ? [row, column] : null);
+}
+
+/** @param {KeyboardEvent} event */
+function onKeyDown(event) {
+  const move = KEY_MOVES[event.key];
+  if (!move || !hasMap()) return;
+  event.preventDefault();
+  const { rows, columns } = mapLayout(),
+    [row, column] = state.hoverCell ?? [-move[0], -move[1]];
+  setCursor([
+    Math.max(0, Math.min(rows.length - 1, row + move[0])),
+    Math.max(0, Math.min(columns.length - 1, column + move[1])),
+  ]);
+}
+
+/** Connect the cursor of the map. */
+export function initSelectedHead() {
+  const canvas = $(".focus-map");
+  canvas.addEventListener("pointermove", onPointerMove);
+  canvas.addEventListener("keydown", onKeyDown);
+  for (const kind of ["pointerleave", "blur"]) canvas.addEventListener(kind, () => setCursor(null));
 }

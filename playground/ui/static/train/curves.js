@@ -1,101 +1,94 @@
 // The curves of the open run and of its overlays: loss, and exact match.
-import { html, render } from "../vendor/preact.js";
 import { Chart } from "../shared/chart.js";
 import { nearestIndex } from "../shared/chart_data.js";
-import { setText } from "../shared/dom.js";
 import { ChartTools } from "../shared/components/chart_tools.js";
 import { formatCount, formatInteger, formatNumber, formatPercent } from "../shared/format.js";
-import { resolveColor } from "../shared/palette.js";
+import { store } from "../shared/store.js";
+import { html, signal, useEffect, useRef } from "../vendor/preact.js";
+import { overlays } from "./overlays.js";
 import { scheduleRender } from "./rendering.js";
-import { state } from "./state.js";
-import { METRICS, overlays, TERMINAL_STATUSES } from "./status.js";
+import { METRICS, state } from "./state.js";
+import { TERMINAL_STATUSES } from "./status.js";
 import { showStep } from "./timeline.js";
-import { $, root } from "./view.js";
+import { root } from "./view.js";
 
-export const MAX_OVERLAYS = 7; // as many as the palette has colours besides that of the open run
-export const overlayColor = (colorIndex) => resolveColor(colorIndex + 1);
+/** @import { Marker, Series } from "../shared/types.js" */
+/** @typedef {[step: number, exactMatch: number, tokenAccuracy: number, n: number]} Evaluation */
+
 const TARGET_SCORE = 0.99;
 const NARROW_PAGE = "(max-width: 700px)";
+const LOW_PAGE = "(max-height: 820px)";
 const EMBED_REST = 256; // pixels of an embedded view besides the two charts
-const formatTick = (fraction) => Math.round(100 * fraction) + " %";
-let charts = null;
+const formatTick = (/** @type {number} */ fraction) => Math.round(100 * fraction) + " %";
+/** The charts by name, once they are in the page. @type {Record<string, { current: Chart }>} */
+const charts = {};
+/** @type {number[]} */
 let evaluationSteps = [];
 // What the charts display, to leave them alone while it does not change.
 let drawn = { lines: "", markers: "" };
 
-// The last step of the axis: it grows in a few jumps, not with every point.
-export function axisMaxStep() {
-  const step = state.lastResponse.step || 1,
-    own = (() => {
-      if (TERMINAL_STATUSES.includes(state.status)) return Math.max(step, 1);
-      if (state.lastResponse.max_steps <= 1000) return Math.max(step, state.lastResponse.max_steps);
-      let maxValue = 1000;
-      while (maxValue < step) maxValue *= String(maxValue)[0] === "2" ? 2.5 : 2;
-      return Math.max(step, Math.min(maxValue, state.lastResponse.max_steps || maxValue));
-    })();
-  return Math.max(
-    own,
-    ...[...overlays.values()].map(({ curve: c }) =>
-      c && c.steps.length ? c.steps[c.steps.length - 1] : 0,
-    ),
-  );
+/** The last step of the open run on the axis: it grows in a few jumps, not with every point. */
+function ownMaxStep() {
+  const { step = 0, max_steps: maxSteps } = state.lastResponse,
+    reached = Math.max(step, 1);
+  if (TERMINAL_STATUSES.includes(state.status)) return reached;
+  if (maxSteps <= 1000) return Math.max(reached, maxSteps);
+  let rounded = 1000;
+  while (rounded < reached) rounded *= String(rounded)[0] === "2" ? 2.5 : 2;
+  return Math.max(reached, Math.min(rounded, maxSteps || rounded));
 }
+
+/** The last step of the axis of all curves. */
+export const axisMaxStep = () =>
+  Math.max(
+    ownMaxStep(),
+    ...[...overlays.value.values()].map(({ curve }) => curve?.steps.at(-1) ?? 0),
+  );
 
 /** An embedded view fits its frame. */
 function chartHeight() {
   if (document.documentElement.dataset.embed)
     return Math.max(90, Math.floor((innerHeight - EMBED_REST) / 2));
-  return matchMedia(NARROW_PAGE).matches ? 140 : 124;
+  if (matchMedia(NARROW_PAGE).matches) return 140;
+  return matchMedia(LOW_PAGE).matches ? 104 : 140;
 }
 
-/** Build the charts in the page. */
-export function initCharts() {
-  const height = chartHeight(),
-    common = {
-      height,
-      syncKey: "train",
-      onSelect: (step) => state.weightSteps.length > 1 && showStep(step),
-    };
-  charts = {
-    loss: new Chart($(".loss-box"), {
-      ...common,
-      label: "Loss",
-      hasXLabel: false,
-      emptyText: "The curve appears with the first step.",
-      // The cursor of this chart follows that of the other one.
-      onCursor: (step) => {
-        state.hoverStep = step;
-        scheduleRender();
-      },
-    }),
-    score: new Chart($(".score-box"), {
-      ...common,
-      label: "Exact match",
-      emptyText: "The first score appears after a few steps.",
-      formatY: formatPercent,
-      formatTick,
-      legendBox: $(".score-legend"),
-      yRange: [0, 1],
-    }),
-  };
-  charts.loss.plotBox.classList.add("loss-chart");
-  charts.score.plotBox.classList.add("score-chart");
-  const tools = { "Upper curve": charts.loss, "Exact match": charts.score };
-  render(
-    Object.entries(tools).map(
-      ([title, chart]) => html`<${ChartTools} title=${title} chart=${{ current: chart }} />`,
-    ),
-    $(".chart-tools"),
-  );
-}
+const chartOptions = () => ({
+  height: chartHeight(),
+  syncKey: "train",
+  onSelect: (/** @type {number} */ step) => state.weightSteps.length > 1 && showStep(step),
+});
+const lossOptions = () => ({
+  ...chartOptions(),
+  label: "Loss",
+  hasXLabel: false,
+  emptyText: "The curve appears with the first step.",
+  // The cursor of this chart follows that of the other one.
+  onCursor: (/** @type {number | null} */ step) => {
+    state.hoverStep = step;
+    scheduleRender();
+  },
+});
+const scoreOptions = (/** @type {HTMLElement} */ legendBox) => ({
+  ...chartOptions(),
+  label: "Exact match",
+  emptyText: "The first score appears after a few steps.",
+  formatY: formatPercent,
+  formatTick,
+  legendBox,
+  yRange: [0, 1],
+});
 
-const runName = () =>
-  (state.runs.find((run) => run.subject === state.modelRef) || state.lastResponse).name ||
-  "this run";
+const runName = () => (store.find(state.modelRef) || state.lastResponse).name || "this run";
 
-/** Return a series of each overlay and of the open run. */
+/**
+ * Return a series of each overlay and of the open run.
+ * @param {{ x: number[], y: number[] }} own
+ * @param {(curve: any) => { x: number[], y: number[] }} ofOverlay
+ * @returns {Series[]}
+ */
 function buildSeries(own, ofOverlay) {
-  const others = [...overlays]
+  const others = [...overlays.value]
     .filter(([, overlay]) => overlay.curve)
     .map(([subject, { colorIndex, curve, name }]) => ({
       key: subject,
@@ -111,10 +104,12 @@ function buildSeries(own, ofOverlay) {
   ];
 }
 
+/** @param {Evaluation[]} evaluations @param {number} column */
 const scorePoints = (evaluations, column) => ({
   x: evaluations.map((evaluation) => evaluation[0]),
   y: evaluations.map((evaluation) => evaluation[column]),
 });
+/** @returns {Series} */
 const tokenSeries = () => ({
   key: "tokens",
   label: "token accuracy",
@@ -127,7 +122,10 @@ const tokenSeries = () => ({
  * asked for, the first score that reaches the target.
  */
 function buildMarkers(hasTarget = false) {
-  const markers = (state.lastResponse.changes || [])
+  /** @type {[number, string, any][]} */
+  const changes = state.lastResponse.changes || [];
+  /** @type {Marker[]} */
+  const markers = changes
     .filter(([step, setting]) => setting === "learning_rate" && step)
     .map(([step]) => ({ x: step, label: "learning rate" }));
   if (state.viewedStep !== null) markers.push({ x: state.viewedStep, color: "--pg-accent" });
@@ -137,68 +135,52 @@ function buildMarkers(hasTarget = false) {
 }
 
 export function paintCharts() {
-  const isLog = $(".log").checked && state.selectedMetric !== "learning_rate",
-    smoothing = Number($(".smoothing").value),
-    metric = state.selectedMetric,
+  const { loss, score } = charts,
+    { selectedMetric: metric, smoothing, viewedStep } = state,
+    isLog = state.isLog && metric !== "learning_rate",
     maxStep = axisMaxStep();
   const lines = JSON.stringify([
     [state.modelRef, state.pollGeneration, state.pointCount, state.evaluations.length, maxStep],
     [metric, isLog, smoothing, runName()],
-    [...overlays].map(([subject, { curve, name }]) => [subject, name, curve?.steps.length]),
+    [...overlays.value].map(([ref, { curve, name }]) => [ref, name, curve?.steps.length]),
   ]);
-  const markers = JSON.stringify([state.viewedStep, state.lastResponse.changes]);
+  const markers = JSON.stringify([viewedStep, state.lastResponse.changes]);
   if (lines !== drawn.lines) {
-    const common = { xRange: [0, maxStep], restingX: state.viewedStep };
-    Object.assign(charts.loss.options, common, {
+    const common = { xRange: [0, maxStep], restingX: viewedStep };
+    Object.assign(loss.current.options, common, {
       label: METRICS[metric][0],
       isLog,
       smoothing,
       yRange: isLog ? undefined : [0, null],
     });
-    Object.assign(charts.score.options, common);
+    Object.assign(score.current.options, common);
     paintLines(metric);
   } else if (markers !== drawn.markers) {
-    for (const chart of Object.values(charts)) {
-      chart.options.restingX = state.viewedStep;
-      chart.setMarkers(buildMarkers(chart === charts.score));
+    for (const { current: chart } of [loss, score]) {
+      chart.options.restingX = viewedStep;
+      chart.setMarkers(buildMarkers(chart === score.current));
     }
   }
   drawn = { lines, markers };
-  renderValues(state.hoverStep ?? state.viewedStep);
 }
 
+/** @param {string} metric */
 function paintLines(metric) {
-  const curveOf = (curve) => ({ x: curve.steps, y: curve[metric] }),
+  const curveOf = (/** @type {any} */ curve) => ({ x: curve.steps, y: curve[metric] }),
     scores = buildSeries(scorePoints(state.evaluations, 1), (curve) =>
       scorePoints(curve.evaluations, 1),
-    );
-  charts.loss.setData(buildSeries(curveOf(state.metricCurve), curveOf), buildMarkers());
-  charts.score.setData(overlays.size ? scores : [tokenSeries(), ...scores], buildMarkers(true));
-  charts.loss.plotBox.steps = state.metricCurve.steps; // tests read this property
-  root.classList.toggle("has-overlays", overlays.size > 0);
+    ),
+    hasOverlays = overlays.value.size > 0;
+  charts.loss.current.setData(buildSeries(curveOf(state.metricCurve), curveOf), buildMarkers());
+  charts.score.current.setData(
+    hasOverlays ? scores : [tokenSeries(), ...scores],
+    buildMarkers(true),
+  );
+  /** @type {any} */ (charts.loss.current.plotBox).steps = state.metricCurve.steps; // for tests
+  root.classList.toggle("has-overlays", hasOverlays);
 }
 
-/** Write the values at a step into the headings; null selects the latest ones. */
-function renderValues(step) {
-  const { steps } = state.metricCurve,
-    atStep = (at) => (step === null ? "" : " at step " + formatInteger(at)),
-    at = step === null ? steps.length - 1 : nearestIndex(steps, step);
-  setText(
-    $(".loss-value"),
-    steps.length
-      ? formatNumber(state.metricCurve[state.selectedMetric][at]) + atStep(steps[at])
-      : "",
-  );
-  const evaluation = evaluationAt(step);
-  setText(
-    $(".score-value"),
-    evaluation ? formatPercent(evaluation[1]) + atStep(evaluation[0]) : "",
-  );
-  $(".score-value").title = evaluation
-    ? `of ${formatCount(evaluation[3], "held-out sequence")}; ` +
-      `token accuracy ${formatPercent(evaluation[2])}`
-    : "";
-}
+/** @param {number | null} step @returns {Evaluation | undefined} */
 function evaluationAt(step) {
   const all = state.evaluations;
   if (step === null) return all[all.length - 1];
@@ -206,4 +188,123 @@ function evaluationAt(step) {
   if (all.length !== evaluationSteps.length || all.at(-1)[0] !== evaluationSteps.at(-1))
     evaluationSteps = all.map((each) => each[0]);
   return all[nearestIndex(evaluationSteps, step)];
+}
+
+/** Return the step whose values the headings show, and its text; null selects the latest ones. */
+function displayedStep() {
+  void state.lastResponse; // new points change no signal
+  const step = state.hoverStep ?? state.viewedStep;
+  return {
+    step,
+    atStep: (/** @type {number} */ at) => (step === null ? "" : " at step " + formatInteger(at)),
+  };
+}
+
+function LossValue() {
+  const { step, atStep } = displayedStep(),
+    { steps, [state.selectedMetric]: values } = state.metricCurve,
+    at = step === null ? steps.length - 1 : nearestIndex(steps, step);
+  return html`<output class="value loss-value" aria-live="off">
+    ${steps.length ? formatNumber(values[at]) + atStep(steps[at]) : ""}
+  </output>`;
+}
+
+function ScoreValue() {
+  const { step, atStep } = displayedStep(),
+    evaluation = evaluationAt(step),
+    title =
+      evaluation &&
+      `of ${formatCount(evaluation[3], "held-out sequence")}; ` +
+        `token accuracy ${formatPercent(evaluation[2])}`;
+  return html`<output class="value score-value" aria-live="off" title=${title ?? ""}>
+    ${evaluation ? formatPercent(evaluation[1]) + atStep(evaluation[0]) : ""}
+  </output>`;
+}
+
+/** A chart that is created once. @param {{ name: string, createOptions: () => any }} props */
+function ChartBox({ name, createOptions }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const chart = new Chart(/** @type {HTMLElement} */ (box.current), createOptions());
+    chart.plotBox.classList.add(name + "-chart");
+    charts[name] = { current: chart };
+    areChartsReady.value = Object.keys(charts).length === 2;
+    scheduleRender();
+  }, []);
+  return html`<div ref=${box} class=${name + "-box"} data-part="curves"></div>`;
+}
+
+/** Whether both charts are in the page. */
+export const areChartsReady = signal(false);
+
+function MetricSelect() {
+  return html`<select
+    class="metric"
+    aria-label="Upper curve"
+    title=${METRICS[state.selectedMetric][1]}
+    value=${state.selectedMetric}
+    onChange=${(/** @type {any} */ event) => {
+      state.selectedMetric = event.currentTarget.value;
+      scheduleRender();
+    }}
+  >
+    ${Object.entries(METRICS).map(
+      ([value, [label]]) => html`<option value=${value}>${label}</option>`,
+    )}
+  </select>`;
+}
+
+function AxisOptions() {
+  const isFixed = state.selectedMetric === "learning_rate";
+  return html`<label class="smooth">
+      smoothing
+      <input
+        type="range"
+        class="smoothing"
+        min="0"
+        max="0.99"
+        step="0.01"
+        value=${state.smoothing}
+        onInput=${(/** @type {any} */ event) => {
+          state.smoothing = Number(event.currentTarget.value);
+          scheduleRender();
+        }}
+      />
+    </label>
+    <label class="switch" title="Logarithmic axis" style=${isFixed && { visibility: "hidden" }}>
+      <input
+        type="checkbox"
+        class="log"
+        checked=${state.isLog}
+        onChange=${() => {
+          state.isLog = !state.isLog;
+          scheduleRender();
+        }}
+      />
+      log
+    </label>`;
+}
+
+export function Curves() {
+  const legend = useRef(/** @type {HTMLElement | null} */ (null)),
+    isReady = areChartsReady.value;
+  const tools = (/** @type {string} */ title, /** @type {string} */ name) =>
+    isReady && html`<${ChartTools} title=${title} chart=${charts[name]} />`;
+  return html`<div class="bar" data-part="curves">
+      <${MetricSelect} /><${LossValue} /><${AxisOptions} />
+    </div>
+    <${ChartBox} name="loss" createOptions=${lossOptions} />
+    <div class="bar" data-part="curves">
+      <h3 title="Fraction of held-out sequences that free-running decoding predicts without error">
+        Exact match
+      </h3>
+      <${ScoreValue} /><span class="score-legend" ref=${legend}></span>
+    </div>
+    <${ChartBox}
+      name="score"
+      createOptions=${() => scoreOptions(/** @type {HTMLElement} */ (legend.current))}
+    />
+    <div class="chart-tools" data-part="curves">
+      ${tools(METRICS[state.selectedMetric][0], "loss")} ${tools("Exact match", "score")}
+    </div>`;
 }

@@ -1,29 +1,28 @@
-// The live view of the Train tab. It polls the server for new data and holds no connection open.
-// The page computes no values: the training and inspection processes do.
+// The Train tab. It polls the server for new data and holds no connection open. The page computes
+// no values: the training and inspection processes do.
 import { connectAddress } from "../shared/address.js";
 import { sleep } from "../shared/api.js";
-import { RETRYING } from "../shared/strings.js";
 import { store } from "../shared/store.js";
-import { initControls } from "./controls.js";
-import { initCharts } from "./curves.js";
+import { effect, html, render, untracked } from "../vendor/preact.js";
+import { initSelectedHead } from "./attention.js";
 import { initDiagram } from "./diagram/diagram.js";
-import { initInput } from "./input.js";
 import { followSelection, initModelSelection, openModel } from "./model_selection.js";
 import { loadSavedOverlays, setOverlays } from "./overlays.js";
-import { resetView } from "./poller.js";
-import { initRunDifferences } from "./run_differences.js";
-import { initRunList } from "./run_list.js";
-import { loadRuns, pollRuns } from "./runs.js";
-import { initSavedCheckpoints } from "./saved_checkpoints.js";
+import { resetView } from "./polling.js";
+import { scheduleRender } from "./rendering.js";
+import { loadRuns, startPollingRuns } from "./runs.js";
 import { keepSession } from "./session.js";
-import { embeddedView, initShareDialog } from "./share_dialog.js";
+import { embeddedView } from "./share_links.js";
 import { initShortcuts } from "./shortcuts.js";
 import { state } from "./state.js";
-import { initTimeline } from "./timeline.js";
-import { $, attach, root } from "./view.js";
+import { updatePageStatus } from "./top_bar.js";
+import { Train } from "./train.js";
+import { attach, onResizeOrThemeChange, root } from "./view.js";
 
+const RETRY_MS = 1000;
 let isStarted = false;
-// The server sets the value when the page loads, and when a run starts.
+
+/** The server sets the value when the page loads, and when a run starts. @param {any} value */
 function onValueChange(value) {
   state.owner = store.owner.value = value.owner || "";
   keepSession();
@@ -33,6 +32,7 @@ function onValueChange(value) {
   } else if (!isStarted) start(value.first || "");
 }
 
+/** @param {string} defaultModel */
 async function start(defaultModel) {
   isStarted = true;
   if (embeddedView) store.readAddress();
@@ -46,31 +46,30 @@ async function start(defaultModel) {
   if (!store.model.value?.startsWith("watch:")) setOverlays(loadSavedOverlays());
 }
 
-// Load the lists, unless the view leaves the page.
+/** Load the lists, unless the view leaves the page. */
 async function waitForRuns() {
   while (!(await loadRuns())) {
-    $(".status-text").textContent = RETRYING;
-    await sleep(1000);
+    state.statusNote = "The server did not respond; retrying";
+    await sleep(RETRY_MS);
     if (!root.isConnected) return false;
   }
   return true;
 }
 
-initDiagram();
-initModelSelection();
-initInput();
-initCharts();
-initTimeline();
-initRunList();
-initRunDifferences();
-initControls();
-initSavedCheckpoints();
-initShortcuts();
-initShareDialog();
-resetView();
-
 // Show the tab in the element of its Gradio component.
+/** @param {any} component */
 export default async function main(component) {
+  render(html`<${Train} />`, root);
+  initDiagram();
+  initSelectedHead();
+  initModelSelection();
+  initShortcuts();
+  resetView();
+  effect(() => {
+    void [state.status, state.lastResponse, state.isOld];
+    untracked(updatePageStatus);
+  });
+  onResizeOrThemeChange(scheduleRender);
   await attach(component, onValueChange);
-  pollRuns();
+  startPollingRuns();
 }

@@ -1,17 +1,20 @@
+// The open model, which any tab may select.
 import { takeHandOff } from "../shared/common.js";
 import { store } from "../shared/store.js";
 import { effect, untracked } from "../vendor/preact.js";
-import { setOverlays } from "./overlays.js";
-import { pollRun, renderStatus, resetView } from "./poller.js";
+import { overlays, setOverlays, swapOverlay } from "./overlays.js";
+import { resetView, startPolling, stopPolling } from "./polling.js";
 import { schedulePrediction } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";
 import { loadRuns } from "./runs.js";
 import { state } from "./state.js";
-import { overlays } from "./status.js";
 import { followStep } from "./timeline.js";
-import { $, addViewListener } from "./view.js";
+import { addViewListener } from "./view.js";
 
-/** Open a model in all tabs. The open one is polled again, for example after Undo. */
+/**
+ * Open a model in all tabs. The open one is polled again, for example after Undo.
+ * @param {string} ref
+ */
 export function openModel(ref) {
   if (ref && ref !== state.modelRef) store.openModel(ref);
   else showModel(ref);
@@ -33,38 +36,31 @@ export function followSelection() {
   });
 }
 
+/** @param {string} ref */
 function showModel(ref) {
-  const generationId = ++state.pollGeneration,
-    previousRef = state.modelRef;
+  const previousRef = state.modelRef;
+  state.pollGeneration += 1;
   state.predictRequestId += 1;
-  // Opening the overlaid run swaps the two curves.
-  if (overlays.has(ref) && previousRef.startsWith("run:") && previousRef !== ref) {
-    const colorIndex = overlays.get(ref).colorIndex;
-    overlays.delete(ref);
-    overlays.set(previousRef, { colorIndex, curve: null });
-  }
+  if (overlays.value.has(ref) && previousRef.startsWith("run:") && previousRef !== ref)
+    swapOverlay(ref, previousRef);
   state.modelRef = ref;
   state.isFresh = true;
-  if (!ref) {
-    resetView();
-    state.lastResponse = {};
-    state.status = "empty";
-    renderStatus();
-    scheduleRender();
+  if (ref) {
+    startPolling();
     return;
   }
-  pollRun(generationId);
-  setTimeout(() => {
-    if (generationId === state.pollGeneration && state.isFresh)
-      $(".status-text").textContent = "Opening";
-  }, 400);
+  stopPolling();
+  resetView();
+  state.lastResponse = {};
+  state.status = "empty";
+  scheduleRender();
 }
 
-// Overlay the runs that another tab hands over; the store has its model.
-function onNavigate() {
-  const handOff = takeHandOff("Train"),
-    overlaid = handOff.over;
-  loadRuns().then(() => overlaid && setOverlays(overlaid));
+/** Overlay the runs that another tab hands over; the store has its model. */
+async function onNavigate() {
+  const { over } = takeHandOff("Train");
+  await loadRuns();
+  if (over) setOverlays(over);
 }
 
 export function initModelSelection() {

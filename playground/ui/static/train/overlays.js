@@ -1,111 +1,118 @@
-// Overlaid curves.
-import { cssVariable } from "../shared/palette.js";
+// The runs whose curves are drawn over those of the open model.
 import { request } from "../shared/api.js";
-import { overlayColor, MAX_OVERLAYS } from "./curves.js";
+import { store } from "../shared/store.js";
+import { signal } from "../vendor/preact.js";
+import { resolveColor } from "../shared/palette.js";
 import { scheduleRender } from "./rendering.js";
-import { renderRuns } from "./run_list.js";
 import { state } from "./state.js";
-import { overlays, TERMINAL_STATUSES } from "./status.js";
-import { $ } from "./view.js";
+import { TERMINAL_STATUSES } from "./status.js";
 
-export function toggleOverlay(ref, isOn) {
-  if (isOn)
-    overlays.set(ref, {
-      colorIndex: Array.from({ length: MAX_OVERLAYS }).findIndex(
-        (_, colorIndex) => ![...overlays.values()].some((o) => o.colorIndex === colorIndex),
-      ),
-      curve: null,
-    });
-  else overlays.delete(ref);
-  renderRuns();
-  renderLegend();
+/** @typedef {{ colorIndex: number, curve: any, status?: string, name?: string }} Overlay */
+
+export const MAX_OVERLAYS = 7; // as many as the palette has colours besides that of the open run
+// The browser stores the overlays, like the open model.
+const STORAGE_KEY = "transformer-playground-laid";
+
+/** By model reference. @type {{ value: Map<string, Overlay>, peek: () => Map<string, Overlay> }} */
+export const overlays = signal(new Map());
+let areRestored = false; // until then, an empty list has no meaning
+
+/** @param {number} colorIndex */
+export const overlayColor = (colorIndex) => resolveColor(colorIndex + 1);
+
+/** Change a copy of the overlays. @param {(next: Map<string, Overlay>) => void} edit */
+function changeOverlays(edit) {
+  const next = new Map(overlays.peek());
+  edit(next);
+  overlays.value = next;
+  storeOverlays();
   scheduleRender();
-  fetchOverlays(true);
 }
 
-// The browser stores the overlays, like the open model.
-const OVERLAYS_KEY = "transformer-playground-laid";
-let overlaysRestored = false; // until then, an empty overlay list has no meaning
+/** @param {Map<string, Overlay>} map */
+function findFreeColor(map) {
+  const used = [...map.values()].map((each) => each.colorIndex);
+  return Array.from({ length: MAX_OVERLAYS }, (_, i) => i).findIndex((i) => !used.includes(i));
+}
+
+/** @param {string} ref @param {boolean} isOn */
+export function toggleOverlay(ref, isOn) {
+  changeOverlays((next) => {
+    if (isOn) next.set(ref, { colorIndex: findFreeColor(next), curve: null });
+    else next.delete(ref);
+  });
+  fetchOverlays({ isForced: true });
+}
+
+/** @param {string[]} refs */
+export function removeOverlays(refs) {
+  if (refs.length) changeOverlays((next) => refs.forEach((ref) => next.delete(ref)));
+}
+
+/** The run that was open takes the place of the overlay that is now open. */
+export function swapOverlay(/** @type {string} */ opened, /** @type {string} */ previous) {
+  changeOverlays((next) => {
+    const { colorIndex } = /** @type {Overlay} */ (next.get(opened));
+    next.delete(opened);
+    next.set(previous, { colorIndex, curve: null });
+  });
+}
+
+/** @param {string[]} refs */
+export function setOverlays(refs) {
+  areRestored = true;
+  const others = refs.filter((ref) => ref !== state.modelRef).slice(0, MAX_OVERLAYS);
+  changeOverlays((next) => {
+    next.clear();
+    others.forEach((ref, colorIndex) => next.set(ref, { colorIndex, curve: null }));
+  });
+  fetchOverlays({ isForced: true });
+}
+
+/** @returns {string[]} */
 export function loadSavedOverlays() {
   try {
-    return JSON.parse(localStorage.getItem(OVERLAYS_KEY) || "[]").filter((s) =>
-      state.runs.some((r) => r.subject === s && !r.deleted),
+    const saved = JSON.parse(localStorage.getItem(STORAGE_KEY) || "[]");
+    return saved.filter((/** @type {string} */ ref) =>
+      store.runs.value.some((run) => run.subject === ref),
     );
-  } catch (error) {
-    return [];
+  } catch {
+    return []; // the stored value is malformed, or the browser denies storage
   }
 }
-export function setOverlays(subjects) {
-  overlaysRestored = true;
-  overlays.clear();
-  subjects
-    .filter((s) => s !== state.modelRef)
-    .slice(0, MAX_OVERLAYS)
-    .forEach((s, colorIndex) => overlays.set(s, { colorIndex, curve: null }));
-  renderRuns();
-  fetchOverlays(true);
-}
 
-export async function fetchOverlays(force = false) {
-  const isActive = (s, o) =>
-    !TERMINAL_STATUSES.includes(o.status) ||
-    state.runs.some((r) => r.subject === s && r.status !== o.status);
-  const refs = [...overlays]
-    .filter(([s, o]) => s !== state.modelRef && (force || !o.curve || isActive(s, o)))
-    .map(([s]) => s);
-  overlays.delete(state.modelRef);
-  if (overlaysRestored || overlays.size)
-    try {
-      localStorage.setItem(OVERLAYS_KEY, JSON.stringify([...overlays.keys()]));
-    } catch (error) {
-      /* this browser has no storage */
-    }
-  if (refs.length) {
-    let response;
-    try {
-      response = await request("runs/curves", { owner: state.owner, subjects: refs });
-    } catch (error) {
-      return;
-    }
-    for (const c of response.curves)
-      if (overlays.has(c.subject))
-        Object.assign(overlays.get(c.subject), { curve: c, status: c.status, name: c.name });
-    scheduleRender();
+function storeOverlays() {
+  const refs = [...overlays.peek().keys()];
+  if (!areRestored && !refs.length) return;
+  try {
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(refs));
+  } catch {
+    // this browser has no storage
   }
-  renderLegend();
 }
 
-export function renderLegend() {
-  const box = $(".overlay-legend"),
-    name =
-      (state.runs.find((r) => r.subject === state.modelRef) || state.lastResponse).name ||
-      "on show";
-  box.hidden = !overlays.size;
-  const entry = (color, text, ref, dashed) => {
-    const item = document.createElement("span"),
-      swatch = document.createElement("i"),
-      words = document.createElement("span");
-    item.className = "entry";
-    swatch.style.borderTopColor = color;
-    swatch.style.borderTopStyle = dashed ? "dashed" : "solid";
-    words.textContent = text;
-    words.title = text;
-    item.append(swatch, words);
-    if (ref) {
-      const off = document.createElement("button");
-      off.type = "button";
-      off.textContent = "×";
-      off.setAttribute("aria-label", "Take " + text + " off the curves");
-      off.addEventListener("click", () => toggleOverlay(ref, false));
-      item.append(off);
+/** Request the curves of the overlays that may have changed. */
+export async function fetchOverlays({ isForced = false } = {}) {
+  if (overlays.peek().has(state.modelRef)) removeOverlays([state.modelRef]);
+  /** @param {[string, Overlay]} entry */
+  const isCurrent = ([ref, { curve, status = "" }]) =>
+    curve &&
+    TERMINAL_STATUSES.includes(status) &&
+    store.runs.value.every((run) => run.subject !== ref || run.status === status);
+  const subjects = [...overlays.peek()]
+    .filter((entry) => isForced || !isCurrent(entry))
+    .map(([ref]) => ref);
+  if (!subjects.length) return;
+  let response;
+  try {
+    response = await request("runs/curves", { owner: state.owner, subjects });
+  } catch {
+    return; // the next poll of the list tries again
+  }
+  changeOverlays((next) => {
+    for (const { subject, status, name, ...curve } of response.curves) {
+      const overlay = next.get(subject);
+      if (overlay) next.set(subject, { ...overlay, curve, status, name });
     }
-    return item;
-  };
-  const nameOf = (s, o) => (state.runs.find((r) => r.subject === s) || o).name || "";
-  box.replaceChildren(
-    entry(cssVariable("--pg-accent"), name),
-    ...[...overlays].map(([s, o]) =>
-      entry(overlayColor(o.colorIndex), nameOf(s, o), s, o.colorIndex % 2),
-    ),
-  );
+  });
 }

@@ -1,18 +1,32 @@
+// The prediction for the input.
 import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
-import { setMessage } from "../shared/common.js";
+import { TokenStrip } from "../shared/components/token_strip.js";
+import { formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
+import { SequenceInput } from "../shell/model_bar.js";
+import { html } from "../vendor/preact.js";
+import { Message, setMessage } from "./messages.js";
 import { scheduleRender } from "./rendering.js";
-import { renderAnswer } from "./samples.js";
+import { embeddedView } from "./share_links.js";
 import { state } from "./state.js";
-import { $ } from "./view.js";
 
 const DEBOUNCE_MS = 150;
-let debounceTimer;
+let debounceTimer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
 
 /** Predict once the user has stopped typing. */
 export function schedulePrediction() {
   clearTimeout(debounceTimer);
   debounceTimer = setTimeout(predict, DEBOUNCE_MS);
+}
+
+/** @param {string} text @param {number | null} step */
+async function sendPrediction(text, step) {
+  const payload = { owner: state.owner, subject: state.modelRef, text };
+  try {
+    return await request("runs/predict", step === null ? payload : { ...payload, step });
+  } catch {
+    return { error: NO_RESPONSE, retryable: true };
+  }
 }
 
 export async function predict() {
@@ -22,55 +36,51 @@ export async function predict() {
     step = state.viewedStep;
   state.predictedAt = Date.now();
   if (!text.trim()) {
-    $(".answer").replaceChildren();
-    setMessage($(".try-note"), "");
-    store.isInputInvalid.value = false;
-    showTypedPass(null);
+    showPrediction({}, step);
     return;
   }
   // without weights; the prediction runs once a snapshot arrives
   if (!state.displayedSnapshot) return;
-  const send = async () => {
-    try {
-      return await request("runs/predict", {
-        owner: state.owner,
-        subject: state.modelRef,
-        text,
-        ...(step === null ? {} : { step }),
-      });
-    } catch (error) {
-      return { error: NO_RESPONSE, retryable: true };
-    }
-  };
   const reply = await requestWithRetry(
-    send,
+    () => sendPrediction(text, step),
     () => requestId === state.predictRequestId,
-    (error) => setMessage($(".try-note"), error),
+    (error) => setMessage("prediction", error),
   );
-  if (requestId !== state.predictRequestId) return;
-  const isTyped = store.input.value !== null,
-    isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step;
-  showTypedPass((isTyped && isOfDisplayedStep && reply.forward_pass) || null);
-  setMessage(
-    $(".try-note"),
-    reply.error ||
-      [step !== null && "with the weights of step " + reply.step.toLocaleString("en"), reply.note]
-        .filter(Boolean)
-        .join("; "),
-    reply.error ? "error" : "",
-  );
-  store.isInputInvalid.value = Boolean(reply.error && !reply.retryable);
-  if (reply.error) $(".answer").replaceChildren();
-  else {
-    reply.target
-      ? renderAnswer($(".answer"), reply.prediction, reply.target)
-      : $(".answer").replaceChildren(reply.prediction.join(" "));
-  }
+  if (requestId === state.predictRequestId) showPrediction(reply, step);
 }
 
-// The diagram shows the typed sequence, or the probe while the user has typed nothing.
-function showTypedPass(pass) {
+/** @param {any} reply @param {number | null} step of the weights; null for the latest */
+function showPrediction({ error = "", prediction = null, ...reply }, step) {
+  const isTyped = store.input.value !== null,
+    isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step,
+    origin = step !== null && prediction && "with the weights of step " + formatInteger(reply.step);
+  state.prediction = error || !prediction ? null : { prediction, target: reply.target };
+  setMessage("prediction", error || [origin, reply.note].filter(Boolean).join("; "), {
+    isError: Boolean(error),
+  });
+  store.isInputInvalid.value = Boolean(error && !reply.retryable);
+  // The diagram shows the typed sequence, or the probe while the user has typed nothing.
+  const pass = (isTyped && isOfDisplayedStep && reply.forward_pass) || null;
   if (pass === state.typedPass) return;
   state.typedPass = pass;
   scheduleRender();
+}
+
+export function Prediction() {
+  const { prediction = [], target = null } = state.prediction ?? {},
+    accepts = state.probeInfo?.accepts;
+  return html`<div class="try" data-part="try">
+    <h3 title="The greedy prediction for the input">Prediction</h3>
+    ${embeddedView && html`<${SequenceInput} />`}
+    <span class="arrow" aria-hidden="true">→</span>
+    <output class="answer" aria-live="polite">
+      ${
+        target
+          ? html`<${TokenStrip} label="Prediction" tokens=${prediction} targets=${target} />`
+          : prediction.join(" ")
+      }
+    </output>
+    <${Message} name="prediction" class="try-note" />
+    <span class="pg-hint accepts">${accepts && "tokens: " + accepts}</span>
+  </div>`;
 }

@@ -1,37 +1,28 @@
 import { paintSelectedHead } from "./attention.js";
-import { paintCharts } from "./curves.js";
-import { displayedPass, renderDiagram } from "./diagram/diagram.js";
-import { selectKind } from "./input.js";
-import { state } from "./state.js";
-import { renderTimeline } from "./timeline.js";
+import { areChartsReady, paintCharts } from "./curves.js";
+import { renderDiagram } from "./diagram/diagram.js";
+import { selectKind, state } from "./state.js";
 import { $, root } from "./view.js";
 
-let renderScheduled = false;
+let isScheduled = false;
 
+/** Paint the charts, the diagram and the selected head in the next frame. */
 export function scheduleRender() {
-  if (renderScheduled) return;
-  renderScheduled = true;
+  if (isScheduled) return;
+  isScheduled = true;
   requestAnimationFrame(() => {
-    renderScheduled = false;
-    if (!root.clientWidth || !state.metricCurve) return;
-    paintCharts();
-    renderTimeline();
-    if (!state.displayedSnapshot || !state.probeInfo) return;
-    $(".probe").textContent =
-      displayedPass()
-        .source.filter((token) => token !== "EOS")
-        .join(" ") +
-      " · step " +
-      state.displayedSnapshot.step.toLocaleString("en");
-    const kinds = Object.keys(state.displayedSnapshot.attention);
-    for (const button of $(".kinds").children) button.hidden = !kinds.includes(button.dataset.kind);
-    $(".attention").classList.toggle("none", !kinds.length);
-    if (kinds.length && !kinds.includes(state.selectedKind)) selectKind(kinds[0]);
-    renderDiagram();
-    if (!kinds.length) {
-      $(".focus figcaption").textContent = "";
-      return;
-    }
-    paintSelectedHead();
+    isScheduled = false;
+    if (root.clientWidth && state.metricCurve && areChartsReady.value) paint();
   });
+}
+
+function paint() {
+  paintCharts();
+  if (!state.displayedSnapshot || !state.probeInfo) return;
+  const kinds = Object.keys(state.displayedSnapshot.attention);
+  if (kinds.length && !kinds.includes(state.selectedKind)) selectKind(kinds[0]);
+  $(".attention").classList.toggle("none", !kinds.length);
+  renderDiagram();
+  if (kinds.length) paintSelectedHead();
+  else $(".focus figcaption").textContent = "";
 }

@@ -1,67 +1,86 @@
-// The diff of two configurations.
-import { cssVariable } from "../shared/palette.js";
-import { setMessage } from "../shared/common.js";
+// The settings of the open run and of its overlays, side by side.
+import { Dialog } from "../shared/components/dialog.js";
 import { formatMessage } from "../shared/format.js";
-import { overlayColor } from "./curves.js";
+import { html, signal, useState } from "../vendor/preact.js";
+import { setMessage } from "./messages.js";
+import { overlayColor, overlays } from "./overlays.js";
 import { fetchDetails } from "./runs.js";
 import { state } from "./state.js";
-import { overlays } from "./status.js";
-import { $ } from "./view.js";
 
-async function renderDiff() {
-  const subjects = [state.modelRef, ...overlays.keys()].slice(0, 8),
-    response = [];
-  for (const s of subjects) response.push(await fetchDetails(s));
-  const wrong = response.find((t) => t.error);
-  if (wrong) {
-    setMessage($(".runs-note"), formatMessage(wrong.error), "error");
-    return;
-  }
-  const names = subjects.map((s, i) => response[i].name || s.split(":")[1]),
-    fields = [...new Set(response.flatMap((t) => Object.keys(t.settings)))];
-  const all = $(".every-field").checked,
-    table = $(".differences");
-  const rows = fields.filter(
-    (f) => all || new Set(response.map((t) => JSON.stringify(t.settings?.[f]))).size > 1,
-  );
-  const line = (tag, cells) => {
-    const row = document.createElement("tr");
-    row.append(
-      ...cells.map((text) => {
-        const cell = document.createElement(tag);
-        cell.textContent = text;
-        return cell;
-      }),
-    );
-    if (tag === "th")
-      [...row.cells].forEach((cell, at) => {
-        cell.title = cell.textContent;
-        if (at)
-          cell.style.borderBottom =
-            "3px solid " +
-            (at === 1
-              ? cssVariable("--pg-accent")
-              : overlayColor(overlays.get(subjects[at - 1]).colorIndex));
-      });
-    return row;
-  };
-  const changed = (t) =>
-    (t.changes || [])
-      .filter(([, setting]) => !["speed", "num_threads"].includes(setting))
-      .map(([step, setting, value]) => setting + " " + value + " from step " + step)
-      .join("; ") || "none";
-  const body = rows.map((f) =>
-    line("td", [f, ...response.map((t) => String(t.settings?.[f] ?? ""))]),
-  );
-  if (all || new Set(response.map(changed)).size > 1)
-    body.push(line("td", ["changed on the way", ...response.map(changed)]));
-  table.replaceChildren(line("th", ["setting", ...names]), ...body);
-  $(".alike").hidden = body.length > 0;
-  table.hidden = !body.length;
-  if (!$(".compare").open) $(".compare").showModal();
+const LIVE_SETTINGS = ["speed", "num_threads"]; // they change nothing in the result
+
+/** The runs of the open dialog. */
+const compared = signal(/** @type {any[] | null} */ (null));
+
+export async function openRunDifferences() {
+  const refs = [state.modelRef, ...overlays.value.keys()],
+    runs = await Promise.all(refs.map(fetchDetails)),
+    failed = runs.find((run) => run.error);
+  if (failed) setMessage("runs", formatMessage(failed.error), { isError: true });
+  else
+    compared.value = runs.map((run, i) => ({
+      ...run,
+      name: run.name || refs[i].split(":")[1],
+      color: i ? overlayColor(overlays.value.get(refs[i])?.colorIndex ?? 0) : "var(--pg-accent)",
+    }));
 }
 
-export function initRunDifferences() {
-  $(".differ").addEventListener("click", renderDiff);
-  $(".every-field").addEventListener("change", renderDiff);
+/** @param {{ changes?: [number, string, any][] }} run */
+const describeChanges = ({ changes = [] }) =>
+  changes
+    .filter(([, setting]) => !LIVE_SETTINGS.includes(setting))
+    .map(([step, setting, value]) => `${setting} ${value} from step ${step}`)
+    .join("; ") || "none";
+
+/**
+ * Return a row for each setting: its name, and its value in each run.
+ * @param {any[]} runs
+ * @param {boolean} isComplete whether settings that are equal in all runs are included
+ * @returns {string[][]}
+ */
+export function compareSettings(runs, isComplete) {
+  const names = [...new Set(runs.flatMap((run) => Object.keys(run.settings)))],
+    rows = names.map((name) => [name, ...runs.map((run) => String(run.settings[name] ?? ""))]);
+  rows.push(["changed during training", ...runs.map(describeChanges)]);
+  return rows.filter(([, ...values]) => isComplete || new Set(values).size > 1);
+}
+
+export function RunDifferences() {
+  const [isComplete, setComplete] = useState(false),
+    runs = compared.value ?? [],
+    rows = compareSettings(runs, isComplete);
+  return html`<${Dialog}
+    title="Settings, field by field"
+    class="compare"
+    isOpen=${compared.value !== null}
+    onClose=${() => (compared.value = null)}
+  >
+    <label class="switch">
+      <input
+        type="checkbox"
+        class="every-field"
+        checked=${isComplete}
+        onChange=${() => setComplete(!isComplete)}
+      />
+      also show equal settings
+    </label>
+    ${!rows.length && html`<p class="alike pg-hint">All settings are equal.</p>`}
+    <div class="scrolling" tabindex="0" hidden=${!rows.length}>
+      <table class="differences">
+        <tr>
+          <th>setting</th>
+          ${runs.map(
+            ({ name, color }) =>
+              html`<th title=${name} style=${{ borderBottom: "3px solid " + color }}>${name}</th>`,
+          )}
+        </tr>
+        ${rows.map(
+          (row) =>
+            html`<tr key=${row[0]}>
+              ${row.map((value) => html`<td>${value}</td>`)}
+            </tr>`,
+        )}
+      </table>
+    </div>
+  <//>`;
 }

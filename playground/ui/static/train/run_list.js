@@ -1,220 +1,299 @@
-import { formatAge, formatCount, formatPercent } from "../shared/format.js";
-import { OVERLAY_TITLE } from "../shared/strings.js";
-import { overlayColor, MAX_OVERLAYS } from "./curves.js";
+// The runs as the legend of the curves: each has a colour, a name, a state and a menu.
+import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/format.js";
+import { Menu } from "../shared/components/menu.js";
+import { ACTIVE_STATUSES, store } from "../shared/store.js";
+import { html, signal, useEffect, useRef } from "../vendor/preact.js";
+import { Message } from "./messages.js";
 import { openModel } from "./model_selection.js";
-import { toggleOverlay } from "./overlays.js";
-import { loadRuns, runAction } from "./runs.js";
-import { loadSettings } from "./saved_checkpoints.js";
+import { MAX_OVERLAYS, overlayColor, overlays, removeOverlays, toggleOverlay } from "./overlays.js";
+import { openRunDifferences } from "./run_differences.js";
+import { loadRuns, runAction, runAndOpen } from "./runs.js";
+import { UploadButton } from "./saved_checkpoints.js";
+import { loadSettings } from "./settings.js";
 import { state } from "./state.js";
-import { ACTIVE_STATUSES, formatQueuePosition, overlays } from "./status.js";
-import { $, addViewListener, root } from "./view.js";
+import { formatQueuePosition } from "./status.js";
 
-let showHidden = false;
+/** @import { RunSummary } from "../shared/types.js" */
 
-const STATUS_LABELS = {
-  waiting: "queued",
-  starting: "starting",
-  training: "training",
-  paused: "paused",
-  stopping: "stopping",
-  done: "done",
-  stopped: "stopped",
-  failed: "failed",
-};
-export function renderRuns() {
-  const body = $(".runs tbody"),
-    visible = state.runs.filter((r) => !r.deleted && (showHidden || !r.hidden));
-  const rows = new Map([...body.children].map((row) => [row.dataset.subject, row]));
-  const hidden = state.runs.filter((r) => r.hidden && !r.deleted).length;
-  $(".no-runs").hidden = visible.length > 0;
-  $(".runs table").hidden = !visible.length;
-  $(".show-hidden").hidden = !hidden;
-  $(".show-hidden").textContent = showHidden
-    ? "Hide hidden runs"
-    : "Show " + formatCount(hidden, "hidden run");
-  const rowElements = visible.map((r) => {
-    const row = rows.get(r.subject) || createRunRow(r.subject),
-      cell = (name, text) => {
-        const c = row.querySelector("." + name);
-        if (c.textContent !== text) c.textContent = text;
-        return c;
-      };
-    rows.delete(r.subject);
-    row.classList.toggle("open", r.subject === state.modelRef);
-    row.classList.toggle("hidden-run", r.hidden);
-    if (!row.querySelector(".renaming")) {
-      cell("name", r.name).title = r.name;
-    }
-    cell(
-      "state",
-      r.queue_position
-        ? formatQueuePosition(r.queue_position)
-        : r.awaits_zerogpu
-          ? "next slice"
-          : STATUS_LABELS[r.status] || r.status,
-    ).dataset.status = r.status;
-    cell("task", r.task);
-    cell(
-      "size",
-      r.shape[0] + " × " + r.shape[1] + ", " + Math.round(r.parameters / 1000) + " K",
-    ).title =
-      formatCount(r.shape[0], "layer") +
-      ", " +
-      formatCount(r.shape[1], "head") +
-      ", d_model " +
-      r.shape[2] +
-      ", " +
-      r.parameters.toLocaleString("en") +
-      " parameters";
-    cell("best", r.best === null ? "–" : formatPercent(r.best)).title =
-      r.best === null ? "" : "of " + formatCount(r.eval_size, "held-out sequence");
-    cell(
-      "step-of",
-      r.step.toLocaleString("en") +
-        (r.step < r.max_steps ? " of " + r.max_steps.toLocaleString("en") : ""),
-    );
-    cell("age", formatAge(state.serverNow - r.created));
-    const box = row.querySelector(".lay"),
-      on = overlays.has(r.subject),
-      self = r.subject === state.modelRef;
-    box.checked = on || self;
-    box.disabled = self || (!on && overlays.size >= MAX_OVERLAYS);
-    box.title = self
-      ? "Shown"
-      : box.disabled
-        ? "At most eight curves can be overlaid"
-        : OVERLAY_TITLE;
-    row.style.setProperty(
-      "--colour",
-      self
-        ? "var(--pg-accent)"
-        : on
-          ? overlayColor(overlays.get(r.subject).colorIndex)
-          : "transparent",
-    );
-    row.querySelector("[data-action=hide]").textContent = r.hidden ? "Show again" : "Hide";
-    row.querySelector("[data-action=resume]").hidden = !["paused", "stopped", "failed"].includes(
-      r.status,
-    );
-    row.querySelector("[data-action=stop]").hidden = !ACTIVE_STATUSES.includes(r.status);
-    return row;
-  });
-  for (const row of rows.values()) row.remove();
-  rowElements.forEach((row, at) => {
-    if (body.children[at] !== row) body.insertBefore(row, body.children[at] || null);
-  });
-  const deleted = state.runs.filter((r) => r.deleted);
-  $(".undo").hidden = !deleted.length;
-  if ($(".undo").dataset.of !== deleted.map((r) => r.subject).join()) {
-    $(".undo").dataset.of = deleted.map((r) => r.subject).join();
-    $(".undo").replaceChildren(
-      "Deleted; removed permanently after ten minutes: ",
-      ...deleted.map((r) => {
-        const button = document.createElement("button");
-        button.type = "button";
-        button.className = "quiet";
-        button.textContent = "Undo “" + r.name + "”";
-        button.addEventListener("click", async () => {
-          await runAction({ action: "undelete" }, r.subject);
-          await loadRuns();
-          openModel(r.subject);
-        });
-        return button;
-      }),
-    );
-  }
-  $(".differ").disabled = !overlays.size;
-}
+const STATUS_LABELS = /** @type {Record<string, string>} */ ({ waiting: "queued" });
+const GROUPS = [
+  { origin: "lesson", title: "Lessons" },
+  { origin: "experiment", title: "Experiments" },
+];
+const showsHidden = signal(false);
+/** The run whose name the user edits. */
+const renamed = signal("");
 
-function createRunRow(ref) {
-  const row = $(".row-template").content.firstElementChild.cloneNode(true);
-  row.dataset.subject = ref;
-  const findRun = () => state.runs.find((r) => r.subject === ref);
-  row.querySelector(".name").addEventListener("click", () => {
-    openModel(ref);
-    if ($(".top").getBoundingClientRect().top < 0) $(".top").scrollIntoView({ behavior: "smooth" });
-  });
-  row.querySelector(".lay").addEventListener("change", (event) => {
-    toggleOverlay(ref, event.target.checked);
-  });
-  const menu = row.querySelector("details");
-  menu.addEventListener("toggle", () => {
-    menu.classList.toggle(
-      "up",
-      menu.getBoundingClientRect().bottom + 280 > document.documentElement.scrollHeight - scrollY,
-    );
-  });
-  menu.addEventListener("click", async (event) => {
-    const action = event.target.closest("button")?.dataset.action,
-      run = findRun();
-    if (!action || !run) return;
-    menu.open = false;
-    if (action === "rename") return startRename(row, run);
-    if (action === "use") return loadSettings(ref);
-    if (action === "hide") await runAction({ action: run.hidden ? "show" : "hide" }, ref);
-    else if (action === "delete") {
-      const reply = await runAction({ action: "delete" }, ref);
-      if (!reply.error) {
-        overlays.delete(ref);
-        if (ref === state.modelRef) openModel(state.defaultModel);
-      }
-    } else if (action === "rerun") {
-      const reply = await runAction({ action: "rerun" }, ref);
-      if (reply.subject) {
-        await loadRuns();
-        openModel(reply.subject);
-      }
-    } else await runAction({ action }, ref);
-    await loadRuns();
-  });
-  return row;
-}
+/** @param {RunSummary} run */
+const originOf = (run) => run.origin ?? "user";
 
-function startRename(row, run) {
-  const cell = row.querySelector(".name"),
-    input = document.createElement("input");
-  input.className = "renaming";
-  input.value = run.name;
-  input.maxLength = 80;
-  input.setAttribute("aria-label", "New name");
-  cell.replaceWith(input);
-  input.focus();
-  input.select();
-  let isFinished = false;
-  const end = async (commit, restoreFocus = true) => {
-    // unless the focus has moved elsewhere
-    if (isFinished) return;
-    isFinished = true;
-    input.replaceWith(cell);
-    if (commit && input.value.trim() && input.value !== run.name) {
-      cell.textContent = input.value;
-      await runAction({ action: "rename", name: input.value }, run.subject);
-      await loadRuns();
-    }
-    if (restoreFocus) cell.focus();
+/**
+ * Return the runs of the list: those of the user, and groups of others. A hidden run is listed only
+ * with `isComplete` or while its curve is drawn.
+ * @param {RunSummary[]} runs
+ * @param {(ref: string) => boolean} isOverlaid
+ * @param {boolean} isComplete
+ */
+export function groupRuns(runs, isOverlaid, isComplete) {
+  const own = runs.filter((run) => originOf(run) === "user");
+  return {
+    listed: own.filter((run) => isComplete || !run.hidden || isOverlaid(run.subject)),
+    hiddenCount: own.filter((run) => run.hidden).length,
+    groups: GROUPS.map((group) => ({
+      ...group,
+      runs: runs.filter((run) => originOf(run) === group.origin),
+    })).filter((group) => group.runs.length),
   };
-  input.addEventListener("keydown", (event) => {
-    event.stopPropagation();
-    if (event.key === "Enter") end(true);
-    if (event.key === "Escape") end(false);
-  });
-  input.addEventListener("blur", () => end(true, false));
 }
 
-export function initRunList() {
-  root.addEventListener("keydown", (event) => {
-    const menu = event.key === "Escape" && root.querySelector("details.menu[open]");
-    if (menu) {
-      menu.open = false;
-      menu.querySelector("summary").focus();
+/** @param {RunSummary} run */
+export function describeState(run) {
+  if (run.queue_position) return formatQueuePosition(run.queue_position);
+  return run.awaits_zerogpu ? "next slice" : (STATUS_LABELS[run.status] ?? run.status);
+}
+
+/** Describe a run in a line: task, size, step and age. @param {RunSummary} run */
+export function describeRun(run, now = store.server.value.now) {
+  const [layers = 0, heads = 0] = run.shape ?? [],
+    step = run.step ?? 0;
+  return [
+    run.task,
+    `${formatCount(layers, "layer")} × ${formatCount(heads, "head")}`,
+    formatCount(run.parameters, "parameter"),
+    "step " +
+      formatInteger(step) +
+      (step < (run.max_steps ?? 0) ? " of " + formatInteger(run.max_steps ?? 0) : ""),
+    run.created && formatAge(now - run.created),
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+/** @param {RunSummary} run */
+async function deleteRun({ subject }) {
+  const reply = await runAction({ action: "delete" }, subject);
+  if (reply.error) return;
+  removeOverlays([subject]);
+  if (subject === state.modelRef) openModel(state.defaultModel);
+  await loadRuns();
+}
+
+/** @param {RunSummary} run */
+async function restoreRun({ subject }) {
+  await runAction({ action: "undelete" }, subject);
+  await loadRuns();
+  openModel(subject);
+}
+
+/** @param {RunSummary} run @param {string} name */
+async function renameRun(run, name) {
+  renamed.value = "";
+  if (!name.trim() || name === run.name) return;
+  await runAction({ action: "rename", name }, run.subject);
+  await loadRuns();
+}
+
+/** The colour of the curves of a run, and whether they are drawn. */
+function Swatch({ subject = "" }) {
+  const overlay = overlays.value.get(subject),
+    isOpen = !subject || subject === state.modelRef,
+    isFull = !overlay && overlays.value.size >= MAX_OVERLAYS,
+    color = isOpen ? "var(--pg-accent)" : overlay && overlayColor(overlay.colorIndex);
+  return html`<label
+    class="swatch"
+    style=${{ "--colour": color ?? "transparent" }}
+    data-dashed=${overlay && overlay.colorIndex % 2 ? "yes" : undefined}
+  >
+    <input
+      type="checkbox"
+      class="lay"
+      aria-label="Overlay its curves on those shown"
+      title=${isOpen ? "Shown" : isFull ? "At most eight curves can be drawn" : "Draw its curves"}
+      checked=${isOpen || Boolean(overlay)}
+      disabled=${isOpen || isFull}
+      onChange=${(/** @type {any} */ event) => toggleOverlay(subject, event.currentTarget.checked)}
+    />
+  </label>`;
+}
+
+/** @param {{ run: RunSummary }} props */
+function NameField({ run }) {
+  const box = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => box.current?.select(), []);
+  const onKeyDown = (/** @type {any} */ event) => {
+    event.stopPropagation();
+    if (event.key === "Enter") renameRun(run, event.currentTarget.value);
+    if (event.key === "Escape") renamed.value = "";
+  };
+  return html`<input
+    ref=${box}
+    class="renaming"
+    maxlength="80"
+    aria-label="New name"
+    value=${run.name}
+    onKeyDown=${onKeyDown}
+    onBlur=${(/** @type {any} */ event) =>
+      renamed.value && renameRun(run, event.currentTarget.value)}
+  />`;
+}
+
+/** @param {{ run: RunSummary }} props */
+function RunMenu({ run }) {
+  const { subject, status } = run;
+  const item = (/** @type {string} */ name, /** @type {string} */ label, onClick, title = "") =>
+    html`<button type="button" data-action=${name} title=${title} onClick=${onClick}>
+      ${label}
+    </button>`;
+  const send = (/** @type {string} */ name) => async () => {
+    await runAction({ action: name }, subject);
+    await loadRuns();
+  };
+  return html`<${Menu} label=${`Actions of ${run.name}`}>
+    <p class="pg-hint">${describeRun(run)}</p>
+    ${["paused", "stopped", "failed"].includes(status) && item("resume", "Resume", send("resume"))}
+    ${ACTIVE_STATUSES.includes(status) && item("stop", "Stop", send("stop"))}
+    ${item(
+      "rerun",
+      "Run again exactly",
+      () => runAndOpen({ action: "rerun" }, subject),
+      "Same settings, same seed, same changes at the same steps",
+    )}
+    ${item("use", "Use its settings", () => loadSettings(subject), "Copies them into the form")}
+    ${item("rename", "Rename", () => (renamed.value = subject))}
+    ${
+      originOf(run) === "user" &&
+      item("hide", run.hidden ? "Show again" : "Hide", send(run.hidden ? "show" : "hide"))
     }
-  });
-  addViewListener(document, "click", (event) => {
-    for (const menu of root.querySelectorAll("details.menu[open]"))
-      if (!menu.contains(event.target)) menu.open = false;
-  });
-  $(".show-hidden").addEventListener("click", () => {
-    showHidden = !showHidden;
-    renderRuns();
-  });
+    ${item("delete", "Delete", () => deleteRun(run))}
+  <//>`;
+}
+
+/** @param {{ run: RunSummary }} props */
+function RunRow({ run }) {
+  const isOpen = run.subject === state.modelRef;
+  return html`<li
+    class=${`run ${isOpen ? "open" : ""} ${run.hidden && originOf(run) === "user" ? "hidden-run" : ""}`}
+    data-subject=${run.subject}
+  >
+    <${Swatch} subject=${run.subject} />
+    ${
+      renamed.value === run.subject
+        ? html`<${NameField} run=${run} />`
+        : html`<button
+            type="button"
+            class="name"
+            title=${run.name}
+            aria-current=${isOpen ? "true" : undefined}
+            onClick=${() => openModel(run.subject)}
+          >
+            ${run.name}
+          </button>`
+    }
+    <span
+      class="best"
+      title=${run.best === null ? "" : "of " + formatCount(run.eval_size ?? 0, "held-out sequence")}
+      >${run.best === null ? "–" : formatPercent(run.best)}</span
+    >
+    <span class="state" data-status=${run.status}>${describeState(run)}</span>
+    <${RunMenu} run=${run} />
+  </li>`;
+}
+
+/** @param {RunSummary[]} runs */
+const renderRows = (runs) =>
+  html`<ul>
+    ${runs.map((run) => html`<${RunRow} key=${run.subject} run=${run} />`)}
+  </ul>`;
+
+/** The runs of lessons or experiments; folded, unless one of them is drawn. */
+function RunGroup({ title, runs }) {
+  const isDrawn = runs.some(
+    (/** @type {RunSummary} */ { subject }) =>
+      subject === state.modelRef || overlays.value.has(subject),
+  );
+  return html`<details class="run-group" open=${isDrawn}>
+    <summary>${title} (${runs.length})</summary>
+    ${renderRows(runs)}
+  </details>`;
+}
+
+/** A model that is open without being in the list: a checkpoint, or a shared or hidden run. */
+function OpenModel() {
+  return html`<ul>
+    <li class="open-model">
+      <${Swatch} /><span class="open-name">${state.lastResponse.name || "the open model"}</span>
+    </li>
+  </ul>`;
+}
+
+function DeletedRuns() {
+  const runs = store.deletedRuns.value;
+  return html`<p class="undo pg-hint" role="status" hidden=${!runs.length}>
+    Deleted; removed permanently after ten minutes:${" "}
+    ${runs.map(
+      (run) =>
+        html`<button
+          key=${run.subject}
+          type="button"
+          class="pg-button"
+          onClick=${() => restoreRun(run)}
+        >
+          Undo “${run.name}”
+        </button>`,
+    )}
+  </p>`;
+}
+
+function RunTools({ hiddenCount = 0 }) {
+  return html`<button
+      type="button"
+      class="pg-button differ"
+      disabled=${!overlays.value.size}
+      title="Settings of the shown run and of the overlaid runs, field by field"
+      onClick=${openRunDifferences}
+    >
+      Compare settings
+    </button>
+    <${UploadButton} />
+    ${
+      hiddenCount > 0 &&
+      html`<button
+        type="button"
+        class="pg-button show-hidden"
+        onClick=${() => (showsHidden.value = !showsHidden.value)}
+      >
+        ${showsHidden.value ? "Hide hidden runs" : "Show " + formatCount(hiddenCount, "hidden run")}
+      </button>`
+    }`;
+}
+
+export function RunList() {
+  const { listed, hiddenCount, groups } = groupRuns(
+      store.runs.value,
+      (ref) => overlays.value.has(ref),
+      showsHidden.value,
+    ),
+    isListed = [listed, ...groups.map((group) => group.runs)]
+      .flat()
+      .some((run) => run.subject === state.modelRef),
+    { note, storage_message: storageMessage } = store.server.value;
+  return html`<section class="runs" aria-label="Your runs" data-part="curves">
+    <div class="bar">
+      <h3>Runs</h3>
+      <${RunTools} hiddenCount=${hiddenCount} />
+    </div>
+    <${Message} name="runs" class="runs-note" />
+    <p class="home-note pg-hint" hidden=${!note}>${note}</p>
+    <p class="storage-note pg-hint" hidden=${!storageMessage}>${storageMessage}</p>
+    <${DeletedRuns} />
+    <div class="run-rows">
+      ${!isListed && state.modelRef && html`<${OpenModel} />`}
+      ${
+        listed.length + groups.length === 0 &&
+        html`<p class="no-runs pg-hint">No runs yet. Train one, or upload a checkpoint.</p>`
+      }
+      ${renderRows(listed)}
+      ${groups.map((group) => html`<${RunGroup} key=${group.origin} ...${group} />`)}
+    </div>
+  </section>`;
 }

@@ -1,84 +1,84 @@
-import { formatPercent } from "../shared/format.js";
+// The held-out samples of the displayed step, and the scores by length.
+import { TokenStrip } from "../shared/components/token_strip.js";
+import { formatInteger, formatPercent } from "../shared/format.js";
+import { store } from "../shared/store.js";
+import { html, useRef } from "../vendor/preact.js";
 import { state } from "./state.js";
-import { SPECIAL_TOKENS } from "./status.js";
-import { $ } from "./view.js";
 
-// Tokens of a prediction; wrong ones have an underline and bold type in addition to the colour.
-export function renderAnswer(box, prediction, target) {
-  box.replaceChildren();
-  for (let i = 0; i < Math.max(prediction.length, target.length); i++) {
-    const isWrong = prediction[i] !== target[i],
-      symbol = document.createElement("span");
-    const [glyph, meaning] =
-      prediction[i] === undefined
-        ? ["_", "missing"]
-        : SPECIAL_TOKENS[prediction[i]] || [prediction[i], ""];
-    symbol.textContent = glyph;
-    if (isWrong) {
-      symbol.className = "wrong";
-      symbol.title = [meaning, target[i] === undefined ? "extra token" : "should be " + target[i]]
-        .filter(Boolean)
-        .join("; ");
-    }
-    box.append(symbol, " ");
-  }
-  const mark = document.createElement("span"),
-    isCorrect = prediction.join() === target.join();
-  mark.textContent = isCorrect ? "✓" : "✗";
-  mark.className = isCorrect ? "ok" : "wrong";
-  mark.style.textDecoration = "none";
-  mark.setAttribute("aria-label", isCorrect ? "right" : "wrong");
-  box.append(mark);
+const MAX_ROW_LENGTH = 12; // tokens; longer samples have two rows
+
+/** @typedef {{ source: string[], target: string[], prediction: string[] }} Sample */
+
+/** @param {{ sample: Sample }} props */
+function SampleRow({ sample: { source, target, prediction } }) {
+  const text = source.join(" ");
+  return html`<tr>
+    <td>
+      <button
+        type="button"
+        class="sample"
+        aria-label=${"Try " + text}
+        onClick=${() => store.setInput(text)}
+      >
+        ${text}
+      </button>
+    </td>
+    <td>→</td>
+    <td><${TokenStrip} label="Prediction" tokens=${prediction} targets=${target} /></td>
+  </tr>`;
 }
 
-export function renderSamples() {
-  if (!state.displayedSnapshot) return;
-  const body = $(".samples tbody");
-  body.replaceChildren(
-    ...state.displayedSnapshot.samples.map(({ source, target, prediction }) => {
-      const row = document.createElement("tr"),
-        cells = [0, 1, 2].map(() => row.insertCell());
-      const use = document.createElement("button");
-      use.type = "button";
-      use.className = "sample";
-      use.textContent = source.join(" ");
-      use.setAttribute("aria-label", "Try " + source.join(" "));
-      cells[0].append(use);
-      cells[1].textContent = "→";
-      renderAnswer(cells[2], prediction, target);
-      return row;
-    }),
-  );
-  $(".samples").classList.toggle(
-    "long",
-    state.displayedSnapshot.samples.some((s) => s.source.length > 12),
-  );
-  const right = state.displayedSnapshot.samples.filter(
-    (s) => s.prediction.join() === s.target.join(),
-  ).length;
-  $(".right-of").textContent =
-    right +
-    " of " +
-    state.displayedSnapshot.samples.length +
-    " right" +
-    (state.viewedStep === null ? "" : " at step " + state.displayedSnapshot.step);
+export function Samples() {
+  const shown = useRef(/** @type {any} */ (null)),
+    snapshot = (shown.current = state.displayedSnapshot ?? shown.current), // the previous model's
+    samples = /** @type {Sample[]} */ (snapshot?.samples ?? []),
+    rightCount = samples.filter((each) => each.prediction.join() === each.target.join()).length,
+    isLong = samples.some((each) => each.source.length > MAX_ROW_LENGTH);
+  return html`<section class="samples-box" data-part="samples" aria-label="Held-out samples">
+    <div class="bar">
+      <h3 title="Sequences outside the training set. Wrong predicted tokens are underlined.">
+        Held-out samples
+      </h3>
+      <output class="value right-of" aria-live="off">
+        ${
+          snapshot &&
+          `${rightCount} of ${samples.length} right` +
+            (state.viewedStep === null ? "" : ` at step ${snapshot.step}`)
+        }
+      </output>
+    </div>
+    <table class=${isLong ? "samples long" : "samples"}>
+      <tbody>
+        ${samples.map((sample, i) => html`<${SampleRow} key=${i} sample=${sample} />`)}
+      </tbody>
+    </table>
+  </section>`;
 }
 
-export function renderLengths() {
-  const box = $(".lengths");
-  box.hidden = !state.scores;
-  if (!state.scores) return;
-  box.querySelector("tbody").replaceChildren(
-    ...state.scores.by_length.map((s) => {
-      const row = document.createElement("tr");
-      for (const text of [
-        s.length,
-        s.n,
-        s.available === null ? "over 10,000" : s.available.toLocaleString("en"),
-        s.exact_match === null ? "none held out" : formatPercent(s.exact_match),
-      ])
-        row.insertCell().textContent = text;
-      return row;
-    }),
-  );
+/** @param {any} row of the scores */
+const renderLength = ({ length, n, available, exact_match: exactMatch }) =>
+  html`<tr key=${length}>
+    <td>${length}</td>
+    <td>${n}</td>
+    <td>${available === null ? "over 10,000" : formatInteger(available)}</td>
+    <td>${exactMatch === null ? "none held out" : formatPercent(exactMatch)}</td>
+  </tr>`;
+
+export function ScoresByLength() {
+  return html`<details class="lengths" hidden=${!state.scores}>
+    <summary>Exact match by length</summary>
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">length</th>
+          <th scope="col">held-out sequences evaluated</th>
+          <th scope="col">held-out sequences in total</th>
+          <th scope="col">exact match</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${state.scores?.by_length.map(renderLength)}
+      </tbody>
+    </table>
+  </details>`;
 }

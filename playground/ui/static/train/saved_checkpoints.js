@@ -1,138 +1,153 @@
-// Checkpoints of the open run.
+// The checkpoints of the open run, and uploads of checkpoints.
 import { baseUrl } from "../shared/api.js";
-import { setMessage } from "../shared/common.js";
-import { formatAge, formatBytes, formatMessage, formatPercent } from "../shared/format.js";
+import { downloadUrl } from "../shared/csv.js";
+import { formatAge, formatBytes, formatInteger, formatPercent } from "../shared/format.js";
+import { html, signal, useEffect, useRef, useState } from "../vendor/preact.js";
+import { Message, setMessage } from "./messages.js";
 import { openModel } from "./model_selection.js";
-import { fetchDetails, loadRuns, runAction } from "./runs.js";
+import { fetchDetails, loadRuns, runAction, runAndOpen } from "./runs.js";
 import { state } from "./state.js";
-import { $, gradio } from "./view.js";
 
-export async function renderCheckpoints() {
-  const requestedRef = state.modelRef,
-    version = state.modelRef + state.lastResponse.checkpoint_version,
-    response = await fetchDetails(requestedRef);
-  if (requestedRef !== state.modelRef || !response.checkpoints) return;
-  state.renderedCheckpoints = version;
-  const body = $(".saved tbody"),
-    signature = requestedRef + JSON.stringify(response.checkpoints);
-  if (body.dataset.signature === signature) return; // keep a pending confirmation button
-  body.dataset.signature = signature;
-  $(".saved .none").hidden = response.checkpoints.length > 0;
-  body.replaceChildren(
-    ...response.checkpoints.map((c, at) => {
-      const row = document.createElement("tr"),
-        cells = [
-          "step " + c.step.toLocaleString("en"),
-          c.is_pinned ? "kept" : at ? "the one before" : "latest",
-          c.exact_match === null ? "–" : formatPercent(c.exact_match),
-          formatBytes(c.bytes),
-          formatAge(Date.now() / 1000 - c.written),
-        ];
-      for (const text of cells) row.insertCell().textContent = text;
-      const actions = row.insertCell(),
-        add = (text, act) => {
-          const b = document.createElement("button");
-          b.type = "button";
-          b.className = "quiet";
-          b.textContent = text;
-          b.setAttribute("aria-label", text + ", step " + c.step);
-          b.addEventListener("click", act);
-          actions.append(b);
-        };
-      add("Download", () => downloadCheckpoint(c.name));
-      if (c.resumable)
-        add("Continue as a new run", async () => {
-          const reply = await runAction({ action: "branch", step: c.step });
-          if (reply.subject) {
-            await loadRuns();
-            openModel(reply.subject);
-          }
-        });
-      let sure = false;
-      add("Delete", async (event) => {
-        if (!sure) {
-          sure = true;
-          event.target.textContent = "Delete permanently";
-          return;
-        }
-        sure = false;
-        event.target.textContent = "Delete";
-        await runAction({ action: "remove", checkpoint: c.name }, state.modelRef, $(".saved-note"));
-        await renderCheckpoints();
-      });
-      return row;
-    }),
-  );
+/** The checkpoints, and the run that they are of. */
+const saved = signal({ ref: "", checkpoints: /** @type {any[]} */ ([]) });
+
+async function loadCheckpoints() {
+  const ref = state.modelRef,
+    { checkpoints } = await fetchDetails(ref);
+  if (checkpoints && ref === state.modelRef) saved.value = { ref, checkpoints };
 }
 
+/** @param {string} name */
 async function downloadCheckpoint(name) {
-  const reply = await runAction({ action: "download", checkpoint: name });
-  if (!reply.ticket) return;
-  const link = document.createElement("a");
-  link.href = new URL("checkpoints/" + reply.ticket, baseUrl);
-  link.download = "";
-  document.body.append(link);
-  link.click();
-  link.remove();
+  const { ticket } = await runAction({ action: "download", checkpoint: name });
+  if (ticket) downloadUrl(new URL("checkpoints/" + ticket, baseUrl).href);
 }
 
-// ---- sharing
-export async function loadSettings(ref) {
-  const response = await fetchDetails(ref);
-  if (
-    response.settings &&
-    response.settings.task === "dataset" &&
-    !response.settings.dataset_sha256
-  )
-    setMessage(
-      $(".runs-note"),
-      "This run uses a dataset of its owner. Select Your own data as the task and add your own.",
-      "error",
-    );
-  else if (response.settings) {
-    gradio.trigger("select", { index: 0, value: response.settings });
-    setMessage($(".runs-note"), "The form now has its settings. Press Train to start a run.");
-  } else setMessage($(".runs-note"), formatMessage(response.error || ""), "error");
+/** @param {string} name */
+async function deleteCheckpoint(name) {
+  await runAction({ action: "remove", checkpoint: name }, state.modelRef, "checkpoints");
+  await loadCheckpoints();
 }
 
-export function initSavedCheckpoints() {
-  $(".saved").addEventListener("toggle", () => {
-    if ($(".saved").open) renderCheckpoints();
-  });
-  $(".upload").addEventListener("click", () => $(".file").click());
-  $(".file").addEventListener("change", async (event) => {
-    const file = event.target.files[0],
-      box = $(".runs-note");
-    if (!file) return;
-    setMessage(box, "Checking " + file.name);
-    try {
-      const answer = await fetch(new URL("checkpoints", baseUrl), {
-        method: "POST",
-        body: file,
-        headers: {
-          "x-owner": state.owner,
-          "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")),
-        },
-      });
-      const reply = answer.headers.get("content-type")?.includes("json")
-        ? await answer.json()
-        : { error: await answer.text() };
-      setMessage(
-        box,
-        reply.error ? file.name + " was rejected: " + reply.error + "." : "",
-        "error",
-      );
-      if (reply.subject) {
-        await loadRuns();
-        openModel(reply.subject);
+/** @param {{ checkpoint: any, index: number }} props */
+function CheckpointRow({ checkpoint, index }) {
+  const { name, step, exact_match: exactMatch } = checkpoint,
+    [isSure, setSure] = useState(false);
+  const onDelete = () => {
+    setSure(!isSure);
+    if (isSure) deleteCheckpoint(name);
+  };
+  const button = (/** @type {string} */ text, /** @type {() => void} */ onClick) =>
+    html`<button
+      type="button"
+      class="pg-button"
+      aria-label=${`${text}, step ${step}`}
+      onClick=${onClick}
+    >
+      ${text}
+    </button>`;
+  return html`<tr>
+    <td>step ${formatInteger(step)}</td>
+    <td>${checkpoint.is_pinned ? "kept" : index ? "the one before" : "latest"}</td>
+    <td>${exactMatch === null ? "–" : formatPercent(exactMatch)}</td>
+    <td>${formatBytes(checkpoint.bytes)}</td>
+    <td>${formatAge(Date.now() / 1000 - checkpoint.written)}</td>
+    <td>
+      ${button("Download", () => downloadCheckpoint(name))}
+      ${
+        checkpoint.resumable &&
+        button("Continue as a new run", () => runAndOpen({ action: "branch", step }))
       }
-    } catch (error) {
-      setMessage(
-        box,
-        file.name + " could not be sent; it may be too large, or the server does not respond.",
-        "error",
-      );
+      ${button(isSure ? "Delete permanently" : "Delete", onDelete)}
+    </td>
+  </tr>`;
+}
+
+export function SavedCheckpoints() {
+  const { is_owner: isOwner, checkpoint_version: version } = state.lastResponse,
+    [isOpen, setOpen] = useState(false),
+    isVisible = isOwner && state.modelRef.startsWith("run:"),
+    checkpoints = saved.value.ref === state.modelRef ? saved.value.checkpoints : [];
+  useEffect(() => {
+    if (isOpen && isVisible) loadCheckpoints();
+  }, [isOpen, isVisible, state.modelRef, version]);
+  return html`<details
+    class="saved"
+    hidden=${!isVisible}
+    onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}
+  >
+    <summary>Checkpoints of this run</summary>
+    ${
+      !checkpoints.length &&
+      html`<p class="none pg-hint">
+        None yet. Training saves a checkpoint every 15 seconds, on Pause, on Stop and at the end.
+      </p>`
     }
-    event.target.value = "";
+    <table>
+      <tbody>
+        ${checkpoints.map(
+          (checkpoint, index) =>
+            html`<${CheckpointRow}
+              key=${checkpoint.name}
+              checkpoint=${checkpoint}
+              index=${index}
+            />`,
+        )}
+      </tbody>
+    </table>
+    <${Message} name="checkpoints" class="saved-note" />
+  </details>`;
+}
+
+/** @param {File} file */
+async function uploadCheckpoint(file) {
+  setMessage("runs", "Checking " + file.name);
+  let reply;
+  try {
+    const response = await fetch(new URL("checkpoints", baseUrl), {
+      method: "POST",
+      body: file,
+      headers: {
+        "x-owner": state.owner,
+        "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")),
+      },
+    });
+    reply = response.headers.get("content-type")?.includes("json")
+      ? await response.json()
+      : { error: await response.text() };
+  } catch {
+    const reason = "could not be sent; it may be too large, or the server does not respond.";
+    setMessage("runs", `${file.name} ${reason}`, { isError: true });
+    return;
+  }
+  setMessage("runs", reply.error ? `${file.name} was rejected: ${reply.error}.` : "", {
+    isError: true,
   });
+  if (!reply.subject) return;
+  await loadRuns();
+  openModel(reply.subject);
+}
+
+export function UploadButton() {
+  const box = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const onChange = async (/** @type {any} */ { currentTarget: input }) => {
+    const file = input.files[0];
+    if (file) await uploadCheckpoint(file);
+    input.value = "";
+  };
+  return html`<button
+      type="button"
+      class="pg-button upload"
+      title="Upload a checkpoint: a zip file from Download"
+      onClick=${() => box.current?.click()}
+    >
+      Upload</button
+    ><input
+      ref=${box}
+      type="file"
+      class="file"
+      accept=".zip,application/zip"
+      hidden
+      onChange=${onChange}
+    />`;
 }

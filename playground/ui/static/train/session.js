@@ -1,43 +1,47 @@
+// The session in this browser. If the browser denies storage, the server stores the session in a
+// cookie. If that fails too, the page warns the user.
 import { request } from "../shared/api.js";
+import { html, signal } from "../vendor/preact.js";
 import { state } from "./state.js";
-import { $ } from "./view.js";
 
-// If the browser denies storage, the server stores the session in a cookie. If that fails too, warn
-// the user.
+const PROBE_KEY = "transformer-playground-probe";
 let storedOwner = ""; // in this closure only: no other script of the page needs it
+const isStored = signal(true);
+
+function hasStorage() {
+  try {
+    localStorage.setItem(PROBE_KEY, "1");
+    localStorage.removeItem(PROBE_KEY);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 export async function keepSession() {
   if (!state.owner || document.documentElement.dataset.embed || storedOwner === state.owner) return;
   storedOwner = state.owner;
-  try {
-    localStorage.setItem("transformer-playground-probe", "1");
-    localStorage.removeItem("transformer-playground-probe");
-    return;
-  } catch (error) {
-    /* no storage */
-  }
-  let reply;
+  if (hasStorage()) return;
   try {
     await request("session/store", { owner: state.owner });
-    reply = await request("session/is-stored", { owner: state.owner });
-  } catch (error) {
-    storedOwner = "";
-    return;
-  } // the next value tries again
-  const inFrame = window.top !== window,
-    box = $(".visit-note"),
-    link = document.createElement("a");
-  box.hidden = reply.is_stored;
-  box.textContent =
-    "This browser stores nothing for this page" +
-    (inFrame ? " inside a frame" : "") +
-    ". After a reload your runs will not be listed. ";
-  if (!inFrame) {
-    box.append("Allow this page to store site data to keep them.");
-    return;
+    isStored.value = (await request("session/is-stored", { owner: state.owner })).is_stored;
+  } catch {
+    storedOwner = ""; // the next value tries again
   }
-  link.href = location.origin + location.pathname;
-  link.target = "_blank";
-  link.rel = "noopener";
-  link.textContent = "Open the page in a new tab";
-  box.append(link, " to keep them.");
+}
+
+export function SessionNote() {
+  const isInFrame = window.top !== window;
+  return html`<p class="visit-note pg-hint" role="status" hidden=${isStored.value}>
+    This browser stores nothing for this page${isInFrame && " inside a frame"}. After a reload your
+    runs will not be listed.${" "}
+    ${
+      isInFrame
+        ? html`<a href=${location.origin + location.pathname} target="_blank" rel="noopener"
+              >Open the page in a new tab</a
+            >
+            ${" "}to keep them.`
+        : "Allow this page to store site data to keep them."
+    }
+  </p>`;
 }

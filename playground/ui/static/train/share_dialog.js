@@ -1,80 +1,66 @@
-// Links to a view, embedded frames and code.
-// A link names a model (watch=ID or model=NAME) and a view of it: step, attention type, head, curve
-// and sequence.
+// The dialog for links to the view, embedded frames, code and the report.
 import { NO_RESPONSE, request } from "../shared/api.js";
-import { setMessage } from "../shared/common.js";
+import { CopyField } from "../shared/components/copy_field.js";
+import { Dialog } from "../shared/components/dialog.js";
+import { downloadBlob } from "../shared/csv.js";
 import { formatMessage } from "../shared/format.js";
-import { takeQueryParam } from "../shared/links.js";
 import { store } from "../shared/store.js";
-import { selectKind } from "./input.js";
-import { scheduleRender } from "./rendering.js";
+import { html, signal, useState } from "../vendor/preact.js";
+import { Message, setMessage } from "./messages.js";
 import { fetchDetails } from "./runs.js";
-import { pageUrl } from "./shortcuts.js";
+import { loadSettings } from "./settings.js";
+import { buildLinkQuery, pageUrl } from "./share_links.js";
 import { state } from "./state.js";
-import { METRICS } from "./status.js";
-import { $ } from "./view.js";
 
-export const linkParams = new URLSearchParams(location.search),
-  embeddedView = document.documentElement.dataset.embed || "";
-if (!embeddedView) for (const name of ["kind", "head", "curve", "log"]) takeQueryParam(name);
-// The link's view, until the model is drawn.
-let pendingLinkState = ["watch", "model"].some((name) => linkParams.has(name)) ? linkParams : null;
+const REPORT_TIMEOUT_MS = 120_000;
+const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
+  learning: ["Learning curves", 480],
+  attention: ["Attention", 520],
+  try: ["Prediction", 160],
+  samples: ["Held-out samples", 300],
+});
 
-export function applyLinkState() {
-  if (!pendingLinkState || !state.displayedSnapshot || !/^(watch|checkpoint):/.test(state.modelRef))
+/** What the open dialog shares: {ref, shareId, query, settings}. */
+const shared = signal(/** @type {any} */ (null));
+
+export async function openShareDialog() {
+  const { error, share_id: ownShareId, settings } = await fetchDetails(state.modelRef);
+  if (error) {
+    setMessage("run", formatMessage(error), { isError: true });
     return;
-  const link = pendingLinkState,
-    linkedKind = link.get("kind"),
-    // the name of version 0.1.0
-    curve = link.get("curve") === "gradient_norm" ? "grad_norm" : link.get("curve");
-  pendingLinkState = null;
-  if (Object.hasOwn(state.probeInfo.axes, linkedKind)) selectKind(linkedKind);
-  if (Object.hasOwn(METRICS, curve)) {
-    $(".metric").value = curve;
-    $(".metric").dispatchEvent(new Event("change"));
   }
-  if (link.get("log") === "no") $(".log").checked = false;
-  scheduleRender();
+  const [kind, name] = state.modelRef.split(":"),
+    shareId = ownShareId || (kind === "watch" ? name : "");
+  setMessage("report", "");
+  shared.value = {
+    ref: shareId ? "watch:" + shareId : state.modelRef,
+    shareId,
+    query: buildLinkQuery(shareId ? { watch: shareId } : { model: name }),
+    settings,
+  };
 }
 
-// Return the head of the link while its model is displayed; null if the model lacks this head.
-export function linkedHead(layers) {
-  const at =
-    state.modelRef === state.linkedModel &&
-    /^(\d{1,2})\.(\d{1,2})$/.exec(linkParams.get("head") || "");
-  return at && layers[at[1] - 1]?.[at[2] - 1] ? [at[1] - 1, at[2] - 1] : null;
-}
-
-// Return the query of a link to the current view. `named` is {watch: ID} or {model: NAME}.
-function currentLinkState(named) {
-  const query = new URLSearchParams();
-  if (state.viewedStep !== null) query.set("step", state.viewedStep);
-  if (state.selectedKind !== "cross") query.set("kind", state.selectedKind);
-  const layers = state.displayedSnapshot && state.displayedSnapshot.attention[state.selectedKind];
-  if (layers && (state.selectedHead[0] !== layers.length - 1 || state.selectedHead[1]))
-    query.set("head", state.selectedHead[0] + 1 + "." + (state.selectedHead[1] + 1));
-  if (state.selectedMetric !== "loss") query.set("curve", state.selectedMetric);
-  if (!$(".log").checked) query.set("log", "no");
-  if (store.input.value) query.set("text", store.input.value);
-  for (const [name, value] of Object.entries(named)) query.set(name, value);
-  return query;
-}
-
-const EMBED_HEIGHTS = { learning: 480, attention: 520, try: 160, samples: 300 };
-function renderEmbedCode() {
-  const view = $(".embed-view").value,
-    dialog = $(".sharing"),
-    query = new URLSearchParams(dialog.dataset.query || "");
+/**
+ * Return the HTML of a frame with one view.
+ * @param {string} linkQuery
+ * @param {string} view
+ * @param {boolean} isDark
+ */
+export function buildEmbedCode(linkQuery, view, isDark) {
+  const query = new URLSearchParams(linkQuery);
   query.set("embed", view);
-  if ($(".embed-dark").checked) query.set("__theme", "dark");
-  const url = (pageUrl() + "?" + query).replaceAll("&", "&amp;");
-  const size = `width="100%" height="${EMBED_HEIGHTS[view]}" style="border: 0" loading="lazy"`;
-  $(".embed-code").value =
-    `<iframe src="${url}" title="Transformer Playground: ${view}" ${size}></iframe>`;
+  if (isDark) query.set("__theme", "dark");
+  const url = (pageUrl() + "?" + query).replaceAll("&", "&amp;"),
+    size = `width="100%" height="${EMBED_VIEWS[view][1]}" style="border: 0" loading="lazy"`;
+  return `<iframe src="${url}" title="Transformer Playground: ${view}" ${size}></iframe>`;
 }
 
-// Return a Python program that runs the displayed model and starts a run with its task.
-function renderSnippet(model, settings) {
+/**
+ * Return a Python program that runs a model and starts a run with its task.
+ * @param {string} model
+ * @param {Record<string, any>} settings
+ */
+export function buildProgram(model, settings) {
   const text = JSON.stringify(store.sequence.value || store.suggestedInput.value);
   const { task, min_length, max_length, dataset_sha256 } = settings;
   const named = { task, min_length, max_length, ...(dataset_sha256 ? { dataset_sha256 } : {}) };
@@ -87,60 +73,139 @@ run = playground.predict(settings=${JSON.stringify(named)}, api_name="/start")
 print(playground.predict(model=run["run"], owner=run["owner"], api_name="/status"))`;
 }
 
-async function openShareDialog() {
-  const response = await fetchDetails(state.modelRef);
-  if (response.error) {
-    setMessage($(".hand-note"), response.error, "error");
-    return;
-  }
-  const shareId =
-    response.share_id || (state.modelRef.startsWith("watch:") ? state.modelRef.slice(6) : "");
-  const linkTarget = shareId ? { watch: shareId } : { model: state.modelRef.split(":")[1] },
-    query = currentLinkState(linkTarget).toString();
-  $(".watch-link").value = pageUrl() + "?" + query;
-  $(".link-means").textContent = shareId
-    ? "Link to this view of the run. Viewers can replay it, but cannot pause, stop or delete it."
-    : "Link to this view of the model";
-  $(".settings-link").value =
-    pageUrl() + "?settings=" + encodeURIComponent(JSON.stringify(response.settings));
-  $(".settings-json").value = JSON.stringify(response.settings, null, 1);
-  $(".program").value = renderSnippet(
-    shareId ? "watch:" + shareId : state.modelRef,
-    response.settings,
-  );
-  $(".agents").hidden = !(window.gradio_config || {}).mcp_server;
-  $(".agents-address").textContent = pageUrl().replace(/\/?$/, "/") + "gradio_api/mcp/";
-  $(".sharing").dataset.query = query;
-  setMessage($(".report-note"), "");
-  renderEmbedCode();
-  $(".sharing").showModal();
+function EmbedCode({ query = "" }) {
+  const [view, setView] = useState("learning"),
+    [isDark, setDark] = useState(false);
+  return html`<details>
+    <summary>Embed in a web page</summary>
+    <p class="pg-hint">
+      An iframe with one view of this model for a course or a post. It is read-only.
+    </p>
+    <p>
+      <select
+        class="embed-view"
+        aria-label="View in the frame"
+        value=${view}
+        onChange=${(/** @type {any} */ event) => setView(event.currentTarget.value)}
+      >
+        ${Object.entries(EMBED_VIEWS).map(
+          ([name, [label]]) => html`<option value=${name}>${label}</option>`,
+        )}
+      </select>
+      <label class="switch">
+        <input
+          type="checkbox"
+          class="embed-dark"
+          checked=${isDark}
+          onChange=${() => setDark(!isDark)}
+        />
+        dark
+      </label>
+    </p>
+    <${CopyField}
+      class="embed-code"
+      label="HTML of the frame"
+      rows=${4}
+      value=${buildEmbedCode(query, view, isDark)}
+    />
+  </details>`;
 }
 
-export function initShareDialog() {
-  $(".share").addEventListener("click", openShareDialog);
-  for (const name of ["embed-view", "embed-dark"])
-    $("." + name).addEventListener("change", renderEmbedCode);
+/** @param {{ model: string, settings: Record<string, any> }} props */
+function Program({ model, settings }) {
+  const hasMcp = Boolean(/** @type {any} */ (window).gradio_config?.mcp_server);
+  return html`<details>
+    <summary>Use it from code</summary>
+    <p class="pg-hint">
+      A program can do what this page does. It needs <code>pip install gradio_client</code>.
+    </p>
+    <${CopyField}
+      class="program"
+      label="Python program"
+      rows=${8}
+      value=${buildProgram(model, settings)}
+    />
+    ${
+      hasMcp &&
+      html`<p class="pg-hint agents">
+        Agents can use the same functions as MCP tools at
+        <code class="agents-address">${pageUrl().replace(/\/?$/, "/")}gradio_api/mcp/</code>
+      </p>`
+    }
+  </details>`;
+}
 
-  $(".make-report").addEventListener("click", async () => {
-    const button = $(".make-report"),
-      of = state.modelRef;
-    button.disabled = true;
-    setMessage($(".report-note"), "Creating the report");
+function ReportButton() {
+  const [isBusy, setBusy] = useState(false);
+  const onClick = async () => {
+    setBusy(true);
+    setMessage("report", "Creating the report");
     let reply;
     try {
-      reply = await request("runs/report", { owner: state.owner, subject: of }, 120000);
-    } catch (error) {
+      const payload = { owner: state.owner, subject: state.modelRef };
+      reply = await request("runs/report", payload, REPORT_TIMEOUT_MS);
+    } catch {
       reply = { error: NO_RESPONSE };
     }
-    button.disabled = false;
-    setMessage($(".report-note"), formatMessage(reply.error || ""), "error");
-    if (reply.error) return;
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([reply.html], { type: "text/html" }));
-    link.download = reply.name;
-    document.body.append(link);
-    link.click();
-    link.remove();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  });
+    setBusy(false);
+    setMessage("report", formatMessage(reply.error ?? ""), { isError: true });
+    if (!reply.error) downloadBlob(reply.name, new Blob([reply.html], { type: "text/html" }));
+  };
+  return html`<p>
+      <button
+        type="button"
+        class="pg-button make-report"
+        title="Scores, curves, attention, predictions and settings in one standalone file"
+        disabled=${isBusy}
+        onClick=${onClick}
+      >
+        Report as one HTML file
+      </button>
+    </p>
+    <${Message} name="report" class="report-note" />`;
+}
+
+export function ShareDialog() {
+  const content = shared.value,
+    close = () => (shared.value = null);
+  const useSettings = () => {
+    close();
+    loadSettings(state.modelRef);
+  };
+  return html`<${Dialog}
+    title="Share"
+    class="sharing"
+    isOpen=${content !== null}
+    onClose=${close}
+    actions=${html`<button type="button" class="pg-button use-these" onClick=${useSettings}>
+      Use these settings in the form
+    </button>`}
+  >
+    ${
+      content &&
+      html`<${CopyField}
+          class="watch-link"
+          label=${
+            content.shareId
+              ? "Link to this view of the run. Viewers can replay it, but cannot pause, stop or delete it."
+              : "Link to this view of the model"
+          }
+          value=${pageUrl() + "?" + content.query}
+        />
+        <${CopyField}
+          class="settings-link"
+          label="Link that fills the form with these settings"
+          value=${pageUrl() + "?settings=" + encodeURIComponent(JSON.stringify(content.settings))}
+        />
+        <${CopyField}
+          class="settings-json"
+          label="Settings as JSON"
+          rows=${8}
+          value=${JSON.stringify(content.settings, null, 1)}
+        />
+        <${EmbedCode} query=${content.query} />
+        <${Program} model=${content.ref} settings=${content.settings} />
+        <${ReportButton} />`
+    }
+  <//>`;
 }

@@ -1,58 +1,65 @@
-import { sendCommand } from "./controls.js";
-import { loadSettings } from "./saved_checkpoints.js";
+// The keyboard shortcuts, and the dialog that lists them.
+import { Dialog } from "../shared/components/dialog.js";
+import { html, signal } from "../vendor/preact.js";
 import { state } from "./state.js";
-import { $, addViewListener, root } from "./view.js";
+import { sendCommand } from "./top_bar.js";
+import { addViewListener, root } from "./view.js";
 
-export const pageUrl = () => location.origin + location.pathname;
+const SHORTCUTS = [
+  [["space"], "pause, resume"],
+  [["→"], "one step, while paused"],
+  [["←", "→"], "with the slider in focus: back and forth through the recorded steps"],
+  [["←", "→", "↑", "↓"], "on a curve or a head: read single values"],
+  [["?"], "this list"],
+];
+const OWN_KEYS = "input, textarea, select, summary, [contenteditable], dialog, [role=tab]";
 
-// ---- keyboard
+const isHelpOpen = signal(false);
+export const openHelp = () => {
+  isHelpOpen.value = true;
+};
+
+export function HelpDialog() {
+  return html`<${Dialog}
+    title="Keyboard"
+    class="keys"
+    isOpen=${isHelpOpen.value}
+    onClose=${() => (isHelpOpen.value = false)}
+  >
+    <table>
+      <tbody>
+        ${SHORTCUTS.map(
+          ([keys, effect]) =>
+            html`<tr>
+              <td>
+                ${/** @type {string[]} */ (keys).map((key) => [html`<kbd>${key}</kbd>`, " "])}
+              </td>
+              <td>${effect}</td>
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  <//>`;
+}
+
+/** @param {any} event */
 function onKeyDown(event) {
   // Another tab handled the event, or the view is hidden.
   if (event.defaultPrevented || !root.offsetParent) return;
-  if (
-    event.ctrlKey ||
-    event.metaKey ||
-    event.altKey ||
-    event.target.closest("input, textarea, select, [contenteditable], dialog, [role=tab]")
-  )
-    return;
-  const onButton = event.target.closest("button, summary, canvas, a");
-  if (event.key === " " && !onButton && ["training", "paused"].includes(state.status)) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest(OWN_KEYS)) return;
+  const isOnButton = event.target.closest("button, canvas, a"),
+    { status } = state;
+  if (event.key === " " && !isOnButton && ["training", "paused"].includes(status)) {
     event.preventDefault();
-    sendCommand(state.status === "paused" ? "resume" : "pause");
+    sendCommand(status === "paused" ? "resume" : "pause");
   } else if (
     event.key === "ArrowRight" &&
     event.target.tagName !== "CANVAS" &&
-    state.status === "paused"
+    status === "paused"
   ) {
     event.preventDefault();
     sendCommand("step");
-  } else if (event.key === "?") $(".keys").showModal();
+  } else if (event.key === "?") openHelp();
 }
 
-export function initShortcuts() {
-  $(".use-these").addEventListener("click", () => {
-    $(".sharing").close();
-    loadSettings(state.modelRef);
-  });
-  for (const button of root.querySelectorAll(".copy"))
-    button.addEventListener("click", async () => {
-      const box = button.parentElement.querySelector("input, textarea");
-      box.select();
-      try {
-        await navigator.clipboard.writeText(box.value);
-      } catch (error) {
-        document.execCommand("copy");
-      }
-      button.textContent = "Copied";
-      setTimeout(() => {
-        button.textContent = "Copy";
-      }, 1500);
-    });
-  for (const dialog of root.querySelectorAll("dialog"))
-    dialog.addEventListener("click", (event) => {
-      if (event.target === dialog || event.target.closest(".close")) dialog.close();
-    });
-  addViewListener(document, "keydown", onKeyDown);
-  $(".show-keys").addEventListener("click", () => $(".keys").showModal());
-}
+export const initShortcuts = () => addViewListener(document, "keydown", onKeyDown);

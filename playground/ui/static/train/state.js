@@ -1,5 +1,29 @@
-// What the modules of this tab share.
-export const state = {
+// What the modules of this tab share. Components that read a property are drawn again when it
+// changes; its content changes only by assignment.
+import { signal } from "../vendor/preact.js";
+
+/**
+ * Return an object with the same properties, each of which is a signal.
+ * @template {object} T
+ * @param {T} initial
+ * @returns {T}
+ */
+export function createReactive(initial) {
+  const object = /** @type {T} */ ({});
+  for (const [name, value] of Object.entries(initial)) {
+    const content = signal(value);
+    Object.defineProperty(object, name, {
+      enumerable: true,
+      get: () => content.value,
+      set: (next) => {
+        content.value = next;
+      },
+    });
+  }
+  return object;
+}
+
+export const state = createReactive({
   // The open model and its state.
   owner: "",
   modelRef: "",
@@ -7,29 +31,46 @@ export const state = {
   defaultModel: "",
   pollGeneration: 0,
   isFresh: true,
-  metricCurve: undefined,
-  evaluations: undefined,
-  pointCount: undefined,
-  lastResponse: {},
+  metricCurve: /** @type {any} */ ({ steps: [], loss: [], learning_rate: [], grad_norm: [] }),
+  evaluations: /** @type {any[]} */ ([]),
+  pointCount: 0,
+  lastResponse: /** @type {any} */ ({}),
   status: "opening",
-  probeInfo: undefined,
-  latestSnapshot: undefined,
-  scores: undefined,
-  weightSteps: [],
-  displayedSnapshot: null,
-  viewedStep: null, // the displayed snapshot, and the earlier step selected on the timeline
+  probeInfo: /** @type {any} */ (null),
+  latestSnapshot: /** @type {any} */ (null),
+  scores: /** @type {any} */ (null),
+  weightSteps: /** @type {number[]} */ ([]),
+  displayedSnapshot: /** @type {any} */ (null),
+  /** The earlier step on display; null for the latest. */
+  viewedStep: /** @type {number | null} */ (null),
   selectedKind: "cross",
   selectedHead: [0, 0],
   selectedBlock: "", // the block that the diagram explains, instead of the selected head
-  typedPass: null, // the forward pass of a sequence that the user has typed
+  typedPass: /** @type {any} */ (null), // the forward pass of a sequence that the user has typed
   selectedMetric: "loss",
-  hoverStep: null,
-  hoverCell: null, // [row, column] of the map of the selected head
-  hoverRow: null, // row of the diagram
+  hoverStep: /** @type {number | null} */ (null),
+  hoverCell: /** @type {number[] | null} */ (null), // [row, column] of the selected head's map
+  hoverRow: /** @type {number | null} */ (null), // of the diagram
+  isLog: true,
+  smoothing: 0,
+  speed: "0", // the largest number of steps per second; new runs start at this speed
+  isPlaying: false, // the replay of the recorded steps
+  statusNote: "", // replaces the text of the status until the next response
+  isOld: true, // whether the page shows the previous model
+  prediction: /** @type {any} */ (null), // of the input: {prediction, target}
   predictRequestId: 0,
   predictedAt: 0,
-  runs: [],
-  serverNow: 0,
-  maxActiveRuns: 0,
-  renderedCheckpoints: "",
+});
+
+/** The curves to choose from: label and description. @type {Record<string, [string, string]>} */
+export const METRICS = {
+  loss: ["Loss", "Cross-entropy of the next token on the training batch of each step"],
+  learning_rate: ["Learning rate", "Learning rate of each step, after warm-up and schedule"],
+  grad_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
 };
+
+/** @param {string} kind */
+export function selectKind(kind) {
+  state.selectedKind = kind;
+  state.hoverCell = null;
+}

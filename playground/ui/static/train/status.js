@@ -1,200 +1,143 @@
-import { formatCount, formatDuration, formatNumber, formatPercent } from "../shared/format.js";
-import { CROSS_CAPTION, ENCODER_CAPTION, LEARNING_RATE, LOSS_TITLE } from "../shared/strings.js";
+// The status of the open model in words.
+import { formatCount, formatDuration, formatInteger, formatNumber } from "../shared/format.js";
+import { formatPercent } from "../shared/format.js";
+import { store } from "../shared/store.js";
 import { state } from "./state.js";
 
-export const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
 export const TERMINAL_STATUSES = ["done", "stopped", "failed", "not-found", "checkpoint", "empty"];
-const ATTENTION_KINDS = {
-  cross: {
-    from: "Target position",
-    to: "source position",
-    reading: CROSS_CAPTION,
-  },
-  encoder: {
-    from: "Source position",
-    to: "source position",
-    reading: ENCODER_CAPTION,
-  },
-  decoder: {
-    from: "Target position",
-    to: "target position",
-    reading:
-      "Rows: target tokens (queries). Columns: earlier target tokens (keys). " +
-      "Masked positions are hatched.",
-  },
-};
-// An architecture with one stack has source and target in one sequence.
-const SINGLE_STACK_DECODER = {
-  from: "Position",
-  to: "position",
-  reading:
-    "Rows: source and target tokens (queries). Columns: the same tokens (keys). " +
-    "Masked positions are hatched.",
-};
-const SINGLE_STACK_ENCODER = {
-  from: "Position",
-  to: "position",
-  reading: "Rows: source tokens, then SOS padding (queries). Columns: the same tokens (keys).",
-};
-export const attentionKind = () =>
-  state.probeInfo.axes.cross || !state.probeInfo.axes[state.selectedKind]
-    ? ATTENTION_KINDS[state.selectedKind]
-    : state.selectedKind === "decoder"
-      ? SINGLE_STACK_DECODER
-      : SINGLE_STACK_ENCODER;
-export const SPECIAL_TOKENS = {
-  PAD: ["·", "the model generated PAD, which is always wrong"],
-  SOS: ["‹", "the model generated SOS, which is always wrong"],
-};
-export const METRICS = {
-  loss: ["Loss", LOSS_TITLE],
-  learning_rate: [LEARNING_RATE, "Learning rate of each step, after warm-up and schedule"],
-  grad_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
-};
-export const overlays = new Map(); // model reference -> {colorIndex, curve} of an overlaid run
+const NOT_FOUND =
+  "This run is not on this server, or not yours. Train a new one, or choose another model above.";
+const ORDINALS = ["", "next", "second", "third"];
 
-export const formatQueuePosition = (n) =>
-  (n === 1 ? "next" : n === 2 ? "second" : n === 3 ? "third" : n + "th") + " in the queue";
-// The time until the last step at the present speed.
-function formatTimeLeft(latest) {
-  const { step, max_steps: maxSteps, speed } = state.lastResponse,
+/** @param {number} n */
+export const formatQueuePosition = (n) => (ORDINALS[n] ?? n + "th") + " in the queue";
+
+/** The time until the last step at the present speed. */
+function formatTimeLeft() {
+  const { step, max_steps: maxSteps, speed, latest } = state.lastResponse,
     stepsPerSecond = speed || latest?.steps_per_second;
-  return stepsPerSecond && maxSteps > step
-    ? " · about " +
-        formatDuration(Math.max(1, Math.round((maxSteps - step) / stepsPerSecond))).replace(
-          ".0 s",
-          " s",
-        ) +
-        " left"
-    : "";
+  if (!stepsPerSecond || !(maxSteps > step)) return "";
+  const seconds = Math.max(1, Math.round((maxSteps - step) / stepsPerSecond));
+  return `about ${formatDuration(seconds).replace(".0 s", " s")} left`;
 }
+
+/** @param {number} score @param {number} n */
+const formatScore = (score, n) =>
+  `exact match ${formatPercent(score)} of ${formatCount(n, "held-out sequence")}`;
+
+function formatLatestScore() {
+  const latest = state.evaluations.at(-1);
+  return latest ? formatScore(latest[1], latest[3]) : "";
+}
+
+const formatFinalScore = () =>
+  state.scores ? formatScore(state.scores.exact_match, state.scores.n) : formatLatestScore();
+
+/** What the model is: its size, its device, and whether it is shared. */
+function formatDetails() {
+  const { parameters, device } = state.lastResponse;
+  return [
+    parameters && formatInteger(parameters) + " parameters",
+    device,
+    state.modelRef.startsWith("watch:") && "shared with you, read-only",
+  ];
+}
+
+function formatStep() {
+  const { step = 0, max_steps: maxSteps } = state.lastResponse;
+  return `step ${step}` + (maxSteps && step < maxSteps ? " of " + formatInteger(maxSteps) : "");
+}
+
+function describeWaiting() {
+  const { awaits_zerogpu: awaitsZeroGpu, message, queue_position: position } = state.lastResponse,
+    { slots } = store.server.value;
+  if (awaitsZeroGpu)
+    return [
+      "Waiting for the next slice of the GPU",
+      formatStep(),
+      "slices continue while this page shows the run",
+      ...formatDetails(),
+    ];
+  if (message) return ["The run starts automatically"];
+  return [
+    "Queued: " + (slots ? `all ${slots} training slots are in use` : "no training slot is free"),
+    position && formatQueuePosition(position),
+    "starts automatically",
+  ];
+}
+
+function formatSpeed() {
+  const { speed, latest } = state.lastResponse;
+  if (speed) return `slowed to ${formatCount(speed, "step")}/s`;
+  return latest?.steps_per_second && formatNumber(latest.steps_per_second) + " steps/s";
+}
+
+function describeTraining() {
+  const { time_left: timeLeft } = state.lastResponse;
+  return [
+    "Training",
+    formatStep(),
+    formatSpeed(),
+    formatTimeLeft(),
+    ...formatDetails(),
+    timeLeft && `pauses in ${formatDuration(timeLeft[0])}: ${timeLeft[1]}`,
+  ];
+}
+
+function describePaused() {
+  const { branched_from_step: from, step = 0, has_worker: hasWorker } = state.lastResponse,
+    isBranch = from === step && hasWorker;
+  return [
+    `Paused at ${formatStep()}` +
+      (isBranch ? ", where this run branched off: change something, then Resume" : ""),
+    ...formatDetails(),
+  ];
+}
+
+/** The parts of the text by status. @type {Record<string, () => any[]>} */
+const DESCRIPTIONS = {
+  waiting: describeWaiting,
+  training: describeTraining,
+  paused: describePaused,
+  done: () => {
+    const { step = 0, latest } = state.lastResponse;
+    return [
+      "Done",
+      `${formatCount(step, "step")} in ${formatDuration(latest?.seconds ?? 0)}`,
+      formatFinalScore(),
+      ...formatDetails(),
+    ];
+  },
+  stopped: () => [`Stopped at ${formatStep()} and saved`, formatLatestScore(), ...formatDetails()],
+};
+
+/** The texts without the message of the server before them. @type {Record<string, () => any[]>} */
+const PLAIN_DESCRIPTIONS = {
+  starting: () => [
+    state.lastResponse.uses_zerogpu ? "Requesting a GPU from ZeroGPU" : "Starting a worker",
+  ],
+  stopping: () => ["Stopping and saving. Press Stop again to stop immediately."],
+  empty: () => ["No model yet: press Train."],
+  checkpoint: () => [
+    "Checkpoint " + state.lastResponse.name,
+    "trained " + formatCount(state.lastResponse.step || 0, "step"),
+    formatFinalScore(),
+    ...formatDetails(),
+  ],
+  failed: () => ["Failed: " + state.lastResponse.message],
+  "not-found": () => [state.lastResponse.message || NOT_FOUND],
+};
+
 export function formatStatus() {
-  const p = state.lastResponse.latest,
-    step = state.lastResponse.step || 0;
-  const ofTotal =
-    state.lastResponse.max_steps && step < state.lastResponse.max_steps
-      ? " of " + state.lastResponse.max_steps.toLocaleString("en")
-      : "";
-  const details =
-    (state.lastResponse.parameters
-      ? " · " + state.lastResponse.parameters.toLocaleString("en") + " parameters"
-      : "") +
-    (state.lastResponse.device ? " · " + state.lastResponse.device : "") +
-    (state.modelRef.startsWith("watch:") ? " · shared with you, read-only" : "");
-  const best =
-    state.evaluations && state.evaluations.length
-      ? state.evaluations[state.evaluations.length - 1]
-      : null;
-  const latestScore = best
-    ? " · exact match " +
-      formatPercent(best[1]) +
-      " of " +
-      formatCount(best[3], "held-out sequence")
-    : "";
-  const score = state.scores
-    ? " · exact match " +
-      formatPercent(state.scores.exact_match) +
-      " of " +
-      formatCount(state.scores.n, "held-out sequence")
-    : latestScore;
-  const messagePrefix = state.lastResponse.message
-    ? state.lastResponse.message[0].toUpperCase() + state.lastResponse.message.slice(1) + ". "
-    : "";
-  switch (state.status) {
-    case "waiting":
-      return state.lastResponse.awaits_zerogpu
-        ? messagePrefix +
-            "Waiting for the next slice of the GPU · step " +
-            step +
-            ofTotal +
-            " · slices continue while this page shows the run" +
-            details
-        : messagePrefix
-          ? messagePrefix + "The run starts automatically"
-          : "Queued: " +
-            (state.maxActiveRuns
-              ? "all " + state.maxActiveRuns + " training slots are in use"
-              : "no training slot is free") +
-            (state.lastResponse.queue_position
-              ? " · " + formatQueuePosition(state.lastResponse.queue_position)
-              : "") +
-            " · starts automatically";
-    case "starting":
-      return state.lastResponse.uses_zerogpu
-        ? "Requesting a GPU from ZeroGPU"
-        : "Starting a worker";
-    case "training":
-      return state.lastResponse.branched_from_step && step < state.lastResponse.branched_from_step
-        ? "Replaying the first steps exactly, up to step " +
-            state.lastResponse.branched_from_step +
-            " (" +
-            step +
-            ")" +
-            details
-        : messagePrefix +
-            "Training · step " +
-            step +
-            ofTotal +
-            (p && p.steps_per_second && !state.lastResponse.speed
-              ? " · " + formatNumber(p.steps_per_second) + " steps/s"
-              : state.lastResponse.speed
-                ? " · slowed to " + formatCount(state.lastResponse.speed, "step") + "/s"
-                : "") +
-            formatTimeLeft(p) +
-            details +
-            (state.lastResponse.time_left
-              ? " · pauses in " +
-                formatDuration(state.lastResponse.time_left[0]) +
-                ": " +
-                state.lastResponse.time_left[1]
-              : "");
-    case "paused":
-      return (
-        messagePrefix +
-        "Paused at step " +
-        step +
-        ofTotal +
-        (state.lastResponse.branched_from_step === step && state.lastResponse.has_worker
-          ? ", where this run branched off: change something, then Resume"
-          : "") +
-        details
-      );
-    case "empty":
-      return "No model yet: press Train.";
-    case "stopping":
-      return "Stopping and saving. Press Stop again to stop immediately.";
-    case "done":
-      return (
-        messagePrefix +
-        "Done · " +
-        formatCount(step, "step") +
-        " in " +
-        formatDuration(p && p.seconds ? p.seconds : 0) +
-        score +
-        details
-      );
-    case "stopped":
-      return (
-        messagePrefix + "Stopped at step " + step + ofTotal + " and saved" + latestScore + details
-      );
-    case "checkpoint":
-      return (
-        "Checkpoint " +
-        state.lastResponse.name +
-        " · trained " +
-        formatCount(step, "step") +
-        score +
-        details
-      );
-    case "failed":
-      return "Failed: " + state.lastResponse.message;
-    case "not-found":
-      return (
-        state.lastResponse.message ||
-        "This run is not on this server, or not yours. " +
-          "Train a new one, or choose another model above."
-      );
-    default:
-      return "Opening";
-  }
+  const { status, lastResponse } = state,
+    { branched_from_step: from, step = 0, message } = lastResponse,
+    join = (/** @type {any[]} */ parts) => parts.filter(Boolean).join(" · ");
+  if (status === "training" && from && step < from)
+    return join([
+      `Replaying the first steps exactly, up to step ${from} (${step})`,
+      ...formatDetails(),
+    ]);
+  if (PLAIN_DESCRIPTIONS[status]) return join(PLAIN_DESCRIPTIONS[status]());
+  const prefix = message ? message[0].toUpperCase() + message.slice(1) + ". " : "";
+  return DESCRIPTIONS[status] ? prefix + join(DESCRIPTIONS[status]()) : "Opening";
 }

@@ -1,71 +1,76 @@
-// Timeline of earlier steps.
-// The server stores the weights of earlier steps and computes attention and predictions on request.
+// Earlier steps of the open model. The server stores their weights, and computes attention and
+// predictions on request.
 import { request, requestWithRetry, sleep } from "../shared/api.js";
-import { setMessage } from "../shared/common.js";
-import { store } from "../shared/store.js";
-import { formatCount } from "../shared/format.js";
 import { nearestIndex } from "../shared/chart_data.js";
-import { PLAY_LABEL } from "../shared/strings.js";
-import { axisMaxStep, MAX_OVERLAYS } from "./curves.js";
-import { openModel } from "./model_selection.js";
-import { toggleOverlay } from "./overlays.js";
+import { formatCount, formatInteger } from "../shared/format.js";
+import { store } from "../shared/store.js";
+import { html } from "../vendor/preact.js";
+import { axisMaxStep } from "./curves.js";
+import { Message, setMessage } from "./messages.js";
+import { MAX_OVERLAYS, overlays, toggleOverlay } from "./overlays.js";
 import { predict } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";
-import { loadRuns, runAction } from "./runs.js";
-import { renderSamples } from "./samples.js";
+import { runAndOpen } from "./runs.js";
 import { state } from "./state.js";
-import { overlays } from "./status.js";
-import { $ } from "./view.js";
 
+const MAX_CACHED_SNAPSHOTS = 400;
+const FRAME_MS = 120; // of the replay
+const KEY_MOVES = /** @type {Record<string, number>} */ ({
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  ArrowRight: 1,
+  ArrowUp: 1,
+});
+const BRANCH_STATUSES = ["paused", "done", "stopped", "failed"];
 let snapshotCache = new Map(),
   playbackId = 0,
   stepRequestId = 0;
-const MAX_CACHED_SNAPSHOTS = 400; // snapshots cached in the page
 
 export const hasHistory = () => state.weightSteps.length > 1;
+const lastRecordedStep = () => state.weightSteps[state.weightSteps.length - 1];
 export function clearSnapshotCache() {
   snapshotCache = new Map();
 }
 
+/** @param {number} step @param {() => boolean} [isCurrent] */
 async function fetchSnapshot(step, isCurrent = () => false) {
   if (snapshotCache.has(step)) return snapshotCache.get(step);
   const cache = snapshotCache,
     reply = await requestWithRetry(
       () => request("runs/snapshot", { owner: state.owner, subject: state.modelRef, step }),
       isCurrent,
-      (error) => setMessage($(".rewind-note"), error),
+      (error) => setMessage("timeline", error),
     );
   if (reply.error) throw new Error(reply.error);
-  state.probeInfo = state.probeInfo || reply.probe_info;
+  state.probeInfo ||= reply.probe_info;
   cache.set(step, reply.snapshot);
   if (cache.size > MAX_CACHED_SNAPSHOTS) cache.delete(cache.keys().next().value);
   return reply.snapshot;
 }
 
-// Show the recorded step nearest to `step`: curves, attention, samples and prediction together.
+/**
+ * Show the recorded step nearest to `step`: curves, attention, samples and prediction together.
+ * @param {number} step
+ */
 export async function showStep(step) {
   if (!hasHistory()) return;
   const recordedStep = state.weightSteps[nearestIndex(state.weightSteps, step)],
     requestId = ++stepRequestId,
-    generationId = state.pollGeneration;
+    generationId = state.pollGeneration,
+    isCurrent = () => requestId === stepRequestId && generationId === state.pollGeneration;
   setViewedStep(recordedStep);
   scheduleRender();
   try {
-    const requestedSnapshot = await fetchSnapshot(
-      recordedStep,
-      () => requestId === stepRequestId && generationId === state.pollGeneration,
-    );
-    if (requestId !== stepRequestId || generationId !== state.pollGeneration) return;
-    setMessage($(".rewind-note"), "");
-    state.displayedSnapshot = requestedSnapshot;
-    renderSamples();
+    const snapshot = await fetchSnapshot(recordedStep, isCurrent);
+    if (!isCurrent()) return;
+    setMessage("timeline", "");
+    state.displayedSnapshot = snapshot;
     scheduleRender();
     predict();
   } catch (error) {
-    if (requestId === stepRequestId) {
-      setMessage($(".rewind-note"), error.message, "error");
-      stopPlayback();
-    }
+    if (requestId !== stepRequestId) return;
+    setMessage("timeline", /** @type {Error} */ (error).message, { isError: true });
+    stopPlayback();
   }
 }
 
@@ -73,14 +78,14 @@ function showLatest() {
   stopPlayback();
   stepRequestId += 1;
   setViewedStep(null);
+  setMessage("timeline", "");
   state.displayedSnapshot = state.latestSnapshot;
-  renderSamples();
   scheduleRender();
   predict();
 }
 
-// This tab's step first: the store notifies followStep, which then has nothing to do.
-function setViewedStep(step) {
+/** Set this tab's step first: the store notifies followStep, which then has nothing to do. */
+function setViewedStep(/** @type {number | null} */ step) {
   state.viewedStep = step;
   store.step.value = step;
 }
@@ -96,34 +101,28 @@ export function followStep(step) {
 
 export function stopPlayback() {
   playbackId += 1;
-  const button = $(".play");
-  button.textContent = "▶";
-  button.setAttribute("aria-label", PLAY_LABEL);
-  delete button.dataset.playing;
+  state.isPlaying = false;
+}
+
+function indexOfNextStep() {
+  const { viewedStep, weightSteps } = state;
+  if (viewedStep === null || viewedStep >= lastRecordedStep()) return 0;
+  return nearestIndex(weightSteps, viewedStep) + 1;
 }
 
 /**
  * Play the recorded steps from the displayed one, or from the start.
- * @param {(index: number) => number} frameMs minimum time of a step
- * @param {() => void} onStep called after each step is displayed
+ * @param {(index: number) => number} [frameMs] minimum time of a step
+ * @param {() => void} [onStep] called after each step is displayed
  * @returns {Promise<boolean>} whether the playback reached the end
  */
-export async function startPlayback(frameMs = () => 120, onStep = () => {}) {
+export async function startPlayback(frameMs = () => FRAME_MS, onStep = () => {}) {
   const id = ++playbackId,
-    button = $(".play"),
-    generationId = state.pollGeneration;
-  button.textContent = "❚❚";
-  button.setAttribute("aria-label", "Pause the replay");
-  button.dataset.playing = "yes";
-  let at =
-    state.viewedStep === null || state.viewedStep >= state.weightSteps[state.weightSteps.length - 1]
-      ? 0
-      : nearestIndex(state.weightSteps, state.viewedStep) + 1;
-  while (
-    id === playbackId &&
-    generationId === state.pollGeneration &&
-    at < state.weightSteps.length
-  ) {
+    generationId = state.pollGeneration,
+    isCurrent = () => id === playbackId && generationId === state.pollGeneration;
+  state.isPlaying = true;
+  let at = indexOfNextStep();
+  while (isCurrent() && at < state.weightSteps.length) {
     const started = Date.now();
     for (const next of state.weightSteps.slice(at + 1, at + 4)) fetchSnapshot(next).catch(() => {});
     await showStep(state.weightSteps[at]);
@@ -138,71 +137,82 @@ export async function startPlayback(frameMs = () => 120, onStep = () => {}) {
   return true;
 }
 
-export function renderTimeline() {
-  const box = $(".rewind"),
-    slider = $(".scrub"),
-    maxStep = axisMaxStep(),
-    at = state.viewedStep === null ? state.lastResponse.step || 0 : state.viewedStep;
-  box.classList.toggle("off", !hasHistory());
-  slider.disabled = !hasHistory();
-  $(".play").disabled = !hasHistory();
-  slider.max = maxStep;
-  if (document.activeElement !== slider || state.viewedStep !== null || !slider.matches(":active"))
-    slider.value = at;
-  slider.setAttribute("aria-valuetext", "step " + at);
-  $(".viewing").textContent =
-    state.viewedStep === null
-      ? hasHistory()
-        ? formatCount(state.weightSteps.length, "snapshot") + " to replay"
-        : state.status === "checkpoint"
-          ? "No history for this checkpoint"
-          : ""
-      : "Viewing step " +
-        state.viewedStep.toLocaleString("en") +
-        " of " +
-        (state.lastResponse.step || 0).toLocaleString("en");
-  $(".now").hidden = state.viewedStep === null;
-  $(".branch").hidden =
-    !state.lastResponse.is_owner ||
-    !state.pointCount ||
-    (state.viewedStep === null && !["paused", "done", "stopped", "failed"].includes(state.status));
-  $(".branch").textContent = "Branch from step " + at.toLocaleString("en");
-  if (state.viewedStep === null) setMessage($(".rewind-note"), "");
+/** @param {any} event */
+function onSlide({ currentTarget: { value } }) {
+  stopPlayback();
+  if (Number(value) >= lastRecordedStep()) showLatest();
+  else showStep(Number(value));
 }
 
-export function initTimeline() {
-  $(".scrub").addEventListener("input", (event) => {
-    stopPlayback();
-    +event.target.value >= state.weightSteps[state.weightSteps.length - 1]
-      ? showLatest()
-      : showStep(+event.target.value);
-  });
-  $(".scrub").addEventListener("keydown", (event) => {
-    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
-    if (!by || !hasHistory()) return;
-    event.preventDefault();
-    stopPlayback();
-    const at =
-      (state.viewedStep === null
-        ? state.weightSteps.length - 1
-        : nearestIndex(state.weightSteps, state.viewedStep)) + by;
-    if (at >= state.weightSteps.length) showLatest();
-    else showStep(state.weightSteps[Math.max(0, at)]);
-  });
-  $(".play").addEventListener("click", () =>
-    $(".play").dataset.playing ? stopPlayback() : startPlayback(),
-  );
-  $(".now").addEventListener("click", showLatest);
-  $(".branch").addEventListener("click", async () => {
-    const reply = await runAction({
-      action: "branch",
-      step: state.viewedStep === null ? state.lastResponse.step : state.viewedStep,
-    });
-    if (reply.subject) {
-      const from = state.modelRef;
-      await loadRuns();
-      openModel(reply.subject);
-      if (overlays.size < MAX_OVERLAYS) toggleOverlay(from, true);
-    }
-  });
+/** @param {KeyboardEvent} event */
+function onKeyDown(event) {
+  const move = KEY_MOVES[event.key],
+    { viewedStep, weightSteps } = state;
+  if (!move || !hasHistory()) return;
+  event.preventDefault();
+  stopPlayback();
+  const from = viewedStep === null ? weightSteps.length - 1 : nearestIndex(weightSteps, viewedStep);
+  if (from + move >= weightSteps.length) showLatest();
+  else showStep(weightSteps[Math.max(0, from + move)]);
+}
+
+/** Start a run from the displayed step, and draw the curves of this one over its own. */
+async function branch() {
+  const from = state.modelRef,
+    step = state.viewedStep ?? state.lastResponse.step,
+    reply = await runAndOpen({ action: "branch", step });
+  if (reply.subject && overlays.value.size < MAX_OVERLAYS) toggleOverlay(from, true);
+}
+
+function describePosition() {
+  if (state.viewedStep !== null)
+    return (
+      `Viewing step ${formatInteger(state.viewedStep)} of ` +
+      formatInteger(state.lastResponse.step || 0)
+    );
+  if (hasHistory()) return formatCount(state.weightSteps.length, "snapshot") + " to replay";
+  return state.status === "checkpoint" ? "No history for this checkpoint" : "";
+}
+
+export function Timeline() {
+  const { lastResponse, viewedStep, isPlaying } = state,
+    isOff = !hasHistory(),
+    step = viewedStep ?? lastResponse.step ?? 0,
+    canBranch =
+      lastResponse.is_owner &&
+      state.pointCount &&
+      (viewedStep !== null || BRANCH_STATUSES.includes(state.status));
+  return html`<div class=${isOff ? "rewind off" : "rewind"} data-part="curves">
+    <button
+      type="button"
+      class="play"
+      aria-label=${isPlaying ? "Pause the replay" : "Play from here"}
+      title="Play the run from its start, or from here"
+      disabled=${isOff}
+      onClick=${() => (isPlaying ? stopPlayback() : startPlayback())}
+    >
+      ${isPlaying ? "❚❚" : "▶"}
+    </button>
+    <input
+      type="range"
+      class="scrub"
+      min="0"
+      max=${axisMaxStep()}
+      value=${step}
+      step="1"
+      aria-label="Shown step"
+      aria-valuetext=${"step " + step}
+      disabled=${isOff}
+      onInput=${onSlide}
+      onKeyDown=${onKeyDown}
+    />
+    <span class="viewing">${describePosition()}</span>
+    <button type="button" class="pg-button now" hidden=${viewedStep === null} onClick=${showLatest}>
+      Go to latest
+    </button>
+    <button type="button" class="pg-button branch" hidden=${!canBranch} onClick=${branch}>
+      Branch from step ${formatInteger(step)}
+    </button>
+    <${Message} name="timeline" class="rewind-note" />
+  </div>`;
 }

@@ -1,7 +1,10 @@
 import { createView } from "../shared/view.js";
-import template from "./template.js";
 
-export const { $, addViewListener, attach, gradio, onResizeOrThemeChange, root } = createView(
-  template,
-  [new URL("./live.css", import.meta.url), new URL("./diagram/diagram.css", import.meta.url)],
-);
+const view = createView('<div class="live pg" data-status="opening"></div>', [
+  new URL("./live.css", import.meta.url),
+  new URL("./diagram/diagram.css", import.meta.url),
+]);
+
+export const { addViewListener, attach, gradio, onResizeOrThemeChange, root } = view;
+/** Return the first element of the view that matches. @type {(selector: string) => any} */
+export const $ = view.$;

@@ -39,17 +39,20 @@ export function CopyButton({ text, label = "Copy", title, class: className = "" 
 }
 
 /**
- * A text that can be copied but not edited.
- * @param {{ label: string, value: string }} props
+ * A text that can be copied but not edited; with `rows`, in several lines.
+ * @param {{ label: string, value: string, rows?: number, class?: string }} props
  */
-export function CopyField({ label, value }) {
+export function CopyField({ label, value, rows, class: className = "" }) {
   const id = useUniqueId();
   return html`<div class="pg-field">
     <label for=${id}>${label}</label>
     <span class="pg-copy">
-      <input
+      <${rows ? "textarea" : "input"}
         id=${id}
-        type="text"
+        class=${className}
+        type=${rows ? undefined : "text"}
+        rows=${rows}
+        spellcheck=${false}
         readonly
         value=${value}
         onFocus=${(/** @type {any} */ event) => event.currentTarget.select()}

@@ -6,10 +6,10 @@ import { setText } from "../../shared/dom.js";
 import { formatCount } from "../../shared/format.js";
 import { cssVariable } from "../../shared/palette.js";
 import { store } from "../../shared/store.js";
-import { selectKind } from "../input.js";
+
 import { scheduleRender } from "../rendering.js";
-import { linkedHead } from "../share_dialog.js";
-import { state } from "../state.js";
+import { linkedHead } from "../share_links.js";
+import { selectKind, state } from "../state.js";
 import { $ } from "../view.js";
 import { paintLinks } from "./links.js";
 import { createStacks, moveFocus, updateStacks } from "./stacks.js";
@@ -36,8 +36,9 @@ const BLOCK_TEXTS = {
     "Two linear layers with an activation between them transform each position alone.",
   recurrent: "The cell updates its state from one token to the next.",
 };
-let elements = null,
-  signature = "";
+/** @type {ReturnType<typeof createStacks>} */
+let elements = { boxes: [], heads: [], blocks: [] };
+let signature = "";
 
 /** The forward pass that the page shows: of the typed sequence, or of the probe. */
 export function displayedPass() {

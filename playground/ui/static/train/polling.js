@@ -1,0 +1,198 @@
+// The poll of the open model: its status, its curves and its latest snapshot.
+import { poller } from "../shared/poller.js";
+import { ACTIVE_STATUSES, store } from "../shared/store.js";
+import { batch } from "../vendor/preact.js";
+import { playFirstVisit } from "./first_visit.js";
+import { messages, setMessage } from "./messages.js";
+import { predict } from "./prediction.js";
+import { scheduleRender } from "./rendering.js";
+import { applyLinkState } from "./share_links.js";
+import { state } from "./state.js";
+import { TERMINAL_STATUSES } from "./status.js";
+import { clearSnapshotCache, followStep, stopPlayback } from "./timeline.js";
+import { $, gradio, root } from "./view.js";
+
+const METRIC_NAMES = ["steps", "loss", "learning_rate", "grad_norm"];
+const MAX_POINTS = 20_000; // above, a downsampled curve limits the use of memory
+const FAST_MS = 60;
+const ENDED_MS = 2000;
+const MAX_POLLS_WITHOUT_SNAPSHOT = 30;
+const OPENING_MS = 400;
+
+let seriesId = -1,
+  snapshotVersion = 0,
+  fastPollUntil = 0,
+  pollsWithoutSnapshot = 0, // polls of an ended run without a snapshot
+  subscription = { wake: () => {}, unsubscribe: () => {} };
+
+/** Poll at a high rate for 1.5 s after a command, so that its effect appears at once. */
+export function pollNow() {
+  fastPollUntil = Date.now() + 1500;
+  subscription.wake();
+}
+
+function intervalMs() {
+  const { status } = state,
+    hasEnded = TERMINAL_STATUSES.includes(status);
+  let ms = state.pointCount ? 200 : FAST_MS;
+  if (["paused", "waiting"].includes(status)) ms = 500;
+  // The owner may resume an ended run, here or in another tab.
+  const isComplete = state.displayedSnapshot || pollsWithoutSnapshot > MAX_POLLS_WITHOUT_SNAPSHOT;
+  if (status === "not-found" || (hasEnded && isComplete)) ms = ENDED_MS;
+  return Date.now() < fastPollUntil ? Math.min(ms, FAST_MS) : ms;
+}
+
+/** Poll the open model, instead of the previous one. */
+export function startPolling() {
+  subscription.unsubscribe();
+  const { modelRef } = state,
+    own = poller.subscribe({
+      route: "runs/poll",
+      payload: () => (root.isConnected ? buildPayload() : null),
+      intervalMs,
+      hiddenIntervalMs: ENDED_MS,
+      onData: (response) => {
+        batch(() => applyUpdate(response));
+        const isLost = state.status === "not-found" && !response.retryable;
+        if (state.status === "checkpoint" || isLost) own.unsubscribe();
+      },
+      onError: () => {
+        state.statusNote = "The server did not respond; retrying";
+      },
+    });
+  subscription = own;
+  setTimeout(() => {
+    if (modelRef === state.modelRef && state.isFresh) state.statusNote = "Opening";
+  }, OPENING_MS);
+}
+
+export function stopPolling() {
+  subscription.unsubscribe();
+}
+
+const buildPayload = () => ({
+  owner: state.owner,
+  subject: state.modelRef,
+  n_points: state.isFresh ? 0 : state.pointCount,
+  series_id: state.isFresh ? -1 : seriesId,
+  snapshot_version: state.isFresh ? 0 : snapshotVersion,
+  changes: state.isFresh ? -1 : (state.lastResponse.changes_version ?? -1),
+});
+
+/** @param {any} response */
+function applyUpdate(response) {
+  const previousStatus = state.isFresh ? "" : state.status;
+  if (state.isFresh) resetView();
+  if (messages.run.isConnectionLost) setMessage("run", "");
+  response.changes ??= state.lastResponse.changes; // sent only after a change
+  state.lastResponse = response;
+  state.statusNote = "";
+  state.status = response.status;
+  state.scores = response.scores || null;
+  if (response.is_owner && ACTIVE_STATUSES.includes(state.status) && !$(".speed:focus"))
+    state.speed = String(response.speed || 0);
+  updateStore(response);
+  addPoints(response);
+  applySnapshot(response);
+  if (state.viewedStep !== store.step.value) followStep(store.step.value);
+  pollsWithoutSnapshot =
+    TERMINAL_STATUSES.includes(state.status) && !state.displayedSnapshot
+      ? pollsWithoutSnapshot + 1
+      : 0;
+  scheduleRender();
+  const hasChanged = state.status !== previousStatus;
+  if (state.viewedStep === null && (hasChanged || isPredictionOld(response))) predict();
+  if (hasChanged) for (const wake of store.wakes) wake();
+  if (state.status === "checkpoint") playFirstVisit();
+  else $(".recording-note").hidden = true;
+  applyLinkState();
+  if (response.awaits_zerogpu && response.is_owner) requestSlice();
+}
+
+/** @param {any} response */
+function updateStore(response) {
+  const steps = response.weight_steps || [];
+  state.weightSteps = steps;
+  if (steps.length !== store.weightSteps.value.length) store.weightSteps.value = steps;
+  store.latestStep.value = response.step || 0;
+  store.modelName.value = response.name || "";
+}
+
+/** @param {any} response */
+function addPoints({ points, series_id: nextSeriesId }) {
+  if (points.whole || nextSeriesId !== seriesId) {
+    state.metricCurve = { steps: [], loss: [], learning_rate: [], grad_norm: [] };
+    state.evaluations = [];
+  }
+  for (const name of METRIC_NAMES)
+    for (const value of points[name]) state.metricCurve[name].push(value);
+  for (const evaluation of points.evaluations) state.evaluations.push(evaluation);
+  state.pointCount = state.metricCurve.steps.length > MAX_POINTS ? 0 : points.count;
+  if (nextSeriesId !== seriesId) clearSnapshotCache();
+  seriesId = nextSeriesId;
+}
+
+/** @param {any} response */
+function applySnapshot(response) {
+  if (response.probe_info) {
+    state.probeInfo = response.probe_info;
+    suggestInput(state.probeInfo.question);
+  }
+  if (!response.snapshot) return;
+  state.latestSnapshot = response.snapshot;
+  snapshotVersion = response.snapshot_version;
+  if (state.viewedStep !== null) return;
+  state.displayedSnapshot = state.latestSnapshot;
+  state.isOld = false;
+}
+
+const PREDICTION_MS = 1000;
+/** @param {any} response */
+const isPredictionOld = (response) =>
+  response.snapshot &&
+  (state.status !== "training" || Date.now() - state.predictedAt > PREDICTION_MS);
+
+/** A new suggestion replaces an unedited sequence. @param {string} sequence */
+function suggestInput(sequence) {
+  if (!sequence || sequence === store.suggestedInput.value) return;
+  store.suggestedInput.value = sequence;
+  if (store.input.value === null && state.viewedStep !== null) predict();
+}
+
+// A ZeroGPU slice is granted to the session that requests it, so the page requests one for the
+// displayed run through a Gradio event, which identifies the session. Gradio drops requests while
+// one is active.
+let sliceRequestedAt = 0;
+function requestSlice() {
+  if (Date.now() - sliceRequestedAt < 2000) return;
+  sliceRequestedAt = Date.now();
+  gradio.trigger("submit", { owner: state.owner, subject: state.modelRef });
+}
+
+/**
+ * Reset the state for a new model. The charts of the previous model stay, dimmed, until its first
+ * response, so that the layout does not jump.
+ */
+export function resetView() {
+  Object.assign(state, {
+    isFresh: false,
+    metricCurve: { steps: [], loss: [], learning_rate: [], grad_norm: [] },
+    evaluations: [],
+    pointCount: 0,
+    probeInfo: null,
+    latestSnapshot: null,
+    displayedSnapshot: null,
+    scores: null,
+    viewedStep: null,
+    hoverStep: null,
+    hoverCell: null,
+    hoverRow: null,
+    typedPass: null,
+    weightSteps: [],
+    isOld: true,
+  });
+  seriesId = -1;
+  snapshotVersion = 0;
+  stopPlayback();
+  for (const name of Object.keys(messages)) setMessage(/** @type {any} */ (name), "");
+}

@@ -1,0 +1,116 @@
+// The elements of the tab. The diagram and the large map of a head are painted by their modules;
+// their elements stay the same.
+import { html, useRef } from "../vendor/preact.js";
+import { wholePageUrl } from "../shared/view.js";
+import { formatInteger } from "../shared/format.js";
+import { store } from "../shared/store.js";
+import { Curves } from "./curves.js";
+import { displayedPass } from "./diagram/diagram.js";
+import { Prediction } from "./prediction.js";
+import { scheduleRender } from "./rendering.js";
+import { RunDifferences } from "./run_differences.js";
+import { RunList } from "./run_list.js";
+import { Samples, ScoresByLength } from "./samples.js";
+import { SavedCheckpoints } from "./saved_checkpoints.js";
+import { SessionNote } from "./session.js";
+import { ShareDialog } from "./share_dialog.js";
+import { embeddedView } from "./share_links.js";
+import { HelpDialog } from "./shortcuts.js";
+import { selectKind, state } from "./state.js";
+import { Timeline } from "./timeline.js";
+import { TopBar } from "./top_bar.js";
+
+const KINDS = /** @type {Record<string, string>} */ ({
+  cross: "From each target position to the source",
+  encoder: "From each source position to the source",
+  decoder: "From each target position to earlier target positions",
+});
+
+/** The sequence and step of the diagram; until the first snapshot, those of the previous model. */
+function DisplayedPass() {
+  const text = useRef("");
+  if (state.displayedSnapshot && state.probeInfo) {
+    const { source, step } = displayedPass(),
+      tokens = source.filter((/** @type {string} */ token) => token !== "EOS");
+    text.current = tokens.join(" ") + " · step " + formatInteger(step);
+  }
+  return html`<output class="value probe" aria-live="off">${text.current}</output>`;
+}
+
+function KindSelect() {
+  const shown = useRef(Object.keys(KINDS)),
+    { attention } = state.displayedSnapshot ?? {},
+    kinds = attention ? (shown.current = Object.keys(attention)) : shown.current;
+  return html`<div class="kinds" role="group" aria-label="Kind of attention">
+    ${Object.entries(KINDS).map(
+      ([kind, title]) =>
+        html`<button
+          key=${kind}
+          type="button"
+          data-kind=${kind}
+          title=${title}
+          aria-pressed=${String(kind === state.selectedKind)}
+          hidden=${!kinds.includes(kind)}
+          onClick=${() => {
+            selectKind(kind);
+            scheduleRender();
+          }}
+        >
+          ${kind}
+        </button>`,
+    )}
+  </div>`;
+}
+
+const ModelBar = () =>
+  html`<div class="bar model-bar">
+    <h3 title="Attention weights and predictions on one sequence, teacher-forced">Model</h3>
+    <${DisplayedPass} /><${KindSelect} />
+  </div>`;
+
+const Diagram = () =>
+  html`<div class="diagram-box">
+      <p class="recording-note" role="status" hidden></p>
+      <figure class="diagram">
+        <div class="diagram-grid" role="group" aria-label="Heads and blocks of the model">
+          <div class="diagram-links">
+            <canvas class="diagram-canvas" role="img" tabindex="0"></canvas>
+          </div>
+        </div>
+      </figure>
+    </div>
+    <p class="diagram-note pg-hint"></p>`;
+
+const SelectedHead = () =>
+  html`<figure class="focus">
+    <canvas
+      class="focus-map"
+      role="img"
+      aria-label="Attention of the selected head"
+      tabindex="0"
+    ></canvas>
+    <figcaption></figcaption>
+  </figure>`;
+
+const Notes = () => html`<p class="device pg-hint">${store.server.value.device}</p>`;
+
+export const Train = () =>
+  html`<h2 class="unseen">Train</h2>
+    <${TopBar} /><${SessionNote} />
+    <div class="columns">
+      <section class="attention" aria-label="Model">
+        <${Prediction} /><${ModelBar} /><${Diagram} />
+        <div class="details-row"><${SelectedHead} /><${Samples} /></div>
+      </section>
+      <section class="learning" aria-label="Learning">
+        <${Curves} /><${Timeline} /><${RunList} />
+      </section>
+    </div>
+    ${
+      embeddedView &&
+      html`<a class="open-whole" href=${wholePageUrl()} target="_blank" rel="noopener"
+        >Open in Transformer Playground</a
+      >`
+    }
+    <${ScoresByLength} /><${SavedCheckpoints} /><${Notes} />
+    <${ShareDialog} /><${RunDifferences} /><${HelpDialog} />`;

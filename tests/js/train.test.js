@@ -1,0 +1,233 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import { makeBox, settle } from "./support/dom.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import { overlays, setOverlays, swapOverlay } from "../../playground/ui/static/train/overlays.js";
+import { compareSettings } from "../../playground/ui/static/train/run_differences.js";
+import {
+  RunList,
+  describeRun,
+  describeState,
+  groupRuns,
+} from "../../playground/ui/static/train/run_list.js";
+import { Samples } from "../../playground/ui/static/train/samples.js";
+import { buildEmbedCode, buildProgram } from "../../playground/ui/static/train/share_dialog.js";
+import { buildLinkQuery } from "../../playground/ui/static/train/share_links.js";
+import { createReactive, state } from "../../playground/ui/static/train/state.js";
+import { formatStatus } from "../../playground/ui/static/train/status.js";
+import { effect, html, render } from "../../playground/ui/static/vendor/preact.js";
+
+const RUN = {
+  subject: "run:1",
+  name: "reverse 1–10",
+  task: "reverse 1–10",
+  status: "done",
+  parameters: 171_597,
+  shape: [2, 4, 64],
+  step: 200,
+  max_steps: 200,
+  best: 1,
+  eval_size: 256,
+  created: 40,
+  origin: "user",
+};
+const LESSON_RUN = { ...RUN, subject: "run:2", name: "Heads", origin: "lesson", hidden: true };
+let box;
+
+beforeEach(() => {
+  if (box) render(null, box);
+  box = makeBox();
+  mock.restoreAll();
+  mock.method(globalThis, "fetch", async () => new Response(JSON.stringify({ curves: [] })));
+  Object.assign(state, {
+    modelRef: "run:1",
+    status: "done",
+    lastResponse: {},
+    evaluations: [],
+    scores: null,
+    displayedSnapshot: null,
+    viewedStep: null,
+  });
+  setOverlays([]);
+});
+const listRuns = (...runs) => store.setModels({ runs, checkpoints: [], slots: 2, now: 100 });
+
+test("an effect runs again when a property that it reads changes", () => {
+  const object = createReactive({ a: 1, b: 2 }),
+    seen = [];
+  effect(() => void seen.push(object.a));
+  object.b = 3;
+  object.a = 4;
+  assert.deepEqual(seen, [1, 4]);
+});
+
+test("runs are grouped by their origin; hidden runs of the user are left out", () => {
+  const hidden = { ...RUN, subject: "run:3", hidden: true },
+    experiment = { ...RUN, subject: "run:4", origin: "experiment" },
+    runs = [RUN, LESSON_RUN, hidden, experiment];
+  const { listed, hiddenCount, groups } = groupRuns(runs, () => false, false);
+  assert.deepEqual([listed, hiddenCount], [[RUN], 1]);
+  assert.deepEqual(
+    groups.map((group) => [group.title, group.runs]),
+    [
+      ["Lessons", [LESSON_RUN]],
+      ["Experiments", [experiment]],
+    ],
+  );
+  assert.deepEqual(groupRuns(runs, () => false, true).listed, [RUN, hidden]);
+  assert.deepEqual(groupRuns(runs, (ref) => ref === "run:3", false).listed, [RUN, hidden]);
+});
+
+test("a run has a description and a state", () => {
+  const facts = "reverse 1–10 · 2 layers × 4 heads · 171,597 parameters · step 200";
+  assert.match(describeRun(RUN, 100), new RegExp(`^${facts} · `));
+  assert.match(describeRun({ ...RUN, step: 7 }, 100), /step 7 of 200/);
+  assert.equal(describeState({ ...RUN, queue_position: 2 }), "second in the queue");
+  assert.equal(describeState({ ...RUN, queue_position: 5 }), "5th in the queue");
+  assert.equal(describeState({ ...RUN, status: "waiting", awaits_zerogpu: true }), "next slice");
+  assert.equal(describeState({ ...RUN, status: "waiting" }), "queued");
+  assert.equal(describeState(RUN), "done");
+});
+
+test("the list is the legend: the colour of a run is drawn while its curves are", async () => {
+  listRuns(RUN, { ...RUN, subject: "run:5", name: "other" }, LESSON_RUN);
+  render(html`<${RunList} />`, box);
+  await settle();
+  const names = () =>
+    [...box.querySelectorAll(".run .name")].map((each) => each.textContent.trim());
+  assert.deepEqual(names(), ["reverse 1–10", "other", "Heads"]);
+  const [own, other] = box.querySelectorAll(".lay");
+  assert.deepEqual([own.checked, own.disabled], [true, true]);
+  assert.deepEqual([other.checked, other.disabled], [false, false]);
+  assert.equal(box.querySelector(".run-group").open, false);
+  assert.equal(box.querySelector(".differ").disabled, true);
+  setOverlays(["run:5"]);
+  await settle();
+  assert.equal(other.checked, true);
+  assert.equal(box.querySelector(".differ").disabled, false);
+  const row = box.querySelector(".run");
+  listRuns({ ...RUN, name: "mine" });
+  await settle();
+  assert.equal(box.querySelector(".run"), row); // updated in place
+  assert.deepEqual(names(), ["mine"]);
+});
+
+test("the open model is in the legend also when it is no run of the list", async () => {
+  listRuns(LESSON_RUN);
+  Object.assign(state, { modelRef: "checkpoint:copy", lastResponse: { name: "copy" } });
+  render(html`<${RunList} />`, box);
+  await settle();
+  assert.match(box.querySelector(".open-model").textContent, /copy/);
+});
+
+test("the run that was open takes the colour of the overlay that is opened", () => {
+  setOverlays(["run:2", "run:5"]);
+  swapOverlay("run:5", "run:1");
+  assert.deepEqual(
+    [...overlays.value].map(([ref, { colorIndex }]) => [ref, colorIndex]),
+    [
+      ["run:2", 0],
+      ["run:1", 1],
+    ],
+  );
+});
+
+test("settings are compared, with the changes during training", () => {
+  const runs = [
+    { settings: { seed: 0, d_ff: 16 } },
+    { settings: { seed: 1, d_ff: 16 }, changes: [[3, "learning_rate", 0.1], [4, "speed", 2]] }, // prettier-ignore
+  ];
+  assert.deepEqual(compareSettings(runs, false), [
+    ["seed", "0", "1"],
+    ["changed during training", "none", "learning_rate 0.1 from step 3"],
+  ]);
+  assert.deepEqual(compareSettings(runs, true)[1], ["d_ff", "16", "16"]);
+});
+
+const STATUSES = [
+  ["starting", {}, "Starting a worker"],
+  ["starting", { uses_zerogpu: true }, "Requesting a GPU from ZeroGPU"],
+  ["waiting", { queue_position: 1 }, "Queued: all 2 training slots are in use · next in the queue"],
+  ["waiting", { message: "no memory" }, "No memory. The run starts automatically"],
+  ["waiting", { awaits_zerogpu: true, step: 3 }, "Waiting for the next slice of the GPU · step 3"],
+  [
+    "training",
+    { step: 50, max_steps: 200, latest: { steps_per_second: 50 }, parameters: 1000, device: "cpu" },
+    "Training · step 50 of 200 · 50 steps/s · about 3 s left · 1,000 parameters · cpu",
+  ],
+  ["training", { step: 1, speed: 2, max_steps: 9 }, "Training · step 1 of 9 · slowed to 2 steps/s"],
+  [
+    "training",
+    { step: 3, branched_from_step: 9 },
+    "Replaying the first steps exactly, up to step 9",
+  ],
+  ["training", { step: 3, time_left: [60, "limit"] }, "Training · step 3 · pauses in 1 min"],
+  ["paused", { step: 5 }, "Paused at step 5"],
+  ["paused", { step: 5, branched_from_step: 5, has_worker: true }, "Paused at step 5, where this"],
+  ["stopping", {}, "Stopping and saving. Press Stop again"],
+  [
+    "done",
+    { step: 200, latest: { seconds: 2 } },
+    "Done · 200 steps in 2.0 s · exact match 99.0 % of 8",
+  ],
+  [
+    "stopped",
+    { step: 7, max_steps: 9 },
+    "Stopped at step 7 of 9 and saved · exact match 99.0 % of 8",
+  ],
+  [
+    "checkpoint",
+    { step: 9, name: "copy" },
+    "Checkpoint copy · trained 9 steps · exact match 99.0 %",
+  ],
+  ["failed", { message: "killed" }, "Failed: killed"],
+  ["empty", {}, "No model yet: press Train."],
+  ["not-found", {}, "This run is not on this server"],
+  ["opening", {}, "Opening"],
+];
+for (const [status, lastResponse, text] of STATUSES)
+  test(`the status "${status}" is in words: ${text}`, () => {
+    listRuns(RUN);
+    Object.assign(state, { status, lastResponse, evaluations: [[10, 0.99, 0.99, 8]] });
+    assert.ok(formatStatus().startsWith(text), formatStatus());
+  });
+
+test("a link has what differs from the first view", () => {
+  const attention = { cross: [[1, 2], [1, 2]] }; // prettier-ignore
+  Object.assign(state, { selectedKind: "cross", selectedHead: [1, 0], selectedMetric: "loss" });
+  Object.assign(state, { displayedSnapshot: { attention }, isLog: true });
+  assert.equal(buildLinkQuery({ model: "copy" }), "model=copy");
+  Object.assign(state, { selectedHead: [0, 1], selectedMetric: "grad_norm", viewedStep: 4 });
+  state.isLog = false;
+  assert.equal(buildLinkQuery({ watch: "id" }), "step=4&head=1.2&curve=grad_norm&log=no&watch=id");
+});
+
+test("the frame and the program name the model", () => {
+  const code = buildEmbedCode("model=copy&step=4", "samples", true);
+  assert.match(code, /\?model=copy&amp;step=4&amp;embed=samples&amp;__theme=dark"/);
+  assert.match(code, /height="300"/);
+  const settings = { task: "copy", min_length: 1, max_length: 5, d_model: 16 };
+  const program = buildProgram("watch:id", settings);
+  assert.match(program, /model="watch:id"/);
+  assert.match(program, /settings=\{"task":"copy","min_length":1,"max_length":5\}/);
+});
+
+test("samples of the next step update the elements; those of the previous model stay", async () => {
+  const sample = { source: ["1", "2"], target: ["2", "1"], prediction: ["2", "1"] };
+  state.displayedSnapshot = { step: 3, samples: [sample] };
+  render(html`<${Samples} />`, box);
+  await settle();
+  const row = box.querySelector(".samples tr"),
+    count = () => box.querySelector(".right-of").textContent.trim();
+  assert.equal(count(), "1 of 1 right");
+  state.displayedSnapshot = { step: 4, samples: [{ ...sample, prediction: ["2"] }] };
+  state.viewedStep = 4;
+  await settle();
+  assert.equal(count(), "0 of 1 right at step 4");
+  assert.equal(box.querySelector(".samples tr"), row);
+  assert.equal(box.querySelectorAll(".samples .wrong.pg-token").length, 1);
+  Object.assign(state, { displayedSnapshot: null, viewedStep: null });
+  await settle();
+  assert.equal(box.querySelector(".samples tr"), row);
+});
