@@ -39,7 +39,7 @@ def test_every_import_names_an_export_of_a_file(module):
         lists = re.findall(r"^export (?:const )?\{([^}]*)\}", source, re.M)
         exported = {re.split(r" as |: ", each)[-1].strip() for each in ",".join(lists).split(",")}
         exported |= set(
-            re.findall(r"^export (?:async )?(?:function\*?|const|class) (\w+)", source, re.M)
+            re.findall(r"^export (?:async )?(?:function\*?|const|class) ([\w$]+)", source, re.M)
         )
         exported |= set(re.findall(r"^  (\w+) = ", source, re.M))  # further names of one const
         assert {each.split(" as ")[0].strip() for each in names.split(",")} - {""} <= exported

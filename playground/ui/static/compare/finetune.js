@@ -10,7 +10,7 @@ import {
   formatPercent,
 } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { EXACT_MATCH_TITLE } from "../shared/strings.js";
+import { EXACT_MATCH_TITLE, PEAK_LEARNING_RATE } from "../shared/strings.js";
 import { benchmarkModels } from "./benchmark.js";
 import { runQuery } from "./jobs.js";
 import { createPipeline, numberInput } from "./pipeline.js";
@@ -130,7 +130,7 @@ const pipeline = createPipeline("finetune", {
   fields: [
     { name: "model", label: "Model", value: "gpt2" },
     numberInput("steps", "Steps", 100, 1, 5000),
-    numberInput("learning_rate", "Peak learning rate", 0.0002, 1e-8, 0.1, {
+    numberInput("learning_rate", PEAK_LEARNING_RATE, 0.0002, 1e-8, 0.1, {
       isInteger: false,
       hint: "Warm-up over the first tenth of the steps, then cosine decay.",
     }),

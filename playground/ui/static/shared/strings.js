@@ -2,6 +2,7 @@
 export const EXACT_MATCH_TITLE = "Exact match on held-out sequences";
 export const TOKEN_HINT = "Click a row of the map to select the token";
 export const DECODER_INPUT = "Decoder input";
+export const HELD_OUT_SAMPLES = "Held-out samples";
 export const INPUT_SEQUENCE = "Input sequence";
 export const INPUT_TOKENS = "Input tokens";
 export const LEARNING_RATE = "Learning rate";
@@ -9,6 +10,7 @@ export const LOSS_TITLE = "Cross-entropy of the next token on the training batch
 export const MEASURE_AGAIN = "Measure again";
 export const MOST_PROBABLE_TOKENS = "The most probable tokens";
 export const OVERLAY_TITLE = "Overlay its curves on those shown";
+export const PEAK_LEARNING_RATE = "Peak learning rate";
 export const PLAY_LABEL = "Play from here";
 export const RETRYING = "The server did not respond; retrying";
 export const SPEED_TITLE = "Slow motion shows single steps. New runs start at this speed.";

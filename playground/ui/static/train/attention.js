@@ -2,7 +2,7 @@
 import { setUpCanvas } from "../shared/canvas.js";
 import { setText } from "../shared/dom.js";
 import { cssVariable, scaleColor } from "../shared/palette.js";
-import { ENCODER_CAPTION } from "../shared/strings.js";
+import { CROSS_CAPTION, ENCODER_CAPTION } from "../shared/strings.js";
 import { displayedPass } from "./diagram/diagram.js";
 import { scheduleRender } from "./rendering.js";
 import { state } from "./state.js";
@@ -25,7 +25,7 @@ const ATTENTION_KINDS = {
   cross: {
     from: "Target position",
     to: "source position",
-    reading: "Rows: target tokens (queries). Columns: source tokens (keys).",
+    reading: CROSS_CAPTION,
   },
   encoder: {
     from: "Source position",

@@ -3,6 +3,7 @@
 import { connectAddress } from "../shared/address.js";
 import { sleep } from "../shared/api.js";
 import { store } from "../shared/store.js";
+import { RETRYING } from "../shared/strings.js";
 import { effect, html, render, untracked } from "../vendor/preact.js";
 import { initSelectedHead } from "./attention.js";
 import { initDiagram } from "./diagram/diagram.js";
@@ -49,7 +50,7 @@ async function start(defaultModel) {
 /** Load the lists, unless the view leaves the page. */
 async function waitForRuns() {
   while (!(await loadRuns())) {
-    state.statusNote = "The server did not respond; retrying";
+    state.statusNote = RETRYING;
     await sleep(RETRY_MS);
     if (!root.isConnected) return false;
   }

@@ -1,6 +1,7 @@
 // The poll of the open model: its status, its curves and its latest snapshot.
 import { poller } from "../shared/poller.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
+import { RETRYING } from "../shared/strings.js";
 import { batch } from "../vendor/preact.js";
 import { playFirstVisit } from "./first_visit.js";
 import { messages, setMessage } from "./messages.js";
@@ -57,7 +58,7 @@ export function startPolling() {
         if (state.status === "checkpoint" || isLost) own.unsubscribe();
       },
       onError: () => {
-        state.statusNote = "The server did not respond; retrying";
+        state.statusNote = RETRYING;
       },
     });
   subscription = own;

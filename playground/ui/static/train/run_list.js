@@ -2,6 +2,7 @@
 import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/format.js";
 import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
+import { OVERLAY_TITLE } from "../shared/strings.js";
 import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { Message } from "./messages.js";
 import { openModel } from "./model_selection.js";
@@ -107,7 +108,7 @@ function Swatch({ subject = "" }) {
     <input
       type="checkbox"
       class="lay"
-      aria-label="Overlay its curves on those shown"
+      aria-label=${OVERLAY_TITLE}
       title=${isOpen ? "Shown" : isFull ? "At most eight curves can be drawn" : "Draw its curves"}
       checked=${isOpen || Boolean(overlay)}
       disabled=${isOpen || isFull}

@@ -5,6 +5,7 @@ import { Dialog } from "../shared/components/dialog.js";
 import { downloadBlob } from "../shared/csv.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
+import { HELD_OUT_SAMPLES } from "../shared/strings.js";
 import { html, signal, useState } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";
 import { fetchDetails } from "./runs.js";
@@ -17,7 +18,7 @@ const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
   learning: ["Learning curves", 480],
   attention: ["Attention", 520],
   try: ["Prediction", 160],
-  samples: ["Held-out samples", 300],
+  samples: [HELD_OUT_SAMPLES, 300],
 });
 
 /** What the open dialog shares: {ref, shareId, query, settings}. */

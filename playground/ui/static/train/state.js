@@ -1,5 +1,6 @@
 // What the modules of this tab share. Components that read a property are drawn again when it
 // changes; its content changes only by assignment.
+import { LEARNING_RATE, LOSS_TITLE } from "../shared/strings.js";
 import { signal } from "../vendor/preact.js";
 
 /**
@@ -64,8 +65,8 @@ export const state = createReactive({
 
 /** The curves to choose from: label and description. @type {Record<string, [string, string]>} */
 export const METRICS = {
-  loss: ["Loss", "Cross-entropy of the next token on the training batch of each step"],
-  learning_rate: ["Learning rate", "Learning rate of each step, after warm-up and schedule"],
+  loss: ["Loss", LOSS_TITLE],
+  learning_rate: [LEARNING_RATE, "Learning rate of each step, after warm-up and schedule"],
   grad_norm: ["Gradient norm", "Gradient norm of each step, before clipping"],
 };
 

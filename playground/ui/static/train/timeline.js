@@ -4,6 +4,7 @@ import { request, requestWithRetry, sleep } from "../shared/api.js";
 import { nearestIndex } from "../shared/chart_data.js";
 import { formatCount, formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
+import { PLAY_LABEL } from "../shared/strings.js";
 import { html } from "../vendor/preact.js";
 import { axisMaxStep } from "./curves.js";
 import { Message, setMessage } from "./messages.js";
@@ -186,7 +187,7 @@ export function Timeline() {
     <button
       type="button"
       class="play"
-      aria-label=${isPlaying ? "Pause the replay" : "Play from here"}
+      aria-label=${isPlaying ? "Pause the replay" : PLAY_LABEL}
       title="Play the run from its start, or from here"
       disabled=${isOff}
       onClick=${() => (isPlaying ? stopPlayback() : startPlayback())}

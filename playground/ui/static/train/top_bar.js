@@ -1,6 +1,7 @@
 // The line of the open model: status, progress, and the controls of a run.
 import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES } from "../shared/store.js";
+import { PEAK_LEARNING_RATE, SPEED_TITLE } from "../shared/strings.js";
 import { html, useEffect, useRef } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";
 import { runAction } from "./runs.js";
@@ -100,7 +101,7 @@ function RunSettings() {
       <${LiveSetting}
         name="rate"
         setting="learning_rate"
-        label="Peak learning rate"
+        label=${PEAK_LEARNING_RATE}
         title="Applies from the next step. A schedule scales this rate."
         step="any"
         min="0"
@@ -145,10 +146,7 @@ function SpeedSelect() {
     if (isOwnRun() && ACTIVE_STATUSES.includes(state.status))
       runAction({ action: "change", setting: "speed", value: Number(state.speed) });
   };
-  return html`<label
-    class="speed-field"
-    title="Slow motion shows single steps. New runs start at this speed."
-  >
+  return html`<label class="speed-field" title=${SPEED_TITLE}>
     Speed
     <select class="speed" value=${state.speed} onChange=${onChange}>
       ${SPEEDS.map(([value, text]) => html`<option value=${value}>${text}</option>`)}

@@ -1,5 +1,6 @@
 // The elements of the tab. The diagram and the large map of a head are painted by their modules;
 // their elements stay the same.
+import { ATTENTION_KIND } from "../shared/strings.js";
 import { html, useRef } from "../vendor/preact.js";
 import { wholePageUrl } from "../shared/view.js";
 import { formatInteger } from "../shared/format.js";
@@ -41,7 +42,7 @@ function KindSelect() {
   const shown = useRef(Object.keys(KINDS)),
     { attention } = state.displayedSnapshot ?? {},
     kinds = attention ? (shown.current = Object.keys(attention)) : shown.current;
-  return html`<div class="kinds" role="group" aria-label="Kind of attention">
+  return html`<div class="kinds" role="group" aria-label=${ATTENTION_KIND}>
     ${Object.entries(KINDS).map(
       ([kind, title]) =>
         html`<button
