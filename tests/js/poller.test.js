@@ -146,7 +146,7 @@ test("the poller of the page continues when the page becomes visible", async () 
   assert.equal(wakeAll.mock.callCount(), 1);
 });
 
-test("a subscription with an interval for hidden pages is polled while the page is hidden", async () => {
+test("a subscription with an interval for hidden pages is polled there", async () => {
   isHidden = true;
   let interval = 100;
   const one = subscription({ intervalMs: () => interval, hiddenIntervalMs: 2000 });

@@ -133,10 +133,15 @@ test("the run that was open takes the colour of the overlay that is opened", () 
   );
 });
 
+const RATE_AND_SPEED = [
+  [3, "learning_rate", 0.1],
+  [4, "speed", 2],
+];
+
 test("settings are compared, with the changes during training", () => {
   const runs = [
     { settings: { seed: 0, d_ff: 16 } },
-    { settings: { seed: 1, d_ff: 16 }, changes: [[3, "learning_rate", 0.1], [4, "speed", 2]] }, // prettier-ignore
+    { settings: { seed: 1, d_ff: 16 }, changes: RATE_AND_SPEED },
   ];
   assert.deepEqual(compareSettings(runs, false), [
     ["seed", "0", "1"],
@@ -145,10 +150,12 @@ test("settings are compared, with the changes during training", () => {
   assert.deepEqual(compareSettings(runs, true)[1], ["d_ff", "16", "16"]);
 });
 
+const QUEUED = "Queued: all 2 training slots are in use · next in the queue";
+const SLOWED = { step: 1, speed: 2, max_steps: 9 };
 const STATUSES = [
   ["starting", {}, "Starting a worker"],
   ["starting", { uses_zerogpu: true }, "Requesting a GPU from ZeroGPU"],
-  ["waiting", { queue_position: 1 }, "Queued: all 2 training slots are in use · next in the queue"],
+  ["waiting", { queue_position: 1 }, QUEUED],
   ["waiting", { message: "no memory" }, "No memory. The run starts automatically"],
   ["waiting", { awaits_zerogpu: true, step: 3 }, "Waiting for the next slice of the GPU · step 3"],
   [
@@ -156,7 +163,7 @@ const STATUSES = [
     { step: 50, max_steps: 200, latest: { steps_per_second: 50 }, parameters: 1000, device: "cpu" },
     "Training · step 50 of 200 · 50 steps/s · about 3 s left · 1,000 parameters · cpu",
   ],
-  ["training", { step: 1, speed: 2, max_steps: 9 }, "Training · step 1 of 9 · slowed to 2 steps/s"],
+  ["training", SLOWED, "Training · step 1 of 9 · slowed to 2 steps/s"],
   [
     "training",
     { step: 3, branched_from_step: 9 },

@@ -1,6 +1,6 @@
 // One poller for the whole page. It polls what visible views subscribe to, sends equal requests
-// once, and waits longer after errors. While the page is hidden, it polls only subscriptions with an
-// interval for that.
+// once, and waits longer after errors. While the page is hidden, it polls only subscriptions with
+// an interval for that.
 
 import { request as sendRequest } from "./api.js";
 

@@ -171,9 +171,10 @@ function RunMenu({ run }) {
 
 /** @param {{ run: RunSummary }} props */
 function RunRow({ run }) {
-  const isOpen = run.subject === state.modelRef;
+  const isOpen = run.subject === state.modelRef,
+    isHidden = run.hidden && originOf(run) === "user";
   return html`<li
-    class=${`run ${isOpen ? "open" : ""} ${run.hidden && originOf(run) === "user" ? "hidden-run" : ""}`}
+    class=${["run", isOpen && "open", isHidden && "hidden-run"].filter(Boolean).join(" ")}
     data-subject=${run.subject}
   >
     <${Swatch} subject=${run.subject} />
@@ -250,7 +251,7 @@ function RunTools({ hiddenCount = 0 }) {
       type="button"
       class="pg-button differ"
       disabled=${!overlays.value.size}
-      title="Settings of the shown run and of the overlaid runs, field by field"
+      title="Settings of the open run and of the overlaid runs, field by field"
       onClick=${openRunDifferences}
     >
       Compare settings

@@ -30,8 +30,8 @@ function SampleRow({ sample: { source, target, prediction } }) {
 }
 
 export function Samples() {
-  const shown = useRef(/** @type {any} */ (null)),
-    snapshot = (shown.current = state.displayedSnapshot ?? shown.current), // the previous model's
+  const latest = useRef(/** @type {any} */ (null)),
+    snapshot = (latest.current = state.displayedSnapshot ?? latest.current), // the previous model's
     samples = /** @type {Sample[]} */ (snapshot?.samples ?? []),
     rightCount = samples.filter((each) => each.prediction.join() === each.target.join()).length,
     isLong = samples.some((each) => each.source.length > MAX_ROW_LENGTH);

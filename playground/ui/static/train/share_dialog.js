@@ -188,7 +188,7 @@ export function ShareDialog() {
           class="watch-link"
           label=${
             content.shareId
-              ? "Link to this view of the run. Viewers can replay it, but cannot pause, stop or delete it."
+              ? "Link to this view of the run. Viewers can replay it, but cannot change it."
               : "Link to this view of the model"
           }
           value=${pageUrl() + "?" + content.query}

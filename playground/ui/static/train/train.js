@@ -39,9 +39,9 @@ function DisplayedPass() {
 }
 
 function KindSelect() {
-  const shown = useRef(Object.keys(KINDS)),
+  const latest = useRef(Object.keys(KINDS)),
     { attention } = state.displayedSnapshot ?? {},
-    kinds = attention ? (shown.current = Object.keys(attention)) : shown.current;
+    kinds = attention ? (latest.current = Object.keys(attention)) : latest.current;
   return html`<div class="kinds" role="group" aria-label=${ATTENTION_KIND}>
     ${Object.entries(KINDS).map(
       ([kind, title]) =>
