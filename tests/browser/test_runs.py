@@ -474,6 +474,7 @@ def test_checkpoints_are_listed_downloaded_uploaded_and_deleted(app, open_page, 
     page = open_page(app.url, may_complain=True, visit=False)
     start_run(page, app.url, **LONG)
     at = pause_after(page, 20)
+    page.click(".hand summary")
     page.click(".keep")
     wait_for_text(page, ".hand-note", f"Checkpoint of step {at} kept")
     page.click(".saved summary")
