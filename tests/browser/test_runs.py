@@ -219,9 +219,9 @@ def test_overlaid_curves_survive_a_reload_with_failed_requests(app, open_page):
     )
     page.reload()
     wait_for_status(page, "checkpoint")
-    assert len(refused) == 3
     expect(page.locator(".page-bar .subject")).to_have_value("checkpoint:copy")
     expect(page.locator(".runs .lay:checked")).to_have_count(2)
+    assert len(refused) == 3
     expect(page.locator(".announced")).to_contain_text("Checkpoint copy")
     page.unroute_all()
 
