@@ -78,6 +78,21 @@ function Arcs({ layout, at, cross, decoder }) {
   ];
 }
 
+function SourceTokens({ source, layout, cross }) {
+  return source.map(
+    (name, i) =>
+      html`<${Token}
+        key=${i}
+        x=${layout.source(i)}
+        y=${SOURCE_Y}
+        cell=${layout.cell}
+        name=${name}
+        weight=${cross[i]}
+        color="var(--pg-cross)"
+      />`,
+  );
+}
+
 /**
  * @param {{
  *   data: any,
@@ -127,18 +142,7 @@ export function GenerationDiagram({ data, at, cross, decoder, onSelect }) {
   return html`<div class="generation-diagram">
     <svg width=${width} height=${HEIGHT} role="img" aria-label=${label}>
       <${Arcs} layout=${layout} at=${at} cross=${cross} decoder=${decoder} />
-      ${data.source.map(
-        (name, i) =>
-          html`<${Token}
-            key=${"source" + i}
-            x=${layout.source(i)}
-            y=${SOURCE_Y}
-            cell=${cell}
-            name=${name}
-            weight=${cross[i]}
-            color="var(--pg-cross)"
-          />`,
-      )}
+      <${SourceTokens} source=${data.source} layout=${layout} cross=${cross} />
       <${Token}
         x=${layout.output(0)}
         y=${OUTPUT_Y}

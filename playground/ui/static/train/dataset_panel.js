@@ -32,6 +32,33 @@ function columnNames() {
   const names = [$(".column-source").value.trim(), $(".column-target").value.trim()];
   return names[0] || names[1] ? names.join("\t") : "";
 }
+/** Send a dataset; return the report of the server, or an error. */
+async function sendDataset({ name, body }, signal) {
+  const headers = {
+    "Content-Type": "application/octet-stream",
+    "X-Owner": owner,
+    "X-Name": encodeURIComponent([...name].slice(-90).join("")),
+    "X-Columns": encodeURIComponent(columnNames()),
+    "X-Words": $(".words").value,
+  };
+  try {
+    const response = await fetch(new URL("datasets", baseUrl), {
+      method: "POST",
+      headers,
+      body,
+      signal: AbortSignal.any([signal, AbortSignal.timeout(300000)]),
+    });
+    const isJson = response.headers.get("content-type")?.includes("json");
+    return isJson ? await response.json() : { error: await response.text() };
+  } catch (error) {
+    const isTimeout = error.name === "TimeoutError";
+    return {
+      error: isTimeout
+        ? "reading took too long; upload a smaller file"
+        : "the server did not respond, or the file changed; try again",
+    };
+  }
+}
 async function uploadDataset() {
   clearTimeout(debounceTimer);
   if (pendingRequest) pendingRequest.abort();
@@ -62,33 +89,8 @@ async function uploadDataset() {
         ? "Sending and reading " + formatBytes(size)
         : "Reading",
   );
-  let reply;
-  try {
-    const headers = {
-      "Content-Type": "application/octet-stream",
-      "X-Owner": owner,
-      "X-Name": encodeURIComponent([...currentUpload.name].slice(-90).join("")),
-      "X-Columns": encodeURIComponent(columnNames()),
-      "X-Words": $(".words").value,
-    };
-    const answer = await fetch(new URL("datasets", baseUrl), {
-      method: "POST",
-      headers,
-      body: currentUpload.body,
-      signal: AbortSignal.any([controller.signal, AbortSignal.timeout(300000)]),
-    });
-    reply = answer.headers.get("content-type")?.includes("json")
-      ? await answer.json()
-      : { error: await answer.text() };
-  } catch (error) {
-    if (controller.signal.aborted) return;
-    reply = {
-      error:
-        error.name === "TimeoutError"
-          ? "reading took too long; upload a smaller file"
-          : "the server did not respond, or the file changed; try again",
-    };
-  }
+  const reply = await sendDataset(currentUpload, controller.signal);
+  if (controller.signal.aborted) return;
   if (controller === pendingRequest) {
     pendingRequest = null;
     renderReport(reply);
