@@ -119,7 +119,7 @@ def inspect(view: str, **options: Any) -> str:
 
 UNMASKED, MASKED = (
     "; ".join(" ".join(f"{value:.4f}" for value in row) for row in TUTORIAL_EXAMPLE[name])
-    for name in ("plain", "masked")
+    for name in ("unmasked", "masked")
 )
 PUBLISHED_SOFTMAX = (UNMASKED, MASKED)
 ROWS = [
