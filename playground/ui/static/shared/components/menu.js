@@ -30,14 +30,26 @@ export function Menu({ label, text = "⋯", isForm, class: className = "", child
     if (box.current) box.current.open = false;
   };
   useEffect(() => {
-    const onElsewhere = (/** @type {Event} */ event) => {
-      if (!box.current?.contains(/** @type {Node} */ (event.target))) close();
-    };
     const element = /** @type {HTMLDetailsElement} */ (box.current);
-    element.addEventListener("toggle", () => element.open && place(element));
-    for (const kind of ["click", "scroll"]) document.addEventListener(kind, onElsewhere, true);
+    let top = 0; // of the button when the panel opened
+    const onToggle = () => {
+      if (!element.open) return;
+      top = element.getBoundingClientRect().top;
+      place(element);
+    };
+    const onClick = (/** @type {Event} */ event) => {
+      if (!element.contains(/** @type {Node} */ (event.target))) close();
+    };
+    // The event of a scroll before the click may arrive after it.
+    const onScroll = () => {
+      if (element.open && top && element.getBoundingClientRect().top !== top) close();
+    };
+    element.addEventListener("toggle", onToggle);
+    document.addEventListener("click", onClick, true);
+    document.addEventListener("scroll", onScroll, true);
     return () => {
-      for (const kind of ["click", "scroll"]) document.removeEventListener(kind, onElsewhere, true);
+      document.removeEventListener("click", onClick, true);
+      document.removeEventListener("scroll", onScroll, true);
     };
   }, []);
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
