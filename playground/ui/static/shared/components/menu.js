@@ -33,9 +33,8 @@ export function Menu({ label, text = "⋯", isForm, class: className = "", child
     const element = /** @type {HTMLDetailsElement} */ (box.current);
     let top = 0; // of the button when the panel opened
     const onToggle = () => {
-      if (!element.open) return;
-      top = element.getBoundingClientRect().top;
-      place(element);
+      top = element.open ? element.getBoundingClientRect().top : 0;
+      if (element.open) place(element);
     };
     const onClick = (/** @type {Event} */ event) => {
       if (!element.contains(/** @type {Node} */ (event.target))) close();
