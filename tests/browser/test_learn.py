@@ -54,7 +54,7 @@ def test_a_link_opens_a_lesson_and_its_result_is_stored(app, open_page):
     expect(page.locator(".station[data-state=right]")).to_contain_text("Length generalization")
     expect(page.locator(".measured")).to_contain_text(measured)
     page.click(".stop .links button >> nth=0")
-    expect(page.locator(".runs .run-group summary")).to_have_text("Lessons (1)")
+    expect(page.locator(".runs .run-group > summary")).to_have_text("Lessons (1)")
     name = page.locator(".runs .run-group .name")
     expect(name).to_have_text("Length generalization: trained to 5")
 

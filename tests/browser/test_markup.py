@@ -202,7 +202,7 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     wait_for_all(page, ".differences td")
     page.keyboard.press("Escape")
     page.click(".share")
-    wait_until(page, "document.querySelector('.settings-json').value")
+    wait_until(page, "document.querySelector('.settings-json')?.value")
     page.keyboard.press("Escape")
     page.set_input_files(
         ".runs .file", {"name": ALL + ".zip", "mimeType": "application/zip", "buffer": b"none"}
@@ -381,7 +381,7 @@ def test_figures_that_are_exported(page, app, tmp_path):
             "name": "the source",
             "position": 0,
             "token": PAYLOADS[0],
-            "against": dollars,
+            "baseline_token": dollars,
             "logit": 1.0,
         }
     ]
