@@ -28,7 +28,7 @@ class FakeTrainer:
 
     def __init__(self, config):
         self.seed = config.training.seed
-        self.step_count, self.seconds = 10 + self.seed, 1.0
+        self.step_count, self.seconds = 10 + self.seed % accuracy.FIRST_SEED, 1.0
 
     def __iter__(self):
         if self.seed == self.interrupted:
@@ -122,23 +122,23 @@ def test_a_table_without_a_commit_has_a_note(elsewhere):
 
 
 def test_an_interrupted_measurement_continues_without_repeated_seeds(fake):
-    fake.interrupted = 2
+    fake.interrupted = 102
     with pytest.raises(KeyboardInterrupt):
         accuracy.measure((SETTING,))
     fake.interrupted = None
     rows = accuracy.measure((SETTING,))
-    assert fake.trained == [0, 1, 2, 3]
+    assert fake.trained == [100, 101, 102, 103]
     assert (rows[0]["steps"], rows[0]["reached"], rows[0]["lowest_score"]) == ([10, 12], 2, 0.5)
 
 
 def test_a_result_interrupted_at_another_commit_restarts(fake, monkeypatch):
-    fake.interrupted = 2
+    fake.interrupted = 102
     with pytest.raises(KeyboardInterrupt):
         accuracy.measure((SETTING,))
     fake.interrupted = None
     monkeypatch.setattr(_results, "COMMIT_AT_START", {"commit": "another", "clean": True})
     accuracy.measure((SETTING,))
-    assert fake.trained == [0, 1, 0, 1, 2, 3]
+    assert fake.trained == [100, 101, 100, 101, 102, 103]
 
 
 def test_a_task_measured_alone_replaces_its_row_with_its_date(fake, elsewhere):

@@ -376,7 +376,7 @@ def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
     assert "without knowing the rule" in leak["message"]
     requested_one_by_one = [row for row in rows if row["kind"] == "example" and row["index"] == 1]
     assert all(row["prompt"].count("[MASK]") == 1 for row in requested_one_by_one)
-    assert "leaks" in requested_one_by_one[0]["decoding"]
+    assert "sees the other answers" in requested_one_by_one[0]["decoding"]
     requested_at_once = [row for row in rows if row["kind"] == "example" and row["index"] == 0]
     assert all(row["tokens"].count("[MASK]") == 3 for row in requested_at_once)
 

@@ -122,7 +122,9 @@ def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, request
     )
     shots, after = (
         next(
-            row for row in table["rows"] if row["model"] == name and "leaks" not in row["decoding"]
+            row
+            for row in table["rows"]
+            if row["model"] == name and "sees the other answers" not in row["decoding"]
         )
         for name in (requested(fixture)["model"], result["model"])
     )

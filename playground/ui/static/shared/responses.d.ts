@@ -207,6 +207,8 @@ export interface JobPoll {
   rows: any[];
   cursor: number;
   result: any;
+  /** Of the error, if the page handles it in a special way. */
+  code: string;
   retryable: boolean;
   queue_position: number;
 }
