@@ -18,8 +18,8 @@ from tests.support.app_server import ROOT, AppServer
 from tests.support.chromium import FLAGS, find_browser
 
 FILE = ROOT / "docs" / "images" / "training.webp"
-VIEWPORT = {"width": 1280, "height": 1000}
-SIZE = (960, 750)  # pixels of the animation
+VIEWPORT = {"width": 1366, "height": 768}
+SIZE = (960, 540)  # pixels of the animation
 FRAME_INTERVAL_MS = 100
 MAX_FRAMES = 60
 DURATION_MS, LAST_FRAME_MS = 10_000, 2000
@@ -41,7 +41,7 @@ def record_run(page: Page) -> list[Image.Image]:
     while not page.locator(".live[data-status=done]").count():
         frames.append(screenshot(page))
         page.wait_for_timeout(FRAME_INTERVAL_MS)
-    page.wait_for_selector(".answer .ok", timeout=TIMEOUT_MS)
+    page.wait_for_selector(".answer .right", timeout=TIMEOUT_MS)
     return [*frames, screenshot(page)]
 
 

@@ -29,7 +29,7 @@ def main(folder: Path | None) -> None:
             page.wait_for_selector(".live[data-status=checkpoint]")
             page.click("#train")
             page.wait_for_selector(".live[data-status=done]", timeout=120_000)
-            page.wait_for_selector(".answer .ok")
+            page.wait_for_selector(".answer .right")
             page.mouse.move(0, 0)
             page.screenshot(
                 path=(folder or ROOT / "docs" / "images") / f"{name}.png",
