@@ -167,7 +167,7 @@ def test_animation_of_the_readme_shows_a_run_of_ten_seconds():
     (animation,) = [picture for picture in PICTURES if picture.endswith(".webp")]
     with Image.open(ROOT / animation) as image:
         assert image.n_frames >= 20
-        assert image.width > image.height >= 600
+        assert image.width >= 900 > image.height >= 500
         milliseconds = 0
         for frame in range(image.n_frames):
             image.seek(frame)
