@@ -65,6 +65,9 @@ BENCHMARK_KEYS = {
     "seconds_per_example": "seconds_an_item",
     "rank_seconds_per_example": "rank_seconds_an_item",
 }
+# keys of requests, and the action of a run, by the names of version 0.1.0
+REQUEST_KEYS = {"do": "action", "what": "request", "again": "refresh"}
+RUN_ACTIONS = {"again": "rerun"}
 RUN_FIELDS = {
     "watch_id": "share_id",
     "active": "trained_seconds",
@@ -264,4 +267,21 @@ def upgrade_options(arguments: Sequence[str]) -> list[str]:
         if option.startswith("--") and name in SETTINGS:
             option = prefix + SETTINGS[name].replace("_", "-")
         upgraded.append(option + equals + value)
+    return upgraded
+
+
+def upgrade_request(content: Any, fields: Mapping[str, Any]) -> Any:
+    """Return the content of a request with the present names of its keys and actions.
+
+    Args:
+        fields: the fields of the request, by name; other keys stay.
+    """
+    if not isinstance(content, Mapping):
+        return content
+    upgraded = dict(content)
+    for old, new in REQUEST_KEYS.items():
+        if new in fields and new not in upgraded and old in upgraded:
+            upgraded[new] = upgraded.pop(old)
+            if new == "action" and isinstance(upgraded[new], str):
+                upgraded[new] = RUN_ACTIONS.get(upgraded[new], upgraded[new])
     return upgraded

@@ -208,12 +208,12 @@ def _save(
         save_checkpoint(folder, trainer, metrics, scores, resumable=is_resumable)
     except CheckpointError as error:
         return [str(error)]
-    messages = [] if scores else [f"saved to {folder}, continue with --resume {folder}"]
+    notes = [] if scores else [f"saved to {folder}, continue with --resume {folder}"]
     if folder != out:
-        messages.append(
+        notes.append(
             f"--out {out} changed during training and stays as it is; this run is in {folder}"
         )
-    return messages
+    return notes
 
 
 def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool) -> None:

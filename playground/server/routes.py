@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from playground.checkpoints.manifest import parse_strict_json
 from playground.common.validation import parse
+from playground.compat import upgrade_request
 from playground.errors import UserError, error_response
 
 from .client import resolve_client_address
@@ -148,7 +149,7 @@ def handler(
             context: Any, payload: object, http_request: Request | None = None
         ) -> dict[str, Any]:
             try:
-                request = parse(request_type, payload)
+                request = parse(request_type, upgrade_request(payload, request_type.model_fields))
                 if is_coroutine:
                     response: dict[str, Any] = await function(context, request, http_request)
                 else:

@@ -125,14 +125,15 @@ def test_learning_rate_change_applies_at_its_step_and_persists(training):
 
 def test_the_timeline_shows_past_steps_and_starts_a_branch(app, open_page):
     page = open_page(app.url, visit=False)
-    start_run(page, app.url, max_steps=400, eval_every=10)
-    wait_for_step(page, 60)
+    start_run(page, app.url, speed=20, max_steps=400, eval_every=10)
+    wait_for_step(page, 20)
     page.focus(".scrub")
     for _ in range(5):
         page.keyboard.press("ArrowLeft")
     wait_for_text(page, ".viewing", "Viewing step")
     wait_until(page, "/at step \\d+/.test(document.querySelector('.right-of').textContent)")
     assert page.is_visible(".branch")
+    page.select_option(".speed", "0")
     wait_for_status(page, "done")
     # looking back is not ended by the run's end
     assert "Viewing step" in page.text_content(".viewing")

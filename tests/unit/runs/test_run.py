@@ -144,7 +144,7 @@ ODD = {
     "device": [7, None],
     "scores": [3, "x", [1], {"n": "<b>"}],
     "hidden": [None, "yes", 3],
-    "started_by": [None, 7, "nobody"],
+    "started_by": [None, 7, "scheduler"],
     "deleted_at": ["yesterday", [], True],
     "branched_from": [
         3,

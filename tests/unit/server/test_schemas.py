@@ -2,6 +2,8 @@
 
 import pytest
 
+from playground.common.validation import parse
+from playground.compat import upgrade_request
 from playground.server.compare_api import CompareHandlers
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.experiments_api import ExperimentHandlers
@@ -12,6 +14,8 @@ from playground.server.matched_parameters import ArchitectureHandlers
 from playground.server.replications_api import ReplicationHandlers
 from playground.server.report_api import ReportHandlers
 from playground.server.routes import LOAD_MS_BY_ROUTE
+from playground.server.schemas.jobs import SubmitJob
+from playground.server.schemas.runs import ActOnRun
 from playground.server.session import SessionHandlers
 
 GROUPS = (
@@ -43,3 +47,23 @@ def test_each_route_has_one_handler():
     assert set(LOAD_MS_BY_ROUTE) - {
         name for name in LOAD_MS_BY_ROUTE if name.startswith("runs/")
     } <= set(routes)
+
+
+# As the pages of version 0.1.0 sent them.
+@pytest.mark.parametrize(
+    ("request_type", "recorded", "field", "value"),
+    [
+        (ActOnRun, {"subject": "run:a", "do": "pause"}, "action", "pause"),
+        (ActOnRun, {"subject": "run:a", "do": "again"}, "action", "rerun"),
+        (SubmitJob, {"kind": "benchmark", "what": {"n": 3}}, "request", {"n": 3}),
+    ],
+)
+def test_requests_of_earlier_pages_are_accepted(request_type, recorded, field, value):
+    content = recorded | {"owner": "A" * 32}
+    request = parse(request_type, upgrade_request(content, request_type.model_fields))
+    assert getattr(request, field) == value
+
+
+def test_new_keys_of_a_request_precede_old_ones():
+    assert upgrade_request({"do": "stop", "action": "pause"}, {"action": None})["action"] == "pause"
+    assert upgrade_request(["do"], {"action": None}) == ["do"]
