@@ -130,7 +130,7 @@ def contributions(rows: Sequence[Row]) -> Figure:
     bars = _largest_contributions(rows)
     names, values = [name for name, _ in bars], [value for _, value in bars]
     token, baseline = rows[0]["token"], rows[0]["baseline_token"]
-    title = f"Logit attribution: {token} baseline {baseline} at position {rows[0]['position'] + 1}"
+    title = f"Logit attribution: {token} against {baseline} at position {rows[0]['position'] + 1}"
     figure = new_figure(LINE_IN * len(names) + 1.0, title=title)
     axes = style_chart(figure.subplots(), grid="x")
     colors = [ACCENT if value >= 0 else SECONDARY for value in values[:-1]] + [FOREGROUND]

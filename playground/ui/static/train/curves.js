@@ -140,7 +140,7 @@ export function paintCharts() {
     isLog = state.isLog && metric !== "learning_rate",
     maxStep = axisMaxStep();
   const lines = JSON.stringify([
-    [state.modelRef, state.pollGeneration, state.pointCount, state.evaluations.length, maxStep],
+    [state.modelRef, state.modelGeneration, state.pointCount, state.evaluations.length, maxStep],
     [metric, isLog, smoothing, runName()],
     [...overlays.value].map(([ref, { curve, name }]) => [ref, name, curve?.steps.length]),
   ]);

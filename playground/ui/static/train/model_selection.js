@@ -39,7 +39,7 @@ export function followSelection() {
 /** @param {string} ref */
 function showModel(ref) {
   const previousRef = state.modelRef;
-  state.pollGeneration += 1;
+  state.modelGeneration += 1;
   state.predictRequestId += 1;
   if (overlays.value.has(ref) && previousRef.startsWith("run:") && previousRef !== ref)
     swapOverlay(ref, previousRef);

@@ -30,7 +30,7 @@ export const state = createReactive({
   modelRef: "",
   linkedModel: "", // the model of the link that opened the page
   defaultModel: "",
-  pollGeneration: 0,
+  modelGeneration: 0,
   isFresh: true,
   metricCurve: /** @type {any} */ ({ steps: [], loss: [], learning_rate: [], grad_norm: [] }),
   evaluations: /** @type {any[]} */ ([]),

@@ -57,8 +57,8 @@ export async function showStep(step) {
   if (!hasHistory()) return;
   const recordedStep = state.weightSteps[nearestIndex(state.weightSteps, step)],
     requestId = ++stepRequestId,
-    generationId = state.pollGeneration,
-    isCurrent = () => requestId === stepRequestId && generationId === state.pollGeneration;
+    generationId = state.modelGeneration,
+    isCurrent = () => requestId === stepRequestId && generationId === state.modelGeneration;
   setViewedStep(recordedStep);
   scheduleRender();
   try {
@@ -119,8 +119,8 @@ function indexOfNextStep() {
  */
 export async function startPlayback(frameMs = () => FRAME_MS, onStep = () => {}) {
   const id = ++playbackId,
-    generationId = state.pollGeneration,
-    isCurrent = () => id === playbackId && generationId === state.pollGeneration;
+    generationId = state.modelGeneration,
+    isCurrent = () => id === playbackId && generationId === state.modelGeneration;
   state.isPlaying = true;
   let at = indexOfNextStep();
   while (isCurrent() && at < state.weightSteps.length) {
