@@ -43,6 +43,7 @@ from playground.ui.theme import build_theme
 from playground.ui.train import TrainTab
 
 from .api import Endpoints, has_mcp
+from .architectures_api import ArchitectureHandlers
 from .checkpoint_transfer import CheckpointTransfer
 from .client import resolve_client_address
 from .compare_api import CompareHandlers
@@ -54,7 +55,6 @@ from .hub_api import HubHandlers, can_sign_in
 from .inspect_api import InspectHandlers
 from .lessons_api import LessonHandlers
 from .live_api import live_handlers
-from .matched_parameters import ArchitectureHandlers
 from .middleware import build_middleware
 from .rate_limit import LoadLimits
 from .replications_api import ReplicationHandlers

@@ -35,7 +35,7 @@ from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.storage_quota import surplus_weights
 from playground.runs.weight_history import read_lines, state_steps, weight_steps
-from playground.server.matched_parameters import ArchitectureHandlers
+from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.runs_api import ACTIONS
 from playground.server.schemas.jobs import TrainArchitectures
 from playground.training.config import RunConfig

@@ -13,9 +13,9 @@ from playground.jobs.executors import ResidentProcess
 from playground.runs.model_ref import RUN_PREFIX
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
-from playground.server import matched_parameters
+from playground.server import architectures_api
+from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.compare_api import SHARED_MAX_EXAMPLES, CompareHandlers
-from playground.server.matched_parameters import ArchitectureHandlers
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
@@ -197,7 +197,7 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
 
 
 def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
-    monkeypatch.setattr(matched_parameters, "match_parameters", lambda config, family: config)
+    monkeypatch.setattr(architectures_api, "match_parameters", lambda config, family: config)
     result = ask(page, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"})
     config = read_manifest(ROOT / "checkpoints" / "reverse").config
     assert {each["architecture"] for each in result["families"]} == set(ARCHITECTURES)
@@ -240,7 +240,7 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, 
         "eval_size": 64,
     }
     monkeypatch.setattr(
-        matched_parameters,
+        architectures_api,
         "match_parameters",
         lambda config, family: config.replace(**small, min_length=1),
     )
@@ -264,10 +264,10 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, 
     (curve,) = ask(page, "architectures/curves", requested)["curves"]
     run = registry.find(begun["subject"].removeprefix(RUN_PREFIX), OWNER)
     step, seconds = curve["reached"]
-    assert run.config.training.stop_at_exact_match == matched_parameters.TARGET_SCORE
+    assert run.config.training.stop_at_exact_match == architectures_api.TARGET_SCORE
     assert curve["step"] < 400
     assert (
-        next(each[0] for each in curve["evaluations"] if each[1] >= matched_parameters.TARGET_SCORE)
+        next(each[0] for each in curve["evaluations"] if each[1] >= architectures_api.TARGET_SCORE)
         == step
     )
     assert seconds == pytest.approx(run.live.points.columns["seconds"][step - 1])
@@ -294,7 +294,7 @@ def test_the_families_of_transformers_come_near_the_budget(page):
     for row in result["families"][:3]:
         assert row["parameters"] == pytest.approx(result["parameters"], rel=0.05)
     assert [row["architecture"] for row in result["families"][:3]] == list(
-        matched_parameters.DEFAULT_FAMILIES
+        architectures_api.DEFAULT_FAMILIES
     )
 
 

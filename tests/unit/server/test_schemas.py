@@ -4,13 +4,13 @@ import pytest
 
 from playground.common.validation import parse
 from playground.compat import upgrade_request
+from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.compare_api import CompareHandlers
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.experiments_api import ExperimentHandlers
 from playground.server.hub_api import HubHandlers
 from playground.server.inspect_api import InspectHandlers
 from playground.server.lessons_api import LessonHandlers
-from playground.server.matched_parameters import ArchitectureHandlers
 from playground.server.replications_api import ReplicationHandlers
 from playground.server.report_api import ReportHandlers
 from playground.server.routes import LOAD_MS_BY_ROUTE

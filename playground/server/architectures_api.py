@@ -1,4 +1,4 @@
-"""Serve the matched-parameters view of the Compare tab.
+"""Serve the architectures of the Compare tab, each at the parameter count of the user's model.
 
 It lists architectures at the size of the user's model, starts them as runs, and returns their
 curves.
