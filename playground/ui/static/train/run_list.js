@@ -3,7 +3,7 @@ import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/
 import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
 import { OVERLAY_TITLE } from "../shared/strings.js";
-import { html, signal, useEffect, useRef } from "../vendor/preact.js";
+import { html, signal } from "../vendor/preact.js";
 import { Message } from "./messages.js";
 import { openModel } from "./model_selection.js";
 import { MAX_OVERLAYS, overlayColor, overlays, removeOverlays, toggleOverlay } from "./overlays.js";
@@ -117,17 +117,18 @@ function Swatch({ subject = "" }) {
   </label>`;
 }
 
+/** Typing replaces the name from the first key on. @param {HTMLInputElement | null} field */
+const selectText = (field) => field?.select();
+
 /** @param {{ run: RunSummary }} props */
 function NameField({ run }) {
-  const box = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useEffect(() => box.current?.select(), []);
   const onKeyDown = (/** @type {any} */ event) => {
     event.stopPropagation();
     if (event.key === "Enter") renameRun(run, event.currentTarget.value);
     if (event.key === "Escape") renamed.value = "";
   };
   return html`<input
-    ref=${box}
+    ref=${selectText}
     class="renaming"
     maxlength="80"
     aria-label="New name"
