@@ -83,7 +83,7 @@ TITLE = """
 
 def page_title(space: str) -> str:
     """Return the title of the page with its links; `space` is the id of a Space, or empty."""
-    links = {"Paper": PAPER_URL, "API": "?view=api"}
+    links = {"Paper": PAPER_URL, "API": "gradio_api/info"}
     if space:
         source = f"https://huggingface.co/spaces/{quote(space)}"
         links |= {"Docs": f"{source}/tree/main/docs", "Source": f"{source}/tree/main"}
