@@ -169,7 +169,7 @@ def clicks(page: Page) -> dict[str, list[float]]:
 def to_goal(page: Page, url: str) -> dict[str, list[float]]:
     """Return the seconds from Train to 99.9 % exact match on the page.
 
-    Measured for reversal of ten symbols, and of one to ten, the default.
+    Measured for reversal of ten tokens, and of one to ten, the default.
     """
     steps_to_goal = {}
     for name, settings in (
@@ -271,10 +271,7 @@ def scrubbing(page: Page, url: str, run: Run) -> dict[str, Any]:
     started = time.perf_counter()
     page.goto(f"{url}/?watch={run.share_id}")
     page.wait_for_function(
-        "document.querySelector('.sentence')?.textContent.includes('100,000 steps')", timeout=60_000
-    )
-    page.wait_for_function(
-        "document.querySelector('.viewing')?.textContent.includes('recorded')", timeout=60_000
+        "document.querySelector('.viewing')?.textContent.includes('to replay')", timeout=60_000
     )
     opened = time.perf_counter() - started
     box = page.locator(".scrub").bounding_box()
@@ -354,7 +351,7 @@ def table(rows: dict[str, Any]) -> str:
                 f"| click on Train to 99.9 % on screen, reversal of {which}, seconds | {len(took)} "
                 f"| {median(took):.1f} | {max(took):.1f} |"
                 for which, took in (
-                    ("ten symbols", rows["ten_to_goal_seconds"]),
+                    ("ten tokens", rows["ten_to_goal_seconds"]),
                     ("one to ten", rows["mixed_to_goal_seconds"]),
                 )
             ),

@@ -40,6 +40,15 @@ test("a subscription is polled at once and then at its interval", async () => {
   assert.deepEqual(one.onData.mock.calls[0].arguments, [{ route: "runs/list" }]);
 });
 
+test("the interval after a response is that of the state that the response sets", async () => {
+  let interval = 2000;
+  const one = subscription({ intervalMs: () => interval, onData: mock.fn(() => (interval = 60)) });
+  poller.subscribe(one);
+  await advance(0);
+  await advance(60);
+  assert.equal(one.onData.mock.callCount(), 2);
+});
+
 test("equal requests are sent once", async () => {
   const [one, other] = [subscription(), subscription()];
   poller.subscribe(one);

@@ -97,11 +97,14 @@ export class Poller {
     for (const entry of entries) {
       entry.isPending = false;
       entry.failures = error ? entry.failures + 1 : 0;
-      // A command during the request has made the entry due again.
-      if (entry.dueAt <= sentAt || error) entry.dueAt = this.now() + this.delay(entry);
-      if (!this.entries.has(entry)) continue;
-      if (error) entry.subscription.onError?.(error);
-      else entry.subscription.onData(response);
+      try {
+        if (!this.entries.has(entry)) continue;
+        if (error) entry.subscription.onError?.(error);
+        else entry.subscription.onData(response);
+      } finally {
+        // The interval is that of the new state. A command meanwhile has made the entry due again.
+        if (entry.dueAt <= sentAt || error) entry.dueAt = this.now() + this.delay(entry);
+      }
     }
     this.schedule();
   }
