@@ -26,7 +26,7 @@ from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, AppServer
 from tests.support.chromium import FLAGS, find_browser
 
-LOADS, CLICKS = 5, 5
+LOADS, CLICKS = 5, 10
 TABS, PAUSES = 8, 20
 LONG_RUN_STEPS = 100_000
 # In the page, so that no message to the browser and back is timed: from the click to the first text
