@@ -52,7 +52,7 @@ ACCURACY_NOTE = (
     "than all others."
 )
 REFERENCES_NOTE = (
-    "Models of the same size (d_model 64, 4 heads, 2+2 layers, d_ff 128) train on the same batches "
+    "Models of the same size (d_model {}, 4 heads, 2+2 layers, d_ff {}) train on the same batches "
     "with the same clipping. They are evaluated every 10 steps on the same 256 held-out sequences, "
     "and on 2,000 to confirm. Ours is the unchanged fast preset. A reference has the preset adam "
     "with its own best learning rate of five, and the better of two decay lengths. Trained like "
@@ -120,12 +120,12 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "peers": (
         accuracy_vs_references.SHORT,
         "Compared with reference models: training",
-        REFERENCES_NOTE,
+        REFERENCES_NOTE.format(64, 128),
     ),
     "peers-long": (
         accuracy_vs_references.LONG,
         "Compared with reference models: training on longer sequences",
-        REFERENCES_NOTE,
+        REFERENCES_NOTE.format(128, 256),
     ),
     "steps": (
         steps,
@@ -139,7 +139,7 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "decoding": (
         decoding,
         "Compared with reference models: greedy decoding",
-        "20 symbols from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128), interleaved as "
+        "20 tokens from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128), interleaved as "
         "above. No model may end a sequence early.",
     ),
     "growth": (

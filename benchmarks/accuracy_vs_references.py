@@ -50,6 +50,7 @@ class Contestant:
         return self.model if self.preset == "adam" else f"{self.model}, trained like ours"
 
 
+LARGER = {**LONGER, "max_length": 50, "d_model": 128, "d_ff": 256}
 LONG_REFERENCES = tuple(Contestant(name) for name in (BEST, BART, X)) + tuple(
     Contestant(name, "fast") for name in (BEST, BART, X)
 )
@@ -347,11 +348,10 @@ SHORT = Comparison(
 LONG = Comparison(
     "peers-long",
     (
-        Setting("reverse, length 20", {**LONGER, "min_length": 20}),
-        Setting("reverse, lengths 1 to 20", LONGER),
-        Setting("copy, length 20", {**LONGER, "task": "copy", "min_length": 20}),
-        Setting("copy, lengths 1 to 20", {**LONGER, "task": "copy"}),
+        Setting("reverse, length 50, d_model 128", {**LARGER, "min_length": 50}),
+        Setting("reverse, lengths 1 to 50, d_model 128", LARGER),
     ),
-    seconds=300,
+    seconds=900,
+    rates=(1e-3, 2e-3, 5e-4),
     references=LONG_REFERENCES,
 )

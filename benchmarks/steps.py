@@ -68,9 +68,11 @@ class Setting:
 
 SETTINGS = (
     Setting(64, 32, 10, seconds=90),
-    Setting(64, 128, 10, seconds=120),
+    Setting(64, 128, 10, seconds=90),
     Setting(64, 128, 10, seconds=120, min_length=1),
-    Setting(128, 128, 20, seconds=240, calls=2),
+    Setting(128, 128, 20, seconds=150, calls=2),
+    Setting(128, 128, 50, seconds=200, calls=1, min_length=1),
+    Setting(256, 128, 20, seconds=200, calls=1),
 )
 
 
