@@ -65,9 +65,16 @@ BENCHMARK_KEYS = {
     "seconds_per_example": "seconds_an_item",
     "rank_seconds_per_example": "rank_seconds_an_item",
 }
-# keys of requests, and the action of a run, by the names of version 0.1.0
-REQUEST_KEYS = {"do": "action", "what": "request", "again": "refresh"}
+# keys of requests, and the action of a run, by the names of versions 0.1.0 and 0.2.0
+REQUEST_KEYS = {
+    "do": "action",
+    "what": "request",
+    "again": "refresh",
+    "stop": "lesson",
+    "mistake": "bug",
+}
 RUN_ACTIONS = {"again": "rerun"}
+RANDOM_BUG = "mystery"
 RUN_FIELDS = {
     "watch_id": "share_id",
     "active": "trained_seconds",
@@ -284,4 +291,8 @@ def upgrade_request(content: Any, fields: Mapping[str, Any]) -> Any:
             upgraded[new] = upgraded.pop(old)
             if new == "action" and isinstance(upgraded[new], str):
                 upgraded[new] = RUN_ACTIONS.get(upgraded[new], upgraded[new])
+    if isinstance(lesson := upgraded.get("lesson"), str):
+        upgraded["lesson"] = re.sub(r"^stop-(?=\d+$)", "lesson-", lesson)
+    if upgraded.get("bug") == RANDOM_BUG:
+        upgraded["bug"] = "random"
     return upgraded

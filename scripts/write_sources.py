@@ -409,7 +409,7 @@ ROWS = [
         "seven",
         lambda: f"{len(BUGS)} exercises",
         "Learn, Find the bug",
-        "bug=mystery",
+        "bug=random",
     ),
 ]
 

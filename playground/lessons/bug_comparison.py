@@ -85,8 +85,8 @@ class TrainingCopy:
         self.evaluations: list[tuple[int, float, float]] = []
         torch.manual_seed(config.training.seed)
         sizes = cast(ModelConfig, config.model)
-        self.family = buggy_model(sizes, bug) if bug else reference_model(sizes)
-        self.trainer = Trainer(config, model=self.family)
+        self.model = buggy_model(sizes, bug) if bug else reference_model(sizes)
+        self.trainer = Trainer(config, model=self.model)
 
     @property
     def running(self) -> bool:
@@ -100,7 +100,7 @@ class TrainingCopy:
             if held_out is not None and (
                 metrics.step % EVAL_INTERVAL == 0 or metrics.step == self.config.training.max_steps
             ):
-                self.evaluations.append((metrics.step, *exact_match(self.family, held_out)))
+                self.evaluations.append((metrics.step, *exact_match(self.model, held_out)))
         except (RuntimeError, TypeError, AttributeError, ValueError, IndexError) as error:
             self.failure = format_traceback(error, self.trainer.step_count)
 
@@ -115,12 +115,12 @@ class TrainingCopy:
 
 
 @torch.no_grad()
-def exact_match(family: ReferenceModel, held_out: HeldOutSet) -> tuple[float, float]:
+def exact_match(model: ReferenceModel, held_out: HeldOutSet) -> tuple[float, float]:
     """Return the exact match on held-out sequences: teacher-forced and free-running."""
-    with eval_mode(family):
-        exact = exact_match_mask(family.logits(held_out.batch), held_out.batch)
-        alone = family.is_exact_match(held_out.batch)
-    return float(exact.float().mean()), float(alone.float().mean())
+    with eval_mode(model):
+        exact = exact_match_mask(model.logits(held_out.batch), held_out.batch)
+        free_running = model.is_exact_match(held_out.batch)
+    return float(exact.float().mean()), float(free_running.float().mean())
 
 
 def training_settings(bug: Bug, seed: int, steps: int) -> dict[str, Any]:
@@ -147,18 +147,18 @@ def compare(
     held_out = build_held_out_set(
         task, EVAL_EXAMPLES, config.task.min_length, config.task.max_length
     )
-    right, broken = TrainingCopy(config, None), TrainingCopy(config, bug)
-    while right.running or broken.running:
-        for learner in (right, broken):
-            if learner.running:
-                learner.train_step(held_out)
-        at = right.trainer.step_count
+    correct, buggy = TrainingCopy(config, None), TrainingCopy(config, bug)
+    while correct.running or buggy.running:
+        for copy in (correct, buggy):
+            if copy.running:
+                copy.train_step(held_out)
+        at = correct.trainer.step_count
         if at % (EVAL_INTERVAL // 2) == 0:
             report_progress(
                 {
                     "done": at,
                     "total": steps,
-                    "curves": {"right": right.curve, "broken": broken.curve},
+                    "curves": {"correct": correct.curve, "buggy": buggy.curve},
                 }
             )
     source = load_sources(bug)
@@ -166,56 +166,58 @@ def compare(
         "seed": seed,
         "steps": steps,
         "n": len(held_out.lengths_B),
-        "vocabulary": config.model.target_vocab_size,
-        "curves": {"right": right.curve, "broken": broken.curve},
-        "right": observations(right, held_out),
-        "broken": observations(broken, held_out),
-        "unnoticed": silent_variant(bug, config) if bug.silent_settings else None,
-        "source": {"file": source.file, "first": source.first_line, "lines": source.lines},
-        "changed": source.changed_line,
+        "vocab_size": config.model.target_vocab_size,
+        "curves": {"correct": correct.curve, "buggy": buggy.curve},
+        "correct": observations(correct, held_out),
+        "buggy": observations(buggy, held_out),
+        "silent_variant": silent_variant(bug, config) if bug.silent_settings else None,
+        "source": {"file": source.file, "first_line": source.first_line, "lines": source.lines},
+        "changed_line": source.changed_line,
         "diff": source.diff,
     }
 
 
 @torch.no_grad()
-def observations(learner: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
+def observations(copy: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
     """Return the metrics, the output and the attention weights of a copy, or its traceback."""
-    if learner.failure is not None:
-        trouble = learner.failure
+    if copy.failure is not None:
+        failure = copy.failure
         return {
-            "trouble": {
-                "step": trouble.step,
-                "lines": trouble.lines,
-                "line": trouble.line,
-                "file": trouble.file,
+            "failure": {
+                "step": failure.step,
+                "lines": failure.lines,
+                "line": failure.line,
+                "file": failure.file,
             }
         }
-    family, task = learner.family.eval(), learner.trainer.task
-    teacher_forced, alone = exact_match(family, held_out)
-    tokens = task.vocabulary.encode(EXAMPLE_INPUT)[: learner.config.task.max_length]
+    model, task = copy.model.eval(), copy.trainer.task
+    teacher_forced, free_running = exact_match(model, held_out)
+    tokens = task.vocabulary.encode(EXAMPLE_INPUT)[: copy.config.task.max_length]
     batch = make_batch(task, torch.tensor([tokens]), torch.tensor([len(tokens)]))
-    record = family.attention_weights(batch)
-    written, confidences = generate(family, batch.source_BS, learner.config.task.max_length + 1)
+    record = model.attention_weights(batch)
+    generated, confidences = generate(model, batch.source_BS, copy.config.task.max_length + 1)
     predictions = [
         (token, p)
-        for token, p in zip(written[0].tolist(), confidences[0].tolist(), strict=True)
+        for token, p in zip(generated[0].tolist(), confidences[0].tolist(), strict=True)
         if p > 0
     ]
-    answers_NT, sure_NT = generate(
-        family, held_out.batch.source_BS, learner.config.task.max_length + 1
+    generated_NT, confidence_NT = generate(
+        model, held_out.batch.source_BS, copy.config.task.max_length + 1
     )
     names = [
         [task.vocabulary.token_name(token) for token in each[0].tolist()]
         for each in (batch.source_BS, batch.decoder_input_BT)
     ]
     return {
-        "trouble": None,
-        "loss": learner.loss,
+        "failure": None,
+        "loss": copy.loss,
         "teacher_forced": teacher_forced,
-        "free_running": alone,
-        "symbols": float(same_multiset(answers_NT, held_out.batch.labels_BT).float().mean()),
-        "sure": float(sure_NT[sure_NT > 0].mean()),
-        "answer": [[task.vocabulary.token_name(token), round(p, 3)] for token, p in predictions],
+        "free_running": free_running,
+        "multiset_match": float(
+            same_multiset(generated_NT, held_out.batch.labels_BT).float().mean()
+        ),
+        "confidence": float(confidence_NT[confidence_NT > 0].mean()),
+        "output": [[task.vocabulary.token_name(token), round(p, 3)] for token, p in predictions],
         "source": names[0],
         "target": names[1],
         "attention": {
@@ -232,11 +234,11 @@ def observations(learner: TrainingCopy, held_out: HeldOutSet) -> dict[str, Any]:
     }
 
 
-def generate(family: ReferenceModel, source_BS: Tensor, max_tokens: int) -> tuple[Tensor, Tensor]:
+def generate(model: ReferenceModel, source_BS: Tensor, max_tokens: int) -> tuple[Tensor, Tensor]:
     """Generate free-running; return the tokens and their probabilities (BT), 0 after EOS."""
-    recording, written_BT = record_free_running(family, source_BS, max_tokens)
-    sure_BT = recording.logits_BTV.softmax(-1).gather(-1, written_BT[..., None])[..., 0]
-    return written_BT, sure_BT * (written_BT != PAD)
+    recording, generated_BT = record_free_running(model, source_BS, max_tokens)
+    confidence_BT = recording.logits_BTV.softmax(-1).gather(-1, generated_BT[..., None])[..., 0]
+    return generated_BT, confidence_BT * (generated_BT != PAD)
 
 
 def silent_variant(bug: Bug, config: RunConfig) -> dict[str, Any]:
@@ -247,29 +249,28 @@ def silent_variant(bug: Bug, config: RunConfig) -> dict[str, Any]:
     # One step more than the copy trains, to avoid the evaluation at the end.
     fitting = config.replace(**bug.silent_settings, max_steps=SILENT_VARIANT_STEPS + 1)
     result: dict[str, Any] = {}
-    for which, each in (("right", None), ("broken", bug)):
-        learner = TrainingCopy(fitting, each)
+    for which, each in (("correct", None), ("buggy", bug)):
+        copy = TrainingCopy(fitting, each)
         for _ in range(SILENT_VARIANT_STEPS):
-            if learner.failure is None:
-                learner.train_step()
+            if copy.failure is None:
+                copy.train_step()
         result[which] = (
-            None if learner.failure else {"loss": learner.loss, "leaks": has_future_leak(learner)}
+            None if copy.failure else {"loss": copy.loss, "leaks": has_future_leak(copy)}
         )
     return {"when": bug.silent_when, "steps": SILENT_VARIANT_STEPS, **result}
 
 
 @torch.no_grad()
-def has_future_leak(learner: TrainingCopy) -> bool:
+def has_future_leak(copy: TrainingCopy) -> bool:
     """Return whether the last decoder input changes the logits of earlier positions."""
-    max_length, rows = learner.config.task.max_length, learner.config.training.batch_size
-    batch = build_held_out_set(learner.trainer.task, rows, max_length, max_length).batch
+    max_length, rows = copy.config.task.max_length, copy.config.training.batch_size
+    batch = build_held_out_set(copy.trainer.task, rows, max_length, max_length).batch
     decoder_input_BT = batch.decoder_input_BT.clone()
     decoder_input_BT[:, -1] = (decoder_input_BT[:, -1] + 1).clamp(
-        max=learner.config.model.target_vocab_size - 1
+        max=copy.config.model.target_vocab_size - 1
     )
-    with eval_mode(learner.family):
+    with eval_mode(copy.model):
         before_BTV, after_BTV = (
-            learner.family(batch.source_BS, each)
-            for each in (batch.decoder_input_BT, decoder_input_BT)
+            copy.model(batch.source_BS, each) for each in (batch.decoder_input_BT, decoder_input_BT)
         )
     return not torch.equal(before_BTV[:, :-1], after_BTV[:, :-1])

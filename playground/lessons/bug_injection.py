@@ -90,18 +90,18 @@ class BugSource:
     first_line: int
     lines: tuple[str, ...]
     changed_line: int
-    wrong: tuple[str, ...]
+    buggy_lines: tuple[str, ...]
 
     @property
     def diff(self) -> list[str]:
         """Return the difference of the two versions of the file in the format of `diff -u`."""
-        right = (ROOT / self.file).read_text(encoding="utf-8").splitlines()
-        wrong = [
-            *right[: self.first_line - 1],
-            *self.wrong,
-            *right[self.first_line - 1 + len(self.wrong) :],
+        correct = (ROOT / self.file).read_text(encoding="utf-8").splitlines()
+        buggy = [
+            *correct[: self.first_line - 1],
+            *self.buggy_lines,
+            *correct[self.first_line - 1 + len(self.buggy_lines) :],
         ]
-        return list(unified_diff(right, wrong, self.file, self.file + BUGGY_SUFFIX, lineterm=""))
+        return list(unified_diff(correct, buggy, self.file, self.file + BUGGY_SUFFIX, lineterm=""))
 
 
 def load_sources(bug: Bug) -> BugSource:
@@ -113,17 +113,17 @@ def load_sources(bug: Bug) -> BugSource:
     function = original_function(bug.location)
     lines, first = inspect.getsourcelines(function)
     source_lines = tuple(line.rstrip("\n") for line in lines)
-    places = [at for at, line in enumerate(source_lines) if line.strip() == bug.correct_line]
-    if len(places) != 1:
+    matches = [at for at, line in enumerate(source_lines) if line.strip() == bug.correct_line]
+    if len(matches) != 1:
         raise ValueError(
-            f"the line {bug.correct_line!r} occurs {len(places)} times in {bug.location}; "
+            f"the line {bug.correct_line!r} occurs {len(matches)} times in {bug.location}; "
             "it must occur exactly once"
         )
-    changed = places[0]
-    wrong = list(source_lines)
-    wrong[changed] = source_lines[changed].replace(bug.correct_line, bug.buggy_line)
+    changed = matches[0]
+    buggy_lines = list(source_lines)
+    buggy_lines[changed] = source_lines[changed].replace(bug.correct_line, bug.buggy_line)
     file = Path(inspect.getsourcefile(function) or "").resolve().relative_to(ROOT).as_posix()
-    return BugSource(file, first, source_lines, changed, tuple(wrong))
+    return BugSource(file, first, source_lines, changed, tuple(buggy_lines))
 
 
 def buggy_function(bug: Bug) -> FunctionType:
@@ -131,15 +131,17 @@ def buggy_function(bug: Bug) -> FunctionType:
 
     It keeps the line numbers of the correct function, so that tracebacks name the correct lines.
     """
-    source, right = load_sources(bug), original_function(bug.location)
+    source, original = load_sources(bug), original_function(bug.location)
     file = source.file + BUGGY_SUFFIX
-    whole = "\n" * (source.first_line - 1) + textwrap.dedent("\n".join(source.wrong)) + "\n"
-    linecache.cache[file] = (len(whole), None, whole.splitlines(keepends=True), file)
-    space: dict[str, Any] = {}
-    exec(compile(whole, file, "exec"), right.__globals__, space)
-    made = space[right.__name__]
-    made.__qualname__ = right.__qualname__
-    return made
+    source_text = (
+        "\n" * (source.first_line - 1) + textwrap.dedent("\n".join(source.buggy_lines)) + "\n"
+    )
+    linecache.cache[file] = (len(source_text), None, source_text.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {}
+    exec(compile(source_text, file, "exec"), original.__globals__, namespace)
+    function = namespace[original.__name__]
+    function.__qualname__ = original.__qualname__
+    return function
 
 
 def patched_methods(bug: Bug) -> dict[type[nn.Module], dict[str, FunctionType]]:
@@ -147,57 +149,59 @@ def patched_methods(bug: Bug) -> dict[type[nn.Module], dict[str, FunctionType]]:
 
     They are the method with the bug, or all methods that call the function with the bug.
     """
-    right, broken = original_function(bug.location), buggy_function(bug)
-    name = right.__name__
+    original, buggy = original_function(bug.location), buggy_function(bug)
+    name = original.__name__
     if "." in bug.location.split(":")[1]:
-        owner = bug.location.split(":")[1].split(".")[0]
-        return {next(part for part in PATCHABLE_MODULES if part.__name__ == owner): {name: broken}}
+        class_name = bug.location.split(":")[1].split(".")[0]
+        return {
+            next(each for each in PATCHABLE_MODULES if each.__name__ == class_name): {name: buggy}
+        }
     methods: dict[type[nn.Module], dict[str, FunctionType]] = {}
-    for part in PATCHABLE_MODULES:
-        for each, method in vars(part).items():
+    for module_class in PATCHABLE_MODULES:
+        for each, method in vars(module_class).items():
             if (
                 isinstance(method, FunctionType)
                 and name in method.__code__.co_names
-                and method.__globals__.get(name) is right
+                and method.__globals__.get(name) is original
             ):
-                methods.setdefault(part, {})[each] = _rebind(method, name, broken)
+                methods.setdefault(module_class, {})[each] = _rebind(method, name, buggy)
     return methods
 
 
 def _rebind(method: FunctionType, name: str, function: FunctionType) -> FunctionType:
     """Return a copy of the method in which `name` refers to another function."""
-    made = FunctionType(
+    rebound = FunctionType(
         method.__code__,
         method.__globals__ | {name: function},
         method.__name__,
         method.__defaults__,
         method.__closure__,
     )
-    made.__kwdefaults__, made.__qualname__ = method.__kwdefaults__, method.__qualname__
-    return made
+    rebound.__kwdefaults__, rebound.__qualname__ = method.__kwdefaults__, method.__qualname__
+    return rebound
 
 
 def reference_model(config: ModelConfig) -> ReferenceModel:
     """Build the correct model for the comparison."""
-    family = ReferenceModel(config)
-    disable_fused_attention(family)
-    return family
+    model = ReferenceModel(config)
+    disable_fused_attention(model)
+    return model
 
 
 def buggy_model(config: ModelConfig, bug: Bug) -> BuggyModel:
     """Build a model with the bug."""
     changed = patched_methods(bug)
-    family: BuggyModel = type("Broken", (BuggyModel,), changed.get(Transformer, {}))(config)
-    for module in family.modules():
+    model: BuggyModel = type("Buggy", (BuggyModel,), changed.get(Transformer, {}))(config)
+    for module in model.modules():
         methods = changed.get(type(module))
-        if methods and module is not family:
-            module.__class__ = type(f"Broken{type(module).__name__}", (type(module),), methods)
-    disable_fused_attention(family)
-    return family
+        if methods and module is not model:
+            module.__class__ = type(f"Buggy{type(module).__name__}", (type(module),), methods)
+    disable_fused_attention(model)
+    return model
 
 
-def disable_fused_attention(family: ReferenceModel) -> None:
+def disable_fused_attention(model: ReferenceModel) -> None:
     """Make attention compute its weights, which PyTorch's fused kernels do not."""
-    for module in family.modules():
+    for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             compute_weights(module)

@@ -13,7 +13,7 @@ from typing import Any
 
 from playground.common import messages
 
-RANDOM_BUG = "mystery"
+RANDOM_BUG = "random"
 FIRST_SEED = 2  # of the first random bug: a missing causal mask, which raises no error
 
 # Small enough to train the correct and the buggy copy side by side within seconds.
@@ -43,8 +43,8 @@ class Bug:
     location         the function that contains it: "module:function" or "module:Class.method"
     correct_line     the correct line
     buggy_line       the line of the buggy copy
-    source           the kind of source in which the bug occurs
-    why              the effect of the bug, and how to find it
+    origin           where such a bug occurs
+    explanation      the effect of the bug, and how to find it
     settings         settings that make the bug visible, in addition to `BUG_SETTINGS`
     silent_settings  settings with which the bug raises no error; `silent_when` describes that case
     """
@@ -53,8 +53,8 @@ class Bug:
     location: str
     correct_line: str
     buggy_line: str
-    source: str
-    why: str
+    origin: str
+    explanation: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     silent_settings: Mapping[str, Any] = field(default_factory=dict)
     silent_when: str = ""
@@ -160,7 +160,7 @@ BUGS = {
 def resolve_bug(name: str, seed: int) -> str:
     """Return the name of the bug that a link requests.
 
-    For "mystery", the seed chooses the bug.
+    For "random", the seed chooses the bug.
 
     Raises:
         ValueError: when no bug has this name.
@@ -174,33 +174,34 @@ def resolve_bug(name: str, seed: int) -> str:
 
 def hint(result: Mapping[str, Any]) -> str:
     """Return a hint for a wrong guess, from the most notable of the measurements."""
-    right, broken = result["right"], result["broken"]
-    if broken["trouble"]:
-        failure = broken["trouble"]
+    correct, buggy = result["correct"], result["buggy"]
+    if buggy["failure"]:
+        failure = buggy["failure"]
         return (
             f"Python raised an error in line {failure['line']} of {failure['file']}, "
             f"after {failure['step']} steps. Read the last line of the traceback: which "
             "shapes, or which None, does it report?"
         )
-    if broken["loss"] == right["loss"]:
+    if buggy["loss"] == correct["loss"]:
         return (
             "Loss and scores are the same to the last digit, so both models "
             "compute the same results: check what they store."
         )
-    if broken["teacher_forced"] - broken["free_running"] > 0.5:
+    if buggy["teacher_forced"] - buggy["free_running"] > 0.5:
         return (
-            f"With teacher forcing it predicts {broken['teacher_forced']:.0%} of the sequences "
-            f"correctly, free-running {broken['free_running']:.0%}: what does it have in the "
+            f"With teacher forcing it predicts {buggy['teacher_forced']:.0%} of the sequences "
+            f"correctly, free-running {buggy['free_running']:.0%}: what does it have in the "
             "first case that it lacks in the second?"
         )
-    tokens = result["vocabulary"]
-    if broken["loss"] > 0.9 * math.log(tokens):
+    tokens = result["vocab_size"]
+    if buggy["loss"] > 0.9 * math.log(tokens):
         return (
-            f"Its loss, {broken['loss']:.2f}, is that of guessing among {tokens} tokens, "
+            f"Its loss, {buggy['loss']:.2f}, is that of guessing among {tokens} tokens, "
             f"{math.log(tokens):.2f}: it learns nothing at all."
         )
     return (
-        f"It learns, but ends at a loss of {broken['loss']:.2f} against {right['loss']:.4f}. Of "
-        f"its outputs {broken['free_running']:.0%} are correct, and {broken['symbols']:.0%} have "
-        "the correct tokens in any order: which of the two did it fail to learn, and how far?"
+        f"It learns, but ends at a loss of {buggy['loss']:.2f} against {correct['loss']:.4f}. Of "
+        f"its outputs {buggy['free_running']:.0%} are correct, and "
+        f"{buggy['multiset_match']:.0%} have the correct tokens in any order. Which of the two "
+        "did it fail to learn, and how far?"
     )

@@ -27,7 +27,7 @@ def bottleneck_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
     run = runs[0]
     last = run.config.task.max_length
     shares = exact_match_by_length(run.subject, last)
-    answer = next((length for length, share in shares.items() if share < 0.5), last + 1)
+    value = next((length for length, share in shares.items() if share < 0.5), last + 1)
     shortest = min(shares)
     text = (
         f"Exact match is {percent(shares[shortest])} at length {shortest} and "
@@ -37,10 +37,10 @@ def bottleneck_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
         "must fit into the same vector. The next lesson gives the decoder more than this vector."
     )
     return {
-        "answer": answer,
-        "outcome": f"length {answer}" if answer <= last else f"at none up to {last}",
+        "value": value,
+        "outcome": f"length {value}" if value <= last else f"at none up to {last}",
         "explanation": text,
-        "pictures": [length_figure({run.label: shares}), _outputs(runs, options["text"])],
+        "figures": [length_figure({run.label: shares}), _outputs(runs, options["text"])],
     }
 
 
@@ -57,10 +57,10 @@ def attention_gain(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
         "alone; no example contains them. " + _describe_alignment(attention, options["text"])
     )
     return {
-        "answer": round(100 * with_attention, 1),
+        "value": round(100 * with_attention, 1),
         "outcome": percent(with_attention),
         "explanation": text,
-        "pictures": [
+        "figures": [
             length_figure(shares),
             _attention_map(attention, options["text"]),
             _outputs(runs, options["text"]),
@@ -83,7 +83,7 @@ def recurrent_or_transformer(runs: list[TrainedRun], options: Mapping[str, Any])
         f"once, in each of its {transformer.config.model.n_layers} layers."
     )
     maps = [_attention_map(run, options["text"]) for run in runs]
-    return result | {"pictures": [*result["pictures"], *maps]}
+    return result | {"figures": [*result["figures"], *maps]}
 
 
 def _outputs(runs: list[TrainedRun], text: str) -> dict[str, Any]:
@@ -95,11 +95,11 @@ def _outputs(runs: list[TrainedRun], text: str) -> dict[str, Any]:
         rows.append(
             {
                 "input": run.label,
-                "right": decode(run.subject, batch.labels_BT[0]),
+                "target": decode(run.subject, batch.labels_BT[0]),
                 "prediction": decode(run.subject, generated_BT[0]),
             }
         )
-    return {"kind": "answers", "title": f"Outputs for {text}", "label": "model", "rows": rows}
+    return {"kind": "outputs", "title": f"Outputs for {text}", "label": "model", "rows": rows}
 
 
 def _cross_attention(run: TrainedRun, text: str) -> tuple[torch.Tensor, list[str], list[str]]:
@@ -121,7 +121,7 @@ def _attention_map(run: TrainedRun, text: str) -> dict[str, Any]:
         "rows": target,
         "columns": source,
         "weights": rounded(weights_TS),
-        "written": True,
+        "is_generated": True,
     }
 
 

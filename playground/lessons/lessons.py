@@ -26,18 +26,19 @@ SCHEMES = {name: name for name in POSITIONS}
 class Lesson:
     """One lesson.
 
-    runs               a function from the options to the settings of each run, by the label of the
+    runs         a function from the options to the settings of each run, by the label of the
                        run
-    measure            the name of the function of measures.py that measures the answer
-    low, high, within  for a number: the accepted range, and the tolerance of a correct prediction
+    measure            the name of the function of measures.py that measures the result
+    low, high  for a number: the accepted range
+    tolerance  for a number: the largest error of a correct prediction
     choices            for a choice: the accepted predictions, each with its label
     options            the options that the user can change, each with its default; `option_labels`
                        has their labels
     """
 
     title: str
-    teaches: str
-    do: str
+    introduction: str
+    instruction: str
     question: str
     kind: str
     runs: Callable[[Settings], dict[str, Settings]]
@@ -45,7 +46,7 @@ class Lesson:
     low: int = 0
     high: int = 0
     unit: str = ""
-    within: float = 0
+    tolerance: float = 0
     choices: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     option_labels: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +66,7 @@ def _short_run(options: Settings) -> dict[str, Settings]:
 
 
 LESSONS = {
-    "stop-1": Lesson(
+    "lesson-1": Lesson(
         "Watch it learn",
         "The model reads up to ten digits and has to write them in reverse order. It "
         "starts with random weights and receives no rule, only examples. Each update uses "
@@ -81,7 +82,7 @@ LESSONS = {
         "step",
         20,
     ),
-    "stop-2": Lesson(
+    "lesson-2": Lesson(
         "See what it attends to",
         "Through cross-attention the decoder reads the source while it generates. For every output "
         "token, each head assigns weights to the source positions; they sum to 1. Each output "
@@ -102,7 +103,7 @@ LESSONS = {
         options={"text": EXAMPLE_TEXT},
         option_labels={"text": "Sequence"},
     ),
-    "stop-3": Lesson(
+    "lesson-3": Lesson(
         "Remove positional encoding",
         "Attention compares vectors; their order has no effect on it. This model "
         "therefore adds a position vector to each token embedding. Here you train the same model "
@@ -118,7 +119,7 @@ LESSONS = {
             "both": "mostly not even the right tokens",
         },
     ),
-    "stop-4": Lesson(
+    "lesson-4": Lesson(
         "One head against four",
         "Each head has its own attention weights, so several heads can use several "
         "attention patterns for the same token. A single head has one pattern, but compares "
@@ -134,7 +135,7 @@ LESSONS = {
             "same": "neither: at most 10 steps apart, or neither reaches it",
         },
     ),
-    "stop-5": Lesson(
+    "lesson-5": Lesson(
         "Change the learning rate during training",
         "The learning rate scales each update. Both runs first increase it for 20 steps "
         "(warm-up). Then one run keeps it constant, and the other lowers it along a cosine curve.",
@@ -149,7 +150,7 @@ LESSONS = {
             "same": "neither: the losses differ by less than a tenth",
         },
     ),
-    "stop-6": Lesson(
+    "lesson-6": Lesson(
         "Ablate heads",
         "A plot of attention shows what a head attends to, but not what the head is "
         "needed for. An ablation measures that: it sets the output of the head to zero "
@@ -167,7 +168,7 @@ LESSONS = {
             "decoder": "decoder self-attention: the output attends to the tokens before it",
         },
     ),
-    "stop-7": Lesson(
+    "lesson-7": Lesson(
         "Length generalization",
         f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested on "
         f"longer ones, up to {EVAL_MAX_LENGTH}. Whether it has learned to reverse any sequence, or "
@@ -186,7 +187,7 @@ LESSONS = {
         options={"positions": "learned"},
         option_labels={"positions": "Positions"},
     ),
-    "stop-8": Lesson(
+    "lesson-8": Lesson(
         "Label smoothing",
         "With label smoothing, the target is no longer a single token with probability "
         "1. Here a tenth of the probability is spread over all 13 tokens of the "
@@ -212,7 +213,7 @@ SEQUENCE_LABEL = {"text": "Sequence"}
 
 # From recurrent networks to the transformer, with the same sequence in all of them.
 LESSONS |= {
-    "stop-9": Lesson(
+    "lesson-9": Lesson(
         "Before attention: one vector",
         "Before transformers, a recurrent network read the source token by token. Its state after "
         "the last token is one vector of 64 numbers, whatever the length of the source. The "
@@ -231,7 +232,7 @@ LESSONS |= {
         options=SEQUENCE_OPTION,
         option_labels=SEQUENCE_LABEL,
     ),
-    "stop-10": Lesson(
+    "lesson-10": Lesson(
         "Attention: read the source again",
         "With attention, the decoder receives more than the last state. For each output token, it "
         "compares its own state with every state of the encoder, and a softmax turns the scores "
@@ -253,7 +254,7 @@ LESSONS |= {
         options=SEQUENCE_OPTION,
         option_labels=SEQUENCE_LABEL,
     ),
-    "stop-11": Lesson(
+    "lesson-11": Lesson(
         "Only attention: the transformer",
         "A recurrent network reads the source in order: each state needs the state before it. The "
         "transformer keeps the attention and removes the recurrence. Self-attention connects all "
@@ -284,7 +285,7 @@ def find(name: object) -> Lesson:
         ConfigError: when no lesson has this name.
     """
     if not isinstance(name, str) or name not in LESSONS:
-        raise ConfigError("stop", f"stop is {short_repr(name)}; choose one of {', '.join(LESSONS)}")
+        raise ConfigError("lesson", messages.choose_one_of("lesson", short_repr(name), LESSONS))
     return LESSONS[name]
 
 
@@ -367,11 +368,11 @@ def configs(
     }
 
 
-def is_correct(lesson: Lesson, prediction: float | str, answer: float | str | None) -> bool:
-    """Return whether a prediction agrees with the measured answer, within the tolerance.
+def is_correct(lesson: Lesson, prediction: float | str, measured: float | str | None) -> bool:
+    """Return whether a prediction agrees with the measured value, within the tolerance.
 
-    No prediction is right when there is no measured answer.
+    No prediction is correct when there is no measured value.
     """
-    if lesson.kind == CHOICE or answer is None:
-        return answer is not None and prediction == answer
-    return abs(float(prediction) - float(answer)) <= lesson.within
+    if lesson.kind == CHOICE or measured is None:
+        return measured is not None and prediction == measured
+    return abs(float(prediction) - float(measured)) <= lesson.tolerance

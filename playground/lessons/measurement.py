@@ -14,9 +14,9 @@ from .bugs import BUGS, RANDOM_BUG
 
 ACTIVE_STATUSES = ("training", "waiting", "measuring")
 _ACTIVE_JOB_STATUSES = {JobStatus.QUEUED: "waiting", JobStatus.RUNNING: "measuring"}
-HIDDEN_UNTIL_SOLVED = ("changed", "diff")  # hidden until the user identifies the line
+HIDDEN_UNTIL_SOLVED = ("changed_line", "diff")  # hidden until the user identifies the line
 # hidden until the user identifies the bug
-HIDDEN_UNTIL_IDENTIFIED = ("source", "unnoticed", *HIDDEN_UNTIL_SOLVED)
+HIDDEN_UNTIL_IDENTIFIED = ("source", "silent_variant", *HIDDEN_UNTIL_SOLVED)
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Measurement:
 
     id: str
     owner: str  # the owner's fingerprint
-    kind: str  # stop or bug
+    kind: str  # lesson or bug
     name: str
     request: dict[str, Any]
     job: Job | None = None  # after the training
@@ -71,7 +71,7 @@ class Measurement:
         response = {"id": self.id, "kind": self.kind, "status": status, "message": message}
         return response | (
             self._lesson_response(registry, status)
-            if self.kind == "stop"
+            if self.kind == "lesson"
             else self._bug_response(status)
         )
 
@@ -105,8 +105,8 @@ class Measurement:
             ]
         if self.result is not None:
             lesson, prediction = lessons.LESSONS[self.name], self.request["prediction"]
-            right = lessons.is_correct(lesson, prediction, self.result["answer"])
-            response["result"] = self.result | {"right": right}
+            is_correct = lessons.is_correct(lesson, prediction, self.result["value"])
+            response["result"] = self.result | {"is_correct": is_correct}
         return response
 
     def _bug_response(self, status: str) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Measurement:
         if self.bug_identified:
             response["title"] = bug.title
         if self.line_identified:
-            response |= {"why": bug.why, "met_in": bug.source}
+            response |= {"explanation": bug.explanation, "origin": bug.origin}
         if self.result is not None:
             hidden = (
                 ()

@@ -1,11 +1,11 @@
-"""Measure the answers of the lessons on trained runs.
+"""Measure the results of the lessons on trained runs.
 
 Each function returns values for JSON:
 
-    answer    the value that predictions are compared with; None when there is no measured value
+    value        the value that predictions are compared with; None when there is no measured value
     outcome      the same value as text
     explanation  one paragraph that explains it, with the numbers of these runs
-    pictures  [{"kind": "curves" | "map" | "bars" | "answers", ...}]
+    figures      [{"kind": "curves" | "map" | "bars" | "outputs", ...}]
 
 Shapes: B batch, S source, T target, V vocabulary.
 """
@@ -46,14 +46,14 @@ def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Re
     """Measure the first evaluation with an exact match of at least one half."""
     run = runs[0]
     evaluation, last = run.first_at(0.5), run.evaluations[-1]
-    pictures = [exact_match_curves(runs)]
+    figures = [exact_match_curves(runs)]
     if evaluation is None:
         best = max(line["exact_match"] for line in run.evaluations)
         text = (
             f"It never reached one half: the best of {len(run.evaluations)} evaluations was "
             f"{percent(best)}. Seeds differ; with this one, the training was too short."
         )
-        return {"answer": None, "outcome": "at none", "explanation": text, "pictures": pictures}
+        return {"value": None, "outcome": "at none", "explanation": text, "figures": figures}
     first = run.lines[0]["loss"]
     text = (
         f"At step {evaluation['step']}, exact match was {percent(evaluation['exact_match'])} of "
@@ -64,10 +64,10 @@ def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Re
         f"{percent(last['exact_match'])}."
     )
     return {
-        "answer": evaluation["step"],
+        "value": evaluation["step"],
         "outcome": f"step {evaluation['step']}",
         "explanation": text,
-        "pictures": pictures,
+        "figures": figures,
     }
 
 
@@ -101,20 +101,20 @@ def first_token_attention(runs: list[TrainedRun], options: Mapping[str, Any]) ->
         f"{at + 1} ({source[at]}); uniform attention would put {percent(1 / len(source))} "
         f"there.{right} {heads_agree}"
     )
-    picture = {
+    figure = {
         "kind": "map",
         "title": f"Cross-attention, mean of {n_heads} heads",
         "rows": target,
         "columns": source,
         "weights": rounded(cross_LHTS.mean((0, 1))),
-        "chosen": [0, at],
-        "written": True,
+        "selected": [0, at],
+        "is_generated": True,
     }
     return {
-        "answer": at + 1,
+        "value": at + 1,
         "outcome": f"position {at + 1} ({source[at]})",
         "explanation": text,
-        "pictures": [picture],
+        "figures": [figure],
     }
 
 
@@ -123,20 +123,24 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
     """Measure what the model loses without positions: nothing, the order or both."""
     with_them, without = runs
     batch = without.subject.held_out(EVAL_EXAMPLES).batch
-    written_BT = without.subject.model.generate(batch.source_BS, batch.labels_BT.shape[1])
-    exact_B = same(written_BT, batch.labels_BT)
-    symbols_B = same_multiset(written_BT, batch.labels_BT)
-    exact, symbols, n = float(exact_B.float().mean()), float(symbols_B.float().mean()), len(exact_B)
+    generated_BT = without.subject.model.generate(batch.source_BS, batch.labels_BT.shape[1])
+    exact_B = same(generated_BT, batch.labels_BT)
+    multiset_B = same_multiset(generated_BT, batch.labels_BT)
+    exact, multiset, n = (
+        float(exact_B.float().mean()),
+        float(multiset_B.float().mean()),
+        len(exact_B),
+    )
     before = with_them.evaluations[-1]["exact_match"]
-    answer = "nothing" if exact >= 0.5 else "order" if symbols >= 0.5 else "both"
+    value = "nothing" if exact >= 0.5 else "order" if multiset >= 0.5 else "both"
     outcomes = {
         "nothing": "as good as before",
         "order": "right tokens, wrong order",
         "both": "not even the right tokens",
-    }[answer]
+    }[value]
     text = (
         f"Of {n} held-out sequences, the model generates {percent(exact)} exactly right "
-        f"({percent(before)} with positions), and {percent(symbols)} have exactly the "
+        f"({percent(before)} with positions), and {percent(multiset)} have exactly the "
         "right tokens in any order. Without positions, the encoder gives the decoder an "
         "unordered set of vectors: equal tokens get equal vectors at every position. The "
         "decoder can generate the tokens of that set, but it cannot know their order"
@@ -146,23 +150,23 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
             "both": (
                 ". In so few steps, this model has not even learned to generate the right tokens."
             ),
-        }[answer]
+        }[value]
     )
     rows = [
         {
             "input": decode(without.subject, source),
-            "right": decode(without.subject, label),
+            "target": decode(without.subject, label),
             "prediction": decode(without.subject, generated),
         }
         for source, label, generated in list(
-            zip(batch.source_BS, batch.labels_BT, written_BT, strict=True)
+            zip(batch.source_BS, batch.labels_BT, generated_BT, strict=True)
         )[-N_EXAMPLES:]
     ]
-    pictures = [
+    figures = [
         exact_match_curves(runs),
-        {"kind": "answers", "title": "Without positions", "rows": rows},
+        {"kind": "outputs", "title": "Without positions", "rows": rows},
     ]
-    return {"answer": answer, "outcome": outcomes, "explanation": text, "pictures": pictures}
+    return {"value": value, "outcome": outcomes, "explanation": text, "figures": figures}
 
 
 def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -176,7 +180,7 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     close = (
         len(reached) == 2 and abs(reached[runs[0].label] - reached[runs[1].label]) <= EVAL_INTERVAL
     )
-    answer = "same" if close or not reached else best
+    value = "same" if close or not reached else best
     sizes = {run.label: run.config.model.parameter_count() for run in runs}
     line = "; ".join(
         f"{run.label}: "
@@ -196,12 +200,12 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         "This is one seed of each, and seeds differ: the Lab tab trains both with "
         "several seeds and reports whether the difference holds."
     )
-    outcome = "neither" if answer == "same" else answer
+    outcome = "neither" if value == "same" else value
     return {
-        "answer": answer,
+        "value": value,
         "outcome": outcome,
         "explanation": text,
-        "pictures": [exact_match_curves(runs)],
+        "figures": [exact_match_curves(runs)],
     }
 
 
@@ -209,7 +213,7 @@ def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     """Measure which of two runs ends with the lower loss."""
     losses = {run.label: run.last_loss() for run in runs}
     low, high = sorted(losses, key=lambda label: losses[label])
-    answer = "same" if losses[low] > 0.9 * losses[high] else low
+    value = "same" if losses[low] > 0.9 * losses[high] else low
     rates = {run.label: run.lines[-1]["learning_rate"] for run in runs}
     exact_matches = {run.label: run.evaluations[-1]["exact_match"] for run in runs}
     text = (
@@ -220,7 +224,7 @@ def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
         + (
             "The learning rate determines how far each update overshoots when the model "
             "is close to a minimum."
-            if rates[low] < rates[high] and answer != "same"
+            if rates[low] < rates[high] and value != "same"
             else (
                 "A decreasing rate makes updates overshoot less when the model is close to a "
                 "minimum; these steps do not show that effect."
@@ -230,14 +234,14 @@ def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     loss = {
         "kind": "curves",
         "title": "Training loss",
-        "what": "loss",
+        "metric": "loss",
         "series": [run.curve("loss") for run in runs],
     }
     return {
-        "answer": answer,
-        "outcome": "neither" if answer == "same" else answer,
+        "value": value,
+        "outcome": "neither" if value == "same" else value,
         "explanation": text,
-        "pictures": [loss],
+        "figures": [loss],
     }
 
 
@@ -272,12 +276,12 @@ def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         {"label": each.name, "value": each.log_prob_drop, "note": percent(each.ablated.exact_match)}
         for each in effects
     ]
-    picture = {
+    figure = {
         "kind": "bars",
         "title": "Without each head: loss of log-probability in nats · exact match",
         "bars": bars,
     }
-    return {"answer": kind, "outcome": first.name, "explanation": text, "pictures": [picture]}
+    return {"value": kind, "outcome": first.name, "explanation": text, "figures": [figure]}
 
 
 def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
@@ -285,10 +289,10 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     subject = runs[0].subject
     trained, last = subject.config.task.max_length, subject.model.config.max_positions - 1
     shares = exact_match_by_length(subject, last)
-    answer = next((length for length, share in shares.items() if share < 0.5), last + 1)
+    value = next((length for length, share in shares.items() if share < 0.5), last + 1)
     at_end = shares[max(length for length in shares if length <= trained)]
     beyond = shares.get(trained + 1, 0.0)
-    outcome = f"length {answer}" if answer <= last else f"at none up to {last}"
+    outcome = f"length {value}" if value <= last else f"at none up to {last}"
     text = (
         f"With the position encoding {options['positions']}, exact match is {percent(at_end)} at "
         f"length {trained}, the longest in training, and {percent(beyond)} at length "
@@ -304,23 +308,23 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
         )
         + "Choose another position encoding and measure again."
     )
-    picture = length_figure({"exact match": shares})
-    picture["trained"] = trained
-    picture["note"] += " Shaded: the lengths in training."
-    return {"answer": answer, "outcome": outcome, "explanation": text, "pictures": [picture]}
+    figure = length_figure({"exact match": shares})
+    figure["max_trained_length"] = trained
+    figure["note"] += " Shaded: the lengths in training."
+    return {"value": value, "outcome": outcome, "explanation": text, "figures": [figure]}
 
 
 @torch.no_grad()
 def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure the mean probability of the most likely token, on held-out targets."""
-    sure = {}
+    confidences = {}
     for run in runs:
         batch = run.subject.held_out(EVAL_EXAMPLES).batch
         top_BT = (
             run.subject.transformer(batch.source_BS, batch.decoder_input_BT).softmax(-1).amax(-1)
         )
-        sure[run.label] = float(top_BT[batch.labels_BT != PAD].mean())
-    plain, smooth = (sure[run.label] for run in runs)
+        confidences[run.label] = float(top_BT[batch.labels_BT != PAD].mean())
+    plain, smooth = (confidences[run.label] for run in runs)
     smoothing = runs[1].config.training.label_smoothing
     vocabulary = runs[1].config.model.target_vocab_size
     expected = 1 - smoothing + smoothing / vocabulary
@@ -333,18 +337,22 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
         "and accuracy are two different things."
     )
     bars = [
-        {"label": run.label, "value": sure[run.label], "note": percent(sure[run.label])}
+        {
+            "label": run.label,
+            "value": confidences[run.label],
+            "note": percent(confidences[run.label]),
+        }
         for run in runs
     ]
-    picture = {
+    figure = {
         "kind": "bars",
         "title": "Mean probability of the most likely token",
         "bars": bars,
         "max": 1,
     }
     return {
-        "answer": round(100 * smooth, 1),
+        "value": round(100 * smooth, 1),
         "outcome": percent(smooth),
         "explanation": text,
-        "pictures": [picture],
+        "figures": [figure],
     }

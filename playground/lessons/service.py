@@ -49,7 +49,7 @@ class LessonService:
             ProcessPerJob(
                 {
                     "bug": "playground.lessons.tasks:measure_bug",
-                    "stop": "playground.lessons.tasks:measure_lesson",
+                    "lesson": "playground.lessons.tasks:measure_lesson",
                 },
                 reports_progress=True,
             ),
@@ -86,7 +86,7 @@ class LessonService:
             "options": chosen_options,
         }
         with self._lock:
-            measurement = self._new("stop", str(name), request, owner)
+            measurement = self._new("lesson", str(name), request, owner)
             try:
                 for label, config in lessons.configs(lesson, chosen_options, self.base).items():
                     measurement.runs[label] = self._reuse_or_start_run(
@@ -102,7 +102,7 @@ class LessonService:
     def start_bug(self, name: object, seed: object, steps: object, owner: str) -> str:
         """Train a buggy and a correct copy, and return the id of the measurement.
 
-        For "mystery", the seed chooses the bug.
+        For "random", the seed chooses the bug.
 
         Raises:
             ConfigError: when the bug, the seed or the number of steps is invalid.
@@ -127,7 +127,7 @@ class LessonService:
             measurement = self._new(
                 "bug",
                 resolve_bug(name, seed),
-                {"seed": seed, "steps": steps, "mystery": name == RANDOM_BUG},
+                {"seed": seed, "steps": steps, "is_random": name == RANDOM_BUG},
                 owner,
             )
             measurement.bug_identified = name != RANDOM_BUG
@@ -269,21 +269,23 @@ class LessonService:
                 raise UserError("there is no result yet; wait for it, or start again")
             if give_up:
                 measurement.bug_identified = measurement.line_identified = True
-                return {"right": True, "feedback": ""}
+                return {"is_correct": True, "feedback": ""}
             if bug is not None:
-                right = bug == measurement.name
-                measurement.bug_identified = measurement.bug_identified or right
+                is_correct = bug == measurement.name
+                measurement.bug_identified = measurement.bug_identified or is_correct
                 title = BUGS[bug].title if isinstance(bug, str) and bug in BUGS else "that"
                 return {
-                    "right": right,
-                    "feedback": "" if right else f"It is not “{title}”. {hint(measurement.result)}",
+                    "is_correct": is_correct,
+                    "feedback": ""
+                    if is_correct
+                    else f"It is not “{title}”. {hint(measurement.result)}",
                 }
-            right = measurement.bug_identified and line == measurement.result["changed"]
-            measurement.line_identified = measurement.line_identified or right
+            is_correct = measurement.bug_identified and line == measurement.result["changed_line"]
+            measurement.line_identified = measurement.line_identified or is_correct
             return {
-                "right": right,
+                "is_correct": is_correct,
                 "feedback": ""
-                if right
+                if is_correct
                 else "That line is the same in both copies; another line differs.",
             }
 

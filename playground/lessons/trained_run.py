@@ -58,12 +58,12 @@ class TrainedRun:
     def last_loss(self) -> float:
         return mean(line["loss"] for line in self.lines[-LOSS_WINDOW:])
 
-    def curve(self, what: str = "exact_match") -> dict[str, Any]:
-        lines = self.evaluations if what == "exact_match" else self.lines
+    def curve(self, metric: str = "exact_match") -> dict[str, Any]:
+        lines = self.evaluations if metric == "exact_match" else self.lines
         return {
             "label": self.label,
             "xs": [line["step"] for line in lines],
-            "ys": [line[what] for line in lines],
+            "ys": [line[metric] for line in lines],
         }
 
 
@@ -76,7 +76,7 @@ def exact_match_curves(runs: list[TrainedRun]) -> dict[str, Any]:
     return {
         "kind": "curves",
         "title": "Exact match on held-out sequences",
-        "what": "share",
+        "metric": "exact_match",
         "series": [run.curve() for run in runs],
     }
 
@@ -107,28 +107,29 @@ def length_figure(shares: Mapping[str, Mapping[int, float]]) -> dict[str, Any]:
     return {
         "kind": "curves",
         "title": "Exact match by length",
-        "what": "share",
-        "x": "length",
+        "metric": "exact_match",
+        "x_label": "length",
         "series": series,
         "note": note,
     }
 
 
-def same(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
+def same(generated_BT: Tensor, labels_BT: Tensor) -> Tensor:
     """Return which outputs are exactly right (B booleans)."""
-    return ((written_BT == labels_BT) | (labels_BT == PAD)).all(1)
+    return ((generated_BT == labels_BT) | (labels_BT == PAD)).all(1)
 
 
-def same_multiset(written_BT: Tensor, labels_BT: Tensor) -> Tensor:
+def same_multiset(generated_BT: Tensor, labels_BT: Tensor) -> Tensor:
     """Return which outputs have the right tokens, in any order (B booleans).
 
     The two tensors can differ in width.
     """
-    width = max(written_BT.shape[1], labels_BT.shape[1])
-    written_BT, labels_BT = (
-        F.pad(strip_after_eos(each), (0, width - each.shape[1])) for each in (written_BT, labels_BT)
+    width = max(generated_BT.shape[1], labels_BT.shape[1])
+    generated_BT, labels_BT = (
+        F.pad(strip_after_eos(each), (0, width - each.shape[1]))
+        for each in (generated_BT, labels_BT)
     )
-    return (written_BT.sort(1).values == labels_BT.sort(1).values).all(1)
+    return (generated_BT.sort(1).values == labels_BT.sort(1).values).all(1)
 
 
 def strip_after_eos(tokens_BT: Tensor) -> Tensor:

@@ -38,13 +38,13 @@ class LessonHandlers(HandlerGroup):
         bugs = [{"name": name, "title": bug.title} for name, bug in BUGS.items()]
         machine = {
             "slots": self.registry.settings.slots,
-            "an_owner": self.registry.settings.slots_per_owner,
-            "measuring": self.lesson_service.max_workers,
+            "slots_per_owner": self.registry.settings.slots_per_owner,
+            "max_measurements": self.lesson_service.max_workers,
             "timeout_s": MEASUREMENT_TIMEOUT_S,
-            "open": not self.registry.single_owner,
+            "is_shared": not self.registry.single_owner,
         }
         return {
-            "stops": lessons,
+            "lessons": lessons,
             "bugs": bugs,
             "machine": machine,
             "seed": FIRST_SEED,
@@ -90,19 +90,31 @@ class LessonHandlers(HandlerGroup):
     def answer_key(self, request: AnswerKey) -> dict[str, Any]:
         """Return which seed selects which bug, for teachers."""
         seeds = range(request.first, request.first + ANSWER_KEY_SEEDS)
-        return {"mysteries": [[seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in seeds]}
+        return {
+            "random_bugs": [[seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in seeds]
+        }
 
 
 def _lesson_info(lesson: Lesson) -> dict[str, Any]:
     fields = {
         name: getattr(lesson, name)
-        for name in ("title", "teaches", "do", "question", "kind", "low", "high", "unit", "within")
+        for name in (
+            "title",
+            "introduction",
+            "instruction",
+            "question",
+            "kind",
+            "low",
+            "high",
+            "unit",
+            "tolerance",
+        )
     }
     options = [
         {
             "name": name,
             "default": default,
-            "words": lesson.option_labels[name],
+            "label": lesson.option_labels[name],
             "choices": list(SCHEMES) if name == "positions" else [],
         }
         for name, default in lesson.options.items()

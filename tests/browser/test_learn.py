@@ -17,20 +17,20 @@ LOCATED = """line => document.querySelector('.solved')
     || document.querySelector('.guess-line .clue').textContent.includes(line + ':')"""
 MEMORY = "transformer-playground-learn"
 STORED = """([name, options]) => {
-    const kept = JSON.parse(localStorage.getItem(name)).stops['stop-7'];
+    const kept = JSON.parse(localStorage.getItem(name)).lessons['lesson-7'];
     return !kept.response && JSON.stringify(kept.options) === JSON.stringify(options);
 }"""
 
 
 def test_a_link_opens_a_lesson_and_its_result_is_stored(app, open_page):
-    page = open_page(f"{app.url}/?learn=stop-7&positions=rope&seed=1")
-    expect(page.locator(".stop h3")).to_have_text("7. Length generalization")
-    expect(page.locator(".stop .option")).to_have_value("rope")
+    page = open_page(f"{app.url}/?learn=lesson-7&positions=rope&seed=1")
+    expect(page.locator(".lesson h3")).to_have_text("7. Length generalization")
+    expect(page.locator(".lesson .option")).to_have_value("rope")
     page.click(".measure")
-    expect(page.locator(".stop .note")).to_contain_text("nter a number from 1 to 21 first")
+    expect(page.locator(".lesson .note")).to_contain_text("nter a number from 1 to 21 first")
     page.fill(".prediction", "21")
     page.click(".measure")
-    expect(page.locator(".stop .words")).to_contain_text("Training: step")
+    expect(page.locator(".lesson .words")).to_contain_text("Training: step")
     expect(page.locator(".outcome")).to_be_visible(timeout=120_000)
     measured = re.search(r"\d+", page.text_content(".measured"))[0]
     expect(page.locator(".yours")).to_have_text("length 21")
@@ -51,16 +51,22 @@ def test_a_link_opens_a_lesson_and_its_result_is_stored(app, open_page):
     page.goto(app.url)
     page.wait_for_selector(".live:not([data-status=opening])", state="attached")
     page.get_by_role("tab", name="Learn").click()
-    expect(page.locator(".station[data-state=right]")).to_contain_text("Length generalization")
+    expect(page.locator(".station[data-state=correct]")).to_contain_text("Length generalization")
     expect(page.locator(".measured")).to_contain_text(measured)
-    page.click(".stop .links button >> nth=0")
+    page.click(".lesson .links button >> nth=0")
     expect(page.locator(".runs .run-group > summary")).to_have_text("Lessons (1)")
     name = page.locator(".runs .run-group .name")
     expect(name).to_have_text("Length generalization: trained to 5")
 
 
 def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
-    result = {"outcome": "length 9", "explanation": "", "answer": 9, "right": False, "pictures": []}
+    result = {
+        "outcome": "length 9",
+        "explanation": "",
+        "value": 9,
+        "is_correct": False,
+        "figures": [],
+    }
     measured = {
         "status": "done",
         "message": "",
@@ -71,16 +77,16 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
         "prediction": 21,
         "result": result,
     }
-    stop = {
+    lesson = {
         "prediction": 21,
         "options": {"positions": "rope", "seed": 1},
         "id": "measured",
         "response": measured,
     }
-    memory = {"part": "tour", "stop": "stop-7", "stops": {"stop-7": stop}}
+    memory = {"section": "tour", "lesson": "lesson-7", "lessons": {"lesson-7": lesson}}
     stored = json.dumps(memory)
     page = open_page(
-        f"{app.url}/?learn=stop-7&positions=rope&seed=1",
+        f"{app.url}/?learn=lesson-7&positions=rope&seed=1",
         storage_state={
             "cookies": [],
             "origins": [{"origin": app.url, "localStorage": [{"name": MEMORY, "value": stored}]}],
@@ -94,8 +100,8 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
     ):
         page.wait_for_selector(".live:not([data-status=opening])", state="attached")
         page.evaluate("([name, kept]) => localStorage.setItem(name, kept)", [MEMORY, stored])
-        page.goto(f"{app.url}/?learn=stop-7&{query}")
-        expect(page.locator(".stop .option")).to_have_value(options["positions"])
+        page.goto(f"{app.url}/?learn=lesson-7&{query}")
+        expect(page.locator(".lesson .option")).to_have_value(options["positions"])
         expect(page.locator(".prediction")).to_have_value("21")
         expect(page.locator(".outcome")).to_be_hidden()
         expect(page.locator(".measure")).to_have_text("Measure")
@@ -103,19 +109,19 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
 
 
 def test_changes_after_opening_a_link_survive_a_reload(app, open_page):
-    page = open_page(f"{app.url}/?learn=stop-7&positions=rope&seed=1")
+    page = open_page(f"{app.url}/?learn=lesson-7&positions=rope&seed=1")
     expect(page.locator(".of-link")).to_contain_text("Seed 1, from a link")
-    page.select_option(".stop .option", "alibi")
+    page.select_option(".lesson .option", "alibi")
     page.click(".of-link button")
     expect(page.locator(".of-link")).to_have_count(0)
     page.get_by_role("button", name="Next").click()
     wait_until(page, "localStorage.getItem('transformer-playground-tab') === 'learn'")
     page.reload()
-    expect(page.locator(".stop h3")).to_contain_text("8. ")
+    expect(page.locator(".lesson h3")).to_contain_text("8. ")
     page.click(".station >> nth=7")
-    expect(page.locator(".stop .option")).to_have_value("alibi")
-    page.goto(f"{app.url}/?learn=stop-7&positions=upside-down")
-    expect(page.locator(".stop .option")).to_have_value("alibi")
+    expect(page.locator(".lesson .option")).to_have_value("alibi")
+    page.goto(f"{app.url}/?learn=lesson-7&positions=upside-down")
+    expect(page.locator(".lesson .option")).to_have_value("alibi")
 
 
 @pytest.mark.smoke
@@ -134,8 +140,8 @@ def test_a_second_click_begins_nothing_more(app, open_page):
 
 
 def test_a_mystery_is_solved(app, open_page):
-    page = open_page(f"{app.url}/?bug=mystery&seed=3&steps=40")
-    expect(page.locator(".which")).to_have_value("mystery")
+    page = open_page(f"{app.url}/?bug=random&seed=3&steps=40")
+    expect(page.locator(".which")).to_have_value("random")
     expect(page.locator(".seed")).to_have_value("3")
     page.click(".begin-bug")
     expect(page.locator(".bugs .cancel")).to_be_visible()
@@ -173,7 +179,7 @@ def test_teacher_links_open_exercises_and_hide_the_answer_key(app, open_page):
     causal = next(address for address in addresses if "causal-mask&" in address)
     page.goto(causal)
     expect(page.locator(".which")).to_have_value("causal-mask")
-    page.goto(f"{app.url}/?learn=stop-99")
+    page.goto(f"{app.url}/?learn=lesson-99")
     expect(page.locator(".learn-note")).to_contain_text(
-        "The link contains the unknown lesson stop-99"
+        "The link contains the unknown lesson lesson-99"
     )

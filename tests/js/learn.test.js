@@ -18,7 +18,7 @@ import {
   formatPrediction,
   Lessons,
   openLinkedLesson,
-  stationState,
+  lessonStatus,
 } from "../../playground/ui/static/learn/lessons.js";
 import { describeProgress, isActive } from "../../playground/ui/static/learn/measurement.js";
 import {
@@ -27,6 +27,7 @@ import {
   partOfBlock,
   strongestLink,
 } from "../../playground/ui/static/learn/picture_text.js";
+import { upgradeProgress } from "../../playground/ui/static/learn/compat.js";
 import {
   bugState,
   catalog,
@@ -41,27 +42,27 @@ import { store } from "../../playground/ui/static/shared/store.js";
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
 
 const NUMBER = {
-  name: "stop-7",
+  name: "lesson-7",
   title: "Length generalization",
-  teaches: "A model.",
-  do: "Predict.",
+  introduction: "A model.",
+  instruction: "Predict.",
   question: "At which length?",
   kind: "number",
   low: 1,
   high: 21,
   unit: "length",
-  within: 1,
+  tolerance: 1,
   choices: [],
   options: [
-    { name: "positions", words: "Positions", default: "learned", choices: ["learned", "rope"] },
+    { name: "positions", label: "Positions", default: "learned", choices: ["learned", "rope"] },
   ],
 };
 const CHOICE = {
   ...NUMBER,
-  name: "stop-4",
+  name: "lesson-4",
   title: "One head",
   kind: "choice",
-  within: 0,
+  tolerance: 0,
   choices: [
     ["one", "one head: alone"],
     ["same", "neither"],
@@ -69,22 +70,55 @@ const CHOICE = {
   options: [],
 };
 const CATALOG = {
-  stops: [CHOICE, NUMBER],
+  lessons: [CHOICE, NUMBER],
   bugs: [
     { name: "causal-mask", title: "No causal mask" },
     { name: "transpose", title: "No transpose" },
   ],
-  machine: { slots: 2, an_owner: 1, measuring: 1, timeout_s: 180, open: false },
+  machine: { slots: 2, slots_per_owner: 1, max_measurements: 1, timeout_s: 180, is_shared: false },
   seed: 2,
   steps: 240,
   max_steps: 1000,
 };
+// As version 0.2.0 stored it.
+const OLD_PROGRESS = {
+  part: "tour",
+  stop: "stop-10",
+  bug: { name: "mystery", seed: 3, steps: 60, id: "b" },
+  stops: {
+    "stop-9": { prediction: 4, options: {} },
+    "stop-10": {
+      prediction: 90,
+      id: "a",
+      response: {
+        status: "done",
+        result: {
+          answer: 97.3,
+          right: true,
+          outcome: "97 %",
+          explanation: "Because.",
+          pictures: [
+            {
+              kind: "curves",
+              what: "share",
+              x: "length",
+              trained: 5,
+              series: [{ label: "rnn", xs: [1], ys: [1] }],
+            },
+            { kind: "map", weights: [[1]], rows: ["3"], columns: ["3"], written: true },
+            { kind: "answers", rows: [{ input: "3", right: "3", prediction: "3" }] },
+          ],
+        },
+      },
+    },
+  },
+};
 const RESULT = {
-  answer: 9,
-  right: false,
+  value: 9,
+  is_correct: false,
   outcome: "length 9",
   explanation: "Because.",
-  pictures: [],
+  figures: [],
 };
 const PASS = {
   step: 200,
@@ -121,8 +155,8 @@ beforeEach(() => {
   store.owner.value = "o".repeat(32);
   catalog.value = CATALOG;
   lessonStates.value = {};
-  lessonName.value = "stop-7";
-  bugState.value = { name: "mystery", seed: 2, steps: 240 };
+  lessonName.value = "lesson-7";
+  bugState.value = { name: "random", seed: 2, steps: 240 };
   mock.restoreAll();
   mock.method(globalThis, "fetch", async (url, { body }) => {
     const name = url.href.split("/api/")[1];
@@ -141,47 +175,73 @@ async function waitFor(isDone) {
 }
 
 test("a link opens a lesson with its options, a section, or a bug", () => {
-  assert.deepEqual(readLink(CATALOG, "?learn=stop-7&positions=rope&seed=1"), {
+  assert.deepEqual(readLink(CATALOG, "?learn=lesson-7&positions=rope&seed=1"), {
     section: "tour",
-    lesson: "stop-7",
+    lesson: "lesson-7",
     options: { positions: "rope", seed: 1 },
   });
-  assert.deepEqual(readLink(CATALOG, "?learn=stop-7&positions=upside-down&seed=x").options, {});
+  assert.deepEqual(readLink(CATALOG, "?learn=lesson-7&positions=upside-down&seed=x").options, {});
   assert.equal(readLink(CATALOG, "?learn=picture").lesson, "picture");
   assert.deepEqual(readLink(CATALOG, "?learn=teach"), { section: "teach" });
-  assert.match(readLink(CATALOG, "?learn=stop-99").error, /unknown lesson stop-99.*stop-7/);
-  assert.deepEqual(readLink(CATALOG, "?bug=mystery&steps=5"), {
+  assert.match(readLink(CATALOG, "?learn=lesson-99").error, /unknown lesson lesson-99.*lesson-7/);
+  assert.deepEqual(readLink(CATALOG, "?bug=random&steps=5"), {
     section: "bugs",
-    bug: { name: "mystery", seed: 0, steps: 20 },
+    bug: { name: "random", seed: 0, steps: 20 },
   });
   assert.match(readLink(CATALOG, "?bug=typo").error, /unknown bug typo/);
   assert.deepEqual(readLink(CATALOG, "?tab=learn"), {});
 });
 
 test("another prediction or option discards the result, a running measurement stays", () => {
-  lessonStates.value = { "stop-7": { id: "a", response: { status: "done", result: RESULT } } };
-  assert.equal(stationState("stop-7"), "measured");
-  changeInput("stop-7", { prediction: 4 });
-  assert.deepEqual(lessonStates.value["stop-7"], { options: {}, prediction: 4 });
-  lessonStates.value = { "stop-7": { id: "a", response: { status: "training" } } };
-  assert.equal(stationState("stop-7"), "running");
-  changeInput("stop-7", { prediction: 5 });
-  assert.equal(lessonStates.value["stop-7"].id, "a");
+  lessonStates.value = { "lesson-7": { id: "a", response: { status: "done", result: RESULT } } };
+  assert.equal(lessonStatus("lesson-7"), "measured");
+  changeInput("lesson-7", { prediction: 4 });
+  assert.deepEqual(lessonStates.value["lesson-7"], { options: {}, prediction: 4 });
+  lessonStates.value = { "lesson-7": { id: "a", response: { status: "training" } } };
+  assert.equal(lessonStatus("lesson-7"), "running");
+  changeInput("lesson-7", { prediction: 5 });
+  assert.equal(lessonStates.value["lesson-7"].id, "a");
 });
 
 test("a link with other options discards the result, one with the same options keeps it", () => {
   const options = { positions: "rope", seed: 1 },
     measured = { options, prediction: 3, id: "a", response: { status: "done", result: RESULT } };
-  lessonStates.value = { "stop-7": measured };
-  openLinkedLesson("stop-7", { seed: 1, positions: "rope" });
-  assert.equal(lessonStates.value["stop-7"], measured);
-  openLinkedLesson("stop-7", { positions: "rope" });
-  assert.deepEqual(lessonStates.value["stop-7"], { options: { positions: "rope" }, prediction: 3 });
+  lessonStates.value = { "lesson-7": measured };
+  openLinkedLesson("lesson-7", { seed: 1, positions: "rope" });
+  assert.equal(lessonStates.value["lesson-7"], measured);
+  openLinkedLesson("lesson-7", { positions: "rope" });
+  assert.deepEqual(lessonStates.value["lesson-7"], {
+    options: { positions: "rope" },
+    prediction: 3,
+  });
 });
 
-test("the list has a title and a state for each stop, and opens it", async () => {
+test("links and progress of version 0.2.0 are readable", () => {
+  const { bug, lesson, lessons, section } = upgradeProgress(OLD_PROGRESS);
+  assert.deepEqual([section, lesson, bug.name, bug.id], ["tour", "lesson-10", "random", "b"]);
+  assert.deepEqual(lessons["lesson-9"], { prediction: 4, options: {} });
+  const { result } = lessons["lesson-10"].response;
+  assert.deepEqual([result.value, result.is_correct], [97.3, true]);
+  assert.deepEqual(result.figures, [
+    {
+      kind: "curves",
+      metric: "exact_match",
+      x_label: "length",
+      max_trained_length: 5,
+      series: [{ label: "rnn", xs: [1], ys: [1] }],
+    },
+    { kind: "map", weights: [[1]], rows: ["3"], columns: ["3"], is_generated: true },
+    { kind: "outputs", rows: [{ input: "3", target: "3", prediction: "3" }] },
+  ]);
+  const progress = { section: "bugs", lesson: "lesson-4", lessons: { "lesson-4": { id: "a" } } };
+  assert.deepEqual(upgradeProgress(progress), { ...progress, bug: undefined });
+  assert.equal(readLink(CATALOG, "?learn=stop-7").lesson, "lesson-7");
+  assert.equal(readLink(CATALOG, "?bug=mystery").bug.name, "random");
+});
+
+test("the list has a title and a state for each lesson, and opens it", async () => {
   lessonStates.value = {
-    "stop-4": { response: { status: "done", runs: [], result: { ...RESULT, right: true } } },
+    "lesson-4": { response: { status: "done", runs: [], result: { ...RESULT, is_correct: true } } },
   };
   await show(Lessons);
   const stations = [...box.querySelectorAll(".station")];
@@ -192,7 +252,7 @@ test("the list has a title and a state for each stop, and opens it", async () =>
   assert.match(stations[1].textContent, /predicted correctly/);
   stations[1].click();
   await settle();
-  assert.equal($(".stop h3").textContent, "1. One head");
+  assert.equal($(".lesson h3").textContent, "1. One head");
 });
 
 test("a prediction is measured, polled and compared", async () => {
@@ -208,9 +268,9 @@ test("a prediction is measured, polled and compared", async () => {
   $(".measure").click();
   await waitFor(() => $(".outcome"));
   const start = sent.find(([name]) => name === "lessons/start")[1];
-  assert.deepEqual([start.stop, start.prediction, start.options], ["stop-7", 9, {}]);
+  assert.deepEqual([start.lesson, start.prediction, start.options], ["lesson-7", 9, {}]);
   assert.equal($(".yours").textContent, "length 9");
-  assert.equal($(".verdict").textContent, "✓ Correct, within 1.");
+  assert.equal($(".verdict").textContent, "✓ Correct, tolerance 1.");
   assert.equal($(".measure").textContent.trim(), "Measure again");
 });
 
@@ -252,10 +312,16 @@ test("the figure of a running training appears with the first evaluation", () =>
 
 test("a chart of lengths begins at the first length, a loss is logarithmic", () => {
   const series = [{ label: "exact match", xs: [3, 4], ys: [1, 0.5] }],
-    lengths = buildChart({ title: "By length", what: "share", x: "length", trained: 5, series });
+    lengths = buildChart({
+      title: "By length",
+      metric: "exact_match",
+      x_label: "length",
+      max_trained_length: 5,
+      series,
+    });
   assert.deepEqual(lengths.options.xRange, [3, null]);
   assert.deepEqual(lengths.options.shaded, [3, 5]);
-  const loss = buildChart({ title: "Loss", what: "loss", max: 200, series });
+  const loss = buildChart({ title: "Loss", metric: "loss", max: 200, series });
   assert.deepEqual([loss.options.isLog, loss.options.xRange], [true, [0, 200]]);
 });
 
@@ -265,11 +331,11 @@ test("figures are charts, maps, bars and tables of outputs", async () => {
     map,
     { kind: "bars", title: "Heads", bars: [{ label: "head 1", value: 2, note: "50 %" }] },
     {
-      kind: "answers",
+      kind: "outputs",
       title: "Outputs",
-      rows: [{ input: "3 1", right: "1 3", prediction: "3 1" }],
+      rows: [{ input: "3 1", target: "1 3", prediction: "3 1" }],
     },
-    { kind: "curves", title: "Exact match", what: "share", series: [], note: "A note." },
+    { kind: "curves", title: "Exact match", metric: "exact_match", series: [], note: "A note." },
   ];
   await show(() => html`<${Figures} figures=${figures} />`);
   assert.equal($(".pg-bar-value").textContent, "2 · 50 %");
@@ -279,13 +345,13 @@ test("figures are charts, maps, bars and tables of outputs", async () => {
 });
 
 const COPY = {
-  trouble: null,
+  failure: null,
   loss: 0.5,
   teacher_forced: 1,
   free_running: 0.25,
-  symbols: 0.5,
-  sure: 0.75,
-  answer: [["3", 0.9]],
+  multiset_match: 0.5,
+  confidence: 0.75,
+  output: [["3", 0.9]],
   source: ["3", "EOS"],
   target: ["SOS", "3"],
   attention: { encoder: [[[1]]], decoder: [[[1]], [[1]]], cross: [[[1]]] },
@@ -294,11 +360,11 @@ const CURVE = { loss: [2, 1], evaluations: [[20, 0.5, 0.25]] };
 const BUG_RESULT = {
   n: 128,
   steps: 240,
-  right: COPY,
-  broken: COPY,
-  curves: { right: CURVE, broken: { loss: [2], evaluations: [] } },
-  unnoticed: null,
-  source: { file: "attention.py", first: 10, lines: ["a = 1", "b = 2"] },
+  correct: COPY,
+  buggy: COPY,
+  curves: { correct: CURVE, buggy: { loss: [2], evaluations: [] } },
+  silent_variant: null,
+  source: { file: "attention.py", first_line: 10, lines: ["a = 1", "b = 2"] },
   diff: ["-a = 1", "+a = 2"],
 };
 
@@ -312,10 +378,10 @@ test("the buggy model is compared with the correct one", () => {
     ],
   );
   assert.equal(scores.series.length, 1); // without evaluations there is no line
-  const failed = { ...BUG_RESULT, broken: { trouble: { step: 0, lines: [] } } },
+  const failed = { ...BUG_RESULT, buggy: { failure: { step: 0, lines: [] } } },
     rows = buildObservations(failed);
-  assert.deepEqual(rows[5], { name: "output for 3", right: "3", broken: "–" });
-  assert.equal(rows[6].right, "cross 1, encoder 1, decoder 2");
+  assert.deepEqual(rows[5], { name: "output for 3", correct: "3", buggy: "–" });
+  assert.equal(rows[6].correct, "cross 1, encoder 1, decoder 2");
   assert.deepEqual(
     buildMaps(BUG_RESULT, "decoder").map((each) => each.title),
     ["correct", "correct", "buggy", "buggy"].map(
@@ -325,22 +391,22 @@ test("the buggy model is compared with the correct one", () => {
 });
 
 test("a bug that raises no error by accident is described with its loss", () => {
-  const variant = { when: "the sizes are equal", steps: 60, right: { loss: 0.5, leaks: false } };
+  const variant = { when: "the sizes are equal", steps: 60, correct: { loss: 0.5, leaks: false } };
   assert.match(
-    describeSilentVariant({ ...variant, broken: null }),
+    describeSilentVariant({ ...variant, buggy: null }),
     /is then – \(correct model: 0.5\)/,
   );
   assert.match(
-    describeSilentVariant({ ...variant, broken: { loss: 0.1, leaks: true } }),
+    describeSilentVariant({ ...variant, buggy: { loss: 0.1, leaks: true } }),
     /information leak/,
   );
   assert.equal(describeSilentVariant(null), "");
 });
 
 test("the bug is named, its line is found, and the solution is shown", async () => {
-  const measured = { status: "done", mystery: true, result: BUG_RESULT };
+  const measured = { status: "done", is_random: true, result: BUG_RESULT };
   bugState.value = { ...bugState.value, id: "b", response: measured };
-  responses["lessons/guess"] = { right: false, feedback: "It is not “No transpose”." };
+  responses["lessons/guess"] = { is_correct: false, feedback: "It is not “No transpose”." };
   responses["lessons/poll"] = measured;
   await show(BugExercise);
   assert.equal($(".seed").value, "2");
@@ -350,14 +416,14 @@ test("the bug is named, its line is found, and the solution is shown", async () 
   box.querySelectorAll(".guesses button")[0].click();
   await waitFor(() => $(".guess-line"));
   assert.match($(".guess-line .question").textContent, /Correct: No causal mask\./);
-  responses["lessons/guess"] = { right: false, feedback: "That line is the same." };
+  responses["lessons/guess"] = { is_correct: false, feedback: "That line is the same." };
   box.querySelectorAll(".line")[1].click();
   await waitFor(() => $(".guess-line .clue").textContent === "Line 11: That line is the same.");
   responses["lessons/poll"] = {
     ...responses["lessons/poll"],
     line_identified: true,
-    why: "It leaks.",
-    met_in: "a tutorial",
+    explanation: "It leaks.",
+    origin: "a tutorial",
   };
   $(".reveal").click();
   await waitFor(() => $(".solved"));
@@ -456,7 +522,7 @@ test("the picture explains the part of a clicked block, and redraws a typed sequ
 test("teachers get a link for each exercise and the limits of the server", () => {
   const links = listLessonLinks(CATALOG.stops);
   assert.deepEqual(links[0], ["learn=picture", PICTURE.title]);
-  assert.deepEqual(links.at(-1), ["learn=stop-7&positions=rope", "Length generalization: rope"]);
+  assert.deepEqual(links.at(-1), ["learn=lesson-7&positions=rope", "Length generalization: rope"]);
   assert.match(describeMachine(CATALOG.machine), /trains 2 runs at a time.*only from this machine/);
   assert.match(describeMachine({ ...CATALOG.machine, open: true }), /from other machines/);
 });

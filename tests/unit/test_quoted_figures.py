@@ -17,8 +17,8 @@ from playground.training.train_config import TrainConfig
 from tests.support.app_server import ROOT
 
 FIGURE = re.compile(r"(?<![\w.,])(\d+(?:,\d{3})*(?:\.\d+)?[ \u00a0](?:%|times\b|steps\b(?!/)))")
-LESSON_TEXTS = ("title", "teaches", "do", "question", "choices")
-BUG_TEXTS = ("title", "source", "why", "silent_when")
+LESSON_TEXTS = ("title", "introduction", "instruction", "question", "choices")
+BUG_TEXTS = ("title", "origin", "explanation", "silent_when")
 
 
 def accuracy(setting):

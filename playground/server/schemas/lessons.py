@@ -12,7 +12,7 @@ from .base import Index, OwnerRequest
 class StartLesson(OwnerRequest):
     """A lesson with the user's prediction, which the lesson validates."""
 
-    lesson: Any = Field(None, alias="stop")
+    lesson: Any = None
     prediction: Any = None
     options: Any = None
 
@@ -34,7 +34,7 @@ class MeasurementRequest(OwnerRequest):
 class SubmitGuess(MeasurementRequest):
     """A guess of the bug or of its line, or the request to reveal it."""
 
-    bug: str | None = Field(None, alias="mistake")
+    bug: str | None = None
     line: int | None = None
     reveal: bool = False
 

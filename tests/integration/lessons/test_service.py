@@ -57,14 +57,14 @@ def over(package_of, question, owner=OWNER):
 
 def begin_and_train(package_of, registry):
     """Begin a question whose run trains, and return both once it has done some steps."""
-    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: run.step > 3, description="some steps")
     return question, run
 
 
 def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(package_of, registry):
-    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
     result = over(package_of, question)
     assert result["status"] == "done"
     (run,) = registry.list_for_owner(OWNER)
@@ -80,20 +80,20 @@ def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(package_of, registry
         }
     ]
     scored = [[step, exact] for step, exact, *_ in run.load_points().evaluations]
-    series = result["result"]["pictures"][0]["series"][0]
+    series = result["result"]["figures"][0]["series"][0]
     assert [series["xs"], series["ys"]] == [
         [step for step, _ in scored],
         [exact for _, exact in scored],
     ]
     crossing = next((step for step, exact in scored if exact >= 0.5), None)
-    assert result["result"]["answer"] == crossing
-    assert result["result"]["right"] == (crossing is not None and abs(crossing - 10) <= 20)
+    assert result["result"]["value"] == crossing
+    assert result["result"]["is_correct"] == (crossing is not None and abs(crossing - 10) <= 20)
 
     # the same model: nothing is trained again
-    again = over(package_of, package_of.start_lesson("stop-2", 1, {"text": "3 1"}, OWNER))
-    assert again["result"]["answer"] in (1, 2, 3)
+    again = over(package_of, package_of.start_lesson("lesson-2", 1, {"text": "3 1"}, OWNER))
+    assert again["result"]["value"] in (1, 2, 3)
     assert registry.list_for_owner(OWNER) == [run]
-    other = over(package_of, package_of.start_lesson("stop-1", 10, {"seed": 1}, OWNER))
+    other = over(package_of, package_of.start_lesson("lesson-1", 10, {"seed": 1}, OWNER))
     assert other["runs"][0]["run"] != result["runs"][0]["run"]
     with pytest.raises(UserError, match="no longer exists"):
         package_of.poll(question, OTHER)
@@ -101,7 +101,7 @@ def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(package_of, registry
 
 def test_cancelling_stops_a_started_job(registry):
     package_of = LessonService(registry, SLOW)
-    question = package_of.start_lesson("stop-4", "same", {}, OWNER)
+    question = package_of.start_lesson("lesson-4", "same", {}, OWNER)
     wait_for(
         lambda: any(run["step"] for run in package_of.poll(question, OWNER)["runs"]),
         description="a step",
@@ -124,7 +124,7 @@ def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
     result = over(package_of, question)
     assert (result["status"], "measure again" in result["message"]) == ("failed", True)
     wait_for(lambda: not run.has_worker, description="its process to end")
-    again = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    again = package_of.start_lesson("lesson-1", 10, {}, OWNER)
     wait_for(lambda: run.status == "training", description="the same run to go on")
     package_of.cancel(again, OWNER)
     package_of.close()
@@ -132,7 +132,7 @@ def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
 
 def test_a_paused_run_continues_for_the_question(registry):
     package_of = LessonService(registry, SLOW)
-    package_of.cancel(package_of.start_lesson("stop-1", 10, {}, OWNER), OWNER)
+    package_of.cancel(package_of.start_lesson("lesson-1", 10, {}, OWNER), OWNER)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(
         lambda: run.status == "stopped" and not run.has_worker, description="the run to be saved"
@@ -142,7 +142,7 @@ def test_a_paused_run_continues_for_the_question(registry):
     registry.control(run, "pause")
     wait_for(lambda: run.status == "paused", description="the pause")
     assert run.has_worker  # its process waits for a command, and takes a moment to respond
-    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
     assert package_of.poll(question, OWNER)["status"] == "training"
     wait_for(lambda: run.status == "training", description="the run to go on")
     assert package_of.poll(question, OWNER)["status"] == "training"
@@ -152,7 +152,7 @@ def test_a_paused_run_continues_for_the_question(registry):
 
 
 def test_imported_checkpoint_is_not_reused_as_a_run(package_of, registry, tmp_path):
-    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
     over(package_of, question)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: not run.has_worker, description="its process to end")
@@ -160,7 +160,7 @@ def test_imported_checkpoint_is_not_reused_as_a_run(package_of, registry, tmp_pa
         shutil.copytree(run.checkpoints()[0][0], tmp_path / "sent"), OTHER, "sent"
     )
     assert (sent.config, sent.status) == (run.config, "done")
-    question = package_of.start_lesson("stop-1", 10, {}, OTHER)
+    question = package_of.start_lesson("lesson-1", 10, {}, OTHER)
     assert f"run:{sent.id}" not in [
         each["run"] for each in package_of.poll(question, OTHER)["runs"]
     ]
@@ -169,7 +169,7 @@ def test_imported_checkpoint_is_not_reused_as_a_run(package_of, registry, tmp_pa
 
 def test_a_run_without_stored_weights_is_trained_again(registry):
     package_of = LessonService(registry, SLOW)
-    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
     (lost,) = registry.list_for_owner(OWNER)
     wait_for(lambda: lost.step > 3, description="some steps")
     package_of.cancel(question, OWNER)
@@ -178,7 +178,7 @@ def test_a_run_without_stored_weights_is_trained_again(registry):
         description="a free slot",
     )
     assert (lost.status, lost.evicted) == ("stopped", WEIGHTS_EVICTED)
-    question = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
     _, anew = registry.list_for_owner(OWNER)
     assert [run["run"] for run in package_of.poll(question, OWNER)["runs"]] == [f"run:{anew.id}"]
     wait_for(lambda: anew.step, description="a step of the new run")
@@ -194,9 +194,9 @@ def test_a_run_that_still_saves_is_not_used(registry):
         package_of.cancel(question, OWNER)
         assert run.status == "stopping"
         with pytest.raises(UserError, match="still being saved; try again in a moment"):
-            package_of.start_lesson("stop-1", 10, {}, OWNER)
+            package_of.start_lesson("lesson-1", 10, {}, OWNER)
     wait_for(lambda: run.status == "stopped", description="the run to be saved")
-    again = package_of.start_lesson("stop-1", 10, {}, OWNER)
+    again = package_of.start_lesson("lesson-1", 10, {}, OWNER)
     assert registry.list_for_owner(OWNER) == [run]
     package_of.cancel(again, OWNER)
     package_of.close()
@@ -205,9 +205,9 @@ def test_a_run_that_still_saves_is_not_used(registry):
 @pytest.mark.smoke
 def test_an_impossible_request_starts_no_job(package_of, registry):
     for ask in (
-        lambda: package_of.start_lesson("stop-9", 1, {}, OWNER),
-        lambda: package_of.start_lesson("stop-1", None, {}, OWNER),
-        lambda: package_of.start_lesson("stop-7", 6, {"positions": "no"}, OWNER),
+        lambda: package_of.start_lesson("lesson-9", 1, {}, OWNER),
+        lambda: package_of.start_lesson("lesson-1", None, {}, OWNER),
+        lambda: package_of.start_lesson("lesson-7", 6, {"positions": "no"}, OWNER),
         lambda: package_of.start_bug("typo", 0, 60, OWNER),
         lambda: package_of.start_bug(RANDOM_BUG, -1, 60, OWNER),
         lambda: package_of.start_bug(RANDOM_BUG, 0, 10**6, OWNER),
@@ -220,11 +220,11 @@ def test_an_impossible_request_starts_no_job(package_of, registry):
 def test_owner_has_two_measurements_and_abandoned_ones_do_not_count(registry, monkeypatch):
     package_of = LessonService(registry, SLOW)
     for seed in (0, 1):
-        package_of.start_lesson("stop-1", 10, {"seed": seed}, OWNER)
+        package_of.start_lesson("lesson-1", 10, {"seed": seed}, OWNER)
     with pytest.raises(UserError, match="2 of your measurements"):
-        package_of.start_lesson("stop-1", 10, {"seed": 2}, OWNER)
+        package_of.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
     monkeypatch.setattr(classrooms, "UNPOLLED_TIMEOUT_S", -1.0)
-    package_of.start_lesson("stop-1", 10, {"seed": 2}, OWNER)
+    package_of.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
     package_of.close()
 
 
@@ -276,29 +276,29 @@ def test_a_random_bug_reveals_nothing(package_of):
     with pytest.raises(UserError, match="there is no result yet"):
         package_of.submit_guess(question, OWNER, bug="causal-mask")
     result = over(package_of, question)
-    mistake = BUGS["causal-mask"]
+    bug = BUGS["causal-mask"]
     assert result["name"] == RANDOM_BUG
-    assert not {"title", "why"} & set(result)
-    assert not {"source", "changed", "diff", "unnoticed"} & set(result["result"])
+    assert not {"title", "explanation"} & set(result)
+    assert not {"source", "changed_line", "diff", "silent_variant"} & set(result["result"])
     assert "causal" not in str(result)
 
     wrong = package_of.submit_guess(question, OWNER, bug="transpose")
-    assert not wrong["right"]
+    assert not wrong["is_correct"]
     assert "It is not" in wrong["feedback"]
-    assert not package_of.submit_guess(question, OWNER, line=0)["right"]  # the mistake comes first
-    assert package_of.submit_guess(question, OWNER, bug="causal-mask")["right"]
+    assert not package_of.submit_guess(question, OWNER, line=0)["is_correct"]  # the bug comes first
+    assert package_of.submit_guess(question, OWNER, bug="causal-mask")["is_correct"]
     result = package_of.poll(question, OWNER)
-    assert (result["title"], "changed" in result["result"]) == (mistake.title, False)
+    assert (result["title"], "changed_line" in result["result"]) == (bug.title, False)
     changed = next(
         at
         for at, line in enumerate(result["result"]["source"]["lines"])
-        if line.strip() == mistake.correct_line
+        if line.strip() == bug.correct_line
     )
-    assert not package_of.submit_guess(question, OWNER, line=changed - 1)["right"]
-    assert package_of.submit_guess(question, OWNER, line=changed)["right"]
+    assert not package_of.submit_guess(question, OWNER, line=changed - 1)["is_correct"]
+    assert package_of.submit_guess(question, OWNER, line=changed)["is_correct"]
     result = package_of.poll(question, OWNER)
-    assert result["why"] == mistake.why
-    assert any(line.strip("+ ") == mistake.buggy_line for line in result["result"]["diff"])
+    assert result["explanation"] == bug.explanation
+    assert any(line.strip("+ ") == bug.buggy_line for line in result["result"]["diff"])
     with pytest.raises(UserError):
         package_of.submit_guess(question, OTHER, line=changed)
 

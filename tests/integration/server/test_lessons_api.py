@@ -30,25 +30,25 @@ def requested(page, name, **what):
 @pytest.mark.smoke
 def test_the_page_gets_every_question_without_its_answer(page):
     response = requested(page, "lessons/catalog", owner=OWNER)
-    assert [stop["name"] for stop in response["stops"]] == list(LESSONS)
+    assert [stop["name"] for stop in response["lessons"]] == list(LESSONS)
     assert [bug["name"] for bug in response["bugs"]] == list(BUGS)
     assert response["seed"] == FIRST_SEED
     text = json.dumps(response)
-    for mistake in BUGS.values():
-        assert json.dumps(mistake.buggy_line)[1:-1] not in text
-        assert json.dumps(mistake.why)[1:-1] not in text
+    for bug in BUGS.values():
+        assert json.dumps(bug.buggy_line)[1:-1] not in text
+        assert json.dumps(bug.explanation)[1:-1] not in text
     assert response["machine"] == {
         "slots": 3,
-        "an_owner": 3,
-        "measuring": 1,
+        "slots_per_owner": 3,
+        "max_measurements": 1,
         "timeout_s": 180.0,
-        "open": True,
+        "is_shared": True,
     }
 
 
 def test_the_bug_of_an_exercise_is_revealed_on_request(page):
     response = requested(page, "lessons/answer-key", owner=OWNER, first=3)
-    assert response["mysteries"] == [
+    assert response["random_bugs"] == [
         [seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)
     ]
     assert "whole number" in requested(page, "lessons/answer-key", owner=OWNER, first="x")["error"]
@@ -57,17 +57,17 @@ def test_the_bug_of_an_exercise_is_revealed_on_request(page):
 @pytest.mark.parametrize(
     ("name", "what", "field", "expected_message"),
     [
-        ("start", {"stop": "stop-1"}, "prediction", "enter a number from 0 to 200 first"),
+        ("start", {"lesson": "lesson-1"}, "prediction", "enter a number from 0 to 200 first"),
         (
             "start",
-            {"stop": "stop-4", "prediction": "five"},
+            {"lesson": "lesson-4", "prediction": "five"},
             "prediction",
             "enter your prediction first",
         ),
-        ("start", {"stop": ["x"], "prediction": 1}, "stop", "choose one of stop-1"),
+        ("start", {"lesson": ["x"], "prediction": 1}, "lesson", "choose one of lesson-1"),
         ("start-bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
-        ("start-bug", {"bug": "mystery", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
-        ("start-bug", {"bug": "mystery", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
+        ("start-bug", {"bug": "random", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
+        ("start-bug", {"bug": "random", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
         ("poll", {"id": "unknown"}, None, "no longer exists"),
         ("guess", {"id": None}, None, "no longer exists"),
         ("cancel", {}, None, "no longer exists"),

@@ -1,6 +1,4 @@
-"""Every mistake is one line of the real source, and really one: what it does shows on a small
-trained copy.
-"""
+"""Each bug changes one line of the real source, and its effect shows on a small trained"""
 
 import inspect
 import random
@@ -58,7 +56,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def compared(small):
-    """What each mistake came to; trained once."""
+    """What each bug came to; trained once."""
     results = {}
 
     def result(name, seed=0, steps=80):
@@ -74,12 +72,12 @@ def compared(small):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", BUGS)
-def test_a_mistake_is_one_line_of_the_real_source(name):
+def test_a_bug_is_one_line_of_the_real_source(name):
     source = load_sources(BUGS[name])
     lines = inspect.getsource(original_function(BUGS[name].location)).splitlines()
     assert list(source.lines) == lines
     assert [
-        at for at, (a, b) in enumerate(zip(source.lines, source.wrong, strict=True)) if a != b
+        at for at, (a, b) in enumerate(zip(source.lines, source.buggy_lines, strict=True)) if a != b
     ] == [source.changed_line]
     # with the headers
     assert (
@@ -90,24 +88,24 @@ def test_a_mistake_is_one_line_of_the_real_source(name):
 
 
 def test_an_unknown_source_line_is_rejected():
-    mistake = BUGS["causal-mask"]
+    bug = BUGS["causal-mask"]
     with pytest.raises(ValueError, match=r"occurs 0 times in"):
-        load_sources(
-            type(mistake)(**{**vars(mistake), "correct_line": "return nothing_of_the_kind"})
-        )
+        load_sources(type(bug)(**{**vars(bug), "correct_line": "return nothing_of_the_kind"}))
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_the_real_modules_are_unchanged(name):
-    right = original_function(BUGS[name].location)
-    before, globals_before = right.__code__, dict(right.__globals__)
+    original = original_function(BUGS[name].location)
+    before, globals_before = original.__code__, dict(original.__globals__)
     made = buggy_function(BUGS[name])
     config = RunConfig.from_flat(SMALL | dict(BUGS[name].settings)).model
     buggy_model(config, BUGS[name])
     assert made.__code__ is not before
     assert original_function.__wrapped__(BUGS[name].location).__code__ is before
     assert {
-        key for key in right.__globals__ if right.__globals__[key] is not globals_before.get(key)
+        key
+        for key in original.__globals__
+        if original.__globals__[key] is not globals_before.get(key)
     } == set()
     assert scaled_dot_product_attention.__module__ == "playground.models.attention"
 
@@ -115,8 +113,8 @@ def test_the_real_modules_are_unchanged(name):
 @pytest.mark.parametrize("name", sorted(set(BUGS) - {"loud-embeddings"}))
 def test_both_copies_begin_with_the_same_weights(name):
     config = RunConfig.from_flat(SMALL)
-    right, wrong = TrainingCopy(config, None), TrainingCopy(config, BUGS[name])
-    pairs = zip(right.family.parameters(), wrong.family.parameters(), strict=True)
+    correct, buggy = TrainingCopy(config, None), TrainingCopy(config, BUGS[name])
+    pairs = zip(correct.model.parameters(), buggy.model.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
 
 
@@ -131,112 +129,112 @@ def test_the_correct_copy_equals_a_plain_trainer():
 
 @pytest.mark.smoke
 def test_a_broken_copy_cannot_be_saved(tmp_path):
-    learner = TrainingCopy(RunConfig.from_flat(SMALL), BUGS["causal-mask"])
-    learner.train_step()
-    assert isinstance(learner.family, BuggyModel)
+    copy = TrainingCopy(RunConfig.from_flat(SMALL), BUGS["causal-mask"])
+    copy.train_step()
+    assert isinstance(copy.model, BuggyModel)
     with pytest.raises(CheckpointError, match="has a bug on purpose"):
-        save_checkpoint(tmp_path / "broken", learner.trainer, [])
-    assert not (tmp_path / "broken").exists()
-    right = TrainingCopy(RunConfig.from_flat(SMALL), None)
-    save_checkpoint(tmp_path / "right", right.trainer, [])
-    assert (tmp_path / "right" / "config.json").is_file()
+        save_checkpoint(tmp_path / "buggy", copy.trainer, [])
+    assert not (tmp_path / "buggy").exists()
+    correct = TrainingCopy(RunConfig.from_flat(SMALL), None)
+    save_checkpoint(tmp_path / "correct", correct.trainer, [])
+    assert (tmp_path / "correct" / "config.json").is_file()
 
 
 @pytest.mark.parametrize("name", FAILING)
 def test_a_bug_with_an_exception_reports_its_line(compared, name):
     result = compared(name)
-    trouble = result["broken"]["trouble"]
-    assert trouble["step"] == 0
-    assert trouble["lines"][0] == "Traceback (most recent call last):"
+    failure = result["buggy"]["failure"]
+    assert failure["step"] == 0
+    assert failure["lines"][0] == "Traceback (most recent call last):"
     # no folder of this machine
-    assert not any(":\\" in line or '"/' in line for line in trouble["lines"])
-    source, named = result["source"], (trouble["file"], trouble["line"])
-    place = (source["file"] + BUGGY_SUFFIX, source["first"] + result["changed"])
+    assert not any(":\\" in line or '"/' in line for line in failure["lines"])
+    source, reported = result["source"], (failure["file"], failure["line"])
+    location = (source["file"] + BUGGY_SUFFIX, source["first_line"] + result["changed_line"])
     if name == "transpose":
-        assert named == place
-        assert "size" in trouble["lines"][-1]
-    else:  # python names the line that stumbles, not the one that is wrong
-        assert named != place
+        assert reported == location
+        assert "size" in failure["lines"][-1]
+    else:  # Python reports the line that raises, not the one with the bug
+        assert reported != location
     if name == "no-return":
-        assert "NoneType" in trouble["lines"][-1]
-    assert result["right"]["free_running"] > 0.5
+        assert "NoneType" in failure["lines"][-1]
+    assert result["correct"]["free_running"] > 0.5
 
 
 def test_missing_transpose_is_silent_if_shapes_fit_and_leaks_future(small):
     config = RunConfig.from_flat(SMALL | {"max_length": 6, "n_symbols": 10})
     quiet = bug_comparison.silent_variant(BUGS["transpose"], config)
-    assert quiet["broken"]["leaks"]
-    assert not quiet["right"]["leaks"]
+    assert quiet["buggy"]["leaks"]
+    assert not quiet["correct"]["leaks"]
 
 
 def test_mask_of_wrong_rank_is_silent_if_heads_equal_batch_size(compared):
-    quiet = compared("mask-shape")["unnoticed"]
-    assert quiet["broken"] is not None
-    assert quiet["broken"]["loss"] != quiet["right"]["loss"]
+    quiet = compared("mask-shape")["silent_variant"]
+    assert quiet["buggy"] is not None
+    assert quiet["buggy"]["loss"] != quiet["correct"]["loss"]
     config = RunConfig.from_flat(SMALL | {"batch_size": 2})
-    wrong = buggy_model(config.model, BUGS["mask-shape"]).eval()
+    buggy = buggy_model(config.model, BUGS["mask-shape"]).eval()
     sources = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]])
-    record = wrong.forward_with_attention(sources, torch.tensor([[1, 5], [1, 6]]))[1]
+    record = buggy.forward_with_attention(sources, torch.tensor([[1, 5], [1, 6]]))[1]
     # head 0 goes by the padding of sequence 0
     assert float(record.encoder[0][1, 0, :, 2:].detach().sum()) > 0.1
 
 
-def test_without_the_causal_mask_the_loss_falls_and_nothing_can_be_written(compared):
+def test_without_the_causal_mask_the_loss_falls_and_nothing_is_generated(compared):
     result = compared("causal-mask")
-    right, wrong = result["right"], result["broken"]
-    assert wrong["teacher_forced"] > 0.9 > 0.3 > wrong["free_running"]
-    assert right["free_running"] > 0.8
-    assert wrong["loss"] < right["loss"]
+    correct, buggy = result["correct"], result["buggy"]
+    assert buggy["teacher_forced"] > 0.9 > 0.3 > buggy["free_running"]
+    assert correct["free_running"] > 0.8
+    assert buggy["loss"] < correct["loss"]
     assert has_future_leak(TrainingCopy(RunConfig.from_flat(SMALL), BUGS["causal-mask"]))
 
 
-def test_positions_that_are_not_handed_on_leave_a_bag_of_symbols(compared):
+def test_without_returned_positions_the_model_receives_a_bag_of_tokens(compared):
     result = compared("lost-positions")
-    assert result["broken"]["free_running"] < result["right"]["free_running"] - 0.3
-    wrong = buggy_model(RunConfig.from_flat(SMALL).model, BUGS["lost-positions"]).eval()
-    vectors = wrong.encode(torch.tensor([[3, 4, 5, 2], [5, 4, 3, 2]]))
+    assert result["buggy"]["free_running"] < result["correct"]["free_running"] - 0.3
+    buggy = buggy_model(RunConfig.from_flat(SMALL).model, BUGS["lost-positions"]).eval()
+    vectors = buggy.encode(torch.tensor([[3, 4, 5, 2], [5, 4, 3, 2]]))
     assert torch.allclose(vectors[0, 0], vectors[1, 2], atol=1e-6)
 
 
 def test_attention_of_the_last_layer_only_changes_nothing_but_the_record(compared):
     result = compared("last-layer")
-    right, wrong = result["right"], result["broken"]
-    assert result["curves"]["right"] == result["curves"]["broken"]
-    assert (len(right["attention"]["cross"]), len(wrong["attention"]["cross"])) == (2, 1)
-    assert wrong["attention"]["cross"][0] == right["attention"]["cross"][1]
+    correct, buggy = result["correct"], result["buggy"]
+    assert result["curves"]["correct"] == result["curves"]["buggy"]
+    assert (len(correct["attention"]["cross"]), len(buggy["attention"]["cross"])) == (2, 1)
+    assert buggy["attention"]["cross"][0] == correct["attention"]["cross"][1]
 
 
 def test_an_untrained_head_answers_all_the_same(compared):
     result = compared("untrained-head")
-    assert result["broken"]["loss"] > 0.9 * torch.tensor(result["vocabulary"]).log()
-    assert result["broken"]["free_running"] < 0.1
-    assert result["broken"]["sure"] > 1 / result["vocabulary"]
-    assert result["broken"]["answer"]
+    assert result["buggy"]["loss"] > 0.9 * torch.tensor(result["vocab_size"]).log()
+    assert result["buggy"]["free_running"] < 0.1
+    assert result["buggy"]["confidence"] > 1 / result["vocab_size"]
+    assert result["buggy"]["output"]
 
 
 def test_scaled_embeddings_drown_the_sinusoids():
     config = RunConfig.from_flat(SMALL | {"position_type": "sinusoidal"}).model
     torch.manual_seed(0)
-    right = reference_model(config)
+    correct = reference_model(config)
     torch.manual_seed(0)
-    wrong = buggy_model(config, BUGS["loud-embeddings"])
+    buggy = buggy_model(config, BUGS["loud-embeddings"])
     scale = (
-        wrong.source_embedding.token_embedding.weight.std()
-        / right.source_embedding.token_embedding.weight.std()
+        buggy.source_embedding.token_embedding.weight.std()
+        / correct.source_embedding.token_embedding.weight.std()
     ).detach()
     assert float(scale) == pytest.approx(config.d_model**0.5, rel=1e-5)
 
 
 def test_scaled_embeddings_learn_worse(compared):
     result = compared("loud-embeddings")
-    assert result["broken"]["free_running"] < result["right"]["free_running"] - 0.1
+    assert result["buggy"]["free_running"] < result["correct"]["free_running"] - 0.1
 
 
 def test_progress_is_sent_during_training(compared):
     result = compared("causal-mask")
     assert [each["done"] for each in result["reported"]] == [10, 20, 30, 40, 50, 60, 70, 80]
-    assert len(result["reported"][1]["curves"]["broken"]["loss"]) == 20
-    assert [step for step, *_ in result["curves"]["right"]["evaluations"]] == [20, 40, 60, 80]
+    assert len(result["reported"][1]["curves"]["buggy"]["loss"]) == 20
+    assert [step for step, *_ in result["curves"]["correct"]["evaluations"]] == [20, 40, 60, 80]
 
 
 def test_a_copy_is_scored_free_running():
@@ -250,7 +248,7 @@ def test_a_copy_is_scored_free_running():
     assert isinstance(family, Transformer)
 
 
-def test_clues_differ_and_name_no_mistake(compared):
+def test_hints_differ_and_name_no_bug(compared):
     clues = {name: hint(compared(name)) for name in BUGS}
     assert (
         clues["causal-mask"]
@@ -259,7 +257,7 @@ def test_clues_differ_and_name_no_mistake(compared):
         != clues["untrained-head"]
     )
     assert "None" in clues["no-return"]
-    assert not any(mistake.title in text for mistake in BUGS.values() for text in clues.values())
+    assert not any(bug.title in text for bug in BUGS.values() for text in clues.values())
 
 
 def test_random_bug_is_deterministic_per_seed_and_covers_all_bugs():

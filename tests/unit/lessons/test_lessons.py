@@ -94,16 +94,16 @@ def with_lines(run, label, exact, loss=(1.0,)):
 
 def test_every_lesson_has_a_known_measurement_and_valid_runs():
     assert len(LESSONS) == 11
-    for stop in LESSONS.values():
-        assert stop.measure in MEASURES
-        assert configs(stop, validate_options(stop, {}))
-        assert bool(stop.choices) == (stop.kind == CHOICE)
-        assert stop.kind == CHOICE or (stop.kind == NUMBER and stop.low < stop.high)
+    for lesson in LESSONS.values():
+        assert lesson.measure in MEASURES
+        assert configs(lesson, validate_options(lesson, {}))
+        assert bool(lesson.choices) == (lesson.kind == CHOICE)
+        assert lesson.kind == CHOICE or (lesson.kind == NUMBER and lesson.low < lesson.high)
 
 
 def test_seeds_and_options_are_those_of_the_runs():
-    stop = LESSONS["stop-7"]
-    (config,) = configs(stop, validate_options(stop, {"positions": "rope", "seed": 7})).values()
+    lesson = LESSONS["lesson-7"]
+    (config,) = configs(lesson, validate_options(lesson, {"positions": "rope", "seed": 7})).values()
     assert (config.model.position_type, config.training.seed, config.task.max_length) == (
         "rope",
         7,
@@ -111,7 +111,8 @@ def test_seeds_and_options_are_those_of_the_runs():
     )
     assert config.model.max_positions == lessons.EVAL_MAX_LENGTH + 1
     first, second = (
-        next(iter(configs(LESSONS[name], {"seed": 0}).values())) for name in ("stop-1", "stop-4")
+        next(iter(configs(LESSONS[name], {"seed": 0}).values()))
+        for name in ("lesson-1", "lesson-4")
     )
     assert first == second == RunConfig()  # the tour trains it once
 
@@ -119,13 +120,13 @@ def test_seeds_and_options_are_those_of_the_runs():
 @pytest.mark.parametrize(
     ("name", "inputs", "field"),
     [
-        ("stop-7", {"positions": "none of them"}, "positions"),
-        ("stop-2", {"text": "3 1 x"}, "text"),
-        ("stop-2", {"text": ""}, "text"),
-        ("stop-2", {"text": "12345678901"}, "text"),
-        ("stop-2", {"text": ["3"]}, "text"),
-        ("stop-1", {"seed": -1}, "seed"),
-        ("stop-1", {"seed": True}, "seed"),
+        ("lesson-7", {"positions": "none of them"}, "positions"),
+        ("lesson-2", {"text": "3 1 x"}, "text"),
+        ("lesson-2", {"text": ""}, "text"),
+        ("lesson-2", {"text": "12345678901"}, "text"),
+        ("lesson-2", {"text": ["3"]}, "text"),
+        ("lesson-1", {"seed": -1}, "seed"),
+        ("lesson-1", {"seed": True}, "seed"),
     ],
 )
 def test_invalid_option_of_a_lesson_is_named(name, inputs, field):
@@ -137,11 +138,11 @@ def test_invalid_option_of_a_lesson_is_named(name, inputs, field):
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [
-        ("stop-1", None),
-        ("stop-1", 201),
-        ("stop-1", "60"),
-        ("stop-1", float("nan")),
-        ("stop-4", "five"),
+        ("lesson-1", None),
+        ("lesson-1", 201),
+        ("lesson-1", "60"),
+        ("lesson-1", float("nan")),
+        ("lesson-4", "five"),
     ],
 )
 def test_missing_prediction_is_rejected(name, inputs):
@@ -151,32 +152,32 @@ def test_missing_prediction_is_rejected(name, inputs):
 
 
 def test_numeric_predictions_have_a_tolerance():
-    stop = LESSONS["stop-1"]
-    assert is_correct(stop, 60, 70)
-    assert is_correct(stop, 90, 70)
-    assert not is_correct(stop, 91, 70)
-    assert not is_correct(stop, 60, None)
-    assert not is_correct(LESSONS["stop-2"], 4, 5)
+    lesson = LESSONS["lesson-1"]
+    assert is_correct(lesson, 60, 70)
+    assert is_correct(lesson, 90, 70)
+    assert not is_correct(lesson, 91, 70)
+    assert not is_correct(lesson, 60, None)
+    assert not is_correct(LESSONS["lesson-2"], 4, 5)
 
 
-def agrees(stop, result):
+def agrees(lesson, result):
     """The measured answer as a prediction is right, and another one is not."""
-    assert is_correct(stop, result["answer"], result["answer"])
-    others = stop.choices if stop.kind == CHOICE else range(stop.low, stop.high + 1)
-    assert any(not is_correct(stop, other, result["answer"]) for other in others)
+    assert is_correct(lesson, result["value"], result["value"])
+    others = lesson.choices if lesson.kind == CHOICE else range(lesson.low, lesson.high + 1)
+    assert any(not is_correct(lesson, other, result["value"]) for other in others)
     assert result["explanation"]
-    assert result["pictures"]
+    assert result["figures"]
 
 
 def test_half_accuracy_step_is_the_first_evaluation_above_one_half(trained):
     run = trained()
     result = MEASURES["half_accuracy_step"]([run], {})
     steps = [line["step"] for line in run.lines if line.get("exact_match", 0) >= 0.5]
-    assert result["answer"] == steps[0]
+    assert result["value"] == steps[0]
     assert f"{run.evaluations[0]['eval_size']} held-out" in result["explanation"]
-    agrees(LESSONS["stop-1"], result)
+    agrees(LESSONS["lesson-1"], result)
     never = MEASURES["half_accuracy_step"]([with_lines(run, "slow", [0.1, 0.4])], {})
-    assert never["answer"] is None
+    assert never["value"] is None
     assert "never reached one half" in never["explanation"]
 
 
@@ -186,9 +187,9 @@ def test_first_token_attends_to_the_largest_weight(trained):
     source = torch.tensor([[6, 4, 7, EOS]])
     record = run.subject.transformer.forward_with_attention(source, torch.tensor([[1]]))[1]
     weights = torch.stack([each[0, :, 0] for each in record.cross]).mean((0, 1))
-    assert result["answer"] == int(weights.argmax()) + 1
+    assert result["value"] == int(weights.argmax()) + 1
     assert percent(float(weights.detach().max())) in result["explanation"]
-    agrees(LESSONS["stop-2"], result)
+    agrees(LESSONS["lesson-2"], result)
 
 
 def test_same_multiset_ignores_order():
@@ -202,13 +203,13 @@ def test_without_positions_the_order_is_lost(trained):
     result = MEASURES["without_positions"](
         [trained("with positions"), trained("without positions", position_type="none")], {}
     )
-    assert result["answer"] in ("order", "both")
+    assert result["value"] in ("order", "both")
     assert ("not even learned to generate the right tokens" in result["explanation"]) == (
-        result["answer"] == "both"
+        result["value"] == "both"
     )
-    agrees(LESSONS["stop-3"], result)
+    agrees(LESSONS["lesson-3"], result)
     with_them = trained("with positions")
-    assert MEASURES["without_positions"]([with_them, with_them], {})["answer"] == "nothing"
+    assert MEASURES["without_positions"]([with_them, with_them], {})["value"] == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -226,8 +227,8 @@ def test_faster_run_reaches_the_target_first(trained, four, one, answer):
     result = MEASURES["faster_run"](
         [with_lines(run, "four heads", four), with_lines(run, "one head", one)], {}
     )
-    assert result["answer"] == answer
-    agrees(LESSONS["stop-4"], result)
+    assert result["value"] == answer
+    agrees(LESSONS["lesson-4"], result)
 
 
 @pytest.mark.parametrize(
@@ -243,19 +244,19 @@ def test_lower_loss_run_has_the_lower_final_loss(trained, cosine, constant, answ
         ],
         {},
     )
-    assert result["answer"] == answer
+    assert result["value"] == answer
     assert ("do not show that effect" in result["explanation"]) == (answer != "cosine")
-    agrees(LESSONS["stop-5"], result)
+    agrees(LESSONS["lesson-5"], result)
 
 
 def test_heads_are_ranked_by_their_effect(trained):
     result = MEASURES["rank_heads"]([trained()], {})
-    bars = result["pictures"][0]["bars"]
+    bars = result["figures"][0]["bars"]
     assert len(bars) == 6  # three kinds, one layer, two heads
     assert bars[0]["value"] == max(bar["value"] for bar in bars)
     assert bars[0]["label"] == result["outcome"]
-    assert result["outcome"].startswith(Component(result["answer"], 0).name)
-    agrees(LESSONS["stop-6"], result)
+    assert result["outcome"].startswith(Component(result["value"], 0).name)
+    agrees(LESSONS["lesson-6"], result)
 
 
 def test_unneeded_heads_are_distinguished_from_redundant_heads():
@@ -290,18 +291,18 @@ def test_failure_length_is_the_first_below_one_half(trained):
         if n >= 20:  # of length 1 one sequence is held out, of length 2 six
             shares[length] = right / n
     assert list(shares) == [3, 4, 5, 6, 7]
-    assert result["pictures"][0]["series"][0]["ys"] == list(shares.values())
-    assert result["answer"] == next((length for length, share in shares.items() if share < 0.5), 8)
-    assert result["answer"] > 3
-    agrees(LESSONS["stop-7"], result)
+    assert result["figures"][0]["series"][0]["ys"] == list(shares.values())
+    assert result["value"] == next((length for length, share in shares.items() if share < 0.5), 8)
+    assert result["value"] > 3
+    agrees(LESSONS["lesson-7"], result)
 
 
 def test_label_smoothing_lowers_confidence(trained):
     plain, smooth = trained("without smoothing"), trained("with smoothing", label_smoothing=0.1)
     result = MEASURES["mean_confidence"]([plain, smooth], {})
-    assert result["answer"] < 100 * result["pictures"][0]["bars"][0]["value"]
+    assert result["value"] < 100 * result["figures"][0]["bars"][0]["value"]
     assert percent(0.9 + 0.1 / 13) in result["explanation"]
-    agrees(LESSONS["stop-8"], result)
+    agrees(LESSONS["lesson-8"], result)
 
 
 def recurrent(trained, attention, label="recurrent"):
@@ -312,25 +313,25 @@ def recurrent(trained, attention, label="recurrent"):
 def test_one_vector_stores_short_sequences_only(trained):
     run = recurrent(trained, "none")
     result = MEASURES["bottleneck_length"]([run], {"text": "3 1 4"})
-    (series,) = result["pictures"][0]["series"]
+    (series,) = result["figures"][0]["series"]
     below = [x for x, y in zip(series["xs"], series["ys"], strict=True) if y < 0.5]
-    assert result["answer"] == (below[0] if below else SMALL["max_length"] + 1)
-    assert "axis begins at 3" in result["pictures"][0]["note"]
-    (row,) = result["pictures"][1]["rows"]
-    assert (row["input"], row["right"]) == ("recurrent", "4 1 3")
-    agrees(LESSONS["stop-9"], result)
+    assert result["value"] == (below[0] if below else SMALL["max_length"] + 1)
+    assert "axis begins at 3" in result["figures"][0]["note"]
+    (row,) = result["figures"][1]["rows"]
+    assert (row["input"], row["target"]) == ("recurrent", "4 1 3")
+    agrees(LESSONS["lesson-9"], result)
 
 
 def test_attention_gain_is_measured_at_the_longest_length(trained):
     runs = [recurrent(trained, "none"), recurrent(trained, "additive", "with attention")]
     result = MEASURES["attention_gain"](runs, {"text": "3 1 4"})
-    length, mapped, outputs = result["pictures"]
-    assert result["answer"] == round(100 * length["series"][1]["ys"][-1], 1)
+    length, mapped, outputs = result["figures"]
+    assert result["value"] == round(100 * length["series"][1]["ys"][-1], 1)
     assert (mapped["rows"], mapped["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
     assert all(abs(sum(row) - 1) < 0.01 for row in mapped["weights"])
     assert [row["input"] for row in outputs["rows"]] == ["recurrent", "with attention"]
     assert "of 3; on the token after it" in result["explanation"]
-    agrees(LESSONS["stop-10"], result)
+    agrees(LESSONS["lesson-10"], result)
 
 
 def test_recurrent_network_and_transformer_are_compared_by_steps(trained):
@@ -339,7 +340,7 @@ def test_recurrent_network_and_transformer_are_compared_by_steps(trained):
         with_lines(trained(), lessons.TRANSFORMER, [0.5, 1.0]),
     ]
     result = MEASURES["recurrent_or_transformer"](runs, {"text": "3 1 4"})
-    assert result["answer"] == lessons.TRANSFORMER
+    assert result["value"] == lessons.TRANSFORMER
     assert "the recurrent encoder computes 4 states" in result["explanation"]
-    assert [each["kind"] for each in result["pictures"]] == ["curves", "map", "map"]
-    agrees(LESSONS["stop-11"], result)
+    assert [each["kind"] for each in result["figures"]] == ["curves", "map", "map"]
+    agrees(LESSONS["lesson-11"], result)

@@ -15,6 +15,7 @@ from playground.server.replications_api import ReplicationHandlers
 from playground.server.report_api import ReportHandlers
 from playground.server.routes import LOAD_MS_BY_ROUTE
 from playground.server.schemas.jobs import SubmitJob
+from playground.server.schemas.lessons import StartBug, StartLesson, SubmitGuess
 from playground.server.schemas.runs import ActOnRun
 from playground.server.session import SessionHandlers
 
@@ -49,13 +50,17 @@ def test_each_route_has_one_handler():
     } <= set(routes)
 
 
-# As the pages of version 0.1.0 sent them.
+# As the pages of versions 0.1.0 and 0.2.0 sent them.
 @pytest.mark.parametrize(
     ("request_type", "recorded", "field", "value"),
     [
         (ActOnRun, {"subject": "run:a", "do": "pause"}, "action", "pause"),
         (ActOnRun, {"subject": "run:a", "do": "again"}, "action", "rerun"),
         (SubmitJob, {"kind": "benchmark", "what": {"n": 3}}, "request", {"n": 3}),
+        (StartLesson, {"stop": "stop-7", "prediction": 3}, "lesson", "lesson-7"),
+        (StartLesson, {"lesson": "stop-10"}, "lesson", "lesson-10"),
+        (StartBug, {"bug": "mystery", "seed": 3, "steps": 60}, "bug", "random"),
+        (SubmitGuess, {"mistake": "transpose", "line": 2}, "bug", "transpose"),
     ],
 )
 def test_requests_of_earlier_pages_are_accepted(request_type, recorded, field, value):

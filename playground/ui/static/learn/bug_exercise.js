@@ -87,7 +87,7 @@ async function start() {
 const cancel = () => requestLesson("cancel", { id: bugState.value.id });
 
 /** Return the figures of both models: the training loss and the exact match. */
-export function buildCurves({ broken, right }, steps) {
+export function buildCurves({ buggy, correct }, steps) {
   const loss = (label, color, { loss: ys }) => ({ label, color, xs: ys.map((_, i) => i + 1), ys });
   const scores = (label, color, { evaluations }, column) => ({
     label,
@@ -99,19 +99,19 @@ export function buildCurves({ broken, right }, steps) {
     {
       kind: "curves",
       title: TRAINING_LOSS,
-      what: "loss",
+      metric: "loss",
       max: steps,
-      series: [loss(CORRECT, CORRECT_COLOR, right), loss(BUGGY, BUGGY_COLOR, broken)],
+      series: [loss(CORRECT, CORRECT_COLOR, correct), loss(BUGGY, BUGGY_COLOR, buggy)],
     },
     {
       kind: "curves",
       title: "Exact match, free-running and teacher-forced",
-      what: "share",
+      metric: "exact_match",
       max: steps,
       series: [
-        scores(CORRECT + ", free-running", CORRECT_COLOR, right, 2),
-        scores(BUGGY + ", teacher-forced", TEACHER_FORCED_COLOR, broken, 1),
-        scores(BUGGY + ", free-running", BUGGY_COLOR, broken, 2),
+        scores(CORRECT + ", free-running", CORRECT_COLOR, correct, 2),
+        scores(BUGGY + ", teacher-forced", TEACHER_FORCED_COLOR, buggy, 1),
+        scores(BUGGY + ", free-running", BUGGY_COLOR, buggy, 2),
       ],
     },
   ].map((figure) => ({ ...figure, series: figure.series.filter((each) => each.xs.length) }));
@@ -121,9 +121,9 @@ const OBSERVATIONS = /** @type {[string, (copy: any) => string][]} */ ([
   ["mean loss of the last 10 steps", (copy) => formatNumber(copy.loss)],
   ["exact match, teacher-forced", (copy) => formatPercent(copy.teacher_forced)],
   ["exact match, free-running", (copy) => formatPercent(copy.free_running)],
-  ["correct tokens, in any order", (copy) => formatPercent(copy.symbols)],
-  ["mean probability of the predicted token", (copy) => formatPercent(copy.sure)],
-  ["output", (copy) => copy.answer.map((each) => each[0]).join(" ")],
+  ["correct tokens, in any order", (copy) => formatPercent(copy.multiset_match)],
+  ["mean probability of the predicted token", (copy) => formatPercent(copy.confidence)],
+  ["output", (copy) => copy.output.map((each) => each[0]).join(" ")],
   [
     "layers with stored attention",
     ({ attention }) =>
@@ -134,24 +134,24 @@ const OBSERVATIONS = /** @type {[string, (copy: any) => string][]} */ ([
 const describeSource = ({ source }) => source.slice(0, -1).join(" ");
 
 /** Return the rows of the table that compares both models. */
-export function buildObservations({ broken, right }) {
-  const describe = (copy, format) => (copy.trouble ? "–" : format(copy));
+export function buildObservations({ buggy, correct }) {
+  const describe = (copy, format) => (copy.failure ? "–" : format(copy));
   return OBSERVATIONS.map(([name, format]) => ({
-    name: name === "output" && !right.trouble ? `output for ${describeSource(right)}` : name,
-    right: describe(right, format),
-    broken: describe(broken, format),
+    name: name === "output" && !correct.failure ? `output for ${describeSource(correct)}` : name,
+    correct: describe(correct, format),
+    buggy: describe(buggy, format),
   }));
 }
 
 /** Describe what happens when the shapes allow the bug to raise no error. */
 export function describeSilentVariant(variant) {
   if (!variant) return "";
-  const { broken, right, steps, when } = variant,
-    leaks = broken?.leaks && !right.leaks;
+  const { buggy, correct, steps, when } = variant,
+    leaks = buggy?.leaks && !correct.leaks;
   return (
     `Python does not always raise an error. When ${when}, nothing fails. After ${steps} steps ` +
-    `the loss of the buggy model is then ${broken ? formatNumber(broken.loss) : "–"} ` +
-    `(correct model: ${formatNumber(right.loss)}).` +
+    `the loss of the buggy model is then ${buggy ? formatNumber(buggy.loss) : "–"} ` +
+    `(correct model: ${formatNumber(correct.loss)}).` +
     (leaks
       ? " This loss is low because of an information leak: later target tokens change earlier " +
         "predictions."
@@ -160,13 +160,13 @@ export function describeSilentVariant(variant) {
 }
 
 /** Return the attention maps of both models, a figure for each layer, averaged over heads. */
-export function buildMaps({ broken, right }, kind) {
-  const { source, target } = right,
+export function buildMaps({ buggy, correct }, kind) {
+  const { source, target } = correct,
     rows = kind === "encoder" ? source : target,
     columns = kind === "decoder" ? target : source;
   return [
-    [CORRECT, right],
-    [BUGGY, broken],
+    [CORRECT, correct],
+    [BUGGY, buggy],
   ].flatMap(([label, { attention }]) =>
     attention[kind].map((weights, layer, layers) => ({
       kind: "map",
@@ -175,7 +175,7 @@ export function buildMaps({ broken, right }, kind) {
       columns,
       weights,
       size: 24,
-      rest: "",
+      caption: "",
     })),
   );
 }
@@ -184,7 +184,7 @@ function Attention({ result }) {
   const [kind, setKind] = useState("decoder"),
     figures = useMemo(() => buildMaps(result, kind), [result, kind]);
   return html`<section class="attention" aria-label="Attention">
-    <h4>Attention on ${describeSource(result.right)}, teacher-forced, mean over heads</h4>
+    <h4>Attention on ${describeSource(result.correct)}, teacher-forced, mean over heads</h4>
     <${SegmentedControl}
       label=${ATTENTION_KIND}
       options=${ATTENTION_KINDS}
@@ -196,12 +196,12 @@ function Attention({ result }) {
 }
 
 function Observations({ result }) {
-  const { broken, n, right } = result,
-    failure = broken.trouble;
+  const { buggy, correct, n, silent_variant: variant } = result,
+    { failure } = buggy;
   const columns = [
     { key: "name", label: `on ${n} held-out sequences` },
-    { key: "right", label: CORRECT },
-    { key: "broken", label: BUGGY },
+    { key: "correct", label: CORRECT },
+    { key: "buggy", label: BUGGY },
   ].map((column) => ({ ...column, isSortable: false }));
   return html`${
       failure &&
@@ -218,8 +218,8 @@ ${failure.lines.join("\n")}</pre>`
       rows=${buildObservations(result)}
       rowKey=${(row) => row.name}
     />
-    ${result.unnoticed && html`<p class="unnoticed">${describeSilentVariant(result.unnoticed)}</p>`}
-    ${!failure && !right.trouble && html`<${Attention} result=${result} />`}`;
+    ${variant && html`<p class="silent-variant">${describeSilentVariant(variant)}</p>`}
+    ${!failure && !correct.failure && html`<${Attention} result=${result} />`}`;
 }
 
 function BugForm({ isDisabled, hasResult }) {

@@ -9,7 +9,7 @@ export const feedback = signal(/** @type {{ name?: string, line?: string }} */ (
 
 /** Send a guess, or request the answer, and update the measurement. */
 async function submitGuess(id, guess, onReply, prefix = "") {
-  const key = "mistake" in guess ? "name" : "line",
+  const key = "bug" in guess ? "name" : "line",
     reply = await requestLesson("guess", { id, ...guess });
   const text = reply.error ? formatMessage(reply.error) : reply.feedback && prefix + reply.feedback;
   feedback.value = { ...feedback.value, [key]: text };
@@ -38,7 +38,7 @@ function NameQuestion({ id, onReply }) {
             key=${name}
             type="button"
             class="pg-button"
-            onClick=${() => submitGuess(id, { mistake: name }, onReply)}
+            onClick=${() => submitGuess(id, { bug: name }, onReply)}
           >
             ${title}
           </button>`,
@@ -49,12 +49,12 @@ function NameQuestion({ id, onReply }) {
   </div>`;
 }
 
-function LineQuestion({ id, onReply, response: { mystery, result, title } }) {
-  const { file, first, lines } = result.source,
+function LineQuestion({ id, onReply, response: { is_random: isRandom, result, title } }) {
+  const { file, first_line: first, lines } = result.source,
     guess = (i) => submitGuess(id, { line: i }, onReply, `Line ${first + i}: `);
   return html`<div class="guess-line">
     <p class="question">
-      ${mystery && `Correct: ${title}. `}Below is the correct source. Which line differs in the
+      ${isRandom && `Correct: ${title}. `}Below is the correct source. Which line differs in the
       buggy model?
     </p>
     <p class="file">${file}</p>
@@ -82,13 +82,13 @@ const DIFF_CLASSES = { "+": "plus", "-": "minus" };
 
 const DiffLine = ({ line }) => html`<span class=${DIFF_CLASSES[line[0]]}>${line + "\n"}</span>`;
 
-const Solution = ({ response: { met_in: source, result, title, why } }) =>
+const Solution = ({ response: { explanation, origin, result, title } }) =>
   html`<div class="solved">
     <p class="verdict ok">${title}</p>
     <pre class="diff" tabindex="0">
 ${result.diff.map((line, i) => html`<${DiffLine} key=${i} line=${line} />`)}</pre>
-    <p>${why}</p>
-    <p class="pg-hint">Source: ${source}.</p>
+    <p>${explanation}</p>
+    <p class="pg-hint">Source: ${origin}.</p>
   </div>`;
 
 /** The question that is next, or the solution. */

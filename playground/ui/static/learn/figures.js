@@ -8,24 +8,31 @@ import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatNumber, formatPercent } from "../shared/format.js";
 
 const OUTPUT_COLUMNS = [
-  { key: "right", label: "target" },
+  { key: "target", label: "target" },
   {
     key: "prediction",
     label: "output",
-    render: ({ prediction, right }) =>
+    render: ({ prediction, target }) =>
       html`<${TokenStrip}
         label="output"
         tokens=${prediction.split(" ").filter(Boolean)}
-        targets=${right.split(" ")}
+        targets=${target.split(" ")}
       />`,
   },
 ].map((column) => ({ ...column, isSortable: false }));
 
 /** Return the chart of a figure: its lines and options. */
-export function buildChart({ max, series, title, trained, what, x }) {
-  const isLoss = what === "loss",
+export function buildChart({
+  max,
+  max_trained_length: trained,
+  metric,
+  series,
+  title,
+  x_label: xLabel,
+}) {
+  const isLoss = metric === "loss",
     xs = series.flatMap((each) => each.xs),
-    first = x === "length" && xs.length ? Math.min(...xs) : 0;
+    first = xLabel === "length" && xs.length ? Math.min(...xs) : 0;
   return {
     series: series.map((each, i) => ({
       key: each.label,
@@ -33,11 +40,11 @@ export function buildChart({ max, series, title, trained, what, x }) {
       x: each.xs,
       y: each.ys,
       color: each.color ?? i,
-      hasPoints: x === "length",
+      hasPoints: xLabel === "length",
     })),
     options: {
       label: title,
-      xLabel: x ?? "step",
+      xLabel: xLabel ?? "step",
       isLog: isLoss,
       formatY: isLoss ? formatNumber : formatPercent,
       formatTick: isLoss ? formatNumber : (y) => Math.round(100 * y) + " %",
@@ -59,9 +66,9 @@ export const describeCell = ({ columns, rows, weights }, row, column) =>
   `${rows[row]} attends to ${columns[column]} with weight ` +
   `${weights[row][column].toFixed(3)}, position ${column + 1}.`;
 
-const mapCaption = ({ rest, written }) =>
-  rest ??
-  `Rows: ${written ? "generated tokens" : "decoder input tokens"} (queries). ` +
+const mapCaption = ({ caption, is_generated: isGenerated }) =>
+  caption ??
+  `Rows: ${isGenerated ? "generated tokens" : "decoder input tokens"} (queries). ` +
     "Columns: source tokens (keys).";
 
 function AttentionMap({ figure }) {
@@ -71,7 +78,7 @@ function AttentionMap({ figure }) {
       columns: figure.columns,
       values: figure.weights,
       mask: figure.mask,
-      selected: figure.chosen,
+      selected: figure.selected,
       maxCellSize: figure.size ?? 34,
     }),
     [figure],
@@ -107,7 +114,7 @@ const Outputs = ({ figure: { label = "input", rows, title } }) =>
     rowKey=${(row) => row.input}
   />`;
 
-const FIGURES = { curves: Curves, map: AttentionMap, bars: Bars, answers: Outputs };
+const FIGURES = { curves: Curves, map: AttentionMap, bars: Bars, outputs: Outputs };
 
 /** The figures of a result, one below the other, or side by side with `isGrid`. */
 export const Figures = ({ figures, isGrid = false }) =>

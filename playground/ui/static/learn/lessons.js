@@ -31,7 +31,7 @@ const setError = (name, text) => {
 
 function setLessonState(name, state) {
   lessonStates.value = { ...lessonStates.value, [name]: state };
-  if (!isActive(state) || !state.response) saveLocal("stops", lessonStates.value);
+  if (!isActive(state) || !state.response) saveLocal("lessons", lessonStates.value);
 }
 
 /** Change the prediction or the options, which discards the previous result. */
@@ -85,7 +85,7 @@ export async function measure(name) {
   setError(name, "");
   starting.value = [...starting.value, name];
   const { options, prediction = null } = lessonState(name),
-    reply = await requestLesson("start", { stop: name, prediction, options });
+    reply = await requestLesson("start", { lesson: name, prediction, options });
   starting.value = starting.value.filter((each) => each !== name);
   if (reply.error) return setError(name, formatMessage(reply.error));
   setLessonState(name, { ...lessonState(name), id: reply.id, response: undefined });
@@ -97,21 +97,21 @@ async function cancel(name) {
   setError(name, formatMessage(error));
 }
 
-/** Return the state of a stop in the list. */
-export function stationState(name) {
+/** Return the state of a lesson in the list. */
+export function lessonStatus(name) {
   const { result } = lessonState(name).response ?? {};
-  if (result) return result.right ? "right" : "measured";
+  if (result) return result.is_correct ? "correct" : "measured";
   return isBusy(name) ? "running" : "";
 }
 
-const STATION_LABELS = { right: "predicted correctly", measured: "measured", running: "running" };
-const STATION_MARKS = { right: "✓", measured: "•", running: "…" };
+const STATUS_LABELS = { correct: "predicted correctly", measured: "measured", running: "running" };
+const STATUS_MARKS = { correct: "✓", measured: "•", running: "…" };
 
 function LessonList() {
   return html`<nav aria-label="Lessons">
     <ol class="stations">
-      ${[PICTURE, ...catalog.value.stops].map(({ name, title }, i) => {
-        const state = stationState(name);
+      ${[PICTURE, ...catalog.value.lessons].map(({ name, title }, i) => {
+        const state = lessonStatus(name);
         return html`<li key=${name}>
           <button
             type="button"
@@ -122,8 +122,8 @@ function LessonList() {
           >
             <span class="number">${i}</span>
             <span>${title}</span>
-            <span class="mark" aria-hidden="true">${STATION_MARKS[state]}</span>
-            <span class="pg-unseen">${STATION_LABELS[state]}</span>
+            <span class="mark" aria-hidden="true">${STATUS_MARKS[state]}</span>
+            <span class="pg-unseen">${STATUS_LABELS[state]}</span>
           </button>
         </li>`;
       })}
@@ -144,7 +144,7 @@ function Options({ lesson, state, isDisabled }) {
           class="option"
           field=${{
             name: option.name,
-            label: option.words,
+            label: option.label,
             type: option.choices.length ? "select" : "text",
             options: option.choices.map((value) => ({ value, label: value })),
             maxLength: 40,
@@ -188,8 +188,8 @@ function Prediction({ lesson, state, isDisabled }) {
           </label>`,
       )}
     </fieldset>`;
-  const { high, low, unit, within } = lesson,
-    hint = `${low} to ${high}` + (within ? `; correct if at most ${within} off` : ""),
+  const { high, low, unit, tolerance } = lesson,
+    hint = `${low} to ${high}` + (tolerance ? `; correct if at most ${tolerance} off` : ""),
     label = `Your prediction (${unit})`;
   return html`<fieldset class="predict" disabled=${isDisabled}>
     <${Field}
@@ -208,11 +208,11 @@ export function formatPrediction({ choices, kind, unit }, prediction) {
   return unit === "%" ? prediction + " %" : `${unit} ${prediction}`;
 }
 
-/** Compare a prediction with the measured answer in a sentence. */
-export function describeVerdict({ within }, { answer, right }) {
-  if (answer === null) return "There is no measured value to compare with your prediction.";
-  if (!right) return "Not correct.";
-  return "✓ Correct" + (within ? `, within ${within}.` : ".");
+/** Compare a prediction with the measured value. */
+export function describeVerdict({ tolerance }, { is_correct: isCorrect, value }) {
+  if (value === null) return "There is no measured value to compare with your prediction.";
+  if (!isCorrect) return "Not correct.";
+  return "✓ Correct" + (tolerance ? `, within ${tolerance}.` : ".");
 }
 
 function Outcome({ lesson, response: { prediction, result, runs } }) {
@@ -224,9 +224,11 @@ function Outcome({ lesson, response: { prediction, result, runs } }) {
       <dt>Measured</dt>
       <dd class="measured">${result.outcome}</dd>
     </dl>
-    <p class=${"verdict " + (result.right ? "ok" : "off")}>${describeVerdict(lesson, result)}</p>
+    <p class=${"verdict " + (result.is_correct ? "ok" : "off")}>
+      ${describeVerdict(lesson, result)}
+    </p>
     <p class="explanation">${result.explanation}</p>
-    <${Figures} figures=${result.pictures} />
+    <${Figures} figures=${result.figures} />
     <${TryRuns} key=${subjects.join()} runs=${runs} />
     <p class="pg-buttons links">
       <button
@@ -253,7 +255,7 @@ export function buildLiveFigure({ curves, runs }) {
   return {
     kind: "curves",
     title: EXACT_MATCH_TITLE + ", so far",
-    what: "share",
+    metric: "exact_match",
     max: Math.max(...runs.map((run) => run.steps)),
     series: curves.map(({ evaluations, label }) => ({
       label,
@@ -273,10 +275,10 @@ function Lesson({ lesson }) {
     event.preventDefault();
     measure(name);
   };
-  return html`<article class="stop" data-name=${name}>
-    <h3>${catalog.value.stops.indexOf(lesson) + 1}. ${lesson.title}</h3>
-    <p>${lesson.teaches}</p>
-    <p class="do">${lesson.do}</p>
+  return html`<article class="lesson" data-name=${name}>
+    <h3>${catalog.value.lessons.indexOf(lesson) + 1}. ${lesson.title}</h3>
+    <p>${lesson.introduction}</p>
+    <p class="do">${lesson.instruction}</p>
     <form novalidate onSubmit=${onSubmit}>
       <${Options} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
       <p class="question">${lesson.question}</p>
@@ -300,7 +302,7 @@ function Lesson({ lesson }) {
 }
 
 function Onward({ name }) {
-  const names = [PICTURE, ...catalog.value.stops],
+  const names = [PICTURE, ...catalog.value.lessons],
     next = names[names.findIndex((each) => each.name === name) + 1];
   const open = (event) => {
     const tab = event.currentTarget.closest(".learn");
@@ -316,11 +318,11 @@ function Onward({ name }) {
 }
 
 export function Lessons() {
-  const lesson = catalog.value.stops.find((each) => each.name === lessonName.value);
+  const lesson = catalog.value.lessons.find((each) => each.name === lessonName.value);
   return html`<${LessonList} /> ${
       lesson
         ? html`<${Lesson} key=${lesson.name} lesson=${lesson} />`
-        : html`<article class="stop" data-name=${PICTURE.name}>
+        : html`<article class="lesson" data-name=${PICTURE.name}>
             <h3>${PICTURE.title}</h3>
             <${Picture} />
             <${Onward} name=${PICTURE.name} />

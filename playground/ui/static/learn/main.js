@@ -45,7 +45,9 @@ function openLink() {
   if (link.section) showSection(link.section);
   if (link.lesson) openLinkedLesson(link.lesson, link.options);
   if (link.bug) openBug(link.bug);
-  const options = catalog.value.stops.flatMap((stop) => stop.options.map((each) => each.name));
+  const options = catalog.value.lessons.flatMap((lesson) =>
+    lesson.options.map((each) => each.name),
+  );
   for (const name of ["learn", "bug", "seed", "steps", ...options]) takeQueryParam(name);
 }
 

@@ -1,4 +1,4 @@
-// The first stop: the diagram of a trained model, with a caption for each of its parts.
+// The first lesson: the diagram of a trained model, with a caption for each of its parts.
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { NO_RESPONSE, request } from "../shared/api.js";
 import { navigate } from "../shared/common.js";

@@ -1,4 +1,4 @@
-// The captions of the first stop, and the sentences with the numbers of the displayed pass.
+// The captions of the first lesson, and the texts with the numbers of the displayed pass.
 import { formatCount, formatNumber, formatPercent } from "../shared/format.js";
 import { buildStacks, describeHead } from "../train/diagram/structure.js";
 

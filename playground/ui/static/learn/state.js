@@ -1,14 +1,15 @@
 // The state of the tab. Components read the signals; the browser stores the user's progress.
 import { signal } from "../vendor/preact.js";
 import { createStorage } from "../shared/common.js";
+import { upgradeName, upgradeProgress } from "./compat.js";
 
 const storage = createStorage("transformer-playground-learn");
 export const saveLocal = storage.saveLocal;
 export const storedState = /** @type {any} */ (storage.storedState);
 
-/** The first stop, which needs no measurement. */
+/** The first lesson, which needs no measurement. */
 export const PICTURE = { name: "picture", title: "A transformer in one picture" };
-export const RANDOM_BUG = "mystery";
+export const RANDOM_BUG = "random";
 
 /** The lessons, the bugs and the limits of the server; null until it has responded. */
 export const catalog = signal(/** @type {any} */ (null));
@@ -23,26 +24,28 @@ export const bugState = signal(/** @type {any} */ ({ name: RANDOM_BUG, seed: 0, 
 
 export function showSection(name) {
   section.value = name;
-  saveLocal("part", name);
+  saveLocal("section", name);
 }
 
 export function openLesson(name) {
   lessonName.value = name;
-  saveLocal("stop", name);
+  saveLocal("lesson", name);
 }
 
 /** Restore the progress that this browser has stored. */
 export function restoreProgress() {
-  const { bug, part, stop, stops } = storedState,
+  const { bug, lesson, lessons, section: stored } = upgradeProgress(storedState),
     isKnownBug = bug && [RANDOM_BUG, ...catalog.value.bugs.map((each) => each.name)];
-  if (stops && typeof stops === "object") lessonStates.value = stops;
-  if (["tour", "bugs", "teach"].includes(part)) section.value = part;
-  if (catalog.value.stops.some((lesson) => lesson.name === stop)) lessonName.value = stop;
+  if (lessons) lessonStates.value = lessons;
+  if (["tour", "bugs", "teach"].includes(stored)) section.value = stored;
+  if (catalog.value.lessons.some((each) => each.name === lesson)) lessonName.value = lesson;
   const { seed, steps } = catalog.value;
   bugState.value = { name: RANDOM_BUG, seed, steps };
   if (isKnownBug?.includes(bug.name))
     bugState.value = { ...bugState.value, ...bug, isRecalled: Boolean(bug.id) };
 }
+
+const upgradedParam = (params, key) => (params.has(key) ? upgradeName(params.get(key)) : null);
 
 /**
  * Read what a link opens: a section, a lesson with its options, or a bug.
@@ -52,14 +55,14 @@ export function restoreProgress() {
  */
 export function readLink(lists, search) {
   const params = new URLSearchParams(search),
-    name = params.get("learn"),
-    bug = params.get("bug"),
+    name = upgradedParam(params, "learn"),
+    bug = upgradedParam(params, "bug"),
     integer = (key) => (/^\d{1,9}$/.test(params.get(key) ?? "") ? Number(params.get(key)) : null);
   if (name !== null) {
-    const lesson = [PICTURE, ...lists.stops].find((each) => each.name === name);
+    const lesson = [PICTURE, ...lists.lessons].find((each) => each.name === name);
     if (lesson) return { section: "tour", lesson: name, options: readOptions(lesson, params) };
     if (["tour", "bugs", "teach"].includes(name)) return { section: name };
-    const known = [PICTURE, ...lists.stops].map((each) => each.name).join(", ");
+    const known = [PICTURE, ...lists.lessons].map((each) => each.name).join(", ");
     return {
       error:
         `The link contains the unknown lesson ${name.slice(0, 40)}. ` +

@@ -10,7 +10,7 @@ import { catalog, PICTURE, RANDOM_BUG } from "./state.js";
 const MAX_SEED = 999_999;
 const LOCAL_HOST = /^(localhost|127\.|0\.0\.0\.0|\[?::1?\]?$)/;
 const firstSeed = signal(0);
-/** The random bugs of some seeds: {error}, or {mysteries: [[seed, title]]}; null before a click. */
+/** The response: {error}, or {random_bugs: [[seed, title]]}; null before a click. */
 const answerKey = signal(/** @type {any} */ (null));
 
 async function loadAnswerKey() {
@@ -18,17 +18,17 @@ async function loadAnswerKey() {
 }
 
 /** Return the links to lessons: [query, text]. */
-export function listLessonLinks(stops) {
-  const positions = stops.flatMap((stop) =>
-    stop.options
+export function listLessonLinks(lessons) {
+  const positions = lessons.flatMap((lesson) =>
+    lesson.options
       .filter((option) => option.name === "positions")
-      .flatMap((option) => option.choices.map((value) => [stop, value])),
+      .flatMap((option) => option.choices.map((value) => [lesson, value])),
   );
   return [
     [`learn=${PICTURE.name}`, PICTURE.title],
-    ...stops.map((stop, i) => [`learn=${stop.name}`, `${i + 1}. ${stop.title}`]),
-    ["learn=stop-1&seed=7", "Lesson 1 with another seed"],
-    ["learn=stop-2&text=2+7+1+8", "Lesson 2 with another input sequence"],
+    ...lessons.map(({ name, title }, i) => [`learn=${name}`, `${i + 1}. ${title}`]),
+    ["learn=lesson-1&seed=7", "Lesson 1 with another seed"],
+    ["learn=lesson-2&text=2+7+1+8", "Lesson 2 with another input sequence"],
     ...positions.map(([{ name, title }, value]) => [
       `learn=${name}&positions=${value}`,
       `${title}: ${value}`,
@@ -50,7 +50,7 @@ function Links({ links }) {
 }
 
 function AnswerKey() {
-  const reply = answerKey.value;
+  const { error, random_bugs: bugs } = answerKey.value ?? {};
   return html`<h3>Random bugs by seed</h3>
     <p>The seed selects the bug. Pupils who open this page can show the list, too.</p>
     <div class="options">
@@ -68,27 +68,33 @@ function AnswerKey() {
       <button type="button" class="pg-button" onClick=${loadAnswerKey}>Show the bugs</button>
     </div>
     <div class="result">
-      ${reply?.error && html`<${StatusMessage} kind="error" text=${formatMessage(reply.error)} />`}
+      ${error && html`<${StatusMessage} kind="error" text=${formatMessage(error)} />`}
       ${
-        reply?.mysteries &&
+        bugs &&
         html`<${Links}
-          links=${reply.mysteries.map(([seed, title]) => [`bug=${RANDOM_BUG}&seed=${seed}`, title])}
+          links=${bugs.map(([seed, title]) => [`bug=${RANDOM_BUG}&seed=${seed}`, title])}
         />`
       }
     </div>`;
 }
 
 /** Describe the limits of this server, for a class. */
-export const describeMachine = ({ an_owner: perOwner, measuring, open, slots, timeout_s: limit }) =>
+export const describeMachine = ({
+  is_shared: isShared,
+  max_measurements: maxMeasurements,
+  slots,
+  slots_per_owner: perOwner,
+  timeout_s: limit,
+}) =>
   `This server trains ${formatCount(slots, "run")} at a time, at most ${perOwner} per user, and ` +
-  `measures ${measuring} at a time, each for at most ${Math.round(limit)} s. ` +
+  `measures ${maxMeasurements} at a time, each for at most ${Math.round(limit)} s. ` +
   "Other runs are queued. " +
-  (open
+  (isShared
     ? "It accepts connections from other machines."
     : "It accepts connections only from this machine, because it was started without --host.");
 
 export function Teaching() {
-  const { bugs, machine, stops } = catalog.value;
+  const { bugs, lessons, machine } = catalog.value;
   return html`<h3>Exercises by link</h3>
     <p>
       A link opens this page with an exercise prepared. Nothing trains until the pupil presses the
@@ -102,7 +108,7 @@ export function Teaching() {
         network address before you copy links.
       </p>`
     }
-    <${Links} links=${listLessonLinks(stops)} />
+    <${Links} links=${listLessonLinks(lessons)} />
     <h3>Bugs by link</h3>
     <${Links}
       links=${[
