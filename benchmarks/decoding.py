@@ -7,6 +7,7 @@ the time.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
@@ -28,6 +29,8 @@ N_SYMBOLS = 20
 BATCHES = {1: 5, 256: 1}  # and how often each is answered in a turn
 SECONDS = 60  # for each batch
 SIZES = ModelConfig(max_positions=N_SYMBOLS + 1)
+CACHED = f"{OURS}, key-value cache"
+CACHED_ROPE = "with RoPE, key-value cache"
 GENERATE = "BART, generate with cache"
 
 
@@ -38,8 +41,10 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     """
     torch.manual_seed(0)
     ours, bart, x = EncoderDecoder(SIZES).eval(), Bart(SIZES).eval(), XTransformers(SIZES).eval()
+    rope = EncoderDecoder(dataclasses.replace(SIZES, position_type="rope")).eval()
     model: Any = bart.model  # its types know no generate
-    ours.output_proj.bias.data[EOS] = -1e9
+    for each in (ours, rope):
+        each.output_proj.bias.data[EOS] = -1e9
     source_BS = torch.randint(
         EOS + 1,
         SIZES.source_vocab_size,
@@ -89,7 +94,8 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
         )
 
     return {
-        f"{OURS}, key-value cache": partial(generate, ours, source_BS, N_SYMBOLS),
+        CACHED: partial(generate, ours, source_BS, N_SYMBOLS),
+        CACHED_ROPE: partial(generate, rope, source_BS, N_SYMBOLS),
         f"{OURS}, decoder anew for each symbol": decoder_again,
         f"{OURS}, everything anew for each symbol": everything_again,
         f"{OURS}, one pass over the right answer": lambda: ours(source_BS, shifted_BT).argmax(-1),

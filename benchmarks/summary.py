@@ -15,6 +15,7 @@ from . import baseline
 from ._results import load_results
 from .accuracy import format_median
 from .accuracy_vs_references import REFERENCES
+from .decoding import CACHED, CACHED_ROPE
 from .reference_models import OURS, TUTORIAL
 
 MIXED = "reverse, lengths 1 to 10"
@@ -125,10 +126,11 @@ def _packed_rows(rows: dict[str, Any]) -> Iterator[Result]:
 def _decoding(rows: dict[str, Any]) -> Iterator[Result]:
     goals = {1: 2.5, 256: 1.5}
     for row in rows["rows"]:
-        if row["way"] == "this project, key-value cache":
+        if row["way"] in (CACHED, CACHED_ROPE):
             ratio, goal = row["over"]["median"], goals[row["batch"]]
+            rope = " with RoPE" if row["way"] == CACHED_ROPE else ""
             yield Result(
-                f"greedy decoding, batch {row['batch']}: against BART's generate",
+                f"greedy decoding{rope}, batch {row['batch']}: against BART's generate",
                 f"at least {goal} times as fast",
                 f"{ratio:.2f} times; {row['n']} rounds",
                 ratio >= goal,

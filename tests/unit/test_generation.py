@@ -75,13 +75,15 @@ def test_decoding_rotates_each_position_once(monkeypatch):
 
     monkeypatch.setattr(position_encoding, "apply_rotary_emb", count_and_rotate)
     generate(model, sources(), 12)
-    assert sum(rotated) == 2 * 2 * (sources().shape[1] + 12)  # queries and keys, in two layers
+    n_source = sources().shape[1]
+    # In two layers; the encoder rotates queries and keys separately, the decoder at once.
+    assert sum(rotated) == 2 * 2 * n_source + 2 * 12
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_failed_decoding_restores_the_training_mode(monkeypatch, training):
     model = untrained().train(training)
-    monkeypatch.setattr(model, "decode_step", lambda *inputs: 1 / 0)
+    monkeypatch.setattr(model, "encode", lambda *inputs: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         generate(model, sources(), 3)
     assert model.training == training
