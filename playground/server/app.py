@@ -56,6 +56,7 @@ from .inspect_api import InspectHandlers
 from .lessons_api import LessonHandlers
 from .live_api import live_handlers
 from .middleware import build_middleware
+from .project_files import ProjectFiles
 from .rate_limit import LoadLimits
 from .replications_api import ReplicationHandlers
 from .report_api import ReportHandlers
@@ -83,7 +84,7 @@ TITLE = """
 
 def page_title(space: str) -> str:
     """Return the title of the page with its links; `space` is the id of a Space, or empty."""
-    links = {"Paper": PAPER_URL, "API": "gradio_api/info"}
+    links = {"Paper": PAPER_URL, "API": "gradio_api/info", **ProjectFiles().links()}
     if space:
         source = f"https://huggingface.co/spaces/{quote(space)}"
         links |= {"Docs": f"{source}/tree/main/docs", "Source": f"{source}/tree/main"}
@@ -235,6 +236,7 @@ def launch_options(
                 *CheckpointTransfer(registry).routes(),
                 *datasets.routes(),
                 static_route(),
+                ProjectFiles().route(),
             ],
         },
     }

@@ -39,7 +39,8 @@ PRESETS = {
     "paper": Preset(
         "The paper",
         "As in Vaswani et al. 2017, at this size: post-norm, sinusoidal positions, dropout, label "
-        "smoothing, 4,000 warm-up steps; output weights not tied.",
+        "smoothing; output weights not tied. Its 2,000 steps are the first half of the warm-up, "
+        "so the learning rate only rises.",
         {
             "norm_placement": "post",
             "position_type": "sinusoidal",

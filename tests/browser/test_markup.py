@@ -334,8 +334,8 @@ def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
     wait_for_all(page, ".hub .here td", but=1)  # one run was deleted by the first of these tests
     page.fill(".hub .any-repo", PAYLOADS[1])
     page.keyboard.press("Enter")
-    expect(page.locator(".hub .opened-note")).to_contain_text("is not the name of a repository")
-    assert rendered(page, ".hub .opened")
+    expect(page.locator(".hub .any")).to_contain_text("is not the name of a repository")
+    assert rendered(page, ".hub .any")
     page.select_option(".hub .model", label=PAYLOADS[0])
     page.fill(".hub .repo", "owner/hostile")
     page.click(".hub .preview-push")

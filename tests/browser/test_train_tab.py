@@ -219,7 +219,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     page.wait_for_selector(".live:not(.old)")
     first = page.evaluate("document.querySelector('.focus-map').toDataURL()")
     wait_for_status(page, "done", seconds=120)
-    expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) %$"))
+    expect(page.locator(".score-value")).to_have_text(re.compile(r"^(100|99\.\d) % of 256$"))
     expect(page.locator(".right-of")).to_have_text("8 of 8 right")
     sentence = page.text_content(".status-text")
     assert re.search(

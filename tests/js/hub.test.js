@@ -4,7 +4,7 @@ import { beforeEach, mock, test } from "node:test";
 import { enter, makeBox, settle } from "./support/dom.js";
 import { describeSession } from "../../playground/ui/static/hub/account.js";
 import { describeProgress } from "../../playground/ui/static/hub/auto_publish.js";
-import { parseRepoAddress } from "../../playground/ui/static/hub/gallery.js";
+import { parseRepoAddress, validateRepoName } from "../../playground/ui/static/hub/gallery.js";
 import { formatChangeCounts, describePlan } from "../../playground/ui/static/hub/plan.js";
 import {
   PublishForm,
@@ -64,6 +64,9 @@ test("a repository is a name, a name with a revision, or an address", () => {
   assert.deepEqual(parseRepoAddress(tree), ["ada/model", "while-training"]);
   assert.deepEqual(parseRepoAddress("https://hub.example/ada/model/"), ["ada/model", "main"]);
   assert.deepEqual(parseRepoAddress(""), ["", "main"]);
+  assert.equal(validateRepoName("ada/reverse-10"), "");
+  for (const name of ["not a name!!", "ada/", "reverse", "ada/model/x"])
+    assert.match(validateRepoName(name), /is not the name of a repository; enter user\/name/);
 });
 
 test("the state of sign-in is a sentence", () => {

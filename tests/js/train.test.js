@@ -11,7 +11,10 @@ import {
   describeState,
   groupRuns,
 } from "../../playground/ui/static/train/run_list.js";
-import { Samples } from "../../playground/ui/static/train/samples.js";
+import { axisMaxStep } from "../../playground/ui/static/train/curves.js";
+import { lacksWeights } from "../../playground/ui/static/train/polling.js";
+import { Prediction } from "../../playground/ui/static/train/prediction.js";
+import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
 import { buildEmbedCode, buildProgram } from "../../playground/ui/static/train/share_dialog.js";
 import { buildLinkQuery } from "../../playground/ui/static/train/share_links.js";
 import { createReactive, state } from "../../playground/ui/static/train/state.js";
@@ -181,8 +184,9 @@ const STATUSES = [
   [
     "stopped",
     { step: 7, max_steps: 9 },
-    "Stopped at step 7 of 9 and saved · exact match 99.0 % of 8",
+    "Stopped at step 7 of 9 · checkpoint saved · exact match 99.0 % of 8",
   ],
+  ["stopped", { step: 0, max_steps: 9 }, "Stopped before the first step"],
   [
     "checkpoint",
     { step: 9, name: "copy" },
@@ -237,4 +241,47 @@ test("samples of the next step update the elements; those of the previous model 
   Object.assign(state, { displayedSnapshot: null, viewedStep: null });
   await settle();
   assert.equal(box.querySelector(".samples tr"), row);
+});
+
+test("scores by length name their step, also while an earlier step is on display", async () => {
+  const row = { length: 1, n: 1, available: 10, exact_match: 1 };
+  Object.assign(state, { scores: { by_length: [row] }, lastResponse: { step: 200 } });
+  render(html`<${ScoresByLength} />`, box);
+  await settle();
+  assert.equal(box.querySelector("summary").textContent, "Exact match by length at step 200");
+  assert.equal(box.querySelector(".pg-hint"), null);
+  state.viewedStep = 20;
+  await settle();
+  assert.match(box.querySelector(".pg-hint").textContent, /after the last step only/);
+});
+
+test("the prediction of the previous model is marked until the reply", async () => {
+  state.prediction = { prediction: ["1"], target: ["1"], modelRef: "run:1" };
+  render(html`<${Prediction} />`, box);
+  await settle();
+  const answer = box.querySelector(".answer");
+  assert.equal(answer.className, "answer");
+  state.modelRef = "run:2";
+  await settle();
+  assert.equal(answer.className, "answer old");
+});
+
+test("figures are missing for models without weights", () => {
+  assert.equal(lacksWeights({ status: "waiting", step: 0 }), true);
+  assert.equal(lacksWeights({ status: "stopped", step: 0 }), true);
+  assert.equal(lacksWeights({ status: "not-found" }), true);
+  assert.equal(lacksWeights({ status: "stopped", step: 7 }), false);
+  assert.equal(lacksWeights({ status: "starting", step: 0 }), false);
+});
+
+test("the axis of a stopped run keeps its length", () => {
+  state.lastResponse = { step: 15, max_steps: 600 };
+  for (const [status, last] of [
+    ["training", 600],
+    ["stopped", 600],
+    ["done", 15],
+  ]) {
+    state.status = status;
+    assert.equal(axisMaxStep(), last);
+  }
 });

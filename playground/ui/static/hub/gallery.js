@@ -81,11 +81,21 @@ export function parseRepoAddress(text) {
   return [repo, revision || "main"];
 }
 
+const REPO_NAME = /^[A-Za-z0-9][\w.-]{0,95}\/[A-Za-z0-9][\w.-]{0,95}$/;
+const addressError = signal("");
+
+/** Return why a text is no name of a repository; empty if it is one. */
+export const validateRepoName = (name) =>
+  REPO_NAME.test(name)
+    ? ""
+    : `${name.slice(0, 80)} is not the name of a repository; enter user/name or a URL.`;
+
 function AddressForm() {
   const onSubmit = (event) => {
     event.preventDefault();
     const [repo, revision] = parseRepoAddress(event.currentTarget.elements.repo.value);
-    if (repo) openRepo(repo, revision);
+    addressError.value = repo && validateRepoName(repo);
+    if (repo && !addressError.value) openRepo(repo, revision);
   };
   return html`<form class="any" onSubmit=${onSubmit}>
     <label>
@@ -98,9 +108,12 @@ function AddressForm() {
         autocomplete="off"
         maxlength="190"
         placeholder="user/name or URL"
+        aria-invalid=${addressError.value ? "true" : undefined}
+        onInput=${() => (addressError.value = "")}
       />
     </label>
     <button type="submit" class="pg-button">Open</button>
+    <${StatusMessage} kind="error" text=${addressError.value} />
   </form>`;
 }
 

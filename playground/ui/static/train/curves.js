@@ -8,7 +8,6 @@ import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { overlays } from "./overlays.js";
 import { scheduleRender } from "./rendering.js";
 import { METRICS, state } from "./state.js";
-import { TERMINAL_STATUSES } from "./status.js";
 import { showStep } from "./timeline.js";
 import { root } from "./view.js";
 
@@ -31,7 +30,7 @@ let drawn = { lines: "", markers: "" };
 function ownMaxStep() {
   const { step = 0, max_steps: maxSteps } = state.lastResponse,
     reached = Math.max(step, 1);
-  if (TERMINAL_STATUSES.includes(state.status)) return reached;
+  if (["done", "checkpoint"].includes(state.status)) return reached; // others may resume
   if (maxSteps <= 1000) return Math.max(reached, maxSteps);
   let rounded = 1000;
   while (rounded < reached) rounded *= String(rounded)[0] === "2" ? 2.5 : 2;
@@ -214,10 +213,15 @@ function ScoreValue() {
     evaluation = evaluationAt(step),
     title =
       evaluation &&
-      `of ${formatCount(evaluation[3], "held-out sequence")}; ` +
+      `Of ${formatCount(evaluation[3], "held-out sequence")} at each evaluation; ` +
         `token accuracy ${formatPercent(evaluation[2])}`;
   return html`<output class="value score-value" aria-live="off" title=${title ?? ""}>
-    ${evaluation ? formatPercent(evaluation[1]) + atStep(evaluation[0]) : ""}
+    ${
+      evaluation
+        ? `${formatPercent(evaluation[1])} of ${formatInteger(evaluation[3])}` +
+          atStep(evaluation[0])
+        : ""
+    }
   </output>`;
 }
 

@@ -67,7 +67,7 @@ export default async function main(component) {
   initShortcuts();
   resetView();
   effect(() => {
-    void [state.status, state.lastResponse, state.isOld];
+    void [state.status, state.lastResponse, state.isOld, state.hasNoFigures];
     untracked(updatePageStatus);
   });
   onResizeOrThemeChange(scheduleRender);

@@ -53,6 +53,7 @@ function showModel(ref) {
   resetView();
   state.lastResponse = {};
   state.status = "empty";
+  state.hasNoFigures = true;
   scheduleRender();
 }
 

@@ -139,13 +139,22 @@ function applySnapshot(response) {
     state.probeInfo = response.probe_info;
     suggestInput(state.probeInfo.question);
   }
+  if (!state.latestSnapshot && !response.snapshot && lacksWeights(response))
+    state.hasNoFigures = true;
   if (!response.snapshot) return;
   state.latestSnapshot = response.snapshot;
   snapshotVersion = response.snapshot_version;
   if (state.viewedStep !== null) return;
   state.displayedSnapshot = state.latestSnapshot;
   state.isOld = false;
+  state.hasNoFigures = false;
 }
+
+const STATUSES_WITHOUT_WEIGHTS = ["waiting", "stopped", "failed", "paused"];
+
+/** Return whether a response without a snapshot is that of a model that has no weights. */
+export const lacksWeights = (/** @type {{ status: string, step?: number }} */ { status, step }) =>
+  ["not-found", "empty"].includes(status) || (!step && STATUSES_WITHOUT_WEIGHTS.includes(status));
 
 const PREDICTION_MS = 1000;
 /** @param {any} response */

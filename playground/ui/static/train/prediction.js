@@ -54,7 +54,8 @@ function showPrediction({ error = "", prediction = null, ...reply }, step) {
   const isTyped = store.input.value !== null,
     isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step,
     origin = step !== null && prediction && "with the weights of step " + formatInteger(reply.step);
-  state.prediction = error || !prediction ? null : { prediction, target: reply.target };
+  state.prediction =
+    error || !prediction ? null : { prediction, target: reply.target, modelRef: state.modelRef };
   setMessage("prediction", error || [origin, reply.note].filter(Boolean).join("; "), {
     isError: Boolean(error),
   });
@@ -67,13 +68,14 @@ function showPrediction({ error = "", prediction = null, ...reply }, step) {
 }
 
 export function Prediction() {
-  const { prediction = [], target = null } = state.prediction ?? {},
+  const { prediction = [], target = null, modelRef = state.modelRef } = state.prediction ?? {},
+    isOld = modelRef !== state.modelRef, // the previous model's, until the reply
     accepts = state.probeInfo?.accepts;
   return html`<div class="try" data-part="try">
     <h3 title="The greedy prediction for the input">Prediction</h3>
     ${embeddedView && html`<${SequenceInput} />`}
     <span class="arrow" aria-hidden="true">→</span>
-    <output class="answer" aria-live="polite">
+    <output class=${isOld ? "answer old" : "answer"} aria-live="polite">
       ${
         target
           ? html`<${TokenStrip} label="Prediction" tokens=${prediction} targets=${target} />`

@@ -50,7 +50,7 @@ export function RunDifferences() {
     runs = compared.value ?? [],
     rows = compareSettings(runs, isComplete);
   return html`<${Dialog}
-    title="Settings, field by field"
+    title="Compare settings"
     class="compare"
     isOpen=${compared.value !== null}
     onClose=${() => (compared.value = null)}

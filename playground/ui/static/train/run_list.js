@@ -252,7 +252,7 @@ function RunTools({ hiddenCount = 0 }) {
       type="button"
       class="pg-button differ"
       disabled=${!overlays.value.size}
-      title="Settings of the open run and of the overlaid runs, field by field"
+      title="Compare the settings of the open run and of the overlaid runs"
       onClick=${openRunDifferences}
     >
       Compare settings

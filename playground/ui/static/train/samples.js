@@ -66,8 +66,13 @@ const renderLength = ({ length, n, available, exact_match: exactMatch }) =>
   </tr>`;
 
 export function ScoresByLength() {
+  const atStep = " at step " + formatInteger(state.lastResponse.step ?? 0);
   return html`<details class="lengths" hidden=${!state.scores}>
-    <summary>Exact match by length</summary>
+    <summary>Exact match by length${atStep}</summary>
+    ${
+      state.viewedStep !== null &&
+      html`<p class="pg-hint">These scores are computed after the last step only.</p>`
+    }
     <table>
       <thead>
         <tr>

@@ -48,16 +48,13 @@ function CheckpointRow({ checkpoint, index }) {
     </button>`;
   return html`<tr>
     <td>step ${formatInteger(step)}</td>
-    <td>${checkpoint.is_pinned ? "kept" : index ? "the one before" : "latest"}</td>
+    <td>${checkpoint.is_pinned ? "saved by you" : index ? "previous" : "latest"}</td>
     <td>${exactMatch === null ? "–" : formatPercent(exactMatch)}</td>
     <td>${formatBytes(checkpoint.bytes)}</td>
     <td>${formatAge(Date.now() / 1000 - checkpoint.written)}</td>
     <td>
       ${button("Download", () => downloadCheckpoint(name))}
-      ${
-        checkpoint.resumable &&
-        button("Continue as a new run", () => runAndOpen({ action: "branch", step }))
-      }
+      ${checkpoint.resumable && button("Branch", () => runAndOpen({ action: "branch", step }))}
       ${button(isSure ? "Delete permanently" : "Delete", onDelete)}
     </td>
   </tr>`;

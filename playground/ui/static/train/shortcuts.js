@@ -8,8 +8,11 @@ import { addViewListener, root } from "./view.js";
 const SHORTCUTS = [
   [["space"], "pause, resume"],
   [["→"], "one step, while paused"],
-  [["←", "→"], "with the slider in focus: back and forth through the recorded steps"],
-  [["←", "→", "↑", "↓"], "on a curve or a head: read single values"],
+  [["←", "→"], "on a slider of steps: the stored step before or after"],
+  [["←", "→", "↑", "↓"], "on a head of the diagram: select another head"],
+  [["Enter"], "on the selected head: open it in Inspect"],
+  [["←", "→", "↑", "↓"], "on a curve or an attention map: read single values"],
+  [["+", "−", "0"], "on a curve: zoom in, zoom out, show all steps"],
   [["?"], "this list"],
 ];
 const OWN_KEYS = "input, textarea, select, summary, [contenteditable], dialog, [role=tab]";

@@ -58,7 +58,8 @@ export const state = createReactive({
   isPlaying: false, // the replay of the recorded steps
   statusNote: "", // replaces the text of the status until the next response
   isOld: true, // whether the page shows the previous model
-  prediction: /** @type {any} */ (null), // of the input: {prediction, target}
+  hasNoFigures: false, // whether the open model has no weights yet, so that nothing is drawn
+  prediction: /** @type {any} */ (null), // of the input: {prediction, target, modelRef}
   predictRequestId: 0,
   predictedAt: 0,
 });

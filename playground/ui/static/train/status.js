@@ -108,7 +108,13 @@ const DESCRIPTIONS = {
       ...formatDetails(),
     ];
   },
-  stopped: () => [`Stopped at ${formatStep()} and saved`, formatLatestScore(), ...formatDetails()],
+  stopped: () => [
+    ...(state.lastResponse.step
+      ? ["Stopped at " + formatStep(), "checkpoint saved"]
+      : ["Stopped before the first step"]),
+    formatLatestScore(),
+    ...formatDetails(),
+  ],
 };
 
 /** The texts without the message of the server before them. @type {Record<string, () => any[]>} */

@@ -191,6 +191,7 @@ export function updatePageStatus() {
   root.dataset.status = state.status;
   root.dataset.own = isOwner ? "yes" : "no";
   root.classList.toggle("old", state.isOld);
+  root.classList.toggle("without-figures", state.hasNoFigures);
   if (!page) return;
   const focused = /** @type {HTMLElement | null} */ (document.activeElement);
   page.dataset.status = status;

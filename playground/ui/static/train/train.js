@@ -72,6 +72,9 @@ const ModelBar = () =>
 const Diagram = () =>
   html`<div class="diagram-box">
       <p class="recording-note" role="status" hidden></p>
+      <p class="no-figures pg-hint">
+        The model, its attention and its predictions appear after the first training step.
+      </p>
       <figure class="diagram">
         <div class="diagram-grid" role="group" aria-label="Heads and blocks of the model">
           <div class="diagram-links">
