@@ -54,12 +54,12 @@ class ProjectFiles:
         Raises:
             HTTPException: 404, for a path that does not exist or is not public.
         """
-        found = (self.root / path).resolve()
-        if found.is_relative_to(self.root):
-            parts = found.relative_to(self.root).parts
+        resolved = (self.root / path).resolve()
+        if resolved.is_relative_to(self.root):
+            parts = resolved.relative_to(self.root).parts
             is_public = bool(parts) and parts[0] in self.names
-            if is_public and (found.is_dir() or self.has_type(found)):
-                return found
+            if is_public and (resolved.is_dir() or self.has_type(resolved)):
+                return resolved
         raise HTTPException(404)
 
     @staticmethod

@@ -233,7 +233,7 @@ test("tables of masks, counts and sentences", () => {
     ["a b", "a b", "0: the same set of vectors", "3.58"],
   );
   assert.equal(wavelengthOf(1, 64), 2 * Math.PI);
-  assert.match(describePublished(5), /about 5 in a tutorial/);
+  assert.match(describePublished(5), /about 5 in source A/);
   assert.equal(describePublished(null), "");
   assert.deepEqual(
     layoutPoints([

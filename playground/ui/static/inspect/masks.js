@@ -81,15 +81,15 @@ export function softmaxRows({ scores, is_token: isToken, unmasked, masked }) {
   });
 }
 
-/** Describe the values that a tutorial prints for these scores; "" for other scores. */
+/** Describe the values that source D of docs/sources.md prints for these scores; "" for other scores. */
 export function describePublishedSoftmax({ published, ...result }) {
   if (!published) return "";
   const isEqual = ["unmasked", "masked"].every((name) =>
     result[name].flat().every((value, i) => Math.abs(value - published[name].flat()[i]) < 1e-4),
   );
   return isEqual
-    ? "These are the scores of a tutorial. It prints the same values, to four digits."
-    : "These are the scores of a tutorial. It prints other values.";
+    ? "These are the scores of source D in docs/sources.md, which prints the same values."
+    : "These are the scores of source D in docs/sources.md, which prints other values.";
 }
 
 function MaskedSoftmax({ result }) {

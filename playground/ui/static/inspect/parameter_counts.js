@@ -14,8 +14,8 @@ const MODELS = [
   },
   {
     value: "tutorial",
-    label: "Base model of a tutorial",
-    title: "The same sizes, vocabularies of 37,000, attention without biases",
+    label: "Base model of a tutorial (source E)",
+    title: "The same sizes, vocabularies of 37,000, attention without biases (docs/sources.md)",
   },
 ];
 
@@ -68,7 +68,7 @@ export function ParameterCounts({ parameters, onSelect }) {
     { ours, torch } = rows[rows.length - 1],
     difference = torch - ours,
     published = parameters.published
-      ? ` The code of the tutorial counts ${formatInteger(parameters.published)}.`
+      ? ` Source E of docs/sources.md counts ${formatInteger(parameters.published)}.`
       : "";
   return html`<${Part}
     title="Parameters by component"
@@ -135,9 +135,9 @@ export function QuadraticCost({ data: { quadratic, measured }, onMeasure }) {
   return html`<${Part}
     title="Attention memory is quadratic in the length"
     hint="Attention weights of one head in float32, 4 bytes each. Twice the length needs four times
-      the memory. The first row is your sequence. Column tutorial: the
-      memory that a tutorial states, in units of 1,048,576 bytes; its 64 GB belong to 131,072
-      tokens."
+      the memory. The first row is your sequence. Column source E:
+      the memory that source E of docs/sources.md states, in units of 1,048,576 bytes; its 64 GB
+      belong to 131,072 tokens."
   >
     <${DataTable}
       caption="Memory of attention weights"
@@ -146,7 +146,7 @@ export function QuadraticCost({ data: { quadratic, measured }, onMeasure }) {
         integer("length", "tokens"),
         integer("weights", "weights", { isOptional: true }),
         text("memory", "memory"),
-        text("published", "tutorial", { isOptional: true }),
+        text("published", "source E", { isOptional: true }),
         ...(measured ? MEASURED_COLUMNS : []),
       ]}
       rows=${memoryRows(quadratic)}

@@ -93,9 +93,9 @@ const CHART = {
   formatX: formatInteger,
 };
 
-/** Return the wavelength that a tutorial states. @param {number | null} published */
+/** Return the wavelength that source A of docs/sources.md states. @param {number | null} published */
 export const describePublished = (published) =>
-  published === null ? "" : `about ${published} in a tutorial`;
+  published === null ? "" : `about ${published} in source A`;
 
 export function SinusoidDimensions({ data: { dimensions, sinusoids }, dimension, onChange }) {
   const series = useMemo(
@@ -112,7 +112,7 @@ export function SinusoidDimensions({ data: { dimensions, sinusoids }, dimension,
   return html`<${Part}
     title="Single dimensions"
     hint="Short waves distinguish adjacent positions; long waves encode the approximate position.
-      The table has the wavelengths. A tutorial reads its values off a figure."
+      The table has the wavelengths. Source A of docs/sources.md reads its values off a figure."
   >
     <${NumberField}
       class="symbols-dimension"
