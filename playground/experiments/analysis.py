@@ -136,7 +136,8 @@ def summarize(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
     if not done:
         return "No run has finished yet." + left_out
     varied = " and ".join(
-        "several settings together" if name == VARIANT_KEY else name for name in names
+        "several settings together" if name == VARIANT_KEY else setting_words(name)
+        for name in names
     )
     begin = (
         f"Changing {varied}, so far with {finished} of {planned} runs: "
@@ -144,6 +145,11 @@ def summarize(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
         else f"Changing {varied}: "
     )
     return begin + _compared(done) + left_out
+
+
+def setting_words(name: str) -> str:
+    """Return the name of a setting for a sentence; d_model and the like are symbols."""
+    return name if name.startswith("d_") else name.replace("_", " ")
 
 
 def _ended(cell: Mapping[str, Any]) -> int:

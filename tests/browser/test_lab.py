@@ -102,7 +102,7 @@ def test_new_experiment_is_planned_run_and_opened_again(app, open_page, tmp_path
     expect(page.locator(".results .title")).to_have_text("norms")
     wait_for_end(page)
     expect(page.locator(".results .summary")).to_contain_text(
-        "Changing norm_placement: nothing reached 99 % exact match in 20 steps"
+        "Changing norm placement: nothing reached 99 % exact match in 20 steps"
     )
     expect(page.locator(".results .measured-on")).to_contain_text("on 2,000 held-out sequences")
     assert page.locator(".cells .name").all_text_contents() == ["pre", "post"]

@@ -343,7 +343,7 @@ def test_failed_run_is_reported_and_retried_on_resume(serve):
         line["message"] for line in report["lines"] if line["status"] == "failed"
     )
     assert report["results"]["summary"].startswith(
-        "Changing norm_placement, so far with 1 of 2 runs"
+        "Changing norm placement, so far with 1 of 2 runs"
     )
     lab.resume(requested, "ada")
     wait_for(lambda: statuses(lab, requested) == ["done", "done"], 90, "both runs")

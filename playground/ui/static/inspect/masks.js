@@ -81,7 +81,7 @@ export function softmaxRows({ scores, is_token: isToken, unmasked, masked }) {
   });
 }
 
-/** Describe the values that source D of docs/sources.md prints for these scores; "" for other scores. */
+/** Compare with what source D of docs/sources.md prints; "" for other scores. */
 export function describePublishedSoftmax({ published, ...result }) {
   if (!published) return "";
   const isEqual = ["unmasked", "masked"].every((name) =>

@@ -93,7 +93,7 @@ const CHART = {
   formatX: formatInteger,
 };
 
-/** Return the wavelength that source A of docs/sources.md states. @param {number | null} published */
+/** Return the wavelength of source A of docs/sources.md. @param {number | null} published */
 export const describePublished = (published) =>
   published === null ? "" : `about ${published} in source A`;
 
