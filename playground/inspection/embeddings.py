@@ -5,15 +5,24 @@ Shapes: P positions, D d_model, N tokens.
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from playground.models.config import ModelConfig
-from playground.models.embeddings import InputEmbedding, build_token_embedding
+from playground.models.embeddings import (
+    InputEmbedding,
+    build_token_embedding,
+    sinusoidal_positions,
+)
 
 from .inspected_model import InspectedModel, InspectionError
+
+INDEPENDENCE_LENGTHS = (50, 200, 1_000)
+DIRECTION_THRESHOLD = 1e-3  # of the largest singular value
+LONGEST_WAVELENGTH = int(2 * math.pi * 10_000)  # positions
 
 
 def wavelength(dimension: int, d_model: int) -> float:
@@ -31,6 +40,48 @@ def wavelength(dimension: int, d_model: int) -> float:
             f"0 to {d_model - 1}"
         )
     return 2 * math.pi * 10_000 ** (dimension // 2 * 2 / d_model)
+
+
+@dataclass(frozen=True)
+class PositionIndependence:
+    """How different the first sinusoidal positions are.
+
+    directions  the number of singular values of the vectors above a thousandth of the largest
+    nearest     the smallest distance of two vectors, which are `offset` positions apart
+    """
+
+    positions: int
+    directions: int
+    nearest: float
+    offset: int
+
+
+@cache
+def independence_of_positions(d_model: int = 64) -> tuple[PositionIndependence, ...]:
+    """Measure how many directions the first sinusoidal positions have, and how close they are.
+
+    Vectors of d_model numbers have at most d_model independent directions. Counting the singular
+    values above a threshold gives the directions that stay visible beside other numbers. The
+    distance of two positions depends on their offset only, because the sine and the cosine of a
+    wave are a point on a circle. The last row has 10000 * 2 pi positions, as many as the longest
+    wavelength.
+    """
+    positions_PD = sinusoidal_positions(LONGEST_WAVELENGTH, d_model).double()
+    distance_P = (positions_PD[1:] - positions_PD[0]).norm(dim=1)
+    return tuple(
+        PositionIndependence(
+            n,
+            _count_directions(positions_PD[:n]),
+            float(distance_P[: n - 1].min()),
+            int(distance_P[: n - 1].argmin()) + 1,
+        )
+        for n in (*INDEPENDENCE_LENGTHS, LONGEST_WAVELENGTH)
+    )
+
+
+def _count_directions(vectors_PD: Tensor) -> int:
+    variance_D = torch.linalg.eigvalsh(vectors_PD.T @ vectors_PD)  # squared singular values
+    return int((variance_D > (DIRECTION_THRESHOLD**2) * variance_D[-1]).sum())
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,10 @@ class InspectedModel:
         """
         if not isinstance(self.model, Transformer):
             title = ARCHITECTURES[self.config.architecture].title
+            other = ", or the gates" if self.config.architecture == "recurrent" else ""
             raise InspectionError(
                 "this view needs the encoder-decoder transformer from scratch; for the "
-                f"architecture {title!r}, open the attention view"
+                f"architecture {title!r}, open the attention view{other}"
             )
         return cast(EncoderDecoder, self.model)
 

@@ -38,6 +38,10 @@ class RNNCellBase(nn.Module):
         """Return the next state; `x_gates_BG` is the input after `input_proj`."""
         raise NotImplementedError
 
+    def gates(self, x_gates_BG: Tensor, hidden_BD: Tensor) -> dict[str, Tensor]:
+        """Return the gates and the candidate of one step by name; a plain cell has none."""
+        return {}
+
 
 class RNNCell(RNNCellBase):
     """h' = tanh(W x + U h + b) (Elman 1990)."""
@@ -68,9 +72,13 @@ class LSTMCell(RNNCellBase):
 
     def forward(self, x_gates_BG: Tensor, state: State) -> State:
         hidden_BD, memory_BD = state
+        gates = self.gates(x_gates_BG, hidden_BD)
+        memory_BD = gates["f"] * memory_BD + gates["i"] * gates["g"]
+        return gates["o"] * memory_BD.tanh(), memory_BD
+
+    def gates(self, x_gates_BG: Tensor, hidden_BD: Tensor) -> dict[str, Tensor]:
         i_BD, f_BD, g_BD, o_BD = (x_gates_BG + self.hidden_proj(hidden_BD)).chunk(4, dim=-1)
-        memory_BD = f_BD.sigmoid() * memory_BD + i_BD.sigmoid() * g_BD.tanh()
-        return o_BD.sigmoid() * memory_BD.tanh(), memory_BD
+        return {"i": i_BD.sigmoid(), "f": f_BD.sigmoid(), "g": g_BD.tanh(), "o": o_BD.sigmoid()}
 
 
 class GRUCell(RNNCellBase):
@@ -88,11 +96,14 @@ class GRUCell(RNNCellBase):
 
     def forward(self, x_gates_BG: Tensor, state: State) -> State:
         (hidden_BD,) = state
+        gates = self.gates(x_gates_BG, hidden_BD)
+        return ((1 - gates["z"]) * gates["n"] + gates["z"] * hidden_BD,)
+
+    def gates(self, x_gates_BG: Tensor, hidden_BD: Tensor) -> dict[str, Tensor]:
         x_r_BD, x_z_BD, x_n_BD = x_gates_BG.chunk(3, dim=-1)
         h_r_BD, h_z_BD, h_n_BD = self.hidden_proj(hidden_BD).chunk(3, dim=-1)
         r_BD, z_BD = (x_r_BD + h_r_BD).sigmoid(), (x_z_BD + h_z_BD).sigmoid()
-        new_BD = (x_n_BD + r_BD * h_n_BD).tanh()
-        return ((1 - z_BD) * new_BD + z_BD * hidden_BD,)
+        return {"r": r_BD, "z": z_BD, "n": (x_n_BD + r_BD * h_n_BD).tanh()}
 
 
 CELLS: dict[str, type[RNNCellBase]] = {cell.name: cell for cell in (RNNCell, LSTMCell, GRUCell)}

@@ -5,6 +5,7 @@ import { makeBox, press, settle } from "./support/dom.js";
 import { describeCell } from "../../playground/ui/static/inspect/attention.js";
 import { layoutPoints } from "../../playground/ui/static/inspect/embedding_projection.js";
 import { orderRows } from "../../playground/ui/static/inspect/embeddings.js";
+import { describeUnit, gatesSpec, meanRows } from "../../playground/ui/static/inspect/gates.js";
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
 import { layoutTokens } from "../../playground/ui/static/inspect/generation_diagram.js";
 import { describePublishedSoftmax, softmaxRows } from "../../playground/ui/static/inspect/masks.js";
@@ -16,8 +17,15 @@ import {
 } from "../../playground/ui/static/inspect/parameter_counts.js";
 import {
   describePublished,
+  independenceRows,
   wavelengthOf,
 } from "../../playground/ui/static/inspect/position_embeddings.js";
+import {
+  describeLosses,
+  peakRows,
+  rateSeries,
+  targetRows,
+} from "../../playground/ui/static/inspect/training.js";
 import { prediction, problem } from "../../playground/ui/static/inspect/state.js";
 import { describeWeights, TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
@@ -199,14 +207,17 @@ test("tables of masks, counts and sentences", () => {
   assert.match(describePublishedSoftmax({ ...published, unmasked, published }), /other values/);
   assert.deepEqual(
     countRows([
-      ["a", 1, 2, ""],
-      ["b", 3, 4, ""],
+      ["a", 1, 2, "", "1 × 1", "here", "one"],
+      ["b", 3, 4, "", "3", "there", "three"],
     ]).at(-1),
     {
       name: "total",
       ours: 4,
       torch: 6,
       why: "",
+      formula: "",
+      location: "",
+      purpose: "",
     },
   );
   assert.deepEqual(
@@ -220,6 +231,10 @@ test("tables of masks, counts and sentences", () => {
     ],
   );
   assert.deepEqual([formatMemory(144), formatMemory(1_048_576)], ["144\u00a0bytes", "1.0\u00a0MB"]);
+  assert.deepEqual(independenceRows([[50, 16, 1.47, 1]]).at(-1), {
+    name: "50",
+    values: ["16 of 64", "1.47, at offset 1"],
+  });
   const order = orderRows({
     words: [
       ["a", "b"],
@@ -256,4 +271,60 @@ test("the toolbar marks a wrong prediction, and shows the error of the input", a
   prediction.value = { prediction: ["1"], target: ["1", "EOS"], note: "" };
   await settle();
   assert.match(box.querySelector(".answer").textContent, /1\s*_\s*✗/, "EOS is missing");
+});
+
+test("the target of a position is displayed without and with smoothing", () => {
+  const data = {
+    names: ["a", "b"],
+    one_hot: [1, 0],
+    smoothed: [0.95, 0.05],
+    predicted: [0.9, 0.1],
+  };
+  assert.deepEqual(
+    targetRows(data).map(({ values }) => values),
+    [
+      ["a", "b"],
+      ["1.0000", "0"],
+      ["0.9500", "0.0500"],
+      ["0.9000", "0.1000"],
+    ],
+  );
+  assert.match(
+    describeLosses({ plain: 0.105, smoothed: 0.215, lowest: 0.199 }),
+    /0\.105 without.*0\.215 with.*below 0\.199/,
+  );
+  const rates = [{ label: "x", steps: [1, 4000], rates: [0.1, 0.7], peak: [4000, 0.7] }];
+  assert.deepEqual(rateSeries(rates), [
+    { key: "x", label: "x", x: [1, 4000], y: [0.1, 0.7], color: 0 },
+  ]);
+  assert.deepEqual(peakRows(rates).at(-1), { name: "x", values: ["0.7", "4,000"] });
+});
+
+test("gates have a row of means and a text for each unit", () => {
+  const data = {
+    stack: "encoder",
+    layer: 0,
+    tokens: ["3", "EOS"],
+    quantity: "f",
+    values: [
+      [0.25, 1],
+      [0, 0.5],
+    ],
+    quantities: [
+      { name: "f", formula: "σ(W x)", meaning: "forget gate: it stays", means: [0.6, 1] },
+    ],
+  };
+  assert.deepEqual(meanRows(data)[1], {
+    name: "f, forget gate",
+    values: ["0.60", "1.00"],
+    title: "f = σ(W x); forget gate: it stays",
+  });
+  assert.equal(describeUnit(data, 1, 1), "f of unit 1 after EOS (position 2): 0.5.");
+  assert.deepEqual(gatesSpec.rows(data)[1], {
+    stack: "encoder",
+    layer: 1,
+    position: 2,
+    token: "EOS",
+    f: 1,
+  });
 });

@@ -25,7 +25,7 @@ INSPECT_SECTIONS = {
     "attention": ["attention"],
     "generation": ["steps"],
     "heads": ["heads", "away"],
-    "forward": ["walk", "lens", "symbols", "sizes"],
+    "forward": ["walk", "lens", "symbols", "sizes", "training", "gates"],
 }
 
 

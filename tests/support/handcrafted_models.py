@@ -4,7 +4,7 @@ is known beforehand."""
 
 import torch
 
-from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.architectures.encoder_decoder import EncoderDecoder, RNNEncoderDecoder
 from playground.inspection.inspected_model import InspectedModel
 from playground.training.config import RunConfig
 
@@ -48,6 +48,15 @@ def random_model(**changes):
         for weight in model.parameters():
             weight += 0.1 * torch.randn_like(weight)
     return InspectedModel.from_model(config, model.eval())
+
+
+def recurrent_model(**settings):
+    """Build a small recurrent model with random weights."""
+    torch.manual_seed(0)
+    config = RunConfig.from_flat(
+        {"architecture": "recurrent", "d_model": 8, "attention": "none", "n_layers": 2} | settings
+    )
+    return InspectedModel.from_model(config, RNNEncoderDecoder(config.model))
 
 
 @torch.no_grad()

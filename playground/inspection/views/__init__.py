@@ -11,7 +11,16 @@ from playground import compat
 from playground.errors import UserError
 from playground.inspection.inspected_model import InspectedModel
 
-from . import ablation, attention, attribution, embeddings_and_masks, head_scores, trace
+from . import (
+    ablation,
+    attention,
+    attribution,
+    embeddings_and_masks,
+    head_scores,
+    recurrent,
+    trace,
+    training,
+)
 
 log = logging.getLogger(__name__)
 ViewFunction = Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]
@@ -22,6 +31,8 @@ VIEWS: dict[str, ViewFunction] = {
     **attribution.VIEWS,
     **trace.VIEWS,
     **embeddings_and_masks.VIEWS,
+    **training.VIEWS,
+    **recurrent.VIEWS,
 }
 # Views for which `request["history"]` is {step: file of weights}.
 NEEDS_HISTORY = ("heads-over-training",)

@@ -90,7 +90,8 @@ def _attention_of_any_model(
     kinds = [each for each in ("cross", "encoder", "decoder") if layers[each]]
     if not kinds:
         raise InspectionError(
-            "this architecture has no attention; it passes the input on as one vector"
+            "this model has no attention; it passes the input on as one vector. Its gates and "
+            "states are under Forward pass"
         )
     kind = kind if kind in kinds else kinds[0]
     weights_LHQM = torch.stack([weights_BHQM[0] for weights_BHQM in layers[kind]])

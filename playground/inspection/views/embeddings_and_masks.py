@@ -11,6 +11,7 @@ from torch import nn
 
 from playground.inspection.embeddings import (
     embedding_pca,
+    independence_of_positions,
     nearest_tokens,
     position_vectors,
     token_embeddings,
@@ -33,7 +34,8 @@ from playground.inspection.parameter_counts import (
     compare_with_torch,
     tutorial_base_config,
 )
-from playground.models.config import paper_base_config
+from playground.inspection.parameter_formulas import GROUP_TEXTS, parameter_formulas
+from playground.models.config import ModelConfig, paper_base_config
 from playground.models.embeddings import InputEmbedding, sinusoidal_positions
 from playground.tasks import PAD
 from playground.tasks.task import Batch
@@ -109,6 +111,10 @@ def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             "coordinates": [[json_number(x), json_number(y)] for x, y in pca.coordinates],
             "explained_variance": list(map(json_number, pca.explained_variance)),
         },
+        "independence": [
+            [each.positions, each.directions, json_number(each.nearest, 3), each.offset]
+            for each in independence_of_positions()
+        ],
         "order": _word_order_fields(request),
         **with_answer(subject, request),
     }
@@ -209,7 +215,7 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         "parameters": {
             "of": which,
             "rows": [
-                [each.group, each.ours, each.torch, each.reason]
+                [each.group, each.ours, each.torch, each.reason, *_part_texts(config, each.group)]
                 for each in _cached_parameter_counts(config)
             ],
             "published": PUBLISHED_BASE if which == "tutorial" else None,
@@ -227,6 +233,12 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         "measured": measure,
         **with_answer(subject, request),
     }
+
+
+def _part_texts(config: ModelConfig, group: str) -> tuple[str, str, str]:
+    """Return the formula of a group of parameters, its location and its purpose."""
+    text = GROUP_TEXTS[group]
+    return parameter_formulas(config).get(group, ""), text.location, text.purpose
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from playground.experiments.service import ExperimentService
-from playground.inspection.views import VIEWS
+from playground.inspection.views import VIEWS, render_view
 from playground.jobs.job import Job
 from playground.runs.inspector_process import Inspector
 from playground.runs.registry import Registry
@@ -18,6 +18,7 @@ from playground.server.app import build_handlers
 from playground.server.routes import ROUTE_PREFIX, build_routes
 from playground.ui.mount import STATIC_DIR
 from tests.support.app_server import ROOT
+from tests.support.handcrafted_models import recurrent_model
 
 DECLARATIONS = STATIC_DIR / "shared" / "responses.d.ts"
 OWNER = "A" * 32
@@ -199,8 +200,8 @@ INSPECT_CASES = [
     *(
         (f"{name.title().replace('-', '')}View", {"view": name})
         for name in VIEWS
-        # Weights of earlier steps exist for a run only.
-        if name not in ("heads-over-training", "walk-cell")
+        # Weights of earlier steps exist for a run only, gates for a recurrent model only.
+        if name not in ("heads-over-training", "walk-cell", "gates")
     ),
     *((interface, {"view": "walk-cell", "stage": stage}) for interface, stage in CELLS.items()),
 ]
@@ -212,3 +213,12 @@ def test_views_of_the_inspect_tab(interface, request_fields):
     request = json.dumps(request_fields | {"text": "3 1 4"})
     response = inspector().dispatch("show", model, request)
     assert problems(json.loads(json.dumps(response)), interface, interface) == []
+
+
+def test_the_view_of_gates():
+    response = {
+        "step": 1,
+        "question": "5 3 9",
+        **render_view(recurrent_model(), "gates", {"text": "5 3 9"}),
+    }
+    assert problems(json.loads(json.dumps(response)), "GatesView", "gates") == []

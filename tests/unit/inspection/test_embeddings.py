@@ -5,6 +5,7 @@ import torch
 
 from playground.inspection.embeddings import (
     embedding_pca,
+    independence_of_positions,
     nearest_tokens,
     token_embeddings,
     wavelength,
@@ -29,6 +30,22 @@ def test_wavelengths_match_the_tutorial_and_the_sinusoids(dimension, period):
 def test_a_dimension_out_of_range_is_rejected(dimension):
     with pytest.raises(ValueError, match="has the dimensions 0 to 63"):
         wavelength(dimension, 64)
+
+
+def test_positions_are_different_but_not_independent():
+    rows = independence_of_positions()
+    assert [(row.positions, row.directions) for row in rows] == [
+        (50, 16),
+        (200, 26),
+        (1_000, 37),
+        (62_831, 64),
+    ]
+    positions_PD = sinusoidal_positions(200, 64)
+    distance_PP = torch.cdist(positions_PD, positions_PD).fill_diagonal_(math.inf)
+    assert rows[1].nearest == pytest.approx(float(distance_PP.min()), abs=1e-3)
+    assert {row.offset for row in rows} == {1}
+    singular_D = torch.linalg.svdvals(positions_PD.double())
+    assert int((singular_D > 1e-3 * singular_D[0]).sum()) == 26
 
 
 def test_without_positions_word_order_is_invisible():

@@ -16,7 +16,8 @@ from playground.inspection.parameter_counts import (
     count_parameters,
     tutorial_base_config,
 )
-from playground.models.config import ModelConfig
+from playground.inspection.parameter_formulas import GROUP_TEXTS, parameter_formulas
+from playground.models.config import ModelConfig, paper_base_config
 from tests.support.handcrafted_models import NON_STANDARD_SETTINGS as OTHER_PARTS
 
 
@@ -80,6 +81,26 @@ def test_variant_parameter_counts_match_and_differences_have_reasons(part):
     assert (count_parameters(config)["relative position bias"] > 0) == (
         part["position_type"] == "t5"
     )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        tutorial_base_config(),
+        paper_base_config(),
+        ModelConfig(share_embeddings=True, tie_output_embeddings=True),
+        ModelConfig(norm_placement="post", output_bias=False),
+        *(ModelConfig(**part) for part in OTHER_PARTS),
+    ],
+)
+def test_each_formula_has_the_value_of_its_count(config):
+    formulas = parameter_formulas(config)
+    counts = count_parameters(config)
+    for group in PARAMETER_GROUPS:
+        formula = formulas.get(group, "0").replace(",", "").replace("×", "*")
+        assert eval(formula) == counts[group], (group, formula)
+    assert list(GROUP_TEXTS) == list(PARAMETER_GROUPS)
+    assert formulas["attention, weights"] == "18 × 4 × 512 × 512" or config.d_model != 512
 
 
 def test_the_shape_table_shows_shared_keys_and_heads_of_other_sizes():

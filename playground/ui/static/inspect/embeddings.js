@@ -9,7 +9,12 @@ import { DECODER_INPUT } from "../shared/strings.js";
 import { Projection } from "./embedding_projection.js";
 import { createOptions } from "./options.js";
 import { Part, RowTable } from "./part.js";
-import { PositionVectors, SinusoidDimensions, Sinusoids } from "./position_embeddings.js";
+import {
+  PositionIndependence,
+  PositionVectors,
+  SinusoidDimensions,
+  Sinusoids,
+} from "./position_embeddings.js";
 
 const TYPING_DELAY_MS = 150;
 const MAX_NEIGHBORS = 12;
@@ -36,7 +41,7 @@ function NearestTokens({ data, onSelect }) {
   return html`<${Part}
     title="Nearest tokens (cosine)"
     hint="Cosine similarity of token embeddings: 1 is the same direction, 0 orthogonal, -1 opposite.
-      If a task treats all tokens alike, no two embeddings are close."
+      Reversal treats all digits alike, so no two of them need to be close."
   >
     <div class="row">
       <label>
@@ -129,6 +134,7 @@ function Embeddings({ data }) {
         dimension=${options.value.dimension}
         onChange=${(dimension) => update({ dimension }, TYPING_DELAY_MS)}
       />
+      <${PositionIndependence} independence=${data.independence} />
       <${WordOrder} order=${data.order} />
     </div>`;
 }

@@ -9,6 +9,7 @@ import { activationsSpec } from "./activations.js";
 import { attentionSpec } from "./attention.js";
 import { embeddingsSpec } from "./embeddings.js";
 import { loadSavedSection } from "./export.js";
+import { gatesSpec } from "./gates.js";
 import { generationSpec } from "./generation.js";
 import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
@@ -18,6 +19,7 @@ import { refreshIfStale, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
 import { openSection, pageWidth } from "./state.js";
 import { Toolbar } from "./toolbar.js";
+import { trainingSpec } from "./training.js";
 import { addViewListener, attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
 import { findSection, selectView, VIEWS } from "./views.js";
 
@@ -33,6 +35,8 @@ Object.assign(VIEWS, {
   lens: logitLensSpec,
   symbols: embeddingsSpec,
   sizes: masksSpec,
+  training: trainingSpec,
+  gates: gatesSpec,
 });
 
 /** Open the section that a link or another tab names. */

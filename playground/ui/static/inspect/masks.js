@@ -189,8 +189,11 @@ export const masksSpec = {
   // Links of version 0.2 name another version of the base model.
   restoreOptions: (link) => restore(link.of === "base" ? { ...link, of: "paper" } : link),
   rows: (data) =>
-    data.parameters.rows.map(([part, ours, torch, why]) => ({
+    data.parameters.rows.map(([part, ours, torch, why, formula, location, purpose]) => ({
       part,
+      location,
+      purpose,
+      formula,
       ours,
       "nn.Transformer": torch,
       why,

@@ -51,16 +51,21 @@ export const Shapes = ({ shapes, length }) =>
 
 /**
  * Return the counts of each component with their total.
- * @param {[string, number, number, string][]} counts
+ * @param {[string, number, number, string, string, string, string][]} counts
  */
 export function countRows(counts) {
   const sum = (k) => counts.reduce((total, row) => total + Number(row[k]), 0);
-  return [...counts, ["total", sum(1), sum(2), ""]].map(([name, ours, torch, why]) => ({
-    name,
-    ours: Number(ours),
-    torch: Number(torch),
-    why,
-  }));
+  return [...counts, ["total", sum(1), sum(2), "", "", "", ""]].map(
+    ([name, ours, torch, why, formula, location, purpose]) => ({
+      name,
+      ours: Number(ours),
+      torch: Number(torch),
+      why,
+      formula,
+      location,
+      purpose,
+    }),
+  );
 }
 
 export function ParameterCounts({ parameters, onSelect }) {
@@ -71,9 +76,10 @@ export function ParameterCounts({ parameters, onSelect }) {
       ? ` Source E of docs/sources.md counts ${formatInteger(parameters.published)}.`
       : "";
   return html`<${Part}
+    size="wide"
     title="Parameters by component"
     hint="Parameters of the model and of torch.nn.Transformer with the same sizes, embeddings and
-      output layer."
+      output layer. In a formula, the first factor counts equal blocks."
   >
     <${SegmentedControl}
       label="Model to count"
@@ -86,6 +92,9 @@ export function ParameterCounts({ parameters, onSelect }) {
       isCaptionHidden
       columns=${[
         column("name", "part"),
+        column("location", "location", { isOptional: true }),
+        column("purpose", "purpose", { isOptional: true }),
+        column("formula", "formula"),
         integer("ours", "this project"),
         integer("torch", "nn.Transformer"),
         column("why", "difference", { isOptional: true }),

@@ -24,8 +24,9 @@ export function PositionVectors({ data: { side, positions } }) {
     title="Position vectors of this model"
     hint=${
       `Added to the token embedding; one row per position, ${description}. RMS of a position ` +
-      `vector: ${formatNumber(rms)}; of a token embedding: ${formatNumber(tokenRms)}. Both ` +
-      "need a similar scale."
+      `vector: ${formatNumber(rms)}; of a token embedding: ${formatNumber(tokenRms)}. If token ` +
+      "embeddings are much larger, the model cannot read the positions: the bug “Embeddings too " +
+      "large” in Learn measures that."
     }
   >
     <${HeatMapView}
@@ -56,7 +57,7 @@ export function Sinusoids({ sinusoids: { weights, sizes, size, positions, width 
     size="tall"
     title="Sinusoidal positional encoding"
     hint="Each dimension is a sine or cosine wave over the positions. Wavelengths increase with the
-      dimension, so every position has a unique vector."
+      dimension."
   >
     <div class="row">
       <${SegmentedControl}
@@ -84,6 +85,30 @@ export function Sinusoids({ sinusoids: { weights, sizes, size, positions, width 
     />
   <//>`;
 }
+
+/** Return the rows of the table of independence. @param {any[][]} independence */
+export const independenceRows = (independence) => [
+  { name: "positions", values: ["directions", "smallest distance"] },
+  ...independence.map(([positions, directions, nearest, offset]) => ({
+    name: formatInteger(positions),
+    values: [`${directions} of 64`, `${formatNumber(nearest)}, at offset ${offset}`],
+  })),
+];
+
+export const PositionIndependence = ({ independence }) =>
+  html`<${Part}
+    title="Are sinusoidal positions independent?"
+    hint="A tutorial calls positions up to 10000 · 2π practically linearly independent. With d_model
+      64, at most 64 vectors are independent. The table counts the directions whose singular value
+      is above a thousandth of the largest. All vectors are different, which is what the model
+      needs: the smallest distance is the same in every row."
+  >
+    <${RowTable}
+      class="symbols-independence"
+      label="Independence of positions"
+      rows=${independenceRows(independence)}
+    />
+  <//>`;
 
 const CHART = {
   label: "Value",

@@ -12,7 +12,11 @@ export const SUB_VIEWS = [
   { name: "attention", title: "Attention", sections: ["attention"] },
   { name: "generation", title: "Generation", sections: ["steps"] },
   { name: "heads", title: "Heads", sections: ["heads", "away"] },
-  { name: "forward", title: "Forward pass", sections: ["walk", "lens", "symbols", "sizes"] },
+  {
+    name: "forward",
+    title: "Forward pass",
+    sections: ["walk", "lens", "symbols", "sizes", "training", "gates"],
+  },
 ];
 /** The section that was open last in each sub-view. @type {Record<string, string>} */
 const lastSections = {};

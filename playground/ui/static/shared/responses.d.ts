@@ -413,6 +413,8 @@ export interface SymbolsView extends AnswerView {
   token: string;
   nearest: [string, number | null][];
   map: Record<string, any>;
+  /** Number of positions, of directions, smallest distance, and the offset that has it. */
+  independence: [number, number, number | null, number][];
   order: Record<string, any>;
 }
 
@@ -429,4 +431,32 @@ export interface SizesView extends AnswerView {
   parameters: Record<string, any>;
   quadratic: any[];
   measured: boolean;
+}
+
+/** The view `training`. */
+export interface TrainingView extends AnswerView {
+  position: number;
+  labels: string[];
+  smoothing: number;
+  names: string[];
+  one_hot: (number | null)[];
+  smoothed: (number | null)[];
+  predicted: (number | null)[];
+  losses: Record<string, number | null>;
+  schedule: "paper" | "model";
+  rates: Record<string, any>[];
+}
+
+/** The view `gates`. */
+export interface GatesView extends AnswerView {
+  cell: string;
+  stack: "encoder" | "decoder";
+  layer: number;
+  layers: number;
+  tokens: string[];
+  quantity: string;
+  is_gate: boolean;
+  quantities: Record<string, any>[];
+  values: (number | null)[][];
+  of: number[];
 }

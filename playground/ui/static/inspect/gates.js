@@ -1,0 +1,118 @@
+// The gates and states of a recurrent model.
+import { html } from "../vendor/preact.js";
+import { HeatMapView } from "../shared/components/heat_map_view.js";
+import { SegmentedControl } from "../shared/components/segments.js";
+import { formatNumber } from "../shared/format.js";
+import { createOptions } from "./options.js";
+import { Part, RowTable } from "./part.js";
+
+const STACKS = [
+  { value: "encoder", label: "Encoder", title: "Reads the source" },
+  { value: "decoder", label: "Decoder", title: "Reads the target, shifted right" },
+];
+const CELL_NAMES = { rnn: "plain RNN", gru: "GRU", lstm: "LSTM" };
+const { update, restore, pick } = createOptions("gates", {
+  stack: "encoder",
+  layer: 0,
+  quantity: "",
+});
+
+/** Return the rows of the table of means: the tokens, then each gate or state. */
+export const meanRows = ({ tokens, quantities }) => [
+  { name: "input token", values: tokens },
+  ...quantities.map(({ name, means, formula, meaning }) => ({
+    name: `${name}, ${meaning.split(":")[0]}`,
+    values: means.map((/** @type {number} */ mean) => mean.toFixed(2)),
+    title: `${name} = ${formula}; ${meaning}`,
+  })),
+];
+
+/** Describe a number of the map. */
+export const describeUnit = ({ tokens, quantity, values }, row, column) =>
+  `${quantity} of unit ${column} after ${tokens[row]} (position ${row + 1}): ` +
+  `${formatNumber(values[row][column])}.`;
+
+function Choices({ data }) {
+  const { stack, layer, layers, quantities, quantity } = data;
+  return html`<div class="row">
+    <${SegmentedControl}
+      label="Stack"
+      options=${STACKS}
+      value=${stack}
+      onChange=${(value) => update({ stack: value })}
+    />
+    ${
+      layers > 1 &&
+      html`<${SegmentedControl}
+        label="Layer"
+        options=${Array.from({ length: layers }, (_, i) => ({
+          value: String(i),
+          label: "layer " + (i + 1),
+        }))}
+        value=${String(layer)}
+        onChange=${(value) => update({ layer: Number(value) })}
+      />`
+    }
+    <${SegmentedControl}
+      label="Gate or state"
+      options=${quantities.map(({ name, meaning }) => ({ value: name, label: name, title: meaning }))}
+      value=${quantity}
+      onChange=${(value) => update({ quantity: value })}
+    />
+  </div>`;
+}
+
+function Gates({ data }) {
+  const { cell, tokens, values, quantities, quantity, is_gate: isGate, of, stack, layer } = data,
+    { formula, meaning } = quantities.find(({ name }) => name === quantity),
+    isCut = values.length < of[0] || values[0].length < of[1];
+  return html`<${Choices} data=${data} />
+    <div class="parts">
+      <${Part}
+        size="wide"
+        title=${`Means by position: ${CELL_NAMES[cell]}, ${stack}, layer ${layer + 1}`}
+        hint="Each cell reads its input x and its previous hidden state h. The table has the mean
+          absolute value over the units of the layer. Gates are between 0 and 1."
+      >
+        <${RowTable} class="gates-means" label="Means by position" rows=${meanRows(data)} />
+      <//>
+      <${Part} size="wide" title=${`${quantity} = ${formula}`} hint=${meaning + "."}>
+        <${HeatMapView}
+          label=${quantity + " by position and unit"}
+          data=${{
+            rows: tokens,
+            columns: values[0].map((_, unit) => String(unit)),
+            values,
+            isSigned: !isGate,
+            max: isGate ? 1 : 0,
+            maxCellSize: 18,
+          }}
+          caption=${
+            "Rows: input tokens in order. Columns: units of the hidden state." +
+            (isCut
+              ? ` Displayed: ${values.length} × ${values[0].length} of ${of.join(" × ")}.`
+              : "")
+          }
+          describe=${(row, column) => describeUnit(data, row, column)}
+        />
+      <//>
+    </div>`;
+}
+
+export const gatesSpec = {
+  title: "Gates of a recurrent model",
+  explain:
+    "Gates and states of the RNN, LSTM or GRU cell at every position. It needs a model with a " +
+    "recurrent architecture.",
+  Component: Gates,
+  options: () => pick("stack", "layer", "quantity"),
+  restoreOptions: restore,
+  rows: ({ tokens, quantities, stack, layer }) =>
+    tokens.map((token, i) => ({
+      stack,
+      layer: layer + 1,
+      position: i + 1,
+      token,
+      ...Object.fromEntries(quantities.map(({ name, means }) => [name, means[i]])),
+    })),
+};
