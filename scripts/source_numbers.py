@@ -57,9 +57,9 @@ MANY_TO_ONE = {
     **GATED,
     "task": "parity",
     "n_symbols": 2,
-    "min_length": 10,
     "max_length": 10,
-    "predict_eos": False,
+    "max_steps": 500,
+    "lr_decay_steps": 500,
 }
 MODERN = {
     "position_type": "rope",
@@ -282,7 +282,7 @@ def gates_difference() -> str:
 def many_to_one() -> str:
     config = RunConfig.from_flat(MANY_TO_ONE)
     n = config.task.load().max_target_length(config.task.max_length)
-    return f"{config.task.max_length} tokens and EOS in, {n} token out"
+    return f"up to {config.task.max_length} tokens in, {n} token and EOS out"
 
 
 def position_independence() -> str:
