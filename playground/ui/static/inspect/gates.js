@@ -55,7 +55,7 @@ function Choices({ data }) {
     }
     <${SegmentedControl}
       label="Gate or state"
-      options=${quantities.map(({ name, meaning }) => ({ value: name, label: name, title: meaning }))}
+      options=${quantities.map(({ name, meaning: title }) => ({ value: name, label: name, title }))}
       value=${quantity}
       onChange=${(value) => update({ quantity: value })}
     />
