@@ -261,7 +261,7 @@ test("a prediction is measured, polled and compared", async () => {
     status: "done",
     prediction: 9,
     runs: [],
-    result: { ...RESULT, right: true },
+    result: { ...RESULT, is_correct: true },
   };
   await show(Lessons);
   enter($(".prediction"), "9");
@@ -270,7 +270,7 @@ test("a prediction is measured, polled and compared", async () => {
   const start = sent.find(([name]) => name === "lessons/start")[1];
   assert.deepEqual([start.lesson, start.prediction, start.options], ["lesson-7", 9, {}]);
   assert.equal($(".yours").textContent, "length 9");
-  assert.equal($(".verdict").textContent, "✓ Correct, tolerance 1.");
+  assert.equal($(".verdict").textContent, "✓ Correct, within 1.");
   assert.equal($(".measure").textContent.trim(), "Measure again");
 });
 
@@ -284,8 +284,8 @@ test("an error of the server is beside the button", async () => {
 test("predictions and verdicts are sentences", () => {
   assert.equal(formatPrediction(CHOICE, "one"), "one head");
   assert.equal(formatPrediction({ ...NUMBER, unit: "%" }, 90), "90 %");
-  assert.equal(describeVerdict(NUMBER, { answer: 9, right: false }), "Not correct.");
-  assert.match(describeVerdict(NUMBER, { answer: null, right: false }), /no measured value/);
+  assert.equal(describeVerdict(NUMBER, { value: 9, is_correct: false }), "Not correct.");
+  assert.match(describeVerdict(NUMBER, { value: null, is_correct: false }), /no measured value/);
 });
 
 test("the progress of a measurement is a sentence", () => {
@@ -520,9 +520,9 @@ test("the picture explains the part of a clicked block, and redraws a typed sequ
 });
 
 test("teachers get a link for each exercise and the limits of the server", () => {
-  const links = listLessonLinks(CATALOG.stops);
+  const links = listLessonLinks(CATALOG.lessons);
   assert.deepEqual(links[0], ["learn=picture", PICTURE.title]);
   assert.deepEqual(links.at(-1), ["learn=lesson-7&positions=rope", "Length generalization: rope"]);
   assert.match(describeMachine(CATALOG.machine), /trains 2 runs at a time.*only from this machine/);
-  assert.match(describeMachine({ ...CATALOG.machine, open: true }), /from other machines/);
+  assert.match(describeMachine({ ...CATALOG.machine, is_shared: true }), /from other machines/);
 });
