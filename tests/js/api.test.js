@@ -9,6 +9,7 @@ import {
   findBaseUrl,
   request,
   requestWithRetry,
+  upload,
 } from "../../playground/ui/static/shared/api.js";
 
 const respond = (body, { status = 200, headers = {} } = {}) =>
@@ -29,6 +30,18 @@ async function pass(ms) {
 test("routes are below the path of the server", () => {
   const module = "https://example.org/space/playground/static/0.2.0-abc/shared/api.js";
   assert.equal(findBaseUrl(module).href, "https://example.org/space/playground/");
+});
+
+test("an upload returns JSON, and a text as an error", async () => {
+  const replies = [
+    new Response('{"rows":2}', { headers: { "Content-Type": "application/json" } }),
+    new Response("too large", { status: 413 }),
+  ];
+  const send = mock.method(globalThis, "fetch", async () => replies.shift());
+  assert.deepEqual(await upload("datasets", "a\tb", { "X-Name": "a" }), { rows: 2 });
+  assert.equal(send.mock.calls[0].arguments[0].pathname.endsWith("/datasets"), true);
+  assert.equal(send.mock.calls[0].arguments[1].headers["X-Name"], "a");
+  assert.deepEqual(await upload("datasets", "", {}), { error: "too large" });
 });
 
 test("a request posts JSON", async () => {

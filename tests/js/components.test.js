@@ -6,6 +6,7 @@ import { BarList } from "../../playground/ui/static/shared/components/bar_list.j
 import { ConfirmButton } from "../../playground/ui/static/shared/components/confirm_button.js";
 import { CopyField } from "../../playground/ui/static/shared/components/copy_field.js";
 import { Dialog } from "../../playground/ui/static/shared/components/dialog.js";
+import { FileButton } from "../../playground/ui/static/shared/components/file_button.js";
 import { HeadGrid } from "../../playground/ui/static/shared/components/head_grid.js";
 import { HeatMapView } from "../../playground/ui/static/shared/components/heat_map_view.js";
 import { JobProgress } from "../../playground/ui/static/shared/components/job_progress.js";
@@ -348,4 +349,22 @@ test("a dialog has its content while it is open", async () => {
 test("a long text to copy has several lines", async () => {
   await draw(html`<${CopyField} label="Program" class="program" rows=${8} value="import a" />`);
   assert.equal(box.querySelector("textarea.program").value, "import a");
+});
+
+test("a file button passes on the chosen file and accepts it a second time", async () => {
+  const onFile = mock.fn(),
+    file = new File(["a"], "a.csv");
+  await draw(html`<${FileButton} label="Open" accept=".csv" onFile=${onFile} />`);
+  const input = box.querySelector("input"),
+    open = mock.method(input, "click", () => {});
+  await click("button");
+  assert.equal(open.mock.callCount(), 1);
+  for (const files of [[file], [], [file]]) {
+    Object.defineProperty(input, "files", { configurable: true, value: files });
+    input.dispatchEvent(new Event("change"));
+  }
+  assert.deepEqual(
+    onFile.mock.calls.map((call) => call.arguments[0]),
+    [file, file],
+  );
 });

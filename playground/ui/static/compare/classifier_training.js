@@ -1,6 +1,7 @@
 // Training of a classification head on labelled texts (finetuning/classifier.py).
-import { html, signal, useMemo, useRef } from "../vendor/preact.js";
+import { html, signal, useMemo } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
+import { FileButton } from "../shared/components/file_button.js";
 import {
   formatBytes,
   formatCount,
@@ -19,11 +20,8 @@ const MAX_CSV_BYTES = 1_000_000; // equal to the limit of finetuning/labelled_te
 const SCORE_LABEL = "Accuracy on held-out texts";
 const fileError = signal("");
 
-async function openFile(event) {
-  const input = event.currentTarget,
-    file = input.files[0];
-  input.value = "";
-  if (!file) return;
+/** @param {File} file */
+async function openFile(file) {
   const isTooLarge = file.size > MAX_CSV_BYTES;
   fileError.value = isTooLarge
     ? `${file.name} is too large. A CSV file may have at most ${formatBytes(MAX_CSV_BYTES)} and ` +
@@ -32,24 +30,11 @@ async function openFile(event) {
   if (!isTooLarge) pipeline.values.set("csv", await file.text());
 }
 
-function FileButton() {
-  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
-  return html`<p class="pg-buttons">
-    <button type="button" class="pg-button open-csv" onClick=${() => input.current?.click()}>
-      Open a CSV file
-    </button>
-    <input
-      ref=${input}
-      type="file"
-      accept=".csv,text/csv"
-      class="pg-unseen"
-      aria-label="A CSV file"
-      tabindex="-1"
-      onChange=${openFile}
-    />
+const OpenButton = () =>
+  html`<p class="pg-buttons">
+    <${FileButton} label="Open a CSV file" accept=".csv,text/csv" onFile=${openFile} />
     ${fileError.value && html`<span class="pg-error" role="alert">${fileError.value}</span>`}
   </p>`;
-}
 
 /** Describe the accuracy after training, with its baselines. */
 export function describeAccuracy({ held_out: heldOut, chance, majority_fraction: majority }) {
@@ -166,6 +151,6 @@ const pipeline = createPipeline("train", {
   describe: ({ steps, seconds }) =>
     `Trained ${formatCount(steps, "step")} in ${formatDuration(seconds)}.`,
   Result: Training,
-  Controls: FileButton,
+  Controls: OpenButton,
 });
 export const { View: ClassifierTraining } = pipeline;

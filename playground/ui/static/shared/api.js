@@ -55,6 +55,21 @@ export async function request(name, payload, timeoutMs = DEFAULT_TIMEOUT_MS) {
 }
 
 /**
+ * Send a file or a text to a route below playground/. Return the response, or its text as an error.
+ * @param {string} route
+ * @param {Blob | string} body
+ * @param {Record<string, string>} headers
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
+export async function upload(route, body, headers, signal) {
+  const response = await fetch(new URL(route, baseUrl), { method: "POST", body, headers, signal });
+  return response.headers.get("content-type")?.includes("json")
+    ? response.json()
+    : { error: await response.text() };
+}
+
+/**
  * Repeat a request with increasing delays while it is `retryable` and `isCurrent()` holds.
  * `onDelay` receives the reason for the delay.
  * @param {() => Promise<any>} send

@@ -1,8 +1,9 @@
 // The checkpoints of the open run, and uploads of checkpoints.
-import { baseUrl } from "../shared/api.js";
+import { baseUrl, upload } from "../shared/api.js";
+import { FileButton } from "../shared/components/file_button.js";
 import { downloadUrl } from "../shared/csv.js";
 import { formatAge, formatBytes, formatInteger, formatPercent } from "../shared/format.js";
-import { html, signal, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, signal, useEffect, useState } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";
 import { openModel } from "./model_selection.js";
 import { fetchDetails, loadRuns, runAction, runAndOpen } from "./runs.js";
@@ -101,17 +102,10 @@ async function uploadCheckpoint(file) {
   setMessage("runs", "Checking " + file.name);
   let reply;
   try {
-    const response = await fetch(new URL("checkpoints", baseUrl), {
-      method: "POST",
-      body: file,
-      headers: {
-        "x-owner": state.owner,
-        "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")),
-      },
+    reply = await upload("checkpoints", file, {
+      "x-owner": state.owner,
+      "x-name": encodeURIComponent(file.name.replace(/\.zip$/i, "")),
     });
-    reply = response.headers.get("content-type")?.includes("json")
-      ? await response.json()
-      : { error: await response.text() };
   } catch {
     const reason = "could not be sent; it may be too large, or the server does not respond.";
     setMessage("runs", `${file.name} ${reason}`, { isError: true });
@@ -125,26 +119,11 @@ async function uploadCheckpoint(file) {
   openModel(reply.subject);
 }
 
-export function UploadButton() {
-  const box = useRef(/** @type {HTMLInputElement | null} */ (null));
-  const onChange = async (/** @type {any} */ { currentTarget: input }) => {
-    const file = input.files[0];
-    if (file) await uploadCheckpoint(file);
-    input.value = "";
-  };
-  return html`<button
-      type="button"
-      class="pg-button upload"
-      title="Upload a checkpoint: a zip file from Download"
-      onClick=${() => box.current?.click()}
-    >
-      Upload</button
-    ><input
-      ref=${box}
-      type="file"
-      class="file"
-      accept=".zip,application/zip"
-      hidden
-      onChange=${onChange}
-    />`;
-}
+export const UploadButton = () =>
+  html`<${FileButton}
+    label="Upload"
+    class="upload"
+    title="Upload a checkpoint: a zip file from Download"
+    accept=".zip,application/zip"
+    onFile=${uploadCheckpoint}
+  />`;

@@ -72,6 +72,8 @@ export function Field({ field, value, error = "", onInput, onBlur, class: classN
     "aria-invalid": error ? "true" : undefined,
     "aria-describedby": note ? noteId : undefined,
     required: field.isRequired,
+    autocomplete: "off",
+    spellcheck: false,
     onBlur,
   };
   return html`<div class=${"pg-field" + (isCheckbox ? " checkbox" : "")}>
@@ -119,8 +121,6 @@ function renderControl(field, value, onInput, common) {
       placeholder=${placeholder}
       maxlength=${maxLength}
       list=${listId}
-      autocomplete="off"
-      spellcheck=${false}
       onInput=${read}
     />
     ${
