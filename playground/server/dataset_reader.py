@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from playground.datasets.pairs import MAX_COUNTED, DatasetError, PairDataset
+from playground.datasets.pairs import DatasetError, PairDataset
 from playground.datasets.sources import from_bytes, from_hub
 from playground.datasets.storage import load_pairs, to_files
 
@@ -97,7 +97,6 @@ def describe_dataset(dataset: PairDataset) -> dict[str, Any]:
         "source": [min(dataset.source_lengths), max(dataset.source_lengths)],
         "target": [min(dataset.target_lengths), max(dataset.target_lengths)],
         "held_out": dataset.count_held_out(),
-        "counted": MAX_COUNTED,
         "duplicates": dataset.duplicates,
         "contradictions": dataset.conflicts,
         "contradicted": list(dataset.conflict_lines),

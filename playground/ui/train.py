@@ -330,10 +330,10 @@ def apply_dataset(event: gr.SelectData) -> list[Any]:
     dataset = event.value if isinstance(event.value, dict) else {}
     min_length = dataset.get("min_length")
     max_length = dataset.get("max_length")
-    rows = dataset.get("rows")
-    if type(min_length) is not int or type(max_length) is not int or not isinstance(rows, str):
+    content = dataset.get("content")
+    if type(min_length) is not int or type(max_length) is not int or not isinstance(content, str):
         return [gr.skip()] * 4
-    return [LOOKUP, rows, min_length, max_length]
+    return [LOOKUP, content, min_length, max_length]
 
 
 def expected_values(preset: Any, family: Any) -> dict[str, Any]:
@@ -403,7 +403,7 @@ def panel_state(owner: str, content: Any) -> str:
     return json.dumps(
         {
             "owner": owner,
-            "rows": content
+            "content": content
             if isinstance(content, str) and SHA256_PATTERN.fullmatch(content)
             else "",
         }

@@ -60,7 +60,7 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML, gr.Button]:
     task_info = gr.HTML(
         task_description_html(form["task"].value), elem_id="about-task", padding=False
     )
-    panel = build_view("rows", "train/dataset_panel.js", hidden=True)
+    panel = build_view("dataset", "train/dataset_panel.js", hidden=True)
     form["dataset_sha256"] = component_for("dataset_sha256")
     form["dataset_sha256"].visible = "hidden"  # rendered, so that scripts notice its changes
     with gr.Row(elem_classes="pair"):

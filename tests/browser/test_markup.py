@@ -234,24 +234,27 @@ def test_markup_in_a_dataset_is_text(page):
     page.wait_for_selector(".live:not([data-status=opening])")
     page.click("#field-task input")
     page.get_by_role("option", name="Your own data", exact=True).click()
-    expect(page.locator(".bring")).to_be_visible()
+    expect(page.locator(".dataset-panel")).to_be_visible()
     lines = "\n".join(f"{one} {other}\t{other}" for one in PAYLOADS for other in PAYLOADS[:9])
-    page.fill(".bring .text", lines + f"\n{'y' * 40}{PAYLOADS[2]}\tx")
-    expect(page.locator(".bring .problem li").first).to_contain_text("is the start of a symbol")
-    page.fill(".bring .text", lines + f"\n{PAYLOADS[2]}\u202e\tx")
-    expect(page.locator(".bring .problem li").first).to_contain_text("pwn(2)")
-    page.fill(".bring .text", lines)
-    expect(page.locator(".bring .use")).to_be_enabled()
-    assert rendered(page, ".bring .preview")
+    page.fill(".dataset-panel [name=text]", lines + f"\n{'y' * 40}{PAYLOADS[2]}\tx")
+    expect(page.locator(".dataset-panel .problem li").first).to_contain_text(
+        "is the start of a symbol"
+    )
+    page.fill(".dataset-panel [name=text]", lines + f"\n{PAYLOADS[2]}\u202e\tx")
+    expect(page.locator(".dataset-panel .problem li").first).to_contain_text("pwn(2)")
+    page.fill(".dataset-panel [name=text]", lines)
+    expect(page.locator(".dataset-panel .use")).to_be_enabled()
+    assert rendered(page, ".dataset-panel .preview")
     page.get_by_role("button", name="File", exact=False).first.click()
     table = f"{PAYLOADS[1]},{PAYLOADS[2]},{PAYLOADS[8]}\n1,2,3\n"
     page.set_input_files(
-        ".bring .file", {"name": ALL + ".csv", "mimeType": "text/csv", "buffer": table.encode()}
+        ".dataset-panel .file",
+        {"name": ALL + ".csv", "mimeType": "text/csv", "buffer": table.encode()},
     )
-    expect(page.locator(".bring .columns")).to_be_visible()
+    expect(page.locator(".dataset-panel .table-columns")).to_be_visible()
     wait = (
-        "([text]) => [...document.querySelectorAll('#bring-columns option')].some((each) => "
-        "each.value === text)"
+        "([text]) => [...document.querySelectorAll('.dataset-panel datalist option')]"
+        ".some((each) => each.value === text)"
     )
     wait_until(page, wait, arg=[PAYLOADS[1]])
 

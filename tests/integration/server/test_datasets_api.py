@@ -513,7 +513,7 @@ def test_a_missing_dataset_is_explained(stored, rows, expected_message):
     assert expected_message in wrong["dataset_sha256"]
     assert json.loads(panel_state("o", rows)) == {
         "owner": "o",
-        "rows": rows if rows == "0" * 64 else "",
+        "content": rows if rows == "0" * 64 else "",
     }
 
 

@@ -9,12 +9,17 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from playground.datasets.sources import from_text
+from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
 from playground.inspection.views import VIEWS, render_view
 from playground.jobs.job import Job
+from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.inspector_process import Inspector
 from playground.runs.registry import Registry
+from playground.server import dataset_reader
 from playground.server.app import build_handlers
+from playground.server.datasets_api import DatasetHandlers
 from playground.server.routes import ROUTE_PREFIX, build_routes
 from playground.ui.mount import STATIC_DIR
 from tests.support.app_server import ROOT
@@ -123,7 +128,8 @@ def registry(tmp_path_factory):
 @pytest.fixture(scope="module")
 def request_json(registry):
     experiments = ExperimentService(registry)
-    routes = build_routes(build_handlers(registry, experiments, public=False))
+    handlers = build_handlers(registry, experiments, public=False)
+    routes = build_routes(handlers | DatasetHandlers(registry).handlers())
     with TestClient(Starlette(routes=routes)) as client:
         yield lambda route, **payload: client.post(ROUTE_PREFIX + route, json=payload).json()
     experiments.close()
@@ -184,6 +190,33 @@ def test_errors(request_json):
     unknown = request_json("experiments/plan", owner=OWNER, question="none")
     assert unknown["field"] == "question"
     assert problems(unknown, "ErrorResponse", "e") == []
+
+
+def read_text(tmp_path, text: str) -> dict:
+    path = tmp_path / "examples.tsv"
+    path.write_text(text)
+    return dataset_reader.read_dataset(
+        {"file": str(path), "name": path.name, "columns": (), "words": None}
+    )
+
+
+def test_datasets(registry, request_json, tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setattr(dataset_reader, "_limit_memory", lambda: None)  # of this process
+    text = "".join(f"{n:03}\t{n}\n" for n in range(200))
+    report = read_text(tmp_path, text + "001\t1\n002\t3\n")
+    assert report["contradicted"] == [202]
+    assert problems(report, "DatasetReport", "report") == []
+    partial = read_text(tmp_path, text + "no tab\n")
+    assert partial["lines"]
+    assert problems(partial, "PartialDataset", "partial") == []
+    assert problems(read_text(tmp_path, "no tab\n"), "DatasetErrors", "errors") == []
+    missing = request_json("datasets/action", owner=OWNER, action="show", content="0" * 64)
+    assert problems(missing, "DatasetErrors", "missing") == []
+    DatasetLibrary(registry).store(OWNER, store(from_text(text)))
+    stored = request_json("datasets/action", owner=OWNER, action="list")["datasets"]
+    assert problems(stored, "StoredDataset[]", "stored") == []
+    assert len(stored) == 1
 
 
 @functools.cache

@@ -196,6 +196,60 @@ export interface RunCheckpoint {
   resumable: boolean;
 }
 
+/** The counts and the first examples of a dataset. */
+export interface DatasetSummary {
+  /** The number of examples. */
+  rows: number;
+  /** The number of different tokens. */
+  symbols: number;
+  vocabulary: string[];
+  /** Whether a token is a word; else it is a character. */
+  words: boolean;
+  /** The smallest and the largest length. */
+  source: [number, number];
+  target: [number, number];
+  /** Null if there are too many examples to count. */
+  held_out: number | null;
+  duplicates: number;
+  contradictions: number;
+  /** The first lines that contradict an earlier one. */
+  contradicted: number[];
+  preview: [string[], string[]][];
+}
+
+/** The response of `datasets` for a valid dataset. */
+export interface DatasetReport extends DatasetSummary {
+  /** The SHA-256 of the dataset. */
+  content: string;
+}
+
+/** The same for an invalid one. */
+export interface DatasetErrors {
+  error: string;
+  retryable?: boolean;
+  lines?: string[];
+  /** The number of rejected lines. */
+  bad?: number;
+  columns?: string[];
+}
+
+/** The same for one with valid lines beside the invalid ones. */
+export interface PartialDataset extends DatasetSummary {
+  error: string;
+  lines: string[];
+  bad: number;
+  columns: string[];
+}
+
+/** A dataset in the response of `datasets/action` with `list`. */
+export interface StoredDataset {
+  content: string;
+  rows: number;
+  symbols: number;
+  vocabulary: string[];
+  bytes: number;
+}
+
 /** The response of `jobs/poll`. */
 export interface JobPoll {
   status: "waiting" | "working" | "done" | "failed" | "cancelled";

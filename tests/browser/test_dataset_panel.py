@@ -14,7 +14,7 @@ TEXT = "\n".join(f"{word}\t{word[::-1]}" for word in WORDS)
 def open_panel(page: Page) -> None:
     wait_for_status(page, "checkpoint", "done")
     choose_task(page, "Your own data")
-    expect(page.locator(".bring")).to_be_visible()
+    expect(page.locator(".dataset-panel")).to_be_visible()
 
 
 def choose_task(page: Page, name: str) -> None:
@@ -25,15 +25,15 @@ def choose_task(page: Page, name: str) -> None:
 def count(page: Page, name: str) -> str:
     """A line of the panel's counts."""
     return (
-        page.locator(".bring dt", has_text=re.compile(f"^{name}$"))
+        page.locator(".dataset-panel dt", has_text=re.compile(f"^{name}$"))
         .locator("xpath=following-sibling::dd[1]")
         .text_content()
     )
 
 
 def use(page: Page) -> None:
-    page.click(".bring .use:enabled")
-    expect(page.locator(".bring .use")).to_have_text("The form uses this dataset")
+    page.click(".dataset-panel .use:enabled")
+    expect(page.locator(".dataset-panel .use")).to_have_text("Dataset in use")
 
 
 def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_page):
@@ -41,15 +41,17 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     open_panel(page)
     wait_for_text(page, "#problem", "o dataset is selected")
-    page.fill(".bring .text", TEXT + "\nno tab here\n\tx")
-    expect(page.locator(".bring .problem li")).to_have_text(
+    page.fill(".dataset-panel [name=text]", TEXT + "\nno tab here\n\tx")
+    expect(page.locator(".dataset-panel .problem li")).to_have_text(
         ["Line 217 has no tab between source and target.", "Line 218 has no source."]
     )
-    expect(page.locator(".bring .use")).to_be_disabled()
-    page.fill(".bring .text", TEXT + "\naaa\taaa\naab\tb")
-    expect(page.locator(".bring .use")).to_be_enabled()
-    expect(page.locator(".bring .problem")).to_be_hidden()
-    assert page.locator(".bring .preview tr").nth(1).locator(".token").all_text_contents() == [
+    expect(page.locator(".dataset-panel .use")).to_be_disabled()
+    page.fill(".dataset-panel [name=text]", TEXT + "\naaa\taaa\naab\tb")
+    expect(page.locator(".dataset-panel .use")).to_be_enabled()
+    expect(page.locator(".dataset-panel .problem")).to_be_hidden()
+    assert page.locator(".dataset-panel .preview tr").nth(1).locator(
+        ".pg-token"
+    ).all_text_contents() == [
         "a",
         "a",
         "b",
@@ -57,14 +59,14 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
         "a",
         "a",
     ]
-    assert count(page, "rows") == "216"
-    assert count(page, "repeated") == "1 row, left out"
-    assert count(page, "contradicting") == "1 row, left out: line 218"
-    page.select_option(".bring .words", "words")
+    assert count(page, "examples") == "216"
+    assert count(page, "repeated") == "1 example, left out"
+    assert count(page, "contradicting") == "1 example, left out: line 218"
+    page.select_option(".dataset-panel [name=splitting]", "words")
     # aab's other answer, b, is a word too
-    expect(page.locator(".bring .counts")).to_contain_text("217 different words")
-    page.select_option(".bring .words", "")
-    expect(page.locator(".bring .counts")).to_contain_text("6 different characters")
+    expect(page.locator(".dataset-panel .counts")).to_contain_text("217 different words")
+    page.select_option(".dataset-panel [name=splitting]", "")
+    expect(page.locator(".dataset-panel .counts")).to_contain_text("6 different characters")
     use(page)
     expect(page.locator("#field-min_length input")).to_have_value("3")
     expect(page.locator("#field-max_length input")).to_have_value("3")
@@ -83,8 +85,8 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     other = open_page(page.input_value(".sharing .settings-link"))
     wait_for_text(other, "#size", "parameters")
     expect(other.locator("#field-task input")).to_have_value("Your own data")
-    expect(other.locator(".bring .use")).to_have_text("The form uses this dataset")
-    assert count(other, "rows") == "216"
+    expect(other.locator(".dataset-panel .use")).to_have_text("Dataset in use")
+    assert count(other, "examples") == "216"
 
 
 @pytest.mark.smoke
@@ -98,7 +100,7 @@ def test_a_missing_dataset_is_requested_from_the_user(app, open_page):
         "max_target_length": 3,
     }
     page = open_page(f"{app.url}/?settings={quote(json.dumps(fields))}")
-    expect(page.locator(".bring .problem")).to_contain_text("is not on this server")
+    expect(page.locator(".dataset-panel .problem")).to_contain_text("is not on this server")
     wait_for_text(page, "#problem", "upload it below")
     page.click("#train")
     page.wait_for_timeout(500)
@@ -113,17 +115,22 @@ def test_a_missing_dataset_is_requested_from_the_user(app, open_page):
 def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_page):
     page = open_page(app.url, share=True)
     open_panel(page)
-    page.click(".bring .text")
+    page.click(".dataset-panel [name=text]")
     page.keyboard.type("ab")
     page.keyboard.press("Tab")
     page.keyboard.type("ba")
-    assert page.input_value(".bring .text") == "ab\tba"
-    expect(page.locator(".bring .problem")).to_contain_text("at least about 100")
-    assert page.locator(".bring .preview .token").all_text_contents() == ["a", "b", "b", "a"]
+    assert page.input_value(".dataset-panel [name=text]") == "ab\tba"
+    expect(page.locator(".dataset-panel .problem")).to_contain_text("at least about 100")
+    assert page.locator(".dataset-panel .preview .pg-token").all_text_contents() == [
+        "a",
+        "b",
+        "b",
+        "a",
+    ]
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "words"
+    assert page.evaluate("document.activeElement.name") == "splitting"
     choose_task(page, "addition")
-    expect(page.locator(".bring")).to_be_hidden()
+    expect(page.locator(".dataset-panel")).to_be_hidden()
     expect(page.locator("#about-task")).to_contain_text("3 8 + 7 5 → 1 1 3")
     expect(page.locator("#about-task")).to_contain_text("Sequences have 3 tokens or more.")
     choose_task(page, "brackets")
@@ -131,35 +138,40 @@ def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_p
     choose_task(page, "addition")
     expect(page.locator("#field-max_length input")).to_have_value("10")
     choose_task(page, "Your own data")
-    assert page.input_value(".bring .text") == "ab\tba"  # what was typed is still there
+    assert (
+        page.input_value(".dataset-panel [name=text]") == "ab\tba"
+    )  # what was typed is still there
 
 
 def test_csv_upload_has_column_choice_and_stored_dataset_is_reusable(app, open_page):
     page = open_page(app.url, share=True)
     open_panel(page)
     table = "id,from,to\n" + "".join(f"{n},{word},{word.upper()}\n" for n, word in enumerate(WORDS))
-    page.click(".bring [data-way=file]")
+    page.click(".dataset-panel [data-value=file]")
     page.set_input_files(
-        ".bring .file", {"name": "<b>words.csv", "mimeType": "text/csv", "buffer": table.encode()}
+        ".dataset-panel .file",
+        {"name": "<b>words.csv", "mimeType": "text/csv", "buffer": table.encode()},
     )
-    expect(page.locator(".bring .problem")).to_contain_text("name the two with sources and targets")
-    expect(page.locator(".bring .file-name")).to_contain_text("<b>words.csv")
-    page.fill(".bring .column-source", "from")
-    page.fill(".bring .column-target", "to")
-    page.press(".bring .column-target", "Tab")
-    expect(page.locator(".bring .use")).to_be_enabled()
+    expect(page.locator(".dataset-panel .problem")).to_contain_text(
+        "name the two with sources and targets"
+    )
+    expect(page.locator(".dataset-panel .file-name")).to_contain_text("<b>words.csv")
+    page.fill(".dataset-panel [name=sourceColumn]", "from")
+    page.fill(".dataset-panel [name=targetColumn]", "to")
+    page.press(".dataset-panel [name=targetColumn]", "Tab")
+    expect(page.locator(".dataset-panel .use")).to_be_enabled()
     use(page)
     page.reload()
     open_panel(page)
-    page.click(".bring .shelf summary")
-    page.click(".bring .shelf .pick")
-    expect(page.locator(".bring .counts")).to_contain_text("12 different characters")
+    page.click(".dataset-panel .stored summary")
+    page.click(".dataset-panel .stored .pick")
+    expect(page.locator(".dataset-panel .counts")).to_contain_text("12 different characters")
     use(page)
-    page.click(".bring .shelf li button:has-text('Remove')")
-    expect(page.locator(".bring .shelf")).to_be_hidden()
-    page.click(".bring [data-way=hub]")
-    page.fill(".bring .repo", "<img src=x>")
-    page.press(".bring .repo", "Enter")
-    expect(page.locator(".bring .problem")).to_contain_text(
+    page.click(".dataset-panel .stored li button:has-text('Remove')")
+    expect(page.locator(".dataset-panel .stored")).to_be_hidden()
+    page.click(".dataset-panel [data-value=hub]")
+    page.fill(".dataset-panel [name=repo]", "<img src=x>")
+    page.press(".dataset-panel [name=repo]", "Enter")
+    expect(page.locator(".dataset-panel .problem")).to_contain_text(
         "'<img src=x>' is not a dataset; write user/name"
     )

@@ -1,0 +1,210 @@
+// The user's own data: the input of the dataset panel, and the report of the server about it.
+import { NO_RESPONSE, request, requestWithRetry, upload } from "../shared/api.js";
+import { formatBytes, formatMessage } from "../shared/format.js";
+import { createView } from "../shared/view.js";
+import { createReactive } from "./state.js";
+
+/** @import {
+ *   DatasetErrors, DatasetReport, PartialDataset, StoredDataset
+ * } from "../shared/responses.js" */
+/** @typedef {DatasetReport | PartialDataset | DatasetErrors} Report */
+
+const MAX_BYTES = 50e6;
+const LARGE_BYTES = 2e6; // from this size on, sending takes time too
+const TIMEOUT_MS = 300_000;
+const TYPING_DELAY_MS = 500;
+const MAX_NAME_LENGTH = 90;
+const FILE_NOT_SENT = "the server did not respond, or the file changed; try again";
+
+export const { attach, gradio, root } = createView('<div class="dataset-panel pg"></div>', [
+  new URL("./dataset_panel.css", import.meta.url),
+]);
+
+export const panel = createReactive({
+  owner: "",
+  source: "text", // or "file" or "hub"
+  text: "",
+  file: /** @type {File | null} */ (null),
+  repo: "",
+  sourceColumn: "",
+  targetColumn: "",
+  columnNames: /** @type {string[]} */ ([]), // of the table, as suggestions
+  splitting: "", // "characters" or "words"; empty if the server decides
+  report: /** @type {Report | null} */ (null),
+  status: "", // of the request in progress
+  formContent: /** @type {string | null} */ (null), // the hash of the dataset of the form
+  storedDatasets: /** @type {StoredDataset[]} */ ([]),
+});
+
+/** Return the valid dataset on display. */
+export const validDataset = () => (panel.report && "content" in panel.report ? panel.report : null);
+
+/** Return whether the input is a table, whose columns have names. */
+export const isTable = () =>
+  panel.source === "hub" || (panel.source === "file" && /\.csv$/i.test(panel.file?.name ?? ""));
+
+/** Return what the user has entered, as the name and the body of an upload. */
+function currentUpload() {
+  const { source, text, file } = panel,
+    repo = panel.repo.trim();
+  if (source === "file") return file && { name: file.name, body: file };
+  if (source === "hub") return repo && { name: "hub:" + repo, body: "" };
+  return text.trim() && { name: "", body: text };
+}
+
+/** @param {string} name */
+function uploadHeaders(name) {
+  const columns = [panel.sourceColumn.trim(), panel.targetColumn.trim()];
+  return {
+    "Content-Type": "application/octet-stream",
+    "X-Owner": panel.owner,
+    "X-Name": encodeURIComponent([...name].slice(-MAX_NAME_LENGTH).join("")),
+    "X-Columns": isTable() && columns.some(Boolean) ? encodeURIComponent(columns.join("\t")) : "",
+    "X-Words": panel.splitting,
+  };
+}
+
+let reading = new AbortController(),
+  typingTimer = 0;
+
+/** Cancel the request in progress, and show a report. @param {Report | null} report */
+function showReport(report) {
+  clearTimeout(typingTimer);
+  reading.abort();
+  panel.status = "";
+  panel.report = report;
+  if (report && "columns" in report && report.columns?.length) panel.columnNames = report.columns;
+}
+
+/**
+ * Show the report of a request, unless a later one replaces it.
+ * @param {string} status
+ * @param {(signal: AbortSignal) => Promise<Report>} send
+ */
+async function read(status, send) {
+  clearTimeout(typingTimer);
+  reading.abort();
+  const { signal } = (reading = new AbortController());
+  panel.status = status;
+  let report;
+  try {
+    report = await send(signal);
+  } catch {
+    report = { error: panel.source === "file" ? FILE_NOT_SENT : NO_RESPONSE };
+  }
+  if (!signal.aborted) showReport(report);
+}
+
+/** Send the input to the server, and show its report. */
+export async function readInput() {
+  const input = currentUpload();
+  if (!input) return showReport(null);
+  const { name, body } = input,
+    size = new Blob([body]).size;
+  if (size > MAX_BYTES) {
+    const limit = formatBytes(MAX_BYTES);
+    showReport({ error: `the data has ${formatBytes(size)}; at most ${limit} are read` });
+  } else
+    await read(
+      size > LARGE_BYTES ? "Sending and reading " + formatBytes(size) : "Reading",
+      (signal) => {
+        const either = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
+        return upload("datasets", body, uploadHeaders(name), either);
+      },
+    );
+}
+
+/** @param {string} text */
+export function setText(text) {
+  panel.text = text;
+  clearTimeout(typingTimer);
+  typingTimer = setTimeout(readInput, TYPING_DELAY_MS);
+}
+
+/** @param {string} source */
+export function selectSource(source) {
+  if (source !== panel.source) clearColumns();
+  panel.source = source;
+  if (source === "hub") showReport(null);
+  else readInput();
+}
+
+/** @param {File} file */
+export function selectFile(file) {
+  clearColumns();
+  panel.file = file;
+  readInput();
+}
+
+const clearColumns = () =>
+  Object.assign(panel, { sourceColumn: "", targetColumn: "", columnNames: [] });
+
+/** @param {string} action @param {string} [content] the hash of a dataset */
+async function sendAction(action, content = "") {
+  try {
+    return await request("datasets/action", { action, owner: panel.owner, content }, TIMEOUT_MS);
+  } catch {
+    return { error: NO_RESPONSE };
+  }
+}
+
+/** Show a dataset that is on the server. @param {string} content */
+export const readStored = (content) =>
+  read("Reading", (signal) =>
+    requestWithRetry(
+      () => sendAction("show", content),
+      () => !signal.aborted,
+      (reason) => (panel.status = formatMessage(reason)),
+    ),
+  );
+
+async function loadStoredDatasets() {
+  const { datasets } = await sendAction("list");
+  if (datasets) panel.storedDatasets = datasets;
+}
+
+/** @param {string} content */
+export async function removeStored(content) {
+  const { error } = await sendAction("remove", content);
+  if (error) showReport({ error });
+  else await loadStoredDatasets();
+}
+
+/** Store the dataset on display. */
+async function storeDataset() {
+  const dataset = validDataset();
+  if (!dataset) return {};
+  panel.status = "Saving the dataset";
+  return { dataset, reply: await sendAction("use", dataset.content) };
+}
+
+/** Store the dataset on the server, and fill the form with it. */
+export async function applyDataset() {
+  let { dataset, reply } = await storeDataset();
+  if (reply?.retryable) {
+    await readInput(); // the server keeps an upload only for a while
+    ({ dataset, reply } = await storeDataset());
+  }
+  if (!dataset) return;
+  const error = reply.retryable
+    ? "the server no longer has this dataset; upload it again"
+    : reply.error;
+  if (error) return showReport({ ...dataset, error });
+  const [min_length, max_length] = dataset.source;
+  gradio.trigger("select", {
+    index: 0,
+    value: { content: dataset.content, min_length, max_length },
+  });
+  panel.formContent = dataset.content;
+  panel.status = "";
+  await loadStoredDatasets();
+}
+
+/** @param {{ owner?: string, content?: string }} value the dataset of the form */
+export function onValueChange({ owner = "", content = "" }) {
+  const previous = panel.formContent;
+  panel.owner = owner;
+  panel.formContent = content;
+  if (previous === null) loadStoredDatasets();
+  if (content && content !== previous && validDataset()?.content !== content) readStored(content);
+}

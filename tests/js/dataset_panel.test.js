@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+
+import { enter, makeBox, press, settle } from "./support/dom.js";
+import { DatasetPanel, describeCounts } from "../../playground/ui/static/train/dataset_panel.js";
+import {
+  gradio,
+  onValueChange,
+  panel,
+  readInput,
+  selectSource,
+} from "../../playground/ui/static/train/dataset_state.js";
+import { html, render } from "../../playground/ui/static/vendor/preact.js";
+
+const REPORT = {
+  content: "c1",
+  rows: 1200,
+  symbols: 13,
+  vocabulary: [..."abcdefghijklm"],
+  words: false,
+  source: [1, 3],
+  target: [2, 2],
+  held_out: 75,
+  duplicates: 0,
+  contradictions: 0,
+  contradicted: [],
+  preview: [
+    [
+      ["a", "b"],
+      ["b", "a"],
+    ],
+  ],
+};
+const INITIAL = { ...panel };
+let box, replies, sent;
+
+beforeEach(async () => {
+  if (box) render(null, box);
+  box = makeBox();
+  Object.assign(panel, INITIAL);
+  replies = { datasets: REPORT, list: { datasets: [] } };
+  sent = [];
+  mock.restoreAll();
+  mock.method(globalThis, "fetch", async (url, { body, headers }) => {
+    const payload = url.pathname.endsWith("/action") ? JSON.parse(body) : { action: "datasets" };
+    sent.push({ ...payload, body, headers });
+    return new Response(JSON.stringify(replies[payload.action] ?? {}), {
+      headers: { "Content-Type": "application/json" },
+    });
+  });
+  render(html`<${DatasetPanel} />`, box);
+});
+const text = (selector) => box.querySelector(selector).textContent.trim().replace(/\s+/g, " ");
+async function read() {
+  panel.text = "ab\tba";
+  await readInput();
+  await settle();
+}
+
+test("the counts are in words, and what was left out has its reason", () => {
+  const counts = new Map(describeCounts(REPORT).map(([name, value]) => [name, value]));
+  assert.equal(counts.get("examples"), "1,200");
+  assert.equal(counts.get("vocabulary"), "13 different characters: a b c d e f g h i j k l …");
+  assert.equal(counts.get("sources"), "1 to 3 tokens");
+  assert.equal(counts.get("targets"), "2 tokens");
+  assert.equal(counts.has("repeated"), false);
+  const others = { held_out: null, duplicates: 1, contradictions: 3, contradicted: [7, 1008] };
+  const more = new Map(
+    describeCounts({ ...REPORT, ...others }).map(([name, value]) => [name, value]),
+  );
+  assert.equal(more.get("held out"), "one in sixteen");
+  assert.equal(more.get("repeated"), "1 example, left out");
+  assert.equal(more.get("contradicting"), "3 examples, left out: line 7, 1,008 and more");
+});
+
+test("a pasted text is read, stored on the server and put into the form", async () => {
+  const trigger = mock.fn();
+  Object.assign(gradio, { trigger });
+  await read();
+  assert.equal(sent[0].body, "ab\tba");
+  assert.equal(text(".preview tr"), "a b b a");
+  await box.querySelector(".use").click();
+  await settle();
+  assert.deepEqual(trigger.mock.calls[0].arguments, [
+    "select",
+    { index: 0, value: { content: "c1", min_length: 1, max_length: 3 } },
+  ]);
+  assert.equal(text(".use"), "Dataset in use");
+  assert.equal(box.querySelector(".use").disabled, true);
+});
+
+test("an upload that the server no longer keeps is sent again, once", async () => {
+  await read();
+  replies.use = { error: "upload it first", retryable: true };
+  box.querySelector(".use").click();
+  await settle();
+  assert.deepEqual(
+    sent.map((each) => each.action),
+    ["datasets", "use", "datasets", "use"],
+  );
+  assert.match(text(".problem"), /no longer has this dataset/);
+});
+
+test("rejected lines are listed beside the examples of the others", async () => {
+  const { content: _, ...summary } = REPORT;
+  replies.datasets = { ...summary, error: "2 lines", lines: ["line 3 has no source"], bad: 2 };
+  await read();
+  assert.equal(text(".problem"), "2 lines rejected:Line 3 has no source.And 1 more.");
+  assert.equal(text(".preview tr"), "a b b a");
+  assert.equal(box.querySelector(".use").disabled, true);
+});
+
+test("a later request replaces the report of an earlier one", async () => {
+  const first = read();
+  selectSource("hub");
+  await first;
+  assert.equal(panel.report, null);
+  assert.ok(box.querySelector("[name=repo]"));
+});
+
+test("columns are sent once both are named", async () => {
+  Object.assign(panel, { source: "hub", repo: " ada/words " });
+  await settle();
+  enter(box.querySelector("[name=sourceColumn]"), "from");
+  await settle();
+  assert.deepEqual(sent, []);
+  enter(box.querySelector("[name=targetColumn]"), "to");
+  await settle();
+  assert.equal(sent[0].headers["X-Name"], "hub%3Aada%2Fwords");
+  assert.equal(sent[0].headers["X-Columns"], "from%09to");
+});
+
+test("the tab key separates source and target, and then moves the focus", async () => {
+  const area = box.querySelector("textarea");
+  area.value = "ab";
+  area.setSelectionRange(2, 2);
+  press(area, "Tab");
+  assert.equal(panel.text, "ab\t");
+  press(area, "Tab");
+  assert.equal(panel.text, "ab\t");
+});
+
+test("the dataset of the form is shown, and listed with those of the server", async () => {
+  const stored = { content: "c1", rows: 1, symbols: 9, vocabulary: [..."abcdefgh"], bytes: 10 };
+  Object.assign(replies, { show: REPORT, list: { datasets: [stored] } });
+  onValueChange({ owner: "o", content: "c1" });
+  await settle();
+  assert.equal(text(".use"), "Dataset in use");
+  assert.equal(text(".pick"), "1 example of a b c d e f g h …");
+  replies.list = { datasets: [] };
+  box.querySelector(".stored li .pg-button").click();
+  await settle();
+  assert.equal(box.querySelector(".stored").hidden, true);
+});
