@@ -102,7 +102,7 @@ test("an upload that the server no longer keeps is sent again, once", async () =
 });
 
 test("rejected lines are listed beside the examples of the others", async () => {
-  const { content: _, ...summary } = REPORT;
+  const summary = { ...REPORT, content: undefined };
   replies.datasets = { ...summary, error: "2 lines", lines: ["line 3 has no source"], bad: 2 };
   await read();
   assert.equal(text(".problem"), "2 lines rejected:Line 3 has no source.And 1 more.");

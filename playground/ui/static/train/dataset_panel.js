@@ -41,7 +41,7 @@ const REPO = {
   label: "Dataset",
   placeholder: "user/dataset",
   maxLength: 190,
-  hint: "A public dataset; its first 100,000 rows, read as tables. The playground runs no code of it.",
+  hint: "A public dataset: its first 100,000 rows. The playground runs no code of it.",
 };
 const SPLITTING = {
   name: "splitting",
@@ -233,7 +233,7 @@ function Stored({ dataset }) {
     <button
       type="button"
       class="pick"
-      title=${`${formatCount(symbols, "token")} · ${formatBytes(bytes)} · ${content.slice(0, 12)}`}
+      title=${[formatCount(symbols, "token"), formatBytes(bytes), content.slice(0, 12)].join(" · ")}
       onClick=${() => readStored(content)}
     >
       ${formatCount(rows, "example")} of ${vocabulary.join(" ")}${more}
