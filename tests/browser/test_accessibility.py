@@ -14,7 +14,7 @@ LONG = 120_000
 WIDE, NARROW = {"width": 1440, "height": 950}, {"width": 390, "height": 844}
 
 
-SETTLED = """() => !document.querySelector(".waiting, .heads-stale, .live.old")
+SETTLED = """() => !document.querySelector(".waiting, .heads-stale, .live.old, .answer.old")
     && !document.getAnimations().some((a) => a.playState === "running")
     && ![...document.querySelectorAll("h2, h3, h4")].some(
       (heading) => heading.checkVisibility() && !heading.textContent)"""
@@ -92,13 +92,36 @@ def test_axe_finds_nothing_in_dialogs_and_beside_a_training_run(app, open_page):
     page, actual = open_page(app.url), []
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator(".live")).to_have_attribute("data-status", "training", timeout=LONG)
-    actual += findings(page, "a run at work")
-    page.locator(".live .show-keys").click()
-    actual += findings(page, "the keyboard's sheet")
-    page.keyboard.press("Escape")
-    page.locator(".live .share").click()
-    actual += findings(page, "sharing")
-    page.keyboard.press("Escape")
+    actual += findings(page, "a training run")
+    page.locator("#another").click()  # a second run, to compare with
+    expect(page.locator(".runs .run")).to_have_count(2)
+    page.locator(".runs .run .lay:enabled").check()
+    for button, name in (
+        (".live .show-keys", "keyboard help"),
+        (".live .share", "Share"),
+        (".live .differ", "Compare settings"),
+    ):
+        page.locator(button).click()
+        page.locator("dialog[open]").wait_for()
+        actual += findings_of_both_themes(page, name)
+        page.keyboard.press("Escape")
     page.get_by_text("Advanced settings", exact=True).first.click()
-    actual += findings(page, "every setting")
+    actual += findings_of_both_themes(page, "all settings")
+    assert not actual, "\n".join(map(str, actual))
+
+
+def test_axe_finds_nothing_in_the_diagram(app, open_page):
+    """A head is selected, a row of the diagram is read, and a block is explained."""
+    page, actual = open_page(f"{app.url}/?__theme=light"), []
+    expect(page.locator(".live .answer")).to_contain_text("✓")
+    page.locator(".head[data-kind=encoder]").first.click()
+    actual += findings_of_both_themes(page, "a selected head")
+    page.locator(".diagram-canvas").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".diagram-note")).to_contain_text("attends to")
+    actual += findings_of_both_themes(page, "a row of the diagram")
+    for kind in ("encoder", "cross", "decoder"):
+        page.locator(f".diagram-block[data-kind={kind}] .diagram-block-title").first.click()
+        expect(page.locator(".diagram-note")).to_contain_text("parameters")
+        actual += findings_of_both_themes(page, f"an explained block: {kind}")
     assert not actual, "\n".join(map(str, actual))

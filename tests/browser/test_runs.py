@@ -351,11 +351,16 @@ def test_starts_above_the_slots_are_queued_and_move_up(own_server, open_page):
     wait_for_text(page, ".status-text", "training slots are in use · next in the queue")
     page.click("#train")
     wait_for_text(page, ".status-text", "second in the queue")
+    expect(page.locator(".no-figures")).to_be_visible()  # and nothing of the run before
+    for figure in (".diagram", ".samples", ".answer"):
+        expect(page.locator(figure)).to_be_hidden()
     first, second = run_names(page)[::-1][:2]
     choose_run_action(page, first, "stop")
     wait_for_text(page, ".status-text", "next in the queue")
     choose_run_action(page, second, "stop")
     wait_for_status(page, "training")
+    expect(page.locator(".diagram")).to_be_visible()
+    expect(page.locator(".no-figures")).to_be_hidden()
     page.click("#stop")
     wait_for_status(page, "stopped")
     other = open_page(own.url)  # on this machine another browser lists the same runs
