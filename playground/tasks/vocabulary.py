@@ -71,7 +71,7 @@ class Vocabulary:
         for symbol in self.split(text):
             if symbol not in self.token_ids:
                 raise UnknownSymbolError(
-                    f"{symbol[:40]!r} is not a symbol of this task; use {self.describe()}, as in "
+                    f"{symbol[:40]!r} is not a token of this task; use {self.describe()}, as in "
                     f"{self.example()}"
                 )
             tokens.append(self.token_ids[symbol])

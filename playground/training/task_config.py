@@ -29,7 +29,7 @@ class TaskConfig:
     task: str = config_field("reverse", "The task that the model learns.", choices=(*TASKS, LOOKUP))
     n_symbols: int = config_field(
         10,
-        "Number of different symbols: digits first, then a-z and A-Z.",
+        "Number of different tokens: digits first, then a-z and A-Z.",
         low=2,
         high=len(ALPHABET),
     )

@@ -89,7 +89,7 @@ DERIVED_SETTINGS = (
 
 LABELS = {
     "dataset_sha256": "Dataset",
-    "n_symbols": "Symbols",
+    "n_symbols": "Alphabet size",
     "n_training_sources": "Training set",
     "held_out_one_in": "Held out, one in",
     "predict_eos": "Predict EOS",

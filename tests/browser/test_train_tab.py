@@ -40,10 +40,10 @@ def test_the_first_screen_shows_a_bundled_model_to_try(page):
     page.fill(".sequence", "9 8 7")
     expect(page.locator(".answer")).to_have_text(re.compile(r"7 8 9\s*✓"))
     page.fill(".sequence", "9 x 7")
-    expect(page.locator(".try-note")).to_contain_text("'x' is not a symbol")
+    expect(page.locator(".try-note")).to_contain_text("'x' is not a token")
     expect(page.locator(".answer")).to_be_empty()  # a tick beside an error would be a lie
     page.fill(".sequence", "<img src=x onerror=alert(1)>")
-    expect(page.locator(".try-note")).to_contain_text("'<' is not a symbol")
+    expect(page.locator(".try-note")).to_contain_text("'<' is not a token")
     assert page.locator(".live img").count() == 0
     page.fill(".sequence", page.get_attribute(".sequence", "placeholder"))
 

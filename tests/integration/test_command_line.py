@@ -328,12 +328,12 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("evaluate", "nowhere"), "nowhere is not a checkpoint"),
         (("evaluate", "checkpoints/reverse", "--n", "0"), "0 is not in the range"),
         (("evaluate", "checkpoints/reverse", "--length", "40"), "allow 10 symbols"),
-        (("predict", "checkpoints/reverse", "3 x 4"), "'x' is not a symbol of this task"),
+        (("predict", "checkpoints/reverse", "3 x 4"), "'x' is not a token of this task"),
         (("predict", "checkpoints/reverse", "12345678901"), "positions for 10"),
         (("predict", "checkpoints/reverse", ""), "type a sequence"),
         (
             ("inspect", "checkpoints/reverse", "3 x 4", "--out", "nowhere"),
-            "'x' is not a symbol of this task",
+            "'x' is not a token of this task",
         ),
         (("inspect", "checkpoints/reverse", "12345678901", "--out", "nowhere"), "positions for 10"),
         (("inspect", "checkpoints/reverse", "", "--out", "nowhere"), "type a sequence"),
@@ -465,7 +465,7 @@ def test_predict_takes_arguments_or_lines_and_prints_json():
     ]
     wrong = run_command("predict", "checkpoints/reverse", "3 1 4", "3 x 4")
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "3 x 4: 'x' is not a symbol of this task" in wrong.stderr
+    assert "3 x 4: 'x' is not a token of this task" in wrong.stderr
 
 
 def test_a_progress_bar_is_drawn_on_a_terminal_that_reports_no_size(tmp_path):

@@ -1261,7 +1261,7 @@ def test_a_run_without_weights_has_a_message(serve):
 @pytest.mark.parametrize(
     ("text", "expected_message"),
     [
-        ("3 x 4", "'x' is not a symbol"),
+        ("3 x 4", "'x' is not a token"),
         ("", "type a sequence"),
         ("1 2 3 4 5 6", "this model has positions for 5"),
         ("<b>", "'<' is not"),

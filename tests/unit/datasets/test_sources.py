@@ -182,7 +182,7 @@ def test_a_run_on_rows_resumes_evaluates_and_loads_without_them(tmp_path, monkey
     reply = view.predict(family, "w1 w2")
     assert (reply["target"], reply["correct"]) == (None, None)
     assert "is unknown" in reply["note"]
-    assert "'w99' is not a symbol" in view.predict(family, "w99")["error"]
+    assert "'w99' is not a token" in view.predict(family, "w99")["error"]
     lost, _ = resume_trainer(tmp_path / "c", max_steps=5)
     with pytest.raises(DatasetError, match=f"{rows.sha256[:12]}.* is not stored here"):
         lost.train_step()

@@ -31,7 +31,7 @@ def test_an_empty_vocabulary_is_rejected_with_an_example(mixed, text):
 
 
 def test_an_unknown_symbol_is_named_with_what_is_accepted(mixed):
-    with pytest.raises(UnknownSymbolError, match="'x' is not a symbol of this task; use 0–9"):
+    with pytest.raises(UnknownSymbolError, match="'x' is not a token of this task; use 0–9"):
         mixed.encode_text("3 x 4")
 
 
