@@ -12,10 +12,10 @@ class TaskSpec:
 
     class_path          the class, as an import string
     description         what the task does with a sequence, in one sentence
-    example             a sequence and its target, over ten symbols
+    example             a sequence and its target, over ten tokens
     n_symbols_range     minimum and maximum of the setting `n_symbols_range`; None if the alphabet
                         is fixed
-    extra_symbols       symbols of this task only, numbered after those of the setting
+    extra_symbols       tokens of this task only, numbered after those of the setting
     min_length          minimum length of a source; shorter ones are never sampled
     default_max_length  maximum length of a source in a run that does not set max_length
     max_target_length   the maximum length of a target for a source of this length
@@ -31,10 +31,10 @@ class TaskSpec:
     min_length: int = 1
     default_max_length: int = 10
     max_target_length: Callable[[int], int] = lambda length: length
-    num_sources: Callable[[int, int], int] = lambda symbols, length: symbols**length
+    num_sources: Callable[[int, int], int] = lambda tokens, length: tokens**length
 
     def alphabet(self, n_symbols: int) -> str:
-        """Return all symbols of sources and targets, in the order of their token ids."""
+        """Return all tokens of sources and targets, in the order of their token ids."""
         return (ALPHABET[:n_symbols] if self.n_symbols_range else "") + self.extra_symbols
 
 
@@ -57,7 +57,7 @@ TASKS = {
     ),
     "sort": TaskSpec(
         "playground.tasks.rules:Sort",
-        "Write the symbols in order, the smallest first.",
+        "Write the tokens in order, the smallest first.",
         ("3 1 4 1 5", "1 1 3 4 5"),
     ),
     "duplicate": TaskSpec(
@@ -73,24 +73,24 @@ TASKS = {
     ),
     "caesar": TaskSpec(
         "playground.tasks.rules:Caesar",
-        "Replace each symbol by the symbol three places later; the last symbol is followed by the "
-        "first (with fewer than four symbols: replace it by the symbol before it).",
+        "Replace each token by the token three positions later; the last token is followed by the "
+        "first (with fewer than four tokens: replace it by the token before it).",
         ("3 1 9", "6 4 2"),
     ),
     "dedupe": TaskSpec(
         "playground.tasks.rules:Dedupe",
-        "Write each symbol where it first occurs, and leave out every repetition.",
+        "Write each token where it first occurs, and leave out every repetition.",
         ("3 1 4 1 3", "3 1 4"),
     ),
     "histogram": TaskSpec(
         "playground.tasks.rules:Histogram",
-        "Write for each position how often its symbol occurs in the sequence. The largest symbol "
+        "Write for each position how often its token occurs in the sequence. The largest token "
         "stands for all larger counts.",
         ("3 1 3", "2 1 2"),
     ),
     "parity": TaskSpec(
         "playground.tasks.rules:Parity",
-        "Write 1 if the sum of the symbols is odd, else 0.",
+        "Write 1 if the sum of the tokens is odd, else 0.",
         ("3 1 4 1", "1"),
         max_target_length=_constant_one,
     ),
@@ -102,7 +102,7 @@ TASKS = {
         extra_symbols="01()",
         default_max_length=16,
         max_target_length=_constant_one,
-        num_sources=lambda symbols, length: 2**length,
+        num_sources=lambda tokens, length: 2**length,
     ),
     "addition": TaskSpec(
         "playground.tasks.arithmetic:Addition",
@@ -122,14 +122,14 @@ TASKS = {
     ),
     "modular-addition": TaskSpec(
         "playground.tasks.arithmetic:ModularAddition",
-        "Add the symbols modulo the number of different symbols.",
+        "Add the tokens modulo the number of different tokens.",
         ("7 5", "2"),
         min_length=2,
         max_target_length=_constant_one,
     ),
     "odds-first": TaskSpec(
         "playground.tasks.rules:OddsFirst",
-        "Write the odd symbols, then the even ones, each group in the original order.",
+        "Write the odd tokens, then the even ones, each group in the original order.",
         ("3 4 1 2", "3 1 4 2"),
     ),
     "random": TaskSpec(
