@@ -83,7 +83,7 @@ class FusedDecoder:
             _FusedLayer(cast(DecoderLayer, layer), memory_BSD, source_bias_S11B, n_positions)
             for layer in model.decoder_layers
         ]
-        self.norm, self.output_proj = model.decoder_norm.forward, model.output_proj
+        self.norm, self.output_proj = _fuse_norm(model.decoder_norm), model.output_proj
         self.position = 0
 
     def step(self, token_B1: Tensor) -> Tensor:
@@ -105,14 +105,14 @@ class _FusedLayer:
         source_bias_S11B: Tensor | None,
         n_positions: int,
     ) -> None:
-        self.self_attn = _FusedAttention(layer.self_attn)
-        self.cross_attn = _FusedAttention(layer.cross_attn)
+        self.self_attn = _FusedAttention(layer.self_attn, n_positions)
+        self.cross_attn = _FusedAttention(layer.cross_attn, n_positions)
         self.cache = self.self_attn.new_cache(len(memory_BSD), n_positions)
         self.source_bias_S11B = source_bias_S11B
         key_BGSK, value_BGSK = layer.cross_attn.project_kv(memory_BSD)
         self.source_key_SGKB = key_BGSK.permute(2, 1, 3, 0).contiguous()
         self.source_value_SGKB = value_BGSK.permute(2, 1, 3, 0).contiguous()
-        self.feed_forward = layer.feed_forward.forward
+        self.feed_forward = _fuse_feed_forward(layer.feed_forward)
         self.self_residual = _FusedResidual(layer.self_attn_residual)
         self.cross_residual = _FusedResidual(layer.cross_attn_residual)
         self.feed_forward_residual = _FusedResidual(layer.feed_forward_residual)
@@ -142,7 +142,7 @@ class _FusedResidual:
     """The residual connection and the norm around a sublayer."""
 
     def __init__(self, residual: ResidualNorm) -> None:
-        self.norm, self.norm_first = residual.norm.forward, residual.norm_first
+        self.norm, self.norm_first = _fuse_norm(residual.norm), residual.norm_first
 
     def __call__(self, x_BD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         if self.norm_first:
@@ -151,7 +151,7 @@ class _FusedResidual:
 
 
 class _FusedAttention:
-    def __init__(self, attn: MultiHeadAttention) -> None:
+    def __init__(self, attn: MultiHeadAttention, n_positions: int) -> None:
         projections = attn.q_proj, attn.k_proj, attn.v_proj
         self.n_kv_heads, self.n_heads = attn.n_kv_heads, attn.n_heads
         self.group_size = attn.n_heads // attn.n_kv_heads
@@ -167,7 +167,9 @@ class _FusedAttention:
             self.bias_D1 = torch.cat(biases)[:, None]
         self.out_weight, self.out_bias = attn.out_proj.weight, attn.out_proj.bias
         self.position_encoding = attn.position_encoding
-        self.is_rotary = isinstance(attn.position_encoding, RotaryEmbedding)
+        self.rotations_T2K1 = None
+        if isinstance(attn.position_encoding, RotaryEmbedding):
+            self.rotations_T2K1 = _rotations(attn.position_encoding, n_positions, self.weight)
 
     def new_cache(self, batch_size: int, n_positions: int) -> tuple[Tensor, Tensor]:
         """Allocate the keys (TGKB) and values of the target."""
@@ -191,10 +193,10 @@ class _FusedAttention:
         query_key_HKB = joined_DB[: n_query + n_key].view(
             self.n_heads + self.n_kv_heads, self.key_size, len(y_BD)
         )
-        if self.is_rotary:
-            query_key_BH1K = query_key_HKB.permute(2, 0, 1)[:, :, None]
-            rotated_BH1K = self.position_encoding.rotate(query_key_BH1K, position)
-            query_key_HKB = rotated_BH1K[:, :, 0].permute(1, 2, 0)
+        if self.rotations_T2K1 is not None:
+            cos_K1, sin_K1 = self.rotations_T2K1[position]
+            swapped_HKB = query_key_HKB.roll(self.key_size // 2, 1)
+            query_key_HKB = torch.addcmul(query_key_HKB * cos_K1, swapped_HKB, sin_K1)
         query_HKB, key_GKB = query_key_HKB.split([self.n_heads, self.n_kv_heads])
         value_GKB = joined_DB[n_query + n_key :].view(self.n_kv_heads, self.value_size, len(y_BD))
         return query_HKB.unflatten(0, (self.n_kv_heads, self.group_size)), key_GKB, value_GKB
@@ -220,6 +222,29 @@ class _FusedAttention:
         weights_MGRB = scores_MGRB.softmax(0)
         output_GRKB = (value_MGKB[:, :, None] * weights_MGRB[:, :, :, None]).sum(0)
         return F.linear(output_GRKB.flatten(0, 2).T, self.out_weight, self.out_bias)
+
+
+def _rotations(encoding: RotaryEmbedding, n_positions: int, like: Tensor) -> Tensor:
+    """Return the cosine and the signed sine (T2K1) of each position, for swapped pairs."""
+    angle_Tk = encoding.rotation_angles(n_positions, like.device)
+    cos_Tk, sin_Tk = angle_Tk.cos(), angle_Tk.sin()
+    cos_TK, sin_TK = torch.cat([cos_Tk, cos_Tk], 1), torch.cat([-sin_Tk, sin_Tk], 1)
+    return torch.stack([cos_TK, sin_TK], 1)[..., None].to(like.dtype)
+
+
+def _fuse_norm(norm: nn.Module) -> Callable[[Tensor], Tensor]:
+    if isinstance(norm, nn.LayerNorm):
+        shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+        return lambda x_BD: F.layer_norm(x_BD, shape, weight, bias, eps)
+    return norm.forward
+
+
+def _fuse_feed_forward(network: FeedForward | SwiGLU) -> Callable[[Tensor], Tensor]:
+    if isinstance(network, SwiGLU):
+        return network.forward
+    up_proj, down_proj, activation = network.up_proj, network.down_proj, network.activation
+    up, down = (up_proj.weight, up_proj.bias), (down_proj.weight, down_proj.bias)
+    return lambda y_BD: F.linear(activation(F.linear(y_BD, *up)), *down)
 
 
 def _project(weight: Tensor, bias_D1: Tensor | None, y_BD: Tensor) -> Tensor:

@@ -75,9 +75,12 @@ def test_decoding_rotates_each_position_once(monkeypatch):
 
     monkeypatch.setattr(position_encoding, "apply_rotary_emb", count_and_rotate)
     generate(model, sources(), 12)
-    n_source = sources().shape[1]
-    # In two layers; the encoder rotates queries and keys separately, the decoder at once.
-    assert sum(rotated) == 2 * 2 * n_source + 2 * 12
+    # Queries and keys, in two layers. The fused decoder has cosines and sines of its own.
+    assert sum(rotated) == 2 * 2 * sources().shape[1]
+    rotated.clear()
+    model.decoder_norm.register_forward_hook(lambda *_: None)  # so module by module
+    generate(model, sources(), 12)
+    assert sum(rotated) == 2 * 2 * (sources().shape[1] + 12)
 
 
 @pytest.mark.parametrize("training", [True, False])
