@@ -3,6 +3,7 @@ import { html, useMemo } from "../vendor/preact.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatInteger, formatNumber } from "../shared/format.js";
+import { LEARNING_RATE } from "../shared/strings.js";
 import { createOptions } from "./options.js";
 import { Part, RowTable } from "./part.js";
 
@@ -12,7 +13,7 @@ const SCHEDULES = [
 ];
 const X_MARGIN = 1.03; // the label of the last step needs space
 const CHART = {
-  label: "Learning rate",
+  label: LEARNING_RATE,
   xLabel: "step",
   height: 230,
   formatX: formatInteger,
@@ -87,7 +88,7 @@ function Schedule({ data: { rates, schedule } }) {
     chartOptions = { ...CHART, xRange: /** @type {[number, number]} */ ([0, last * X_MARGIN]) };
   return html`<${Part}
     size="wide"
-    title="Learning rate"
+    title=${LEARNING_RATE}
     hint="The paper's schedule rises linearly during the warm-up, and then falls with the inverse
       square root of the step: d_model^-0.5 · min(step^-0.5, step · warm-up^-1.5). Larger models
       get a lower rate, and a longer warm-up a lower peak."
