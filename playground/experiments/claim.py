@@ -18,6 +18,7 @@ class Claim:
     criterion   the criterion as text; `replications.py` implements it
     deviations  the differences from the original, with their effect
     minutes     expected duration of one run, or of the whole experiment, on two cores
+    curve       the published training loss by update, where the source prints it
     threshold   the bound of the measured value in the criterion, if there is one
     settings    the settings of the run, unless the claim needs an `experiment`
     """
@@ -31,5 +32,6 @@ class Claim:
     deviations: tuple[str, ...]
     minutes: float
     threshold: float = 0.0
+    curve: Mapping[int, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     experiment: Mapping[str, Any] | None = None

@@ -84,6 +84,7 @@ def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:
         "measure": claim.measure,
         "statement": claim.statement,
         "published": claim.published,
+        "curve": [list(point) for point in claim.curve.items()],
         "rule": claim.criterion,
         "differs": list(claim.deviations),
         "minutes": claim.minutes,

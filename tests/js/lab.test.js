@@ -27,6 +27,7 @@ import {
 import {
   buildHeatMap,
   buildLengthSeries,
+  buildPublishedSeries,
   buildSeries,
 } from "../../playground/ui/static/lab/result_charts.js";
 import {
@@ -206,6 +207,25 @@ test("curves are medians with ranges, and those of the runs that train", () => {
   assert.equal(buildSeries([empty], new Set(), "curve").length, 1);
   assert.equal(buildSeries([{ ...empty, live: [] }], new Set(), "curve").length, 1);
   assert.deepEqual(buildSeries([CELL], new Set(["norm pre"]), "curve"), []);
+});
+
+test("the published losses of a claim are a line beside ours", () => {
+  const all = [
+    { name: "page", experiment: null, curve: [[10, 9]] },
+    {
+      name: "page",
+      experiment: "e1",
+      curve: [
+        [10, 2.28],
+        [100, 1.33],
+      ],
+    },
+  ];
+  assert.deepEqual(buildPublishedSeries(all, "e1", 2), [
+    { key: "published", label: "published", x: [10, 100], y: [2.28, 1.33], color: 2 },
+  ]);
+  assert.deepEqual(buildPublishedSeries([{ ...all[1], curve: [] }], "e1", 2), []);
+  assert.deepEqual(buildPublishedSeries(all, "e2", 2), []);
 });
 
 test("a single seed has its interval by length, several have their range", () => {

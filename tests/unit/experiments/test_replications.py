@@ -38,6 +38,15 @@ def test_every_claim_has_source_criterion_deviations_duration_and_command():
         assert line["command"] == f"python -m playground published {line['name']}{seed}"
 
 
+def test_the_published_curve_ends_with_the_published_values():
+    curve = {line["name"]: dict(line["curve"]) for line in claims()}["benchmark-page"]
+    statement = CLAIMS["benchmark-page"].statement
+    assert list(curve) == list(range(10, 101, 10))
+    for step, loss in ((10, "2.28"), (50, "1.69"), (100, "1.33")):
+        assert f"{curve[step]:.2f}" == loss
+        assert loss in statement
+
+
 def test_every_claim_and_every_preset_has_only_known_settings():
     assert [line["missing"] for line in claims() + list_presets()] == [""] * (
         len(CLAIMS) + len(EXPERIMENT_PRESETS)

@@ -4,7 +4,7 @@ import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { formatCount, formatInteger, formatPercent } from "../shared/format.js";
 import { TRAINING_LOSS } from "../shared/strings.js";
-import { hiddenVariants } from "./state.js";
+import { claims, details, hiddenVariants } from "./state.js";
 
 /** @import { HeatMapData, Series } from "../shared/types.js" */
 
@@ -42,6 +42,27 @@ export function buildSeries(cells, hidden, quantity) {
       }));
     return steps.length || !live.length ? [line, ...live] : live;
   });
+}
+
+/**
+ * Return the published losses of an experiment that replicates a claim, as a line.
+ * @param {any[]} all the claims
+ * @param {string} id of the experiment
+ * @param {number} color
+ * @returns {Series[]}
+ */
+export function buildPublishedSeries(all, id, color) {
+  const points = all.find((claim) => claim.experiment === id)?.curve ?? [];
+  if (!points.length) return [];
+  return [
+    {
+      key: "published",
+      label: "published",
+      x: points.map(([step]) => step),
+      y: points.map(([, loss]) => loss),
+      color,
+    },
+  ];
 }
 
 /**
@@ -136,6 +157,7 @@ export function ResultCharts({ results: { results, lengths } }) {
     hidden = hiddenVariants.value,
     last = Math.max(1, ...cells.map((cell) => cell.steps)),
     hasLive = cells.some((cell) => cell.live?.length),
+    published = buildPublishedSeries(claims.value, details.value?.id, cells.length),
     isOneSeed = !cells.some((cell) => cell.planned > 1),
     options = {
       height: HEIGHT,
@@ -157,7 +179,7 @@ export function ResultCharts({ results: { results, lengths } }) {
       </div>
       <div class="loss-chart">
         <${LineChart}
-          series=${buildSeries(cells, hidden, "loss")}
+          series=${[...buildSeries(cells, hidden, "loss"), ...published]}
           options=${{ ...options, label: TRAINING_LOSS, isLog: true, formatTick: formatLossTick }}
           hasLog
         />
@@ -166,5 +188,6 @@ export function ResultCharts({ results: { results, lengths } }) {
     <p class="pg-hint">
       ${isOneSeed ? "One seed each." : "Line: median over the finished seeds; band: full range."}
       ${hasLive && " Dotted: runs that train."}
+      ${published.length > 0 && " Published: the losses that the source prints."}
     </p>`;
 }
