@@ -172,7 +172,7 @@ LESSONS = {
         "Length generalization",
         f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested on "
         f"longer ones, up to {EVAL_MAX_LENGTH}. Whether it has learned to reverse any sequence, or "
-        "only sequences of the lengths it has seen, depends mostly on its position encoding.",
+        "only sequences of the lengths it has seen, depends on its position encoding, too.",
         "Choose a position encoding, predict how far the model generalizes, then train "
         "and test it.",
         f"At which length does exact match first fall below 50 %? Enter {EVAL_MAX_LENGTH + 1} if "

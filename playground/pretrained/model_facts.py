@@ -186,8 +186,9 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "from": ["GPT-2"],
         "family": "decoder only",
         "idea": (
-            "the same architecture at a hundred times the size: it learns a task from a few "
-            "examples in the prompt; later models are also trained on human feedback (RLHF)"
+            "GPT-3 has the same architecture at 112 times the size of GPT-2 XL: it learns a task "
+            "from a few examples in the prompt; later models are also trained on human feedback "
+            "(RLHF), and GPT-4's size is not published"
         ),
         "use": "assistants, writing, code",
         "here": "GPT-3's parameter count; few-shot prompts, with GPT-2",

@@ -29,7 +29,7 @@ PRESETS = {
     "adam": Preset(
         "Adam",
         "The same model with Adam and a learning rate that decays along a cosine, without averaged "
-        "weights. It needs twice as many steps.",
+        "weights. It needs 150 steps to an exact match of 99.9 %, Fast 90 steps.",
     ),
     "one-head": Preset(
         "One head",

@@ -2,9 +2,11 @@
 
 import json
 import re
+from statistics import median
 
 import pytest
 
+from benchmarks import fast_preset
 from playground.common.stats import Z_95
 from playground.experiments import analysis
 from playground.experiments.presets import list_presets
@@ -12,7 +14,11 @@ from playground.finetuning import classifier
 from playground.lessons import bug_comparison, measurements
 from playground.lessons.bugs import BUGS
 from playground.lessons.lessons import HISTORY_SETTINGS, LESSONS
+from playground.models.config import ModelConfig
+from playground.models.stack_config import POSITION_TYPES
 from playground.pretrained import model_facts
+from playground.tasks.specs import TASKS
+from playground.training.presets import PRESETS
 from playground.training.train_config import TrainConfig
 from tests.support.app_server import ROOT
 
@@ -26,6 +32,24 @@ def accuracy(setting):
     path = ROOT / "benchmarks" / "results" / "accuracy.json"
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     return next(row for row in rows if row["setting"] == setting)
+
+
+def benchmark_rows(name):
+    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["rows"]
+
+
+def median_steps(preset):
+    """Return the median steps of a preset to the goal, on sequences of 1 to 10 digits."""
+    goals = benchmark_rows("fast-preset")["goals"]
+    goal = next(row for row in goals if row["setting"] == "reverse, lengths 1 to 10")
+    return median(run["steps"] for run in goal[preset])
+
+
+def counted(model):
+    """Return the parameter count of a well-known model."""
+    _, built, config, fields, _ = next(row for row in model_facts.COUNTED if row[0] == model)
+    return model_facts.count_parameters(built, config, tuple(fields.items()))
 
 
 def strings(value):
@@ -76,6 +100,7 @@ def texts():
             ]
         ),
         "presets": strings(list_presets()),
+        "training presets": [preset.description for preset in PRESETS.values()],
         "page": page_lines(),
         "README.md": document_texts("README.md"),
         # sources.md is computed, see tests/integration/inspection/test_sources.py
@@ -97,7 +122,18 @@ SOURCES = {
         "50 %": lambda: all("share < 0.5" in text for text in measurement_sources()),
         "99 %": lambda: measurements.TARGET_SCORE == 0.99,
     },
-    "model facts": {"15 %": BERT, "80 %": BERT, "10 %": BERT},
+    "model facts": {
+        "15 %": BERT,
+        "80 %": BERT,
+        "10 %": BERT,
+        "112 times": lambda: round(counted("GPT-3") / counted("GPT-2 XL")) == 112,
+    },
+    "training presets": {
+        "99.9 %": lambda: fast_preset.TARGET_SCORE == 0.999,
+        "2,000 steps": lambda: PRESETS["paper"].settings["max_steps"] == 2000,
+        "90 steps": lambda: median_steps("fast") == 90,
+        "150 steps": lambda: median_steps("adam") == 150,
+    },
     "presets": {"99 %": lambda: analysis.TARGET_SCORE == 0.99},
     "page": {
         "0 %": lambda: analysis.percent(0.0) == "0 %",
@@ -149,3 +185,35 @@ def test_figures_are_extracted_from_sentences():
         "1,200 steps",
         "3 times",
     }
+
+
+NUMBERS = {"seven": 7, "eight": 8, "eleven": 11, "fifteen": 15, "four": 4}
+# The count that follows from the code, for each phrase of a document.
+COUNTS = {
+    ("README.md", "{} tasks"): lambda: len(TASKS),
+    ("README.md", "{} position encodings, or none"): lambda: len(POSITION_TYPES) - 1,
+    ("README.md", "{} optimizers"): lambda: len(
+        TrainConfig.__dataclass_fields__["optimizer"].metadata["choices"]
+    ),
+    ("README.md", "{} lessons"): lambda: len(LESSONS),
+    ("docs/teaching.md", "{} lessons"): lambda: len(LESSONS),
+    ("docs/teaching.md", "of the {} bugs"): lambda: len(BUGS),
+}
+
+
+@pytest.mark.parametrize(("document", "phrase"), COUNTS)
+def test_counts_in_words_are_those_of_the_code(document, phrase):
+    text = document_texts(document)[0].lower()
+    pattern = re.escape(phrase.lower()).replace(r"\{\}", r"(\w+)")
+    words = [word for word in re.findall(pattern, text) if word in NUMBERS]
+    assert words
+    assert {NUMBERS[word] for word in words} == {COUNTS[document, phrase]()}
+
+
+def test_counts_of_the_lessons_are_those_of_the_default_model():
+    lessons = " ".join(lesson.introduction for lesson in LESSONS.values())
+    config = ModelConfig()
+    assert f"Each update uses {TrainConfig().batch_size} of them" in lessons
+    assert f"The model has {3 * config.n_layers * config.n_heads} heads of three kinds" in lessons
+    assert f"over all {config.target_vocab_size} tokens" in lessons
+    assert f"one vector of {config.d_model} numbers" in lessons

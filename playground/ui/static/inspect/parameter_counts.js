@@ -166,7 +166,7 @@ export function QuadraticCost({ data: { quadratic, measured }, onMeasure }) {
       html`<p class="hint">
         Measured on this server. Explicit attention stores all weights, as the formula is written.
         Fused attention (FlashAttention, Dao et al. 2022) computes the same output block by block
-        and never stores them, so it needs less memory, and for long sequences less time.
+        and never stores them all. The table compares the time of both on one head.
       </p>`
     }
     <button

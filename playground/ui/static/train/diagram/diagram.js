@@ -123,7 +123,7 @@ function describeSelection(pass) {
   const kind = state.selectedKind,
     [layer, head] = state.selectedHead,
     weights = pass.attention[kind]?.[layer]?.[head];
-  if (!weights) return "This architecture has no attention; it passes the input on as one vector.";
+  if (!weights) return "This model has no attention; it passes the input on as one vector.";
   const [queries, keys] = pass.axes[kind],
     { entropy, maxWeight } = summarizeHead(weights, queries.length, keys.length);
   return (
