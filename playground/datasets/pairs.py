@@ -135,8 +135,8 @@ class PairDataset:
         """Summarize the dataset, a sentence each."""
         n_held_out, size = self.count_held_out(), len(self.vocabulary)
         messages = [
-            f"{len(self):,} pairs with {size} different symbols; sources have "
-            f"{_format_range(self.source_lengths)} symbols, targets "
+            f"{len(self):,} pairs with {size} different tokens; sources have "
+            f"{_format_range(self.source_lengths)} tokens, targets "
             f"{_format_range(self.target_lengths)}",
             f"{format_count(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'} held out, "
             "chosen by a hash of the source"
@@ -185,7 +185,7 @@ def validate_vocabulary(text: str) -> tuple[str, ...]:
     symbols = text.split(" ")
     if not 1 <= len(symbols) <= MAX_VOCAB_SIZE or len(set(symbols)) < len(symbols):
         raise DatasetError(
-            f"the vocabulary must be 1 to {MAX_VOCAB_SIZE} different symbols, separated by single "
+            f"the vocabulary must be 1 to {MAX_VOCAB_SIZE} different tokens, separated by single "
             f"spaces"
         )
     for symbol in symbols:
@@ -294,14 +294,14 @@ class PairBuilder:
             symbols: Sequence[str] = text.split() if self.split_on_spaces else "".join(text.split())
             if len(symbols) > MAX_LENGTH:
                 self.errors.add(
-                    number, f"has a {name} of {len(symbols):,} symbols, above {MAX_LENGTH}"
+                    number, f"has a {name} of {len(symbols):,} tokens, above {MAX_LENGTH}"
                 )
                 return
             try:
                 tokens.append(array("H", map(self.token_ids.__getitem__, symbols)))
             except KeyError:
                 if problem := self.add_symbols(number, symbols):
-                    self.errors.add(number, f"has an invalid symbol: {problem}")
+                    self.errors.add(number, f"has an invalid token: {problem}")
                     return
                 tokens.append(array("H", map(self.token_ids.__getitem__, symbols)))
         source, target = tokens
@@ -331,12 +331,12 @@ class PairBuilder:
                 return problem
             if len(self.token_ids) == MAX_VOCAB_SIZE:
                 other = (
-                    "or choose single characters as symbols"
+                    "or choose single characters as tokens"
                     if self.split_on_spaces
-                    else "or separate words by spaces to use words as symbols"
+                    else "or separate words by spaces to use words as tokens"
                 )
                 raise DatasetError(
-                    f"there are more than {MAX_VOCAB_SIZE} different symbols, from line {number:,} "
+                    f"there are more than {MAX_VOCAB_SIZE} different tokens, from line {number:,} "
                     f"on; use fewer, {other}"
                 )
             self.token_ids[symbol] = len(self.token_ids)
@@ -391,13 +391,13 @@ def _symbol_error(symbol: str) -> str:
     """Return why a text cannot be a symbol; empty if it can."""
     if not symbol or len(symbol) > MAX_SYMBOL_CHARS:
         return (
-            f"{symbol[:MAX_SYMBOL_CHARS]!r} is the start of a symbol of {len(symbol):,} "
+            f"{symbol[:MAX_SYMBOL_CHARS]!r} is the start of a token of {len(symbol):,} "
             f"characters; 1 to {MAX_SYMBOL_CHARS} are accepted"
         )
     if not symbol.isprintable() or len(symbol.split()) != 1:
         return f"{symbol!a} contains a character that cannot be printed"
     return (
-        f"{symbol} is the name of a special token; use another symbol" if symbol in RESERVED else ""
+        f"{symbol} is the name of a special token; use another token" if symbol in RESERVED else ""
     )
 
 

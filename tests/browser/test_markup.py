@@ -238,7 +238,7 @@ def test_markup_in_a_dataset_is_text(page):
     lines = "\n".join(f"{one} {other}\t{other}" for one in PAYLOADS for other in PAYLOADS[:9])
     page.fill(".dataset-panel [name=text]", lines + f"\n{'y' * 40}{PAYLOADS[2]}\tx")
     expect(page.locator(".dataset-panel .problem li").first).to_contain_text(
-        "is the start of a symbol"
+        "is the start of a token"
     )
     page.fill(".dataset-panel [name=text]", lines + f"\n{PAYLOADS[2]}\u202e\tx")
     expect(page.locator(".dataset-panel .problem li").first).to_contain_text("pwn(2)")

@@ -517,7 +517,7 @@ def test_rows_are_checked_trained_on_evaluated_and_scored(tmp_path):
     here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "kept")}
     rendered = run_in_interpreter("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
     assert rendered.stdout.splitlines()[1] == "w1 w0 → w0 end"
-    assert "225 pairs with 16 different symbols" in rendered.stderr
+    assert "225 pairs with 16 different tokens" in rendered.stderr
     out = tmp_path / "model"
     done = run_command(
         "train",

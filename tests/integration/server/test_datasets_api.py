@@ -194,7 +194,7 @@ def test_nothing_that_was_sent_is_run(app, tmp_path):
         (b"\0\tb", "the control character U+0000"),
         (
             "".join(f"{n:x}\t{chr(0x4E00 + n)}\n" for n in range(600)).encode(),
-            "more than 512 different symbols",
+            "more than 512 different tokens",
         ),
         (b"EOS x\ty\n", "is the name of a special token"),
     ],

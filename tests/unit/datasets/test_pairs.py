@@ -150,10 +150,10 @@ def test_all_bad_lines_are_counted_and_the_first_five_named():
         ("x", "PAD") if number == 4 else ("a b c d", f"w{number % 7} x") for number in range(1, 60)
     ]
     with pytest.raises(
-        DatasetError, match="line 4 has an invalid symbol: PAD is the name of a special token"
+        DatasetError, match="line 4 has an invalid token: PAD is the name of a special token"
     ):
         rows_of(only)
-    with pytest.raises(DatasetError, match="line 22 has a source of 200 symbols, above 128"):
+    with pytest.raises(DatasetError, match="line 22 has a source of 200 tokens, above 128"):
         rows_of(
             [("x" * 200, "y") if number == 22 else (f"{number}", "y") for number in range(1, 60)]
         )
@@ -164,7 +164,7 @@ def test_all_bad_lines_are_counted_and_the_first_five_named():
 
 
 def test_too_many_symbols_and_rows_too_few_to_split_are_rejected():
-    with pytest.raises(DatasetError, match="more than 512 different symbols, from line 512"):
+    with pytest.raises(DatasetError, match="more than 512 different tokens, from line 512"):
         rows_of([(f"w{number} a", "a") for number in range(600)])
     with pytest.raises(
         DatasetError, match=r"none of these 3 distinct pairs are held out.*add more pairs"
