@@ -72,7 +72,7 @@ def test_from_training_to_another_browser(app, hub, open_page):
     expect(other.locator(".hub .opened-about")).to_contain_text("can be trained further")
     other.click(".hub .measure")
     expect(other.locator(".hub .verdict")).to_contain_text("The scores are equal", timeout=60_000)
-    other.click(".hub .bring")
+    other.click(".hub .import")
     other.wait_for_selector("#train-page", state="visible", timeout=60_000)
     wait_for_status(other, "done")
     assert other.locator(".subject option:checked").text_content() == "ada/from-a-browser"

@@ -8,7 +8,7 @@ import { unpackWeights } from "../shared/attention_weights.js";
 import { formatMessage } from "../shared/format.js";
 import {
   ATTENTION_KIND,
-  ATTENTION_KIND_OPTIONS,
+  ATTENTION_KINDS,
   ENCODER_CAPTION,
   SINGLE_STACK_CAPTIONS,
   TOKEN_HINT,
@@ -55,12 +55,12 @@ const at = (names, i) => `${names[i]} (position ${i + 1})`;
 function buildHeadMap(data, weights, scores) {
   const { rows, columns, possible: mask } = data,
     describe = (row, column) => {
-      const pair = `${at(rows, row)} attends to ${at(columns, column)}`,
+      const [query, key] = [at(rows, row), at(columns, column)],
         weight = weights[row][column].toFixed(3);
       return scores
-        ? `${at(rows, row)}, ${at(columns, column)}: score ${scores[row][column].toFixed(2)}, ` +
+        ? `${query}, ${key}: score ${scores[row][column].toFixed(2)}, ` +
             `weight after the softmax ${weight}.`
-        : `${pair} with weight ${weight}.`;
+        : `${query} attends to ${key} with weight ${weight}.`;
     };
   return { data: { rows, columns, values: scores ?? weights, mask, isSigned: !!scores }, describe };
 }
@@ -118,8 +118,8 @@ function useScores(data, layer, head, isEnabled) {
 }
 
 function KindControl({ kinds, kind }) {
-  const options = ATTENTION_KIND_OPTIONS.filter(([value]) => kinds.includes(value)).map(
-    ([value, label, title]) => ({ value, label, title }),
+  const options = ATTENTION_KINDS.filter(({ value }) => kinds.includes(value)).map(
+    ({ value, title }) => ({ value, label: value, title }),
   );
   return html`<${SegmentedControl}
     label=${ATTENTION_KIND}

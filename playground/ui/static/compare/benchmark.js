@@ -77,7 +77,7 @@ const nameError = signal("");
 loadResults();
 
 /** Return the line below the progress of a job that is done. */
-export function describeResults({ items, rows }) {
+function describeResults({ items, rows }) {
   const models = [...rows.values()].filter((row) => !isBaseline(row) && !row.error);
   return (
     `Evaluated: ${formatCount(items.size, "example")}, ${formatCount(models.length, "model")} ` +
@@ -95,7 +95,7 @@ const job = new CompareJob("table", {
   },
 });
 
-export function runBenchmark() {
+function runBenchmark() {
   const { models, n, shots, rank } = form.value;
   job.start(
     "benchmark",

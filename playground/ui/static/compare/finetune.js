@@ -61,7 +61,7 @@ export function describePlan({ error, bytes, free_bytes: free, fits, parts }) {
 export function describeTraining({ request, rows, result }) {
   const evaluations = rows.filter((row) => typeof row.exact_match === "number"),
     first = evaluations[0],
-    last = evaluations[evaluations.length - 1];
+    last = evaluations.at(-1);
   if (!first) return "";
   const after = last.step
       ? `, ${formatPercent(last.exact_match)} after ${formatCount(last.step, "step")}`

@@ -13,7 +13,7 @@ const FINETUNED_NAME = /^tuned:[A-Za-z0-9][\w.-]{0,95}$/;
 const LOAD_DELAY_MS = 500; // after the last key
 
 /** @type {{ value: Map<string, any>, peek: () => Map<string, any> }} */
-export const modelFacts = signal(new Map()); // name -> a row of the job model-info
+const modelFacts = signal(new Map()); // name -> a row of the job model-info
 const pending = signal(/** @type {Set<string>} */ (new Set()));
 const cachedModels = signal(/** @type {string[]} */ ([]));
 const localPathsAllowed = signal(true); // the server checks it

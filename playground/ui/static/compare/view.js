@@ -1,5 +1,5 @@
 import { createView } from "../shared/view.js";
 
-export const { attach, root } = createView('<div class="compare pg"></div>', [
+export const { attach, root } = createView("compare pg", [
   new URL("./compare.css", import.meta.url),
 ]);

@@ -54,7 +54,7 @@ export const suggestName = ({ task, parameters }) =>
     .toLowerCase();
 
 /** Suggest a repository name, unless the user entered one for this model. */
-export function suggestRepo() {
+function suggestRepo() {
   const { repo, model } = publishOptions.value,
     user = userName();
   if (repo && repo !== suggestion.repo && model === suggestion.model && !repo.endsWith("/")) return;

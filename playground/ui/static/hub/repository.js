@@ -175,7 +175,7 @@ function Facts() {
     <p class="pg-buttons">
       <button
         type="button"
-        class="pg-button primary bring"
+        class="pg-button primary import"
         title="Downloads and validates the model and adds it to your runs"
         onClick=${importModel}
       >

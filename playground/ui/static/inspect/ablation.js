@@ -5,6 +5,7 @@ import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatCount, formatInteger, formatMessage, formatPercent } from "../shared/format.js";
+import { MEASURE_AGAIN } from "../shared/strings.js";
 import { formatValue, SignedBar } from "./cells.js";
 import { describeSample, findMeasurement, measure, useMeasurement } from "./measurements.js";
 import { createOptions } from "./options.js";
@@ -233,7 +234,7 @@ function AblationControls({ isBusy, response }) {
         disabled=${isBusy}
         onClick=${() => measure("away", request, response)}
       >
-        Measure again
+        ${MEASURE_AGAIN}
       </button>
     </div>
     <p class="pg-hint">${describeMethod(options.value)}</p>`;

@@ -85,12 +85,14 @@ function HeadChart({ head, selectedPattern, patterns }) {
     steps = scores.map(({ step }) => step);
   const { series, growth } = useMemo(() => {
     const rows = scores.map(({ heads }) => heads.find(({ name }) => name === head.name)),
-      lines = [...patterns.map((name) => [name, (row) => row.patterns[name]])];
-    lines.push(["aligned", (row) => row.aligned]);
-    const x = steps.map(toX),
-      all = lines.map(([name, read], color) => ({
-        ...{ key: name, label: name, x, y: rows.map(read), color },
-      })),
+      lines = [
+        ...patterns.map((name) => [name, (row) => row.patterns[name]]),
+        ["aligned", (row) => row.aligned],
+      ],
+      x = steps.map(toX),
+      all = lines.map(([name, read], color) => {
+        return { key: name, label: name, x, y: rows.map(read), color };
+      }),
       best = all.find(({ key }) => key === selectedPattern);
     return {
       series: all.filter(({ y }) => y.every((value) => value !== null)),

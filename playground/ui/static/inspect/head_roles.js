@@ -20,7 +20,7 @@ export const PATTERNS = {
   uniform: "every position attends equally to all positions (score: overlap with uniform weights)",
 };
 const PATTERN_NAMES = Object.keys(PATTERNS);
-export const KIND_ORDER = ["cross", "encoder", "decoder"];
+const KIND_ORDER = ["cross", "encoder", "decoder"];
 const KIND_OPTIONS = ["all", ...KIND_ORDER].map((value) => ({ value, label: value }));
 const { options, set, restore } = createOptions("heads", { kind: "all", head: "" });
 

@@ -28,7 +28,7 @@ export function selectCorruption({ source, vocabulary }, { position, token }) {
   return { position: at, token: isValid ? token : next };
 }
 
-export function describePatching(result) {
+function describePatching(result) {
   const { position, clean_token: clean, corrupted_token: corrupted } = result;
   return (
     `With ${result.corrupted_source.join(" ")}, the target at position ${position + 1} is ` +

@@ -96,7 +96,7 @@ export function buildHeatMap(rows, maxLength) {
 }
 
 /** Describe how the scores by length are measured. */
-export function describeLengths({ n_requested: n, rows }) {
+function describeLengths({ n_requested: n, rows }) {
   return (
     `Up to ${formatCount(n, "held-out sequence")} of each length; ` +
     (rows.some((row) => row.n === 1)

@@ -1,5 +1,3 @@
 import { createView } from "../shared/view.js";
 
-export const { attach, root } = createView('<div class="lab pg"></div>', [
-  new URL("./lab.css", import.meta.url),
-]);
+export const { attach, root } = createView("lab pg", [new URL("./lab.css", import.meta.url)]);

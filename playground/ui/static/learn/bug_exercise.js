@@ -33,7 +33,7 @@ export function openBug(request) {
 }
 
 /** Poll the measurement of the exercise until it ends. */
-export function followBug() {
+function followBug() {
   const { id } = bugState.value;
   followMeasurement(
     id,

@@ -23,7 +23,7 @@ const starting = signal(/** @type {string[]} */ ([]));
 /** The last error of each lesson by its name. */
 const errors = signal(/** @type {Record<string, string>} */ ({}));
 
-export const lessonState = (name) => ({ options: {}, ...lessonStates.value[name] });
+const lessonState = (name) => ({ options: {}, ...lessonStates.value[name] });
 export const isBusy = (name) => isActive(lessonState(name)) || starting.value.includes(name);
 const setError = (name, text) => {
   if ((errors.value[name] ?? "") !== text) errors.value = { ...errors.value, [name]: text };
@@ -56,7 +56,7 @@ export function openLinkedLesson(name, linked) {
 }
 
 /** Poll the measurement of a lesson until it ends. */
-export function followLesson(name) {
+function followLesson(name) {
   const { id } = lessonState(name);
   return followMeasurement(
     id,

@@ -62,7 +62,7 @@ async function loadModel() {
   await loadTypedPass();
 }
 
-export function openPart(name) {
+function openPart(name) {
   const next = PARTS.find((each) => each.value === name) ?? PARTS[0];
   part.value = next.value;
   if (selection.value.kind !== next.select && pass.value) {

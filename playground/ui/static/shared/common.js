@@ -1,37 +1,6 @@
 // What the modules of every tab share.
-import { sleep } from "./api.js";
 import { store } from "./store.js";
 
-// Wait `ms` milliseconds. A hidden page waits until it is visible again or `maxHiddenMs` have
-// passed.
-export function sleepWhileHidden(ms, maxHiddenMs = Infinity) {
-  if (!document.hidden) return sleep(ms);
-  return /** @type {Promise<void>} */ (
-    new Promise((resolve) => {
-      const timer = maxHiddenMs < Infinity ? setTimeout(done, maxHiddenMs) : 0;
-      function done() {
-        clearTimeout(timer);
-        document.removeEventListener("visibilitychange", done);
-        resolve();
-      }
-      document.addEventListener("visibilitychange", done);
-    })
-  );
-}
-export function setMessage(box, text, kind = "") {
-  box.textContent = text;
-  box.classList.toggle("error", kind === "error");
-  delete box.dataset.lost;
-}
-// Set the placeholder of `box` to the suggestion, and also its text if the user has not edited it.
-// Returns whether the text changed.
-export function syncSuggestion(box, suggestion) {
-  if (!suggestion || box.placeholder === suggestion) return false;
-  const isUntouched = box.value === box.placeholder;
-  box.placeholder = suggestion;
-  if (isUntouched) box.value = suggestion;
-  return isUntouched;
-}
 // The values that a tab stores in this browser, as one JSON object under `key`.
 export function createStorage(key) {
   let values = {};

@@ -19,7 +19,7 @@ const ARROWS = /** @type {Record<string, [number, number]>} */ ({
 let scratch;
 
 /** @param {HeatMapData} data @param {number} row @param {number} column */
-export function isEmptyCell({ values, mask }, row, column) {
+function isEmptyCell({ values, mask }, row, column) {
   const value = values[row][column];
   return (mask && !mask[row][column]) || value === null || value === undefined;
 }

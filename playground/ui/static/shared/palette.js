@@ -2,7 +2,7 @@
 
 // Colours after Okabe and Ito. Each has its own dash pattern, so lines never differ by colour
 // alone.
-export const SERIES_COLORS = [
+const SERIES_COLORS = [
   ["#1f6fb2", "#5aa7e0"],
   ["#d98200", "#ffb000"],
   ["#00795a", "#2fd6a5"],

@@ -29,12 +29,6 @@ export const ATTENTION_KINDS = [
     title: "Decoder tokens attend to earlier decoder tokens",
   },
 ];
-/** The options of a control with short labels: value, label, title. */
-export const ATTENTION_KIND_OPTIONS = ATTENTION_KINDS.map(({ value, title }) => [
-  value,
-  value,
-  title,
-]);
 export const CROSS_CAPTION = "Rows: target tokens (queries). Columns: source tokens (keys).";
 export const ENCODER_CAPTION = "Rows: source tokens (queries). Columns: source tokens (keys).";
 // Architectures with one stack process source and output as one sequence. The keys are those of

@@ -1,4 +1,4 @@
-// The elements of one Gradio component: built from a template, and attached when the tab opens.
+// The element of a tab inside its Gradio component.
 import { el } from "./dom.js";
 
 const SHARED_STYLES = ["../vendor/uplot.css", "./common.css", "./components.css"].map(
@@ -17,16 +17,13 @@ function loadStylesheet(url) {
     );
   return stylesheets.get(url.href);
 }
-// The root of the template, with functions for the modules of the tab. `gradio` has the properties
-// of the component and `trigger(event, data)`, which sends an event to the server.
-export function createView(template, styleUrls = []) {
-  const parsed = new DOMParser().parseFromString(template, "text/html"),
-    root = /** @type {HTMLElement} */ (parsed.body.firstElementChild);
+// An element with these classes, and functions for the modules of the tab. `gradio` has the
+// properties of the component and `trigger(event, data)`, which sends an event to the server.
+export function createView(className, styleUrls = []) {
+  const root = el("div", { className });
   /** @type {{ props: any, trigger: (event: string, data?: any) => void }} */
   const gradio = { props: {}, trigger: () => {} };
   const $ = (selector) => root.querySelector(selector);
-  const wholePageLink = $(".open-whole");
-  if (wholePageLink && document.documentElement.dataset.embed) wholePageLink.href = wholePageUrl();
 
   // Add a listener that removes itself once this view has left the page.
   function addViewListener(target, kind, handler) {

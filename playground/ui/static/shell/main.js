@@ -5,7 +5,7 @@ import { hasModelBar, ModelBar } from "./model_bar.js";
 import { initSettingsSearch } from "./settings_search.js";
 import { initSkipLink, initThemeSwitch } from "./theme.js";
 
-const { root, attach } = createView("<div></div>", [new URL("./shell.css", import.meta.url)]);
+const { root, attach } = createView("", [new URL("./shell.css", import.meta.url)]);
 
 // Show the header in the element of its Gradio component.
 export default async function main(component) {

@@ -1,7 +1,11 @@
 // The search field of the settings, whose fields Gradio builds.
 const fieldsOf = (panel) => panel.querySelectorAll("[id^=field-]");
 
-/** Show the fields whose name, label or help contains all words. */
+/**
+ * Show the fields whose name, label or help contains all words.
+ * @param {Element} panel
+ * @param {string} text
+ */
 export function filterSettings(panel, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   for (const field of fieldsOf(panel)) {
@@ -11,9 +15,8 @@ export function filterSettings(panel, text) {
 }
 
 export function initSettingsSearch() {
-  document.addEventListener("input", (event) => {
-    const box = event.target.closest("#settings-search"),
-      panel = document.querySelector("#advanced");
-    if (box && panel) filterSettings(panel, event.target.value);
+  document.addEventListener("input", (/** @type {any} */ { target }) => {
+    const panel = document.querySelector("#advanced");
+    if (panel && target.closest("#settings-search")) filterSettings(panel, target.value);
   });
 }

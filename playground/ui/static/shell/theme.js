@@ -18,9 +18,9 @@ function storedTheme() {
 export function initSkipLink() {
   document.querySelector(".skip-link")?.addEventListener("click", (event) => {
     event.preventDefault();
-    [...document.querySelectorAll("#train, #pause, #resume")]
-      .find((button) => button.offsetParent)
-      ?.focus();
+    /** @type {NodeListOf<HTMLElement>} */
+    const buttons = document.querySelectorAll("#train, #pause, #resume");
+    [...buttons].find((button) => button.offsetParent)?.focus();
   });
 }
 

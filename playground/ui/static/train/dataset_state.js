@@ -16,7 +16,7 @@ const TYPING_DELAY_MS = 500;
 const MAX_NAME_LENGTH = 90;
 const FILE_NOT_SENT = "the server did not respond, or the file changed; try again";
 
-export const { attach, gradio, root } = createView('<div class="dataset-panel pg"></div>', [
+export const { attach, gradio, root } = createView("dataset-panel pg", [
   new URL("./dataset_panel.css", import.meta.url),
 ]);
 

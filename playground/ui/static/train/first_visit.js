@@ -11,7 +11,7 @@ const VISITED_KEY = "transformer-playground-visited",
 const frameMs = (index) => (index ? FRAME_MS : FIRST_FRAME_MS);
 
 /** The text beside the recording at a step; `isSolved` when the displayed samples are right. */
-export function captionOf(step, isSolved) {
+function captionOf(step, isSolved) {
   if (step === 0) return "A recording. Step 0: random weights, nearly uniform attention.";
   return isSolved
     ? "Step " + step + ": each output token attends to the source token that it must copy."

@@ -1,6 +1,6 @@
 import { createView } from "../shared/view.js";
 
-const view = createView('<div class="live pg" data-status="opening"></div>', [
+const view = createView("live pg", [
   new URL("./live.css", import.meta.url),
   new URL("./diagram/diagram.css", import.meta.url),
 ]);

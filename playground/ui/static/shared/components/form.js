@@ -44,7 +44,7 @@ export function validateField(field, value) {
  * @param {FieldSpec[]} fields
  * @param {Record<string, any>} values
  */
-export function validateForm(fields, values) {
+function validateForm(fields, values) {
   const errors = fields.map((field) => [field.name, validateField(field, values[field.name])]);
   return Object.fromEntries(errors.filter(([, error]) => error));
 }

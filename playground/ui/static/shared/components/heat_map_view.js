@@ -43,7 +43,7 @@ export function HeatMapView({ label, data, caption = "", describe, onSelect }) {
  * The colours from 0 to the largest value, or from the largest negative to the largest positive.
  * @param {{ max: number, isSigned?: boolean }} props
  */
-export function Scale({ max, isSigned }) {
+function Scale({ max, isSigned }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   useEffect(() => {
     const paint = () =>

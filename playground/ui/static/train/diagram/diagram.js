@@ -46,7 +46,7 @@ export function displayedPass() {
   return { axes: state.probeInfo.axes, source: state.probeInfo.source, ...state.displayedSnapshot };
 }
 
-export const colorOf = (kind) => cssVariable("--pg-" + kind);
+const colorOf = (kind) => cssVariable("--pg-" + kind);
 
 /** Build the stacks if the architecture differs from the displayed one. */
 function buildElements() {
