@@ -35,15 +35,15 @@ EXPERIMENT_PRESETS = {
     "heads": ExperimentPreset(
         "One head or four?",
         "Each head has d_model / n_heads dimensions, so the number of parameters stays the "
-        "same. With more heads, a layer can attend to several positions at once.",
+        "same. With more heads, a layer has several attention patterns at once.",
         LONG_SETTINGS,
         {"n_heads": [1, 2, 4]},
     ),
     "warm-up": ExperimentPreset(
         "Does training need a warm-up?",
-        "With the norm after each sublayer, the first gradients are large. Post-norm models "
-        "are reported to need a learning rate that rises slowly; pre-norm models are reported not "
-        "to need it.",
+        "With the norm after each sublayer, the first gradients near the output are large. Xiong "
+        "et al. (2020) report that post-norm models need a learning rate that rises slowly, and "
+        "pre-norm models do not.",
         LONG_SETTINGS,
         {"norm_placement": ["pre", "post"], "warmup_steps": [0, 20, 100]},
     ),
@@ -56,7 +56,7 @@ EXPERIMENT_PRESETS = {
     ),
     "learning-rate": ExperimentPreset(
         "Which learning rate?",
-        "With a small learning rate, training is slow; with a large one, it does not "
+        "With a small learning rate, training is slow; with a large one, it may not "
         "converge. This experiment trains the same model at rates from 0.0005 to 0.03.",
         LONG_SETTINGS,
         {"learning_rate": [5e-4, 2e-3, 6e-3, 1.5e-2, 3e-2]},

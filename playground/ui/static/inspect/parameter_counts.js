@@ -94,7 +94,7 @@ export function ParameterCounts({ parameters, onSelect }) {
         column("name", "part"),
         column("location", "location", { isOptional: true }),
         column("purpose", "purpose", { isOptional: true }),
-        column("formula", "formula"),
+        column("formula", "formula", { isOptional: true }),
         integer("ours", "this project"),
         integer("torch", "nn.Transformer"),
         column("why", "difference", { isOptional: true }),

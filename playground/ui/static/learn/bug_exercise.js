@@ -267,7 +267,7 @@ export function BugExercise() {
     figures = useMemo(() => (curves ? buildCurves(curves, steps) : []), [curves]),
     isDisabled = isActive(state) || isStarting.value;
   return html`<p class="pg-hint">
-      One line of a small model is wrong; such bugs are typical of tutorials. The buggy and the
+      One line of a small model is wrong; most of these bugs occur in tutorials. The buggy and the
       correct model train with the same seed and batches. Compare loss, output and attention, then
       find the line.
     </p>
