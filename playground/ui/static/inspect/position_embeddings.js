@@ -98,10 +98,10 @@ export const independenceRows = (independence) => [
 export const PositionIndependence = ({ independence }) =>
   html`<${Part}
     title="Are sinusoidal positions independent?"
-    hint="A tutorial (source C) calls positions up to 10000 · 2π practically linearly independent. With d_model
-      64, at most 64 vectors are independent. The table counts the directions whose singular value
-      is above a thousandth of the largest. All vectors are different, which is what the model
-      needs: the smallest distance is the same in every row."
+    hint="A tutorial (source C) calls positions up to 10000 · 2π practically linearly independent.
+      With d_model 64, at most 64 vectors are independent. The table counts the directions whose
+      singular value is above a thousandth of the largest. All vectors are different, which is what
+      the model needs: the smallest distance is the same in every row."
   >
     <${RowTable}
       class="symbols-independence"
