@@ -113,7 +113,7 @@ def test_an_added_tab_is_served_and_responds(copy):
             result = json.load(urllib.request.urlopen(requested))
         finally:
             server.terminate()
-    assert "What time is it?" in script
+    assert "Show the time" in script
     assert re.fullmatch(r"\d\d:\d\d:\d\d", result["time"])
 
 
