@@ -33,9 +33,9 @@ def measure() -> list[dict[str, Any]]:
 
 def replicate(claim: dict[str, Any], seeds: int | None = None) -> dict[str, Any]:
     """Return the row of one claim; `seeds` replaces the number of seeds."""
-    words = ["published", claim["name"], "--json", "--out"]
+    arguments = ["published", claim["name"], "--json", "--out"]
     with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "playground", *words, str(Path(scratch) / "run")]
+        command = [sys.executable, "-m", "playground", *arguments, str(Path(scratch) / "run")]
         if seeds or claim["experiment"] is None:
             command += ["--seeds", str(seeds or SEEDS)]
         started = time.monotonic()
@@ -48,21 +48,21 @@ def replicate(claim: dict[str, Any], seeds: int | None = None) -> dict[str, Any]
     return {
         "title": claim["title"],
         "published": result["statement"],
-        "rule": result["rule"],
-        "ours": result["ours"],
+        "criterion": result["criterion"],
+        "measured": result["measured"],
         "by_seed": result.get("by_seed"),
         "passed": result["passed"],
-        "verdict": result.get("word", "not measured"),
-        "result": result.get("written", result["summary"]),
+        "verdict": result.get("verdict", "not measured"),
+        "result": result.get("measured_text", result["summary"]),
         "seconds": round(seconds),
     }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
-    lines = ["| claim | published | ours | criterion | |", "|---|---|---|---|---|"]
+    lines = ["| claim | published | reproduced | criterion | |", "|---|---|---|---|---|"]
     lines += [
-        f"| {row['title']} | {row['published']} | {row['result']} | {row['rule']} | "
+        f"| {row['title']} | {row['published']} | {row['result']} | {row['criterion']} | "
         f"{row['verdict']} |"
         for row in rows
     ]

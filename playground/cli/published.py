@@ -80,7 +80,7 @@ def published(
             exit_with_error(translating_option_names(error))
         line = json.dumps(result | {"out": str(folder), "seed": seed})
         click.echo(line if as_json else result["summary"])
-        has_failed |= result["passed"] is False or "word" not in result
+        has_failed |= result["passed"] is False or "verdict" not in result
     if has_failed:
         raise SystemExit(1)
 
@@ -94,13 +94,13 @@ def _list_claims(as_json: bool) -> None:
         return
     for line in listed:
         click.echo(f"{line['name']:20} {line['title']}: {line['statement']} ({line['source']})")
-        duration = f"about {line['minutes']:g} min on two cores"
-        click.echo(f"{'':20} {line['missing'] or line['command']} ({duration})")
+        duration = f"about {line['estimated_minutes']:g} min on two cores"
+        click.echo(f"{'':20} {line['unavailable_reason'] or line['command']} ({duration})")
 
 
 def _expected_duration(claim: Claim, seeds: list[int]) -> str:
     n_runs = 1 if claim.experiment is not None else len(seeds)
-    return f"about {n_runs * claim.minutes:g} min on two cores"
+    return f"about {n_runs * claim.estimated_minutes:g} min on two cores"
 
 
 def _output_folder(out: Path | None, name: str, run_all: bool) -> Path:
@@ -159,7 +159,7 @@ def train_and_measure(
     metrics = metrics_of_run(
         config, [metrics_record(line) for line in lines], dataclasses.asdict(scores)
     )
-    if measure == "symbol_loss" and isinstance(trainer.eval_model, Transformer):
+    if measure == "annotated_transformer_loss" and isinstance(trainer.eval_model, Transformer):
         from playground.evaluation import annotated_transformer_loss
         from playground.tasks.held_out import build_held_out_set
         from playground.training.trainer import FINAL_EVAL_SIZE
@@ -167,7 +167,7 @@ def train_and_measure(
         held_out = build_held_out_set(
             trainer.task, FINAL_EVAL_SIZE, config.task.min_length, config.task.max_length
         )
-        metrics["symbol_loss"] = annotated_transformer_loss(trainer.eval_model.cpu(), held_out)
+        metrics[measure] = annotated_transformer_loss(trainer.eval_model.cpu(), held_out)
     return metrics
 
 

@@ -17,7 +17,7 @@ class Claim:
     published   the published value; None without a value
     criterion   the criterion as text; `replications.py` implements it
     deviations  the differences from the original, with their effect
-    minutes     expected duration of one run, or of the whole experiment, on two cores
+    estimated_minutes  duration of one run, or of the whole experiment, on two cores
     curve       the published training loss by update, where the source prints it
     threshold   the bound of the measured value in the criterion, if there is one
     settings    the settings of the run, unless the claim needs an `experiment`
@@ -30,7 +30,7 @@ class Claim:
     published: float | None
     criterion: str
     deviations: tuple[str, ...]
-    minutes: float
+    estimated_minutes: float
     threshold: float = 0.0
     curve: Mapping[int, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -51,7 +51,7 @@ RUN_CLAIMS = {
             "first update has a rate of zero.",
             SEPARATORS,
         ),
-        minutes=0.5,
+        estimated_minutes=0.5,
         threshold=0.99995,
         settings={
             "architecture": "encoder-only",
@@ -98,7 +98,7 @@ RUN_CLAIMS = {
             "GELU is exact; the original has the tanh approximation.",
             SEPARATORS,
         ),
-        minutes=1,
+        estimated_minutes=1,
         threshold=1.0,
         settings=MINGPT
         | {
@@ -141,7 +141,7 @@ RUN_CLAIMS = {
             "The initial output projections of attention and feed-forward networks are smaller by "
             "a factor of 2, as in later versions of minGPT.",
         ),
-        minutes=6,
+        estimated_minutes=6,
         threshold=0.995,
         settings=MINGPT
         | {
@@ -173,7 +173,7 @@ RUN_CLAIMS = {
         "Copying, as in The Annotated Transformer",
         "A. Rush, The Annotated Transformer, April 2018, section A First Example (repository "
         "harvardnlp/annotated-transformer, commit 878bd45)",
-        "symbol_loss",
+        "annotated_transformer_loss",
         "an evaluation loss of 0.2733 after 10 epochs of 20 batches; the last three epochs have "
         "0.2612, 0.4323 and 0.2733",
         0.2733,
@@ -192,7 +192,7 @@ RUN_CLAIMS = {
             SEPARATORS,
             HELD_OUT,
         ),
-        minutes=6,
+        estimated_minutes=6,
         threshold=0.4323,
         settings={
             "architecture": "transformer",
@@ -242,7 +242,7 @@ RUN_CLAIMS = {
             "The split into halves is another one. It has about as many training pairs.",
             "A source is two symbols and EOS. The initial weights are PyTorch's.",
         ),
-        minutes=10,
+        estimated_minutes=10,
         threshold=5000,
         settings={
             "architecture": "decoder-only",

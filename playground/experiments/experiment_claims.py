@@ -40,7 +40,7 @@ EXPERIMENT_CLAIMS = {
             "norms have none and the tables are one.",
             SEPARATORS,
         ),
-        minutes=9,
+        estimated_minutes=9,
         experiment={
             "name": "x-transformers-copy",
             "question": "What does the initial scale of embeddings change?",
@@ -101,7 +101,7 @@ EXPERIMENT_CLAIMS = {
             "nn.Embedding times the square root of d_model gives this scale. It fits the published "
             "curve better, but it was chosen after comparing the curves.",
         ),
-        minutes=1.5,
+        estimated_minutes=1.5,
         curve=BENCHMARK_PAGE_LOSSES,
         experiment={
             "name": "benchmark-page",
@@ -150,7 +150,7 @@ EXPERIMENT_CLAIMS = {
             "40,000 updates of 64 at a rate of 3e-5.",
             "The order of ALiBi before RoPE and absolute encodings is from a figure of the paper.",
         ),
-        minutes=10,
+        estimated_minutes=10,
         experiment={
             "name": "length-order",
             "question": "Which position encodings generalize to longer sequences?",
@@ -184,7 +184,7 @@ EXPERIMENT_CLAIMS = {
             "sequences.",
             "A run of 1,200 updates does not show that one layer never learns the task.",
         ),
-        minutes=8,
+        estimated_minutes=8,
         experiment={
             "name": "two-layers",
             "question": "Does reversal of varying lengths need two layers?",

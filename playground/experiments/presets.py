@@ -119,9 +119,9 @@ def spec(name: str) -> dict[str, Any]:
 
 
 def list_presets() -> list[dict[str, Any]]:
-    """Return the prepared experiments for JSON: name, title, why, spec, runs, missing.
+    """Return the prepared experiments for JSON: name, title, why, spec, runs, unavailable_reason.
 
-    `missing` is "" when the experiment can run, otherwise the reason why it cannot.
+    `unavailable_reason` is "" when the experiment can run, otherwise the reason why it cannot.
     """
     presets = []
     for name, preset in EXPERIMENT_PRESETS.items():
@@ -131,11 +131,11 @@ def list_presets() -> list[dict[str, Any]]:
             "why": preset.why,
             "spec": spec(name),
             "runs": 0,
-            "missing": "",
+            "unavailable_reason": "",
         }
         try:
             line["runs"] = parse_experiment(spec(name), owner="").n_runs
         except ConfigError as error:
-            line["missing"] = str(error)
+            line["unavailable_reason"] = str(error)
         presets.append(line)
     return presets

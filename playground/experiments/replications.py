@@ -2,12 +2,12 @@
 
 A result has these values, for JSON:
 
-    name, statement, rule    the claim, its published result and its criterion
-    ours      the measured value: the median over the seeds, or a value for each variant
-    passed    whether the criterion is met; None without a criterion or a measurement
-    word      "pass" or "fail", or "compared" for a measurement without a criterion
-    written   the measured value as text
-    summary   one text about all of it
+    name, statement, criterion  the claim, its published result and its criterion
+    measured       the measured value: the median over the seeds, or a value for each variant
+    passed         whether the criterion is met; None without a criterion or a measurement
+    verdict        "pass" or "fail", or "compared" for a measurement without a criterion
+    measured_text  the measured value as text
+    summary        all of it in one text
 """
 
 import itertools
@@ -71,7 +71,7 @@ def replication_config(name: str, seed: int = 0) -> RunConfig:
 def claims() -> list[dict[str, Any]]:
     """Return every claim for JSON, with the command that replicates it.
 
-    `missing` is "" when the claim can run, otherwise the reason why it cannot.
+    `unavailable_reason` is "" when the claim can run, otherwise the reason why it cannot.
     """
     return [_describe_claim(name, claim) for name, claim in CLAIMS.items()]
 
@@ -85,14 +85,14 @@ def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:
         "statement": claim.statement,
         "published": claim.published,
         "curve": [list(point) for point in claim.curve.items()],
-        "rule": claim.criterion,
-        "differs": list(claim.deviations),
-        "minutes": claim.minutes,
+        "criterion": claim.criterion,
+        "deviations": list(claim.deviations),
+        "estimated_minutes": claim.estimated_minutes,
         "settings": dict(claim.settings),
         "experiment": claim.experiment,
         "seed": 0,
         "command": f"python -m playground published {name} --seed 0",
-        "missing": "",
+        "unavailable_reason": "",
     }
     try:
         if claim.experiment is None:
@@ -102,7 +102,7 @@ def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:
             line["settings"] = _experiment_settings(claim.experiment)
             line["command"] = f"python -m playground published {name}"
     except ConfigError as error:
-        line["missing"] = str(error)
+        line["unavailable_reason"] = str(error)
     return line
 
 
@@ -136,13 +136,13 @@ def metrics_of_run(
         "training_loss": sum(last) / len(last) if last else None,
         "seconds": lines[-1]["seconds"] if lines else 0.0,
         "parameters": config.model.parameter_count(),
-        "symbol_loss": None,
+        "annotated_transformer_loss": None,
     }
 
 
 def unmeasured_model(registry: Registry, name: str, run: Run) -> Mapping[str, Any] | None:
     """Return the model for the loss measurement, or None when the claim needs no loss."""
-    needs_loss = find_claim(name).measure == "symbol_loss"
+    needs_loss = find_claim(name).measure == "annotated_transformer_loss"
     is_measured = needs_loss and run.status == "done" and not run.modified_settings
     return registry.snapshots.model_ref(run, run.step) if is_measured else None
 
@@ -178,15 +178,17 @@ def evaluate_replication(
     if measured is None and (model := unmeasured_model(registry, name, run)) is not None:
         measured = registry.snapshots.slow_inspector.request("loss", dict(model)).result(seconds)
     if measured is not None:
-        metrics["symbol_loss"] = measured.get("loss")
+        metrics["annotated_transformer_loss"] = measured.get("loss")
     return outcome(name, metrics, differing_settings(required, run.config))
 
 
 def differing_settings(required: RunConfig, actual: RunConfig) -> list[str]:
     """Return the settings that differ from the claim, except those of the machine."""
-    ours, theirs = actual.to_flat(), required.to_flat()
+    expected, settings = required.to_flat(), actual.to_flat()
     return [
-        name for name in theirs if name not in MACHINE_SETTINGS and ours.get(name) != theirs[name]
+        name
+        for name in expected
+        if name not in MACHINE_SETTINGS and settings.get(name) != expected[name]
     ]
 
 
@@ -224,13 +226,13 @@ def outcome_of_seeds(name: str, runs: Sequence[Mapping[str, Any]]) -> Result:
     )
     middle = ordered[(len(runs) - 1) // 2 if claim.measure != "exact_match" else len(runs) // 2]
     known = [value for value in values if value is not None]
-    ours = None if len(known) < len(values) else median(known)
-    metrics = middle if len(runs) % 2 else {**middle, claim.measure: ours}
-    written = _describe_metrics(claim, metrics)
+    median_value = None if len(known) < len(values) else median(known)
+    metrics = middle if len(runs) % 2 else {**middle, claim.measure: median_value}
+    measured_text = _describe_metrics(claim, metrics)
     if len(runs) > 1:
         each = ", ".join(_format_value(claim.measure, value) for value in values)
-        written += f" (median of {len(runs)} seeds: {each})"
-    result = _result(name, metrics[claim.measure], _meets_criterion(claim, metrics), written)
+        measured_text += f" (median of {len(runs)} seeds: {each})"
+    result = _result(name, metrics[claim.measure], _meets_criterion(claim, metrics), measured_text)
     return result | {"by_seed": values}
 
 
@@ -243,13 +245,15 @@ def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:
     if any(cell["n"] < cell["planned"] for cell in cells):
         return _without_result(name, "not every run has finished yet")
     if claim.measure == "layers":
-        ours = {cell["label"]: cell["exact_match"]["median"] for cell in cells}
-        written = "; ".join(f"{each} {percent(score)}" for each, score in ours.items())
-        return _result(name, ours, _needs_two_layers(cells), f"median exact match: {written}")
-    ours = {cell["label"]: cell["loss"]["median"][-1] for cell in cells}
+        medians = {cell["label"]: cell["exact_match"]["median"] for cell in cells}
+        measured_text = "; ".join(f"{each} {percent(score)}" for each, score in medians.items())
+        return _result(
+            name, medians, _needs_two_layers(cells), f"median exact match: {measured_text}"
+        )
+    losses = {cell["label"]: cell["loss"]["median"][-1] for cell in cells}
     steps = cells[0]["loss"]["steps"][-1]
-    written = "; ".join(f"{each} {loss:.3f}" for each, loss in ours.items())
-    return _result(name, ours, None, f"median training loss at update {steps}: {written}")
+    measured_text = "; ".join(f"{each} {loss:.3f}" for each, loss in losses.items())
+    return _result(name, losses, None, f"median training loss at update {steps}: {measured_text}")
 
 
 def _needs_two_layers(cells: Sequence[Mapping[str, Any]]) -> bool:
@@ -274,28 +278,31 @@ def outcome_of_lengths(results: Mapping[str, Any], name: str = "length-order") -
     groups = [[medians[scheme] for scheme in group] for group in EXPECTED_ORDER]
     passed = all(min(one) >= max(next_one) for one, next_one in itertools.pairwise(groups))
     ranked = sorted(medians.items(), key=lambda each: -each[1])
-    written = "median exact match beyond length 20: " + ", ".join(
+    measured_text = "median exact match beyond length 20: " + ", ".join(
         f"{scheme} {percent(share)}" for scheme, share in ranked
     )
     if not any(medians.values()):
         passed = False
-        written += "; no output beyond the training lengths is right, so there is no order"
-    return _result(name, medians, passed, written)
+        measured_text += "; no output beyond the training lengths is correct, so there is no order"
+    return _result(name, medians, passed, measured_text)
 
 
-def _result(name: str, ours: Any, passed: bool | None, written: str) -> Result:
+def _result(name: str, measured: Any, passed: bool | None, measured_text: str) -> Result:
     claim = find_claim(name)
-    word = "compared" if passed is None else "pass" if passed else "fail"
+    verdict = "compared" if passed is None else "pass" if passed else "fail"
     return {
         "name": name,
         "published": claim.published,
         "statement": claim.statement,
-        "rule": claim.criterion,
-        "ours": ours,
+        "criterion": claim.criterion,
+        "measured": measured,
         "passed": passed,
-        "word": word,
-        "written": written,
-        "summary": f"published: {claim.statement}; ours: {written}; {word}: {claim.criterion}",
+        "verdict": verdict,
+        "measured_text": measured_text,
+        "summary": (
+            f"published: {claim.statement}; reproduced: {measured_text}; "
+            f"{verdict}: {claim.criterion}"
+        ),
     }
 
 
@@ -306,21 +313,22 @@ def _without_result(name: str, reason: str) -> Result:
         "name": name,
         "published": claim.published,
         "statement": claim.statement,
-        "rule": claim.criterion,
-        "ours": None,
+        "criterion": claim.criterion,
+        "measured": None,
         "passed": None,
         "summary": reason,
     }
 
 
 def _meets_criterion(claim: Claim, metrics: Mapping[str, Any]) -> bool:
-    ours, threshold = metrics[claim.measure], claim.threshold
+    value, threshold = metrics[claim.measure], claim.threshold
     if claim.measure == "generalization_step":
         memorized = metrics["memorization_step"]
-        if ours is None or memorized is None:
+        if value is None or memorized is None:
             return False
-        return MIN_GENERALIZATION_STEP <= ours <= threshold and ours >= MIN_DELAY * memorized
-    return bool(ours <= threshold if claim.measure == "symbol_loss" else ours >= threshold)
+        return MIN_GENERALIZATION_STEP <= value <= threshold and value >= MIN_DELAY * memorized
+    is_loss = claim.measure == "annotated_transformer_loss"
+    return bool(value <= threshold if is_loss else value >= threshold)
 
 
 def _describe_metrics(claim: Claim, metrics: Mapping[str, Any]) -> str:
@@ -330,7 +338,7 @@ def _describe_metrics(claim: Claim, metrics: Mapping[str, Any]) -> str:
         return f"held-out exact match of 90 %: {value}; training loss below {MEMORIZED_LOSS}: " + (
             f"update {memorized:,}" if memorized else "not reached"
         )
-    if claim.measure == "symbol_loss":
+    if claim.measure == "annotated_transformer_loss":
         return f"{value} after {metrics['steps']:,} updates"
     noun = "tokens" if claim.measure == "token_accuracy" else "sequences"
     return f"{value} of the {noun}, on {metrics['n']:,} held-out sequences"
@@ -339,4 +347,4 @@ def _describe_metrics(claim: Claim, metrics: Mapping[str, Any]) -> str:
 def _format_value(measure: str, value: float | None) -> str:
     if measure == "generalization_step":
         return "not reached" if value is None else f"update {value:,.0f}"
-    return f"{value:.4f}" if measure == "symbol_loss" else f"{value:.2%}"
+    return f"{value:.4f}" if measure == "annotated_transformer_loss" else f"{value:.2%}"

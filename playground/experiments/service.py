@@ -248,10 +248,14 @@ class ExperimentService:
         """Estimate the duration of a replication; see `progress.estimate_run`."""
         if claim.experiment is None:
             config = RunConfig.from_flat(dict(claim.settings))
-            return progress.estimate_run(config, claim.minutes, self.registry, owner)
+            return progress.estimate_run(config, claim.estimated_minutes, self.registry, owner)
         experiment = parse_experiment(claim.experiment, owner_id(owner))
         measured = self.estimate(experiment, owner)
-        return measured if measured["is_measured"] else progress.declared_estimate(claim.minutes)
+        return (
+            measured
+            if measured["is_measured"]
+            else progress.declared_estimate(claim.estimated_minutes)
+        )
 
     def _estimate(
         self, state: ExperimentState, runs: Mapping[str, Run], owner: str

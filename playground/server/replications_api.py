@@ -78,7 +78,7 @@ class ReplicationHandlers(HandlerGroup):
                 f"{config.training.max_steps:,} updates of {config.training.batch_size}"
             )
         return {
-            "setting": description,
+            "description": description,
             "is_experiment": spec is not None,
             "estimate": self.experiments.estimate_claim(CLAIMS[name], owner),
         }
@@ -210,7 +210,7 @@ class ReplicationHandlers(HandlerGroup):
 
 
 def _no_result(name: str) -> dict[str, Any]:
-    return {"name": name, "passed": None, "ours": None, "summary": "not run yet"}
+    return {"name": name, "passed": None, "measured": None, "summary": "not run yet"}
 
 
 def _claim_name(request: ClaimRequest) -> str:

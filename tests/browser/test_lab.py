@@ -238,7 +238,7 @@ def test_published_claim_is_run_and_compared(app, open_page):
     row.get_by_role("button", name="Run: ").click()
     expect(row.get_by_role("button", name="Run: ")).to_have_count(0)
     expect(row.locator(".verdict")).to_have_text("compared", timeout=300_000)
-    expect(row.locator(".ours")).to_contain_text(
+    expect(row.locator(".measured")).to_contain_text(
         "median training loss at update 100", ignore_case=True
     )
     page.reload()

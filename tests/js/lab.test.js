@@ -112,14 +112,14 @@ const CLAIM = {
   title: "Sorting",
   source: "somewhere",
   statement: "all",
-  setting: "sort 6",
-  rule: "all are right",
-  differs: ["Another seed."],
+  description: "sort 6",
+  criterion: "all are right",
+  deviations: ["Another seed."],
   settings: { d_model: 8, bias: false, seeds: [0, 1] },
   seed: 0,
   command: "python -m playground published sort",
   estimate: { seconds: 240, is_measured: false },
-  missing: "",
+  unavailable_reason: "",
   state: "none",
   run: null,
   experiment: null,
@@ -171,9 +171,9 @@ test("a duration names its source", () => {
   assert.equal(formatEstimate({ seconds: 240, is_measured: false }), "about 4 min on two cores");
   assert.equal(formatEstimate({ seconds: 0.2, is_measured: true }), "about 1 s");
   assert.equal(formatEstimate({ seconds: 5160, is_measured: true }), "about 1 h 26 min");
-  const preset = { missing: "", runs: 6, estimate: { seconds: 30, is_measured: true } };
+  const preset = { unavailable_reason: "", runs: 6, estimate: { seconds: 30, is_measured: true } };
   assert.equal(describePreset(preset), "6 runs · about 30 s");
-  assert.equal(describePreset({ missing: "no torch" }), "No torch.");
+  assert.equal(describePreset({ unavailable_reason: "no torch" }), "No torch.");
 });
 
 test("the example is open until another experiment is opened", () => {
@@ -321,7 +321,7 @@ test("an experiment can be paused, cancelled and deleted, and the example cannot
 test("a prepared experiment is started once, then opened", async () => {
   const preset = { name: "norm", title: "Norm?", why: "Because.", varied: "norm", kind: "grid" };
   const estimate = { seconds: 5, is_measured: true, message: "" };
-  presets.value = [{ ...preset, runs: 6, estimate, missing: "", experiment: null }];
+  presets.value = [{ ...preset, runs: 6, estimate, unavailable_reason: "", experiment: null }];
   responses["experiments/submit"] = { experiment: "b" };
   render(html`<${Presets} />`, box);
   click("Run");
@@ -401,10 +401,10 @@ test("a new experiment is planned while one types, and has no error at first", a
 
 test("the progress of a replication is described", () => {
   assert.equal(describeResult(CLAIM), "not run yet");
-  assert.equal(describeResult({ ...CLAIM, missing: "no setting" }), "No setting.");
+  assert.equal(describeResult({ ...CLAIM, unavailable_reason: "no setting" }), "No setting.");
   assert.equal(describeResult({ ...CLAIM, state: "done" }, null), "comparing");
   assert.equal(describeResult({ ...CLAIM, state: "done" }, { summary: "not yet" }), "Not yet.");
-  assert.equal(describeResult({ ...CLAIM, state: "done" }, { written: "99 %" }), "99 %");
+  assert.equal(describeResult({ ...CLAIM, state: "done" }, { measured_text: "99 %" }), "99 %");
   const training = { ...CLAIM, state: "training", step: 10, steps: 40 };
   assert.equal(describeResult(training), "training, step 10 of 40");
   assert.equal(describeResult({ ...training, experiment: "a" }), "training, 25 %");
@@ -412,7 +412,7 @@ test("the progress of a replication is described", () => {
   assert.equal(describeResult({ ...CLAIM, state: "failed", message: "why" }), "failed: why");
   assert.deepEqual(describeVerdict({ passed: true }), ["✓ pass", "ok"]);
   assert.deepEqual(describeVerdict({ passed: false }), ["✗ fail", "bad"]);
-  assert.deepEqual(describeVerdict({ passed: null, written: "1" }), ["compared", ""]);
+  assert.deepEqual(describeVerdict({ passed: null, measured_text: "1" }), ["compared", ""]);
   assert.deepEqual(describeVerdict(null), ["", ""]);
   assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1 · seed 0");
 });
@@ -420,13 +420,13 @@ test("the progress of a replication is described", () => {
 test("the outcome of a finished replication is requested once", async () => {
   const done = { ...CLAIM, state: "done", run: "run:7", step: 40 };
   claims.value = [done];
-  responses["replications/outcome"] = { passed: true, written: "99 %", summary: "fine" };
+  responses["replications/outcome"] = { passed: true, measured_text: "99 %", summary: "fine" };
   loadOutcomes();
   loadOutcomes();
   render(html`<${Replications} />`, box);
   await settle();
   assert.equal(sent.length, 1);
-  assert.equal(outcomes.value[outcomeKey(done)].written, "99 %");
+  assert.equal(outcomes.value[outcomeKey(done)].measured_text, "99 %");
   assert.equal(box.querySelector(".verdict").textContent, "✓ pass");
   outcomes.value = {};
   responses["replications/outcome"] = { error: "the server is busy" };

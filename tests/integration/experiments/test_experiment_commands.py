@@ -280,7 +280,7 @@ def test_all_claims_are_replicated_one_after_the_other(here, tmp_path, monkeypat
     done = here("published", "--all", "--seeds", 2, "--json", "--out", tmp_path)
     first, second = (json.loads(line) for line in done.stdout.splitlines())
     assert (first["name"], first["passed"], len(first["by_seed"])) == ("mingpt-sort", False, 2)
-    assert (second["name"], second["word"], len(second["ours"])) == (
+    assert (second["name"], second["verdict"], len(second["measured"])) == (
         "benchmark-page",
         "compared",
         2,

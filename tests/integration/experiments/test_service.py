@@ -559,8 +559,8 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatc
     wait_for(lambda: run.status == "done", description="a run")
     result = replications.evaluate_replication(registry, "annotated-copy", run)
     assert result["passed"] is False
-    assert 1.5 < result["ours"] < 10  # five updates: about as good as guessing among thirteen
-    assert "ours: " in result["summary"]
+    assert 1.5 < result["measured"] < 10  # five updates: about as good as guessing among thirteen
+    assert "reproduced: " in result["summary"]
 
 
 def curves_of(run):

@@ -95,7 +95,7 @@ def trained(registry, **settings):
 def test_an_experiment_preset_lists_its_runs_and_status(page):
     response = ask(page, "experiments/presets")
     norm = next(each for each in response["questions"] if each["name"] == "norm")
-    assert (norm["runs"], norm["varied"], norm["missing"], norm["experiment"]) == (
+    assert (norm["runs"], norm["varied"], norm["unavailable_reason"], norm["experiment"]) == (
         6,
         "norm_placement: pre, post",
         "",
@@ -315,7 +315,7 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeyp
     assert (claim()["run"], claim()["step"], claim(OTHER)["state"]) == (begun, 20, "none")
     response = ask(page, "replications/outcome", name="mingpt-sort")
     assert response["passed"] is False  # after 20 steps
-    assert "of the sequences, on " in response["written"]
+    assert "of the sequences, on " in response["measured_text"]
     monkeypatch.setattr(
         "playground.server.replications_api.evaluate_replication",
         lambda *_: pytest.fail("it was compared already"),
@@ -411,7 +411,7 @@ def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measu
 
     finished, quick, slow = in_a_loop(both())
     assert (len(finished), quick) == (1, "not run yet")
-    assert slow["ours"] == 0.25
+    assert slow["measured"] == 0.25
 
 
 def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
@@ -446,9 +446,9 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     assert len(refused) == 40 - waiting
     assert all(each["retryable"] and "try again" in each["error"] for each in refused)
     assert accepted
-    assert other["ours"] == 0.25
+    assert other["measured"] == 0.25
     # those who were refused get it later
-    assert ask(page, "replications/outcome", name="annotated-copy")["ours"] == 0.25
+    assert ask(page, "replications/outcome", name="annotated-copy")["measured"] == 0.25
 
 
 def test_measurements_stop_when_the_page_closes(page, measured):

@@ -30,10 +30,10 @@ def test_every_claim_has_source_criterion_deviations_duration_and_command():
     assert [line["name"] for line in listed] == list(CLAIMS)
     for line in listed:
         assert line["source"]
-        assert line["rule"].endswith(".")
-        assert line["differs"]
-        assert all(each.endswith(".") for each in line["differs"])
-        assert 0 < line["minutes"] <= 10
+        assert line["criterion"].endswith(".")
+        assert line["deviations"]
+        assert all(each.endswith(".") for each in line["deviations"])
+        assert 0 < line["estimated_minutes"] <= 10
         seed = "" if line["experiment"] else " --seed 0"
         assert line["command"] == f"python -m playground published {line['name']}{seed}"
 
@@ -48,7 +48,7 @@ def test_the_published_curve_ends_with_the_published_values():
 
 
 def test_every_claim_and_every_preset_has_only_known_settings():
-    assert [line["missing"] for line in claims() + list_presets()] == [""] * (
+    assert [line["unavailable_reason"] for line in claims() + list_presets()] == [""] * (
         len(CLAIMS) + len(EXPERIMENT_PRESETS)
     )
 
@@ -57,7 +57,7 @@ def test_claim_with_an_unknown_setting_names_it(monkeypatch):
     odd = dataclasses.replace(CLAIMS["uva-reversal"], settings={"wings": 2})
     monkeypatch.setitem(CLAIMS, "uva-reversal", odd)
     assert (
-        claims()[0]["missing"]
+        claims()[0]["unavailable_reason"]
         == "uva-reversal needs the setting wings, which is no setting of a run here"
     )
 
@@ -110,23 +110,27 @@ def metrics(name, **values):
 
 def test_measurement_passes_or_fails_beside_the_published_value():
     good = outcome("uva-reversal", metrics("uva-reversal"))
-    assert (good["passed"], good["ours"], good["published"]) == (True, 1.0, 1.0)
-    assert "ours: 100.00% of the tokens, on 2,000 held-out sequences; pass" in good["summary"]
+    assert (good["passed"], good["measured"], good["published"]) == (True, 1.0, 1.0)
+    assert "reproduced: 100.00% of the tokens, on 2,000 held-out sequences; pass" in good["summary"]
     bad = outcome("uva-reversal", metrics("uva-reversal", token_accuracy=0.9998))
     assert (bad["passed"], "fail" in bad["summary"]) == (False, True)
-    assert outcome("annotated-copy", metrics("annotated-copy", symbol_loss=0.4323))["passed"]
-    assert not outcome("annotated-copy", metrics("annotated-copy", symbol_loss=0.45))["passed"]
+    assert outcome("annotated-copy", metrics("annotated-copy", annotated_transformer_loss=0.4323))[
+        "passed"
+    ]
+    assert not outcome(
+        "annotated-copy", metrics("annotated-copy", annotated_transformer_loss=0.45)
+    )["passed"]
     assert outcome("annotated-copy", metrics("annotated-copy"))["passed"] is None  # not measured
     assert outcome("mingpt-addition", metrics("mingpt-addition", exact_match=0.996))["passed"]
 
 
 def test_median_of_several_seeds_is_compared():
-    runs = [metrics("annotated-copy", symbol_loss=loss) for loss in (0.9, 0.3, 0.4)]
+    runs = [metrics("annotated-copy", annotated_transformer_loss=loss) for loss in (0.9, 0.3, 0.4)]
     result = outcome_of_seeds("annotated-copy", runs)
-    assert (result["ours"], result["passed"], result["by_seed"]) == (0.4, True, [0.9, 0.3, 0.4])
-    assert "median of 3 seeds: 0.9000, 0.3000, 0.4000" in result["written"]
+    assert (result["measured"], result["passed"], result["by_seed"]) == (0.4, True, [0.9, 0.3, 0.4])
+    assert "median of 3 seeds: 0.9000, 0.3000, 0.4000" in result["measured_text"]
     scores = [metrics("mingpt-sort", exact_match=score) for score in (1.0, 0.9)]
-    assert outcome_of_seeds("mingpt-sort", scores)["ours"] == pytest.approx(0.95)
+    assert outcome_of_seeds("mingpt-sort", scores)["measured"] == pytest.approx(0.95)
 
 
 def test_grokking_needs_late_generalization_and_early_memorization():
@@ -139,7 +143,7 @@ def test_grokking_needs_late_generalization_and_early_memorization():
     assert judge(1500, 400)["passed"] is False
     assert judge(1500, None)["passed"] is False
     late = judge(None)
-    assert (late["passed"], "not reached" in late["written"]) == (False, True)
+    assert (late["passed"], "not reached" in late["measured_text"]) == (False, True)
     lines = [{"step": step, "loss": 5 / step, "seconds": 0.0} for step in range(1, 101)]
     lines[49]["exact_match"] = 0.95
     actual = metrics_of_run(replication_config("grokking"), lines, None)
@@ -168,12 +172,12 @@ def test_experiments_are_compared_by_variant():
     assert judge(0.9, 0.2, 0.2)["passed"] is False
     cells = [cell({"embedding_std": 1.0}, loss=0.7), cell({"embedding_std": 8.0}, loss=1.36)]
     page = outcome_of_experiment("benchmark-page", {"results": {"cells": cells}})
-    assert (page["passed"], page["word"]) == (None, "compared")
-    assert list(page["ours"].values()) == [0.7, 1.36]
-    assert "at update 100" in page["written"]
+    assert (page["passed"], page["verdict"]) == (None, "compared")
+    assert list(page["measured"].values()) == [0.7, 1.36]
+    assert "at update 100" in page["measured_text"]
     cells[0]["n"] = 2
     page = outcome_of_experiment("benchmark-page", {"results": {"cells": cells}})
-    assert (page["ours"], page["summary"]) == (None, "not every run has finished yet")
+    assert (page["measured"], page["summary"]) == (None, "not every run has finished yet")
 
 
 def test_run_with_other_settings_is_not_compared():
@@ -222,7 +226,7 @@ def test_preset_experiments_start_or_report_missing_inputs():
     json.dumps(listed, allow_nan=False)
     assert [line["name"] for line in listed] == list(EXPERIMENT_PRESETS)
     assert all(line["title"].endswith("?") and line["why"] for line in listed)
-    assert all((line["runs"] > 0) != bool(line["missing"]) for line in listed)
+    assert all((line["runs"] > 0) != bool(line["unavailable_reason"]) for line in listed)
     assert {line["runs"] for line in listed if line["name"] == "norm"} == {6}
 
 

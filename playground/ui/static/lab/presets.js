@@ -18,11 +18,20 @@ async function runPreset({ name, experiment }) {
   if (response) openExperiment(response.experiment);
 }
 
-export const describePreset = ({ missing, runs, estimate }) =>
-  missing ? formatMessage(missing) : `${formatCount(runs, "run")} · ${formatEstimate(estimate)}`;
+export const describePreset = ({ unavailable_reason: reason, runs, estimate }) =>
+  reason ? formatMessage(reason) : `${formatCount(runs, "run")} · ${formatEstimate(estimate)}`;
 
 function Preset({ preset }) {
-  const { name, title, why, varied, kind, missing, estimate, experiment } = preset,
+  const {
+      name,
+      title,
+      why,
+      varied,
+      kind,
+      unavailable_reason: reason,
+      estimate,
+      experiment,
+    } = preset,
     verb = experiment ? "Open" : "Run";
   return html`<li>
     <details>
@@ -35,7 +44,7 @@ function Preset({ preset }) {
       type="button"
       class="pg-button"
       aria-label=${`${verb}: ${title}`}
-      disabled=${Boolean(missing) || starting.value === name}
+      disabled=${Boolean(reason) || starting.value === name}
       onClick=${() => runPreset(preset)}
     >
       ${verb}

@@ -23,11 +23,11 @@ const HINT =
 
 /** Describe the measured result of a claim, or how far its replication is. */
 export function describeResult(claim, outcome) {
-  const { missing, state, step, steps, message, experiment } = claim;
-  if (missing) return formatMessage(missing);
+  const { unavailable_reason: reason, state, step, steps, message, experiment } = claim;
+  if (reason) return formatMessage(reason);
   if (state === "none") return "not run yet";
   if (state === "done")
-    return outcome ? outcome.written || formatMessage(outcome.summary) : "comparing";
+    return outcome ? outcome.measured_text || formatMessage(outcome.summary) : "comparing";
   if (claim.queue_position) return formatQueuePosition(claim.queue_position);
   const share = steps ? Math.floor((100 * step) / steps) : 0,
     progress = experiment ? `, ${share} %` : step ? `, step ${formatInteger(step)} of ` : "";
@@ -42,7 +42,7 @@ export function describeResult(claim, outcome) {
 export function describeVerdict(outcome) {
   if (outcome?.passed === true) return ["✓ pass", "ok"];
   if (outcome?.passed === false) return ["✗ fail", "bad"];
-  return [outcome?.written ? "compared" : "", ""]; // without a criterion
+  return [outcome?.measured_text ? "compared" : "", ""]; // without a criterion
 }
 
 /** Describe the settings of a claim in one line. */
@@ -68,11 +68,13 @@ function Details({ claim }) {
     <summary aria-label=${"Details of: " + claim.title}>Details</summary>
     <dl>
       <dt>criterion</dt>
-      <dd>${formatMessage(claim.rule)}</dd>
+      <dd>${formatMessage(claim.criterion)}</dd>
       <dt>differences</dt>
       <dd>
         <ul>
-          ${claim.differs.map((/** @type {string} */ text) => html`<li key=${text}>${text}</li>`)}
+          ${claim.deviations.map(
+            (/** @type {string} */ text) => html`<li key=${text}>${text}</li>`,
+          )}
         </ul>
       </dd>
       <dt>settings</dt>
@@ -86,7 +88,7 @@ function Details({ claim }) {
 function Claim({ claim }) {
   const outcome = outcomes.value[outcomeKey(claim)],
     [verdict, kind] = describeVerdict(outcome),
-    canRun = RUNNABLE_STATES.includes(claim.state) && !claim.missing;
+    canRun = RUNNABLE_STATES.includes(claim.state) && !claim.unavailable_reason;
   const button = (label, act) =>
     html`<button
       type="button"
@@ -108,10 +110,12 @@ function Claim({ claim }) {
       <dt>published</dt>
       <dd>${claim.statement}</dd>
       <dt>reproduced</dt>
-      <dd class=${"ours" + (outcome?.written ? "" : " what")}>${describeResult(claim, outcome)}</dd>
+      <dd class=${"measured" + (outcome?.measured_text ? "" : " what")}>
+        ${describeResult(claim, outcome)}
+      </dd>
       <dt>setting</dt>
       <dd>
-        ${claim.setting}${
+        ${claim.description}${
           claim.parameters ? `; ${formatCount(claim.parameters, "parameter")}` : ""
         };${" "}<span class="takes">${formatEstimate(claim.estimate)}</span>
       </dd>
