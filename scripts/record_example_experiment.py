@@ -42,8 +42,8 @@ DESCRIPTION = (
 )
 
 
-def round_curves(cell: dict[str, Any]) -> None:
-    for curve in (cell["curve"], cell["loss"]):
+def round_curves(variant: dict[str, Any]) -> None:
+    for curve in (variant["curve"], variant["loss"]):
         for name in ("median", "low", "high"):
             curve[name] = [float(f"{value:.{SIGNIFICANT_DIGITS}g}") for value in curve[name]]
 
@@ -63,9 +63,9 @@ def to_example(report: dict[str, Any]) -> dict[str, Any]:
     example |= {"id": EXAMPLE_ID, "example": describe_machine(), "queue_position": None}
     example |= {"estimate": report["estimate"], "version": EXAMPLE_ID}
     example["lines"] = [line | {"run": None} for line in report["lines"]]
-    for cell in example["results"]["cells"]:
-        round_curves(cell)
-        for run in cell["seeds"]:
+    for variant in example["results"]["variants"]:
+        round_curves(variant)
+        for run in variant["seeds"]:
             run.pop("run", None)
     return example
 

@@ -116,13 +116,17 @@ def print_results(results: dict[str, Any], out: Path, table: Path | None, as_jso
     from playground.experiments.analysis import to_csv
     from playground.figures.experiments import write
 
-    files = write(out, "experiment", results) if any(cell["n"] for cell in results["cells"]) else []
+    files = (
+        write(out, "experiment", results)
+        if any(variant["n"] for variant in results["variants"])
+        else []
+    )
     if table:
-        table.write_text(to_csv(results["fields"], results["cells"]), encoding="utf-8")
+        table.write_text(to_csv(results["fields"], results["variants"]), encoding="utf-8")
     if as_json:
         click.echo(json.dumps(results | {"out": str(out), "files": [str(path) for path in files]}))
         return
-    for variant in results["cells"]:
+    for variant in results["variants"]:
         click.echo(format_variant(variant))
     click.echo(results["summary"])
     for path in files[:1]:

@@ -120,14 +120,16 @@ def median_and_range(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, l
 # The sentence
 
 
-def summarize(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
+def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
     """Summarize the effect of the varied settings (`names`) in one sentence.
 
     An exact rank test over the seeds compares the best two variants; the sentence has its p-value.
     """
-    done = [cell for cell in cells if _ended(cell)]
-    planned, changed = (sum(cell[name] for cell in cells) for name in ("planned", "changed"))
-    finished = sum(map(_ended, cells)) + changed
+    done = [variant for variant in variants if _ended(variant)]
+    planned, changed = (
+        sum(variant[name] for variant in variants) for name in ("planned", "changed")
+    )
+    finished = sum(map(_ended, variants)) + changed
     left_out = (
         f" Left out: {changed} of {planned} runs, whose settings were changed on the way."
         if changed
@@ -152,17 +154,19 @@ def setting_words(name: str) -> str:
     return name if name.startswith("d_") else name.replace("_", " ")
 
 
-def _ended(cell: Mapping[str, Any]) -> int:
+def _ended(variant: Mapping[str, Any]) -> int:
     """Return the number of ended runs of a variant that count."""
-    return cell["n"] + cell["diverged"]
+    return variant["n"] + variant["diverged"]
 
 
-def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
-    learned = any(cell["steps_to"]["reached"] for cell in cells)
+def _compared(variants: Sequence[Mapping[str, Any]]) -> str:
+    learned = any(variant["steps_to"]["reached"] for variant in variants)
     measure = "steps_to" if learned else "exact_match"
-    order = sorted(cells, key=_ranking_key if learned else lambda cell: -_median_score(cell))
+    order = sorted(
+        variants, key=_ranking_key if learned else lambda variant: -_median_score(variant)
+    )
     best, rest = order[0], order[1:]
-    seeds = " each, ".join(dict.fromkeys(_format_seeds(_ended(cell)) for cell in cells))
+    seeds = " each, ".join(dict.fromkeys(_format_seeds(_ended(variant)) for variant in variants))
     if not rest:
         return f"{best['short']} {_describe(best, learned)} ({seeds})."
     first, last = rest[0], rest[-1]
@@ -172,51 +176,53 @@ def _compared(cells: Sequence[Mapping[str, Any]]) -> str:
     head = (
         ""
         if learned
-        else f"nothing reached 99 % exact match in {max(cell['steps'] for cell in cells):,} steps: "
+        else f"nothing reached 99 % exact match in "
+        f"{max(each['steps'] for each in variants):,} steps: "
     )
     gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
-    significance = _describe_significance(best, first, measure, len(cells))
+    significance = _describe_significance(best, first, measure, len(variants))
     return f"{head}{'; '.join(descriptions)}{gap}{significance}."
 
 
-def _ranking_key(cell: Mapping[str, Any]) -> tuple[float, float, float]:
+def _ranking_key(variant: Mapping[str, Any]) -> tuple[float, float, float]:
     """Rank by the fraction of seeds that learned, then by speed, then by final score."""
-    steps_to = cell["steps_to"]
+    steps_to = variant["steps_to"]
     return (
         -steps_to["reached"] / steps_to["n"],
         steps_to["median"] if steps_to["median"] is not None else float("inf"),
-        -_median_score(cell),
+        -_median_score(variant),
     )
 
 
-def _median_score(cell: Mapping[str, Any]) -> float:
+def _median_score(variant: Mapping[str, Any]) -> float:
     """Return the median score, or -1 when all runs diverged."""
-    return cell["exact_match"]["median"] if cell["exact_match"] else -1.0
+    return variant["exact_match"]["median"] if variant["exact_match"] else -1.0
 
 
-def _describe(cell: Mapping[str, Any], learned: bool) -> str:
-    if not cell["n"]:
-        return f"diverged in {cell['diverged']} of {cell['diverged']} seeds"
-    odd = f" ({cell['diverged']} of {_ended(cell)} diverged)" if cell["diverged"] else ""
-    return _describe_scores(cell, learned) + odd
+def _describe(variant: Mapping[str, Any], learned: bool) -> str:
+    if not variant["n"]:
+        return f"diverged in {variant['diverged']} of {variant['diverged']} seeds"
+    odd = f" ({variant['diverged']} of {_ended(variant)} diverged)" if variant["diverged"] else ""
+    return _describe_scores(variant, learned) + odd
 
 
-def _describe_scores(cell: Mapping[str, Any], learned: bool) -> str:
+def _describe_scores(variant: Mapping[str, Any], learned: bool) -> str:
     if not learned:
-        return f"ended at {_format_range(cell['exact_match'], percent)}"
-    steps_to = cell["steps_to"]
+        return f"ended at {_format_range(variant['exact_match'], percent)}"
+    steps_to = variant["steps_to"]
     if steps_to["reached"] == steps_to["n"]:
         return f"reached 99 % after {_format_range(steps_to, count)} steps"
-    end = f"within {cell['steps']:,} steps, ending at {_format_range(cell['exact_match'], percent)}"
+    final_range = _format_range(variant["exact_match"], percent)
+    end = f"within {variant['steps']:,} steps, ending at {final_range}"
     if not steps_to["reached"]:
         return f"did not reach 99 % {end}"
     return f"reached 99 % in {steps_to['reached']} of {steps_to['n']} seeds {end}"
 
 
 def _describe_significance(
-    best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_cells: int
+    best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_variants: int
 ) -> str:
-    """Describe whether the best variant differs from the second of `n_cells`."""
+    """Describe whether the best variant differs from the second of `n_variants`."""
     one, two = best[measure], other[measure]
     if one is None or two is None:
         return "what diverged has no score to compare"
@@ -230,22 +236,25 @@ def _describe_significance(
         ratio = f"{two['median'] / one['median']:.1f} times as many steps, and "
     names = (best["short"], other["short"])
     return ratio + describe_rank_test(
-        names, best["by_seed"][measure], other["by_seed"][measure], n_cells
+        names, best["by_seed"][measure], other["by_seed"][measure], n_variants
     )
 
 
 def describe_rank_test(
-    names: tuple[str, str], one: Sequence[float | None], other: Sequence[float | None], n_cells: int
+    names: tuple[str, str],
+    one: Sequence[float | None],
+    other: Sequence[float | None],
+    n_variants: int,
 ) -> str:
-    """Whether the seeds of two cells, the best of `n_cells`, differ by an exact rank test.
+    """Whether the seeds of two variants, the best of `n_variants`, differ by an exact rank test.
 
-    Several cells are several comparisons. The best two are no pair that was chosen beforehand,
+    Several variants are several comparisons. The best two are no pair that was chosen beforehand,
     so the text names the p-value for a reader of the whole table (Bonferroni).
     """
     if min(len(one), len(other)) == 1:
         return "with a single seed there is no telling whether this is more than chance"
     p = rank_test(one, other)
-    between = f"between {names[0]} and {names[1]} " if n_cells > 2 else ""
+    between = f"between {names[0]} and {names[1]} " if n_variants > 2 else ""
     result = f"an exact rank test {between}gives p {format_p_value(p)}"
     if p < SIGNIFICANCE_LEVEL:
         result += ", so they differ by more than chance"
@@ -256,10 +265,10 @@ def describe_rank_test(
         )
     else:
         result += ", so these seeds do not separate them"
-    if n_cells > 2:
-        pairs = n_cells * (n_cells - 1) // 2
+    if n_variants > 2:
+        pairs = n_variants * (n_variants - 1) // 2
         result += (
-            f"; only the best two of {n_cells} are tested, and among all {pairs} pairs one "
+            f"; only the best two of {n_variants} are tested, and among all {pairs} pairs one "
             f"counts below p = {SIGNIFICANCE_LEVEL / pairs:.2g}"
         )
     return result
@@ -307,23 +316,23 @@ CSV_COLUMNS = (
 )
 
 
-def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
+def to_csv(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
     """Return CSV with a row for each variant.
 
     A target that was not reached is an empty field, with the number of steps in
     `not_reached_within`. `n` runs have a score; `diverged` runs have none and count as not reached.
     """
     lines = []
-    for cell in cells:
-        exact = cell["exact_match"] or {}
-        steps = cell["steps_to"] or {}
-        seconds = cell["seconds"] or {}
-        censored_at = cell["steps"] if steps and steps["reached"] < steps["n"] else None
+    for variant in variants:
+        exact = variant["exact_match"] or {}
+        steps = variant["steps_to"] or {}
+        seconds = variant["seconds"] or {}
+        censored_at = variant["steps"] if steps and steps["reached"] < steps["n"] else None
         row = [
-            cell["label"],
-            cell["n"],
-            cell["diverged"],
-            cell["planned"],
+            variant["label"],
+            variant["n"],
+            variant["diverged"],
+            variant["planned"],
             exact.get("median"),
             exact.get("low"),
             exact.get("high"),
@@ -335,7 +344,7 @@ def to_csv(names: Sequence[str], cells: Sequence[Mapping[str, Any]]) -> str:
             seconds.get("median"),
         ]
         # The variant's label is a column of its own.
-        varied = [cell["values"].get(name) for name in names if name != VARIANT_KEY]
+        varied = [variant["values"].get(name) for name in names if name != VARIANT_KEY]
         lines.append([*varied, *row])
     return to_csv_text([*(name for name in names if name != VARIANT_KEY), *CSV_COLUMNS], lines)
 

@@ -56,13 +56,13 @@ def progress(
     """Return the completed and the total number of steps and lengths, for a progress bar."""
     completed = total = 0
     experiment = state.experiment
-    for key, cell, _ in experiment.planned_runs():
+    for key, variant, _ in experiment.planned_runs():
         run = runs.get(key)
-        total += cell.steps
+        total += variant.steps
         if run:
-            completed += cell.steps if run.status in ENDED_STATUSES else run.step
+            completed += variant.steps if run.status in ENDED_STATUSES else run.step
         if experiment.kind == LENGTHS:
-            n_lengths = len(experiment.evaluated_lengths(cell.settings))
+            n_lengths = len(experiment.evaluated_lengths(variant.settings))
             total += n_lengths
             if run:
                 completed += n_lengths - len(evaluator.remaining_lengths(state, run))
@@ -82,22 +82,24 @@ def estimate(
     the owner. `unknown` counts the remaining runs without one; theirs is `declared_step_s`.
     `speeds_by_variant` caches what the speed of each variant depends on, and its declared speed.
     """
-    planned = [(cell, runs.get(key)) for key, cell, _ in experiment.planned_runs()]
-    left = [(cell, run) for cell, run in planned if not run or run.status not in ENDED_STATUSES]
+    planned = [(variant, runs.get(key)) for key, variant, _ in experiment.planned_runs()]
+    left = [
+        (variant, run) for variant, run in planned if not run or run.status not in ENDED_STATUSES
+    ]
     if not left:
         return _describe(0.0, 0, "every run has ended")
     n_parallel = min(len(left), registry.settings.slots_per_owner) or 1
     speeds, seconds, unknown = measure_speeds(registry, owner), 0.0, 0
-    for cell, run in left:
-        if cell.full_label not in speeds_by_variant:  # all seeds have the same one
-            config = cell.config(experiment.seeds[0])
-            speeds_by_variant[cell.full_label] = _speed_key(config), declared_step_s(config)
-        speed_key, step_s = speeds_by_variant[cell.full_label]
+    for variant, run in left:
+        if variant.full_label not in speeds_by_variant:  # all seeds have the same one
+            config = variant.config(experiment.seeds[0])
+            speeds_by_variant[variant.full_label] = _speed_key(config), declared_step_s(config)
+        speed_key, step_s = speeds_by_variant[variant.full_label]
         speed = speeds.get(speed_key)
         if speed is not None:
             step_s = 1 / speed
         unknown += speed is None
-        seconds += max(0, cell.steps - (run.step if run else 0)) * step_s
+        seconds += max(0, variant.steps - (run.step if run else 0)) * step_s
     seconds /= n_parallel
     source = (
         f"estimated from the size of the models for {unknown} of them: no comparable run has "

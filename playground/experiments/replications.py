@@ -241,25 +241,26 @@ def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:
     claim = find_claim(name)
     if claim.measure == "order":
         return outcome_of_lengths(details["lengths"], name)
-    cells = details["results"]["cells"]
-    if any(cell["n"] < cell["planned"] for cell in cells):
+    variants = details["results"]["variants"]
+    if any(variant["n"] < variant["planned"] for variant in variants):
         return _without_result(name, "not every run has finished yet")
     if claim.measure == "layers":
-        medians = {cell["label"]: cell["exact_match"]["median"] for cell in cells}
+        medians = {variant["label"]: variant["exact_match"]["median"] for variant in variants}
         measured_text = "; ".join(f"{each} {percent(score)}" for each, score in medians.items())
         return _result(
-            name, medians, _needs_two_layers(cells), f"median exact match: {measured_text}"
+            name, medians, _needs_two_layers(variants), f"median exact match: {measured_text}"
         )
-    losses = {cell["label"]: cell["loss"]["median"][-1] for cell in cells}
-    steps = cells[0]["loss"]["steps"][-1]
+    losses = {variant["label"]: variant["loss"]["median"][-1] for variant in variants}
+    steps = variants[0]["loss"]["steps"][-1]
     measured_text = "; ".join(f"{each} {loss:.3f}" for each, loss in losses.items())
     return _result(name, losses, None, f"median training loss at update {steps}: {measured_text}")
 
 
-def _needs_two_layers(cells: Sequence[Mapping[str, Any]]) -> bool:
+def _needs_two_layers(variants: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether only the variants with two layers learn the task."""
     medians = [
-        (cell["values"][VARIANT_KEY]["n_layers"], cell["exact_match"]["median"]) for cell in cells
+        (variant["values"][VARIANT_KEY]["n_layers"], variant["exact_match"]["median"])
+        for variant in variants
     ]
     return all(
         score >= MIN_TWO_LAYERS if layers > 1 else score <= MAX_ONE_LAYER

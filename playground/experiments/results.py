@@ -22,47 +22,51 @@ def variant_results(
     cached = state.cache.results
     if cached is None or cached[0] != key:
         names = list(experiment.grid)
-        cells = [_variant_result(state, runs, *each) for each in enumerate(experiment.variants)]
-        results = {"fields": names, "cells": cells, "summary": analysis.summarize(names, cells)}
+        variants = [_variant_result(state, runs, *each) for each in enumerate(experiment.variants)]
+        results = {
+            "fields": names,
+            "variants": variants,
+            "summary": analysis.summarize(names, variants),
+        }
         cached = state.cache.results = (key, results)
     return cached
 
 
 def _variant_result(
-    state: ExperimentState, runs: Mapping[str, Run], at: int, cell: Variant
+    state: ExperimentState, runs: Mapping[str, Run], at: int, variant: Variant
 ) -> dict[str, Any]:
     """Return the result of a variant; `live` has the curves of its unfinished runs so far."""
     by_seed = {seed: runs.get(f"{at}/{seed}") for seed in state.experiment.seeds}
     key = tuple(map(_run_key, by_seed.values()))
-    cached = state.cache.by_variant.get(cell.full_label)
+    cached = state.cache.by_variant.get(variant.full_label)
     if cached and cached[0] == key:
         return cached[1]
     metrics = [
-        {"seed": seed} | (_run_metrics(state, run) if run else _planned_metrics(cell))
+        {"seed": seed} | (_run_metrics(state, run) if run else _planned_metrics(variant))
         for seed, run in by_seed.items()
     ]
-    result = analysis.summarize_variant(cell, metrics)
+    result = analysis.summarize_variant(variant, metrics)
     result["live"] = [
         {name: each[name] for name in ("seed", *CURVES)}
         for each in metrics
         if each["curve"] and not each["done"]
     ]
-    result["eval_size"] = cell.config(state.experiment.seeds[0]).training.eval_size
+    result["eval_size"] = variant.config(state.experiment.seeds[0]).training.eval_size
     result["seeds"] = [
         {name: value for name, value in each.items() if name not in CURVES} for each in metrics
     ]
-    state.cache.by_variant[cell.full_label] = (key, result)
+    state.cache.by_variant[variant.full_label] = (key, result)
     return result
 
 
-def _planned_metrics(cell: Variant) -> dict[str, Any]:
+def _planned_metrics(variant: Variant) -> dict[str, Any]:
     """Return the metrics of a run that has not started."""
     return {
         "done": False,
         "diverged": False,
         "changed": [],
         "exact_match": None,
-        "steps": cell.steps,
+        "steps": variant.steps,
         "steps_to": None,
         "seconds": 0.0,
         "curve": [],
@@ -134,14 +138,16 @@ def _compare_lengths(
 ) -> dict[str, Any]:
     experiment = state.experiment
     rows = []
-    for at, cell in enumerate(experiment.variants):
-        config = cell.config(experiment.seeds[0])
+    for at, variant in enumerate(experiment.variants):
+        config = variant.config(experiment.seeds[0])
         by_seed = [
             {"seed": seed} | _length_scores(state, runs.get(f"{at}/{seed}"), evaluator)
             for seed in experiment.seeds
         ]
-        rows.append(length_generalization.summarize_scheme(cell.short_label, by_seed, config))
-    max_length = max(experiment.max_evaluated_length(cell.settings) for cell in experiment.variants)
+        rows.append(length_generalization.summarize_scheme(variant.short_label, by_seed, config))
+    max_length = max(
+        experiment.max_evaluated_length(variant.settings) for variant in experiment.variants
+    )
     trained: Sequence[int] = [config.task.min_length, config.task.max_length]
     return {
         "trained": trained,

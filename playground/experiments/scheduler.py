@@ -153,14 +153,14 @@ class Scheduler:
         runs = state.find_runs(self.registry, state.owner)
         n_waiting = sum(run.status == "waiting" for run in runs.values())
         has_started = False
-        for key, cell, seed in state.experiment.planned_runs():
+        for key, variant, seed in state.experiment.planned_runs():
             if n_waiting >= MAX_QUEUED_RUNS or self._stop_event.is_set():
                 break
             run = runs.get(key)
             try:
                 if run is None:
-                    name = f"{state.experiment.name}: {cell.full_label}, seed {seed}"
-                    run = self._start(state, key, cell.config(seed), name)
+                    name = f"{state.experiment.name}: {variant.full_label}, seed {seed}"
+                    run = self._start(state, key, variant.config(seed), name)
                     has_started = True
                 elif key in state.runs_to_resume and run.status != "stopping":
                     state.runs_to_resume.discard(key)

@@ -75,19 +75,19 @@ class ExperimentService:
             ConfigError: when a field is invalid; `field` names it.
         """
         experiment = self._parse_spec(spec, owner)
-        cells = []
-        for cell in experiment.variants:
-            config = cell.config(experiment.seeds[0])
-            cells.append(
+        variants = []
+        for variant in experiment.variants:
+            config = variant.config(experiment.seeds[0])
+            variants.append(
                 {
-                    "label": cell.full_label,
-                    "values": cell.values,
+                    "label": variant.full_label,
+                    "values": variant.values,
                     "parameters": config.model.parameter_count(),
                     "steps": config.training.max_steps,
                 }
             )
         estimate = self.estimate(experiment, owner)
-        return {"runs": experiment.n_runs, "cells": cells, "estimate": estimate}
+        return {"runs": experiment.n_runs, "variants": variants, "estimate": estimate}
 
     def submit(self, spec: Mapping[str, Any], owner: str) -> Experiment:
         """Start an experiment; its runs are queued.
@@ -108,8 +108,8 @@ class ExperimentService:
         """
         experiment = parse_experiment(spec, owner_id(owner))
         experiment.check_cost()
-        for cell in experiment.variants:
-            self.registry.settings.limits.validate(cell.config(experiment.seeds[0]))
+        for variant in experiment.variants:
+            self.registry.settings.limits.validate(variant.config(experiment.seeds[0]))
         return experiment
 
     # Actions of an owner
@@ -187,11 +187,11 @@ class ExperimentService:
         state = self.store.touch(experiment)
         runs, now = state.find_runs(self.registry, owner), time.monotonic()
         lines = []
-        for key, cell, seed in experiment.planned_runs():
+        for key, variant, seed in experiment.planned_runs():
             run = runs.get(key)
             if run:
                 run.last_viewed_at = max(run.last_viewed_at, now - VIEWER_TTL_S)
-            lines.append({"cell": cell.full_label, "seed": seed} | self._describe_run(run))
+            lines.append({"variant": variant.full_label, "seed": seed} | self._describe_run(run))
         results_key, results = variant_results(state, runs)
         computed: dict[str, Any] = {"results": results}
         if experiment.kind == LENGTHS:
@@ -235,7 +235,7 @@ class ExperimentService:
         if experiment.kind == LENGTHS:
             return length_generalization.to_csv(self.lengths(experiment, owner)["rows"])
         results = self.results(experiment, owner)
-        return analysis.to_csv(results["fields"], results["cells"])
+        return analysis.to_csv(results["fields"], results["variants"])
 
     def estimate(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Estimate the remaining time; see `progress.estimate`."""

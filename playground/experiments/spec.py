@@ -104,11 +104,11 @@ class ExperimentSpec(BaseModel):
                 f"{len(self.seeds)} seeds make {self.n_runs} runs; the maximum of one experiment "
                 f"is {MAX_RUNS}: use fewer values or seeds",
             )
-        for cell in self.variants:
+        for variant in self.variants:
             try:
-                cell.config(self.seeds[0])
+                variant.config(self.seeds[0])
             except ConfigError as error:
-                raise ConfigError(error.field, f"{cell.full_label}: {error}") from None
+                raise ConfigError(error.field, f"{variant.full_label}: {error}") from None
         return self
 
     def _check_grid(self) -> None:
@@ -141,11 +141,11 @@ class ExperimentSpec(BaseModel):
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         combinations = itertools.product(*self.grid.values())
-        cells = [
+        variants = [
             self._variant(dict(zip(self.grid, values, strict=True))) for values in combinations
         ]
-        has_duplicates = len({cell.short_label for cell in cells}) < len(cells)
-        return tuple(replace(cell, in_full=has_duplicates) for cell in cells)
+        has_duplicates = len({variant.short_label for variant in variants}) < len(variants)
+        return tuple(replace(variant, in_full=has_duplicates) for variant in variants)
 
     def _variant(self, values: dict[str, Any]) -> Variant:
         """Build a variant; the experiment overrides the defaults of the architecture.
@@ -198,13 +198,13 @@ class ExperimentSpec(BaseModel):
         Raises:
             ConfigError: when it does not; `field` is n.
         """
-        for cell in self.variants if self.kind == LENGTHS else ():
-            parameters = cell.config(self.seeds[0]).model.parameter_count()
-            max_length = self.max_evaluated_length(cell.settings)
+        for variant in self.variants if self.kind == LENGTHS else ():
+            parameters = variant.config(self.seeds[0]).model.parameter_count()
+            max_length = self.max_evaluated_length(variant.settings)
             if evaluation_cost(parameters, self.n, max_length) > MAX_COST_FLOPS:
                 raise ConfigError(
                     "n",
-                    f"{cell.full_label}: evaluating a model of {parameters:,} parameters on "
+                    f"{variant.full_label}: evaluating a model of {parameters:,} parameters on "
                     f"{self.n:,} sequences of {max_length} symbols takes too long here; lower "
                     "n, times or max_length, or use a smaller model",
                 )
@@ -215,8 +215,8 @@ class ExperimentSpec(BaseModel):
         All variants of one seed come before the next seed, so that early results are comparable.
         """
         for seed in self.seeds:
-            for at, cell in enumerate(self.variants):
-                yield f"{at}/{seed}", cell, seed
+            for at, variant in enumerate(self.variants):
+                yield f"{at}/{seed}", variant, seed
 
     def is_equivalent(self, other: ExperimentSpec) -> bool:
         """Return whether the other experiment has the same runs and the same evaluation."""

@@ -42,33 +42,35 @@ def experiment(results: Row) -> Figure:
     """Draw exact match over the steps, and the steps to 99 % exact match.
 
     Curves are the median and the full range over seeds. An open marker means that 99 % was not
-    reached. `results`: fields, cells, summary.
+    reached. `results`: fields, variants, summary.
 
     Raises:
         ValueError: if no run has finished.
     """
-    cells = [cell for cell in results["cells"] if cell["n"]]
-    if not cells:
+    variants = [variant for variant in results["variants"] if variant["n"]]
+    if not variants:
         raise ValueError(NOTHING_TO_DRAW.format("finished"))
     caption = _wrap(results["summary"], CAPTION_WRAP)
-    heights = [2.6, 0.24 * len(cells) + 0.9]
+    heights = [2.6, 0.24 * len(variants) + 0.9]
     figure = new_figure(sum(heights) + 0.1 + LINE_IN * len(caption))
     subfigures: Any = figure.subfigures(2, 1, height_ratios=heights)  # with margins of their own
     curves, times = (each.subplots() for each in subfigures)
-    style_chart(curves, f"Exact match on held-out sequences: {_seeds_note(cells)}")
+    style_chart(curves, f"Exact match on held-out sequences: {_seeds_note(variants)}")
     style_chart(times, "Steps to 99 % exact match: each seed, and the median")
-    for i, cell in enumerate(cells[:MAX_CURVES]):
-        _draw_range(curves, "steps", cell["curve"], cell["curve"], _line_style(i))
+    for i, variant in enumerate(variants[:MAX_CURVES]):
+        _draw_range(curves, "steps", variant["curve"], variant["curve"], _line_style(i))
     set_percent_axis(curves.yaxis)
-    for i, cell in enumerate(cells):
-        _draw_times(times, cell, len(cells) - 1 - i, _line_style(i)["color"])
-    times.set_ylim(-0.6, len(cells) - 0.4)
-    times.set_yticks(range(len(cells)), [_wrap_label(cell["label"]) for cell in reversed(cells)])
+    for i, variant in enumerate(variants):
+        _draw_times(times, variant, len(variants) - 1 - i, _line_style(i)["color"])
+    times.set_ylim(-0.6, len(variants) - 0.4)
+    times.set_yticks(
+        range(len(variants)), [_wrap_label(variant["label"]) for variant in reversed(variants)]
+    )
     times.tick_params(axis="y", length=0)
     for i, label in enumerate(reversed(times.get_yticklabels())):
         label.set_color(_line_style(i)["color"] if i < MAX_CURVES else FOREGROUND)
     for axes in (curves, times):
-        axes.set_xlim(0, 1.02 * max(cell["steps"] for cell in cells))
+        axes.set_xlim(0, 1.02 * max(variant["steps"] for variant in variants))
         set_step_axis(axes.xaxis)
     label_axis(times.xaxis, "step")
     set_caption(figure, *caption)
@@ -88,22 +90,28 @@ def _draw_range(
     )
 
 
-def _draw_times(axes: Axes, cell: Row, y: int, color: str) -> None:
+def _draw_times(axes: Axes, variant: Row, y: int, color: str) -> None:
     """Draw the steps to 99 % of each seed, their median, and the number of seeds without them."""
-    times = [run["steps_to"] for run in cell["seeds"] if run["done"]]
+    times = [run["steps_to"] for run in variant["seeds"] if run["done"]]
     reached = [time for time in times if time is not None]
     axes.plot(reached, [y] * len(reached), "o", color=color, markersize=4.5, alpha=0.75)
-    median = cell["steps_to"]["median"]
+    median = variant["steps_to"]["median"]
     if median is not None:
         axes.plot([median] * 2, [y - 0.32, y + 0.32], color=color, linewidth=2.2)
     if len(reached) == len(times):
         return
     axes.plot(
-        [cell["steps"]], [y], ">", color=color, markersize=5, markerfacecolor="white", clip_on=False
+        [variant["steps"]],
+        [y],
+        ">",
+        color=color,
+        markersize=5,
+        markerfacecolor="white",
+        clip_on=False,
     )
     axes.annotate(
         f"{len(times) - len(reached)} of {len(times)} not reached",
-        (cell["steps"], y),
+        (variant["steps"], y),
         (-7, 0),
         textcoords="offset points",
         fontsize=8,
@@ -178,13 +186,13 @@ def lengths_heatmap(results: Row) -> Figure:
     for y, row in enumerate(rows):
         medians[y, np.array(row["lengths"], dtype=int) - 1] = row["median"]
     note = f"darker: higher exact match, from 0 to 100 %. {_evaluation_note(results, rows)}"
-    cell = 5.0 / n, 0.3
-    width, height = cell[0] * n, cell[1] * len(rows)
+    cell_size = 5.0 / n, 0.3
+    width, height = cell_size[0] * n, cell_size[1] * len(rows)
     figure = new_figure(title="Exact match by length, median over seeds")
     panels = figure.subplots(1, 1, squeeze=False)
     axes = panels[0, 0]
     labels = [_wrap_label(row["label"]) for row in rows]
-    draw_heatmap(axes, medians, labels, [str(length + 1) for length in range(n)], cell)
+    draw_heatmap(axes, medians, labels, [str(length + 1) for length in range(n)], cell_size)
     axes.axvline(results["trained"][1] - 0.5, color=COLORS[1], linewidth=1.4)
     label_axis(axes.xaxis, "length of the sequence; the line marks the maximum training length")
     add_colorbar(axes, height)
@@ -222,8 +230,8 @@ def _line_style(i: int) -> dict[str, Any]:
     return {"color": COLORS[i % len(COLORS)], "linestyle": dashes}
 
 
-def _seeds_note(cells: Sequence[Row]) -> str:
-    counts = sorted({cell["n"] for cell in cells})
+def _seeds_note(variants: Sequence[Row]) -> str:
+    counts = sorted({variant["n"] for variant in variants})
     if counts == [1]:
         return "one seed each"
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

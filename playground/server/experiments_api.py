@@ -85,7 +85,7 @@ class ExperimentHandlers(HandlerGroup):
 
     @handler("experiments/plan", PlanExperiment)
     def plan(self, request: PlanExperiment) -> dict[str, Any]:
-        """Return the cells, runs and estimate of an experiment without starting it."""
+        """Return the variants, runs and estimate of an experiment without starting it."""
         return self.experiments.plan(self._parse_spec(request), request.owner)
 
     @handler("experiments/submit", PlanExperiment)
@@ -188,7 +188,7 @@ class ExperimentHandlers(HandlerGroup):
     def export_csv(self, request: ExperimentRequest) -> dict[str, Any]:
         if request.experiment == EXAMPLE_ID:
             results = load_example()["results"]
-            return {"csv": to_csv(results["fields"], results["cells"])}
+            return {"csv": to_csv(results["fields"], results["variants"])}
         experiment = self._require_experiment(request)
         return {"csv": self.experiments.to_csv(experiment, request.owner)}
 
@@ -205,7 +205,7 @@ class ExperimentHandlers(HandlerGroup):
             return {"experiment": load_example()["results"]}
         experiment = self._require_experiment(request)
         results = self.experiments.results(experiment, request.owner)
-        if not any(cell["n"] for cell in results["cells"]):
+        if not any(variant["n"] for variant in results["variants"]):
             raise UserError("no run has finished yet, so there is nothing to draw")
         figures = {"experiment": results}
         if experiment.kind == LENGTHS:

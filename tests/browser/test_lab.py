@@ -105,9 +105,9 @@ def test_new_experiment_is_planned_run_and_opened_again(app, open_page, tmp_path
         "Changing norm placement: nothing reached 99 % exact match in 20 steps"
     )
     expect(page.locator(".results .measured-on")).to_contain_text("on 2,000 held-out sequences")
-    assert page.locator(".cells .name").all_text_contents() == ["pre", "post"]
-    expect(page.locator(".cells tbody tr").first).to_contain_text("not within 20")
-    expect(page.locator(".cells tbody tr").first).to_contain_text("reached by 0 of 2")
+    assert page.locator(".variants .name").all_text_contents() == ["pre", "post"]
+    expect(page.locator(".variants tbody tr").first).to_contain_text("not within 20")
+    expect(page.locator(".variants tbody tr").first).to_contain_text("reached by 0 of 2")
     for chart in (".score-chart", ".loss-chart"):
         expect_points(page, chart, 2)
         assert count_colors(page, f".results {chart} canvas") > 4
@@ -117,7 +117,7 @@ def test_new_experiment_is_planned_run_and_opened_again(app, open_page, tmp_path
     expect(page.locator(".loss-chart .pg-legend-x")).to_have_text("step 20")
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".loss-chart .pg-legend-x")).to_have_text("step 10")
-    page.locator(".cells .variant input").first.uncheck()
+    page.locator(".variants .variant input").first.uncheck()
     expect(page.locator(".score-chart .pg-legend button")).to_have_count(1)
     expect(page.locator(".score-chart .pg-legend button")).to_contain_text("post")
     rows = list(csv.DictReader(download(page, ".as-csv", tmp_path).read_text().splitlines()))
@@ -143,10 +143,10 @@ def open_in_other_tabs(page):
     # the hidden line is not among the overlays
     expect(page.locator(".live .runs .lay:checked")).to_have_count(1)
     page.get_by_role("tab", name="Lab").click()
-    page.locator(".cells tbody tr").first.get_by_role("button", name="Train").click()
+    page.locator(".variants tbody tr").first.get_by_role("button", name="Train").click()
     expect(page.locator(".live .runs .lay:checked")).to_have_count(2)
     page.get_by_role("tab", name="Lab").click()
-    page.locator(".cells tbody tr").first.get_by_role("button", name="Inspect").click()
+    page.locator(".variants tbody tr").first.get_by_role("button", name="Inspect").click()
     expect(page.locator(".page-bar .subject option:checked")).to_contain_text(
         "norms: norm_placement pre, seed 0"
     )

@@ -64,7 +64,7 @@ import { html, render } from "../../playground/ui/static/vendor/preact.js";
 
 const spread = (median, low = median, high = median) => ({ median, low, high });
 const CURVE = { steps: [10, 20], median: [0.2, 0.5], low: [0.1, 0.4], high: [0.3, 0.6] };
-const CELL = {
+const VARIANT = {
   label: "norm pre",
   short: "pre",
   n: 1,
@@ -101,11 +101,11 @@ const OPEN = {
   version: "1",
   estimate: { seconds: 120, is_measured: true },
   lines: [
-    { cell: "norm pre", seed: 0, run: "run:0", status: "done", step: 20, steps: 20 },
-    { cell: "norm pre", seed: 1, run: "run:1", status: "training", step: 10, steps: 20 },
-    { cell: "norm post", seed: 0, run: null, status: "planned", step: 0 },
+    { variant: "norm pre", seed: 0, run: "run:0", status: "done", step: 20, steps: 20 },
+    { variant: "norm pre", seed: 1, run: "run:1", status: "training", step: 10, steps: 20 },
+    { variant: "norm post", seed: 0, run: null, status: "planned", step: 0 },
   ],
-  results: { results: { cells: [CELL], summary: "So far, so good." } },
+  results: { results: { variants: [VARIANT], summary: "So far, so good." } },
 };
 const CLAIM = {
   name: "sort",
@@ -190,9 +190,9 @@ test("the example is open until another experiment is opened", () => {
 });
 
 test("a large experiment draws its first twelve lines", () => {
-  const cells = Array.from({ length: 14 }, (_, i) => ({ ...CELL, label: String(i) }));
+  const variants = Array.from({ length: 14 }, (_, i) => ({ ...VARIANT, label: String(i) }));
   openExperiment("a");
-  applyPoll({ experiments: [ROW], open: { ...OPEN, results: { results: { cells } } } });
+  applyPoll({ experiments: [ROW], open: { ...OPEN, results: { results: { variants } } } });
   assert.deepEqual([...hiddenVariants.value], ["12", "13"]);
   toggleVariant("12");
   toggleVariant("0");
@@ -200,13 +200,13 @@ test("a large experiment draws its first twelve lines", () => {
 });
 
 test("curves are medians with ranges, and those of the runs that train", () => {
-  const [line, live] = buildSeries([CELL], new Set(), "curve");
+  const [line, live] = buildSeries([VARIANT], new Set(), "curve");
   assert.deepEqual([line.label, line.x, line.low], ["pre", [10, 20], [0.1, 0.4]]);
   assert.deepEqual([live.label, live.x, live.y], ["pre, seed 1 so far", [10], [0.1]]);
-  const empty = { ...CELL, curve: { steps: [], median: [], low: [], high: [] } };
+  const empty = { ...VARIANT, curve: { steps: [], median: [], low: [], high: [] } };
   assert.equal(buildSeries([empty], new Set(), "curve").length, 1);
   assert.equal(buildSeries([{ ...empty, live: [] }], new Set(), "curve").length, 1);
-  assert.deepEqual(buildSeries([CELL], new Set(["norm pre"]), "curve"), []);
+  assert.deepEqual(buildSeries([VARIANT], new Set(["norm pre"]), "curve"), []);
 });
 
 test("the published losses of a claim are a line beside ours", () => {
@@ -243,11 +243,11 @@ test("the table names the sequences of its numbers", () => {
   assert.equal(formatStepsTo(null, 20), "–");
   assert.equal(formatStepsTo(spread(null), 1200), "not within 1,200");
   assert.equal(formatStepsTo(spread(80, 60, null), 600), "80 (60–…)");
-  assert.equal(describeRuns({ ...CELL, diverged: 1, changed: 1 }).split(",").length, 3);
-  const text = describeMeasurement({ cells: [CELL] });
+  assert.equal(describeRuns({ ...VARIANT, diverged: 1, changed: 1 }).split(",").length, 3);
+  const text = describeMeasurement({ variants: [VARIANT] });
   assert.match(text, /2,000 held-out sequences/);
   assert.match(text, /on 256 of them/);
-  assert.match(describeMeasurement({ cells: [CELL] }, {}), /99 % to length/);
+  assert.match(describeMeasurement({ variants: [VARIANT] }, {}), /99 % to length/);
 });
 
 test("a run is described by its status and step", () => {
@@ -261,7 +261,7 @@ test("a run is described by its status and step", () => {
 
 test("the progress has the runs that train and the remaining time", () => {
   assert.equal(
-    describeProgress(OPEN, [CELL]),
+    describeProgress(OPEN, [VARIANT]),
     "Training · 1 of 4 runs · pre, seed 1 at step 10 of 20 · about 2 min left",
   );
   const lines = Array.from({ length: 3 }, () => OPEN.lines[1]);
@@ -269,8 +269,8 @@ test("the progress has the runs that train and the remaining time", () => {
   assert.equal(describeUntrained([{ label: "rope" }]), "");
   const untrained = { source: [11, 20], row: [3, 4] };
   assert.match(describeUntrained([{ label: "learned", untrained }]), /source 11 to 20, 3 to 4\./);
-  assert.deepEqual(listRepresentatives([CELL], new Set()), ["run:0"]);
-  assert.deepEqual(listRepresentatives([CELL], new Set(["norm pre"])), []);
+  assert.deepEqual(listRepresentatives([VARIANT], new Set()), ["run:0"]);
+  assert.deepEqual(listRepresentatives([VARIANT], new Set(["norm pre"])), []);
 });
 
 test("the open experiment has its table, its curves and its files", async () => {
@@ -372,11 +372,11 @@ test("a new experiment is planned while one types, and has no error at first", a
   }));
   form.value = toValues(null);
   plan.value = null;
-  const cells = [
+  const variants = [
     { parameters: 10, steps: 5 },
     { parameters: 20, steps: 5 },
   ];
-  responses["experiments/plan"] = { runs: 6, cells, estimate: OPEN.estimate };
+  responses["experiments/plan"] = { runs: 6, variants, estimate: OPEN.estimate };
   render(html`<${NewExperiment} />`, box);
   assert.equal(box.querySelector(".pg-error"), null);
   enter(box.querySelector(".setting-0"), "dropout");

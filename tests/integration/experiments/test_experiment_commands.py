@@ -167,7 +167,7 @@ def test_experiment_command_writes_report_figures_and_table(tmp_path):
         *TINY,
     )
     results = last(run_command(*words))
-    assert [cell["values"] for cell in results["cells"]] == [
+    assert [variant["values"] for variant in results["variants"]] == [
         {"norm_placement": "pre"},
         {"norm_placement": "post"},
     ]

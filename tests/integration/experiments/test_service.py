@@ -84,7 +84,9 @@ def test_experiment_trains_every_run_and_reports_results(serve):
     report = finished(lab, requested)
     json.dumps(report, allow_nan=False)
     # made once
-    assert lab.results(requested, "ada")["cells"][0] is lab.results(requested, "ada")["cells"][0]
+    assert (
+        lab.results(requested, "ada")["variants"][0] is lab.results(requested, "ada")["variants"][0]
+    )
     assert report["estimate"]["message"] == "every run has ended"
     assert (report["state"], report["runs"], report["statuses"]) == (
         "done",
@@ -100,15 +102,15 @@ def test_experiment_trains_every_run_and_reports_results(serve):
     ]
     assert {run.record.started_by for run in runs} == {"experiment"}
     assert all(run.hidden and run.name.startswith("norms: norm_placement p") for run in runs)
-    for cell in report["results"]["cells"]:
+    for variant in report["results"]["variants"]:
         exacts = sorted(
             run.scores["exact_match"]
             for run in runs
-            if run.config.model.norm_placement == cell["values"]["norm_placement"]
+            if run.config.model.norm_placement == variant["values"]["norm_placement"]
         )
-        assert [cell["exact_match"]["low"], cell["exact_match"]["high"]] == exacts
-        assert cell["curve"]["steps"] == [10, 20]
-        assert cell["steps_to"]["reached"] == 0
+        assert [variant["exact_match"]["low"], variant["exact_match"]["high"]] == exacts
+        assert variant["curve"]["steps"] == [10, 20]
+        assert variant["steps_to"]["reached"] == 0
     assert "nothing reached 99 % exact match in 20 steps" in report["results"]["summary"]
     assert lab.to_csv(requested, "ada").count("\n") == 3
     assert lab.summaries("ada")[0]["id"] == requested.id
@@ -134,7 +136,7 @@ def test_time_is_estimated_from_comparable_runs_or_the_size_of_the_models(serve)
         assert result["estimate"]["is_measured"]
         assert result["estimate"]["seconds"] == pytest.approx(2 * 20 / (40 / run.seconds) / 2)
     assert lab.plan(spec(), "ada")["estimate"]["unknown"] == 2  # nothing with post-norm has run
-    assert [cell["label"] for cell in result["cells"]] == ["norm_placement pre"]
+    assert [variant["label"] for variant in result["variants"]] == ["norm_placement pre"]
     assert lab.summaries("ada") == []
 
 
@@ -215,7 +217,7 @@ def test_cancel_deletes_unfinished_runs_and_survives_a_restart(serve):
         lambda: any(run.step > 20 for run in registry.list_for_owner("ada")),
         description="some steps",
     )
-    assert lab.details(requested, "ada")["results"]["cells"][0]["live"][0]["curve"]
+    assert lab.details(requested, "ada")["results"]["variants"][0]["live"][0]["curve"]
     assert lab.find_equivalent(requested, "ada") is requested
     lab.cancel(requested, "ada")
     assert lab.state(requested, "ada") == "cancelled"
@@ -361,7 +363,7 @@ def test_diverged_run_is_counted_as_diverged(serve):
     requested = lab.submit(spec(fatal, {"learning_rate": [100.0]}, [0]), "ada")
     report = finished(lab, requested)
     assert report["lines"][0]["message"].startswith("training diverged at step ")
-    assert report["results"]["cells"][0]["diverged"] == 1
+    assert report["results"]["variants"][0]["diverged"] == 1
     assert "diverged in 1 of 1 seeds" in lab.results(requested, "ada")["summary"]
     lab.resume(requested, "ada")
     assert lab.state(requested, "ada") == "done"  # it would diverge again
@@ -594,12 +596,12 @@ def test_results_in_memory_are_limited(serve):
         lab.cancel(requested, owner)
         assert lab.results(requested, owner)["fields"] == ["norm_placement"]
     gc.collect()
-    cells = [
+    variants = [
         each
         for each in gc.get_objects()
         if type(each) is dict and {"label", "planned", "curve"} <= set(each)
     ]
-    assert len(cells) <= 2 * stored + 4  # two of each experiment
+    assert len(variants) <= 2 * stored + 4  # two of each experiment
 
 
 def test_error_of_one_experiment_is_logged_once_and_others_continue(serve, caplog, monkeypatch):

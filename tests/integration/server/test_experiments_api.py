@@ -113,7 +113,7 @@ def test_an_experiment_preset_lists_its_runs_and_status(page):
         each["experiment"] for each in ask(page, "experiments/presets", owner=OTHER)["questions"]
     )
     assert ask(page, "experiments/presets")["settings"] == VARIABLE_SETTINGS
-    assert {"architecture", "task", "norm_placement", "cell"} <= {
+    assert {"architecture", "task", "norm_placement", "variant"} <= {
         each["name"] for each in VARIABLE_SETTINGS
     }
 
@@ -126,7 +126,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
         "experiments/plan",
         form=form(["norm_placement", "pre, post"], ["n_heads", "1,2"], base=base),
     )
-    first = response["cells"][0]
+    first = response["variants"][0]
     assert (response["runs"], first["label"], first["steps"]) == (
         8,
         "norm_placement pre, n_heads 1",
@@ -158,7 +158,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
     response = ask(
         page, "experiments/plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse")
     )
-    assert response["cells"][0]["parameters"] == 171_597
+    assert response["variants"][0]["parameters"] == 171_597
 
 
 @pytest.mark.parametrize(
@@ -261,10 +261,10 @@ def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, regist
         {"source": [5, 8], "target": [5, 8]},
         None,
     ]
-    for cell in actual["results"]["cells"]:
-        assert cell["loss"]["steps"] == cell["curve"]["steps"] == [10, 20]
-        points = registry.find(cell["seeds"][0]["run"].removeprefix("run:"), OWNER).load_points()
-        assert cell["loss"]["median"] == pytest.approx(
+    for variant in actual["results"]["variants"]:
+        assert variant["loss"]["steps"] == variant["curve"]["steps"] == [10, 20]
+        points = registry.find(variant["seeds"][0]["run"].removeprefix("run:"), OWNER).load_points()
+        assert variant["loss"]["median"] == pytest.approx(
             [sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)]
         )
     assert ask(busy, "experiments/csv", experiment=requested)["csv"].startswith(
@@ -517,7 +517,7 @@ def test_a_poll_of_an_unchanged_experiment_computes_nothing(page, registry, kind
     changed, counted = polled(page, requested, first["open"]["version"])
     assert changed["open"]["version"] != first["open"]["version"]
     assert [
-        each["done"] for each in changed["open"]["results"]["results"]["cells"][0]["seeds"]
+        each["done"] for each in changed["open"]["results"]["results"]["variants"][0]["seeds"]
     ] == [
         False,
         True,

@@ -35,12 +35,12 @@ def runs(*times, exact=None, steps=200, done=True):
     ]
 
 
-def cell(value, *args, field="norm_placement", **more):
+def variant(value, *args, field="norm_placement", **more):
     return summarize_variant(Variant({field: value}, {}), runs(*args, **more))
 
 
-def result(*cells, names=("norm_placement",)):
-    return summarize(names, cells)
+def result(*variants, names=("norm_placement",)):
+    return summarize(names, variants)
 
 
 def test_the_first_step_that_reaches_99_percent():
@@ -62,7 +62,7 @@ def test_losses_are_means_between_two_evaluations():
 
 
 def test_summary_names_the_best_variant_with_ranges_and_p_value():
-    assert result(cell("post", 160, 180, 200), cell("pre", 80, 90, 100)) == (
+    assert result(variant("post", 160, 180, 200), variant("pre", 80, 90, 100)) == (
         "Changing norm placement: pre reached 99 % after 90 (80–100) steps; post reached 99 % "
         "after 180 "
         "(160–200) steps (median and range of 3 seeds "
@@ -73,7 +73,7 @@ def test_summary_names_the_best_variant_with_ranges_and_p_value():
 
 
 def test_overlapping_seeds_are_not_significant():
-    actual = result(cell("pre", 80, 90, 150), cell("post", 100, 120, 200))
+    actual = result(variant("pre", 80, 90, 150), variant("post", 100, 120, 200))
     assert "p = 0.4" in actual
     assert "so these seeds do not separate them" in actual
 
@@ -81,15 +81,15 @@ def test_overlapping_seeds_are_not_significant():
 def test_clear_difference_is_significant_despite_overlapping_ranges():
     quick = (100, 100, 110, 110, 110, 120, 120, 120, 120, 130, 130, 200)
     slow = (190, 200, 200, 210, 210, 210, 220, 220, 220, 230, 230, 240)
-    actual = result(cell("pre", *quick, steps=300), cell("post", *slow, steps=300))
+    actual = result(variant("pre", *quick, steps=300), variant("post", *slow, steps=300))
     assert "no difference" not in actual
     assert "p < 0.0001" in actual
     assert "they differ by more than chance" in actual
 
 
 def test_many_cells_are_many_comparisons():
-    cells = [cell(rate, *(rate + at for at in range(4))) for rate in (10, 50, 90, 130, 170)]
-    actual = result(*cells, names=("n_heads",))
+    variants = [variant(rate, *(rate + at for at in range(4))) for rate in (10, 50, 90, 130, 170)]
+    actual = result(*variants, names=("n_heads",))
     assert "an exact rank test between 10 and 50 gives p = 0.029" in actual
     assert (
         "only the best two of 5 are tested, and among all 10 pairs one counts below p = 0.005"
@@ -99,7 +99,7 @@ def test_many_cells_are_many_comparisons():
 
 def test_final_scores_are_compared_if_no_run_reaches_the_target():
     actual = result(
-        cell("pre", None, None, exact=[0.5, 0.6]), cell("post", None, None, exact=[0.1, 0.2])
+        variant("pre", None, None, exact=[0.5, 0.6]), variant("post", None, None, exact=[0.1, 0.2])
     )
     assert actual.startswith(
         "Changing norm placement: nothing reached 99 % exact match in 200 steps: pre ended at 55 % "
@@ -110,25 +110,27 @@ def test_final_scores_are_compared_if_no_run_reaches_the_target():
 
 
 def test_variant_with_unreached_seeds_has_no_median_steps():
-    some = cell("post", 150, None, None)
+    some = variant("post", 150, None, None)
     assert (some["steps_to"]["median"], some["steps_to"]["reached"]) == (None, 1)
-    actual = result(some, cell("pre", 80, 90, 100))
+    actual = result(some, variant("pre", 80, 90, 100))
     assert (
         "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40 % (40 %–100 %)" in actual
     )
     assert "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give" in actual
     assert "did not reach 99 % within 200 steps" in result(
-        cell("pre", 80, 90), cell("post", None, None)
+        variant("pre", 80, 90), variant("post", None, None)
     )
 
 
 def test_one_seed_gives_no_significance():
-    assert "with a single seed there is no telling" in result(cell("pre", 80), cell("post", 160))
+    assert "with a single seed there is no telling" in result(
+        variant("pre", 80), variant("post", 160)
+    )
 
 
 def test_summary_names_the_best_the_second_and_the_last_variant():
     actual = result(
-        *(cell(rate, time, time + 2) for rate, time in ((1, 90), (2, 60), (3, 120), (4, 75))),
+        *(variant(rate, time, time + 2) for rate, time in ((1, 90), (2, 60), (3, 120), (4, 75))),
         names=("n_heads",),
     )
     assert (
@@ -148,7 +150,7 @@ def test_runs_that_are_not_done_do_not_count():
     assert result(half).startswith(
         "Changing norm placement, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)"
     )
-    assert result(cell("pre", None, done=False)) == "No run has finished yet."
+    assert result(variant("pre", None, done=False)) == "No run has finished yet."
 
 
 def test_curve_is_median_and_range_at_common_steps():
@@ -169,7 +171,9 @@ def test_curve_is_median_and_range_at_common_steps():
 def test_csv_leaves_unreached_steps_empty_and_states_the_limit():
     rows = list(
         csv.DictReader(
-            io.StringIO(to_csv(["norm_placement"], [cell("pre", 80, 90), cell("post", None, 100)]))
+            io.StringIO(
+                to_csv(["norm_placement"], [variant("pre", 80, 90), variant("post", None, 100)])
+            )
         )
     )
     assert [row["norm_placement"] for row in rows] == ["pre", "post"]
@@ -193,16 +197,16 @@ def test_diverged_runs_count_as_ended_and_are_reported_separately():
         3,
         1,
     )
-    actual = result(some, cell("pre", 80, 90, 100))
+    actual = result(some, variant("pre", 80, 90, 100))
     assert "so far" not in actual
     assert (
         "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 100 % (2 of 3 diverged)"
         in actual
     )
     every = summarize_variant(Variant({"norm_placement": "post"}, {}), lost)
-    assert "post diverged in 2 of 2 seeds" in result(cell("pre", 80, 90), every)
-    assert "post diverged in 2 of 2 seeds (" in result(cell("pre", None, None), every)
-    assert "no score to compare" in result(cell("pre", None, None), every)
+    assert "post diverged in 2 of 2 seeds" in result(variant("pre", 80, 90), every)
+    assert "post diverged in 2 of 2 seeds (" in result(variant("pre", None, None), every)
+    assert "no score to compare" in result(variant("pre", None, None), every)
     assert "post diverged in 2 of 2 seeds" in result(every)
     row = next(csv.DictReader(io.StringIO(to_csv(["norm_placement"], [some]))))
     assert (row["n"], row["diverged"], row["reached_99"], row["not_reached_within"]) == (

@@ -150,7 +150,7 @@ def test_grokking_needs_late_generalization_and_early_memorization():
     assert (actual["memorization_step"], actual["generalization_step"]) == (51, 50)
 
 
-def cell(values, exact_match=None, loss=None):
+def variant(values, exact_match=None, loss=None):
     return {
         "label": str(values),
         "values": values,
@@ -164,19 +164,22 @@ def cell(values, exact_match=None, loss=None):
 def test_experiments_are_compared_by_variant():
     def judge(*scores):
         layers = zip((2, 1, 1), scores, strict=True)
-        cells = [cell({"variant": {"n_layers": n}}, score) for n, score in layers]
-        return outcome_of_experiment("two-layers", {"results": {"cells": cells}})
+        variants = [variant({"variant": {"n_layers": n}}, score) for n, score in layers]
+        return outcome_of_experiment("two-layers", {"results": {"variants": variants}})
 
     assert judge(1.0, 0.2, 0.24)["passed"]
     assert judge(1.0, 0.2, 0.9)["passed"] is False
     assert judge(0.9, 0.2, 0.2)["passed"] is False
-    cells = [cell({"embedding_std": 1.0}, loss=0.7), cell({"embedding_std": 8.0}, loss=1.36)]
-    page = outcome_of_experiment("benchmark-page", {"results": {"cells": cells}})
+    variants = [
+        variant({"embedding_std": 1.0}, loss=0.7),
+        variant({"embedding_std": 8.0}, loss=1.36),
+    ]
+    page = outcome_of_experiment("benchmark-page", {"results": {"variants": variants}})
     assert (page["passed"], page["verdict"]) == (None, "compared")
     assert list(page["measured"].values()) == [0.7, 1.36]
     assert "at update 100" in page["measured_text"]
-    cells[0]["n"] = 2
-    page = outcome_of_experiment("benchmark-page", {"results": {"cells": cells}})
+    variants[0]["n"] = 2
+    page = outcome_of_experiment("benchmark-page", {"results": {"variants": variants}})
     assert (page["measured"], page["summary"]) == (None, "not every run has finished yet")
 
 

@@ -28,10 +28,12 @@ def make(base=None, grid=None, **more) -> Experiment:
 
 def test_short_label_is_used_unless_it_is_ambiguous():
     def shorts(*variants, **more):
-        return [cell.short_label for cell in make({}, {"variant": list(variants)} | more).variants]
+        return [
+            variant.short_label for variant in make({}, {"variant": list(variants)} | more).variants
+        ]
 
     assert [
-        cell.short_label for cell in make({}, {"norm_placement": ["pre", "post"]}).variants
+        variant.short_label for variant in make({}, {"norm_placement": ["pre", "post"]}).variants
     ] == [
         "pre",
         "post",
@@ -62,7 +64,7 @@ def test_grid_plans_all_variants_of_one_seed_before_the_next_seed():
     requested = make(
         {"max_steps": 30}, {"n_heads": [1, 2, 4], "norm_placement": ["pre", "post"]}, seeds=(5, 7)
     )
-    planned = [(cell.full_label, seed) for _, cell, seed in requested.planned_runs()]
+    planned = [(variant.full_label, seed) for _, variant, seed in requested.planned_runs()]
     labels = [
         f"n_heads {heads}, norm_placement {norm}" for heads in (1, 2, 4) for norm in ("pre", "post")
     ]
@@ -79,7 +81,7 @@ def test_varied_architectures_receive_only_the_settings_they_use():
         {"tie_output_embeddings": True, "d_model": 32},
         {"architecture": ["transformer", "encoder-only"], "task": ["reverse", "copy"]},
     )
-    configs = {cell.full_label: cell.config(0) for cell in requested.variants}
+    configs = {variant.full_label: variant.config(0) for variant in requested.variants}
     assert configs["architecture transformer, task copy"].model.tie_output_embeddings
     assert (
         type(configs["architecture encoder-only, task copy"].model)
@@ -101,7 +103,7 @@ def test_a_variant_differs_by_several_settings_at_once():
             ]
         },
     )
-    assert [cell.full_label for cell in requested.variants] == [
+    assert [variant.full_label for variant in requested.variants] == [
         "n_heads 1, norm_placement pre",
         "n_heads 4, norm_placement post",
     ]
@@ -114,7 +116,7 @@ def test_length_experiments_have_positions_for_all_lengths():
     requested = make(
         {"max_length": 10}, {"position_type": ["learned", "sinusoidal"]}, kind="lengths", times=5
     )
-    assert {cell.config(0).model.max_positions for cell in requested.variants} == {51}
+    assert {variant.config(0).model.max_positions for variant in requested.variants} == {51}
     assert positions_for({"task": "copy", "d_model": 8}, 30) == 31
     assert positions_for({"task": "duplicate"}, 30) == 61
     added = make(

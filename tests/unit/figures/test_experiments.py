@@ -55,7 +55,7 @@ def test_results_without_runs_raise_value_error():
         with pytest.raises(ValueError, match="nothing to draw"):
             draw(empty)
     with pytest.raises(ValueError, match="nothing to draw"):
-        experiment({"fields": [], "cells": [], "summary": ""})
+        experiment({"fields": [], "variants": [], "summary": ""})
 
 
 def test_every_figure_is_written_in_three_formats(tmp_path):

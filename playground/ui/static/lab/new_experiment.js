@@ -188,12 +188,12 @@ function formatExtent(values) {
 }
 
 /** Describe the runs of a plan, their duration and their size. */
-export function describePlan({ runs, cells, estimate }) {
+export function describePlan({ runs, variants, estimate }) {
   return [
-    `${formatCount(runs, "run")}: ${formatCount(cells.length, "combination")} with ` +
-      `${formatCount(runs / cells.length, "seed")}; ${formatEstimate(estimate)}.`,
-    `${formatExtent(cells.map((/** @type {any} */ each) => each.parameters))} parameters, ` +
-      `${formatExtent(cells.map((/** @type {any} */ each) => each.steps))} steps each.`,
+    `${formatCount(runs, "run")}: ${formatCount(variants.length, "combination")} with ` +
+      `${formatCount(runs / variants.length, "seed")}; ${formatEstimate(estimate)}.`,
+    `${formatExtent(variants.map((/** @type {any} */ each) => each.parameters))} parameters, ` +
+      `${formatExtent(variants.map((/** @type {any} */ each) => each.steps))} steps each.`,
   ];
 }
 

@@ -22,19 +22,19 @@ const NO_LENGTHS = "The lines appear after a run is finished and evaluated at al
 /**
  * Return the lines of one quantity: the median with the range over the finished seeds, and the
  * curves so far of the seeds that train.
- * @param {any[]} cells
+ * @param {any[]} variants
  * @param {Set<string>} hidden the labels of the variants without a line
  * @param {"curve" | "loss"} quantity
  * @returns {Series[]}
  */
-export function buildSeries(cells, hidden, quantity) {
-  return cells.flatMap((cell, color) => {
-    if (hidden.has(cell.label)) return [];
-    const { steps, median, low, high } = cell[quantity],
-      line = { key: cell.label, label: cell.short, x: steps, y: median, low, high, color },
-      live = (cell.live ?? []).map((run) => ({
-        key: `${cell.label}/${run.seed}`,
-        label: `${cell.short}, seed ${run.seed} so far`,
+export function buildSeries(variants, hidden, quantity) {
+  return variants.flatMap((variant, color) => {
+    if (hidden.has(variant.label)) return [];
+    const { steps, median, low, high } = variant[quantity],
+      line = { key: variant.label, label: variant.short, x: steps, y: median, low, high, color },
+      live = (variant.live ?? []).map((run) => ({
+        key: `${variant.label}/${run.seed}`,
+        label: `${variant.short}, seed ${run.seed} so far`,
         x: run[quantity].map(([step]) => step),
         y: run[quantity].map(([, value]) => value),
         color,
@@ -153,12 +153,12 @@ function LengthCharts({ lengths }) {
 }
 
 export function ResultCharts({ results: { results, lengths } }) {
-  const { cells } = results,
+  const { variants } = results,
     hidden = hiddenVariants.value,
-    last = Math.max(1, ...cells.map((cell) => cell.steps)),
-    hasLive = cells.some((cell) => cell.live?.length),
-    published = buildPublishedSeries(claims.value, details.value?.id, cells.length),
-    isOneSeed = !cells.some((cell) => cell.planned > 1),
+    last = Math.max(1, ...variants.map((variant) => variant.steps)),
+    hasLive = variants.some((variant) => variant.live?.length),
+    published = buildPublishedSeries(claims.value, details.value?.id, variants.length),
+    isOneSeed = !variants.some((variant) => variant.planned > 1),
     options = {
       height: HEIGHT,
       xRange: /** @type {[number, number]} */ ([0, last]),
@@ -168,18 +168,20 @@ export function ResultCharts({ results: { results, lengths } }) {
     };
   return html`${
       lengths &&
-      html`<${LengthCharts} lengths=${{ ...lengths, labels: cells.map((cell) => cell.label) }} />`
+      html`<${LengthCharts}
+        lengths=${{ ...lengths, labels: variants.map((variant) => variant.label) }}
+      />`
     }
     <div class="charts">
       <div class="score-chart">
         <${LineChart}
-          series=${buildSeries(cells, hidden, "curve")}
+          series=${buildSeries(variants, hidden, "curve")}
           options=${{ ...options, ...PERCENT_AXIS, label: "Exact match" }}
         />
       </div>
       <div class="loss-chart">
         <${LineChart}
-          series=${[...buildSeries(cells, hidden, "loss"), ...published]}
+          series=${[...buildSeries(variants, hidden, "loss"), ...published]}
           options=${{ ...options, label: TRAINING_LOSS, isLog: true, formatTick: formatLossTick }}
           hasLog
         />

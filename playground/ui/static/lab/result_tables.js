@@ -48,24 +48,25 @@ function Swatch({ index }) {
 }
 
 /** The name of a variant, which shows or hides its line. */
-const VariantName = ({ cell, index }) =>
-  html`<label class="variant" title=${cell.label + ": show or hide its line"}>
+const VariantName = ({ variant, index }) =>
+  html`<label class="variant" title=${variant.label + ": show or hide its line"}>
     <input
       type="checkbox"
-      checked=${!hiddenVariants.value.has(cell.label)}
-      onChange=${() => toggleVariant(cell.label)}
+      checked=${!hiddenVariants.value.has(variant.label)}
+      onChange=${() => toggleVariant(variant.label)}
     />
     <${Swatch} index=${index} />
-    <span class="name">${cell.short}</span>
-    <span class="what">${describeRuns(cell)}</span>
+    <span class="name">${variant.short}</span>
+    <span class="what">${describeRuns(variant)}</span>
   </label>`;
 
-/** @param {any[]} cells @returns {Column} */
-const nameColumn = (cells) => ({
+/** @param {any[]} variants @returns {Column} */
+const nameColumn = (variants) => ({
   key: "name",
   label: "settings",
-  value: ({ cell }) => cell.label,
-  render: ({ cell }) => html`<${VariantName} cell=${cell} index=${cells.indexOf(cell)} />`,
+  value: ({ variant }) => variant.label,
+  render: ({ variant }) =>
+    html`<${VariantName} variant=${variant} index=${variants.indexOf(variant)} />`,
 });
 
 /** @type {Column[]} */
@@ -74,15 +75,15 @@ const TRAINING_COLUMNS = [
     key: "exact",
     label: "final exact match",
     isNumber: true,
-    value: ({ cell }) => cell.exact_match?.median,
-    render: ({ cell }) => formatSpread(cell.exact_match, formatPercent),
+    value: ({ variant }) => variant.exact_match?.median,
+    render: ({ variant }) => formatSpread(variant.exact_match, formatPercent),
   },
   {
     key: "steps",
     label: "steps to 99 %",
     isNumber: true,
-    value: ({ cell }) => cell.steps_to?.median,
-    render: ({ cell: { steps_to: to, steps } }) =>
+    value: ({ variant }) => variant.steps_to?.median,
+    render: ({ variant: { steps_to: to, steps } }) =>
       html`${formatStepsTo(to, steps)}
         <span class="what">${to && `reached by ${to.reached} of ${to.n}`}</span>`,
   },
@@ -91,8 +92,8 @@ const TRAINING_COLUMNS = [
     label: "seconds",
     isNumber: true,
     isOptional: true,
-    value: ({ cell }) => cell.seconds?.median,
-    render: ({ cell }) => formatSpread(cell.seconds, formatNumber),
+    value: ({ variant }) => variant.seconds?.median,
+    render: ({ variant }) => formatSpread(variant.seconds, formatNumber),
   },
 ];
 
@@ -115,13 +116,14 @@ const LENGTH_COLUMNS = [
 ];
 
 /** Say on what the numbers of the table and of the curves are measured. */
-export function describeMeasurement({ cells }, lengths) {
-  const runs = cells.flatMap((cell) => cell.seeds),
+export function describeMeasurement({ variants }, lengths) {
+  const runs = variants.flatMap((variant) => variant.seeds),
     n = runs.find((run) => run.n)?.n,
     final = n ? ` on ${formatInteger(n)} held-out sequences` : "";
   return (
     `Median and range over seeds. Final exact match: at the end of a run${final}. The curve, and ` +
-    `steps to 99 %: at each evaluation, on ${formatInteger(cells[0].eval_size)} of them. Seconds ` +
+    `steps to 99 %: at each evaluation, on ${formatInteger(variants[0].eval_size)} of them. ` +
+    "Seconds " +
     "depend on the load of the machine." +
     (lengths
       ? " 99 % to length: the largest length up to which every length has at least 99 %. Longer " +
@@ -151,16 +153,16 @@ function renderActions(runs) {
 }
 
 export function ResultTable({ results: { results, lengths } }) {
-  const { cells } = results,
-    rows = cells.map((cell, i) => ({ cell, scheme: lengths?.rows[i] }));
+  const { variants } = results,
+    rows = variants.map((variant, i) => ({ variant, scheme: lengths?.rows[i] }));
   return html`<${DataTable}
-      class="cells"
+      class="variants"
       caption="Results of each combination"
       isCaptionHidden
-      columns=${[nameColumn(cells), ...(lengths ? LENGTH_COLUMNS : []), ...TRAINING_COLUMNS]}
+      columns=${[nameColumn(variants), ...(lengths ? LENGTH_COLUMNS : []), ...TRAINING_COLUMNS]}
       rows=${rows}
-      rowKey=${({ cell }) => cell.label}
-      actions=${({ cell }) => renderActions(cell.seeds.map((run) => run.run).filter(Boolean))}
+      rowKey=${({ variant }) => variant.label}
+      actions=${({ variant }) => renderActions(variant.seeds.map((run) => run.run).filter(Boolean))}
     />
     <p class="pg-hint measured-on">${describeMeasurement(results, lengths)}</p>`;
 }
@@ -179,7 +181,7 @@ export function describeRun({ status, step, steps, queue_position: position, mes
 
 /** @type {Column[]} */
 const RUN_COLUMNS = [
-  { key: "cell", label: "run" },
+  { key: "variant", label: "run" },
   { key: "seed", label: "seed", isNumber: true },
   {
     key: "status",
@@ -197,7 +199,7 @@ export const RunsTable = ({ lines }) =>
       isCaptionHidden
       columns=${RUN_COLUMNS}
       rows=${lines}
-      rowKey=${(line) => `${line.cell}/${line.seed}`}
+      rowKey=${(line) => `${line.variant}/${line.seed}`}
       actions=${({ run }) => renderActions(run ? [run] : [])}
     />
   </details>`;

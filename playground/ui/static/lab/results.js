@@ -33,12 +33,13 @@ export function overlayInTrain(runs) {
 }
 
 /** Return one run of each visible line: the first finished seed. */
-export const listRepresentatives = (cells, hidden) =>
-  cells
-    .filter((cell) => !hidden.has(cell.label))
+export const listRepresentatives = (variants, hidden) =>
+  variants
+    .filter((variant) => !hidden.has(variant.label))
     .map(
-      (cell) =>
-        (cell.seeds.find((run) => run.run && run.done) ?? cell.seeds.find((run) => run.run))?.run,
+      (variant) =>
+        (variant.seeds.find((run) => run.run && run.done) ?? variant.seeds.find((run) => run.run))
+          ?.run,
     )
     .filter(Boolean);
 
@@ -96,10 +97,11 @@ function Files() {
 }
 
 /** Describe the state of an experiment: its runs, those that train, and the remaining time. */
-export function describeProgress(experiment, cells) {
+export function describeProgress(experiment, variants) {
   const training = experiment.lines.filter((line) => line.status === "training"),
     listed = training.slice(0, MAX_LISTED_RUNS).map((line) => {
-      const short = cells.find((cell) => cell.label === line.cell)?.short ?? line.cell;
+      const short =
+        variants.find((variant) => variant.label === line.variant)?.short ?? line.variant;
       const at = `${formatInteger(line.step)} of ${formatInteger(line.steps)}`;
       return `${short}, seed ${line.seed} at step ${at}`;
     }),

@@ -25,7 +25,7 @@ export const claims = signal(/** @type {any[]} */ ([]));
 /** The errors of the last requests, by the part of the tab that shows them. */
 export const errors = signal(/** @type {Record<string, string>} */ ({}));
 
-export const variants = computed(() => details.value?.results.results.cells ?? []);
+export const variants = computed(() => details.value?.results.results.variants ?? []);
 export const isAnyRunning = computed(() =>
   Boolean(experiments.value?.some((each) => each.state === "running")),
 );
