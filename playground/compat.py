@@ -64,6 +64,7 @@ BENCHMARK_KEYS = {
     "n_few_shot": "examples",
     "seconds_per_example": "seconds_an_item",
     "rank_seconds_per_example": "rank_seconds_an_item",
+    "n_tokens": "symbols",
 }
 # keys of requests, and the action of a run, by the names of versions 0.1.0 and 0.2.0
 REQUEST_KEYS = {

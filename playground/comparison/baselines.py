@@ -21,17 +21,17 @@ class CopyBaseline(BenchmarkModel):
         return [0.0 if each == example.source else float("-inf") for each in choices]
 
 
-class MajoritySymbolBaseline(BenchmarkModel):
-    """A baseline that repeats the most frequent symbol of the input, as long as the target is."""
+class MajorityTokenBaseline(BenchmarkModel):
+    """A baseline that repeats the most frequent token of the input, as long as the target is."""
 
-    name = "most frequent symbol"
+    name = "most frequent token"
     kind = "baseline"
-    decoding = "the input's most frequent symbol, repeated"
+    decoding = "the input's most frequent token, repeated"
 
     def generate(self, example: Example) -> Output:
-        symbol, _ = Counter(example.source).most_common(1)[0]
-        symbols = (symbol,) * len(example.target)
-        return Output("", [], [], " ".join(symbols), symbols)
+        token, _ = Counter(example.source).most_common(1)[0]
+        tokens = (token,) * len(example.target)
+        return Output("", [], [], " ".join(tokens), tokens)
 
 
 class MajorityTargetBaseline(BenchmarkModel):
@@ -72,16 +72,16 @@ class RandomBaseline:
 
 
 def elimination_baseline(example: Example) -> tuple[str | None, ...]:
-    """Predict each symbol from the others alone, given that the target permutes the input.
+    """Predict each token from the others alone, given that the target permutes the input.
 
-    The result at a position is the one symbol of the input that is left over, or None if there
+    The result at a position is the token of the input that is left over, or None if there
     are several.
     """
     filled: list[str | None] = []
     for position in range(len(example.target)):
         left = list(example.source)
-        for other, symbol in enumerate(example.target):
-            if other != position and symbol in left:
-                left.remove(symbol)
+        for other, token in enumerate(example.target):
+            if other != position and token in left:
+                left.remove(token)
         filled.append(left[0] if len(left) == 1 else None)
     return tuple(filled)

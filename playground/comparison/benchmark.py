@@ -6,9 +6,9 @@ All get the same metrics. Rows as they are reported, each with its "kind":
     model      the metrics of a model so far (see export.RESULT_COLUMNS), reported after every
                example; `index` is its line, `finished` whether all examples are done
     estimate   the expected seconds of a model, from a measured forward pass
-    example    a prediction: prompt, tokens, raw output, parsed symbols, whether each is
+    example    a prediction: prompt, tokens, raw output, parsed tokens, whether each is
                correct, candidates with their scores
-    leak       the gain of a masked model if the other symbols of the target are visible
+    leak       the gain of a masked model if the other tokens of the target are visible
 """
 
 import dataclasses
@@ -40,8 +40,8 @@ from playground.training.task_config import TaskConfig
 
 from .baselines import (
     CopyBaseline,
-    MajoritySymbolBaseline,
     MajorityTargetBaseline,
+    MajorityTokenBaseline,
     RandomBaseline,
     elimination_baseline,
 )
@@ -53,7 +53,7 @@ from .models import BenchmarkModel, CheckpointModel
 
 MAX_EXAMPLES = 500
 MAX_MODELS = 6
-# examples to rank by default; BERT needs some 140 forward passes for each of ten symbols
+# examples to rank by default; BERT needs some 140 forward passes for each of ten tokens
 DEFAULT_RANKED = 10
 SHARED_MAX_RANKED = 5  # maximum on a shared instance
 
@@ -67,7 +67,7 @@ class BenchmarkRequest(JobRequest):
         models: names of models on the Hub, or of folders if those are allowed.
         n: number of held-out examples.
         shots: few-shot examples for pretrained models, at most as many as fit.
-        rank: number of examples to rank; a masked model needs a forward pass for each symbol of
+        rank: number of examples to rank; a masked model needs a forward pass for each token of
             each candidate.
     """
 
@@ -120,7 +120,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     example_set = sample_examples(task, parsed.n, task_config.min_length, task_config.max_length)
     if not example_set.examples:
         raise UserError(
-            f"there is no held-out sequence of {task_config.max_length} symbols or fewer; choose a "
+            f"there is no held-out sequence of {task_config.max_length} tokens or fewer; choose a "
             "checkpoint of longer ones"
         )
     symbols = tuple(task.vocabulary.symbols)
@@ -140,7 +140,7 @@ def run_benchmark(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     benchmark.add_random_baseline()
     for baseline in (
         CopyBaseline(),
-        MajoritySymbolBaseline(),
+        MajorityTokenBaseline(),
         MajorityTargetBaseline(example_set.examples),
     ):
         benchmark.evaluate(baseline, note=False)
@@ -179,7 +179,7 @@ class Benchmark:
         )
         return (
             f"{name} ({parameters:,} parameters) was trained on exactly this task, {task.task} "
-            f"of {lengths} symbols. Pretrained models were trained on text and get up to "
+            f"of {lengths} tokens. Pretrained models were trained on text and get up to "
             f"{self.settings.shots} few-shot examples, unless their row is marked fine-tuned. So "
             "the models do not compete on equal terms: the table shows what training on the task "
             "achieves with a small model, and how far pretraining on text carries a large one. "
@@ -315,15 +315,15 @@ class Benchmark:
         if model.can_rank and example in self.ranked:
             candidates = choices_for(example, self.examples)
             started = time.perf_counter()
-            scores = model.loglikelihoods(example, [each.symbols for each in candidates])
-            target = [each.symbols for each in candidates].index(example.target)
+            scores = model.loglikelihoods(example, [each.tokens for each in candidates])
+            target = [each.tokens for each in candidates].index(example.target)
             entry["rank"] = rank_of(scores, target)
             tally.add_rank(
                 first_credit(scores, target), len(candidates), time.perf_counter() - started
             )
             entry["candidates"] = [
                 {
-                    "symbols": " ".join(each.symbols),
+                    "tokens": " ".join(each.tokens),
                     "origin": each.origin,
                     "score": score,
                     "is_target": index == target,
@@ -390,7 +390,7 @@ class Benchmark:
         at_once: tuple[MetricAccumulator, float | None],
         one_by_one: tuple[MetricAccumulator, float | None],
     ) -> None:
-        """Report how much a masked model gains if the other symbols of the target are visible."""
+        """Report how much a masked model gains if the other tokens of the target are visible."""
         (hidden, log_hidden), (visible, log_visible) = at_once, one_by_one
         if (
             not (hidden.n == visible.n == len(self.examples))
@@ -401,24 +401,24 @@ class Benchmark:
         left_over = [
             correct_positions(elimination_baseline(item), item.target) for item in self.examples
         ]
-        guessed = sum(map(sum, left_over)) / visible.symbols
-        before = hidden.correct_symbols / hidden.symbols
-        after = visible.correct_symbols / visible.symbols
-        gained = (log_visible - log_hidden) / visible.symbols
+        guessed = sum(map(sum, left_over)) / visible.n_tokens
+        before = hidden.correct_tokens / hidden.n_tokens
+        after = visible.correct_tokens / visible.n_tokens
+        gained = (log_visible - log_hidden) / visible.n_tokens
         row = {
             "kind": "leak",
             "model": name,
             "at_once": before,
             "one_at_a_time": after,
             "gain": after - before,
-            "nats_per_symbol": gained,
+            "nats_per_token": gained,
             "by_elimination": guessed,
             "n": visible.n,
-            "symbols": visible.symbols,
+            "n_tokens": visible.n_tokens,
             "message": (
                 f"{name}: with the target visible at the other positions, {100 * after:.1f} % of "
                 f"the positions are correct, with all of them masked {100 * before:.1f} %; each "
-                f"symbol of the target becomes {_likelihood_ratio(gained)}. Choosing the symbol of "
+                f"token of the target becomes {_likelihood_ratio(gained)}. Choosing the token of "
                 f"the input that is left over gets {100 * guessed:.1f} % without knowing the rule: "
                 "only the row with all positions masked is comparable with the other models."
             ),

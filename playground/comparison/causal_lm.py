@@ -151,7 +151,7 @@ class PretrainedCausalLM(PretrainedModel):
         chosen = sum(
             forward
             + seconds_per_token
-            * sum(map(len, (each.symbols for each in choices_for(item, examples))))
+            * sum(map(len, (each.tokens for each in choices_for(item, examples))))
             for item in ranked
         )
         return len(examples) * (

@@ -1,7 +1,7 @@
 """Evaluation examples, few-shot examples and candidates to choose from.
 
 Evaluation examples are held out; few-shot examples are not.
-Shapes: N sequences, L symbols of the longest, B examples.
+Shapes: N sequences, L tokens of the longest, B examples.
 """
 
 import random
@@ -29,7 +29,7 @@ OTHER_CHOICES = 8
 class Choice:
     """A candidate to choose from, and how it was made."""
 
-    symbols: tuple[str, ...]
+    tokens: tuple[str, ...]
     origin: str
 
 
@@ -44,11 +44,11 @@ class ExampleSet:
 
 
 def _examples_of(task: Task, batch: Batch) -> list[Example]:
-    def symbols(row: list[int]) -> tuple[str, ...]:
+    def decode(row: list[int]) -> tuple[str, ...]:
         return tuple(task.vocabulary.decode(token for token in row if token not in (PAD, SOS)))
 
     return [
-        Example(symbols(source), symbols(target))
+        Example(decode(source), decode(target))
         for source, target in zip(batch.source_BS.tolist(), batch.target_BT.tolist(), strict=True)
     ]
 
@@ -67,14 +67,14 @@ def sample_examples(task: Task, n: int, min_length: int, max_length: int) -> Exa
     if selected:
         left_out = len(candidates) - len(selected)
         note = (
-            f"held-out sequences of {min_length} to {max_length} symbols, without those whose "
+            f"held-out sequences of {min_length} to {max_length} tokens, without those whose "
             "target equals the input"
         )
         note += f" ({left_out:,} of {len(candidates):,} left out)"
     else:
         selected = candidates
         note = (
-            f"held-out sequences of {min_length} to {max_length} symbols; the target always "
+            f"held-out sequences of {min_length} to {max_length} tokens; the target always "
             "equals the input, so none are left out"
         )
     by_length = {
@@ -153,13 +153,13 @@ def choices_for(
             for each in generator.sample(others, min(OTHER_CHOICES, len(others)))
         ]
     choices.append(Choice(item.target, "the target"))
-    by_symbols: dict[tuple[str, ...], Choice] = {}
+    by_tokens: dict[tuple[str, ...], Choice] = {}
     for candidate in choices:
-        by_symbols.setdefault(candidate.symbols, candidate)
+        by_tokens.setdefault(candidate.tokens, candidate)
     return (
-        list(by_symbols.values())
+        list(by_tokens.values())
         if rearranged
-        else sorted(by_symbols.values(), key=lambda candidate: candidate.symbols)
+        else sorted(by_tokens.values(), key=lambda candidate: candidate.tokens)
     )
 
 

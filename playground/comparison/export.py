@@ -26,7 +26,7 @@ RESULT_COLUMNS = (
     "rank_accuracy_high",
     "rank_chance",
     "n",
-    "symbols",
+    "n_tokens",
     "ranked",
     "parameters",
     "n_few_shot",

@@ -20,7 +20,7 @@ class PretrainedMaskedLM(PretrainedModel):
     """A masked language model: predicts masked positions of the target, whose length is known.
 
     `fills_jointly` masks all of them. Otherwise one position at a time is masked and the others
-    show the target, which leaks: from the other symbols alone one can infer the missing one if the
+    show the target, which leaks: from the other tokens alone one can infer the missing one if the
     target is a permutation of the input.
     """
 
@@ -30,7 +30,7 @@ class PretrainedMaskedLM(PretrainedModel):
         self.mask = self.tokenizer.mask_token
         if not self.mask:
             raise UserError(messages.no_mask_token(self.name))
-        self.token_by_symbol = {symbol: self._token_id(symbol) for symbol in self.symbols}
+        self.token_ids = {symbol: self._token_id(symbol) for symbol in self.symbols}
         max_example = max(self.items, key=lambda item: len(item.source) + len(item.target))
         self.fit_few_shot(
             lambda shots: len(self.token_ids(masked_prompt(max_example, shots, self.mask)))
@@ -43,8 +43,8 @@ class PretrainedMaskedLM(PretrainedModel):
         self.decoding = f"fill-mask after {len(self.examples)} few-shot examples, {masking}"
         ambiguous = [
             symbol
-            for symbol, token in self.token_by_symbol.items()
-            if list(self.token_by_symbol.values()).index(token) != self.symbols.index(symbol)
+            for symbol, token in self.token_ids.items()
+            if list(self.token_ids.values()).index(token) != self.symbols.index(symbol)
         ]
         if ambiguous:
             self.add_caveat(
@@ -85,7 +85,7 @@ class PretrainedMaskedLM(PretrainedModel):
     def generate(self, example: Example) -> Output:
         positions = range(len(example.target))
         hidden = [set(positions)] if self.fills_jointly else [{each} for each in positions]
-        target_ids = torch.tensor([self.token_by_symbol[symbol] for symbol in example.target])
+        target_ids = torch.tensor([self.token_ids[symbol] for symbol in example.target])
         predicted: list[str] = []
         summed, first = 0.0, None
         for each in hidden:
@@ -94,7 +94,7 @@ class PretrainedMaskedLM(PretrainedModel):
             first = first or (text, ids)
             predicted += best
             summed += float(log_probs_GV.cpu().gather(1, target_ids[sorted(each)][:, None]).sum())
-        assert first is not None  # an answer has at least one symbol
+        assert first is not None  # a target has at least one token
         parsed = tuple(each if each in self.symbols else None for each in predicted)
         return Output(
             first[0], self.token_strings(first[1]), first[1], " ".join(predicted), parsed, summed
@@ -104,7 +104,7 @@ class PretrainedMaskedLM(PretrainedModel):
     def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
         """Score by pseudo-log-likelihood (Salazar et al. 2020).
 
-        Each symbol of a candidate is predicted from all its other symbols; the results are summed.
+        Each token of a candidate is predicted from all its other tokens; the results are summed.
         """
         ids = self.token_ids(masked_prompt(example, self.examples, self.mask))
         mask_positions = find_masks(self.tokenizer, ids)
@@ -112,7 +112,7 @@ class PretrainedMaskedLM(PretrainedModel):
         for number, candidate in enumerate(choices):
             visible_ids = list(ids)
             for position, symbol in zip(mask_positions, candidate, strict=True):
-                visible_ids[position] = self.token_by_symbol[symbol]
+                visible_ids[position] = self.token_ids[symbol]
             for position in mask_positions:
                 rows.append([*visible_ids[:position], ids[position], *visible_ids[position + 1 :]])
                 labels.append((position, visible_ids[position]))

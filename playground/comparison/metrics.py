@@ -1,8 +1,8 @@
-"""Metrics of predicted symbol sequences, with confidence intervals.
+"""Metrics of predicted token sequences, with confidence intervals.
 
 exact match      fraction of examples whose whole prediction is correct
-token accuracy   fraction of the targets' symbols that are predicted at their position; a missing
-                 or unparsable symbol is wrong
+token accuracy   fraction of the targets' tokens that are predicted at their position; a missing
+                 or unparsable token is wrong
 rank accuracy    fraction of examples whose target has a higher log-probability than every other
                  candidate; a tie of k counts 1/k
 
@@ -19,18 +19,18 @@ TIE_TOLERANCE = 1e-4
 
 
 def parse_answer(text: str, symbols: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the symbols of an answer of symbols and spaces only; None for any other text."""
+    """Return the tokens of a text of symbols and spaces only; None for any other text."""
     parts = text.split(" ")
     parsed = tuple(part for part in parts if part)
     return parsed if parsed and set(parsed) <= set(symbols) else None
 
 
 def correct_positions(predicted: Sequence[str | None] | None, target: Sequence[str]) -> list[bool]:
-    """Return for each symbol of the target whether it is predicted at its position."""
+    """Return for each token of the target whether it is predicted at its position."""
     predicted = predicted or ()
     return [
-        position < len(predicted) and predicted[position] == symbol
-        for position, symbol in enumerate(target)
+        position < len(predicted) and predicted[position] == token
+        for position, token in enumerate(target)
     ]
 
 
@@ -78,7 +78,7 @@ class MetricAccumulator:
     """Accumulates the metrics of one model's predictions."""
 
     def __init__(self) -> None:
-        self.n = self.exact = self.symbols = self.correct_symbols = self.ranked = 0
+        self.n = self.exact = self.n_tokens = self.correct_tokens = self.ranked = 0
         self.first = self.seconds = self.rank_seconds = 0.0
         self.chance: list[float] = []  # of ranking the target first, per ranked example
 
@@ -88,8 +88,8 @@ class MetricAccumulator:
         correct = correct_positions(predicted, target)
         self.n += 1
         self.exact += exact_match(predicted, target)
-        self.symbols += len(correct)
-        self.correct_symbols += sum(correct)
+        self.n_tokens += len(correct)
+        self.correct_tokens += sum(correct)
         self.seconds += seconds
 
     def add_rank(self, credit: float, of: int, seconds: float) -> None:
@@ -103,12 +103,12 @@ class MetricAccumulator:
         """Return the metrics with their 95 % intervals; None for those without a count."""
         row: dict[str, float | int | None] = {
             "n": self.n,
-            "symbols": self.symbols,
+            "n_tokens": self.n_tokens,
             "ranked": self.ranked,
         }
         for name, correct, n in (
             ("exact_match", self.exact, self.n),
-            ("token_accuracy", self.correct_symbols, self.symbols),
+            ("token_accuracy", self.correct_tokens, self.n_tokens),
             ("rank_accuracy", self.first, self.ranked),
         ):
             low, high = wilson_interval(correct, n) if n else (None, None)

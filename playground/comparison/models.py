@@ -34,7 +34,7 @@ class Output:
     prompt      the text that was sent
     tokens      the input tokens as the model gets them, one text for each of its `ids`
     raw_output  the generated text, unchanged
-    parsed      its symbols; None for a position without a symbol, and None as a whole if the line
+    parsed      its tokens; None for a position without one, and None as a whole if the line
                 is not a list of symbols
     log_prob    that of the target given the input; None if it was not measured
     """
@@ -97,17 +97,15 @@ class CheckpointModel(BenchmarkModel):
         ids = batch.source_BS[0].tolist()
         names = [self.task.vocabulary.token_name(token) for token in ids]
         ended = [self.task.vocabulary.token_name(token) for token in predicted if token != PAD]
-        symbols = tuple(self.task.vocabulary.decode(predicted))
+        tokens = tuple(self.task.vocabulary.decode(predicted))
         parsed = (
-            symbols
-            if "EOS" in ended and set(symbols) <= set(self.task.vocabulary.symbols)
-            else None
+            tokens if "EOS" in ended and set(tokens) <= set(self.task.vocabulary.symbols) else None
         )
         return Output(example.source_text, names, ids, " ".join(ended), parsed)
 
     @torch.no_grad()
     def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
-        """Score with teacher forcing: each symbol, and EOS, given the candidate's own prefix."""
+        """Score with teacher forcing: each token, and EOS, given the candidate's own prefix."""
         batch = make_batch(self.task, example.source, list(choices))
         logits_CTV = self.model(batch.source_BS, batch.decoder_input_BT)
         return sequence_log_probs(logits_CTV, batch.labels_BT, batch.labels_BT != PAD)

@@ -90,7 +90,7 @@ def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, mod
         "bert-base-uncased",
         "chance",
         "copy the input",
-        "most frequent symbol",
+        "most frequent token",
         "commonest target",
     ]
     assert loaded(app_with_models, "tokenizers")

@@ -225,8 +225,8 @@ const example = (index, name, number, correct) => ({
   correct_positions: [correct, correct],
   rank: 1,
   candidates: [
-    { symbols: "1 3", origin: "target", is_target: true, score: -1 },
-    { symbols: "3 1", origin: "copy", is_target: false, score: null },
+    { tokens: "1 3", origin: "target", is_target: true, score: -1 },
+    { tokens: "3 1", origin: "copy", is_target: false, score: null },
   ],
   seconds: 0.1,
   prompt: "Input: 3 1",
@@ -279,7 +279,15 @@ test("the results are exported, stored, and read again with the names of version
     rows: [["1:0", { place: 0, model: "reverse", what: "yours", over: true }]],
     estimates: [],
     items: [
-      [0, [["1:0", { question: "3", answer: "3", candidates: [{ made: "x", right: true }] }]]],
+      [
+        0,
+        [
+          [
+            "1:0",
+            { question: "3", answer: "3", candidates: [{ made: "x", right: true, symbols: "3" }] },
+          ],
+        ],
+      ],
     ],
   });
   const read = parseResults(old);
@@ -289,7 +297,8 @@ test("the results are exported, stored, and read again with the names of version
     description: "yours",
     finished: true,
   });
-  assert.equal(read.items.get(0).get("1:0").candidates[0].is_target, true);
+  const [candidate] = read.items.get(0).get("1:0").candidates;
+  assert.deepEqual(candidate, { origin: "x", is_target: true, tokens: "3" });
   assert.deepEqual(read.request, { models: ["gpt2"] });
   assert.deepEqual(read.settings.few_shot_examples, [["1", "2"]]);
   for (const odd of ["{", "null", "", '{"settings":{},"rows":7}'])

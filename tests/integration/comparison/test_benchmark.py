@@ -60,7 +60,7 @@ def test_every_line_has_its_label(whole, tiny_gpt2, tiny_bert):
     assert lines == [
         ("chance", "baseline", 6, 3, False),
         ("copy the input", "baseline", 6, 3, False),
-        ("most frequent symbol", "baseline", 6, 0, False),
+        ("most frequent token", "baseline", 6, 0, False),
         ("commonest target", "baseline", 6, 3, False),
         ("mine", "trained on this task", 6, 3, False),
         (tiny_gpt2, unknown, 6, 3, False),
@@ -88,7 +88,7 @@ def test_the_caption_names_the_comparison(whole):
     assert rows[0]["kind"] == "settings"
     assert rows[0]["caption"] == result["caption"]
     assert "mine (" in result["caption"]
-    assert "was trained on exactly this task, reverse of 3 symbols" in result["caption"]
+    assert "was trained on exactly this task, reverse of 3 tokens" in result["caption"]
     assert "do not compete on equal terms" in result["caption"]
     assert rows[0]["few_shot_examples"] == [
         [" ".join(each) for each in (example.split(), example.split()[::-1])]
@@ -105,7 +105,7 @@ def test_every_item_has_the_input_of_the_model(whole, tiny_gpt2):
         assert row["correct"] == all(row["correct_positions"]) or len(row["prediction"]) > 3
         assert (row["rank"] is None) == (row["number"] > 3)
         if row["rank"]:
-            scores = {each["symbols"]: each["score"] for each in row["candidates"]}
+            scores = {each["tokens"]: each["score"] for each in row["candidates"]}
             assert sum(each["is_target"] for each in row["candidates"]) == 1
             assert row["rank"] == 1 + sum(
                 score >= scores[row["target"]]

@@ -50,7 +50,7 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     models = [
         "chance",
         "copy the input",
-        "most frequent symbol",
+        "most frequent token",
         "commonest target",
         "digits",
         "gpt2",
@@ -124,7 +124,7 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_reported(environment, digits):
     assert [line.split("  ")[0] for line in out.splitlines()[1:6]] == [
         "chance",
         "copy the input",
-        "most frequent symbol",
+        "most frequent token",
         "commonest target",
         "digits",
     ]

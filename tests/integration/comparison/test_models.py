@@ -18,8 +18,8 @@ from transformers import (
 from playground.checkpoints.checkpoint import load_model
 from playground.comparison.baselines import (
     CopyBaseline,
-    MajoritySymbolBaseline,
     MajorityTargetBaseline,
+    MajorityTokenBaseline,
     RandomBaseline,
     elimination_baseline,
 )
@@ -139,7 +139,7 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
         "token_accuracy_low",
         "token_accuracy_high",
         "n",
-        "symbols",
+        "n_tokens",
     ):
         assert result["copies"][score] == copied[score], score
     assert copied["exact_match"] == 0
@@ -177,7 +177,7 @@ def test_ranking_equals_a_sum_over_tokens(tiny_gpt2, tokenizer, causal):
     model = AutoModelForCausalLM.from_pretrained(tiny_gpt2).eval()
     stub = writer(causal)
     for item in EXAMPLES[:3]:
-        candidates = [each.symbols for each in choices_for(item)]
+        candidates = [each.tokens for each in choices_for(item)]
         prompt = few_shot_prompt(item, stub.examples)
         brute = []
         for candidate in candidates:
@@ -212,7 +212,7 @@ def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
     )
     stub = filler(masked, at_once=True)
     item = EXAMPLES[0]
-    candidates = [each.symbols for each in choices_for(item)]
+    candidates = [each.tokens for each in choices_for(item)]
     brute = []
     for candidate in candidates:
         total = 0.0
@@ -238,7 +238,7 @@ def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
     _, family = load_model(digits)
     scratch = CheckpointModel("digits", TASK, family)
     item = EXAMPLES[0]
-    candidates = [each.symbols for each in choices_for(item)]
+    candidates = [each.tokens for each in choices_for(item)]
     source = torch.tensor([[*TASK.vocabulary.encode(item.source_text), EOS]])
     brute = []
     for candidate in candidates:
@@ -354,11 +354,11 @@ def leak_of(pipe):
     )
     table.elimination_gain("stub", at_once, one_by_one)
     (leak,) = table.leak_by_model
-    assert leak["one_at_a_time"] == one_by_one[0].correct_symbols / one_by_one[0].symbols
-    assert leak["at_once"] == at_once[0].correct_symbols / at_once[0].symbols
+    assert leak["one_at_a_time"] == one_by_one[0].correct_tokens / one_by_one[0].n_tokens
+    assert leak["at_once"] == at_once[0].correct_tokens / at_once[0].n_tokens
     assert leak["gain"] == pytest.approx(leak["one_at_a_time"] - leak["at_once"])
-    assert leak["nats_per_symbol"] == pytest.approx(
-        (one_by_one[1] - at_once[1]) / at_once[0].symbols
+    assert leak["nats_per_token"] == pytest.approx(
+        (one_by_one[1] - at_once[1]) / at_once[0].n_tokens
     )
     assert leak["by_elimination"] == 1.0
     assert rows[-1] == leak
@@ -368,10 +368,10 @@ def leak_of(pipe):
 def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
     leak, rows, at_once, one_by_one = leak_of(StubFiller(AutoTokenizer.from_pretrained(tiny_bert)))
     zeros = sum(item.target.count("0") for item in EXAMPLES)
-    assert (at_once.correct_symbols, one_by_one.correct_symbols) == (zeros, 75)
+    assert (at_once.correct_tokens, one_by_one.correct_tokens) == (zeros, 75)
     assert at_once.exact == 0
     assert one_by_one.exact == 25
-    assert leak["nats_per_symbol"] > 5
+    assert leak["nats_per_token"] > 5
     assert "times as likely" in leak["message"]
     assert "without knowing the rule" in leak["message"]
     requested_one_by_one = [row for row in rows if row["kind"] == "example" and row["index"] == 1]
@@ -385,7 +385,7 @@ def test_a_fixture_that_knows_the_rule_gains_nothing_by_the_leak(masked):
     leak, _, at_once, one_by_one = leak_of(masked)
     assert at_once.exact / at_once.n > 0.5
     assert one_by_one.exact >= at_once.exact - 2
-    assert leak["nats_per_symbol"] < 5
+    assert leak["nats_per_token"] < 5
 
 
 def test_elimination_knows_nothing_but_the_symbols():
@@ -397,8 +397,8 @@ def test_elimination_knows_nothing_but_the_symbols():
 def test_the_baselines_match_their_description():
     item = Example(("3", "1", "1", "4"), ("4", "1", "1", "3"))
     assert CopyBaseline().generate(item).parsed == item.source
-    assert MajoritySymbolBaseline().generate(item).parsed == ("1", "1", "1", "1")
-    candidates = [each.symbols for each in choices_for(item)]
+    assert MajorityTokenBaseline().generate(item).parsed == ("1", "1", "1", "1")
+    candidates = [each.tokens for each in choices_for(item)]
     assert CopyBaseline().loglikelihoods(item, candidates).index(0.0) == candidates.index(
         item.source
     )
@@ -447,7 +447,7 @@ def test_majority_baseline_is_the_best_constant_prediction():
         tally.add(MajorityTargetBaseline(items).generate(item).parsed, item.target, 0.0)
     shares = [sum(item.target == (symbol,) for item in items) / len(items) for symbol in "01"]
     assert tally.compute()["exact_match"] == max(shares) >= 0.5
-    candidates = [each.symbols for each in choices_for(items[0], items)]
+    candidates = [each.tokens for each in choices_for(items[0], items)]
     assert [
         each
         for each, score in zip(

@@ -215,6 +215,7 @@ def test_a_comparison_is_a_job_of_its_owner(ask):
     ours = next(row for row in result["rows"] if row["model"] == "reverse-one-head")
     assert (ours["n"], ours["finished"]) == (3, True)
     assert (ours["over"], ours["way"]) == (True, ours["decoding"])  # names of version 0.2.0
+    assert ours["symbols"] == ours["n_tokens"]
     assert result["result"]["request"]["n"] == 3
     with pytest.raises(AppError, match="use at most 40"):
         ask("compare", model=REVERSE, n=41)

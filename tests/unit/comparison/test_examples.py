@@ -68,9 +68,9 @@ def test_choices_are_distinct_permutations_that_include_the_target():
         "rotated by 2",
         "rotated by 3",
     ]
-    assert len({each.symbols for each in candidates}) == len(candidates)
-    assert all(sorted(each.symbols) == sorted(item.source) for each in candidates)
-    assert item.target in {each.symbols for each in candidates}
+    assert len({each.tokens for each in candidates}) == len(candidates)
+    assert all(sorted(each.tokens) == sorted(item.source) for each in candidates)
+    assert item.target in {each.tokens for each in candidates}
     assert candidates == choices_for(item)
     assert 6 <= len(candidates) <= 8
 
@@ -87,18 +87,19 @@ def test_candidates_have_the_length_of_the_target_in_every_task(name):
     chosen = {item: choices_for(item, items) for item in items}
     assert sum(len(candidates) > 1 for candidates in chosen.values()) > 30
     for item, candidates in chosen.items():
-        assert {len(each.symbols) for each in candidates} == {len(item.target)}
-        assert item.target in {each.symbols for each in candidates}
-        assert len({each.symbols for each in candidates}) == len(candidates)
+        assert {len(each.tokens) for each in candidates} == {len(item.target)}
+        assert item.target in {each.tokens for each in candidates}
+        assert len({each.tokens for each in candidates}) == len(candidates)
         assert candidates == choices_for(item, items)
 
 
 def test_choices_come_only_from_targets_of_equal_length():
     single, other = Example(("3", "1", "2"), ("0",)), Example(("5", "6"), ("5", "6", "5"))
-    assert [each.symbols for each in choices_for(single, [single, other])] == [("0",)]
-    assert {
-        each.symbols for each in choices_for(single, [single, Example(("5", "6"), ("1",))])
-    } == {("0",), ("1",)}
+    assert [each.tokens for each in choices_for(single, [single, other])] == [("0",)]
+    assert {each.tokens for each in choices_for(single, [single, Example(("5", "6"), ("1",))])} == {
+        ("0",),
+        ("1",),
+    }
 
 
 def test_prompts_match_their_documentation():

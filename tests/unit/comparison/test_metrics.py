@@ -98,7 +98,7 @@ def test_a_tie_of_k_candidates_counts_as_1_in_k_of_a_first_place():
     assert first_credit([-math.inf, -math.inf], 0) == first_credit([math.nan], 0) == 0
 
 
-def test_a_tally_counts_items_symbols_and_ranks():
+def test_a_tally_counts_examples_tokens_and_ranks():
     tally = MetricAccumulator()
     assert tally.compute()["exact_match"] is None
     tally.add(("4", "1"), ("4", "1"), 1.0)
@@ -107,7 +107,7 @@ def test_a_tally_counts_items_symbols_and_ranks():
     tally.add_rank(1, 4, 0.5)
     tally.add_rank(0, 8, 1.5)
     result = tally.compute()
-    assert (result["n"], result["symbols"], result["ranked"]) == (3, 10, 2)
+    assert (result["n"], result["n_tokens"], result["ranked"]) == (3, 10, 2)
     assert result["exact_match"] == pytest.approx(1 / 3)
     assert result["token_accuracy"] == pytest.approx(4 / 10)
     assert (result["token_accuracy_low"], result["token_accuracy_high"]) == wilson_interval(4, 10)

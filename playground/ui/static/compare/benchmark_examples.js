@@ -101,7 +101,7 @@ function Candidates({ item }) {
         ${sorted.map(
           (each, i) =>
             html`<tr key=${i} class=${each.is_target ? "target" : ""}>
-              <td>${each.symbols}</td>
+              <td>${each.tokens}</td>
               <td>${each.origin}${each.is_target && " ✓ target"}</td>
               <td class="pg-number">${each.score === null ? "–∞" : each.score.toFixed(2)}</td>
             </tr>`,

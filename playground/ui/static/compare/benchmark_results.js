@@ -141,7 +141,7 @@ export function saveResults() {
   }
 }
 
-// Names of the fields in results that version 0.2.0 has saved.
+// Names of the fields in results that version 0.2.0 or earlier has saved.
 const OLD_NAMES = {
   place: "index",
   what: "description",
@@ -156,15 +156,17 @@ const OLD_NAMES = {
   read: "prediction",
   right: "correct",
   places: "correct_positions",
+  symbols: "n_tokens",
 };
 const upgradeRow = (row) =>
   Object.fromEntries(Object.entries(row).map(([name, value]) => [OLD_NAMES[name] || name, value]));
 const upgradeRows = (rows) => rows.map(([id, row]) => [id, upgradeRow(row)]);
 const upgradeItem = ({ candidates, ...row }) => ({
   ...row,
-  candidates: candidates.map(({ made, right, ...each }) => ({
+  candidates: candidates.map(({ made, right, symbols, ...each }) => ({
     origin: made,
     is_target: right,
+    tokens: symbols,
     ...each,
   })),
 });

@@ -16,7 +16,7 @@ import { describeError } from "./outage.js";
 
 const METRICS = [
   { key: "exact_match", label: "exact match", count: (row) => row.n },
-  { key: "token_accuracy", label: "token accuracy", count: (row) => row.symbols },
+  { key: "token_accuracy", label: "token accuracy", count: (row) => row.n_tokens },
   { key: "rank_accuracy", label: "ranking", count: (row) => row.ranked },
 ];
 const isMissing = (value) => value === null || value === undefined;
