@@ -73,6 +73,11 @@ REQUEST_KEYS = {
     "again": "refresh",
     "stop": "lesson",
     "mistake": "bug",
+    "data": "include_dataset",
+    "expected": "expected_parent",
+    "main": "is_main",
+    "minutes": "interval_minutes",
+    "families": "architectures",
 }
 RUN_ACTIONS = {"again": "rerun"}
 RANDOM_BUG = "mystery"

@@ -10,12 +10,12 @@ import sys
 
 def main() -> None:
     """Run the command line."""
-    # the import below takes seconds
+    # Ctrl-C during the import, which takes seconds, must not print a traceback.
     signal.signal(signal.SIGINT, lambda number, frame: sys.exit(128 + number))
     try:
         from playground.__main__ import run
 
         run(name="transformer-playground")
     finally:
-        # the interpreter restores the default action of every other handler
+        # At exit the interpreter restores the default action of all handlers except SIG_IGN.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

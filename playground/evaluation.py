@@ -148,8 +148,8 @@ def annotated_transformer_loss(
 
     The smoothed target has probability 1 - smoothing for the correct token and smoothing / (V - 2)
     for every other token except padding. With smoothing 0, as in its copy example, this is the mean
-    negative log-probability. Only symbols count: its sequences have no EOS, which would be an easy
-    token here.
+    negative log-probability. Special tokens do not count: its sequences have no EOS, which would be
+    an easy token here.
     """
     total = torch.zeros((), dtype=torch.float64)
     count = 0
@@ -163,9 +163,12 @@ def annotated_transformer_loss(
             target_BTV = torch.full_like(log_p_BTV, smoothing / (log_p_BTV.shape[-1] - 2))
             target_BTV.scatter_(2, batch.labels_BT[..., None], 1 - smoothing)
             target_BTV[..., PAD] = 0
-            symbols_BT = batch.labels_BT >= len(SPECIAL_TOKENS)
+            is_symbol_BT = batch.labels_BT >= len(SPECIAL_TOKENS)
             total += (
-                F.kl_div(log_p_BTV, target_BTV, reduction="none").sum(-1)[symbols_BT].double().sum()
+                F.kl_div(log_p_BTV, target_BTV, reduction="none")
+                .sum(-1)[is_symbol_BT]
+                .double()
+                .sum()
             )
-            count += int(symbols_BT.sum())
+            count += int(is_symbol_BT.sum())
     return float(total) / count

@@ -31,7 +31,7 @@ from playground.inspection.parameter_counts import (
 from playground.inspection.views.export import LAYER_NAMES
 from playground.lessons.bugs import BUGS
 from playground.models.config import ModelConfig, paper_base_config
-from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES
+from playground.pretrained.model_facts import ARCHITECTURE_FACTS, ARCHITECTURE_TREE
 from playground.training.presets import PRESETS
 from scripts.source_numbers import (
     GATED,
@@ -432,7 +432,10 @@ ROWS = [
         "E",
         "Families of architectures",
         "three",
-        lambda: f"{len(FAMILIES)}: " + ", ".join(row["family"] for row in FAMILIES),
+        lambda: (
+            f"{len(ARCHITECTURE_FACTS)}: "
+            + ", ".join(row["architecture"] for row in ARCHITECTURE_FACTS)
+        ),
         "Compare, Architectures",
         link("compare", view="architectures"),
     ),

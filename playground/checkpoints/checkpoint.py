@@ -1,9 +1,9 @@
-"""Checkpoints: a folder of four files, written atomically and checked before use.
+"""Save and load checkpoints: folders of four files, written atomically, checked before use.
 
     config.json            settings, step, versions and scores (manifest.py)
     model.safetensors      the weights
-    training.safetensors   the state of the optimizer, the generators, the step; without it a
-                           checkpoint can be used, but not resumed
+    training.safetensors   the step, the state of the optimizer and of the random
+                           generators; without it a checkpoint can be used, but not resumed
     metrics.jsonl          the metrics of every step, a line each
 
 A checkpoint contains no pickle, and nothing in it is ever executed.
@@ -61,19 +61,19 @@ def save_checkpoint(
     Raises:
         CheckpointError: if it cannot be written (disk full, no permission); the earlier one stays.
     """
-    scored = dataclasses.asdict(scores) if scores else None
+    scores_by_name = dataclasses.asdict(scores) if scores else None
     tensors = {"model.safetensors": serialize_tensors(weights_by_name(trainer.eval_model))}
     if resumable:
         tensors["training.safetensors"] = serialize_tensors(trainer.state_dict())
-    sums = {name: hashlib.sha256(data).hexdigest() for name, data in tensors.items()}
+    checksums = {name: hashlib.sha256(data).hexdigest() for name, data in tensors.items()}
     manifest = Manifest(
         trainer.config,
         trainer.step_count,
         trainer.seconds,
         trainer.device.type,
-        scored,
+        scores_by_name,
         changes=tuple(trainer.changes),
-        sha256=sums,
+        sha256=checksums,
     )
     files = {"config.json": manifest.to_json().encode(), **tensors, **(extra or {})}
     if metrics is not None:
@@ -147,8 +147,8 @@ def resume_trainer(
 ) -> tuple[Trainer, list[dict[str, Any]]]:
     """Load a trainer that continues from the checkpoint, and the metrics so far.
 
-    `settings` are new values; they override the setting changes during the run. Any number of
-    `dist` may continue the run.
+    `settings` are new values; they override the setting changes during the run. The
+    number of processes in `dist` may differ from that of the run so far.
 
     Raises:
         CheckpointError: as `load_model`, and for a checkpoint without training.safetensors.
@@ -175,7 +175,7 @@ def _resume_trainer(
     path = folder / "training.safetensors"
     if not path.is_file():
         raise CheckpointError(
-            f"{folder} holds weights only and cannot be resumed; train a new run instead"
+            f"{folder} contains only weights and cannot be resumed; train a new run instead"
         )
     # The header is checked before a model of an untrusted config is built.
     validate_header(folder / "model.safetensors", expected_tensors(manifest.config))
@@ -191,21 +191,21 @@ def _resume_trainer(
             f"{folder} contains another model than the changed settings describe; train a new run "
             f"instead"
         )
-    before, now = manifest.config.training, trainer.config.training
-    if optimizer_state_keys(before, trainer.model) != optimizer_state_keys(now, trainer.model):
+    saved, current = manifest.config.training, trainer.config.training
+    if optimizer_state_keys(saved, trainer.model) != optimizer_state_keys(current, trainer.model):
         needs = (
-            f"{now.optimizer} with momentum {now.momentum:g}"
-            if now.optimizer == "sgd"
-            else now.optimizer
+            f"{current.optimizer} with momentum {current.momentum:g}"
+            if current.optimizer == "sgd"
+            else current.optimizer
         )
         raise CheckpointError(
-            f"{folder} contains the optimizer state of {before.optimizer}, not that of {needs}; "
+            f"{folder} contains the optimizer state of {saved.optimizer}, not that of {needs}; "
             f"keep optimizer and momentum, or train a new run instead"
         )
-    if before.weight_averaging != now.weight_averaging:
+    if saved.weight_averaging != current.weight_averaging:
         raise CheckpointError(
-            f"{folder} was trained with weight_averaging {before.weight_averaging}, not "
-            f"{now.weight_averaging}; keep weight_averaging, or train a new run instead"
+            f"{folder} was trained with weight_averaging {saved.weight_averaging}, not "
+            f"{current.weight_averaging}; keep weight_averaging, or train a new run instead"
         )
     restore_trainer(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
     # The checksums come last, because the other checks give more specific errors.
@@ -242,16 +242,17 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
     tensors = load_checked_tensors(state, expected, optional={"finished"})
     if int(tensors["step"]) != step:
         raise CheckpointError(
-            f"{state} is of step {int(tensors['step'])}, not of step {step}; use another checkpoint"
+            f"{state} belongs to step {int(tensors['step'])}, not to step {step}; use another "
+            "checkpoint"
         )
     for name, tensor in tensors.items():
-        counts = name.startswith("optimizer.step.")
-        if (counts and int(tensor) != step) or (
+        is_step_count = name.startswith("optimizer.step.")
+        if (is_step_count and int(tensor) != step) or (
             name.startswith("optimizer.exp_avg_sq.") and bool((tensor < 0).any())
         ):
             raise CheckpointError(
-                f"{state}: tensor {name!r} contains values that Adam never has; use another "
-                f"checkpoint"
+                f"{state}: tensor {name!r} contains values that are impossible for "
+                "Adam; use another checkpoint"
             )
     load_weights(trainer.eval_model, weights)
     try:
@@ -287,7 +288,7 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
                 try:
                     if number > MAX_STEPS:
                         raise ValueError(f"at most {MAX_STEPS:,} lines are read, one for each step")
-                    content = _metrics_of(line)
+                    content = _parse_metrics(line)
                 except ValueError as error:
                     raise CheckpointError(f"{path}, line {number}: {error}") from None
                 yield content
@@ -295,8 +296,8 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
         raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
 
 
-def _metrics_of(line: bytes) -> dict[str, Any]:
-    """Parse a line of metrics.jsonl; raise ValueError if it does not hold metrics."""
+def _parse_metrics(line: bytes) -> dict[str, Any]:
+    """Parse a line of metrics.jsonl; raise ValueError if it contains no metrics."""
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"it has more than {MAX_LINE_BYTES:,} bytes; a line must be shorter")
     content = parse_strict_json(line)
@@ -313,17 +314,15 @@ def weights_by_name(model: Seq2SeqModel) -> dict[str, Tensor]:
     """Return the weights by name; a shared one appears once, under its first name.
 
     Raises:
-        CheckpointError: for a lesson's copy with a bug, which cannot be saved.
+        CheckpointError: for a model with the bug of a lesson.
     """
     if not model.saveable:
-        raise CheckpointError(
-            "this copy of the model has a bug on purpose, for a lesson; it cannot be saved"
-        )
+        raise CheckpointError("this copy of the model has the bug of a lesson and cannot be saved")
     return dict(model.named_parameters())
 
 
 class WeightsSerializer:
-    """Serializes the weights of one model repeatedly, in a tenth of the time of `pack`.
+    """Serializes the weights of one model repeatedly, ten times as fast as `serialize_tensors`.
 
     Names and offsets do not change, and all weights are concatenated and copied from the GPU in one
     operation.
@@ -334,10 +333,10 @@ class WeightsSerializer:
         packed = serialize_tensors(tensors)
         length = 8 + struct.unpack("<Q", packed[:8])[0]
         self._header = packed[:length]
-        places = json.loads(packed[8:length])
+        entries = json.loads(packed[8:length])
         self._weights = [
             tensors[name]
-            for name in sorted(tensors, key=lambda name: places[name]["data_offsets"][0])
+            for name in sorted(tensors, key=lambda name: entries[name]["data_offsets"][0])
         ]
 
     def __call__(self) -> bytes:

@@ -161,7 +161,7 @@ def finetune(
     if out.resolve() == checkpoint.resolve() or (
         out.exists() and any(out.iterdir()) and not (out / "fine-tuned.json").is_file()
     ):
-        exit_with_error(messages.out_not_empty(out))
+        exit_with_error(messages.output_folder_not_empty(out))
     if (out / "fine-tuned.json").is_file() and not overwrite:
         exit_with_error(
             f"--out {out} already holds a fine-tuned model; choose another folder, or add "

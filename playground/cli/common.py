@@ -156,12 +156,12 @@ def check_output_dir(out: Path, keeps_existing: bool) -> None:
             f"--resume {out}, or add --overwrite"
         )
     if out.exists() and any(out.iterdir()) and not (out / "config.json").exists():
-        exit_with_error(messages.out_not_empty(out))
+        exit_with_error(messages.output_folder_not_empty(out))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out.parent).close()
     except OSError as error:
-        exit_with_error(messages.out_not_writable(out, error))
+        exit_with_error(messages.output_folder_not_writable(out, error))
 
 
 def new_run_folder(parent: Path, task: str, seed: int) -> Path:
@@ -177,7 +177,7 @@ def new_run_folder(parent: Path, task: str, seed: int) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            exit_with_error(messages.out_not_writable(parent / name, error))
+            exit_with_error(messages.output_folder_not_writable(parent / name, error))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Options of the Lab's commands, and running an experiment with a progress bar."""
+"""The options of the Lab commands, and an experiment with a progress bar."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ experiments_folder_option = output_option(
 )
 
 
-def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
-    """Parse NAME=VALUE words as settings."""
+def parse_settings(arguments: tuple[str, ...]) -> dict[str, Any]:
+    """Parse NAME=VALUE arguments as settings."""
     from playground.experiments.variant import parse_value
 
     settings = {}
-    for word in words:
-        name, equals, text = word.partition("=")
+    for argument in arguments:
+        name, equals, text = argument.partition("=")
         if not equals:
             exit_with_error(
-                f"--set {word} is not a setting; write NAME=VALUE, such as max_steps=500"
+                f"--set {argument} is not a setting; use NAME=VALUE, such as max_steps=500"
             )
         try:
             settings[name] = parse_value(name, text)
@@ -78,8 +78,8 @@ def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
 def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, Any]:
     """Run an experiment, and return its report.
 
-    Results of the same experiment in `out` are reused. A signal saves and ends. `flags` maps
-    settings to their own options.
+    Results of the same experiment in `out` are reused. A signal saves the runs and ends the
+    command. `flags` has the option of each setting that has its own, for messages.
     """
     from playground.errors import UserError
     from playground.experiments.service import ExperimentService
@@ -97,17 +97,17 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
             ensure_memory_available(variant.config(requested.seeds[0]))
         registry = Registry(out, idle_timeout_s=0, release_after_s=0)
         service = ExperimentService(registry)
-        stored = (each for each in service.list_for_owner(OWNER) if each.is_equivalent(requested))
-        running = next(stored, None) or service.submit(spec, OWNER)
-        service.resume(running, OWNER)
-        interrupts = _wait_with_progress(service, running)
-        state, report = service.state(running, OWNER), service.details(running, OWNER)
+        matching = (each for each in service.list_for_owner(OWNER) if each.is_equivalent(requested))
+        experiment = next(matching, None) or service.submit(spec, OWNER)
+        service.resume(experiment, OWNER)
+        signals = _wait_with_progress(service, experiment)
+        state, report = service.state(experiment, OWNER), service.details(experiment, OWNER)
     except ConfigError as error:
         exit_with_error(with_option_names(str(error), flags))
     except UserError as error:
         exit_with_error(str(error))
     except OSError as error:
-        exit_with_error(messages.out_not_writable(out, error))
+        exit_with_error(messages.output_folder_not_writable(out, error))
     finally:
         if service:
             service.close()
@@ -116,27 +116,27 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
     # A diverged run is a valid result.
     failed = [
         line
-        for line in report["lines"]
+        for line in report["planned_runs"]
         if line["status"] == "failed" and not line["message"].startswith(DIVERGED_MESSAGE)
     ]
-    if interrupts or state != "done" or failed:
+    if signals or state != "done" or failed:
         reason = report["message"] or next(
             (line["message"] for line in failed), "stopped by a signal"
         )
         click.echo(f"playground: {reason}; the same command continues from here", err=True)
-        raise SystemExit(128 + interrupts[0] if interrupts else 1)
+        raise SystemExit(128 + signals[0] if signals else 1)
     return report
 
 
 def _wait_with_progress(service: ExperimentService, experiment: Experiment) -> list[int]:
     """Wait for the end of an experiment, with a progress bar; return the signals received."""
-    interrupts = record_signals()
+    signals = record_signals()
     estimate = service.estimate(experiment, OWNER)["message"]
     click.echo(f"{experiment.n_runs} runs; {estimate}", err=True)
     done, total = service.progress(experiment, OWNER)
     last_message = ""
     with progress_bar(total=total, initial=done, unit="step") as bar:
-        while service.state(experiment, OWNER) == "running" and not interrupts:
+        while service.state(experiment, OWNER) == "running" and not signals:
             time.sleep(0.2)
             done, _ = service.progress(experiment, OWNER)
             bar.update(done - bar.n)
@@ -145,4 +145,4 @@ def _wait_with_progress(service: ExperimentService, experiment: Experiment) -> l
                 last_message = row["message"]
                 bar.write(f"playground: {last_message}", file=sys.stderr)
             bar.set_postfix(row["statuses"])
-    return interrupts
+    return signals

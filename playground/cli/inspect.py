@@ -39,7 +39,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
         f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv", "json")
     }
     if out.exists() and any(path.name not in file_names for path in out.iterdir()):
-        exit_with_error(messages.out_not_empty(out))
+        exit_with_error(messages.output_folder_not_empty(out))
 
     import torch
 
@@ -71,7 +71,7 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     except (UnknownSymbolError, InspectionError, CheckpointError) as error:
         exit_with_error(str(error))
     except OSError as error:
-        exit_with_error(messages.out_not_writable(out, error))
+        exit_with_error(messages.output_folder_not_writable(out, error))
     missed = next(row for row in report["ablation"] if row["name"] == report["head"]["title"])
     if as_json:
         click.echo(

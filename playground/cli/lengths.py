@@ -153,7 +153,7 @@ def _count_by_length(
     for length in progress_bar(iterable=lengths, desc=checkpoint.name, unit="length"):
         if max(length, task.max_target_length(length)) + 1 > config.model.max_positions:
             click.echo(
-                f"playground: {checkpoint} has positions for {length - 1} symbols; longer "
+                f"playground: {checkpoint} has positions for {length - 1} tokens; longer "
                 "sequences are skipped",
                 err=True,
             )

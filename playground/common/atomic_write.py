@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-REPLACEMENT_TIMEOUT = 0.5  # seconds; two renames take far less
+REPLACEMENT_TIMEOUT_S = 0.5  # two renames take much less
 
 
 def write_dir(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -100,7 +100,7 @@ def wait_for_replacement(folder: Path) -> None:
 
     A reader that restored the directory at once would undo the writer between its two renames.
     """
-    deadline = time.monotonic() + REPLACEMENT_TIMEOUT
+    deadline = time.monotonic() + REPLACEMENT_TIMEOUT_S
     while not os.path.isdir(folder) and os.path.isdir(_previous(folder)):
         if time.monotonic() > deadline:
             with suppress(OSError):
@@ -110,7 +110,7 @@ def wait_for_replacement(folder: Path) -> None:
 
 
 def restore_previous(folder: Path) -> None:
-    """Restore a directory whose replacement was interrupted between its renames; for writers."""
+    """Restore a directory whose replacement was interrupted; only writers call this."""
     folder = Path(folder)
     if not os.path.exists(folder) and os.path.isdir(_previous(folder)):
         os.rename(_previous(folder), folder)
@@ -159,10 +159,7 @@ def remedy(error: OSError) -> str:
 
 
 def fsync_dir(folder: Path) -> None:
-    """Flush the names in a directory to disk, if the system can.
-
-    Windows cannot open directories.
-    """
+    """Flush the entries of a directory to disk; Windows cannot, so nothing happens there."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The messages that several modules show."""
+"""Messages that several modules share."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ def choose_one_of(name: str, value: object, choices: Iterable[str]) -> str:
 
 
 def unknown_setting(name: object, settings: Iterable[str]) -> str:
-    return f"{name} is no setting of a run; the settings are architecture, {', '.join(settings)}"
+    return f"{name} is not a setting of a run; the settings are architecture, {', '.join(settings)}"
 
 
 def unknown_job(kind: object, kinds: Iterable[str]) -> str:
@@ -28,8 +28,8 @@ def invalid_seed(seed: object) -> str:
 
 def invalid_repository(name: str) -> str:
     return (
-        f"{name[:120]!r} is not the name of a repository; write user/name, with letters, digits, "
-        "dots, dashes and underscores"
+        f"{name[:120]!r} is not the name of a repository; write user/name, with letters, "
+        "digits, dots, dashes and underscores"
     )
 
 
@@ -43,15 +43,15 @@ def output_too_long(max_tokens: int, max_positions: int) -> str:
     return f"max_tokens is {max_tokens}, but the model has max_positions {max_positions}; lower it"
 
 
-def not_one_sequence(n: int) -> str:
-    return f"the batch has {n} sequences; this takes one sequence at a time"
+def requires_one_sequence(n: int) -> str:
+    return f"the batch has {n} sequences; only one sequence at a time is supported"
 
 
-def no_mask(placeholder: str) -> str:
-    return f"the text has no mask; write {placeholder} where a word is to be predicted"
+def missing_mask(placeholder: str) -> str:
+    return f"the text has no mask; write {placeholder} in place of the word to predict"
 
 
-def no_mask_token(model: str) -> str:
+def missing_mask_token(model: str) -> str:
     return (
         f"{model} has no mask token, so it cannot predict masked positions; choose a masked "
         "language model"
@@ -62,12 +62,12 @@ def too_many_bytes(path: object, size: int, limit: int) -> str:
     return f"{path} has {size:,} bytes; at most {limit:,} are read"
 
 
-def out_not_empty(out: object) -> str:
-    return f"--out {out} contains other files; choose a new or empty folder"
+def output_folder_not_empty(folder: object) -> str:
+    return f"--out {folder} contains other files; choose a new or empty folder"
 
 
-def out_not_writable(out: object, error: OSError) -> str:
-    return f"--out {out} cannot be written: {error.strerror}; choose another folder"
+def output_folder_not_writable(folder: object, error: OSError) -> str:
+    return f"--out {folder} cannot be written: {error.strerror}; choose another folder"
 
 
 def scores_summary(exact_match: float, token_accuracy: float, n: int) -> str:
@@ -76,5 +76,5 @@ def scores_summary(exact_match: float, token_accuracy: float, n: int) -> str:
     )
 
 
-def generating(max_tokens: int) -> str:
+def generation_progress(max_tokens: int) -> str:
     return f"Generating up to {max_tokens} tokens"

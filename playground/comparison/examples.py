@@ -63,7 +63,7 @@ def sample_examples(task: Task, n: int, min_length: int, max_length: int) -> Exa
     candidates = _examples_of(
         task, build_held_out_set(task, 4 * n + 200, min_length, max_length).batch
     )
-    selected = [item for item in candidates if item.target != item.source]
+    selected = [example for example in candidates if example.target != example.source]
     if selected:
         left_out = len(candidates) - len(selected)
         note = (
@@ -78,22 +78,22 @@ def sample_examples(task: Task, n: int, min_length: int, max_length: int) -> Exa
             "equals the input, so none are left out"
         )
     by_length = {
-        length: [item for item in selected if len(item.source) == length]
+        length: [example for example in selected if len(example.source) == length]
         for length in range(min_length, max_length + 1)
     }
-    items: list[Example] = []
+    examples: list[Example] = []
     for position, examples_of_length in enumerate(by_length.values()):
-        items += examples_of_length[: -(-(n - len(items)) // (len(by_length) - position))]
+        examples += examples_of_length[: -(-(n - len(examples)) // (len(by_length) - position))]
     # a cancelled job then has results of every length
-    random.Random(EVALUATION_SEED).shuffle(items)
-    if len(items) < n:
-        note += f"; only {len(items)} exist" if items else "; none exist"
+    random.Random(EVALUATION_SEED).shuffle(examples)
+    if len(examples) < n:
+        note += f"; only {len(examples)} exist" if examples else "; none exist"
     training = _training_items(task, min_length, max_length)
-    used = {symbol for item in (*training, *items) for symbol in item.target}
+    used = {symbol for example in (*training, *examples) for symbol in example.target}
     target_symbols = tuple(symbol for symbol in task.vocabulary.symbols if symbol in used)
     return ExampleSet(
-        tuple(items),
-        _choose_examples(training, {item.source for item in items}),
+        tuple(examples),
+        _choose_examples(training, {example.source for example in examples}),
         note,
         target_symbols,
     )
@@ -116,43 +116,47 @@ def _choose_examples(
     training: Sequence[Example], evaluated: set[tuple[str, ...]]
 ) -> tuple[Example, ...]:
     """Choose distinct few-shot examples; one whose target equals its input only if unavoidable."""
-    distinct = list(dict.fromkeys(item for item in training if item.source not in evaluated))
-    informative = [item for item in distinct if item.target != item.source]
+    distinct = list(
+        dict.fromkeys(example for example in training if example.source not in evaluated)
+    )
+    informative = [example for example in distinct if example.target != example.source]
     return tuple((informative or distinct)[:MAX_FEW_SHOT_EXAMPLES])
 
 
 def choices_for(
-    item: Example, items: Sequence[Example] = (), shuffles: int = SHUFFLED_CHOICES
+    example: Example, examples: Sequence[Example] = (), shuffles: int = SHUFFLED_CHOICES
 ) -> list[Choice]:
     """Return the target among other candidates of the same length.
 
     The lengths are equal because summed log-probabilities of different lengths are not
     comparable. If the target is a permutation of the input, so are the others: the input,
     reversed, rotated by every offset, and shuffled with a fixed seed. Otherwise the same is
-    done to the target, and up to `OTHER_CHOICES` targets of other `items` are added. All are
+    done to the target, and up to `OTHER_CHOICES` targets of other `examples` are added. All are
     distinct, and their order does not reveal the target. The result is a single candidate if there
     are no others.
     """
-    generator = random.Random(f"{EVALUATION_SEED} {item.source_text}")
-    rearranged = sorted(item.source) == sorted(item.target)
-    base, of = (item.source, "") if rearranged else (item.target, "the target, ")
+    generator = random.Random(f"{EVALUATION_SEED} {example.source_text}")
+    rearranged = sorted(example.source) == sorted(example.target)
+    base, prefix = (example.source, "") if rearranged else (example.target, "the target, ")
     choices = [
         Choice(base, "as it is" if rearranged else "the target"),
-        Choice(base[::-1], f"{of}reversed"),
+        Choice(base[::-1], f"{prefix}reversed"),
     ]
-    choices += [Choice(base[by:] + base[:by], f"{of}rotated by {by}") for by in range(1, len(base))]
+    choices += [
+        Choice(base[by:] + base[:by], f"{prefix}rotated by {by}") for by in range(1, len(base))
+    ]
     for _ in range(shuffles):
-        choices.append(Choice(tuple(generator.sample(base, len(base))), f"{of}shuffled"))
+        choices.append(Choice(tuple(generator.sample(base, len(base))), f"{prefix}shuffled"))
     if not rearranged:
         others = sorted(
-            {other.target for other in items if len(other.target) == len(item.target)}
-            - {item.target}
+            {other.target for other in examples if len(other.target) == len(example.target)}
+            - {example.target}
         )
         choices += [
             Choice(each, "the target of another input")
             for each in generator.sample(others, min(OTHER_CHOICES, len(others)))
         ]
-    choices.append(Choice(item.target, "the target"))
+    choices.append(Choice(example.target, "the target"))
     by_tokens: dict[tuple[str, ...], Choice] = {}
     for candidate in choices:
         by_tokens.setdefault(candidate.tokens, candidate)

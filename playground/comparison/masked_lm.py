@@ -29,8 +29,8 @@ class PretrainedMaskedLM(PretrainedModel):
         self.fills_jointly = self.can_rank = fills_jointly
         self.mask = self.tokenizer.mask_token
         if not self.mask:
-            raise UserError(messages.no_mask_token(self.name))
-        self.token_ids = {symbol: self._token_id(symbol) for symbol in self.symbols}
+            raise UserError(messages.missing_mask_token(self.name))
+        self.token_id_by_symbol = {symbol: self._token_id(symbol) for symbol in self.symbols}
         max_example = max(self.items, key=lambda item: len(item.source) + len(item.target))
         self.fit_few_shot(
             lambda shots: len(self.token_ids(masked_prompt(max_example, shots, self.mask)))
@@ -43,8 +43,8 @@ class PretrainedMaskedLM(PretrainedModel):
         self.decoding = f"fill-mask after {len(self.examples)} few-shot examples, {masking}"
         ambiguous = [
             symbol
-            for symbol, token in self.token_ids.items()
-            if list(self.token_ids.values()).index(token) != self.symbols.index(symbol)
+            for symbol, token in self.token_id_by_symbol.items()
+            if list(self.token_id_by_symbol.values()).index(token) != self.symbols.index(symbol)
         ]
         if ambiguous:
             self.add_caveat(
@@ -85,7 +85,7 @@ class PretrainedMaskedLM(PretrainedModel):
     def generate(self, example: Example) -> Output:
         positions = range(len(example.target))
         hidden = [set(positions)] if self.fills_jointly else [{each} for each in positions]
-        target_ids = torch.tensor([self.token_ids[symbol] for symbol in example.target])
+        target_ids = torch.tensor([self.token_id_by_symbol[symbol] for symbol in example.target])
         predicted: list[str] = []
         summed, first = 0.0, None
         for each in hidden:
@@ -112,7 +112,7 @@ class PretrainedMaskedLM(PretrainedModel):
         for number, candidate in enumerate(choices):
             visible_ids = list(ids)
             for position, symbol in zip(mask_positions, candidate, strict=True):
-                visible_ids[position] = self.token_ids[symbol]
+                visible_ids[position] = self.token_id_by_symbol[symbol]
             for position in mask_positions:
                 rows.append([*visible_ids[:position], ids[position], *visible_ids[position + 1 :]])
                 labels.append((position, visible_ids[position]))

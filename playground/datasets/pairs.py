@@ -23,7 +23,7 @@ from playground.tasks.vocabulary import SPECIAL_TOKENS
 
 MAX_PAIRS = 1_000_000
 MAX_VOCAB_SIZE = 512
-MAX_LENGTH = 128  # symbols of a source or a target
+MAX_LENGTH = 128  # tokens of a source or a target
 MAX_SYMBOL_CHARS = 40  # characters
 MAX_FIELD_CHARS = 10_000  # characters
 MAX_REPORTED_ERRORS = 5  # lines that an error report lists

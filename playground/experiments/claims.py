@@ -182,7 +182,7 @@ RUN_CLAIMS = {
         (
             "The published value is one run without a fixed seed, measured on 5 batches. The loss "
             "goes up and down from epoch to epoch, so the criterion is a range.",
-            "All ten symbols are random here. In the original the first symbol is always the same.",
+            "All ten tokens are random here. In the original the first token is always the same.",
             "The original also calls backward() in evaluation and does not reset the gradients, so "
             "five evaluation batches enter the first update of the next epoch.",
             "The original's layer norm uses the unbiased standard deviation and adds epsilon to "
@@ -240,7 +240,7 @@ RUN_CLAIMS = {
             "The training loss stands for the training accuracy, which is not measured. Below 0.1, "
             "the correct answer has a mean probability of more than 90 %.",
             "The split into halves is another one. It has about as many training pairs.",
-            "A source is two symbols and EOS. The initial weights are PyTorch's.",
+            "A source is two tokens and EOS. The initial weights are PyTorch's.",
         ),
         estimated_minutes=10,
         threshold=5000,

@@ -63,7 +63,8 @@ def replication_config(name: str, seed: int = 0) -> RunConfig:
     unknown = sorted(set(claim.settings) - set(section_of_field()) - {"architecture"})
     if unknown:
         raise ConfigError(
-            unknown[0], f"{name} needs the setting {unknown[0]}, which is no setting of a run here"
+            unknown[0],
+            f"{name} needs the setting {unknown[0]}, which is not a setting of a run here",
         )
     return RunConfig.from_flat(dict(claim.settings) | {"seed": seed})
 

@@ -186,12 +186,14 @@ class ExperimentService:
         """
         state = self.store.touch(experiment)
         runs, now = state.find_runs(self.registry, owner), time.monotonic()
-        lines = []
+        planned_runs = []
         for key, variant, seed in experiment.planned_runs():
             run = runs.get(key)
             if run:
                 run.last_viewed_at = max(run.last_viewed_at, now - VIEWER_TTL_S)
-            lines.append({"variant": variant.full_label, "seed": seed} | self._describe_run(run))
+            planned_runs.append(
+                {"variant": variant.full_label, "seed": seed} | self._describe_run(run)
+            )
         results_key, results = variant_results(state, runs)
         computed: dict[str, Any] = {"results": results}
         if experiment.kind == LENGTHS:
@@ -201,7 +203,7 @@ class ExperimentService:
             self._summary(state, runs)
             | {
                 "spec": experiment.model_dump(mode="json", include=set(SPEC_FIELDS)),
-                "lines": lines,
+                "planned_runs": planned_runs,
                 "estimate": self._estimate(state, runs, owner),
                 # hashes of text differ between processes
                 "version": f"{hash(results_key) & 0xFFFFFFFFFFFFFFFF:016x}",

@@ -182,7 +182,7 @@ class ExperimentSpec(BaseModel):
         if trained * self.times > MAX_LENGTH:
             raise ConfigError(
                 "times",
-                f"{self.times} times max_length {trained} is {trained * self.times} symbols; the "
+                f"{self.times} times max_length {trained} is {trained * self.times} tokens; the "
                 f"maximum is {MAX_LENGTH}: lower times or max_length",
             )
         return trained * self.times
@@ -205,7 +205,7 @@ class ExperimentSpec(BaseModel):
                 raise ConfigError(
                     "n",
                     f"{variant.full_label}: evaluating a model of {parameters:,} parameters on "
-                    f"{self.n:,} sequences of {max_length} symbols takes too long here; lower "
+                    f"{self.n:,} sequences of {max_length} tokens takes too long here; lower "
                     "n, times or max_length, or use a smaller model",
                 )
 

@@ -162,7 +162,7 @@ def draw_head(
 def cross_attention_by_step(data: Row) -> Figure:
     """Draw the cross-attention weights of every head at each decoding step.
 
-    The rows are the heads of all layers. `data`: columns, heads (names), and steps with written,
+    The rows are the heads of all layers. `data`: columns, heads (names), and steps with prefix,
     next, right, probability, weights [head][column].
 
     Raises:

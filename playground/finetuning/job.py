@@ -46,7 +46,7 @@ from .storage import ensure_disk_space, models_to_evict, output_location, save
 
 WARMUP_FRACTION = 0.1
 EVALUATIONS = 10  # evaluations on held-out sequences during training
-DEFAULT_PROMPT_TOKENS = 16  # estimated tokens of a prompt without its symbols
+DEFAULT_PROMPT_TOKENS = 16  # estimated tokens of a prompt without source and target
 
 
 class FinetuneRequest(JobRequest):
@@ -156,7 +156,7 @@ def finetune(request: dict[str, Any], progress: ProgressReporter) -> dict[str, A
         "seconds": trainer.seconds,
         "parameters": model.config.parameters,
         "bytes": resolved.bytes,
-        "note": "a masked model is given the length of the answer" if kind != CAUSAL else "",
+        "note": "a masked model is given the length of the target" if kind != CAUSAL else "",
         **metadata,
     }
 

@@ -1,6 +1,6 @@
 """Pretrained models as sequence-to-sequence models, which the Trainer trains on a task.
 
-The model gets the prompt of the benchmark without few-shot examples, and learns the answer:
+The model gets the prompt of the benchmark without few-shot examples, and learns the target:
 
     Input: 3 1 4
     Output: 4 1 3
@@ -39,14 +39,14 @@ MAX_POSITIONS = 1_000_000
 
 @dataclass(frozen=True)
 class PretrainedSeq2SeqConfig(AttentionConfig):
-    """Sizes of a pretrained model, and the number of prompt tokens that are not symbols."""
+    """Sizes of a pretrained model, and the number of prompt tokens besides source and target."""
 
     prompt_tokens: int = config_field(
-        0, "Tokens of a prompt besides its symbols.", low=0, high=1000
+        0, "Tokens of a prompt besides source and target.", low=0, high=1000
     )
     parameters: int = config_field(1, "Trainable parameters.", low=1, high=10**12)
     reads_all: bool = config_field(
-        False, "Compute logits at all positions, not only at the answer's."
+        False, "Compute logits at all positions, not only at those of the target."
     )
 
     @classmethod
@@ -109,7 +109,7 @@ class PretrainedSeq2SeqConfig(AttentionConfig):
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """A prompt as token ids: the parts around input and answer, and the symbols."""
+    """A prompt as token ids: the parts around source and target, and the symbols."""
 
     prefix: list[int]
     separator: list[int]
@@ -217,7 +217,7 @@ class PretrainedSeq2Seq(Seq2SeqModel):
         self.train()
 
     def ensure_fits_context(self, max_length: int) -> None:
-        """Check that the longest sequence and its answer fit into the model's positions.
+        """Check that the longest source and its target fit into the model's positions.
 
         Raises:
             UserError: if they do not fit.
@@ -225,7 +225,7 @@ class PretrainedSeq2Seq(Seq2SeqModel):
         width = self.config.sequence_length(max_length, self.task.max_target_length(max_length))
         if width > self.config.max_positions:
             raise UserError(
-                f"sequences of {max_length} take {width:,} tokens with their answers, and this "
+                f"sequences of {max_length} take {width:,} tokens with their targets, and this "
                 f"model has {self.config.max_positions:,} positions; choose a checkpoint of "
                 "shorter sequences"
             )
@@ -264,9 +264,9 @@ class PretrainedSeq2Seq(Seq2SeqModel):
 
 
 class CausalSeq2Seq(PretrainedSeq2Seq):
-    """A causal language model that generates the answer up to the end of the line.
+    """A causal language model that generates the target up to the end of the line.
 
-    Prompts are left-padded, so that all answers begin in the same column.
+    Prompts are left-padded, so that all targets begin in the same column.
     """
 
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
@@ -315,13 +315,13 @@ class CausalSeq2Seq(PretrainedSeq2Seq):
     def _row(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the prompt and the target without its last token, which is only predicted."""
         ids_BP, mask_BP = pack_rows(self._prompt(batch.source_BS), left=True)
-        answer_BT = batch.labels_BT[:, :-1]
-        return torch.cat((ids_BP, self.ids_Y[answer_BT]), 1), torch.cat(
-            (mask_BP, answer_BT != PAD), 1
+        target_BT = batch.labels_BT[:, :-1]
+        return torch.cat((ids_BP, self.ids_Y[target_BT]), 1), torch.cat(
+            (mask_BP, target_BT != PAD), 1
         )
 
     def _logits(self, batch: Batch) -> Tensor:
-        """Return the logits (BTV) of the answer's tokens with teacher forcing."""
+        """Return the logits (BTV) of the target tokens with teacher forcing."""
         n_tokens = batch.labels_BT.shape[1]
         result = self.model(
             **self._decoder_inputs(*self._row(batch)), use_cache=False, logits_to_keep=n_tokens
@@ -338,7 +338,7 @@ class CausalSeq2Seq(PretrainedSeq2Seq):
 
 
 class MaskedSeq2Seq(PretrainedSeq2Seq):
-    """A masked language model: predicts all symbols of the answer at once.
+    """A masked language model: predicts all tokens of the target at once.
 
     As in the benchmark, the length of the target is known, so its EOS is always correct and has
     no loss.
@@ -348,7 +348,7 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
 
     def __init__(self, model: Any, tokenizer: Any, task: Task, name: str) -> None:
         if tokenizer.mask_token is None:
-            raise UserError(messages.no_mask_token(name))
+            raise UserError(messages.missing_mask_token(name))
         self._mask = int(tokenizer.mask_token_id)
         super().__init__(model, tokenizer, task, name)
 
@@ -375,9 +375,9 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
         position_T = torch.arange(max_tokens, device=source_BS.device)
         slots_BT = position_T < lengths_B[:, None]
         with eval_mode(self):
-            answer_BT = self.to_task_ids_V[self._logits(source_BS, slots_BT).argmax(-1)]
+            target_BT = self.to_task_ids_V[self._logits(source_BS, slots_BT).argmax(-1)]
         eos_BT = torch.where(position_T == lengths_B[:, None], EOS, PAD)
-        return torch.where(slots_BT, answer_BT, eos_BT)
+        return torch.where(slots_BT, target_BT, eos_BT)
 
     @torch.no_grad()
     def attention_weights(self, batch: Batch) -> AttentionWeights:
@@ -393,7 +393,7 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
         return {"encoder": (row_BW, row_BW)}
 
     def _row(self, source_BS: Tensor, slots_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the prompt with a mask at each position of the answer."""
+        """Return the prompt with a mask at each position of the target."""
         masks_BT = torch.full(slots_BT.shape, self._mask, device=source_BS.device)
         return pack_rows(
             [
@@ -405,7 +405,7 @@ class MaskedSeq2Seq(PretrainedSeq2Seq):
         )
 
     def _logits(self, source_BS: Tensor, slots_BT: Tensor) -> Tensor:
-        """Return the logits (BTV) of the answer's positions; padding gets arbitrary ones."""
+        """Return the logits (BTV) of the target positions; padding gets arbitrary ones."""
         ids_BW, mask_BW = self._row(source_BS, slots_BT)
         logits_BWV: Tensor = self.model(input_ids=ids_BW, attention_mask=mask_BW.long()).logits
         first_B = mask_BW.sum(1) - len(self.suffix_P) - slots_BT.sum(1)

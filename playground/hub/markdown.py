@@ -77,7 +77,7 @@ def format_percent(fraction: float) -> str:
 
 
 def tokens_text(task: Task, tokens: list[int]) -> str:
-    """Return the symbols of a sequence up to its EOS, or its padding if the task has no EOS."""
+    """Return the tokens of a sequence up to its EOS, or its padding if the task has no EOS."""
     end = len(tokens)
     while not task.predict_eos and end and tokens[end - 1] == PAD:
         end -= 1

@@ -179,11 +179,11 @@ def _metadata(
     config, dataset = manifest.config, publication.dataset
     datasets = [name for name in (dataset, _dataset_origin(config.task)) if name]
     evaluation: dict[str, Any] = {
-        "task_type": "other",  # no transformers pipeline accepts sequences of symbols
+        "task_type": "other",  # no transformers pipeline accepts such sequences
         "task_name": "Sequence to sequence",
         "dataset_type": dataset or "synthetic",
         "dataset_name": (
-            f"{task.name}, held-out sequences of {lengths_text(config.task)} symbols "
+            f"{task.name}, held-out sequences of {lengths_text(config.task)} tokens "
             f"({task.vocabulary.describe()})"
         ),
         "dataset_split": "test",

@@ -127,12 +127,14 @@ class AutoPublish:
         return {
             "repo": self.repo,
             "branch": "main" if self.is_final else AUTO_BRANCH,
-            "minutes": self.interval_minutes,
-            "pushed": self.pushed_step,
-            "trouble": self.error,
-            "ago": round(now - self.pushed_at) if self.pushed_step is not None else None,
-            "in": 0 if self.failed else max(0, round(self.next_push_at - now)),
-            "now": self.job is not None and self.job.is_active,
+            "interval_minutes": self.interval_minutes,
+            "pushed_step": self.pushed_step,
+            "push_error": self.error,
+            "seconds_since_push": round(now - self.pushed_at)
+            if self.pushed_step is not None
+            else None,
+            "seconds_until_push": 0 if self.failed else max(0, round(self.next_push_at - now)),
+            "is_pushing": self.job is not None and self.job.is_active,
         }
 
 

@@ -49,12 +49,12 @@ class PatchingResult:
 
 
 def _encode_pair(
-    subject: InspectedModel, text: str, position: int, symbol: str
+    subject: InspectedModel, text: str, position: int, replacement: str
 ) -> tuple[list[int], Example, Example]:
     """Return the tokens of the clean source, and the clean and the corrupted example."""
     tokens = subject.task.vocabulary.encode(text)
     batch = subject.encode_text(text)
-    new = subject.task.vocabulary.encode(symbol)
+    new = subject.task.vocabulary.encode(replacement)
     if not 0 <= position < len(tokens):
         raise InspectionError(
             f"position is {position}; this sequence has the positions 0 to {len(tokens) - 1}"
@@ -62,7 +62,7 @@ def _encode_pair(
     if len(new) != 1 or new[0] == tokens[position]:
         current = subject.task.vocabulary.token_name(tokens[position])
         raise InspectionError(
-            f"symbol is {symbol[:20]!r}; give one symbol of "
+            f"the replacement is {replacement[:20]!r}; enter one of "
             f"{subject.task.vocabulary.describe()} other than {current}"
         )
     corrupted = subject.encode_text(
@@ -73,14 +73,16 @@ def _encode_pair(
             source = " ".join(subject.token_names(each.source_BS[0, :-1].tolist()))
             raise InspectionError(
                 f"the target of {source[:60]} is unknown: the dataset has no pair with this "
-                "source; choose a sequence, position and symbol so that the dataset has both"
+                "source; choose a sequence, position and replacement so that the dataset has both"
             )
     return tokens, batch, corrupted
 
 
 @torch.no_grad()
-def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) -> PatchingResult:
-    """Replace the token at `position` (from 0) of a sequence by `symbol`, and patch each head.
+def patch_heads(
+    subject: InspectedModel, text: str, position: int, replacement: str
+) -> PatchingResult:
+    """Replace the token at `position` (from 0) by `replacement`, and patch each head.
 
     Both runs are teacher-forced with the target of the clean source, so only the source differs.
 
@@ -89,12 +91,13 @@ def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) 
         InspectionError: for a position outside of the sequence, a replacement that does not change
             the source, its target or the model's logits, or a sequence without a known target.
     """
-    tokens, batch, corrupted = _encode_pair(subject, text, position, symbol)
+    tokens, batch, corrupted = _encode_pair(subject, text, position, replacement)
     width = min(batch.labels_BT.shape[1], corrupted.labels_BT.shape[1])
     differ = (batch.labels_BT[0, :width] != corrupted.labels_BT[0, :width]).nonzero()[:, 0].tolist()
     if not differ:
         raise InspectionError(
-            f"the target does not depend on position {position}; replace another symbol"
+            f"the target does not depend on position {position}; choose another position "
+            "or replacement"
         )
     t = differ[0]
     clean_token, corrupted_token = int(batch.labels_BT[0, t]), int(corrupted.labels_BT[0, t])
@@ -109,7 +112,8 @@ def patch_heads(subject: InspectedModel, text: str, position: int, symbol: str) 
     corrupted_logit_diff = logit_diff(corrupted.source_BS)
     if abs(clean_logit_diff - corrupted_logit_diff) < MIN_LOGIT_DIFF:
         raise InspectionError(
-            f"{symbol} at position {position} hardly changes the logits; replace another symbol, "
+            f"{replacement} at position {position} hardly changes the logits; choose another "
+            "position or replacement, "
             "or train the model further"
         )
     recovered = {}

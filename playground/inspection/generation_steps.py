@@ -84,7 +84,7 @@ def recorded_steps(
 
 def _require_single_sequence(batch: Batch) -> None:
     if len(batch.source_BS) != 1:
-        raise ValueError(messages.not_one_sequence(len(batch.source_BS)))
+        raise ValueError(messages.requires_one_sequence(len(batch.source_BS)))
 
 
 def _target_tokens(batch: Batch) -> list[int]:

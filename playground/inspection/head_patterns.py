@@ -251,12 +251,12 @@ def _pattern_masks(kind: str, batch: Batch, attn_mask_BQM: Tensor) -> dict[str, 
     (q, m), device = attn_mask_BQM.shape[1:], attn_mask_BQM.device
     query_Q1, memory_M = torch.arange(q, device=device)[:, None], torch.arange(m, device=device)
     memory_BM = batch.labels_BT if kind == "decoder" else batch.source_BS
-    # In a source the last token is EOS; in the labels of the decoder it is the last symbol.
+    # A source ends with EOS; the decoder input ends with the last token of the target.
     last_B11 = (memory_BM != PAD).sum(1)[:, None, None] - 1
-    symbol_B11 = last_B11 if kind == "decoder" else last_B11 - 1
+    last_token_B11 = last_B11 if kind == "decoder" else last_B11 - 1
     cells = {
         "diagonal": memory_M == query_Q1,
-        "anti-diagonal": memory_M == symbol_B11 - query_Q1,
+        "anti-diagonal": memory_M == last_token_B11 - query_Q1,
         "previous": memory_M == query_Q1 - 1,
         "first": memory_M == 0 * query_Q1,
     }

@@ -84,23 +84,23 @@ class InspectedModel:
 
         Raises:
             UnknownSymbolError: for a symbol that is not in the task's vocabulary.
-            InspectionError: for an empty sequence, or one with more symbols than the model has
+            InspectionError: for an empty sequence, or one with more tokens than the model has
                 positions.
         """
         vocabulary = self.task.vocabulary
         tokens = vocabulary.encode(text)
         if not tokens:
             raise InspectionError(
-                f"there is no symbol in {text[:20]!r}; type a sequence of "
+                f"there is no token in {text[:20]!r}; type a sequence of "
                 f"{vocabulary.describe()}, as in {self.task.example_source()}"
             )
         if error := self.task.validate_source(tokens):
             raise InspectionError(error)
-        max_symbols = self.model.config.max_positions - 1
-        if max(len(tokens), self.task.max_target_length(len(tokens))) > max_symbols:
+        max_tokens = self.model.config.max_positions - 1
+        if max(len(tokens), self.task.max_target_length(len(tokens))) > max_tokens:
             raise InspectionError(
-                f"the sequence has {len(tokens)} symbols; this model has positions for "
-                f"{max_symbols}, so type at most as many"
+                f"the sequence has {len(tokens)} tokens; this model has positions for "
+                f"{max_tokens}, so type at most as many"
             )
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
         target = self.task.target_for(tokens)

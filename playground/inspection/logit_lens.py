@@ -88,10 +88,10 @@ def direct_logit_attribution(
         model, calls["decoder_norm"][-1].inputs[0][0, position], direction_D
     )
     embedding = model.target_embedding
-    symbol_D = (
+    token_embedding_D = (
         embedding.token_embedding.weight[batch.decoder_input_BT[0, position]] * embedding.scale
     )
-    contributions = [LogitContribution("token embedding", None, attribute(symbol_D))]
+    contributions = [LogitContribution("token embedding", None, attribute(token_embedding_D))]
     positions_TD = embedding.position_vectors(batch.decoder_input_BT)
     if positions_TD is not None:
         part = Component("target positions")

@@ -123,7 +123,7 @@ def compare_attention_types(
     """
     model = subject.transformer
     if len(batch.source_BS) != 1:
-        raise InspectionError(messages.not_one_sequence(len(batch.source_BS)))
+        raise InspectionError(messages.requires_one_sequence(len(batch.source_BS)))
     if not 0 <= layer < model.config.n_layers:
         raise InspectionError(
             f"layer is {layer}; this model has the layers 0 to {model.config.n_layers - 1}"

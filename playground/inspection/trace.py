@@ -120,10 +120,10 @@ class ForwardTrace:
         block, shape = f"{side} embedding", f"{side[0].upper()}D"
         embedding = self.model.source_embedding if side == "source" else self.model.target_embedding
         token_table = embedding.token_embedding.weight
-        symbols_XD = token_table[tokens] * embedding.scale
+        embeddings_XD = token_table[tokens] * embedding.scale
         explain = explain_equation(
             "E · scale",
-            symbols_XD,
+            embeddings_XD,
             lambda _head, row, column: {
                 "E, learned": float(token_table[tokens[row], column]),
                 "scale: square root of d_model": embedding.scale,
@@ -132,11 +132,11 @@ class ForwardTrace:
         formula = "E[token] · sqrt(d_model)"
         fragment = "self.token_embedding(tokens_BS) * self.scale"
         code = find_source_line(InputEmbedding.forward, fragment)
-        yield TraceStage(block, "token embeddings", formula, shape, symbols_XD, code, explain)
-        tokens_BX = torch.tensor([tokens], device=symbols_XD.device)
+        yield TraceStage(block, "token embeddings", formula, shape, embeddings_XD, code, explain)
+        tokens_BX = torch.tensor([tokens], device=embeddings_XD.device)
         positions_XD = embedding.position_vectors(tokens_BX)
         if positions_XD is None:
-            return symbols_XD
+            return embeddings_XD
         if positions_XD.dim() == 3:
             positions_XD = positions_XD[0]
         formula = _positions_formula(self.model.config, side)
@@ -148,7 +148,7 @@ class ForwardTrace:
             "token embedding + position vector",
             x_XD,
             lambda _head, row, column: {
-                "token embeddings": float(symbols_XD[row, column]),
+                "token embeddings": float(embeddings_XD[row, column]),
                 "position vectors": float(positions_XD[row, column]),
             },
         )

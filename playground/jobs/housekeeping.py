@@ -1,4 +1,4 @@
-"""The thread that does the periodic work of all queues."""
+"""Run the periodic work of all queues in one thread."""
 
 import logging
 import threading
@@ -13,24 +13,24 @@ log = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """Calls functions at a short interval, in one thread that starts with the first of them.
+    """Calls functions periodically in one thread, which starts with the first function.
 
-    A function that fails is called again; the same error of it is logged once.
+    A function that raises an error is called again. A repeated error is logged once.
     """
 
     def __init__(self) -> None:
-        self._calls: dict[Callable[[], None], str] = {}  # with the latest error
+        self._last_errors: dict[Callable[[], None], str] = {}  # with the last error
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def add(self, call: Callable[[], None]) -> None:
-        """Call this function regularly, until `remove`.
+    def add(self, function: Callable[[], None]) -> None:
+        """Call this function periodically, until `remove`.
 
         Raises:
             UserError: if the system has no free thread.
         """
         with self._lock:
-            self._calls.setdefault(call, "")
+            self._last_errors.setdefault(function, "")
             if self._thread is None:
                 thread = threading.Thread(target=self._loop, name="housekeeping", daemon=True)
                 try:
@@ -42,25 +42,25 @@ class Housekeeper:
                     ) from None
                 self._thread = thread
 
-    def remove(self, call: Callable[[], None]) -> None:
-        """End the calls of a function; an unknown one is ignored."""
+    def remove(self, function: Callable[[], None]) -> None:
+        """Stop calling a function; an unknown one is ignored."""
         with self._lock:
-            self._calls.pop(call, None)
+            self._last_errors.pop(function, None)
 
     def run_once(self) -> None:
         """Call each function once."""
-        for call in list(self._calls):
+        for function in list(self._last_errors):
             try:
-                call()
+                function()
                 error = ""
-            except Exception as failure:  # without housekeeping no job would ever time out
+            except Exception as failure:  # one failing function must not stop the timeouts of jobs
                 error = repr(failure)
-                if error != self._calls.get(call):
-                    name = getattr(call, "__qualname__", call)
+                if error != self._last_errors.get(function):
+                    name = getattr(function, "__qualname__", function)
                     log.exception("Housekeeping by %s failed", name)
             with self._lock:
-                if call in self._calls:
-                    self._calls[call] = error
+                if function in self._last_errors:
+                    self._last_errors[function] = error
 
     def _loop(self) -> None:
         while True:

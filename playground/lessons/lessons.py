@@ -68,7 +68,7 @@ def _short_run(options: Settings) -> dict[str, Settings]:
 LESSONS = {
     "lesson-1": Lesson(
         "Watch it learn",
-        "The model reads up to ten digits and has to write them in reverse order. It "
+        "The model reads up to ten digits and has to output them in reverse order. It "
         "starts with random weights and receives no rule, only examples. Each update uses "
         "128 of them and changes the weights to reduce the error. An output counts as correct "
         "only when every token in it is correct.",

@@ -106,7 +106,7 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     ids = tokenize(pipe, input_text)
     mask_positions = find_masks(pipe.tokenizer, ids)
     if not mask_positions:
-        raise UserError(messages.no_mask(MASK_PLACEHOLDER))
+        raise UserError(messages.missing_mask(MASK_PLACEHOLDER))
     fills = pipe(input_text, top_k=top_k)
     answers = [fills] if len(mask_positions) == 1 else fills
     notes = [
@@ -158,7 +158,7 @@ def generate_text(
     ids = tokenize(pipe, text)
     rows: list[dict[str, Any]] = []
     steps, ended = "", ""
-    progress.message(messages.generating(sampling.max_new_tokens))
+    progress.message(messages.generation_progress(sampling.max_new_tokens))
     for written in generate_tokens(pipe.model, ids, sampling, top_k, eos_token_ids(pipe)):
         generated_ids = pipe.tokenizer.decode(
             [*(row["id"] for row in rows), written.id], skip_special_tokens=True

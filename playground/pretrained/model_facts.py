@@ -105,9 +105,9 @@ GPT3_PARTS = {
     "feed-forward, down": r"mlp\.c_proj",
 }
 
-FAMILIES: list[dict[str, str]] = [
+ARCHITECTURE_FACTS: list[dict[str, str]] = [
     {
-        "family": "encoder only",
+        "architecture": "encoder only",
         "examples": "BERT, RoBERTa, ViT",
         "direction": messages.BIDIRECTIONAL,
         "generates": "no: it predicts masked tokens and returns vectors",
@@ -119,7 +119,7 @@ FAMILIES: list[dict[str, str]] = [
         "cross_attention": "none",
     },
     {
-        "family": "decoder only",
+        "architecture": "decoder only",
         "examples": "GPT-2, GPT-3, LLaMA, Mistral",
         "direction": messages.LEFT_TO_RIGHT,
         "generates": "yes, token by token",
@@ -128,7 +128,7 @@ FAMILIES: list[dict[str, str]] = [
         "cross_attention": "none: the prompt and the answer are one sequence",
     },
     {
-        "family": "encoder-decoder",
+        "architecture": "encoder-decoder",
         "examples": "the Transformer of 2017, T5, BART, the model of the Train tab",
         "direction": "the encoder bidirectional, the decoder left to right",
         "generates": "yes, token by token",
@@ -145,7 +145,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "name": "Transformer",
         "year": 2017,
         "from": [],
-        "family": "encoder-decoder",
+        "architecture": "encoder-decoder",
         "idea": "attention alone, without recurrence: all positions in parallel during training",
         "use": "translation",
         "here": (
@@ -157,7 +157,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "name": "BERT",
         "year": 2018,
         "from": ["Transformer"],
-        "family": "encoder only",
+        "architecture": "encoder only",
         "idea": "the encoder alone, pretrained on masked tokens, then fine-tuned with a small head",
         "use": "classification, tagging, question answering, search",
         "here": (
@@ -169,7 +169,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "name": "GPT-2",
         "year": 2019,
         "from": ["Transformer"],
-        "family": "decoder only",
+        "architecture": "decoder only",
         "idea": (
             "the decoder alone, trained on much text: it solves tasks by continuing a prompt, "
             "without fine-tuning"
@@ -184,7 +184,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "name": "GPT-3, GPT-4",
         "year": 2020,
         "from": ["GPT-2"],
-        "family": "decoder only",
+        "architecture": "decoder only",
         "idea": (
             "GPT-3 has the same architecture at 112 times the size of GPT-2 XL: it learns a task "
             "from a few examples in the prompt; later models are also trained on human feedback "
@@ -198,7 +198,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "name": "T5",
         "year": 2020,
         "from": ["Transformer"],
-        "family": "encoder-decoder",
+        "architecture": "encoder-decoder",
         "idea": "every task as text in, text out; positions as a bias that depends on the distance",
         "use": "translation, summaries, question answering",
         "here": (
@@ -214,7 +214,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "name": "ViT",
         "year": 2020,
         "from": ["BERT"],
-        "family": "encoder only",
+        "architecture": "encoder only",
         "idea": "an image as a sequence of patches, processed like tokens",
         "use": "classifying images",
         "here": "its parameter count; images are not supported here",
@@ -224,7 +224,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "name": "LLaMA, Mistral",
         "year": 2023,
         "from": ["GPT-2"],
-        "family": "decoder only",
+        "architecture": "decoder only",
         "idea": (
             "rotary positions, RMSNorm, gated feed-forward layers; Mistral 7B, Llama 2 70B and "
             "Llama 3 share keys and values among heads"
@@ -278,7 +278,7 @@ def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str
     return {
         "models": sorted(rows, key=lambda row: row["parameters"]),
         "gpt3": gpt3_parts(),
-        "families": FAMILIES,
+        "architectures": ARCHITECTURE_FACTS,
         "tree": ARCHITECTURE_TREE,
     }
 

@@ -141,7 +141,7 @@ def _encode_and_run(
 def _insert_mask(tokenizer: Any, text: str) -> tuple[str, str]:
     """Return the text with the tokenizer's mask, and a note if it has none."""
     if MASK_PLACEHOLDER not in text:
-        raise UserError(messages.no_mask(MASK_PLACEHOLDER))
+        raise UserError(messages.missing_mask(MASK_PLACEHOLDER))
     if tokenizer.mask_token:
         return text.replace(MASK_PLACEHOLDER, tokenizer.mask_token, 1), ""
     return text, (

@@ -74,7 +74,7 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         raise UserError(
             f"the text has {len(source):,} tokens; the maximum is {MAX_SOURCE_TOKENS}; shorten it"
         )
-    progress.message(messages.generating(parsed.new_tokens))
+    progress.message(messages.generation_progress(parsed.new_tokens))
     target, generated = generate(loaded, source, parsed.new_tokens, progress)
     attention = record_attention(loaded.model, source, target)
     has_ended = generated[-1]["id"] in loaded.tokenizer.all_special_ids

@@ -150,7 +150,7 @@ def _environment() -> Environment:
         "percent": format_percent,
         "count": format_count,
         "thousands": lambda n: f"{n:,}",
-        "symbols": lambda names: " ".join(names) or "nothing",
+        "tokens": lambda names: " ".join(names) or "nothing",
     }
     return environment
 

@@ -174,13 +174,13 @@ class SnapshotBuilder:
                 raise ValueError(problem)
             if len(tokens) > max_tokens:
                 raise ValueError(
-                    f"the sequence has {len(tokens)} symbols; this model has positions for "
+                    f"the sequence has {len(tokens)} tokens; this model has positions for "
                     f"{max_tokens}; type a shorter sequence"
                 )
             if self.task.max_target_length(len(tokens)) > max_tokens:
                 needed = self.task.max_target_length(len(tokens))
                 raise ValueError(
-                    f"the target of {len(tokens)} symbols may have {needed}; this model has "
+                    f"the target of {len(tokens)} tokens may have {needed}; this model has "
                     f"positions for {max_tokens}; type a shorter sequence"
                 )
         except (UnknownSymbolError, ValueError) as error:
@@ -241,6 +241,6 @@ def _pick_held_out(task: Task, length: int, max_length: int) -> Batch:
         if len(candidates.lengths_B):
             return candidates.batch
     raise ValueError(
-        f"no held-out sequence of up to {max_length} symbols exists; "
+        f"no held-out sequence of up to {max_length} tokens exists; "
         "use longer sequences or more symbols"
     )

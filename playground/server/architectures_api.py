@@ -11,8 +11,7 @@ from typing import Any
 from playground.architectures import ARCHITECTURES
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
-from playground.pretrained.model_facts import ARCHITECTURE_TREE
-from playground.pretrained.model_facts import FAMILIES as MODEL_FAMILIES
+from playground.pretrained.model_facts import ARCHITECTURE_FACTS, ARCHITECTURE_TREE
 from playground.runs.model_ref import RUN_PREFIX, resolve_config, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.state import Run
@@ -25,7 +24,11 @@ from .schemas.base import Request
 from .schemas.jobs import MatchArchitectures, TrainArchitectures
 from .schemas.runs import Curves
 
-DEFAULT_FAMILIES = ("bert", "gpt2", "bart")  # implementations of transformers, one of each type
+TRANSFORMERS_ARCHITECTURES = (
+    "bert",
+    "gpt2",
+    "bart",
+)  # implementations of transformers, one of each type
 TARGET_SCORE = 0.99  # the exact match at which a run stops
 MAX_CURVE_POINTS = 300  # points of a curve
 
@@ -62,14 +65,14 @@ class ArchitectureHandlers(HandlerGroup):
     @handler("models/facts", Request)
     def facts(self, request: Request) -> dict[str, Any]:
         """Return facts on the three architectures and their history."""
-        return {"families": MODEL_FAMILIES, "tree": ARCHITECTURE_TREE}
+        return {"architectures": ARCHITECTURE_FACTS, "tree": ARCHITECTURE_TREE}
 
     @handler("architectures/matched", MatchArchitectures)
     def matched(self, request: MatchArchitectures) -> dict[str, Any]:
         """Return all architectures at the size of the selected model, or an `error` for each."""
         config = requested_config(self.registry, request)
         rows = []
-        for name in sorted(ARCHITECTURES, key=lambda name: name not in DEFAULT_FAMILIES):
+        for name in sorted(ARCHITECTURES, key=lambda name: name not in TRANSFORMERS_ARCHITECTURES):
             family = ARCHITECTURES[name]
             row: dict[str, Any] = {
                 "architecture": name,
@@ -84,7 +87,7 @@ class ArchitectureHandlers(HandlerGroup):
             rows.append(row)
         lengths = {"min_length": config.task.min_length, "max_length": config.task.max_length}
         return {
-            "families": rows,
+            "architectures": rows,
             "task": task_label(config),
             "parameters": config.model.parameter_count(),
             **lengths,

@@ -67,15 +67,15 @@ class ExperimentHandlers(HandlerGroup):
         """
         owner, response = request.owner, []
         for preset in list_presets():
-            summary = {key: preset[key] for key in ("name", "title", "why", "runs", "missing")} | {
-                "kind": preset["spec"]["kind"]
-            }
+            summary = {
+                key: preset[key] for key in ("name", "title", "why", "runs", "unavailable_reason")
+            } | {"kind": preset["spec"]["kind"]}
             summary |= {
                 "varied": describe_varied_settings(preset["spec"]["grid"]),
                 "estimate": None,
                 "experiment": None,
             }
-            if not preset["missing"]:
+            if not preset["unavailable_reason"]:
                 experiment = parse_experiment(preset["spec"], owner_id(owner))
                 known = self.experiments.find_equivalent(experiment, owner)
                 summary["experiment"] = known.id if known else None

@@ -79,7 +79,7 @@ class RunConfig:
             raise ConfigError(
                 "max_length",
                 f"max_length is {self.task.max_length}, but the model's max_positions "
-                f"{self.model.max_positions} allow {self.model.max_positions - 1} symbols and EOS; "
+                f"{self.model.max_positions} allow {self.model.max_positions - 1} tokens and EOS; "
                 f"shorten the sequences or raise max_positions",
             )
         if self.model.max_positions < self.task.max_sequence_length + 1:

@@ -33,8 +33,8 @@ class TaskConfig:
         low=2,
         high=len(ALPHABET),
     )
-    min_length: int = config_field(1, "Minimum length of a source, in symbols.", low=1, high=512)
-    max_length: int = config_field(10, "Maximum length of a source, in symbols.", low=1, high=512)
+    min_length: int = config_field(1, "Minimum length of a source, in tokens.", low=1, high=512)
+    max_length: int = config_field(10, "Maximum length of a source, in tokens.", low=1, high=512)
     held_out_one_in: int = config_field(
         16,
         "One source in this many is held out for scores and never trains: 2, 4, 8 or 16.",
@@ -55,7 +55,7 @@ class TaskConfig:
     dataset_sha256: str = config_field("", "Task dataset only: its SHA-256.")
     dataset_symbols: str = config_field("", "Task dataset only: its symbols, separated by spaces.")
     max_target_length: int = config_field(
-        1, "Task dataset only: maximum length of a target, in symbols.", low=1, high=MAX_LENGTH
+        1, "Task dataset only: maximum length of a target, in tokens.", low=1, high=MAX_LENGTH
     )
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class TaskConfig:
             raise ConfigError(
                 "max_length",
                 f"max_length is {self.max_length}, but {self.task} has no source of fewer than "
-                f"{spec.min_length} symbols; raise it",
+                f"{spec.min_length} tokens; raise it",
             )
         if spec.num_sources(self.n_symbols, self.max_length) < MIN_SOURCES:
             min_sufficient_length = next(
@@ -147,7 +147,7 @@ class TaskConfig:
 
     @property
     def max_sequence_length(self) -> int:
-        """Return the maximum length of a source or a target, in symbols."""
+        """Return the maximum length of a source or a target, in tokens."""
         return max(
             self.max_length,
             self.max_target_length

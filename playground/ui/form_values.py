@@ -87,7 +87,7 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             "min_length",
             f"min_length is {min_length}, but the longest source of this dataset has "
-            f"{max_source_length} symbols; lower it",
+            f"{max_source_length} tokens; lower it",
         )
     return {
         "dataset_symbols": " ".join(metadata["vocabulary"]),

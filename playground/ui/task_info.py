@@ -9,34 +9,32 @@ from typing import Any
 from playground import ASSETS_DIR
 from playground.tasks import TASKS
 
-# written by `python -m benchmarks tasks`
+# Written by `python -m benchmarks tasks`
 DIFFICULTY_RESULTS = ASSETS_DIR / "benchmarks" / "results" / "tasks.json"
 
 
 def task_description_html(task: Any) -> str:
     """Return the description of a task as HTML; empty for user data."""
-    task_info = TASKS.get(task) if isinstance(task, str) else None
-    if task_info is None:
+    spec = TASKS.get(task) if isinstance(task, str) else None
+    if spec is None:
         return ""
-    source, target = (html.escape(text) for text in task_info.example)
+    source, target = (html.escape(text) for text in spec.example)
     min_length_html = (
-        f"<p>Sequences have {task_info.min_length} tokens or more.</p>"
-        if task_info.min_length > 1
-        else ""
+        f"<p>Sequences have {spec.min_length} tokens or more.</p>" if spec.min_length > 1 else ""
     )
     difficulty, conditions = measured_difficulty().get(task, ("", ""))
     difficulty_html = (
         f'<p title="{html.escape(conditions)}">{html.escape(difficulty)}</p>' if difficulty else ""
     )
     return (
-        f'<p>{html.escape(task_info.description)}</p><p class="example">{source} → '
+        f'<p>{html.escape(spec.description)}</p><p class="example">{source} → '
         f"{target}</p>{min_length_html}{difficulty_html}"
     )
 
 
 @lru_cache(maxsize=1)
 def measured_difficulty() -> dict[str, tuple[str, str]]:
-    """Return the measured difficulty of each task and its conditions; {} without measurements."""
+    """Return the measured difficulty of each task with its conditions; {} without measurements."""
     try:
         rows = json.loads(DIFFICULTY_RESULTS.read_text(encoding="utf-8"))["rows"]
     except (OSError, ValueError, KeyError):
@@ -45,7 +43,7 @@ def measured_difficulty() -> dict[str, tuple[str, str]]:
 
 
 def format_difficulty(row: dict[str, Any]) -> tuple[str, str]:
-    """Format a row of the benchmark as a sentence, and its conditions as another."""
+    """Return the difficulty and the conditions of its measurement as text."""
     seeds, steps = row["seeds"], row["steps"]
     low, high = row.get("lengths", [1, 10])
     conditions = (

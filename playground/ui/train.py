@@ -58,7 +58,7 @@ DISPATCH_COMMAND_JS = (
 MAX_ZEROGPU_EVENTS = 8  # concurrent slices; ZeroGPU queues further ones itself
 # The speed selected in the live view applies to a new run from its first step.
 FORM_WITH_SPEED_JS = (
-    "(visit, speed, ...form) => [visit, document.querySelector('#live "
+    "(session, speed, ...form) => [session, document.querySelector('#live "
     ".speed')?.value ?? '0', ...form]"
 )
 
@@ -117,7 +117,7 @@ class TrainTab:
     def on_start(
         self, request: gr.Request, session_json: Any, speed: Any, *values: Any
     ) -> tuple[Any, Any, Any]:
-        # Gradio's queue runs this outside the request
+        # Gradio's queue runs this outside the context of the request.
         CLIENT_ADDRESS.set(self.resolve_client_address(request))
         owner = self.registry.single_owner or owner_from_session(session_json) or new_owner_key()
         try:
@@ -164,9 +164,9 @@ class TrainTab:
                 error_message = (
                     f"The form ignores the settings of this link: {html.escape(str(error))}."
                 )
-        at = self.names.index("device")
-        fields[at] = device_update(
-            self.form["device"].choices, self.registry.device_summary, fields[at]
+        index = self.names.index("device")
+        fields[index] = device_update(
+            self.form["device"].choices, self.registry.device_summary, fields[index]
         )
         return [live_view_value(owner), error_message, *fields]
 
@@ -186,10 +186,10 @@ class TrainTab:
         if run and is_owner:
             self.registry.supervisor.run_slice(run)
 
-    def on_task_change(self, session_json: Any, task: Any, rows: Any) -> list[Any]:
+    def on_task_change(self, session_json: Any, task: Any, dataset_sha256: Any) -> list[Any]:
         """Return the description of the task; show the dataset panel for user data."""
         panel_json = panel_state(
-            self.registry.single_owner or owner_from_session(session_json), rows
+            self.registry.single_owner or owner_from_session(session_json), dataset_sha256
         )
         symbols = type(self.form["n_symbols"])(
             visible=task in TASKS and TASKS[task].n_symbols_range is not None
@@ -201,11 +201,11 @@ class TrainTab:
         ]
 
     def connect_buttons(self) -> None:
-        form_values = [self.browser_state, self.speed, *self.components]
+        inputs = [self.browser_state, self.speed, *self.components]
         for button in (self.train, self.train_another):
             button.click(
                 self.on_start,
-                form_values,
+                inputs,
                 [self.browser_state, self.live, self.problem],
                 validator=self.validate,
                 js=FORM_WITH_SPEED_JS,
@@ -222,11 +222,11 @@ class TrainTab:
             )
 
     def connect_task(self) -> None:
-        task, rows = self.form["task"], self.form["dataset_sha256"]
+        task, dataset = self.form["task"], self.form["dataset_sha256"]
         gr.on(
-            [task.change, rows.change],
+            [task.change, dataset.change],
             self.on_task_change,
-            [self.browser_state, task, rows],
+            [self.browser_state, task, dataset],
             [self.task_info, self.panel, self.form["n_symbols"]],
             trigger_mode="always_last",
             **SILENT_EVENT,
@@ -272,7 +272,7 @@ class TrainTab:
 
     def connect_estimate(self, fill_events: list[Any]) -> None:
         outputs = [self.size, self.problem, self.reset]
-        # so that responses arrive in the order of the requests
+        # One at a time, so that responses arrive in the order of the requests.
         sequential_event = SILENT_EVENT | {"concurrency_limit": 1}
         gr.on(
             [component.change for component in self.components],
@@ -299,8 +299,8 @@ def on_preset_change(preset: str) -> list[Any]:
     return [gr.Radio(info=PRESETS[preset].description), *(values[name] for name in PRESET_SETTINGS)]
 
 
-def on_architecture_change(family: str) -> list[Any]:
-    values = architecture_values(family)
+def on_architecture_change(architecture: str) -> list[Any]:
+    values = architecture_values(architecture)
     preset = next((name for name in FORM_PRESETS if preset_values(name) == values), None)
     info = PRESETS[preset].description if preset else "The default settings of this architecture."
     return [
@@ -309,12 +309,12 @@ def on_architecture_change(family: str) -> list[Any]:
     ]
 
 
-def architecture_updates(family: str) -> list[Any]:
+def architecture_updates(architecture: str) -> list[Any]:
     """Return the description of an architecture, and show its settings."""
     return [
-        gr.Dropdown(info=ARCHITECTURES[family].description),
+        gr.Dropdown(info=ARCHITECTURES[architecture].description),
         *(
-            gr.update(visible=is_used_by_architecture(name, family))
+            gr.update(visible=is_used_by_architecture(name, architecture))
             for name in ADVANCED_SETTINGS["Model"]
         ),
     ]
@@ -330,29 +330,29 @@ def apply_dataset(event: gr.SelectData) -> list[Any]:
     dataset = event.value if isinstance(event.value, dict) else {}
     min_length = dataset.get("min_length")
     max_length = dataset.get("max_length")
-    content = dataset.get("content")
-    if type(min_length) is not int or type(max_length) is not int or not isinstance(content, str):
+    sha256 = dataset.get("content")
+    if type(min_length) is not int or type(max_length) is not int or not isinstance(sha256, str):
         return [gr.skip()] * 4
-    return [LOOKUP, content, min_length, max_length]
+    return [LOOKUP, sha256, min_length, max_length]
 
 
-def expected_values(preset: Any, family: Any) -> dict[str, Any]:
+def expected_values(preset: Any, architecture: Any) -> dict[str, Any]:
     """Return the values of a preset, or without one the defaults of an architecture."""
     if preset in FORM_PRESETS:
         return preset_values(preset)
-    return architecture_values(family if family in ARCHITECTURES else "transformer")
+    return architecture_values(architecture if architecture in ARCHITECTURES else "transformer")
 
 
 def changed_settings(values: dict[str, Any]) -> list[str]:
     """Return the settings of the form that differ from the preset."""
-    family = values["architecture"]
-    expected = expected_values(values["preset"], family)
+    architecture = values["architecture"]
+    expected = expected_values(values["preset"], architecture)
     return [
         name
         for name in PRESET_SETTINGS
         if name != "architecture"
-        and family in ARCHITECTURES
-        and is_used_by_architecture(name, family)
+        and architecture in ARCHITECTURES
+        and is_used_by_architecture(name, architecture)
         and values[name] != expected[name]
     ]
 
@@ -366,21 +366,21 @@ def mark_fields(names: list[str]) -> str:
 
 
 def reset_update(names: list[str]) -> Any:
-    """Return the button that resets these settings; it is hidden without any."""
+    """Return the button that resets these settings; it is hidden without changes."""
     noun = "setting" if len(names) == 1 else "settings"
     return gr.Button(f"Reset {len(names)} changed {noun}", visible=bool(names))
 
 
-def reset_settings(preset: Any, family: Any) -> list[Any]:
+def reset_settings(preset: Any, architecture: Any) -> list[Any]:
     """Return the values of the preset for all settings but the architecture."""
-    values = expected_values(preset, family)
+    values = expected_values(preset, architecture)
     return [values[name] for name in PRESET_SETTINGS if name != "architecture"]
 
 
 def device_update(choices: list[Any], summary: str, value: Any) -> Any:
-    """Return the choice of devices without CUDA, if the server has none.
+    """Remove CUDA from the choices of the device field, if the server has no CUDA device.
 
-    A value that names CUDA, such as that of a link, stays.
+    A selected CUDA device, for example from a link, stays.
     """
     is_skipped = not isinstance(value, str)
     if value == "cuda" or not summary.startswith("Training on cpu"):
@@ -399,12 +399,10 @@ def live_view_value(owner: str, new_run: str = "") -> str:
     )
 
 
-def panel_state(owner: str, content: Any) -> str:
+def panel_state(owner: str, sha256: Any) -> str:
     return json.dumps(
         {
             "owner": owner,
-            "content": content
-            if isinstance(content, str) and SHA256_PATTERN.fullmatch(content)
-            else "",
+            "content": sha256 if isinstance(sha256, str) and SHA256_PATTERN.fullmatch(sha256) else "",
         }
     )

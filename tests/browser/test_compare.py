@@ -127,7 +127,7 @@ def check_matrix(page):
     expect(marks).to_have_count(4)
     expect(marks.first).to_have_text("✓ correct")
     page.locator(".items .item button").first.click()
-    answer = page.locator(".answers .answer-of")
+    answer = page.locator(".predictions .prediction-of")
     expect(answer).to_have_count(4)
     prompt = answer.nth(1).locator("pre").text_content()
     assert prompt.count("Input:") == 3  # two few-shot examples and the question
@@ -218,7 +218,7 @@ def test_a_model_that_fails_shows_its_error_and_can_be_run_again(
     assert model_names(page)[:3] == ["reverse", "gpt2", "ada/later"]
     assert row_of(page, "gpt2").text_content() == before
     page.locator(".items .item button").first.click()
-    expect(page.locator(".answers .answer-of")).to_have_count(3)
+    expect(page.locator(".predictions .prediction-of")).to_have_count(3)
 
 
 def test_local_models_work_offline_and_the_outage_is_reported_once(

@@ -99,7 +99,7 @@ def test_invalid_input_shows_an_error_and_the_last_figure_stays(page):
     before = picture_at_rest(page)
     for text, message in (
         ("3 x", "not a symbol"),
-        ("", "no symbol"),
+        ("", "no token"),
         ("1 " * 30, "positions for 10"),
     ):
         page.fill(".page-bar .sequence", text)

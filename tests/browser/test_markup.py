@@ -299,8 +299,8 @@ def test_prompts_tokens_and_names_of_models_in_compare(page):
     page.click(".of-benchmark .run")
     page.wait_for_selector(".of-benchmark[data-status=done]", timeout=120_000)
     page.locator(".items .item button").first.click()
-    expect(page.locator(".answers pre").first).to_contain_text("pwn(")
-    assert rendered(page, ".answers pre")
+    expect(page.locator(".predictions pre").first).to_contain_text("pwn(")
+    assert rendered(page, ".predictions pre")
 
 
 def test_names_and_values_of_experiments(page):

@@ -212,7 +212,7 @@ PLAUSIBLE = {
     "setting": st.sampled_from(["learning_rate", "max_steps", "speed", "stop_at_exact_match"]),
     "value": st.floats(0, 100),
     "checkpoint": st.just(f"{STEPS:07d}-kept"),
-    "families": st.lists(st.sampled_from(sorted(ARCHITECTURES)), max_size=3),
+    "architectures": st.lists(st.sampled_from(sorted(ARCHITECTURES)), max_size=3),
     "min_length": st.integers(1, 3),
     "max_length": st.integers(3, 9),
     "job": st.just("task"),
@@ -240,11 +240,11 @@ PLAUSIBLE = {
     "seed": st.integers(0, 9),
     "steps": st.integers(20, 300),
     "line": st.integers(0, 99),
-    "minutes": st.integers(1, 9),
-    "expected": ODD,
-    "main": st.booleans(),
+    "interval_minutes": st.integers(1, 9),
+    "expected_parent": ODD,
+    "is_main": st.booleans(),
     "private": st.booleans(),
-    "data": st.booleans(),
+    "include_dataset": st.booleans(),
 }
 
 
@@ -262,7 +262,7 @@ REQUESTED = {  # what a page's script sends along, beside whose page it is and w
     "jobs/submit": ["kind", "request"],
     "jobs/poll": ["job", "cursor"],
     "architectures/matched": ["min_length", "max_length"],
-    "architectures/train": ["families"],
+    "architectures/train": ["architectures"],
     "architectures/curves": ["subjects"],
     "jobs/cancel": ["job"],
     "experiments/plan": ["form"],
@@ -273,14 +273,14 @@ REQUESTED = {  # what a page's script sends along, beside whose page it is and w
     "experiments/figures": ["experiment"],
     "replications/start": ["name"],
     "replications/outcome": ["name"],
-    "hub/submit": ["kind", "repo", "revision", "token", "expected"],
+    "hub/submit": ["kind", "repo", "revision", "token", "expected_parent"],
     "lessons/start": ["lesson", "prediction", "options"],
     "lessons/start-bug": ["bug", "seed", "steps"],
     "lessons/poll": [],
     "lessons/cancel": [],
     "lessons/guess": ["bug", "line"],
     "hub/poll": ["job"],
-    "hub/auto-publish": ["action", "repo", "token", "minutes"],
+    "hub/auto-publish": ["action", "repo", "token", "interval_minutes"],
 }
 
 

@@ -287,7 +287,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("train", "--task", "README.md"), "lines cannot be used: line 1 has no tab"),
         (
             ("train", "--task", "addition", "--length", "2"),
-            "addition has no source of fewer than 3 symbols",
+            "addition has no source of fewer than 3 tokens",
         ),
         (("train", "--columns", "a,b"), "name the dataset with --task"),
         (("rows", "hub:nothing"), "'nothing' is not a dataset"),
@@ -311,7 +311,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("train", "--resume", "nowhere"), "nowhere is not a checkpoint"),
         (
             ("train", "--resume", "checkpoints/reverse", "--max-steps", "300"),
-            "holds weights only and cannot be resumed",
+            "contains only weights and cannot be resumed",
         ),
         (
             ("train", "--resume", "checkpoints/reverse", "--d-model", "32"),
@@ -327,7 +327,7 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
         (("train", "--out", "playground"), "contains other files"),
         (("evaluate", "nowhere"), "nowhere is not a checkpoint"),
         (("evaluate", "checkpoints/reverse", "--n", "0"), "0 is not in the range"),
-        (("evaluate", "checkpoints/reverse", "--length", "40"), "allow 10 symbols"),
+        (("evaluate", "checkpoints/reverse", "--length", "40"), "allow 10 tokens"),
         (("predict", "checkpoints/reverse", "3 x 4"), "'x' is not a token of this task"),
         (("predict", "checkpoints/reverse", "12345678901"), "positions for 10"),
         (("predict", "checkpoints/reverse", ""), "type a sequence"),

@@ -175,7 +175,8 @@ def test_experiment_of_a_recorded_server_shows_its_results(server):
         {"norm_placement": ["pre", "post"]},
     )
     assert experiments.state(experiment, "ada") == "done"
-    assert [cell["values"] for cell in experiments.results(experiment, "ada")["cells"]] == [
+    results = experiments.results(experiment, "ada")
+    assert [each["values"] for each in results["variants"]] == [
         {"norm_placement": "pre"},
         {"norm_placement": "post"},
     ]
@@ -238,5 +239,5 @@ def test_experiment_command_reads_the_recorded_names(tmp_path):
     out = ["--seeds", "1", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(main, [*shlex.split(words), *out])
     assert done.exit_code == 0, done.output
-    cells = json.loads(done.output.splitlines()[-1])["cells"]
-    assert [cell["values"]["norm_placement"] for cell in cells] == ["pre", "post"]
+    variants = json.loads(done.output.splitlines()[-1])["variants"]
+    assert [each["values"]["norm_placement"] for each in variants] == ["pre", "post"]

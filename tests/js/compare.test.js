@@ -352,11 +352,11 @@ test("the answers are a matrix, and each example opens its details", async () =>
   second.click();
   await settle();
   assert.equal(second.getAttribute("aria-expanded"), "true");
-  assert.equal(box.querySelectorAll(".answer-of").length, 2);
-  assert.match(text(".answers"), /rank 1 of 2 candidates/);
+  assert.equal(box.querySelectorAll(".prediction-of").length, 2);
+  assert.match(text(".predictions"), /rank 1 of 2 candidates/);
   second.click();
   await settle();
-  assert.equal(box.querySelector(".answers"), null);
+  assert.equal(box.querySelector(".predictions"), null);
 });
 
 test("the form of the benchmark rejects names and evaluates the selected models", async () => {
@@ -513,8 +513,11 @@ test("sentences on models, runs and training", () => {
   assert.equal(describeRun({ status: "waiting", queue_position: 2 }), "queued");
   assert.equal(describeRun({ status: "done", step: 1200 }), "done at step 1,200");
   assert.equal(describeRun({ status: "training", step: 5, steps: 10 }), "training, step 5 of 10");
-  const families = [{ family: "encoder only", examples: "BERT" }];
-  assert.deepEqual(transposeFacts(families)[0], { property: "examples", family0: "BERT" });
+  const architectures = [{ architecture: "encoder only", examples: "BERT" }];
+  assert.deepEqual(transposeFacts(architectures)[0], {
+    property: "examples",
+    architecture0: "BERT",
+  });
   assert.equal(formatRatio(1234), "1,200 ×");
   const halves = ["a", "b"].map((part) => ({ part, formula: "", by_formula: 2, counted: 1 }));
   assert.deepEqual(partRows(halves)[2], {

@@ -107,13 +107,16 @@ test("a plan lists its changes", () => {
 });
 
 test("progress of publishing during training", () => {
-  assert.equal(describeProgress({ now: true }), "Publishing now.");
-  assert.equal(describeProgress({ pushed: null }), "Nothing published yet.");
+  assert.equal(describeProgress({ is_pushing: true }), "Publishing now.");
+  assert.equal(describeProgress({ pushed_step: null }), "Nothing published yet.");
   assert.equal(
-    describeProgress({ pushed: 1200, ago: 130, in: 61 }),
+    describeProgress({ pushed_step: 1200, seconds_since_push: 130, seconds_until_push: 61 }),
     "Step 1,200 published 2 minutes ago, next in 2 min.",
   );
-  assert.equal(describeProgress({ pushed: 1, ago: 3, in: 0 }), "Step 1 published just now.");
+  assert.equal(
+    describeProgress({ pushed_step: 1, seconds_since_push: 3, seconds_until_push: 0 }),
+    "Step 1 published just now.",
+  );
 });
 
 test("checkpoints and suggested names", () => {

@@ -100,7 +100,7 @@ const OPEN = {
   ...ROW,
   version: "1",
   estimate: { seconds: 120, is_measured: true },
-  lines: [
+  planned_runs: [
     { variant: "norm pre", seed: 0, run: "run:0", status: "done", step: 20, steps: 20 },
     { variant: "norm pre", seed: 1, run: "run:1", status: "training", step: 10, steps: 20 },
     { variant: "norm post", seed: 0, run: null, status: "planned", step: 0 },
@@ -251,10 +251,10 @@ test("the table names the sequences of its numbers", () => {
 });
 
 test("a run is described by its status and step", () => {
-  const [done, training, planned] = OPEN.lines;
+  const [done, training, waiting] = OPEN.planned_runs;
   assert.equal(describeRun(done), "done, step 20");
   assert.equal(describeRun(training), "training, step 10 of 20");
-  assert.equal(describeRun(planned), "not started");
+  assert.equal(describeRun(waiting), "not started");
   assert.equal(describeRun({ ...training, queue_position: 2 }), "position 2 in the queue");
   assert.equal(describeRun({ status: "failed", message: "no memory" }), "failed: no memory");
 });
@@ -264,8 +264,11 @@ test("the progress has the runs that train and the remaining time", () => {
     describeProgress(OPEN, [VARIANT]),
     "Training · 1 of 4 runs · pre, seed 1 at step 10 of 20 · about 2 min left",
   );
-  const lines = Array.from({ length: 3 }, () => OPEN.lines[1]);
-  assert.match(describeProgress({ ...OPEN, lines, message: "slow" }, []), /and 1 more.*\. Slow\.$/);
+  const planned = Array.from({ length: 3 }, () => OPEN.planned_runs[1]);
+  assert.match(
+    describeProgress({ ...OPEN, planned_runs: planned, message: "slow" }, []),
+    /and 1 more.*\. Slow\.$/,
+  );
   assert.equal(describeUntrained([{ label: "rope" }]), "");
   const untrained = { source: [11, 20], row: [3, 4] };
   assert.match(describeUntrained([{ label: "learned", untrained }]), /source 11 to 20, 3 to 4\./);

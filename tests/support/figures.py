@@ -165,9 +165,9 @@ def length_score(n, exact_match=0.5, count=1000):
     }
 
 
-def experiment_results(cells=2, seeds=3):
+def experiment_results(n_variants=2, seeds=3):
     variants = []
-    for i in range(cells):
+    for i in range(n_variants):
         runs = [
             {
                 "seed": seed,
@@ -187,7 +187,7 @@ def experiment_results(cells=2, seeds=3):
         )
     return {
         "fields": ["n_heads", "norm_placement"],
-        "cells": variants,
+        "variants": variants,
         "summary": summarize(["n_heads", "norm_placement"], variants),
     }
 

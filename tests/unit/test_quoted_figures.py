@@ -93,7 +93,7 @@ def texts():
         ],
         "model facts": strings(
             [
-                model_facts.FAMILIES,
+                model_facts.ARCHITECTURE_FACTS,
                 model_facts.ARCHITECTURE_TREE,
                 model_facts.COUNTED,
                 model_facts.CITED,

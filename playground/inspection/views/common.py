@@ -25,7 +25,7 @@ def answer_fields(subject: InspectedModel, batch: Example, generated: list[str])
         []
         if low <= n <= high
         else [
-            f"the sequence has {n} symbols; the model was trained on "
+            f"the sequence has {n} tokens; the model was trained on "
             f"{low if low == high else f'{low} to {high}'} only"
         ]
     )

@@ -30,29 +30,29 @@ LAYER_NAMES = {
     "cross": "decoder_layer{}_block2_decenc_att",
     "encoder": "encoder_layer{}_self_att",
 }
-Answer = tuple[AttentionRecording, torch.Tensor]  # a recorded free-running decoding, and its tokens
+RecordedGeneration = tuple[AttentionRecording, torch.Tensor]  # with the generated tokens
 
 
-def own_answer(subject: InspectedModel, batch: Batch) -> Answer:
+def record_generation(subject: InspectedModel, batch: Batch) -> RecordedGeneration:
     """Generate the model's output for one sequence, and record its attention weights."""
     return record_free_running(subject.transformer, batch.source_BS, subject.max_new_tokens(batch))
 
 
 def attention(
-    subject: InspectedModel, batch: Batch, answer: Answer | None = None
+    subject: InspectedModel, batch: Batch, recorded: RecordedGeneration | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return the attention weights of free-running decoding for each type of attention.
 
     `weights` is [layer][head][row][column] and `possible` is [row][column]; `rows` and `columns`
     are names. The rows of decoder self-attention and cross-attention are the generated tokens. The
     columns of decoder self-attention are the decoder input. `layer_names` has the name of each
-    layer's weights in a Keras tutorial. An `answer` from `own_answer` is reused.
+    layer's weights in a Keras tutorial. `recorded` may be the result of `record_generation`.
     """
-    recording, written_BT = answer or own_answer(subject, batch)
-    written = subject.token_names(written_BT[0].tolist())
+    recording, generated_BT = recorded or record_generation(subject, batch)
+    generated = subject.token_names(generated_BT[0].tolist())
     tables = {}
     for kind in ATTENTION_KINDS:
-        rows, columns = attention_labels(subject, recording, kind, written)
+        rows, columns = attention_labels(subject, recording, kind, generated)
         tables[kind] = {
             "kind": kind,
             "title": Component(kind).name,
@@ -69,10 +69,13 @@ def attention(
 
 
 def single_head(
-    subject: InspectedModel, batch: Batch, part: Component, answer: Answer | None = None
+    subject: InspectedModel,
+    batch: Batch,
+    part: Component,
+    recorded: RecordedGeneration | None = None,
 ) -> dict[str, Any]:
     """Return one head of `attention`: `weights` is [row][column]."""
-    whole = attention(subject, batch, answer)[part.kind]
+    whole = attention(subject, batch, recorded)[part.kind]
     return whole | {
         "title": part.name,
         "weights": whole["weights"][part.layer or 0][part.head or 0],
@@ -80,7 +83,7 @@ def single_head(
 
 
 def cross_attention_by_step(
-    subject: InspectedModel, batch: Example, answer: Answer | None = None
+    subject: InspectedModel, batch: Example, recorded: RecordedGeneration | None = None
 ) -> dict[str, Any]:
     """Return each decoding step with its cross-attention weights.
 
@@ -99,7 +102,7 @@ def cross_attention_by_step(
             "candidates": [[names([token])[0], round(p, DECIMALS)] for token, p in step.top_tokens],
             "weights": rounded_list(step.cross_LHS.flatten(0, 1)),
         }
-        for step in recorded_steps(*(answer or own_answer(subject, batch)), batch)
+        for step in recorded_steps(*(recorded or record_generation(subject, batch)), batch)
     ]
     heads = all_heads(subject.transformer.config, "cross")
     return {
@@ -162,11 +165,11 @@ def build_report(
     """
     batch = subject.encode_text(text)
     progress("recording attention")
-    answer = own_answer(subject, batch)
+    recorded = record_generation(subject, batch)
     figures: dict[str, Any] = {
-        f"{kind}-attention": data for kind, data in attention(subject, batch, answer).items()
+        f"{kind}-attention": data for kind, data in attention(subject, batch, recorded).items()
     }
-    figures["cross-attention-by-step"] = cross_attention_by_step(subject, batch, answer)
+    figures["cross-attention-by-step"] = cross_attention_by_step(subject, batch, recorded)
     figures["logit-lens"] = lens_table(subject, batch)
     if subject.transformer.config.norm_placement == "pre":
         figures["contributions"] = contribution_table(subject, batch)
@@ -186,7 +189,7 @@ def build_report(
     top_component = next(
         effect for effect in single["zero"] if effect.components[0].head is not None
     )
-    figures["head"] = single_head(subject, batch, top_component.components[0], answer)
+    figures["head"] = single_head(subject, batch, top_component.components[0], recorded)
     progress("ablating groups of components")
     figures["ablation-groups"] = ablation_table(
         (effect for how in METHODS for effect in ablation.rank_groups(how)), n_examples

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
 from playground.hub.repo_ids import LICENSES
 
@@ -12,7 +12,7 @@ TaskKind = Literal["account", "gallery", "repo_info", "reproduce", "pull", "plan
 
 
 def _token(value: object) -> str:
-    """Return an entered token; another value counts as none, and no message repeats it."""
+    """Return an entered token, or "" for another value, which no message may repeat."""
     return value.strip() if isinstance(value, str) else ""
 
 
@@ -38,7 +38,7 @@ License = Annotated[Name, AfterValidator(_known_license)]
 
 
 class PublishOptions(OwnedModelRequest):
-    """How a model is published."""
+    """Options for publishing a model."""
 
     repo: Stripped = ""
     token: Token = ""
@@ -52,9 +52,9 @@ class SubmitHubTask(PublishOptions):
     kind: Annotated[TaskKind, BeforeValidator(_known_kind)]
     revision: Stripped = ""
     checkpoint: Name = ""  # of the run; without it, the newest
-    include_dataset: bool = Field(False, alias="data")
-    expected_parent: Name | None = Field(None, alias="expected")
-    is_main: bool = Field(False, alias="main")  # the revision is the main branch
+    include_dataset: bool = False
+    expected_parent: Name | None = None
+    is_main: bool = False  # the revision is the main branch
     refresh: bool = False
 
 
@@ -66,15 +66,15 @@ class HubJob(Request):
 
 
 class SessionInfo(Request):
-    """Whose sign-in is requested; the session has it."""
+    """Request the signed-in account, which the session stores."""
 
 
 class AutoPublish(ModelRequest):
-    """Whether a run is published during training."""
+    """Start, stop or query publishing during training."""
 
     action: Literal["start", "stop", "status"] = "status"
     repo: Stripped = ""
     token: Token = ""
     private: bool = False
     license: License = ""
-    interval_minutes: float | None = Field(None, alias="minutes")
+    interval_minutes: float | None = None

@@ -42,7 +42,7 @@ class MatchArchitectures(ModelRequest):
 class TrainArchitectures(MatchArchitectures, OwnedModelRequest):
     """The architectures to train."""
 
-    architectures: list[str] = Field(alias="families")
+    architectures: list[str]
 
     @field_validator("architectures", mode="before")
     @classmethod

@@ -105,7 +105,7 @@ def test_checkpoints_are_evaluated_up_to_their_positions(tmp_path):
     done = run_command("lengths", "checkpoints/reverse", "checkpoints/copy", "--n", 20, "--json")
     results = last(done)
     assert (
-        "checkpoints/reverse has positions for 10 symbols; longer sequences are skipped"
+        "checkpoints/reverse has positions for 10 tokens; longer sequences are skipped"
         in done.stderr
     )
     assert (results["max_length"], [row["label"] for row in results["rows"]]) == (
@@ -306,7 +306,7 @@ def test_presets_and_claims_are_listed():
         ),
         (
             ("lengths", "--length", 300),
-            "5 times --length 300 is 1500 symbols; the maximum is 512",
+            "5 times --length 300 is 1500 tokens; the maximum is 512",
         ),
         (("lengths", "nowhere"), "nowhere is not a checkpoint"),
         (
@@ -334,7 +334,7 @@ def test_presets_and_claims_are_listed():
         ),
         (("experiment", "--vary", "--seeds", 1), "Option '--vary' requires an argument"),
         (("experiment", "--vary", "n_heads=one"), "n_heads is 'one'; it must be a whole number"),
-        (("experiment", "--vary", "wings=1"), "is no setting of a run"),
+        (("experiment", "--vary", "wings=1"), "is not a setting of a run"),
         (("experiment", "why"), "choose one of positions, heads"),
         (("published", "bert"), "choose one of uva-reversal"),
         (("published", "uva-reversal", "--all"), "--all includes uva-reversal"),

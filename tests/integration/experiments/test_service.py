@@ -74,7 +74,7 @@ def finished(lab, requested, owner="ada"):
 
 
 def statuses(lab, requested, owner="ada"):
-    return [line["status"] for line in lab.details(requested, owner)["lines"]]
+    return [line["status"] for line in lab.details(requested, owner)["planned_runs"]]
 
 
 @pytest.mark.smoke
@@ -328,7 +328,7 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     assert report["message"] == ""
     # the record of the lost one, the one with an evaluation, and a new one
     assert len(registry.list_for_owner("ada")) == 3
-    assert f"run:{lost.id}" not in [line["run"] for line in report["lines"]]
+    assert f"run:{lost.id}" not in [line["run"] for line in report["planned_runs"]]
 
 
 def test_failed_run_is_reported_and_retried_on_resume(serve):
@@ -340,9 +340,9 @@ def test_failed_run_is_reported_and_retried_on_resume(serve):
     )
     doomed.worker.kill()
     report = finished(lab, requested)
-    assert sorted(line["status"] for line in report["lines"]) == ["done", "failed"]
+    assert sorted(line["status"] for line in report["planned_runs"]) == ["done", "failed"]
     assert "was killed" in next(
-        line["message"] for line in report["lines"] if line["status"] == "failed"
+        line["message"] for line in report["planned_runs"] if line["status"] == "failed"
     )
     assert report["results"]["summary"].startswith(
         "Changing norm placement, so far with 1 of 2 runs"
@@ -362,7 +362,7 @@ def test_diverged_run_is_counted_as_diverged(serve):
     }
     requested = lab.submit(spec(fatal, {"learning_rate": [100.0]}, [0]), "ada")
     report = finished(lab, requested)
-    assert report["lines"][0]["message"].startswith("training diverged at step ")
+    assert report["planned_runs"][0]["message"].startswith("training diverged at step ")
     assert report["results"]["variants"][0]["diverged"] == 1
     assert "diverged in 1 of 1 seeds" in lab.results(requested, "ada")["summary"]
     lab.resume(requested, "ada")

@@ -716,11 +716,11 @@ def test_a_run_is_published_during_training_and_at_its_end(hub, registry, monkey
 
     def pushed(step):
         response = jobs.auto_publish_status(run)
-        return response is None or response["pushed"] == step
+        return response is None or response["pushed_step"] == step
 
     first = newest_checkpoint_step(run)
     wait_for(lambda: pushed(first), 60, "the first push")
-    assert jobs.auto_publish_status(run)["trouble"] == ""
+    assert jobs.auto_publish_status(run)["push_error"] == ""
     registry.control(run, "resume")
     wait_for_status(run, "training")
     pause_and_wait(registry, run)
@@ -728,11 +728,11 @@ def test_a_run_is_published_during_training_and_at_its_end(hub, registry, monkey
     with hub.fault(hub.COMMIT, 403, times=1) as fault:
         wait_for(lambda: fault.hits, 60, "a push that is refused")
         wait_for(
-            lambda: (jobs.auto_publish_status(run) or {}).get("trouble"),
+            lambda: (jobs.auto_publish_status(run) or {}).get("push_error"),
             60,
             "the report of the error",
         )
-    assert "this token has no permission to" in jobs.auto_publish_status(run)["trouble"]
+    assert "this token has no permission to" in jobs.auto_publish_status(run)["push_error"]
     wait_for(lambda: pushed(second), 60, "the second push")
     assert hub.files("ada/going-on") == {}  # main waits for the end
     card = hub.files("ada/going-on", AUTO_BRANCH)["README.md"].decode()
@@ -781,8 +781,12 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
     before = fault.hits
     jobs._push_if_due(jobs._auto_publishes[run.id])
     response = jobs.auto_publish_status(run)
-    assert "this token has no permission to" in response["trouble"]
-    assert (response["in"], response["now"], fault.hits) == (0, False, before)
+    assert "this token has no permission to" in response["push_error"]
+    assert (response["seconds_until_push"], response["is_pushing"], fault.hits) == (
+        0,
+        False,
+        before,
+    )
     assert jobs._auto_publishes[run.id].token == ""
     jobs.disable_auto_publish(run)
     assert jobs.auto_publish_status(run) is None

@@ -243,7 +243,7 @@ def test_a_push_uses_the_token_of_the_request_and_never_the_owners(hub, app, ask
 
 def test_the_example_runs_unchanged(app):
     done = subprocess.run(
-        [sys.executable, "playground/examples/train_and_ask.py", app.url],
+        [sys.executable, "playground/examples/api_client.py", app.url],
         cwd=ROOT,
         capture_output=True,
         text=True,

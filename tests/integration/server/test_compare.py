@@ -200,8 +200,8 @@ def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeyp
     monkeypatch.setattr(architectures_api, "match_parameters", lambda config, family: config)
     result = ask(page, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"})
     config = read_manifest(ROOT / "checkpoints" / "reverse").config
-    assert {each["architecture"] for each in result["families"]} == set(ARCHITECTURES)
-    assert [each["architecture"] for each in result["families"] if each["is_current"]] == [
+    assert {each["architecture"] for each in result["architectures"]} == set(ARCHITECTURES)
+    assert [each["architecture"] for each in result["architectures"] if each["is_current"]] == [
         config.architecture
     ]
     assert result["parameters"] == config.model.parameter_count()
@@ -250,7 +250,7 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, 
         {
             "owner": OWNER,
             "subject": "checkpoint:reverse",
-            "families": ["transformer"],
+            "architectures": ["transformer"],
             "max_length": 3,
         },
     )
@@ -280,7 +280,7 @@ def test_unknown_families_are_rejected(page):
         result = ask(
             page,
             "architectures/train",
-            {"owner": OWNER, "subject": "checkpoint:reverse", "families": families},
+            {"owner": OWNER, "subject": "checkpoint:reverse", "architectures": families},
         )
         assert "select architectures" in result["error"]
 
@@ -291,10 +291,10 @@ def test_the_families_of_transformers_come_near_the_budget(page):
         "architectures/matched",
         {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6},
     )
-    for row in result["families"][:3]:
+    for row in result["architectures"][:3]:
         assert row["parameters"] == pytest.approx(result["parameters"], rel=0.05)
-    assert [row["architecture"] for row in result["families"][:3]] == list(
-        architectures_api.DEFAULT_FAMILIES
+    assert [row["architecture"] for row in result["architectures"][:3]] == list(
+        architectures_api.TRANSFORMERS_ARCHITECTURES
     )
 
 

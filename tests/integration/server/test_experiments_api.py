@@ -235,7 +235,7 @@ def test_results_are_sent_again_only_after_a_change(page):
         ask(page, "experiments/poll", open=requested, version="older")["open"]["results"]
         == response["results"]
     )
-    assert [line["status"] for line in response["lines"]] == ["planned"] * 6
+    assert [line["status"] for line in response["planned_runs"]] == ["planned"] * 6
 
 
 def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, registry):

@@ -58,7 +58,7 @@ def test_slow_views_do_not_block_fast_ones(registry, view):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "there is no symbol"),
+        ("", "there is no token"),
         ("3 x", "not a symbol"),
         ("1 " * 40, "positions for 10"),
         (None, "type a sequence"),

@@ -87,7 +87,7 @@ KINDS = [  # what routes ask for beside the subject; each route reads what it kn
         "action": "rerun",
         "text": "a b",
         "view": "steps",
-        "families": ["transformer"],
+        "architectures": ["transformer"],
         "kind": "finetune",
     },
     {

@@ -236,7 +236,8 @@ def test_weights_alone_can_be_used_but_not_resumed(dropping, tmp_path):
     save_checkpoint(tmp_path / "weights", trainer, [], resumable=False)
     assert not (tmp_path / "weights" / "training.safetensors").exists()
     with pytest.raises(
-        CheckpointError, match="holds weights only and cannot be resumed; train a new run instead"
+        CheckpointError,
+        match="contains only weights and cannot be resumed; train a new run instead",
     ):
         resume_trainer(tmp_path / "weights")
 

@@ -31,7 +31,7 @@ KINDS = ("encoder", "decoder", "cross")
 
 
 def rows():
-    """Four sequences of 4, 2, 1 and 3 symbols; the third belongs to the held-out set."""
+    """Four sequences of 4, 2, 1 and 3 tokens; the third belongs to the held-out set."""
     sequence_BL = torch.tensor([[3, 4, 5, 6], [6, 5, 0, 0], [4, 0, 0, 0], [3, 3, 4, 0]])
     return make_batch(
         REVERSE, sequence_BL, torch.tensor([4, 2, 1, 3]), torch.tensor([1.0, 1.0, 0.0, 1.0])

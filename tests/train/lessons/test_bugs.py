@@ -132,7 +132,7 @@ def test_a_broken_copy_cannot_be_saved(tmp_path):
     copy = TrainingCopy(RunConfig.from_flat(SMALL), BUGS["causal-mask"])
     copy.train_step()
     assert isinstance(copy.model, BuggyModel)
-    with pytest.raises(CheckpointError, match="has a bug on purpose"):
+    with pytest.raises(CheckpointError, match="has the bug of a lesson"):
         save_checkpoint(tmp_path / "buggy", copy.trainer, [])
     assert not (tmp_path / "buggy").exists()
     correct = TrainingCopy(RunConfig.from_flat(SMALL), None)

@@ -250,7 +250,7 @@ def test_large_models_use_fewer_lengths_per_request_or_are_rejected():
     assert next_lengths([300, 301], 5_000_000, 200) == [300]
     wide = {"d_model": 512, "d_ff": 2048, "n_heads": 8, "max_length": 100}
     fields = {"name": "wide", "grid": {"position_type": ["rope"]}, "kind": "lengths", "times": 5}
-    with pytest.raises(ConfigError, match="200 sequences of 500 symbols takes too long") as no:
+    with pytest.raises(ConfigError, match="200 sequences of 500 tokens takes too long") as no:
         parse_experiment(fields | {"base": wide}, "ada").check_cost()
     assert no.value.field == "n"
     parse_experiment(fields | {"base": wide | {"max_length": 10}}, "ada").check_cost()

@@ -58,7 +58,7 @@ def test_claim_with_an_unknown_setting_names_it(monkeypatch):
     monkeypatch.setitem(CLAIMS, "uva-reversal", odd)
     assert (
         claims()[0]["unavailable_reason"]
-        == "uva-reversal needs the setting wings, which is no setting of a run here"
+        == "uva-reversal needs the setting wings, which is not a setting of a run here"
     )
 
 

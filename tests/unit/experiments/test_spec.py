@@ -132,7 +132,7 @@ def test_length_experiments_have_positions_for_all_lengths():
     ("more", "field", "expected_message"),
     [
         ({"name": ""}, "name", "1 to 80 characters"),
-        ({"grid": {"heads": [1]}}, "grid", "'heads' is no setting of a run"),
+        ({"grid": {"heads": [1]}}, "grid", "'heads' is not a setting of a run"),
         (
             {"grid": {"norm_placement": ["pre"], "n_heads": [1], "max_steps": [5]}},
             "grid",
@@ -161,7 +161,7 @@ def test_length_experiments_have_positions_for_all_lengths():
         (
             {"kind": "lengths", "base": {"max_length": 200}},
             "times",
-            "1000 symbols; the maximum is 512",
+            "1000 tokens; the maximum is 512",
         ),
         ({"kind": "lengths", "grid": {"max_length": [5, 6]}}, "max_length", "put it in base"),
         ({"n": 19}, "n", "from 20 to 2,000"),

@@ -155,7 +155,7 @@ def test_the_card_of_a_shipped_checkpoint(cards, name):
     assert f"\npython -m playground pull ada/{name}\n" in text
     assert text.count(f'from_pretrained("ada/{name}"') == 2
     assert f"{manifest.step:,} steps in {manifest.seconds:.1f} seconds on 1 CPU thread" in text
-    assert "positions for 10 symbols and the end token, and cannot process longer" in text
+    assert "positions for 10 tokens and the end token, and cannot process longer" in text
 
 
 @pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)

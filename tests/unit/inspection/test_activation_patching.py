@@ -7,7 +7,7 @@ from playground.tasks import UnknownSymbolError
 from tests.support.handcrafted_models import REVERSING_HEAD, random_model, reversing_model
 
 
-def test_only_the_reversing_head_recovers_the_patched_symbol():
+def test_only_the_reversing_head_recovers_the_patched_token():
     subject = reversing_model()
     patching = patch_heads(subject, "3 1 4 1 5", 3, "7")
     assert (patching.clean_source, patching.corrupted_source) == ([6, 4, 7, 4, 8], [6, 4, 7, 10, 8])
@@ -60,24 +60,24 @@ def test_the_share_is_of_the_way_back_to_the_logit_difference_before(one_head):
 
 
 @pytest.mark.parametrize(
-    ("place", "symbol", "expected_message"),
+    ("position", "replacement", "expected_message"),
     [
         (3, "7", "position is 3; this sequence has the positions 0 to 2"),
         (-1, "7", "position is -1"),
         (1, "1", "other than 1"),
-        (1, "", "give one symbol of 0–9"),
-        (1, "23", "give one symbol of 0–9"),
+        (1, "", "enter one of 0–9"),
+        (1, "23", "enter one of 0–9"),
     ],
 )
-def test_a_replacement_without_effect_is_rejected(mixed, place, symbol, expected_message):
+def test_a_replacement_without_effect_is_rejected(mixed, position, replacement, expected_message):
     with pytest.raises(InspectionError, match=expected_message):
-        patch_heads(mixed, "3 1 4", place, symbol)
+        patch_heads(mixed, "3 1 4", position, replacement)
 
 
 def test_unknown_symbols_and_sequences_that_cannot_be_read_are_rejected(mixed):
     with pytest.raises(UnknownSymbolError):
         patch_heads(mixed, "3 1 4", 1, "x")
-    with pytest.raises(InspectionError, match="no symbol"):
+    with pytest.raises(InspectionError, match="no token"):
         patch_heads(mixed, "", 0, "1")
 
 
@@ -99,6 +99,6 @@ def test_patching_rejects_insensitive_models_and_tasks():
 
 
 def test_without_a_known_target_nothing_is_patched(rowed):
-    for text, place, symbol in (("b a", 0, "c"), ("c a", 0, "b")):
+    for text, position, replacement in (("b a", 0, "c"), ("c a", 0, "b")):
         with pytest.raises(InspectionError, match="the target of b a is unknown"):
-            patch_heads(rowed, text, place, symbol)
+            patch_heads(rowed, text, position, replacement)

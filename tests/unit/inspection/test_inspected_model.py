@@ -37,7 +37,7 @@ def test_an_unknown_symbol_is_named_with_what_is_accepted(mixed):
 
 def test_sequence_beyond_max_positions_is_rejected_with_the_limit(mixed):
     assert mixed.encode_text("1234567890").source_BS.shape == (1, 11)
-    with pytest.raises(InspectionError, match="11 symbols; this model has positions for 10"):
+    with pytest.raises(InspectionError, match="11 tokens; this model has positions for 10"):
         mixed.encode_text("12345678901")
 
 

@@ -58,7 +58,7 @@ def test_a_report_generates_the_answer_once(one_head, monkeypatch):
     assert actual["head"]["rows"] == actual[f"{actual['head']['kind']}-attention"]["rows"]
 
 
-def test_the_attention_is_that_of_the_models_own_answer(mixed):
+def test_the_attention_is_that_of_the_models_record_generation(mixed):
     batch = mixed.encode_text("3 1 4")
     attention_recording, _ = record_free_running(
         mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch)

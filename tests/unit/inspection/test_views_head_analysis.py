@@ -273,7 +273,7 @@ def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeyp
     assert "shape" not in error
     assert "fault of the program" in error
     assert "shape '[3, 5]' is invalid" in caplog.text
-    assert "there is no symbol" in render_view(mixed, "patch", {"text": ""})["error"]
+    assert "there is no token" in render_view(mixed, "patch", {"text": ""})["error"]
 
 
 def test_a_share_is_written_as_everywhere_else(handmade, monkeypatch):

@@ -298,7 +298,7 @@ def test_a_score_is_the_dot_product_of_its_query_and_its_key():
         ({"head": True}, "whole number"),
         ({"head": 1.0}, "whole number"),
         ({"text": None}, "type a sequence"),
-        ({"text": ""}, "no symbol"),
+        ({"text": ""}, "no token"),
         ({"text": "5 x"}, "'x' is not a token"),
         ({"text": "5 " * 9}, "positions for"),
     ],

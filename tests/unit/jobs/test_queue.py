@@ -536,7 +536,7 @@ def test_failing_housekeeping_is_logged_once_and_continues(caplog):
     def fail():
         raise KeyError("an odd job")
 
-    housekeeper._calls = {fail: "", lambda: rounds.append(1): ""}
+    housekeeper._last_errors = {fail: "", lambda: rounds.append(1): ""}
     for _ in range(3):
         housekeeper.run_once()
     assert len(rounds) == 3

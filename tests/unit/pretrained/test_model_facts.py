@@ -8,7 +8,7 @@ import pytest
 from playground.comparison.process import run
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
-from playground.pretrained.model_facts import ARCHITECTURE_TREE, FAMILIES, gpt3_parts
+from playground.pretrained.model_facts import ARCHITECTURE_FACTS, ARCHITECTURE_TREE, gpt3_parts
 
 
 def test_counts_are_those_of_the_published_weights():
@@ -51,7 +51,7 @@ def test_invalid_sizes_are_rejected():
 
 def test_the_families_and_the_tree_are_whole():
     columns = {
-        "family",
+        "architecture",
         "examples",
         "direction",
         "generates",
@@ -59,7 +59,7 @@ def test_the_families_and_the_tree_are_whole():
         "objective",
         "cross_attention",
     }
-    assert all(set(row) == columns and all(row.values()) for row in FAMILIES)
+    assert all(set(row) == columns and all(row.values()) for row in ARCHITECTURE_FACTS)
     names = [row["name"] for row in ARCHITECTURE_TREE]
     assert [row["year"] for row in ARCHITECTURE_TREE] == sorted(
         row["year"] for row in ARCHITECTURE_TREE
@@ -69,7 +69,9 @@ def test_the_families_and_the_tree_are_whole():
         for index, row in enumerate(ARCHITECTURE_TREE)
         for parent in row["from"]
     )
-    assert {row["family"] for row in ARCHITECTURE_TREE} == {row["family"] for row in FAMILIES}
+    assert {row["architecture"] for row in ARCHITECTURE_TREE} == {
+        row["architecture"] for row in ARCHITECTURE_FACTS
+    }
 
 
 def test_the_page_reads_presets_without_torch():

@@ -137,7 +137,7 @@ def test_exactly_the_held_out_rows_of_a_training_batch_have_weight_zero():
 
 def test_no_training_sequence_is_held_out():
     generator = torch.Generator().manual_seed(0)
-    # nearly every sequence of up to 4 symbols
+    # nearly every sequence of up to 4 tokens
     batch = sample_training_batch(REVERSE, 20_000, 1, 4, generator)
     requested = set(sequences_of(build_held_out_set(REVERSE, 2000, 1, 4).batch))
     trained = {

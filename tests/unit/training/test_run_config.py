@@ -123,12 +123,12 @@ def test_vocabulary_and_positions_fit_the_task_by_default():
 
 def test_lengths_above_the_positions_are_rejected_with_both_numbers():
     with pytest.raises(
-        ConfigError, match="max_length is 20, but the model's max_positions 11 allow 10 symbols"
+        ConfigError, match="max_length is 20, but the model's max_positions 11 allow 10 tokens"
     ) as caught:
         RunConfig(TaskConfig(max_length=20), ModelConfig(max_positions=11))
     assert caught.value.field == "max_length"
     with pytest.raises(
-        ConfigError, match="max_length is 20, but the model's max_positions 20 allow 19 symbols"
+        ConfigError, match="max_length is 20, but the model's max_positions 20 allow 19 tokens"
     ):
         RunConfig.from_flat({"max_length": 20, "max_positions": 20})
 

@@ -20,7 +20,7 @@ const HISTORY_COLUMNS = [
     isOptional: true,
     render: (row) => row.from.join(", ") || "recurrent models with attention",
   },
-  { key: "family", label: "architecture" },
+  { key: "architecture", label: "architecture" },
   { key: "idea", label: "contribution" },
   { key: "use", label: "use", isOptional: true },
   { key: "here", label: "in this playground", isOptional: true },
@@ -38,10 +38,12 @@ async function loadFacts() {
 }
 
 /** Return the facts as a table: a row for each property, a column for each architecture. */
-export const transposeFacts = (families) =>
+export const transposeFacts = (architectures) =>
   PROPERTIES.map(([key, property]) => ({
     property,
-    ...Object.fromEntries(families.map((family, i) => ["family" + i, family[key]])),
+    ...Object.fromEntries(
+      architectures.map((architecture, i) => ["architecture" + i, architecture[key]]),
+    ),
   }));
 
 export function ArchitectureFacts() {
@@ -49,12 +51,12 @@ export function ArchitectureFacts() {
     loadFacts();
   }, []);
   if (!facts.value) return null;
-  const { families, tree } = facts.value;
+  const { architectures, tree } = facts.value;
   const columns = [
     { key: "property", label: "property", isSortable: false },
-    ...families.map((family, i) => ({
-      key: "family" + i,
-      label: family.family,
+    ...architectures.map((architecture, i) => ({
+      key: "architecture" + i,
+      label: architecture.architecture,
       isSortable: false,
     })),
   ];
@@ -65,7 +67,7 @@ export function ArchitectureFacts() {
       caption="Three architectures"
       isCaptionHidden
       columns=${columns}
-      rows=${transposeFacts(families)}
+      rows=${transposeFacts(architectures)}
       rowKey=${(row) => row.property}
     />
     <h3>History</h3>

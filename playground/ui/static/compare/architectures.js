@@ -64,7 +64,7 @@ async function loadArchitectures() {
 }
 
 const listSelected = () =>
-  (matched.value?.families ?? []).filter(
+  (matched.value?.architectures ?? []).filter(
     (each) => selected.value.has(each.architecture) && !each.error,
   );
 
@@ -75,7 +75,7 @@ async function trainArchitectures() {
     response = await request("architectures/train", {
       owner: store.owner.value,
       subject: subject.value,
-      families: listSelected().map((each) => each.architecture),
+      architectures: listSelected().map((each) => each.architecture),
       ...requestedLengths(lengths.value),
     });
   } catch {
@@ -123,12 +123,12 @@ function Architecture({ option, target }) {
 }
 
 function Choices() {
-  const { families, task, parameters } = matched.value ?? {},
+  const { architectures, task, parameters } = matched.value ?? {},
     count = listSelected().length;
   return html`<section class="side" aria-label="Architectures">
     <h3>Architectures</h3>
     <ul class="choices">
-      ${families?.map(
+      ${architectures?.map(
         (option) =>
           html`<${Architecture}
             key=${option.architecture}
@@ -145,11 +145,11 @@ function Choices() {
       submitLabel=${count ? "Train " + formatCount(count, "model") : "Train"}
       submitClass="train-them"
       isBusy=${isTraining.value}
-      disabledReason=${count || !families ? "" : "Select an architecture."}
+      disabledReason=${count || !architectures ? "" : "Select an architecture."}
     >
       <p class="pg-hint sum">
         ${
-          families
+          architectures
             ? `${task}; your model has ${formatCount(parameters, "parameter")}.`
             : "Computing parameter counts…"
         }

@@ -51,7 +51,7 @@ const FIELDS = /** @type {FieldSpec[]} */ ([
     label: "Ranking questions",
     min: 0,
     max: 500,
-    hint: "Is the correct answer's likelihood the highest? BERT needs minutes for this on a CPU.",
+    hint: "Is the target the most likely candidate? BERT needs minutes for this on a CPU.",
   },
 ]).map((field) => ({ ...field, type: "number", isRequired: true, isInteger: true }));
 
@@ -207,7 +207,7 @@ function Files() {
   const button = (label, onClick) =>
     html`<button type="button" class="pg-button" onClick=${onClick}>${label}</button>`;
   return html`${button("Table (CSV)", () => saveCsv("compare.csv", resultRecords(state)))}
-  ${button("Answers (CSV)", () => saveCsv("compare-items.csv", exampleRecords(state)))}
+  ${button("Predictions (CSV)", () => saveCsv("compare-items.csv", exampleRecords(state)))}
   ${button("All data (JSON)", saveJson)}`;
 }
 

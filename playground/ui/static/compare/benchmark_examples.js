@@ -1,11 +1,11 @@
-// The examples of the benchmark: a matrix of examples and models, and the answers to one example.
+// The examples of the benchmark: a matrix of examples and models, and the predictions for one.
 import { html, signal } from "../vendor/preact.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatCount, formatMessage } from "../shared/format.js";
 import { results, sortedItems, sortedRows } from "./benchmark_results.js";
 import { visibleWhitespace } from "./pipeline.js";
 
-/** The number of the example whose answers are open; null without one. */
+/** The number of the example whose predictions are open; null without one. */
 const opened = signal(/** @type {number | null} */ (null));
 
 /** A model with masks has two rows, with different names. */
@@ -14,26 +14,30 @@ function describeMasks({ decoding }) {
   return /at a time/.test(decoding) ? " (one mask at a time)" : "";
 }
 
-/** Return the matrix: a column for each model with answers, and a row for each example. */
+/** Return the matrix: a column for each model with predictions, and a row for each example. */
 export function buildMatrix(state) {
-  const items = sortedItems(state).filter(([, answers]) => answers.size),
+  const items = sortedItems(state).filter(([, predictions]) => predictions.size),
     columns = sortedRows(state)
-      .filter(([id]) => items.some(([, answers]) => answers.has(id)))
+      .filter(([id]) => items.some(([, predictions]) => predictions.has(id)))
       .map(([id, row]) => ({
         id,
         name: row.model + describeMasks(row),
-        correct: items.filter(([, answers]) => answers.get(id)?.correct).length,
+        correct: items.filter(([, predictions]) => predictions.get(id)?.correct).length,
       }));
-  const rows = items.map(([number, answers]) => ({ number, answers, ...firstOf(answers) }));
+  const rows = items.map(([number, predictions]) => ({
+    number,
+    predictions,
+    ...firstOf(predictions),
+  }));
   return { columns, rows };
 }
-const firstOf = (answers) => {
-  const { source, target } = answers.values().next().value;
+const firstOf = (predictions) => {
+  const { source, target } = predictions.values().next().value;
   return { source, target };
 };
 
 function Mark({ item, name }) {
-  if (!item) return html`<td class="mark"><span class="pg-unseen">no answer</span></td>`;
+  if (!item) return html`<td class="mark"><span class="pg-unseen">no prediction</span></td>`;
   const text = item.correct ? "correct" : "wrong";
   return html`<td
     class=${"mark " + text}
@@ -57,17 +61,17 @@ function Example({ row, columns }) {
         </button>
       </th>
       ${columns.map(
-        ({ id, name }) => html`<${Mark} key=${id} item=${row.answers.get(id)} name=${name} />`,
+        ({ id, name }) => html`<${Mark} key=${id} item=${row.predictions.get(id)} name=${name} />`,
       )}
     </tr>
     ${
       isOpen &&
-      html`<tr class="answers">
+      html`<tr class="predictions">
         <td colspan=${columns.length + 1}>
           ${columns.map(
             ({ id, name }) =>
-              row.answers.has(id) &&
-              html`<${Answer} key=${id} name=${name} item=${row.answers.get(id)} />`,
+              row.predictions.has(id) &&
+              html`<${ModelPrediction} key=${id} name=${name} item=${row.predictions.get(id)} />`,
           )}
         </td>
       </tr>`
@@ -78,7 +82,7 @@ function Example({ row, columns }) {
 function Prediction({ item }) {
   if (item.prediction === null)
     return html`<span class="wrong-text">
-      no answer: the output is not a list of tokens separated by spaces
+      no prediction: the output is not a list of tokens separated by spaces
     </span>`;
   return html`<${TokenStrip}
     label="Prediction"
@@ -111,8 +115,8 @@ function Candidates({ item }) {
   </details>`;
 }
 
-function Answer({ name, item }) {
-  return html`<div class="answer-of">
+function ModelPrediction({ name, item }) {
+  return html`<div class="prediction-of">
     <h4>${name}</h4>
     <dl>
       ${
@@ -161,10 +165,10 @@ export function Examples() {
       settings?.few_shot_examples?.length > 0 &&
       html`<${FewShotExamples} examples=${settings.few_shot_examples} />`
     }
-    <div class="pg-table-box" tabindex="0" role="region" aria-label="Answers by example">
+    <div class="pg-table-box" tabindex="0" role="region" aria-label="Predictions by example">
       <table class="pg-table items">
         <caption class="pg-unseen">
-          Answers by example and model
+          Predictions by example and model
         </caption>
         <thead>
           <tr>

@@ -11,7 +11,7 @@ export const emptyResults = () => ({
   request: /** @type {any} */ (null),
   settings: /** @type {any} */ (null),
   rows: /** @type {Map<string, any>} */ (new Map()),
-  /** The answers to each example, by the ids of the rows. */
+  /** The predictions for each example, by the ids of the rows. */
   items: /** @type {Map<number, Map<string, any>>} */ (new Map()),
   leaks: /** @type {any[]} */ ([]),
   estimates: /** @type {Map<string, any>} */ (new Map()),
@@ -32,12 +32,12 @@ export const beginJob = (state, request) => ({
   leaks: request.retry ? state.leaks.filter((leak) => leak.model !== request.retry) : state.leaks,
 });
 
-/** Remove the rows and answers of a model. @param {Results} state @param {string} model */
+/** Remove the rows and predictions of a model. @param {Results} state @param {string} model */
 function removeModel(state, model) {
   for (const [id, row] of state.rows)
     if (row.model === model) {
       state.rows.delete(id);
-      for (const answers of state.items.values()) answers.delete(id);
+      for (const predictions of state.items.values()) predictions.delete(id);
     }
 }
 
@@ -70,7 +70,9 @@ export function addRows(before, rows, request) {
   const state = {
     ...before,
     rows: new Map(before.rows),
-    items: new Map([...before.items].map(([number, answers]) => [number, new Map(answers)])),
+    items: new Map(
+      [...before.items].map(([number, predictions]) => [number, new Map(predictions)]),
+    ),
     leaks: [...before.leaks],
     estimates: new Map(before.estimates),
   };
@@ -87,7 +89,7 @@ export function sortedRows({ request, rows }) {
   );
 }
 
-/** Return the answers of all rows to each example, in the order of the examples. */
+/** Return the predictions of all rows to each example, in the order of the examples. */
 export const sortedItems = ({ items }) => [...items].sort(([a], [b]) => a - b);
 
 /** Return the requested models that have no row yet. @param {Results} state */
@@ -100,8 +102,8 @@ export const resultRecords = (state) =>
   sortedRows(state).map(([, { kind, index, finished, ...row }]) => row);
 
 export const exampleRecords = (state) =>
-  sortedItems(state).flatMap(([, answers]) =>
-    [...answers].map(([id, item]) => ({
+  sortedItems(state).flatMap(([, predictions]) =>
+    [...predictions].map(([id, item]) => ({
       model: item.model,
       decoding: state.rows.get(id)?.decoding ?? "",
       number: item.number,
@@ -122,7 +124,7 @@ export const exportData = (state) => ({
   settings: state.settings,
   rows: resultRecords(state),
   leaks: state.leaks,
-  examples: sortedItems(state).flatMap(([, answers]) => [...answers.values()]),
+  examples: sortedItems(state).flatMap(([, predictions]) => [...predictions.values()]),
 });
 
 export function saveResults() {
@@ -131,7 +133,7 @@ export function saveResults() {
       ...state,
       rows: [...state.rows],
       estimates: [...state.estimates],
-      items: [...state.items].map(([number, answers]) => [number, [...answers]]),
+      items: [...state.items].map(([number, predictions]) => [number, [...predictions]]),
     });
   try {
     if (text.length < MAX_RESULTS_LENGTH) localStorage.setItem(RESULTS_KEY, text);
@@ -176,9 +178,9 @@ export function parseResults(text) {
   try {
     const { what, ...saved } = JSON.parse(text || "null") ?? {};
     if (!saved.settings) return emptyResults();
-    const items = saved.items.map(([number, answers]) => [
+    const items = saved.items.map(([number, predictions]) => [
       number,
-      new Map(upgradeRows(answers).map(([id, row]) => [id, upgradeItem(row)])),
+      new Map(upgradeRows(predictions).map(([id, row]) => [id, upgradeItem(row)])),
     ]);
     return {
       ...emptyResults(),

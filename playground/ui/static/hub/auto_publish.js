@@ -29,7 +29,7 @@ export async function updateAutoPublish(action) {
       repo: repo.trim(),
       private: isPrivate,
       license: license.trim(),
-      minutes: minutes.value,
+      interval_minutes: minutes.value,
     });
     if (subject !== publishOptions.value.model) return;
     autoPublish.value = response.auto_publish;
@@ -40,11 +40,16 @@ export async function updateAutoPublish(action) {
 }
 
 /** Describe the last and the next publication. */
-export function describeProgress({ now: isPublishing, pushed, ago, in: nextIn }) {
-  if (isPublishing) return "Publishing now.";
-  if (pushed === null) return "Nothing published yet.";
-  const next = nextIn ? `, next in ${Math.ceil(nextIn / 60)} min.` : ".";
-  return `Step ${formatInteger(pushed)} published ${formatRelativeTime(ago)}${next}`;
+export function describeProgress({
+  is_pushing: isPushing,
+  pushed_step: pushedStep,
+  seconds_since_push: age,
+  seconds_until_push: delay,
+}) {
+  if (isPushing) return "Publishing now.";
+  if (pushedStep === null) return "Nothing published yet.";
+  const next = delay ? `, next in ${Math.ceil(delay / 60)} min.` : ".";
+  return `Step ${formatInteger(pushedStep)} published ${formatRelativeTime(age)}${next}`;
 }
 
 export function AutoPublish() {
@@ -53,7 +58,7 @@ export function AutoPublish() {
     isActiveRun = model && "status" in model && ACTIVE_STATUSES.includes(model.status);
   if (!current && !isActiveRun) return null;
   const text = current
-    ? `Publishes to ${current.repo}, branch ${current.branch}, every ${current.minutes} min, ` +
+    ? `Publishes to ${current.repo}, branch ${current.branch}, every ${current.interval_minutes} min, ` +
       `and to main at the end. ${describeProgress(current)}`
     : OFF;
   return html`<fieldset class="keep">
@@ -88,7 +93,7 @@ export function AutoPublish() {
     <${StatusMessage}
       class="keep-note"
       kind="error"
-      text=${formatMessage(current?.trouble) || error.value}
+      text=${formatMessage(current?.push_error) || error.value}
     />
   </fieldset>`;
 }

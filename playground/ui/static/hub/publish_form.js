@@ -35,7 +35,11 @@ const FIELDS = [
     hint: "Default: mit for built-in tasks; for a Hub dataset, its licence; otherwise none",
   },
   { name: "private", label: "private: visible only to you", type: "checkbox" },
-  { name: "data", label: "also publish the training set as a dataset", type: "checkbox" },
+  {
+    name: "include_dataset",
+    label: "also publish the training set as a dataset",
+    type: "checkbox",
+  },
 ];
 const REPO_MISSING = "Enter a repository name first: user/name.";
 const publishJob = createHubJob();
@@ -146,7 +150,7 @@ async function publish() {
   const result = await runHubJob(publishJob, {
     kind: "push",
     ...publishRequest,
-    expected: plans[plans.length - 1].parent,
+    expected_parent: plans[plans.length - 1].parent,
   });
   if (!result) return;
   publication.value = result;

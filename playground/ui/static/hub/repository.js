@@ -40,7 +40,7 @@ async function importModel() {
     kind: "pull",
     repo,
     revision: commit,
-    main: revision === "main",
+    is_main: revision === "main",
   });
   if (result?.subject) openInTrain(result.subject);
 }

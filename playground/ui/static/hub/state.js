@@ -18,7 +18,7 @@ export const publishOptions = signal({
   repo: "",
   license: "",
   private: false,
-  data: false,
+  include_dataset: false,
 });
 /** The preview of a publication: the changes, and the request that publishes them. */
 export const plan = signal(/** @type {any} */ (null));

@@ -186,7 +186,7 @@ function Generation({ data }) {
 export const generationSpec = {
   title: "Generation",
   explain:
-    "The model writes one token at a time. Arcs show which source tokens (above) and which " +
+    "The model generates one token at a time. Arcs show which source tokens (above) and which " +
     "earlier tokens (below) the next token attends to; the wider, the higher the weight.",
   Component: Generation,
   options: () => {

@@ -50,7 +50,7 @@ async function exportCsv() {
 }
 
 function exportJson() {
-  const { name, question, results, lines: runs } = details.value,
+  const { name, question, results, planned_runs: runs } = details.value,
     text = JSON.stringify({ name, question, ...results, runs }, null, 1);
   downloadBlob(fileName("json"), new Blob([text], { type: "application/json" }));
 }
@@ -98,7 +98,7 @@ function Files() {
 
 /** Describe the state of an experiment: its runs, those that train, and the remaining time. */
 export function describeProgress(experiment, variants) {
-  const training = experiment.lines.filter((line) => line.status === "training"),
+  const training = experiment.planned_runs.filter((line) => line.status === "training"),
     listed = training.slice(0, MAX_LISTED_RUNS).map((line) => {
       const short =
         variants.find((variant) => variant.label === line.variant)?.short ?? line.variant;
@@ -166,7 +166,7 @@ export function Results() {
       <${ResultTable} results=${results} />
       ${lengths && html`<p class="pg-hint untrained">${describeUntrained(lengths.rows)}</p>`}
       <${Files} />
-      <${RunsTable} lines=${experiment.lines} />
+      <${RunsTable} lines=${experiment.planned_runs} />
     </div>
   </section>`;
 }

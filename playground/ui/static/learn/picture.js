@@ -158,7 +158,7 @@ export function Picture() {
   }, []);
   return html`<p>
       This diagram is a trained model that reverses digits, and every number in it is measured. The
-      encoder reads the source; the decoder writes the target.
+      encoder reads the source; the decoder generates the target.
     </p>
     <div class="picture-controls">
       <${Steps} />
