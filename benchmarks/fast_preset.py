@@ -1,4 +1,4 @@
-"""The training of the fast preset against that of version 0.2.0, on the same machine in turns.
+"""Compare the training of the fast preset with that of version 0.2.0, interleaved on one machine.
 
 Version 0.2.0 is the preset adam with padded batches. Both train and score in the same code, on one
 thread. A part of the speed comes from packed rows, which the first table measures alone; the second
@@ -24,7 +24,7 @@ from .accuracy import TARGET_SCORE, format_median
 from .accuracy_vs_references import TimedTrainer
 
 SEEDS = 5
-SECONDS = 30  # of each row of the first table, at least seven rounds
+SECONDS = 30  # for each row of the first table; at least seven rounds
 MAX_STEPS = 400
 STEP_SETTINGS: dict[str, dict[str, Any]] = {
     "lengths 1 to 10": {},
@@ -51,10 +51,10 @@ class PaddedTrainer(TimedTrainer):
 
 def measure_steps(name: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the steps per second of packed rows over padded batches, and of both presets."""
-    endless = {"max_steps": 1_000_000, "eval_every": 1_000_000, "device": "cpu"}
-    slow = {"lr_schedule": "constant", "learning_rate": 1e-4}
-    adam = preset_config("adam", fields | endless | slow)
-    fast = preset_config("fast", fields | endless | slow)
+    unlimited = {"max_steps": 1_000_000, "eval_every": 1_000_000, "device": "cpu"}
+    fixed_schedule = {"lr_schedule": "constant", "learning_rate": 1e-4}
+    adam = preset_config("adam", fields | unlimited | fixed_schedule)
+    fast = preset_config("fast", fields | unlimited | fixed_schedule)
     seconds = rounds(
         {
             "padded": Trainer(adam, pack=False).train_step,
@@ -73,13 +73,13 @@ def measure_steps(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_goal(name: str, fields: dict[str, Any], seeds: int) -> dict[str, Any]:
-    """Train with both presets in turns, seed by seed, until the goal."""
+    """Train with both presets in turn, seed by seed, until the target score."""
     row: dict[str, Any] = {"setting": name, "seeds": seeds, "adam": [], "fast": []}
     for seed in range(seeds):
-        until = {"seed": seed, "stop_at_exact_match": TARGET_SCORE, "max_steps": MAX_STEPS}
-        config = until | fields | {"device": "cpu"}
+        stop = {"seed": seed, "stop_at_exact_match": TARGET_SCORE, "max_steps": MAX_STEPS}
+        settings = stop | fields | {"device": "cpu"}
         for preset, trainer_class in (("adam", PaddedTrainer), ("fast", TimedTrainer)):
-            trainer = trainer_class(preset_config(preset, config))
+            trainer = trainer_class(preset_config(preset, settings))
             started = time.process_time()
             for _ in trainer:
                 pass
@@ -128,7 +128,7 @@ def table(rows: dict[str, Any]) -> str:
         totals = [
             [run["seconds"] + run["scoring"] for run in row[preset]] for preset in ("adam", "fast")
         ]
-        share = median(fast / adam for adam, fast in zip(*totals, strict=True))
+        ratio = median(fast / adam for adam, fast in zip(*totals, strict=True))
         for preset, text in (("adam", "version 0.2.0"), ("fast", "fast preset")):
             reached = [run["steps"] for run in row[preset] if run["reached"]]
             training, scoring = (
@@ -137,6 +137,6 @@ def table(rows: dict[str, Any]) -> str:
             lines.append(
                 f"| {row['setting']} | {text} | {len(reached)} of {row['seeds']} | "
                 f"{format_median(reached, row['seeds'])} | {training:.2f} | {scoring:.2f} | "
-                f"{f'{share:.2f}' if preset == 'fast' else ''} |"
+                f"{f'{ratio:.2f}' if preset == 'fast' else ''} |"
             )
     return "\n".join(lines)

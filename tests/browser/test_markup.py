@@ -28,7 +28,7 @@ from tests.support.app_server import AppServer
 from tests.support.browser_page import INSPECT_SECTIONS, open_section, wait_until
 from tests.support.small_runs import TINY_SETTINGS
 
-# Each at most 40 characters and without blanks, as a symbol of rows may be.
+# Each is a valid symbol of a dataset: at most 40 characters, without spaces.
 PAYLOADS = [
     payload.replace("pwn()", f"pwn({number})").replace("/pwned", f"/pwned-{number}")
     for number, payload in enumerate(
@@ -73,10 +73,9 @@ PAYLOADS = [
     )
 ]
 ALL = " ".join(PAYLOADS)
-ARMED = "window.pwned = []; window.pwn = (number) => { window.pwned.push(number); };"
-# What a payload may have become although it did not run, or not yet: an element of its own, or a
-# part of one that is more than text.
-ARRIVED_ALIVE = """() => [...document.querySelectorAll('*')].filter((element) =>
+RECORD_PAYLOADS = "window.pwned = []; window.pwn = (number) => { window.pwned.push(number); };"
+# Finds payloads that became an element or an active attribute, even if they did not run yet.
+FIND_ACTIVE_PAYLOADS = """() => [...document.querySelectorAll('*')].filter((element) =>
     [...element.attributes].some(({ name, value }) => /pwn(\\(|ed)/.test(value)
       && (/^on/.test(name) || ['src', 'href', 'xlink:href', 'srcdoc', 'data', 'style', 'action',
         'formaction', 'poster'].includes(name)))
@@ -87,16 +86,16 @@ ARRIVED_ALIVE = """() => [...document.querySelectorAll('*')].filter((element) =>
 
 @pytest.fixture(scope="module")
 def app(model_hub, tmp_path_factory):
-    """An app whose one owner has named runs and experiments so, and trained a model whose
-    symbols are the payloads.
+    """An app whose runs and experiments have payloads as names, and whose dataset has them as
+    symbols.
     """
     folder = tmp_path_factory.mktemp("markup")
-    root, chance = folder / "checkpoints", random.Random(0)
+    root, rng = folder / "checkpoints", random.Random(0)
     registry = Registry(root)
     owner = machine_owner_key(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLAYGROUND_CHECKPOINTS", str(root))
-        texts = [" ".join(chance.choices(PAYLOADS, k=2)) for _ in range(900)] + [
+        texts = [" ".join(rng.choices(PAYLOADS, k=2)) for _ in range(900)] + [
             f"{one} {one}" for one in PAYLOADS
         ]
         rows = read_pairs(
@@ -115,11 +114,11 @@ def app(model_hub, tmp_path_factory):
         registry.import_checkpoint(
             shutil.copytree(folder / "trained", folder / "copy"), owner, name
         )
-    registry.settings.slots = 0  # experiments wait: nothing of them is trained
-    laboratory = ExperimentService(registry)
-    laboratory.close()
+    registry.settings.slots = 0  # so that experiments wait and do not train
+    experiments = ExperimentService(registry)
+    experiments.close()
     for name in PAYLOADS:
-        laboratory.submit(
+        experiments.submit(
             {"name": name, "grid": {"n_layers": [1, 2]}, "base": {"max_steps": 1}, "seeds": [0]},
             owner,
         )
@@ -133,7 +132,7 @@ def app(model_hub, tmp_path_factory):
 def window(app, browser):
     """One page for all tests, and the requests that it sent."""
     context = browser.new_context(viewport={"width": 1440, "height": 950}, reduced_motion="reduce")
-    context.add_init_script(ARMED)
+    context.add_init_script(RECORD_PAYLOADS)
     page, requested = context.new_page(), []
     page.set_default_timeout(180_000)
     page.on("request", lambda request: requested.append(request.url))
@@ -144,7 +143,7 @@ def window(app, browser):
 
 @pytest.fixture
 def page(app, window):
-    """The page, at its beginning; after the test, nothing of a payload has run, or could."""
+    """The page after loading; after the test, no payload has run or could run."""
     page, requested = window
     page.goto(app.url)
     page.wait_for_selector(".runs .run", state="attached")
@@ -155,14 +154,12 @@ def page(app, window):
     page.mouse.move(700, 500)
     assert page.evaluate("window.pwned") == []
     assert [url for url in requested if re.search(r"/pwned-\d+(/|$)", urlsplit(url).path)] == []
-    assert page.evaluate(ARRIVED_ALIVE) == []
+    assert page.evaluate(FIND_ACTIVE_PAYLOADS) == []
     expect(page).to_have_title("Transformer Playground")
 
 
 def rendered(page, selector):
-    """The payloads that can be read letter by letter in what these elements show, or offer to
-    be edited.
-    """
+    """Return the payloads whose exact text is in these elements, or in their editable values."""
     text = page.eval_on_selector_all(
         selector,
         "all => all.map((each) => (each.localName !== 'option' && each.value) || "
@@ -270,7 +267,7 @@ def test_every_view_of_inspect(page):
     )
     for name in chain.from_iterable(INSPECT_SECTIONS.values()):
         open_section(page, name)
-        assert page.evaluate(ARRIVED_ALIVE) == [], name
+        assert page.evaluate(FIND_ACTIVE_PAYLOADS) == [], name
     assert rendered(page, ".inspect .answer, .inspect .stage")
     page.fill(".page-bar .sequence", PAYLOADS[1] + "x")
     expect(page.locator(".inspect .problem")).to_contain_text(PAYLOADS[1])
@@ -405,6 +402,6 @@ def test_figures_that_are_exported(page, app, tmp_path):
         page.goto(f"{app.url}/exported.svg")
         assert page.evaluate("document.documentElement.localName") == "svg"
         assert page.evaluate("window.pwned") == []
-        assert page.evaluate(ARRIVED_ALIVE) == []
+        assert page.evaluate(FIND_ACTIVE_PAYLOADS) == []
         page.unroute("**/exported.svg")
     page.goto(app.url)

@@ -1,4 +1,4 @@
-"""The modules of the page: when the browser loads them, and what a failure shows."""
+"""The modules of the page: when the browser loads them, and the message after a failure."""
 
 import re
 
@@ -12,11 +12,11 @@ def requested_modules(page):
     """Collect the paths of the modules that the page requests from now on."""
     paths = []
 
-    def note(request):
-        if actual := re.search(r"/playground/static/[^/]+/(.+\.js)$", request.url):
-            paths.append(actual[1])
+    def record(request):
+        if match := re.search(r"/playground/static/[^/]+/(.+\.js)$", request.url):
+            paths.append(match[1])
 
-    page.on("request", note)
+    page.on("request", record)
     return paths
 
 
@@ -39,7 +39,7 @@ def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     assert len(paths) == n_requests
 
 
-def test_second_visit_takes_the_modules_from_the_cache(app, open_page):
+def test_second_visit_loads_the_modules_from_the_cache(app, open_page):
     page = open_page(app.url)
     page.wait_for_selector(".live[data-status=checkpoint]")
     page.goto("about:blank")
@@ -53,7 +53,7 @@ def test_second_visit_takes_the_modules_from_the_cache(app, open_page):
     assert set(sizes) == {0}
 
 
-def test_a_tab_without_its_modules_shows_what_to_do(app, open_page):
+def test_a_tab_without_its_modules_advises_a_reload(app, open_page):
     """As in a page that was open when the server was updated."""
     page = open_page(app.url, visit=False, may_complain=True)
     page.route("**/lab/main.js", lambda route: route.fulfill(status=404, body="Not found."))

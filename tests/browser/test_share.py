@@ -19,14 +19,15 @@ from tests.support.browser_page import (
 
 
 @pytest.fixture(scope="module")
-def foreign():
-    """A page of another site that holds whatever HTML one gives it."""
-    held = {"body": ""}
+def foreign_page():
+    """Serve the given HTML as a page of another site."""
+    served = {"body": ""}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             content = (
-                f"<!doctype html><title>A course</title><link rel=icon href='data:,'>{held['body']}"
+                "<!doctype html><title>A course</title><link rel=icon href='data:,'>"
+                f"{served['body']}"
             ).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
@@ -40,7 +41,7 @@ def foreign():
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def address(body):
-        held["body"] = body
+        served["body"] = body
         return f"http://127.0.0.1:{server.server_port}/"
 
     yield address
@@ -50,7 +51,7 @@ def foreign():
 
 @pytest.fixture
 def visiting(browser):
-    """Opens pages of another site, which may ask the playground for something."""
+    """Open pages of another site, which may send requests to the playground."""
     contexts = []
 
     def visit(url):
@@ -66,8 +67,8 @@ def visiting(browser):
         context.close()
 
 
-def shared(page, field):
-    """What stands in a field of the Share dialog."""
+def share_field(page, field):
+    """Return the value of a field of the Share dialog."""
     if page.locator("dialog.sharing").get_attribute("open") is None:
         page.click(".live .share")
         page.wait_for_selector("dialog.sharing[open]")
@@ -86,11 +87,11 @@ def test_a_link_shows_the_view_of_its_sender(app, open_page):
     page.press(".scrub", "ArrowLeft")
     page.press(".scrub", "ArrowLeft")
     wait_for_text(page, ".viewing", "Viewing step")
-    link, seen = shared(page, ".watch-link"), page.text_content(".viewing")
+    link, viewed_step = share_field(page, ".watch-link"), page.text_content(".viewing")
     old_link = link.replace("grad_norm", "gradient_norm")  # as version 0.1.0 wrote it
     assert old_link != link
     other = open_page(old_link, width=1200)
-    wait_for_text(other, ".viewing", seen)
+    wait_for_text(other, ".viewing", viewed_step)
     assert other.input_value(".page-bar .sequence") == "9 8 7"
     assert other.input_value(".metric") == "grad_norm"
     assert other.get_attribute(".kinds [data-kind=decoder]", "aria-pressed") == "true"
@@ -99,7 +100,7 @@ def test_a_link_shows_the_view_of_its_sender(app, open_page):
 
 
 def copied_text(page, button):
-    """What a button writes to the clipboard."""
+    """Return the text that a button copies."""
     page.evaluate("""() => { window.copied = undefined;
         navigator.clipboard.writeText = async (text) => { window.copied = text; }; }""")
     page.click(button)
@@ -107,7 +108,7 @@ def copied_text(page, button):
     return page.evaluate("copied")
 
 
-def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
+def test_a_link_opens_a_comparison_with_its_field_values(app, open_page):
     page = open_page(app.url)
     page.get_by_role("tab", name="Compare").click()
     page.get_by_role("tab", name="Pretrained models").click()
@@ -121,7 +122,7 @@ def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     other = open_page(generation)
     other.wait_for_selector(".part-continue textarea")
     assert other.input_value(".part-continue textarea") == "Once upon a link"
-    # a reload shows what the user does here, not the link once more
+    # a reload keeps the user's changes and does not apply the link again
     assert "compare=" not in other.url
     assert "tab=compare" in other.url
     other.goto(benchmark)
@@ -130,7 +131,7 @@ def test_a_link_opens_a_comparison_with_what_its_fields_hold(app, open_page):
     assert other.input_value(".of-benchmark input.n") == "33"
 
 
-def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
+def test_a_link_fills_in_an_experiment(app, open_page):
     page = open_page(app.url)
     page.get_by_role("tab", name="Lab").click()
     page.click(".own > summary")
@@ -148,7 +149,7 @@ def test_a_link_fills_in_a_question_of_the_lab(app, open_page):
     wait_for_text(other, ".mine .none", "No experiments yet")
 
 
-ODD = {
+INVALID_LINKS = {
     "inspect": [
         "x",
         "{}",
@@ -171,7 +172,7 @@ ODD = {
     "lab": ['{"grid":[1,["norm"],[{},[]],["d_model",null]],"seeds":{},"times":"x"}', "null"],
     "hub": ["", "no-name", "../../etc@x"],
 }
-OPEN = {
+READY = {
     "inspect": ".inspect[data-drawn]",
     "compare": ".compare .views [aria-selected=true]",
     "lab": ".lab .questions li",
@@ -179,20 +180,20 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize("odd", range(max(map(len, ODD.values()))))
-def test_an_odd_link_leaves_the_page_whole(app, open_page, odd):
-    """One link of each tab in each address: every tab reads its own."""
-    query = {name: values[odd] for name, values in ODD.items() if odd < len(values)}
-    page = open_page(f"{app.url}/?{urlencode(query)}")  # which fails for whatever a script throws
+@pytest.mark.parametrize("index", range(max(map(len, INVALID_LINKS.values()))))
+def test_an_invalid_link_does_not_break_the_page(app, open_page, index):
+    """An address has one invalid link of each tab."""
+    query = {name: values[index] for name, values in INVALID_LINKS.items() if index < len(values)}
+    page = open_page(f"{app.url}/?{urlencode(query)}")  # fails on any script error
     for name in query:  # the first of them opens without a click
         if name != "inspect":
             page.get_by_role("tab", name=name.capitalize(), exact=True).click()
-        page.wait_for_selector(OPEN[name])
+        page.wait_for_selector(READY[name])
     page.get_by_role("tab", name="Train", exact=True).click()
     page.wait_for_selector(".live .runs")
 
 
-def test_an_odd_link_to_a_model_shows_the_model(app, open_page):
+def test_an_invalid_link_to_a_model_shows_the_model(app, open_page):
     page = open_page(
         f"{app.url}/?model=copy&kind=__proto__&curve=constructor&head=9.9&step=-1&log=no"
     )
@@ -200,14 +201,14 @@ def test_an_odd_link_to_a_model_shows_the_model(app, open_page):
     page.wait_for_selector(".live .runs")
 
 
-def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiting, foreign):
+def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiting, foreign_page):
     page = open_page(f"{app.url}/?model=reverse")
     wait_for_status(page, "checkpoint")
-    shared(page, ".embed-code")
+    share_field(page, ".embed-code")
     page.click("summary:has-text('Embed in a web page')")
     page.select_option(".embed-view", "attention")
-    code = shared(page, ".embed-code")
-    host = visiting(foreign(code))
+    code = share_field(page, ".embed-code")
+    host = visiting(foreign_page(code))
     frame = host.frame_locator("iframe")
     frame.locator(".diagram .head canvas").first.wait_for()
     for absent in (
@@ -221,15 +222,15 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     ):
         assert not frame.locator(absent).first.is_visible(), absent
     inner = next(each for each in host.frames if "embed=attention" in each.url)
-    # it knows no owner
+    # the frame has no owner key
     assert inner.evaluate("localStorage.getItem('transformer-playground')") in (None, '""')
     assert inner.locator(".open-whole").get_attribute("href") == f"{app.url}/?model=reverse"
 
 
 @pytest.mark.smoke
-def test_the_whole_page_shows_in_no_frame_of_another_site(app, visiting, foreign):
+def test_the_full_page_cannot_be_framed_by_another_site(app, visiting, foreign_page):
     host = visiting(
-        foreign(f'<iframe src="{app.url}/?model=reverse" width="900" height="600"></iframe>')
+        foreign_page(f'<iframe src="{app.url}/?model=reverse" width="900" height="600"></iframe>')
     )
     host.wait_for_timeout(1500)
     inner = host.frames[1]
@@ -238,7 +239,7 @@ def test_the_whole_page_shows_in_no_frame_of_another_site(app, visiting, foreign
 
 
 @pytest.mark.parametrize("view", ["learning", "try", "samples"])
-def test_each_embedded_view_is_alone_and_fits_its_frame(app, open_page, view):
+def test_an_embedded_view_shows_only_itself_and_fits_its_frame(app, open_page, view):
     page = open_page(f"{app.url}/?model=reverse&embed={view}", width=420, height=460)
     page.wait_for_selector(".live[data-status=checkpoint] .samples tr", state="attached")
     parts = {
@@ -253,7 +254,7 @@ def test_each_embedded_view_is_alone_and_fits_its_frame(app, open_page, view):
         parts["try"] = page.is_visible(".try")
         page.fill(".live .sequence", "1 2 3")
         wait_for_text(page, ".answer", "3 2 1")
-    assert [each for each, there in parts.items() if there] == [view]
+    assert [name for name, is_visible in parts.items() if is_visible] == [view]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
 
@@ -261,7 +262,7 @@ def test_each_embedded_view_is_alone_and_fits_its_frame(app, open_page, view):
 def test_a_report_is_a_file_that_opens_without_the_server(app, open_page, tmp_path):
     page = open_page(f"{app.url}/?model=reverse")
     wait_for_status(page, "checkpoint")
-    shared(page, ".watch-link")
+    share_field(page, ".watch-link")
     with page.expect_download() as download:
         page.click(".make-report")
     assert download.value.suggested_filename == "reverse-report.html"

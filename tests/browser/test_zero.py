@@ -1,6 +1,4 @@
-"""A Space on ZeroGPU as its users meet it: the app, with a package `spaces` that lends a
-simulated GPU.
-"""
+"""The app on a Space with ZeroGPU, with a fake package `spaces` that provides a simulated GPU."""
 
 import os
 
@@ -10,8 +8,8 @@ from playwright.sync_api import expect
 from tests.support.app_server import ROOT, AppServer
 from tests.support.browser_page import fill_field, wait_for_status, wait_until
 
-# As the real one, it refuses to be imported by Gradio in the making, and knows whose event calls
-# from Gradio's own context.
+# Like the real package, it raises an error if it is imported before Gradio is complete, and reads
+# the current request from Gradio's context.
 SPACES = """
 import gradio
 if not hasattr(gradio, "Blocks"):

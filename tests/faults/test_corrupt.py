@@ -1,5 +1,5 @@
-"""A checkpoint that is damaged on the disk: a named error, and the run goes on from the one
-before.
+"""A damaged checkpoint raises an error that names the file, and the run falls back to the previous
+checkpoint.
 """
 
 import random
@@ -37,8 +37,8 @@ def saved(tmp_path):
     return tmp_path / "saved"
 
 
-def refused(name, read, *arguments):
-    """Whether the checkpoint is refused with an error that names the file."""
+def is_rejected(name, read, *arguments):
+    """Return whether reading fails with an error that names the file."""
     try:
         read(*arguments)
     except CheckpointError as error:
@@ -46,21 +46,21 @@ def refused(name, read, *arguments):
     return False
 
 
-def loading(name):
+def reader_of(name):
     return load_model if name == "model.safetensors" else resume_trainer
 
 
-def flipped_bytes(path, places):
-    """The file with one byte after the other damaged."""
+def flipped_bytes(path, offsets):
+    """Flip a bit at each offset in turn, and restore it afterwards."""
     content = bytearray(path.read_bytes())
-    for at in places:
+    for at in offsets:
         content[at] ^= 0x01
         path.write_bytes(content)
         content[at] ^= 0x01
         yield at
 
 
-def length_of_header(path):
+def header_length(path):
     return 8 + int.from_bytes(path.read_bytes()[:8], "little")
 
 
@@ -79,11 +79,11 @@ def test_flipped_bytes_of_a_header_are_rejected(saved, name, every):
         for name, tensor in safetensors.torch.load_file(path).items()
     }
     load_checked_tensors(path, expected)
-    places = range(0, length_of_header(path), every)
+    offsets = range(0, header_length(path), every)
     assert [
         at
-        for at in flipped_bytes(path, places)
-        if not refused(name, load_checked_tensors, path, expected)
+        for at in flipped_bytes(path, offsets)
+        if not is_rejected(name, load_checked_tensors, path, expected)
     ] == []
 
 
@@ -91,9 +91,11 @@ def test_flipped_bytes_of_a_header_are_rejected(saved, name, every):
 @pytest.mark.parametrize("name", FILES[1:])
 def test_flipped_bytes_of_the_data_are_rejected(saved, name, count):
     path, chance = saved / name, random.Random(0)
-    places = chance.sample(range(length_of_header(path), path.stat().st_size), count)
-    used = [at for at in flipped_bytes(path, places) if not refused(name, loading(name), saved)]
-    assert not used, f"{len(used)} of {len(places)} damaged files were taken for good"
+    offsets = chance.sample(range(header_length(path), path.stat().st_size), count)
+    accepted = [
+        at for at in flipped_bytes(path, offsets) if not is_rejected(name, reader_of(name), saved)
+    ]
+    assert not accepted, f"{len(accepted)} of {len(offsets)} damaged files were accepted"
 
 
 @pytest.mark.smoke
@@ -103,27 +105,27 @@ def test_truncations_are_rejected(saved, name):
     # config.json ends with a line break
     for end in (0, *chance.sample(range(len(content) - 2), 38), len(content) - 2):
         (saved / name).write_bytes(content[:end])
-        assert refused(name, loading(name), saved), end
+        assert is_rejected(name, reader_of(name), saved), end
 
 
-def flipped(path):
+def flip_bit(path):
     content = bytearray(path.read_bytes())
     content[20] ^= 0x01
     path.write_bytes(content)
 
 
-def cut(path):
+def truncate(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def lost(path):
+def delete(path):
     path.unlink()
 
 
 @pytest.fixture(scope="module")
-def left_behind(tmp_path_factory):
-    """What a server that has ended left of a run with two checkpoints."""
-    root = tmp_path_factory.mktemp("left-behind")
+def stored_root(tmp_path_factory):
+    """The folder of a stopped server, with a run that has two checkpoints."""
+    root = tmp_path_factory.mktemp("stored")
     registry = Registry(root, idle_timeout_s=0, release_after_s=0)
     run = start_run(registry, max_steps=STEPS)
     wait_for(lambda: run.step > 20, 60, "some steps")
@@ -136,39 +138,39 @@ def left_behind(tmp_path_factory):
 
 
 @pytest.fixture
-def two_generations(registries, left_behind, tmp_path):
-    """The next server's registry, and that run: the folders of its checkpoints, newest first."""
-    registry = registries(shutil.copytree(left_behind, tmp_path / "root"))
+def restarted_run(registries, stored_root, tmp_path):
+    """A new registry on that folder, the run, and its checkpoint folders, newest first."""
+    registry = registries(shutil.copytree(stored_root, tmp_path / "root"))
     (run,) = registry.list_for_owner("ada")
     return registry, run, [path for path, _ in run.checkpoints()]
 
 
-HARMS = (flipped, cut, lost)
+DAMAGES = (flip_bit, truncate, delete)
 
 
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", FILES)
-def test_every_damaged_file_is_rejected(saved, name, harm):
-    harm(saved / name)
-    assert refused(str(saved), loading(name), saved)
+def test_every_damaged_file_is_rejected(saved, name, damage):
+    damage(saved / name)
+    assert is_rejected(str(saved), reader_of(name), saved)
 
 
-# Each file and each harm once; the other pairs are soak tests.
+# Each file and each kind of damage once; the other pairs are soak tests.
 FALLBACKS = [
     pytest.param(
-        name, harm, id=f"{name}-{harm.__name__}", marks=[] if i == j else [pytest.mark.soak]
+        name, damage, id=f"{name}-{damage.__name__}", marks=[] if i == j else [pytest.mark.soak]
     )
     for i, name in enumerate(FILES)
-    for j, harm in enumerate(HARMS)
+    for j, damage in enumerate(DAMAGES)
 ]
 
 
-@pytest.mark.parametrize(("name", "harm"), FALLBACKS)
-def test_damaged_newest_checkpoint_falls_back_to_the_previous_one(two_generations, name, harm):
-    registry, run, (newest, before) = two_generations
+@pytest.mark.parametrize(("name", "damage"), FALLBACKS)
+def test_damaged_newest_checkpoint_falls_back_to_the_previous_one(restarted_run, name, damage):
+    registry, run, (newest, before) = restarted_run
     step = resume_trainer(before)[0].step_count
     assert step < resume_trainer(newest)[0].step_count
-    harm(newest / name)
+    damage(newest / name)
     registry.control(run, "step")
     wait_for_status(run, "paused", "failed")
     wait_for(lambda: run.step == step + 1, 60, f"a step from {step} on, {run.message}")
@@ -182,10 +184,10 @@ def test_damaged_newest_checkpoint_falls_back_to_the_previous_one(two_generation
     assert newest_checkpoint_step(run) == step + 20
 
 
-def test_run_with_all_checkpoints_damaged_resumes_from_history(two_generations):
-    registry, run, folders = two_generations
+def test_run_with_all_checkpoints_damaged_resumes_from_history(restarted_run):
+    registry, run, folders = restarted_run
     for folder in folders:
-        cut(folder / "model.safetensors")
+        truncate(folder / "model.safetensors")
     registry.control(run, "step")
     wait_for(lambda: run.has_worker and run.status == "paused" and run.step, 60, "a step")
     assert "An earlier checkpoint was used" in run.message
@@ -196,10 +198,10 @@ def test_run_with_all_checkpoints_damaged_resumes_from_history(two_generations):
     assert_complete_series(registry, run, step + 20)
 
 
-def test_a_run_without_usable_files_has_a_message_and_harms_nothing(two_generations):
-    registry, run, folders = two_generations
+def test_a_run_without_usable_files_has_a_message_and_changes_no_file(restarted_run):
+    registry, run, folders = restarted_run
     for folder in folders:
-        cut(folder / "model.safetensors")
+        truncate(folder / "model.safetensors")
     shutil.rmtree(run.folder / "history")
     before = (
         [sorted(path.name for path in folder.iterdir()) for folder in folders],

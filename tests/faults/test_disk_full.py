@@ -1,4 +1,4 @@
-"""A real disk of two megabytes that is full at one write after the other."""
+"""A real disk of two megabytes that runs full at different writes."""
 
 import os
 import time
@@ -25,7 +25,7 @@ FULL = "No space left on device"
 
 
 class Disk:
-    """A tmpfs, and a file on it that takes up what is to be taken up."""
+    """A tmpfs, and a filler file that uses up its free space."""
 
     def __init__(self, folder):
         self.folder, self.filler = folder, folder / "filler"
@@ -34,7 +34,7 @@ class Disk:
         return os.statvfs(self.folder).f_bavail * PAGE
 
     def leave(self, free, pause=0.3):
-        """Fill the disk until only so many bytes are free."""
+        """Fill the disk until only `free` bytes are free."""
         self.clear()
         with open(self.filler, "wb") as file:
             used = 0
@@ -55,8 +55,8 @@ def disk(tmp_path):
     if not run_as_root(
         "mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=1777", "tmpfs", str(folder)
     ):
-        assert not IN_CI, "no disk can be mounted here, and this gate must not be skipped in CI"
-        pytest.skip("mounting a disk takes root, or sudo without a password")
+        assert not IN_CI, "no disk can be mounted, and CI must not skip this test"
+        pytest.skip("mounting a disk requires root, or sudo without a password")
     yield Disk(folder)
     assert run_as_root("umount", "-l", str(folder))
 
@@ -65,16 +65,16 @@ def disk(tmp_path):
 def registry(disk, registries):
     registry = registries(disk.folder)
     yield registry
-    disk.clear()  # or nothing could be saved in the end
+    disk.clear()  # so that the shutdown can save the runs
 
 
 def paused_at(registry, step):
-    """A run that trained to that step, and waits there with a checkpoint."""
+    """Return a run that is paused at `step` with a checkpoint."""
     run = start_run(registry, max_steps=STEPS)
     registry.control(run, "pause")
     wait_for_status(run, "paused")
     while run.step < step:
-        one_step(registry, run)
+        train_one_step(registry, run)
     before = run.live.checkpoint_version
     registry.control(run, "keep")
     wait_for(lambda: run.live.checkpoint_version > before, 60, "the checkpoint")
@@ -82,19 +82,19 @@ def paused_at(registry, step):
     return run
 
 
-def one_step(registry, run):
-    """A single step; False when something could not be written."""
-    step, attends = run.step, run.live.weight_steps
+def train_one_step(registry, run):
+    """Train one step; return whether everything was written."""
+    step, weight_steps = run.step, run.live.weight_steps
     registry.control(run, "step")
     wait_for(
-        lambda: run.message or (run.step == step + 1 and run.live.weight_steps != attends),
+        lambda: run.message or (run.step == step + 1 and run.live.weight_steps != weight_steps),
         60,
-        "a single step, or trouble",
+        "a single step, or an error",
     )
     return not run.message
 
 
-def check_it_waits_and_names_the_disk(run, before):
+def check_run_pauses_with_disk_message(run, before):
     wait_for(
         lambda: FULL in run.message,
         60,
@@ -102,12 +102,12 @@ def check_it_waits_and_names_the_disk(run, before):
     )
     assert run.folder.name in run.message
     wait_for_status(run, "paused")
-    assert run.has_worker  # what is not on disk waits in memory
-    assert run.step < STEPS  # it did not train on regardless
+    assert run.has_worker  # it holds the unsaved data in memory
+    assert run.step < STEPS  # it did not continue to train
     assert resumable_steps(run)[0] >= before
 
 
-def check_it_ends_with_every_point(registry, disk, run):
+def check_run_finishes_with_all_metrics(registry, disk, run):
     disk.clear()
     registry.control(run, "resume")
     wait_for_status(run, "done", seconds=60)
@@ -135,23 +135,23 @@ def begin(registry):
 @pytest.mark.parametrize("free", [0, PAGE, 2 * PAGE, 6 * PAGE])
 def test_full_disk_at_start_is_reported_and_run_starts_once_freed(registry, disk, free):
     disk.leave(free)
-    run, text_rendered = begin(registry)
-    assert FULL in text_rendered
-    if run is None:  # not even its folder could be made
+    run, message = begin(registry)
+    assert FULL in message
+    if run is None:  # its folder could not be created
         disk.clear()
         assert registry.list_for_owner("ada") == []
-        run, text_rendered = begin(registry)
+        run, message = begin(registry)
     wait_for_status(run, "paused", "failed", "done")
-    check_it_ends_with_every_point(registry, disk, run)
+    check_run_finishes_with_all_metrics(registry, disk, run)
 
 
 def test_a_disk_that_fills_while_the_history_is_written_pauses_the_run(registry, disk):
     run = paused_at(registry, 5)
     disk.leave(0)
     registry.control(run, "resume")
-    check_it_waits_and_names_the_disk(run, 5)
+    check_run_pauses_with_disk_message(run, 5)
     assert not (run.folder / "history" / f"{run.step + 1}.safetensors").exists()
-    check_it_ends_with_every_point(registry, disk, run)
+    check_run_finishes_with_all_metrics(registry, disk, run)
 
 
 def test_a_disk_that_fills_while_metrics_are_written_pauses_the_run(registry, disk):
@@ -165,47 +165,47 @@ def test_a_disk_that_fills_while_metrics_are_written_pauses_the_run(registry, di
         state = 0 if (run.step + 1) % 8 else 40 * PAGE
         disk.leave(weights + state, pause=0.1)
         if state:
-            assert one_step(registry, run), run.message
-        elif not one_step(registry, run):
+            assert train_one_step(registry, run), run.message
+        elif not train_one_step(registry, run):
             break
-        assert run.step < 55, "the metrics took no new page of the disk"
-    check_it_waits_and_names_the_disk(run, 5)
-    # it was the metrics that did not fit
+        assert run.step < 55, "the metrics needed no new page of the disk"
+    check_run_pauses_with_disk_message(run, 5)
+    # only the metrics did not fit
     assert (run.folder / "history" / f"{run.step}.safetensors").exists()
-    check_it_ends_with_every_point(registry, disk, run)
+    check_run_finishes_with_all_metrics(registry, disk, run)
 
 
 def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry, disk):
     run = paused_at(registry, 5)
-    assert one_step(registry, run)
+    assert train_one_step(registry, run)
     disk.leave(3 * PAGE)
     registry.control(run, "keep")
-    check_it_waits_and_names_the_disk(run, 5)
+    check_run_pauses_with_disk_message(run, 5)
     assert newest_checkpoint_step(run) == 5
     assert sorted(path.name for path in (run.folder / "checkpoints").iterdir()) == [
         "0000000",
         "0000005-kept",
     ]
-    check_it_ends_with_every_point(registry, disk, run)
+    check_run_finishes_with_all_metrics(registry, disk, run)
 
 
 def test_record_write_on_full_disk_is_reported_and_retried(registry, disk):
     run = paused_at(registry, 5)
     disk.leave(0)
     registry.update_metadata(run, name="Renamed on a full disk")
-    check_it_waits_and_names_the_disk(run, 5)
+    check_run_pauses_with_disk_message(run, 5)
     assert type(run).read(run.folder).name != "Renamed on a full disk"
-    check_it_ends_with_every_point(registry, disk, run)
+    check_run_finishes_with_all_metrics(registry, disk, run)
     assert type(run).read(run.folder).name == "Renamed on a full disk"
 
 
 def test_run_stopped_on_full_disk_waits_until_it_can_save(registry, disk):
     run = paused_at(registry, 5)
-    assert one_step(registry, run)
+    assert train_one_step(registry, run)
     disk.leave(0)
     registry.control(run, "stop")
-    check_it_waits_and_names_the_disk(run, 5)
-    check_it_ends_with_every_point(registry, disk, run)
+    check_run_pauses_with_disk_message(run, 5)
+    check_run_finishes_with_all_metrics(registry, disk, run)
 
 
 @pytest.mark.soak
@@ -213,15 +213,15 @@ def test_run_stopped_on_full_disk_waits_until_it_can_save(registry, disk):
 @pytest.mark.parametrize("free", range(0, SIZE, 16 * 1024))
 def test_a_full_disk_loses_no_saved_data(registry, disk, free):
     disk.leave(free)
-    run, text_rendered = begin(registry)
+    run, message = begin(registry)
     if run is None:
-        assert FULL in text_rendered
+        assert FULL in message
         return
     if run.status != "done":
         assert FULL in run.message
         wait_for_status(run, "paused", "failed")
-        assert run.status == "paused" or not run.step  # only a run that could not even begin fails
+        assert run.status == "paused" or not run.step  # only a run without a step fails
         for path in (run.folder / "checkpoints").glob("[0-9]*"):
             resume_trainer(path)
-        check_it_ends_with_every_point(registry, disk, run)
+        check_run_finishes_with_all_metrics(registry, disk, run)
     assert_complete_series(registry, run, STEPS)

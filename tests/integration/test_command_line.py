@@ -112,21 +112,21 @@ def test_resume_ends_with_the_same_weights_as_an_uninterrupted_run(trained, tmp_
         "train", "--resume", out, "--max-steps", "50", "--out", tmp_path / "resumed", "--json"
     )
     assert json.loads(resumed.stdout.splitlines()[-1])["steps"] == 50, resumed.stderr
-    straight = run_command(
+    uninterrupted = run_command(
         "train",
         "--length",
         "4",
         "--max-steps",
         "50",
         "--out",
-        tmp_path / "straight",
+        tmp_path / "uninterrupted",
         "--json",
         *TINY,
     )
-    assert straight.returncode == 0, straight.stderr
+    assert uninterrupted.returncode == 0, uninterrupted.stderr
     for name in ("model.safetensors", "training.safetensors"):
         assert (tmp_path / "resumed" / name).read_bytes() == (
-            tmp_path / "straight" / name
+            tmp_path / "uninterrupted" / name
         ).read_bytes()
     assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 50
     assert json.loads((out / "config.json").read_text())["step"] == 30
@@ -145,9 +145,7 @@ def seed_of(checkpoint):
     return json.loads((checkpoint / "config.json").read_text())["training"]["seed"]
 
 
-def test_runs_that_start_in_the_same_second_get_folders_of_their_own(
-    run_here, tmp_path, monkeypatch
-):
+def test_runs_that_start_in_the_same_second_get_separate_folders(run_here, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(time, "strftime", lambda form: "20260102-030405")
     for seed in (1, 2):
@@ -208,7 +206,7 @@ def test_a_checkpoint_that_appears_during_training_is_not_overwritten(
     assert str(saved) in done.output
 
 
-def test_until_ends_a_run_early(tmp_path):
+def test_stop_at_exact_match_ends_a_run_early(tmp_path):
     done = run_command(
         "train",
         "--length",
@@ -226,7 +224,7 @@ def test_until_ends_a_run_early(tmp_path):
 
 
 @pytest.mark.smoke
-def test_predict_prints_the_answer_alone_on_its_last_line():
+def test_predict_prints_only_the_output():
     done = run_in_interpreter("predict", "checkpoints/reverse", "3 1 4")
     assert (done.returncode, done.stdout) == (0, "4 1 3\n")
     assert run_command("predict", "checkpoints/copy", "314").stdout == "3 1 4\n"
@@ -236,11 +234,12 @@ def test_predict_prints_the_answer_alone_on_its_last_line():
 def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     checkpoint, _ = trained
     (checkpoint / "history").mkdir()
-    for step in (0, 10, 20, 30, 40):  # as a run keeps them; step 40 is beyond this checkpoint
+    for step in (0, 10, 20, 30, 40):  # as a run stores them; step 40 is beyond this checkpoint
         (checkpoint / "history" / f"{step}.safetensors").write_bytes(
             (checkpoint / "model.safetensors").read_bytes()
         )
-    for command in (run_in_interpreter, run_command):  # a second time replaces the first
+    # The second command replaces the files of the first.
+    for command in (run_in_interpreter, run_command):
         done = command(
             "inspect", checkpoint, "3 1 4", "--out", tmp_path / "figures", "--n", "20", "--json"
         )
@@ -369,7 +368,7 @@ def test_a_missing_gpu_is_reported_before_anything_is_written(tmp_path):
 
 
 def catches_sigterm(pid):
-    """Whether a process has a handler for SIGTERM; Python itself installs none."""
+    """Return whether a process has a handler for SIGTERM; Python itself installs none."""
     caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return int(caught.group(1), 16) >> (signal.SIGTERM - 1) & 1
 
@@ -377,7 +376,7 @@ def catches_sigterm(pid):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number):
     command = ["train", "--length", "4", "--dropout", "0.1", *TINY]
-    begun = [
+    arguments = [
         sys.executable,
         "-m",
         "playground",
@@ -385,23 +384,33 @@ def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number
         "--max-steps",
         "100000",
         "--out",
-        tmp_path / "cut",
+        tmp_path / "stopped",
     ]
-    with subprocess.Popen(begun, cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
         wait_for(lambda: catches_sigterm(run.pid), 100, "the training that handles signals")
         run.send_signal(number)
         message = run.stderr.read()
         assert run.wait(60) == 128 + number
     assert "stopped by a signal at step" in message
-    cut_at = json.loads((tmp_path / "cut" / "config.json").read_text())["step"]
-    goal = str(cut_at + 5)
+    stopped_at = json.loads((tmp_path / "stopped" / "config.json").read_text())["step"]
+    max_steps = str(stopped_at + 5)
     resumed = run_in_interpreter(
-        "train", "--resume", tmp_path / "cut", "--max-steps", goal, "--out", tmp_path / "on"
+        "train",
+        "--resume",
+        tmp_path / "stopped",
+        "--max-steps",
+        max_steps,
+        "--out",
+        tmp_path / "resumed",
     )
-    straight = run_command(*command, "--max-steps", goal, "--out", tmp_path / "straight")
-    assert resumed.returncode == straight.returncode == 0
+    uninterrupted = run_command(
+        *command, "--max-steps", max_steps, "--out", tmp_path / "uninterrupted"
+    )
+    assert resumed.returncode == uninterrupted.returncode == 0
     for name in ("model.safetensors", "training.safetensors"):
-        assert (tmp_path / "on" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+        assert (tmp_path / "resumed" / name).read_bytes() == (
+            tmp_path / "uninterrupted" / name
+        ).read_bytes()
 
 
 CTRL_C_AT = {
@@ -430,8 +439,8 @@ def test_ctrl_c_never_ends_a_command_by_the_signal_itself(tmp_path, moment, code
     assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_a_diverging_run_keeps_the_weights_before_and_reports_it(tmp_path):
-    wild = [
+def test_a_diverging_run_saves_the_last_finite_weights_and_reports_it(tmp_path):
+    diverging = [
         "--learning-rate",
         "100",
         "--warmup-steps",
@@ -444,11 +453,19 @@ def test_a_diverging_run_keeps_the_weights_before_and_reports_it(tmp_path):
         "4",
     ]
     done = run_command(
-        "train", "--length", "4", "--max-steps", "500", "--out", tmp_path / "wild", *TINY, *wild
+        "train",
+        "--length",
+        "4",
+        "--max-steps",
+        "500",
+        "--out",
+        tmp_path / "diverging",
+        *TINY,
+        *diverging,
     )
     assert done.returncode == 1
     assert "lower learning_rate" in done.stderr
-    assert json.loads((tmp_path / "wild" / "config.json").read_text())["step"] > 0
+    assert json.loads((tmp_path / "diverging" / "config.json").read_text())["step"] > 0
 
 
 def test_predict_takes_arguments_or_lines_and_prints_json():
@@ -468,36 +485,36 @@ def test_predict_takes_arguments_or_lines_and_prints_json():
     assert "3 x 4: 'x' is not a token of this task" in wrong.stderr
 
 
-def test_a_progress_bar_is_drawn_on_a_terminal_that_reports_no_size(tmp_path):
-    ours, theirs = os.openpty()  # 0 rows and 0 columns
+def test_a_progress_bar_is_drawn_on_a_terminal_without_a_size(tmp_path):
+    controller, terminal = os.openpty()  # 0 rows and 0 columns
     words = ["train", "--length", "4", "--max-steps", "5", "--out", str(tmp_path / "out"), *TINY]
-    with subprocess.Popen([*COMMAND, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=theirs):
-        os.close(theirs)
-        drawn = b""
+    with subprocess.Popen([*COMMAND, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=terminal):
+        os.close(terminal)
+        output = b""
         with suppress(OSError):  # the other end is closed
-            while more := os.read(ours, 4096):
-                drawn += more
-    os.close(ours)
-    assert b"5/5" in drawn
+            while more := os.read(controller, 4096):
+                output += more
+    os.close(controller)
+    assert b"5/5" in output
 
 
 def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases(run_here):
-    rendered = run_here("--help").output
+    result = run_here("--help").output
     commands = re.findall(
         r"^  ([a-z]+)  +\S",
-        rendered[rendered.index("Commands:") : rendered.index("Examples:")],
+        result[result.index("Commands:") : result.index("Examples:")],
         re.M,
     )
     assert commands == list(main.commands)
     assert commands[:5] == ["app", "train", "rows", "evaluate", "predict"]
-    assert "..." not in rendered[rendered.index("Commands:") :]
+    assert "..." not in result[result.index("Commands:") :]
 
 
 def test_help_of_train_groups_its_options_and_ends_with_examples(run_here):
-    rendered = run_here("train", "--help").output
-    titles = re.findall(r"^(\w[\w ]*):$", rendered, re.M)
+    result = run_here("train", "--help").output
+    titles = re.findall(r"^(\w[\w ]*):$", result, re.M)
     assert titles == ["Task", "Model", "Training", "Output and resuming", "Examples"]
-    sections = dict(zip(titles, re.split(r"^\w[\w ]*:$", rendered, flags=re.M)[1:], strict=True))
+    sections = dict(zip(titles, re.split(r"^\w[\w ]*:$", result, flags=re.M)[1:], strict=True))
     assert [
         "--length" in sections["Task"],
         "--n-heads" in sections["Model"],
@@ -507,17 +524,19 @@ def test_help_of_train_groups_its_options_and_ends_with_examples(run_here):
         "--out" in sections["Output and resuming"],
         "--help" in sections["Output and resuming"],
     ] == [True] * 2
-    assert "or the preset's" not in rendered
+    assert "or the preset's" not in result
 
 
-def test_rows_are_checked_trained_on_evaluated_and_scored(tmp_path):
+def test_a_dataset_is_validated_trained_on_and_evaluated(tmp_path):
     (tmp_path / "rows.csv").write_text(
         "n,from,to\n" + "".join(f"{i},w{i % 15} w{i // 15},w{i // 15} end\n" for i in range(225))
     )
-    here = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "kept")}
-    rendered = run_in_interpreter("rows", tmp_path / "rows.csv", "--columns", "from,to", **here)
-    assert rendered.stdout.splitlines()[1] == "w1 w0 → w0 end"
-    assert "225 pairs with 16 different tokens" in rendered.stderr
+    environment = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints")}
+    result = run_in_interpreter(
+        "rows", tmp_path / "rows.csv", "--columns", "from,to", **environment
+    )
+    assert result.stdout.splitlines()[1] == "w1 w0 → w0 end"
+    assert "225 pairs with 16 different tokens" in result.stderr
     out = tmp_path / "model"
     done = run_command(
         "train",
@@ -530,17 +549,17 @@ def test_rows_are_checked_trained_on_evaluated_and_scored(tmp_path):
         "--out",
         out,
         *TINY,
-        **here,
+        **environment,
     )
     assert done.returncode == 0, done.stderr
-    assert run_command("predict", out, "w3 w4", **here).returncode == 0
-    assert "length   2" in run_command("evaluate", out, **here).stdout
+    assert run_command("predict", out, "w3 w4", **environment).returncode == 0
+    assert "length   2" in run_command("evaluate", out, **environment).stdout
     elsewhere = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "elsewhere")}
     assert run_command("predict", out, "w3 w4", **elsewhere).returncode == 0
     for command in (("evaluate", out), ("train", "--resume", out, "--max-steps", "25")):
-        lost = run_command(*command, **elsewhere)
-        assert (lost.returncode, lost.stdout) == (2, "")
-        assert "is not stored here; add it with `python -m playground rows FILE`" in lost.stderr
+        missing = run_command(*command, **elsewhere)
+        assert (missing.returncode, missing.stdout) == (2, "")
+        assert "is not stored here; add it with `python -m playground rows FILE`" in missing.stderr
     run_command("rows", tmp_path / "rows.csv", "--columns", "from,to", "--json", **elsewhere)
     assert run_command("train", "--resume", out, "--max-steps", "25", **elsewhere).returncode == 0
 
