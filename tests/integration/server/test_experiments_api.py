@@ -113,7 +113,7 @@ def test_an_experiment_preset_lists_its_runs_and_status(page):
         each["experiment"] for each in ask(page, "experiments/presets", owner=OTHER)["questions"]
     )
     assert ask(page, "experiments/presets")["settings"] == VARIABLE_SETTINGS
-    assert {"architecture", "task", "norm_placement", "variant"} <= {
+    assert {"architecture", "task", "norm_placement", "cell"} <= {
         each["name"] for each in VARIABLE_SETTINGS
     }
 
@@ -174,7 +174,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
             "norm_placement",
             "occurs twice",
         ),
-        (form(["wings", "1, 2"]), "grid", "no setting"),
+        (form(["wings", "1, 2"]), "grid", "not a setting"),
         (form(), "grid", "one or two settings"),
         (form(["norm_placement", "pre, post"], seeds="one"), "seeds", "whole numbers"),
         (form(["norm_placement", "pre, post"], seeds=""), "seeds", "seeds are empty; write"),
