@@ -62,7 +62,7 @@ def to_example(report: dict[str, Any]) -> dict[str, Any]:
     example = {name: report[name] for name in EXPORTED_FIELDS}
     example |= {"id": EXAMPLE_ID, "example": describe_machine(), "queue_position": None}
     example |= {"estimate": report["estimate"], "version": EXAMPLE_ID}
-    example["lines"] = [line | {"run": None} for line in report["lines"]]
+    example["planned_runs"] = [run | {"run": None} for run in report["planned_runs"]]
     for variant in example["results"]["variants"]:
         round_curves(variant)
         for run in variant["seeds"]:

@@ -403,6 +403,8 @@ def panel_state(owner: str, sha256: Any) -> str:
     return json.dumps(
         {
             "owner": owner,
-            "content": sha256 if isinstance(sha256, str) and SHA256_PATTERN.fullmatch(sha256) else "",
+            "content": sha256
+            if isinstance(sha256, str) and SHA256_PATTERN.fullmatch(sha256)
+            else "",
         }
     )
