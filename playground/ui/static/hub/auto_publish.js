@@ -58,8 +58,8 @@ export function AutoPublish() {
     isActiveRun = model && "status" in model && ACTIVE_STATUSES.includes(model.status);
   if (!current && !isActiveRun) return null;
   const text = current
-    ? `Publishes to ${current.repo}, branch ${current.branch}, every ${current.interval_minutes} min, ` +
-      `and to main at the end. ${describeProgress(current)}`
+    ? `Publishes to ${current.repo}, branch ${current.branch}, every ` +
+      `${current.interval_minutes} min, and to main at the end. ${describeProgress(current)}`
     : OFF;
   return html`<fieldset class="keep">
     <legend>During training</legend>
