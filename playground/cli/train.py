@@ -243,7 +243,7 @@ def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool
 def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
     """Check and store a dataset, and print its first examples.
 
-    TASK is a file (source, tab, target; or a CSV) or hub:user/dataset. Checkpoints that were
+    TASK is a file (lines of source and target; or a CSV) or hub:user/dataset. Checkpoints that were
     trained on the dataset find it where it is stored.
     """
     dataset = dataset_settings(task, columns, words, {}, displayed=0 if as_json else 8)

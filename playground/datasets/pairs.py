@@ -366,9 +366,9 @@ def _line_error(fields: Sequence[str]) -> str:
     """Return the error of a line, independent of its symbols; empty if it is valid."""
     if len(fields) != 2:
         return (
-            "has no tab between source and target"
+            "has no tab, arrow, comma or two spaces between source and target"
             if len(fields) < 2
-            else f"has {len(fields) - 1} tabs; one is expected"
+            else f"has {len(fields) - 1} separators; one is expected"
         )
     for name, text in zip(("source", "target"), fields, strict=True):
         if (

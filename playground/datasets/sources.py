@@ -9,6 +9,7 @@ import importlib.util
 import io
 import os
 import random
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,10 +24,16 @@ MAX_BYTES = 50_000_000  # bytes of a file or a text, and characters from the Hub
 FUNCTION_EXAMPLES = 20_000  # sequences that a function is called with
 MAX_DRAWS_FACTOR = 4  # at most this many times as many samples, because short sequences repeat
 CSV = (".csv",)
+# Separators of source and target in a text without tabs; of equal ones the first is used.
+SEPARATORS = [re.compile(pattern) for pattern in (r"\s*(?:→|=>|->)\s*", r"\s*,\s*", r" {2,}")]
+MAX_SEPARATOR_LINES = 1000  # lines from which the separator is found
 
 
 def from_text(text: str, split_on_spaces: bool | None = None) -> PairDataset:
-    """Parse lines of source, tab, target; empty lines are ignored.
+    """Parse lines of source, separator, target; empty lines are ignored.
+
+    A text with a tab has tabs as separators. In others the separator is the one of `SEPARATORS`
+    that splits the most lines in two.
 
     Raises:
         DatasetError: for invalid data.
@@ -34,12 +41,28 @@ def from_text(text: str, split_on_spaces: bool | None = None) -> PairDataset:
     if len(text) > MAX_BYTES:
         raise DatasetError(f"the text has {len(text):,} characters; at most {MAX_BYTES:,} are read")
 
+    separator = None if "\t" in text else _find_separator(text)
+
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
         for number, line in enumerate(io.StringIO(text, newline=None), start=1):
             if line.strip():
-                yield number, line.rstrip("\n").split("\t")
+                fields = (
+                    separator.split(line.strip()) if separator else line.rstrip("\n").split("\t")
+                )
+                yield number, fields
 
     return read_pairs(lines, split_on_spaces)
+
+
+def _find_separator(text: str) -> re.Pattern[str] | None:
+    """Return the separator of a text without tabs, or None if no line has one."""
+    lines = [line.strip() for line in io.StringIO(text, newline=None) if line.strip()]
+    counts = {
+        separator: sum(len(separator.split(line)) == 2 for line in lines[:MAX_SEPARATOR_LINES])
+        for separator in SEPARATORS
+    }
+    best = max(counts, key=lambda separator: counts[separator])
+    return best if counts[best] else None
 
 
 def from_csv(
@@ -148,7 +171,7 @@ def from_bytes(
 def from_file(
     path: Path, columns: Sequence[str] = (), split_on_spaces: bool | None = None
 ) -> PairDataset:
-    """Read a file: source, tab, target on each line, or a CSV.
+    """Read a file: source, separator, target on each line, or a CSV.
 
     Raises:
         DatasetError: for an unreadable file or invalid data.

@@ -43,7 +43,10 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     wait_for_text(page, "#problem", "o dataset is selected")
     page.fill(".dataset-panel [name=text]", TEXT + "\nno tab here\n\tx")
     expect(page.locator(".dataset-panel .problem li")).to_have_text(
-        ["Line 217 has no tab between source and target.", "Line 218 has no source."]
+        [
+            "Line 217 has no tab, arrow, comma or two spaces between source and target.",
+            "Line 218 has no source.",
+        ]
     )
     expect(page.locator(".dataset-panel .use")).to_be_disabled()
     page.fill(".dataset-panel [name=text]", TEXT + "\naaa\taaa\naab\tb")

@@ -149,7 +149,8 @@ def test_invalid_lines_are_reported_by_number_and_valid_ones_previewed(app):
     response = bring(app, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
     assert response["bad"] == 7
     assert response["lines"] == [
-        f"line {n} has no tab between source and target" for n in range(217, 222)
+        f"line {n} has no tab, arrow, comma or two spaces between source and target"
+        for n in range(217, 222)
     ]
     assert "content" not in response
     assert response["rows"] == 216

@@ -141,10 +141,11 @@ def test_all_bad_lines_are_counted_and_the_first_five_named():
     with pytest.raises(DatasetError) as caught:
         rows_of(fields)
     assert str(caught.value).startswith(
-        "9 of 59 lines cannot be used: line 3 has no tab between source and target; line 7 has the "
+        "9 of 59 lines cannot be used: line 3 has no tab, arrow, comma or two spaces "
+        "between source and target; line 7 has the "
         "control character U+0000; "
-        "line 11 has 2 tabs; one is expected; line 20 has no source; line 21 has no target; and 4 "
-        "more"
+        "line 11 has 2 separators; one is expected; line 20 has no source; line 21 has no target; "
+        "and 4 more"
     )
     only = [
         ("x", "PAD") if number == 4 else ("a b c d", f"w{number % 7} x") for number in range(1, 60)

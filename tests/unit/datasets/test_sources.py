@@ -66,6 +66,31 @@ def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
     assert rows.preview(1) == [(["0", "0", "0"], ["0", "0", "0", "x"])]
 
 
+@pytest.mark.parametrize("separator", [" → ", "->", " => ", ",", ", ", "  ", "\t"])
+@pytest.mark.parametrize("spaced", [False, True])
+def test_lines_of_a_text_may_have_other_separators(separator, spaced):
+    pairs = [(f"c{i:03}a", f"a{i:03}c") for i in range(200)]
+    if spaced:
+        pairs = [(" ".join(source), " ".join(target)) for source, target in pairs]
+    rows = from_text("".join(f"{source}{separator}{target}\n" for source, target in pairs))
+    expected = from_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    assert rows.sha256 == expected.sha256
+    assert rows.preview(1) == [(["c", "0", "0", "0", "a"], ["a", "0", "0", "0", "c"])]
+
+
+def test_a_separator_inside_a_source_with_tabs_is_part_of_it():
+    rows = from_text("".join(f"{i},->{i}\t{i}\n" for i in range(10, 200)))
+    assert rows.preview(1)[0][0] == ["1", "0", ",", "-", ">", "1", "0"]
+
+
+def test_a_line_without_the_separator_of_the_others_is_named():
+    text = "".join(f"{i} -> {i}\n" for i in range(10, 200)) + "11 12\n1 -> 2 -> 3\n"
+    with pytest.raises(
+        DatasetError, match=r"line 191 has no tab, arrow.*line 192 has 2 separators"
+    ):
+        from_text(text)
+
+
 @pytest.mark.parametrize(
     ("table", "columns", "expected_message"),
     [

@@ -32,10 +32,10 @@ const TEXT = {
   name: "text",
   label: "Examples",
   type: "textarea",
-  placeholder: "c a t\tt a c\nd o g\tg o d\n…",
-  hint: "One example per line: source, tab, target. At least about 100 examples.",
+  placeholder: "cat → tac\ndog → god\n…",
+  hint: "One example per line. An arrow (→, ->, =>), a tab, a comma or two spaces separate source and target.",
 };
-const FILE_HINT = "TSV (source, tab, target), or CSV with a line of names; at most 50 MB.";
+const FILE_HINT = "Lines of source and target, or CSV with a line of names; at most 50 MB.";
 const REPO = {
   name: "repo",
   label: "Dataset",
