@@ -33,7 +33,7 @@ const TEXT = {
   label: "Examples",
   type: "textarea",
   placeholder: "cat → tac\ndog → god\n…",
-  hint: "One example per line. An arrow (→, ->, =>), a tab, a comma or two spaces separate source and target.",
+  hint: "One example per line; an arrow, a tab, a comma or two spaces before the target.",
 };
 const FILE_HINT = "Lines of source and target, or CSV with a line of names; at most 50 MB.";
 const REPO = {
