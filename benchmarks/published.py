@@ -49,7 +49,7 @@ def replicate(claim: dict[str, Any], seeds: int | None = None) -> dict[str, Any]
         "title": claim["title"],
         "published": result["statement"],
         "criterion": result["criterion"],
-        "measured": result["measured"],
+        "value": result["measured"],
         "by_seed": result.get("by_seed"),
         "passed": result["passed"],
         "verdict": result.get("verdict", "not measured"),
