@@ -99,7 +99,7 @@ def build_spec(
         for name, values in pairs:
             if not values:
                 exit_with_error(
-                    f"--vary {name} has no values; write NAME=VALUE,VALUE, such as n_heads=1,2"
+                    f"--vary {name} has no values; use NAME=VALUE,VALUE, such as n_heads=1,2"
                 )
         spec["grid"] = {
             name: [parse_value(name, value) for value in values.split(",")]

@@ -20,22 +20,26 @@ from .embeddings import InputEmbedding
 from .feed_forward import FeedForward, SwiGLU
 from .layers import DecoderLayer, ResidualNorm
 from .position_encoding import (
-    POSITION_ENCODINGS,
+    ALiBi,
     RelativePositionEncoding,
     RotaryEmbedding,
+    T5RelativePositionBias,
 )
 from .transformer import Transformer
 
-# A module of another class, for example a broken copy in a lesson, may compute something else.
+# A module of another class, for example a broken copy in a lesson or an added position encoding,
+# may compute something else.
 FUSED_CLASSES = {
+    ALiBi,
     DecoderLayer,
     FeedForward,
     InputEmbedding,
     MultiHeadAttention,
     RelativePositionEncoding,
     ResidualNorm,
+    RotaryEmbedding,
     SwiGLU,
-    *POSITION_ENCODINGS.values(),
+    T5RelativePositionBias,
     nn.Dropout,
     nn.Embedding,
     nn.Identity,

@@ -81,7 +81,7 @@ class ExperimentHandlers(HandlerGroup):
                 summary["experiment"] = known.id if known else None
                 summary["estimate"] = self.experiments.estimate(experiment, owner)
             response.append(summary)
-        return {"questions": response, "settings": VARIABLE_SETTINGS}
+        return {"presets": response, "settings": VARIABLE_SETTINGS}
 
     @handler("experiments/plan", PlanExperiment)
     def plan(self, request: PlanExperiment) -> dict[str, Any]:

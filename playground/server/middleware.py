@@ -64,6 +64,7 @@ SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     ("GET", r"/gradio_api/call/(v2/)?\w{1,60}/\w{1,60}", 5),
     ("GET HEAD POST DELETE", r"/gradio_api/mcp/?(schema)?", 40),
     (PAGE_METHODS, r"/playground/static/[\w.+-]{1,60}/(?!.*\.\.)[\w./-]{1,100}", 1),
+    (PAGE_METHODS, r"/playground/files/(?!.*\.\.)[\w./-]{1,200}", 2),
     ("POST", r"/playground/api/[a-z]{1,20}/[a-z-]{1,20}", 0),
     ("POST", r"/playground/ask/[a-z-]{1,40}", 1),
     ("GET HEAD", r"/playground/checkpoints/[\w-]{1,60}", 50),

@@ -21,7 +21,7 @@ HIDE = """(() => {
 TABS = {
     "Inspect": ".inspect .views [aria-selected=true]",
     "Compare": ".compare .views [aria-selected=true]",
-    "Lab": ".lab .questions li",
+    "Lab": ".lab .presets li",
     "Learn": ".learn .parts button, .learn [role=tab]",
     "Train": ".live .runs",
 }

@@ -98,7 +98,7 @@ def picture_at_rest(page):
 def test_invalid_input_shows_an_error_and_the_last_figure_stays(page):
     before = picture_at_rest(page)
     for text, message in (
-        ("3 x", "not a symbol"),
+        ("3 x", "not a token"),
         ("", "no token"),
         ("1 " * 30, "positions for 10"),
     ):

@@ -16,7 +16,7 @@ BASE = "checkpoint:reverse-one-head"
 def to_lab(page):
     page.wait_for_selector(".live:not([data-status=opening])", state="attached")
     go_to(page, "Lab")
-    page.wait_for_selector(".lab .questions li")
+    page.wait_for_selector(".lab .presets li")
 
 
 def fill_form(page, *varied, seeds="0", kind="grid", name=""):
@@ -73,7 +73,7 @@ def test_example_is_open_on_arrival_and_read_only(app, open_page, tmp_path):
     expect_points(page, ".score-chart", 30)
     rows = list(csv.DictReader(download(page, ".as-csv", tmp_path).read_text().splitlines()))
     assert [row["learning_rate"] for row in rows] == ["0.0005", "0.006"]
-    takes = page.locator(".questions .what")
+    takes = page.locator(".presets .what")
     assert all("on two cores" in text for text in takes.all_text_contents())
     page.click(".own > summary")
     expect(page.locator(".own .begin")).to_have_text("Start 6 runs")
@@ -84,7 +84,7 @@ def test_example_is_open_on_arrival_and_read_only(app, open_page, tmp_path):
 def test_new_experiment_is_planned_run_and_opened_again(app, open_page, tmp_path):
     page = open_page(app.url)
     to_lab(page)
-    question = page.locator(".questions li", has_text="Pre or post norm?")
+    question = page.locator(".presets li", has_text="Pre or post norm?")
     expect(question).to_contain_text(re.compile("6 runs · about .* on two cores"))
     fill_form(page, ("norm_placement", "pre, up"), ("max_steps", "20"), seeds="0, 1", name="norms")
     expect(error_of(page, "values-0")).to_contain_text("choose one of pre, post")
@@ -208,7 +208,7 @@ def test_length_generalization_on_a_narrow_page(app, open_page):
 def test_prepared_experiment_is_paused_and_resumed(app, open_page):
     page = open_page(app.url)
     to_lab(page)
-    question = page.locator(".questions li", has_text="What does a longer sequence cost?")
+    question = page.locator(".presets li", has_text="What does a longer sequence cost?")
     question.get_by_role("button", name="Run: ").click()
     row = own_row(page, "What does a longer sequence cost?")
     expect(row.locator(".words")).to_contain_text("0 of 9 runs")

@@ -485,9 +485,9 @@ def test_checkpoints_are_listed_downloaded_uploaded_and_deleted(app, open_page, 
     wait_for_text(page, ".hand-note", f"Checkpoint of step {at} kept")
     page.click(".saved summary")
     rows = page.locator(".saved tbody tr")
-    expect(page.locator(".saved")).to_contain_text("kept")
+    expect(page.locator(".saved")).to_contain_text("saved by you")
     with page.expect_download() as fetched:
-        rows.filter(has_text="kept").get_by_text("Download").click()
+        rows.filter(has_text="saved by you").get_by_text("Download").click()
     packed = tmp_path / fetched.value.suggested_filename
     fetched.value.save_as(packed)
     with zipfile.ZipFile(packed) as archive:
@@ -500,8 +500,8 @@ def test_checkpoints_are_listed_downloaded_uploaded_and_deleted(app, open_page, 
         archive.extractall(tmp_path / "unpacked")
     assert read_manifest(tmp_path / "unpacked").step == at
     for _ in range(2):  # once is a slip of the hand
-        rows.filter(has_text="kept").get_by_text("Delete").click()
-    wait_until(page, "!document.querySelector('.saved').textContent.includes('kept')")
+        rows.filter(has_text="saved by you").get_by_text("Delete").click()
+    wait_until(page, "!document.querySelector('.saved').textContent.includes('saved by you')")
     for left in range(rows.count() - 1, 0, -1):
         for _ in range(2):
             rows.last.get_by_text("Delete").click()

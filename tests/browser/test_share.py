@@ -175,7 +175,7 @@ INVALID_LINKS = {
 READY = {
     "inspect": ".inspect[data-drawn]",
     "compare": ".compare .views [aria-selected=true]",
-    "lab": ".lab .questions li",
+    "lab": ".lab .presets li",
     "hub": ".hub .here tbody tr",
 }
 

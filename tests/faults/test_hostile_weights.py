@@ -35,7 +35,7 @@ from playground.runs.inspector_process import Inspector
 from playground.runs.owner_keys import new_owner_key
 from playground.server.checkpoint_transfer import CHECKPOINT_PATH, CheckpointTransfer
 from playground.training.trainer import Trainer
-from tests.faults.test_corrupt import refused
+from tests.faults.test_corrupt import is_rejected
 from tests.support.small_runs import repeat_counts, tiny_config
 
 WEIGHTS, STATE = "model.safetensors", "training.safetensors"
@@ -422,7 +422,7 @@ def test_mutated_weights_are_rejected_or_loaded_exactly(good, tmp_path, monkeypa
         mutated = chance.choice(MUTATIONS)(files[WEIGHTS], chance)
         name = "summed" if number % 3 == 0 else "unsummed"
         (folders[name] / WEIGHTS).write_bytes(mutated)
-        if refused(WEIGHTS, load_model, folders[name]):
+        if is_rejected(WEIGHTS, load_model, folders[name]):
             continue
         tensors = weights_by_name(build(trainer.config))
         assert contents(tensors) == meaning(mutated), (
@@ -443,7 +443,7 @@ def test_mutated_training_states_are_rejected_or_restored_exactly(good, tmp_path
     for number in range(count):
         mutated = chance.choice(MUTATIONS)(files[STATE], chance)
         (tmp_path / STATE).write_bytes(mutated)
-        if not refused(
+        if not is_rejected(
             STATE, restore_trainer, trainer, tmp_path / WEIGHTS, tmp_path / STATE, STEPS, "cpu"
         ):
             result, message = (

@@ -20,12 +20,12 @@ SMALL_SETTINGS = {
     "eval_every": 50,
 }
 
-# The sections of the sub-views of the Inspect tab.
+# The sections of the sub-views of the Inspect tab that apply to a transformer.
 INSPECT_SECTIONS = {
     "attention": ["attention"],
     "generation": ["steps"],
     "heads": ["heads", "away"],
-    "forward": ["walk", "lens", "symbols", "sizes", "training", "gates"],
+    "forward": ["walk", "lens", "symbols", "sizes", "training"],
 }
 
 

@@ -322,7 +322,7 @@ def test_presets_and_claims_are_listed():
             ("experiment", "--vary", "norm=pre,post", "--set", *VAST),
             "are free; use a smaller batch_size, d_model, d_ff or max_length",
         ),
-        (("lengths", "--set", "steps"), "write NAME=VALUE"),
+        (("lengths", "--set", "steps"), "use NAME=VALUE"),
         (
             ("lengths", "checkpoints/reverse", "--set", "nonsense"),
             "--set has no effect on CHECKPOINTs, which are already trained; omit it",
@@ -330,7 +330,7 @@ def test_presets_and_claims_are_listed():
         (("experiment", "--set", "steps"), "--set has no effect without a QUESTION or --vary"),
         (
             ("experiment", "--vary", "n_heads"),
-            "--vary n_heads has no values; write NAME=VALUE,VALUE, such as n_heads=1,2",
+            "--vary n_heads has no values; use NAME=VALUE,VALUE, such as n_heads=1,2",
         ),
         (("experiment", "--vary", "--seeds", 1), "Option '--vary' requires an argument"),
         (("experiment", "--vary", "n_heads=one"), "n_heads is 'one'; it must be a whole number"),

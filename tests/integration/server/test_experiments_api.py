@@ -94,7 +94,7 @@ def trained(registry, **settings):
 @pytest.mark.smoke
 def test_an_experiment_preset_lists_its_runs_and_status(page):
     response = ask(page, "experiments/presets")
-    norm = next(each for each in response["questions"] if each["name"] == "norm")
+    norm = next(each for each in response["presets"] if each["name"] == "norm")
     assert (norm["runs"], norm["varied"], norm["unavailable_reason"], norm["experiment"]) == (
         6,
         "norm_placement: pre, post",
@@ -106,11 +106,11 @@ def test_an_experiment_preset_lists_its_runs_and_status(page):
     begun = ask(page, "experiments/submit", question="norm")["experiment"]
     assert {
         each["name"]: each["experiment"]
-        for each in ask(page, "experiments/presets")["questions"]
+        for each in ask(page, "experiments/presets")["presets"]
         if each["experiment"]
     } == {"norm": begun}
     assert not any(
-        each["experiment"] for each in ask(page, "experiments/presets", owner=OTHER)["questions"]
+        each["experiment"] for each in ask(page, "experiments/presets", owner=OTHER)["presets"]
     )
     assert ask(page, "experiments/presets")["settings"] == VARIABLE_SETTINGS
     assert {"architecture", "task", "norm_placement", "cell"} <= {

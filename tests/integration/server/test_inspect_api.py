@@ -59,7 +59,7 @@ def test_slow_views_do_not_block_fast_ones(registry, view):
     ("text", "message"),
     [
         ("", "there is no token"),
-        ("3 x", "not a symbol"),
+        ("3 x", "not a token"),
         ("1 " * 40, "positions for 10"),
         (None, "type a sequence"),
         ([3], "give a sequence of at most 2,000 characters"),

@@ -224,7 +224,7 @@ def test_every_registered_route_is_known_and_served_or_not(built):
 def test_the_page_holds_no_script_or_style_of_a_tab(built):
     """The modules and stylesheets are files of their own, which browsers cache."""
     names = {each["elem_id"] for each in built["views"]}
-    assert names >= {"live", "rows", "inspect", "compare", "lab", "hub", "learn"}
+    assert names >= {"live", "inspect", "compare", "lab", "hub", "learn"}
     for props in built["views"]:
         assert props["css_template"] == ""
         assert re.search(r"playground/static/[\w.+-]+/\w+/\w+\.js", props["js_on_load"])

@@ -180,7 +180,7 @@ def test_details(request_json, run):
 
 def test_the_form_of_the_lab(request_json):
     response = request_json("experiments/presets", owner=OWNER)
-    assert response["questions"]
+    assert response["presets"]
     assert response["settings"]
     assert problems(response, "ExperimentForm", "form") == []
 

@@ -438,7 +438,7 @@ def test_unusual_options_get_an_error_or_a_result(one_head, view, option, value)
     )
     assert ("error" not in answer) == harmless, answer
     if not harmless:
-        assert any(text in answer["error"] for text in (option, "no 'half'", "not a symbol"))
+        assert any(text in answer["error"] for text in (option, "no 'half'", "not a token"))
 
 
 def test_unknown_and_too_many_components_are_rejected(one_head):

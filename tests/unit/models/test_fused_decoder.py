@@ -8,6 +8,7 @@ from playground.models import fused_decoder
 from playground.models.attention import MultiHeadAttention, padding_mask
 from playground.models.config import ModelConfig
 from playground.models.fused_decoder import FusedDecoder, can_fuse
+from playground.models.position_encoding import RelativePositionEncoding
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS
 
@@ -99,6 +100,17 @@ def test_changed_modules_are_not_fused():
     model.decoder_layers[0].feed_forward.forward = lambda x_BSD: 0 * x_BSD
     assert not can_fuse(model)
     assert not can_fuse(build_model().train())
+
+
+def test_an_added_position_encoding_is_not_fused():
+    class Flipped(RelativePositionEncoding):
+        def rotate(self, x_BHPK, first_position=0):
+            return -x_BHPK
+
+    model = build_model()
+    for layer in model.decoder_layers:
+        layer.self_attn.position_encoding = Flipped()
+    assert not can_fuse(model)
 
 
 def test_generation_uses_the_fused_decoder(monkeypatch):

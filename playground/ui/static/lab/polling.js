@@ -56,7 +56,7 @@ export function startPolling() {
     intervalMs: LONG_INTERVAL_MS,
     isVisible,
     ...report("presets", (response) => {
-      presets.value = response.questions;
+      presets.value = response.presets;
       if (!settings.value.length) settings.value = response.settings;
     }),
   });

@@ -58,7 +58,7 @@ export function Presets() {
     title="Prepared experiments"
     hint="Change one setting and compare the results. Every value is trained with several seeds."
   >
-    <ul class="questions">
+    <ul class="presets">
       ${presets.value.map((each) => html`<${Preset} key=${each.name} preset=${each} />`)}
     </ul>
     <${NewExperiment} />

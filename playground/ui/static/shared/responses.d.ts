@@ -269,7 +269,7 @@ export interface JobPoll {
 
 /** The response of `experiments/presets`: the form of the Lab. */
 export interface ExperimentForm {
-  questions: ExperimentPreset[];
+  presets: ExperimentPreset[];
   settings: VariableSetting[];
 }
 
@@ -278,7 +278,7 @@ export interface ExperimentPreset {
   title: string;
   why: string;
   runs: number;
-  missing: string;
+  unavailable_reason: string;
   kind: "grid" | "lengths";
   varied: string;
   estimate: Estimate | null;
