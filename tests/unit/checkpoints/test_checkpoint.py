@@ -256,7 +256,8 @@ def test_a_failed_restore_leaves_the_trainer_unchanged(tiny, folder, name):
             trainer, folder / "model.safetensors", folder / "training.safetensors", STEPS, "cpu"
         )
     with pytest.raises(
-        CheckpointError, match="belongs to step 3, not to step 2" if name == "model.safetensors" else name
+        CheckpointError,
+        match="belongs to step 3, not to step 2" if name == "model.safetensors" else name,
     ):
         restore_trainer(
             trainer, folder / "model.safetensors", folder / "training.safetensors", 2, "cpu"
