@@ -153,7 +153,7 @@ ROWS = [
         "about 5, read off a figure",
         lambda: f"{wavelength(0, 64):.2f}",
         "Inspect, Embeddings and positions",
-        inspect("symbols"),
+        inspect("embeddings"),
     ),
     Row(
         "A",
@@ -161,7 +161,7 @@ ROWS = [
         "about 40, read off a figure",
         lambda: f"{wavelength(14, 64):.1f}",
         "Inspect, Embeddings and positions",
-        inspect("symbols"),
+        inspect("embeddings"),
     ),
     Row(
         "A",
@@ -177,7 +177,7 @@ ROWS = [
         "9 3 5",
         reversed_sequence,
         "Inspect, Activations",
-        inspect("walk"),
+        inspect("trace"),
     ),
     Row(
         "A",
@@ -185,7 +185,7 @@ ROWS = [
         "such as 0.7, 0.2, 0.1",
         mixed_values,
         "Inspect, Activations",
-        inspect("walk"),
+        inspect("trace"),
     ),
     Row(
         "A",
@@ -217,7 +217,7 @@ ROWS = [
         "0 without positions, more with",
         word_order,
         "Inspect, Embeddings and positions",
-        inspect("symbols"),
+        inspect("embeddings"),
     ),
     Row(
         "B",
@@ -241,7 +241,7 @@ ROWS = [
         "equal",
         convolution_difference,
         "Inspect, Activations",
-        inspect("walk"),
+        inspect("trace"),
     ),
     Row(
         "C",
@@ -266,7 +266,7 @@ ROWS = [
         "practically",
         position_independence,
         "Inspect, Embeddings and positions",
-        inspect("symbols"),
+        inspect("embeddings"),
     ),
     Row(
         "C",

@@ -20,7 +20,7 @@ def min_seconds(config: RunConfig, view: str, n: int = 0) -> float:
     sequences = {
         "heads": HEAD_SCORE_SEQUENCES,
         "heads-over-training": TRAINING_STEPS * HEAD_SCORE_SEQUENCES,
-        "away": ABLATION_SEQUENCES * parts,
+        "ablation": ABLATION_SEQUENCES * parts,
         "evaluate": n,
     }.get(view, 0)
     low, high = config.task.min_length, config.task.max_sequence_length

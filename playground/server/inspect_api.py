@@ -20,7 +20,7 @@ from .process_calls import RESPONSE_TIMEOUT_S, await_result, process_queue, run_
 from .routes import HandlerGroup, handler
 from .schemas.runs import ExportFigures, LoadView
 
-SLOW_VIEWS = ("heads", "heads-over-training", "away")
+SLOW_VIEWS = ("heads", "heads-over-training", "ablation")
 SLOW_VIEW_TIMEOUT_S = 280  # seconds
 FIGURE_SEQUENCES = 512  # held-out sequences of the ablations in the figures
 MAX_REQUEST_LENGTH = 8000  # characters

@@ -122,13 +122,13 @@ def read_predictions(page: Page) -> dict[str, float]:
 
 def read_contributions(page: Page) -> list[float]:
     """Return the size of each sublayer's output in the view of the forward pass."""
-    sums = page.locator(".walk-list button", has_text=re.compile(r"^\s*\d+\. residual"))
+    sums = page.locator(".trace-list button", has_text=re.compile(r"^\s*\d+\. residual"))
     values = []
     for i in range(sums.count()):
         number = re.match(r"\s*(\d+)", sums.nth(i).text_content())[1]
         sums.nth(i).evaluate("button => button.click()")  # its block may be closed
-        expect(page.locator(".walk-place")).to_contain_text(f"step {number} of")
-        match = re.search(r"has (\d+\.\d\d) times the norm", page.text_content(".walk-shape"))
+        expect(page.locator(".trace-progress")).to_contain_text(f"step {number} of")
+        match = re.search(r"has (\d+\.\d\d) times the norm", page.text_content(".trace-shape"))
         values.append(float(match[1]))
     return values
 
@@ -164,5 +164,5 @@ def test_numbers_of_the_diagram_equal_those_of_inspect(app, open_page, architect
     if architecture == "transformer":
         open_section(page, "steps")
         assert predictions == pytest.approx(read_predictions(page), abs=6e-4)
-        open_section(page, "walk")
+        open_section(page, "trace")
         assert contributions == pytest.approx(read_contributions(page), abs=0.011)

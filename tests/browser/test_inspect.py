@@ -226,7 +226,7 @@ def test_a_link_opens_the_same_view_in_another_browser(app, open_page):
         ("steps", "generation", "steps"),  # a view of version 0.2
         ("sizes", "forward", "sizes"),  # likewise
         ("generation", "generation", "steps"),
-        ("forward", "forward", "walk"),
+        ("forward", "forward", "trace"),
     ],
 )
 def test_links_name_a_section_or_a_sub_view(app, open_page, name, sub_view, section):
@@ -291,43 +291,43 @@ def test_head_roles_are_sorted_and_readable(page):
 def test_the_logit_lens_and_logit_attribution(page):
     type_sequence(page, "3 1 4")
     open_section(page, "lens")
-    expect(page.locator(".lens-words")).to_contain_text("Position 1: the contributions sum to")
+    expect(page.locator(".lens-message")).to_contain_text("Position 1: the contributions sum to")
     page.locator(".lens-cell[tabindex='0']").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".lens-words")).to_contain_text("Position 2: the contributions sum to")
+    expect(page.locator(".lens-message")).to_contain_text("Position 2: the contributions sum to")
     page.locator(".lens-cell").last.click()
-    expect(page.locator(".lens-words")).to_contain_text("Position 4: the contributions sum to")
-    page.select_option(".lens-symbol", "0")
-    expect(page.locator(".lens-words")).to_contain_text("logit of 0")
+    expect(page.locator(".lens-message")).to_contain_text("Position 4: the contributions sum to")
+    page.select_option(".lens-token", "0")
+    expect(page.locator(".lens-message")).to_contain_text("logit of 0")
 
 
-def test_the_walk_down_to_a_single_number(page):
+def test_activations_down_to_a_single_value(page):
     type_sequence(page, "3 1 4")
-    open_section(page, "walk")
-    expect(page.locator(".walk-code")).to_contain_text("playground/models/embeddings.py:")
-    first = page.text_content(".walk-name")
-    page.focus(".walk-on")
+    open_section(page, "trace")
+    expect(page.locator(".trace-code")).to_contain_text("playground/models/embeddings.py:")
+    first = page.text_content(".trace-name")
+    page.focus(".trace-next")
     page.keyboard.press("ArrowRight")
-    expect(page.locator(".walk-name")).not_to_have_text(first)
-    page.locator(".walk-steps button").nth(1).click()
-    page.locator(".walk-list button", has_text=re.compile(r"^\s*\d+\. scores")).first.click()
-    expect(page.locator(".walk-formula")).to_contain_text("sqrt(head size)")
-    page.focus(".walk-map canvas")
+    expect(page.locator(".trace-name")).not_to_have_text(first)
+    page.locator(".trace-chapters button").nth(1).click()
+    page.locator(".trace-list button", has_text=re.compile(r"^\s*\d+\. scores")).first.click()
+    expect(page.locator(".trace-formula")).to_contain_text("sqrt(head size)")
+    page.focus(".trace-tensor canvas")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect(page.locator(".walk-equation")).to_contain_text("=")
-    expect(page.locator(".walk-origin h4")).to_contain_text("row 1 (3), column 1 (3)")
-    expect(page.locator(".walk-map figcaption")).to_contain_text("row 1 (3), column 1 (3)")
+    expect(page.locator(".trace-equation")).to_contain_text("=")
+    expect(page.locator(".trace-provenance h4")).to_contain_text("row 1 (3), column 1 (3)")
+    expect(page.locator(".trace-tensor figcaption")).to_contain_text("row 1 (3), column 1 (3)")
 
 
 def test_embeddings_and_sizes_with_custom_numbers(page):
-    open_section(page, "symbols")
-    page.fill(".symbols-dimension", "14")
-    expect(page.locator(".symbols-lengths")).to_contain_text("47")
-    page.fill(".symbols-first", "a b a")
-    page.fill(".symbols-second", "a a b")
-    expect(page.locator(".symbols-distance")).to_contain_text("a")
-    page.focus(".symbols-flat")
+    open_section(page, "embeddings")
+    page.fill(".embeddings-dimension", "14")
+    expect(page.locator(".embeddings-wavelengths")).to_contain_text("47")
+    page.fill(".embeddings-first", "a b a")
+    page.fill(".embeddings-second", "a a b")
+    expect(page.locator(".embeddings-distance")).to_contain_text("a")
+    page.focus(".embeddings-projection")
     page.keyboard.press("ArrowRight")
     open_section(page, "sizes")
     expect(page.locator(".of-sizes")).to_contain_text("171,597")
@@ -342,17 +342,17 @@ def test_embeddings_and_sizes_with_custom_numbers(page):
     expect(page.locator("#view-heads")).to_be_focused()
 
 
-def test_taking_parts_away_is_measured(page):
+def test_ablation_of_components_is_measured(page):
     page.select_option(".page-bar .subject", "checkpoint:reverse-one-head")
-    open_section(page, "away")
-    row = page.locator(".of-away tr", has_text="cross-attention, layer 1, head 1")
+    open_section(page, "ablation")
+    row = page.locator(".of-ablation tr", has_text="cross-attention, layer 1, head 1")
     expect(row.first).to_contain_text("100 % → 0", timeout=120_000)
     row.first.locator("input").focus()
     page.keyboard.press(" ")
-    expect(page.locator(".away-own")).to_contain_text("✗")
-    page.focus(".away-position")
+    expect(page.locator(".ablation-on-input")).to_contain_text("✗")
+    page.focus(".patching-position")
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".away-patch-words")).to_contain_text("recovers")
+    expect(page.locator(".patching-message")).to_contain_text("recovers")
 
 
 def test_all_figures_come_for_print(page, tmp_path):

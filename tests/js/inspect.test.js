@@ -96,13 +96,13 @@ test("a weight is described with both positions", () => {
 });
 
 test("a link may name a section or a sub-view, and nothing else", () => {
-  Object.assign(VIEWS, { attention: {}, steps: {}, heads: {}, away: {}, walk: {}, sizes: {} });
+  Object.assign(VIEWS, { attention: {}, steps: {}, heads: {}, ablation: {}, trace: {}, sizes: {} });
   assert.equal(findSection("sizes"), "sizes");
-  assert.equal(findSection("forward"), "walk");
+  assert.equal(findSection("forward"), "trace");
   assert.equal(findSection("generation"), "steps");
   for (const name of ["constructor", "__proto__", "", 3, null])
     assert.equal(findSection(name), null);
-  assert.equal(findSubView("away").name, "heads");
+  assert.equal(findSubView("ablation").name, "heads");
 });
 
 test("options of a link are restored by their type", () => {

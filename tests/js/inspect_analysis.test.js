@@ -137,9 +137,9 @@ beforeEach(() => {
   responses = {
     contributions: ATTRIBUTION,
     heads: SCORES,
-    away: ABLATION,
+    ablation: ABLATION,
     patch: PATCHED,
-    "walk-cell": PRODUCT,
+    "trace-cell": PRODUCT,
   };
   mock.restoreAll();
   mock.method(globalThis, "fetch", async (url, { body }) => {
@@ -177,7 +177,7 @@ test("an attribution names both sums", () => {
 
 test("the arrow keys of the lens select a position, and its attribution is loaded", async () => {
   await show(logitLensSpec, LENS);
-  await wait(() => text(".lens-words").startsWith("Position 1"));
+  await wait(() => text(".lens-message").startsWith("Position 1"));
   assert.match(text(".lens-parts tbody tr"), /head 1\s*\+2\.5/);
   box.querySelector(".lens-cell[tabindex='0']").focus();
   press(document.activeElement, "ArrowRight");
@@ -190,7 +190,7 @@ test("the arrow keys of the lens select a position, and its attribution is loade
 test("a post-norm model has a lens but no attribution", async () => {
   responses.contributions = { error: "this is a post-norm model" };
   await show(logitLensSpec, LENS);
-  await wait(() => text(".lens-words") === "This is a post-norm model.");
+  await wait(() => text(".lens-message") === "This is a post-norm model.");
   assert.equal(box.querySelector(".lens-parts"), null);
 });
 
@@ -249,13 +249,13 @@ test("the measured steps are even on a log scale and include both ends", () => {
 
 test("an ablation is measured at once, and its table selects components", async () => {
   store.openModel("checkpoint:reverse");
-  await showSection("away", ablationSpec, ANSWER);
-  await wait(() => text(".away-finding") === "Needed.");
-  assert.match(text(".away-table tbody tr"), /100 % → 50\.0 %\s*2/);
-  assert.match(text(".away-words"), /^Intact model: exact match 100 %/);
-  await wait(() => text(".away-patch-words").includes("recovers"));
-  box.querySelector(".away-table input").click();
-  await wait(() => text(".away-own").includes("ablated: 1"));
+  await showSection("ablation", ablationSpec, ANSWER);
+  await wait(() => text(".ablation-summary") === "Needed.");
+  assert.match(text(".ablation-table tbody tr"), /100 % → 50\.0 %\s*2/);
+  assert.match(text(".ablation-message"), /^Intact model: exact match 100 %/);
+  await wait(() => text(".patching-message").includes("recovers"));
+  box.querySelector(".ablation-table input").click();
+  await wait(() => text(".ablation-on-input").includes("ablated: 1"));
   assert.deepEqual(ablationSpec.options().components, [HEAD]);
   button("Restore all").click();
   assert.deepEqual(ablationSpec.options().components, []);
@@ -284,9 +284,9 @@ test("the steps of the forward pass have one numbering", async () => {
     members.map((stage) => stage.index),
     [0, 1],
   );
-  await showSection("walk", activationsSpec, FORWARD);
-  assert.equal(text(".walk-place"), "step 1 of 2");
-  assert.match(text(".walk-list button[aria-current=true]"), /^1\. tokens/);
+  await showSection("trace", activationsSpec, FORWARD);
+  assert.equal(text(".trace-progress"), "step 1 of 2");
+  assert.match(text(".trace-list button[aria-current=true]"), /^1\. tokens/);
   button("Next →").click();
   assert.equal(activationsSpec.options().stage, "source embedding/sum");
 });
@@ -294,11 +294,11 @@ test("the steps of the forward pass have one numbering", async () => {
 test("rows, columns and dimensions of a value count from 1 in every text", async () => {
   assert.equal(nameColumn(FORWARD.chosen, 1), "dimension 2");
   assert.equal(nameColumn({ ...FORWARD.chosen, axes: ["", "keys"] }, 1), "column 2 (1)");
-  await showSection("walk", activationsSpec, FORWARD);
-  const canvas = box.querySelector(".walk-map canvas");
+  await showSection("trace", activationsSpec, FORWARD);
+  const canvas = box.querySelector(".trace-tensor canvas");
   for (const key of ["ArrowRight", "ArrowRight", "Enter"]) press(canvas, key);
-  await wait(() => text(".walk-origin h4").includes("row 1 (3), dimension 2"));
-  assert.match(text(".walk-map figcaption"), /row 1 \(3\), dimension 2: 2\./);
+  await wait(() => text(".trace-provenance h4").includes("row 1 (3), dimension 2"));
+  assert.match(text(".trace-tensor figcaption"), /row 1 \(3\), dimension 2: 2\./);
   assert.equal(activationsSpec.rows(FORWARD)[1].column, 2);
 });
 

@@ -156,7 +156,7 @@ def slow_inspections(attacker: Attacker, folder: Path) -> None:
             folder, tiny_config(d_model=64, n_heads=64, d_ff=64, n_layers=4, max_length=128)
         ),
     )
-    for view in ("away", "heads", "away", "heads"):
+    for view in ("ablation", "heads", "ablation", "heads"):
         attacker.repeat(
             lambda view=view: attacker.request(
                 "inspect/view", subject=model_ref, view=view, text="1 2 3", options={}

@@ -24,8 +24,8 @@ SMALL_SETTINGS = {
 INSPECT_SECTIONS = {
     "attention": ["attention"],
     "generation": ["steps"],
-    "heads": ["heads", "away"],
-    "forward": ["walk", "lens", "symbols", "sizes", "training"],
+    "heads": ["heads", "ablation"],
+    "forward": ["trace", "lens", "embeddings", "sizes", "training"],
 }
 
 

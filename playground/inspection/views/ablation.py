@@ -295,4 +295,4 @@ def ablation_table(effects: Iterable[AblationEffect], n: int) -> list[dict[str, 
     ]
 
 
-VIEWS = {"away": ablation_view, "away-answer": ablated_answer}
+VIEWS = {"ablation": ablation_view, "ablated-answer": ablated_answer}

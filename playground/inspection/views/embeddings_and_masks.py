@@ -69,7 +69,7 @@ def with_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str, A
 
 
 @torch.no_grad()
-def symbols(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+def embeddings(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     """Return the token embeddings and position vectors of the model, and sinusoidal positions."""
     side = choice_field(request, "side", ("source", "target"))
     size = choice_field(request, "sinusoids", tuple(SINUSOID_SIZES))
@@ -341,4 +341,4 @@ def _cached_attention_benchmark(length: int) -> list[float] | None:
 _cached_parameter_counts = cache(compare_with_torch)
 
 
-VIEWS = {"symbols": symbols, "sizes": sizes}
+VIEWS = {"embeddings": embeddings, "sizes": sizes}

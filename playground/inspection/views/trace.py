@@ -345,8 +345,8 @@ def _decoder_chapters(
     decoder_input = subject.token_names(path.decoder_input)
     target = subject.token_names(batch.labels_BT[0].tolist())
     writes = "target" if batch.has_target else "generated tokens"
-    crossing, walker = _best_aligned_head(subject, path, len(path.source) - 1)
-    positions = path.stage(crossing, "softmax").tensor[walker].argmax(-1) + 1
+    block, best_head = _best_aligned_head(subject, path, len(path.source) - 1)
+    positions = path.stage(block, "softmax").tensor[best_head].argmax(-1) + 1
     predicted = path.stage("output", "logits").tensor.argmax(-1).tolist()
     return [
         (
@@ -356,10 +356,10 @@ def _decoder_chapters(
             "input is shifted right. No position attends to later positions.",
         ),
         (
-            walker,
-            f"{crossing}/softmax",
-            f"{crossing[0].upper() + crossing[1:]}, head {walker + 1}: the output tokens in order "
-            "attend most to the source positions "
+            best_head,
+            f"{block}/softmax",
+            f"{block[0].upper() + block[1:]}, head {best_head + 1}: the output tokens in "
+            "order attend most to the source positions "
             f"{_join_tokens([str(position) for position in positions.tolist()])}.",
         ),
         (
@@ -392,4 +392,4 @@ def _join_tokens(names: list[str]) -> str:
     return " ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
-VIEWS = {"walk": trace, "walk-cell": trace_cell}
+VIEWS = {"trace": trace, "trace-cell": trace_cell}

@@ -234,9 +234,9 @@ INSPECT_CASES = [
         (f"{name.title().replace('-', '')}View", {"view": name})
         for name in VIEWS
         # Weights of earlier steps exist for a run only, gates for a recurrent model only.
-        if name not in ("heads-over-training", "walk-cell", "gates")
+        if name not in ("heads-over-training", "trace-cell", "gates")
     ),
-    *((interface, {"view": "walk-cell", "stage": stage}) for interface, stage in CELLS.items()),
+    *((interface, {"view": "trace-cell", "stage": stage}) for interface, stage in CELLS.items()),
 ]
 
 

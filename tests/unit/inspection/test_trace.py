@@ -61,17 +61,17 @@ def trace_of(text="5 3 9", **changes):
     return subject, batch, ForwardTrace(subject.transformer, batch)
 
 
-def blocks(walk):
+def blocks(trace):
     return {
         block: list(stages)
-        for block, stages in itertools.groupby(walk.stages, key=lambda stage: stage.block)
+        for block, stages in itertools.groupby(trace.stages, key=lambda stage: stage.block)
     }
 
 
 @pytest.mark.parametrize("overrides", VARIANTS)
 def test_stages_are_in_order_of_computation(overrides):
-    subject, _, walk = trace_of(**overrides)
-    actual = {block: [stage.name for stage in stages] for block, stages in blocks(walk).items()}
+    subject, _, trace = trace_of(**overrides)
+    actual = {block: [stage.name for stage in stages] for block, stages in blocks(trace).items()}
     config = subject.transformer.config
     pre, network, own = (
         config.norm_placement == "pre",
@@ -111,15 +111,15 @@ def test_every_stage_follows_from_the_stages_before_it(overrides):
     """Each formula applied to the tensors on show, sublayer by sublayer, gives the next tensor
     on show.
     """
-    subject, _, walk = trace_of(**overrides)
+    subject, _, trace = trace_of(**overrides)
     family, pre = subject.transformer, subject.transformer.config.norm_placement == "pre"
     close = {"atol": 1e-5, "rtol": 1e-5}
     x = memory = None
-    for block, stages in blocks(walk).items():
+    for block, stages in blocks(trace).items():
         tensor = {stage.name: stage.tensor for stage in stages}
         if block.endswith("embedding"):
             memory = x
-            tokens = walk.source if block.startswith("source") else walk.decoder_input
+            tokens = trace.source if block.startswith("source") else trace.decoder_input
             table = (
                 family.source_embedding if block.startswith("source") else family.target_embedding
             )
@@ -235,45 +235,45 @@ def map_networks(config):
 
 @pytest.mark.parametrize("overrides", VARIANTS)
 def test_trace_ends_at_model_logits_and_matches_recorded_attention(overrides):
-    subject, batch, walk = trace_of(**overrides)
+    subject, batch, trace = trace_of(**overrides)
     recording = record_teacher_forced(subject.transformer, batch)
-    assert torch.equal(walk.stage("output", "logits").tensor, recording.logits_BTV[0])
+    assert torch.equal(trace.stage("output", "logits").tensor, recording.logits_BTV[0])
     for kind, layer in itertools.product(
         ("encoder", "decoder", "cross"), range(subject.transformer.config.n_layers)
     ):
-        rendered = walk.stage(Component(kind, layer).name, "softmax").tensor
+        rendered = trace.stage(Component(kind, layer).name, "softmax").tensor
         assert torch.equal(rendered, recording.attention_weights[kind][layer, 0])
         assert torch.equal(
-            walk.stage(Component(kind, layer).name, "mask").tensor, recording.attn_mask[kind][0]
+            trace.stage(Component(kind, layer).name, "mask").tensor, recording.attn_mask[kind][0]
         )
 
 
 def test_the_decoder_input_is_the_shifted_target(mixed):
-    walk = ForwardTrace(mixed.transformer, mixed.encode_text("5 3 9"))
-    assert mixed.token_names(walk.decoder_input) == ["SOS", "9", "3", "5"]
-    logits_TV = walk.stage("output", "logits").tensor
+    trace = ForwardTrace(mixed.transformer, mixed.encode_text("5 3 9"))
+    assert mixed.token_names(trace.decoder_input) == ["SOS", "9", "3", "5"]
+    logits_TV = trace.stage("output", "logits").tensor
     assert mixed.token_names(logits_TV.argmax(-1).tolist()) == ["9", "3", "5", "EOS"]
 
 
 def test_shapes_are_written_in_letters_and_numbers():
-    _, _, walk = trace_of("5 3 9 1")
-    assert walk.stage("cross-attention, layer 2", "scores").size == "H Q M = 4 × 5 × 5"
-    assert walk.stage("encoder feed-forward, layer 1", "up projection").size == "S F = 5 × 24"
-    assert walk.stage("output", "logits").size == "T V = 5 × 13"
-    for stage in walk.stages:
+    _, _, trace = trace_of("5 3 9 1")
+    assert trace.stage("cross-attention, layer 2", "scores").size == "H Q M = 4 × 5 × 5"
+    assert trace.stage("encoder feed-forward, layer 1", "up projection").size == "S F = 5 × 24"
+    assert trace.stage("output", "logits").size == "T V = 5 × 13"
+    for stage in trace.stages:
         assert len(stage.shape) == stage.tensor.dim()
         assert set(stage.shape) <= set("STQMHKDFV")
 
 
 @pytest.mark.parametrize("overrides", VARIANTS)
 def test_every_stage_names_a_line_of_the_source(overrides):
-    _, _, walk = trace_of(**overrides)
-    for stage in walk.stages:
+    _, _, trace = trace_of(**overrides)
+    for stage in trace.stages:
         lines = (ROOT / stage.code.file).read_text(encoding="utf-8").splitlines()
         assert stage.code.file.startswith("playground/models/")
         assert lines[stage.code.line - 1].strip() == stage.code.text
         assert stage.code.text
-    scores = walk.stage("cross-attention, layer 1", "scores")
+    scores = trace.stage("cross-attention, layer 1", "scores")
     assert scores.code.text.startswith("scores_BHQM = query_BHQK @ key_BHMK.transpose(-2, -1)")
 
 
@@ -290,9 +290,9 @@ def test_a_missing_or_repeated_anchor_raises():
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_any_score_is_the_dot_product_of_its_query_and_key(kind):
-    _, _, walk = trace_of("5 3 9 1")
+    _, _, trace = trace_of("5 3 9 1")
     for layer, head, query, key in itertools.product(range(2), range(4), range(5), range(5)):
-        stage = walk.stage(Component(kind, layer).name, "scores")
+        stage = trace.stage(Component(kind, layer).name, "scores")
         product = stage.explain(head, query, key)
         assert product.value == pytest.approx(float(stage.tensor[head, query, key]), abs=1e-5)
         total = float((product.left_K * product.right_K).sum())
@@ -303,10 +303,10 @@ def test_any_score_is_the_dot_product_of_its_query_and_key(kind):
 
 @pytest.mark.parametrize("position_type", ["rope", "alibi", "t5"])
 def test_a_score_includes_the_position_encoding_of_self_attention(position_type):
-    _, _, walk = trace_of("5 3 9 1", position_type=position_type, n_kv_heads=2)
+    _, _, trace = trace_of("5 3 9 1", position_type=position_type, n_kv_heads=2)
     for kind, query, key in itertools.product(("encoder", "decoder", "cross"), range(5), range(5)):
         name = "biased scores" if position_type != "rope" and kind != "cross" else "scores"
-        stage = walk.stage(Component(kind, 1).name, name)
+        stage = trace.stage(Component(kind, 1).name, name)
         product = stage.explain(3, query, key)
         assert product.value == pytest.approx(float(stage.tensor[3, query, key]), abs=1e-5)
         assert (product.bias is not None) == (name != "scores")
@@ -317,14 +317,14 @@ def test_a_score_includes_the_position_encoding_of_self_attention(position_type)
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_any_head_output_is_its_weighted_sum(kind):
-    _, _, walk = trace_of("5 3 9 1")
+    _, _, trace = trace_of("5 3 9 1")
     for layer, head, query in itertools.product(range(2), range(4), range(5)):
-        stage = walk.stage(Component(kind, layer).name, "weighted sum")
+        stage = trace.stage(Component(kind, layer).name, "weighted sum")
         total = stage.explain(head, query, 0)
         expected = stage.tensor[head, query]
         torch.testing.assert_close(total.result_N, expected, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(total.terms_RN.sum(0), expected, atol=1e-5, rtol=1e-5)
-        weights = walk.stage(stage.block, "softmax").tensor[head, query]
+        weights = trace.stage(stage.block, "softmax").tensor[head, query]
         assert torch.equal(total.weights_R, weights)
         assert total.terms_RN.shape == (5, 4)
 
@@ -367,13 +367,13 @@ def test_every_equation_gives_the_value_of_its_stage():
 
 
 def test_missing_files_are_rejected(mixed):
-    _, _, walk = trace_of()
+    _, _, trace = trace_of()
     with pytest.raises(KeyError, match="no stage 'colour'"):
-        walk.stage("output", "colour")
+        trace.stage("output", "colour")
     with pytest.raises(KeyError, match="cross-attention, layer 3"):
-        walk.stage(Component("cross", 2).name, "scores")
+        trace.stage(Component("cross", 2).name, "scores")
     with pytest.raises(IndexError):
-        walk.stage(Component("cross", 0).name, "scores").explain(0, 9, 0)
+        trace.stage(Component("cross", 0).name, "scores").explain(0, 9, 0)
     with pytest.raises(InspectionError, match="the batch has 2 sequences"):
         ForwardTrace(mixed.transformer, mixed.held_out(2).batch)
 

@@ -110,7 +110,7 @@ def test_a_checkpoint_of_another_architecture_is_rejected(family):
 
 
 def test_correctness_is_unknown_without_a_target(rowed):
-    for view in ("attention", "steps", "lens", "away-answer", "walk", "sizes", "symbols"):
+    for view in ("attention", "steps", "lens", "ablated-answer", "trace", "sizes", "embeddings"):
         result = render_view(rowed, view, {"text": "b a"})
         assert result["target"] is None, view
         assert result["prediction"], view
@@ -120,7 +120,7 @@ def test_correctness_is_unknown_without_a_target(rowed):
     }
     assert (
         "generated tokens "
-        in render_view(rowed, "walk", {"text": "b a"})["steps"][3]["description"]
+        in render_view(rowed, "trace", {"text": "b a"})["steps"][3]["description"]
     )
     known = render_view(rowed, "steps", {"text": "a b"})
     assert (known["target"], known["note"], known["steps"][0]["target"]) == (
@@ -143,7 +143,7 @@ def test_output_beyond_the_training_length_is_not_truncated():
     with torch.no_grad():
         subject.transformer.output_proj.bias[EOS] = -1e6  # it never ends
     for text, n in (("3 1 4", 4), ("3 1 4 1 5 9 2", 8), ("3 1 4 1 5 9 2 6", 9)):
-        for view in ("attention", "steps", "lens", "away-answer", "walk"):
+        for view in ("attention", "steps", "lens", "ablated-answer", "trace"):
             assert len(render_view(subject, view, {"text": text})["prediction"]) == n, view
 
 

@@ -61,6 +61,6 @@ def test_other_models_have_no_gates_and_an_unknown_gate_is_replaced():
     error = render_view(random_model(), "gates", {"text": "5 3 9"})["error"]
     assert "only recurrent models have gates" in error
     assert render(recurrent_model(cell="gru"), quantity="f")["quantity"] == "r"
-    walk = render_view(recurrent_model(), "walk", {"text": "5 3 9"})["error"]
-    assert "or the gates" in walk
+    message = render_view(recurrent_model(), "trace", {"text": "5 3 9"})["error"]
+    assert "or the gates" in message
     assert "Forward pass" in render_view(recurrent_model(), "attention", {"text": "5 3 9"})["error"]

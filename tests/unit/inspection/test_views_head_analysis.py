@@ -175,7 +175,7 @@ def test_log_spaced_steps_are_dense_early_and_include_both_ends():
 
 
 def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
-    data = rendered(handmade, "away")
+    data = rendered(handmade, "ablation")
     assert (data["sequences"], data["is_reduced"], data["method"], data["set"]) == (
         NUM_SEQUENCES,
         False,
@@ -200,7 +200,7 @@ def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
 
 
 def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
-    data = rendered(doubled, "away")
+    data = rendered(doubled, "ablation")
     exact = by_name(data["rows"], "exact_match")
     assert {exact[head.name] for head in all_heads(doubled.transformer.config)} == {1}
     assert data["summary"].startswith(
@@ -211,7 +211,7 @@ def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
 
 
 def test_groups_and_keep_only_are_ranked_with_a_summary(handmade, doubled):
-    data = rendered(handmade, "away", set="groups", method="mean")
+    data = rendered(handmade, "ablation", set="groups", method="mean")
     assert by_name(data["rows"], "components") == {
         name: [p.name for p in parts]
         for name, parts in component_groups(handmade.transformer.config).items()
@@ -221,7 +221,7 @@ def test_groups_and_keep_only_are_ranked_with_a_summary(handmade, doubled):
     assert "each of these groups lowers exact match by less than" in data["summary"]
     assert "cross-attention, layer 2" in data["summary"]
     assert "cross-attention, layer 1" not in data["summary"]
-    alone = rendered(handmade, "away", set="keep")
+    alone = rendered(handmade, "ablation", set="keep")
     assert (
         alone["summary"]
         == f"{WORKING_HEAD.name} is sufficient: with this head only, exact match is 100 %."
@@ -234,7 +234,7 @@ def test_groups_and_keep_only_are_ranked_with_a_summary(handmade, doubled):
 def test_ablation_summary_of_untrained_model_has_little_to_lose():
     assert (
         "a drop is not informative"
-        in rendered(random_model(max_length=3), "away", set="groups")["summary"]
+        in rendered(random_model(max_length=3), "ablation", set="groups")["summary"]
     )
 
 
@@ -279,29 +279,29 @@ def test_internal_view_error_is_logged_and_not_blamed_on_the_user(mixed, monkeyp
 def test_a_share_is_written_as_everywhere_else(handmade, monkeypatch):
     least = dataclasses.replace(Ablation(handmade, 40).baseline, exact_match=1 / 2000)
     monkeypatch.setattr(Ablation, "baseline", least)
-    assert "only < 0.1 %, so" in rendered(handmade, "away", set="groups")["summary"]
+    assert "only < 0.1 %, so" in rendered(handmade, "ablation", set="groups")["summary"]
 
 
 def test_ablated_answer_supports_removed_and_keep_only_heads(handmade):
-    data = rendered(handmade, "away-answer")
+    data = rendered(handmade, "ablated-answer")
     assert data["source"] == [*"31415", "EOS"]
     assert data["intact"] == data["ablated"]
     assert data["prediction"] == data["target"] == data["intact"]["prediction"] == [*"51413", "EOS"]
     assert data["components"] == [part.name for part in all_components(handmade.transformer.config)]
     idle = [head.name for head in all_heads(handmade.transformer.config) if head != WORKING_HEAD]
     assert (
-        rendered(handmade, "away-answer", components=idle)["ablated"]["prediction"]
+        rendered(handmade, "ablated-answer", components=idle)["ablated"]["prediction"]
         == data["target"]
     )
     assert (
-        rendered(handmade, "away-answer", components=[WORKING_HEAD.name], keep=True)["ablated"][
+        rendered(handmade, "ablated-answer", components=[WORKING_HEAD.name], keep=True)["ablated"][
             "prediction"
         ]
         == data["target"]
     )
     for how in ("zero", "mean"):
         for options in ({"components": [WORKING_HEAD.name]}, {"parts": idle, "keep": True}):
-            without = rendered(handmade, "away-answer", method=how, **options)["ablated"]
+            without = rendered(handmade, "ablated-answer", method=how, **options)["ablated"]
             assert without["prediction"] != data["target"]
             assert without["log_probability"] < data["intact"]["log_probability"] - 5
 
@@ -315,7 +315,7 @@ def test_answer_log_prob_is_summed_over_all_its_tokens(mixed):
     ):
         log_TV = mixed.transformer(batch.source_BS, batch.decoder_input_BT)[0].log_softmax(-1)
     expected = sum(float(log_TV[t, token]) for t, token in enumerate(batch.labels_BT[0].tolist()))
-    assert rendered(mixed, "away-answer", "27182", components=[part.name])["ablated"][
+    assert rendered(mixed, "ablated-answer", "27182", components=[part.name])["ablated"][
         "log_probability"
     ] == pytest.approx(expected, rel=1e-4)
 
@@ -408,7 +408,7 @@ ODD = [None, True, -1, 99, 1.5, "half", [], [1], {}, "x" * 1000]
     "text", [None, 5, [], {"3": 1}, "", "x", "3 1 4 y", "1" * 3000, "12345678901234567890"]
 )
 def test_an_invalid_text_gets_an_error_message(one_head, text):
-    for view in ("away-answer", "patch", "lens", "contributions"):
+    for view in ("ablated-answer", "patch", "lens", "contributions"):
         assert len(render_view(one_head, view, {"text": text})["error"]) > 10
 
 
@@ -416,11 +416,11 @@ def test_an_invalid_text_gets_an_error_message(one_head, text):
 @pytest.mark.parametrize(
     ("view", "option"),
     [
-        ("away", "method"),
-        ("away", "set"),
-        ("away-answer", "method"),
-        ("away-answer", "components"),
-        ("away-answer", "keep"),
+        ("ablation", "method"),
+        ("ablation", "set"),
+        ("ablated-answer", "method"),
+        ("ablated-answer", "components"),
+        ("ablated-answer", "keep"),
         ("patch", "source_position"),
         ("patch", "replacement"),
         ("contributions", "position"),
@@ -443,13 +443,9 @@ def test_unusual_options_get_an_error_or_a_result(one_head, view, option, value)
 
 def test_unknown_and_too_many_components_are_rejected(one_head):
     second_layer, there = "cross-attention, layer 2, head 1", "cross-attention, layer 1, head 1"
-    assert (
-        f"there is no {second_layer!r} in this model"
-        in render_view(
-            one_head, "away-answer", {"text": "314", "components": [there, second_layer]}
-        )["error"]
-    )
-    assert (
-        "a list of up to 7 names"
-        in render_view(one_head, "away-answer", {"text": "314", "components": [there] * 8})["error"]
-    )
+    unknown = {"text": "314", "components": [there, second_layer]}
+    error = render_view(one_head, "ablated-answer", unknown)["error"]
+    assert f"there is no {second_layer!r} in this model" in error
+    too_many = {"text": "314", "components": [there] * 8}
+    error = render_view(one_head, "ablated-answer", too_many)["error"]
+    assert "a list of up to 7 names" in error

@@ -42,17 +42,17 @@ def ask(subject, view, text="5 3 9", **options):
 
 
 @pytest.fixture
-def walks_once(monkeypatch):
-    """Keep the walk of each model and batch: the views of one test read the same walk."""
-    walks = {}
+def cached_traces(monkeypatch):
+    """Cache the trace of each model and batch: the views of one test read the same trace."""
+    traces = {}
 
-    def walk(family, batch):
-        key = id(family), str(batch.source_BS.tolist()), str(batch.target_BT.tolist())
-        if key not in walks:
-            walks[key] = ForwardTrace(family, batch)
-        return walks[key]
+    def cached_trace(transformer, batch):
+        key = id(transformer), str(batch.source_BS.tolist()), str(batch.target_BT.tolist())
+        if key not in traces:
+            traces[key] = ForwardTrace(transformer, batch)
+        return traces[key]
 
-    monkeypatch.setattr(trace, "ForwardTrace", walk)
+    monkeypatch.setattr(trace, "ForwardTrace", cached_trace)
 
 
 def refused(subject, view, **options):
@@ -63,15 +63,15 @@ def close(value):
     return pytest.approx(value, abs=2e-4, rel=2e-4)
 
 
-# The walk-through.
+# The view trace.
 
 
 @pytest.mark.parametrize("overrides", VARIANTS)
-@pytest.mark.usefixtures("walks_once")
+@pytest.mark.usefixtures("cached_traces")
 def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
     subject = random_model(**overrides)
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
-    stages = ask(subject, "walk")["stages"]
+    stages = ask(subject, "trace")["stages"]
     assert [(stage["block"], stage["name"]) for stage in stages] == [
         (stage.block, stage.name) for stage in path.stages
     ]
@@ -81,7 +81,7 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
             stages[i]["line"] - 1
         ].strip() == stages[i]["text"]
         head = subject.transformer.config.n_heads - 1
-        chosen = ask(subject, "walk", stage=f"{stage.block}/{stage.name}", head=head)["chosen"]
+        chosen = ask(subject, "trace", stage=f"{stage.block}/{stage.name}", head=head)["chosen"]
         expected = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
         assert chosen["stage"] == i
         assert chosen["heads"] == (
@@ -113,12 +113,12 @@ def test_axes_carry_the_tokens_of_their_positions():
         ("decoder feed-forward, layer 1/ReLU", inputs, [str(i) for i in range(24)]),
         ("output/logits", inputs, symbols),
     ]:
-        chosen = ask(subject, "walk", stage=stage)["chosen"]
+        chosen = ask(subject, "trace", stage=stage)["chosen"]
         assert (chosen["rows"], chosen["columns"]) == (rows, columns)
 
 
 def test_masked_cells_are_marked_and_have_no_number():
-    chosen = ask(random_model(), "walk", stage="decoder self-attention, layer 1/masked scores")[
+    chosen = ask(random_model(), "trace", stage="decoder self-attention, layer 1/masked scores")[
         "chosen"
     ]
     assert chosen["possible"] == [[int(k <= q) for k in range(4)] for q in range(4)]
@@ -128,7 +128,7 @@ def test_masked_cells_are_marked_and_have_no_number():
 
 
 def test_the_six_steps_tell_of_this_very_sequence(mixed):
-    actual = ask(mixed, "walk")
+    actual = ask(mixed, "trace")
     steps = actual["steps"]
     assert len(steps) == 6
     assert [actual["stages"][step["stage"]]["step"] for step in steps] == list(range(6))
@@ -143,7 +143,7 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
     assert "64 → 128 → 64" in steps[2]["description"]
     crossing = ask(
         mixed,
-        "walk",
+        "trace",
         stage=actual["stages"][steps[4]["stage"]]["block"] + "/softmax",
         head=steps[4]["head"],
     )["chosen"]
@@ -151,17 +151,17 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
 
 
 def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):
-    chosen = ask(one_head, "walk", stage="cross-attention, layer 2/softmax", head=3)["chosen"]
+    chosen = ask(one_head, "trace", stage="cross-attention, layer 2/softmax", head=3)["chosen"]
     assert (chosen["stage"], chosen["head"]) == (0, 0)
 
 
 def test_wide_tensors_are_truncated_with_a_note():
-    actual = ask(random_model(d_model=160), "walk", stage="source embedding/sum")["chosen"]
+    actual = ask(random_model(d_model=160), "trace", stage="source embedding/sum")["chosen"]
     assert [len(row) for row in actual["weights"]] == [MAX_COLUMNS] * 4
     assert actual["truncation"] == "the first 4 of 4 rows, 128 of 160 columns"
     product = ask(
         random_model(d_model=160),
-        "walk-cell",
+        "trace-cell",
         stage="encoder feed-forward, layer 1/up projection",
         row=0,
         column=0,
@@ -171,7 +171,7 @@ def test_wide_tensors_are_truncated_with_a_note():
 
 
 @pytest.mark.parametrize("overrides", VARIANTS)
-@pytest.mark.usefixtures("walks_once")
+@pytest.mark.usefixtures("cached_traces")
 def test_every_number_follows_from_the_displayed_inputs(overrides):
     """Recomputed from the parts alone, without the model, every number comes out as the stage
     has it.
@@ -185,7 +185,7 @@ def test_every_number_follows_from_the_displayed_inputs(overrides):
         for row, column in itertools.product((0, len(table) - 1), (0, 1, table.shape[1] - 1)):
             origin = ask(
                 subject,
-                "walk-cell",
+                "trace-cell",
                 stage=f"{stage.block}/{stage.name}",
                 head=head,
                 row=row,
@@ -263,7 +263,7 @@ def test_an_output_of_more_tokens_than_displayed_adds_up():
     text, subject = " ".join("3141592653" * 9), random_model(max_length=90, max_positions=91)
     origin = ask(
         subject,
-        "walk-cell",
+        "trace-cell",
         text,
         stage="encoder self-attention, layer 1/weighted sum",
         row=0,
@@ -281,7 +281,7 @@ def test_a_score_is_the_dot_product_of_its_query_and_its_key():
     subject = random_model()
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     origin = ask(
-        subject, "walk-cell", stage="cross-attention, layer 2/scores", head=1, row=2, column=0
+        subject, "trace-cell", stage="cross-attention, layer 2/scores", head=1, row=2, column=0
     )
     product = path.stage("cross-attention, layer 2", "scores").explain(1, 2, 0)
     assert origin["names"] == ["query of 3", "key of 5"]
@@ -304,7 +304,7 @@ def test_a_score_is_the_dot_product_of_its_query_and_its_key():
     ],
 )
 def test_invalid_requests_for_the_trace_are_rejected(options, expected_message):
-    assert expected_message in refused(random_model(), "walk", **options)
+    assert expected_message in refused(random_model(), "trace", **options)
 
 
 @pytest.mark.parametrize(
@@ -319,14 +319,14 @@ def test_invalid_requests_for_the_trace_are_rejected(options, expected_message):
     ],
 )
 def test_missing_numbers_are_rejected(options, expected_message):
-    assert expected_message in refused(random_model(), "walk-cell", **options)
+    assert expected_message in refused(random_model(), "trace-cell", **options)
 
 
 # Positions and symbols.
 
 
 def test_waves_repeat_after_the_published_wavelengths():
-    actual = ask(random_model(), "symbols")
+    actual = ask(random_model(), "embeddings")
     first, second, third = actual["dimensions"]
     assert (first["dimension"], round(first["wavelength"], 1)) == (0, 6.3)
     assert (second["dimension"], round(second["wavelength"])) == (14, 47)
@@ -338,7 +338,7 @@ def test_waves_repeat_after_the_published_wavelengths():
 
 @pytest.mark.parametrize("picture", SINUSOID_SIZES)
 def test_the_images_have_their_stated_sizes(picture):
-    waves = ask(random_model(), "symbols", sinusoids=picture, dimension=63)["sinusoids"]
+    waves = ask(random_model(), "embeddings", sinusoids=picture, dimension=63)["sinusoids"]
     assert f"{waves['positions']} x {waves['width']}" == picture
     assert [len(row) for row in waves["weights"]] == [waves["positions"]] * waves["width"]
     assert waves["weights"][1][0] == 1  # the cosine of the first position
@@ -349,7 +349,7 @@ def test_positions_neighbours_and_map_use_the_requested_side():
     with torch.no_grad():
         table = subject.transformer.target_embedding.token_embedding.weight
         table[6] = 2 * table[5]  # 2 and 3
-    actual = ask(subject, "symbols", side="target", token="2")
+    actual = ask(subject, "embeddings", side="target", token="2")
     assert actual["nearest"][0] == ["3", close(1.0)]
     assert len(actual["nearest"]) == 11
     rendered = torch.tensor(actual["positions"]["weights"])
@@ -360,7 +360,7 @@ def test_positions_neighbours_and_map_use_the_requested_side():
         atol=1e-3,
     )
     assert actual["map"]["names"] == actual["tokens"]
-    assert ask(subject, "symbols", token="no longer there")["token"] == "0"
+    assert ask(subject, "embeddings", token="no longer there")["token"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_positions_neighbours_and_map_use_the_requested_side():
     ],
 )
 def test_model_without_position_vectors_describes_its_alternative(kind, expected_message):
-    actual = ask(random_model(position_type=kind), "symbols")["positions"]
+    actual = ask(random_model(position_type=kind), "embeddings")["positions"]
     assert (actual["weights"], actual["of"], actual["rms"]) == ([], [0, 16], None)
     assert actual["description"].startswith("The model adds no position vectors: ")
     assert expected_message in actual["description"]
@@ -381,14 +381,14 @@ def test_model_without_position_vectors_describes_its_alternative(kind, expected
 
 def test_displayed_positions_are_those_of_the_model():
     ended = random_model(position_type="learned-from-end")
-    actual = ask(ended, "symbols")["positions"]
+    actual = ask(ended, "embeddings")["positions"]
     assert "counted from the end" in actual["description"]
     assert (
         "counted from the end"
-        not in ask(ended, "symbols", side="target")["positions"]["description"]
+        not in ask(ended, "embeddings", side="target")["positions"]["description"]
     )
     subject = random_model(position_type="randomized", randomized_range=27)
-    actual = ask(subject, "symbols")["positions"]
+    actual = ask(subject, "embeddings")["positions"]
     assert actual["of"] == [9, 16]
     torch.testing.assert_close(
         torch.tensor(actual["weights"]),
@@ -399,10 +399,10 @@ def test_displayed_positions_are_those_of_the_model():
 
 
 def test_sentences_of_equal_words_differ_by_positions_only():
-    order = ask(random_model(), "symbols")["order"]
+    order = ask(random_model(), "embeddings")["order"]
     assert order["words"][0] == order["words"][1]
     assert (order["without"], order["with"] > 1) == (0, True)
-    other = ask(random_model(), "symbols", first="a b", second="")["order"]
+    other = ask(random_model(), "embeddings", first="a b", second="")["order"]
     assert "1 to 200 words" in other["error"]  # and all the rest is there
 
 
@@ -419,7 +419,7 @@ def test_sentences_of_equal_words_differ_by_positions_only():
     ],
 )
 def test_invalid_requests_for_embeddings_are_rejected(options, expected_message):
-    assert expected_message in refused(random_model(), "symbols", **options)
+    assert expected_message in refused(random_model(), "embeddings", **options)
 
 
 # Masks and shapes.
@@ -530,7 +530,7 @@ def test_invalid_requests_for_sizes_are_rejected(options, expected_message):
     assert expected_message in refused(random_model(), "sizes", **options)
 
 
-@pytest.mark.parametrize("view", ["walk", "symbols", "sizes"])
+@pytest.mark.parametrize("view", ["trace", "embeddings", "sizes"])
 def test_every_view_has_the_output_of_the_model(mixed, view):
     actual = ask(mixed, view)
     assert actual["prediction"] == actual["target"] == ["9", "3", "5", "EOS"]
@@ -539,7 +539,7 @@ def test_every_view_has_the_output_of_the_model(mixed, view):
 def test_the_range_of_a_stage_ignores_masked_values():
     subject = random_model()
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
-    for response, stage in zip(ask(subject, "walk")["stages"], path.stages, strict=True):
+    for response, stage in zip(ask(subject, "trace")["stages"], path.stages, strict=True):
         finite = stage.tensor[stage.tensor.isfinite()].float()
         assert (response["low"], response["high"]) == (
             close(float(finite.min().detach())),
@@ -548,4 +548,4 @@ def test_the_range_of_a_stage_ignores_masked_values():
 
 
 def test_the_views_are_known_by_name():
-    assert {"walk", "walk-cell", "symbols", "sizes"} <= set(VIEWS)
+    assert {"trace", "trace-cell", "embeddings", "sizes"} <= set(VIEWS)

@@ -35,7 +35,7 @@ def test_costs_follow_the_sequences_of_the_views():
 
 def test_larger_models_and_longer_sequences_cost_more():
     usual = RunConfig()
-    for view in ("heads", "heads-over-training", "away"):
+    for view in ("heads", "heads-over-training", "ablation"):
         assert 0 < min_seconds(usual, view) < 1 < 10 * min_seconds(RunConfig.from_flat(LARGE), view)
         assert min_seconds(
             RunConfig.from_flat({"min_length": 20, "max_length": 20}), view
@@ -63,6 +63,6 @@ def test_shared_server_rejects_request_estimated_above_time_limit(registry, limi
     registry.snapshots.slow_inspector.request = lambda *arguments, **named: (
         requested.append(named["timeout_s"]) or Future()
     )
-    future = registry.snapshots.inspect_view(run, '{"view": "away"}', slow=True)
+    future = registry.snapshots.inspect_view(run, '{"view": "ablation"}', slow=True)
     assert requested == ([] if refused else [limit])
     assert not refused or "minutes or more" in future.result(0)["error"]

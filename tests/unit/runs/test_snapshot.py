@@ -65,7 +65,7 @@ def test_numbers_of_the_diagram_equal_those_of_the_inspect_tab(name):
         assert [token for token, _ in best] == forward_pass["probe"]["predicted"]
         expected = forward_pass["probe"]["probability"]
         assert [round(1000 * value) for _, value in best] == pytest.approx(expected, abs=1)
-        stages = render_view(subject, "walk", {"text": text})["stages"]
+        stages = render_view(subject, "trace", {"text": text})["stages"]
         sizes = [stage["contribution"] for stage in stages if stage["name"] == "residual"]
         assert sizes == pytest.approx(list(forward_pass["contributions"].values()), abs=1e-3)
 

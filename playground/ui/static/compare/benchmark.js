@@ -164,7 +164,7 @@ function ModelItem({ model }) {
       <input type="checkbox" checked=${isSelected} onChange=${select} />
       <span class="name">${name}</span>
     </label>
-    <button type="button" class="away" aria-label=${"Remove " + name} onClick=${remove}>×</button>
+    <button type="button" class="remove" aria-label=${"Remove " + name} onClick=${remove}>×</button>
     <span class=${isError ? "pg-error takes" : "pg-hint takes"}>${text}</span>
   </li>`;
 }

@@ -29,7 +29,7 @@ const SETS = [
   { value: "keep", label: "keep only", help: "All heads except one, or except one group" },
 ];
 const NEGLIGIBLE_NATS = 0.0005;
-const { options, set, update, restore } = createOptions("away", {
+const { options, set, update, restore } = createOptions("ablation", {
   method: "zero",
   set: "single",
   keep: false,
@@ -98,15 +98,15 @@ function buildColumns(rows, baseline) {
     key: "name",
     label: isKeepOnly() ? "kept heads" : "ablated component",
     render: (row) =>
-      html`<label class="away-name">
+      html`<label class="ablation-name">
         <input
           type="checkbox"
           aria-label=${`${verb} ${row.name} on your sequence`}
           checked=${row.components.every((part) => selected.has(part))}
           onChange=${({ currentTarget }) => toggle(row, currentTarget.checked)}
         />
-        <span class="away-long">${row.name}</span>
-        <span class="away-short" aria-hidden="true">${shorten(row.name)}</span>
+        <span class="ablation-full-name">${row.name}</span>
+        <span class="ablation-short-name" aria-hidden="true">${shorten(row.name)}</span>
       </label>`,
   };
   if (!baseline) return [nameColumn];
@@ -118,7 +118,7 @@ function buildColumns(rows, baseline) {
       help: "Held-out sequences with a completely correct output, before and after the ablation",
       isNumber: true,
       render: (row) =>
-        html`<span class="away-before">${formatPercent(baseline.exact_match)} → </span
+        html`<span class="ablation-baseline">${formatPercent(baseline.exact_match)} → </span
           >${formatPercent(row.exact_match)}`,
     },
     {
@@ -147,7 +147,7 @@ function Effects({ data, response }) {
     key=${`${method} ${which} ${data ? data.step : ""}`}
     caption="Ablations"
     isCaptionHidden
-    class="away-table picture"
+    class="ablation-table picture"
     columns=${buildColumns(rows, data?.baseline)}
     rows=${rows}
     rowKey=${(row) => row.name}
@@ -193,7 +193,7 @@ function OnInput({ response: { intact, ablated, target, components } }) {
     <${DataTable}
       caption="On your sequence"
       isCaptionHidden
-      class="away-own picture"
+      class="ablation-on-input picture"
       columns=${columns}
       rows=${rows}
       rowKey=${(row) => row.label}
@@ -230,9 +230,9 @@ function AblationControls({ isBusy, response }) {
       />
       <button
         type="button"
-        class="pg-button away-measure"
+        class="pg-button ablation-measure"
         disabled=${isBusy}
-        onClick=${() => measure("away", request, response)}
+        onClick=${() => measure("ablation", request, response)}
       >
         ${MEASURE_AGAIN}
       </button>
@@ -242,7 +242,7 @@ function AblationControls({ isBusy, response }) {
 
 function AblationView({ data: response }) {
   const request = useMemo(() => measuredOptions(), [options.value.method, options.value.set]),
-    { data: latest, error, isBusy, isStale } = useMeasurement("away", request, response),
+    { data: latest, error, isBusy, isStale } = useMeasurement("ablation", request, response),
     // a result of other options has other rows
     data =
       isStale && (latest?.method !== request.method || latest?.set !== request.set) ? null : latest;
@@ -251,11 +251,11 @@ function AblationView({ data: response }) {
     : isBusy || !data
       ? "Measuring one component at a time"
       : describeMeasurement(data, response.step);
-  return html`<div class="away-two">
+  return html`<div class="ablation-columns">
     <div>
       <${AblationControls} isBusy=${isBusy} response=${response} />
-      <${StatusMessage} class="away-words" kind=${error ? "error" : "info"} text=${message} />
-      ${data && html`<p class="away-finding">${data.summary}</p>`}
+      <${StatusMessage} class="ablation-message" kind=${error ? "error" : "info"} text=${message} />
+      ${data && html`<p class="ablation-summary">${data.summary}</p>`}
       <${Effects} data=${data} response=${response} />
     </div>
     <div>
@@ -269,7 +269,7 @@ function AblationView({ data: response }) {
 const measured = () =>
   SETS.flatMap(({ value }) => {
     const request = measuredOptions({ ...options.value, set: value });
-    return findMeasurement("away", request)?.data ?? [];
+    return findMeasurement("ablation", request)?.data ?? [];
   });
 
 export const ablationSpec = {
@@ -277,7 +277,7 @@ export const ablationSpec = {
   explain:
     "Replaces the output of a component and measures the effect on held-out sequences. The " +
     "log-probability of the target can change even where exact match does not.",
-  request: "away-answer",
+  request: "ablated-answer",
   Component: AblationView,
   reset() {
     set({ components: [], keep: false });

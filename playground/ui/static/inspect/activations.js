@@ -7,7 +7,7 @@ import { createOptions } from "./options.js";
 import { Provenance } from "./provenance.js";
 import { requestView, showError } from "./requests.js";
 
-const { options, update, restore } = createOptions("walk", { stage: "", head: 0 });
+const { options, update, restore } = createOptions("trace", { stage: "", head: 0 });
 /** The row and the column of the selected value. */
 const cell = signal(/** @type {[number, number] | null} */ (null));
 const origin = signal(/** @type {any} */ (null));
@@ -51,7 +51,7 @@ export const nameColumn = (chosen, k) =>
 /** The chapters of the forward pass. */
 function Chapters({ data: { steps, stages, chosen } }) {
   const current = stages[chosen.stage].step;
-  return html`<ol class="walk-steps" aria-label="Chapters">
+  return html`<ol class="trace-chapters" aria-label="Chapters">
       ${steps.map(
         ({ title, stage, head }, i) =>
           html`<li key=${title}>
@@ -65,7 +65,7 @@ function Chapters({ data: { steps, stages, chosen } }) {
           </li>`,
       )}
     </ol>
-    <p class="walk-description">${steps[current].description}</p>`;
+    <p class="trace-description">${steps[current].description}</p>`;
 }
 
 /** All steps, by block. The block of the current step is open and in view. */
@@ -83,7 +83,7 @@ function StageList({ data: { stages, chosen } }) {
     if (top < nav.scrollTop || bottom > nav.scrollTop + nav.clientHeight)
       nav.scrollTop = Math.min(top, Math.max(0, bottom - nav.clientHeight));
   }, [chosen.stage, stages.length]);
-  return html`<nav ref=${list} class="walk-list" aria-label="Steps">
+  return html`<nav ref=${list} class="trace-list" aria-label="Steps">
     ${blocks.map(
       ([block, members]) =>
         html`<details key=${block}>
@@ -115,7 +115,7 @@ function useOrigin({ stages, chosen }) {
     if (row >= chosen.rows.length || column >= chosen.columns.length) return clearCell();
     let isCurrent = true;
     const request = { stage: stageKey(stages[chosen.stage]), head: chosen.head, row, column };
-    requestView("walk-cell", request).then((response) => {
+    requestView("trace-cell", request).then((response) => {
       if (!isCurrent) return;
       if (response.error) showError(response.error);
       origin.value = response.error ? null : response;
@@ -141,7 +141,7 @@ function Tensor({ stage, chosen }) {
     }),
     [chosen, cell.value],
   );
-  return html`<div class="walk-map">
+  return html`<div class="trace-tensor">
     <${HeatMapView}
       label=${capitalize(stage.name)}
       data=${data}
@@ -159,10 +159,10 @@ function Tensor({ stage, chosen }) {
 
 /** The position in the forward pass, with buttons for the previous and the next step. */
 const StepBar = ({ data, data: { stages, chosen } }) =>
-  html`<div class="row walk-bar">
+  html`<div class="row trace-bar">
     <button
       type="button"
-      class="pg-button walk-back"
+      class="pg-button trace-previous"
       title="Left arrow"
       disabled=${chosen.stage === 0}
       onClick=${() => moveStage(data, -1)}
@@ -171,14 +171,14 @@ const StepBar = ({ data, data: { stages, chosen } }) =>
     </button>
     <button
       type="button"
-      class="pg-button walk-on"
+      class="pg-button trace-next"
       title="Right arrow"
       disabled=${chosen.stage === stages.length - 1}
       onClick=${() => moveStage(data, 1)}
     >
       Next →
     </button>
-    <output class="hint walk-place">step ${chosen.stage + 1} of ${stages.length}</output>
+    <output class="hint trace-progress">step ${chosen.stage + 1} of ${stages.length}</output>
   </div>`;
 
 /** The current step: its formula, code and tensor, and how a value of it is computed. */
@@ -193,23 +193,23 @@ function Stage({ data, data: { stages, chosen } }) {
     traced = origin.value,
     isTraced = traced && traced.row < chosen.rows.length && traced.column < chosen.columns.length;
   useOrigin(data);
-  return html`<section class="walk-stage">
+  return html`<section class="trace-stage">
     <${StepBar} data=${data} />
-    <h4 class="walk-name" aria-live="polite">${capitalize(stage.block)}: ${stage.name}</h4>
-    <p class="walk-formula">${stage.formula}</p>
-    <p class="walk-shape hint" title=${stage.shape}>
+    <h4 class="trace-name" aria-live="polite">${capitalize(stage.block)}: ${stage.name}</h4>
+    <p class="trace-formula">${stage.formula}</p>
+    <p class="trace-shape hint" title=${stage.shape}>
       ${stage.words}${range}${chosen.truncation ? `; displayed: ${chosen.truncation}` : ""}${
         stage.contribution === null
           ? ""
           : `. The output has ${stage.contribution.toFixed(2)} times the norm of x`
       }
     </p>
-    <p class="walk-code">
+    <p class="trace-code">
       <span class="hint">${stage.file}:${stage.line}</span><code>${stage.text}</code>
     </p>
     ${
       heads.length > 1 &&
-      html`<div class="row walk-heads">
+      html`<div class="row trace-heads">
         head
         <${SegmentedControl}
           label="Head"
@@ -222,7 +222,7 @@ function Stage({ data, data: { stages, chosen } }) {
     <${Tensor} stage=${stage} chosen=${chosen} />
     ${
       chosen.most_likely &&
-      html`<p class="walk-likeliest">
+      html`<p class="trace-most-likely">
         Largest in each row: <b>${chosen.most_likely.join(" ")}</b>
       </p>`
     }
@@ -248,7 +248,7 @@ function Activations({ data }) {
   };
   return html`<div onKeyDown=${onKeyDown}>
     <${Chapters} data=${data} />
-    <div class="walk-two">
+    <div class="trace-columns">
       <${StageList} data=${data} />
       <${Stage} data=${data} />
     </div>

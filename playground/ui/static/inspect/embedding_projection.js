@@ -55,7 +55,7 @@ export function Projection({ data: { map, side, token, positions }, onSelect }) 
     }
   >
     <svg
-      class="symbols-flat"
+      class="embeddings-projection"
       viewBox=${`0 0 ${WIDTH} ${HEIGHT}`}
       role="img"
       tabindex="0"

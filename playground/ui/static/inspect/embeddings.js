@@ -25,7 +25,7 @@ const SIDES = [
   { value: "source", label: "Source", title: "Encoder input" },
   { value: "target", label: "Target", title: DECODER_INPUT },
 ];
-const { options, update, restore, pick } = createOptions("symbols", {
+const { options, update, restore, pick } = createOptions("embeddings", {
   side: "source",
   token: "",
   sinusoids: "50 x 64",
@@ -46,7 +46,7 @@ function NearestTokens({ data, onSelect }) {
     <div class="row">
       <label>
         token
-        <select class="symbols-symbol" onChange=${(event) => onSelect(event.currentTarget.value)}>
+        <select class="embeddings-token" onChange=${(event) => onSelect(event.currentTarget.value)}>
           ${renderOptions(
             data.tokens.map((name) => ({ value: name, label: name })),
             data.token,
@@ -81,7 +81,7 @@ function WordOrder({ order }) {
   const renderSentence = (name, i) =>
     html`<input
       type="text"
-      class=${"symbols-" + name}
+      class=${"embeddings-" + name}
       maxlength="400"
       spellcheck=${false}
       autocomplete="off"
@@ -99,7 +99,7 @@ function WordOrder({ order }) {
     ${
       !order.error &&
       html`<${RowTable}
-        class="symbols-distance"
+        class="embeddings-distance"
         label="Distance of the two sentences"
         rows=${orderRows(order)}
       />`

@@ -172,7 +172,7 @@ export const headRolesSpec = {
   explain:
     "How much of each head's attention follows a pattern, clearest first, as a fraction over " +
     "held-out sequences. Darker: larger fraction.",
-  request: "away-answer",
+  request: "ablated-answer",
   Component: HeadRoles,
   reset() {
     set({ head: "" });

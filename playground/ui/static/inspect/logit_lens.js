@@ -86,7 +86,7 @@ function Lens({ data }) {
       isSelected = l === layer && t === position;
     return html`<td
       key=${t}
-      class=${`lens-cell ${columnClass(t)} ${token === data.labels[t] ? "lens-right" : ""}`}
+      class=${`lens-cell ${columnClass(t)} ${token === data.labels[t] ? "lens-correct" : ""}`}
       style=${shade(probability)}
       tabindex=${isSelected ? 0 : -1}
       aria-label=${describeCell(data, l, t)}
@@ -154,7 +154,7 @@ function Attribution({ data: lens }) {
   return html`<h4 class="lens-title">Direct logit attribution</h4>
     ${data && html`<${TokenSelects} lens=${lens} attribution=${data} />`}
     <${StatusMessage}
-      class="lens-words"
+      class="lens-message"
       kind=${error && data ? "error" : "info"}
       text=${error ? formatMessage(error) : data ? describeAttribution(data) : ""}
     />
@@ -170,7 +170,7 @@ function TokenSelects({ lens, attribution: { token, position, runner_up: runnerU
     <label>
       token${" "}
       <select
-        class="lens-symbol"
+        class="lens-token"
         value=${token}
         onChange=${({ currentTarget: { value } }) =>
           select({ token: value, baseline: baseline === value ? null : baseline })}
@@ -186,7 +186,7 @@ function TokenSelects({ lens, attribution: { token, position, runner_up: runnerU
     <label>
       minus${" "}
       <select
-        class="lens-against"
+        class="lens-baseline"
         onChange=${({ currentTarget: { selectedIndex, value } }) =>
           select({ baseline: [null, ""][selectedIndex] ?? value })}
       >

@@ -78,7 +78,7 @@ function RecoveredTable({ heads }) {
   return html`<${DataTable}
     caption="Recovered fraction by head"
     isCaptionHidden
-    class="away-patch picture"
+    class="patching-table picture"
     columns=${columns}
     rows=${heads}
     rowKey=${(head) => head.name}
@@ -96,12 +96,12 @@ export function Patching({ response }) {
   const tokens = response.vocabulary
     .filter((token) => token !== clean)
     .map((token) => ({ value: token, label: token }));
-  return html`<h4 class="away-patch-title">Activation patching</h4>
+  return html`<h4 class="patching-title">Activation patching</h4>
     <div class="row">
       <label>
         replace${" "}
         <select
-          class="away-position"
+          class="patching-position"
           onChange=${({ currentTarget }) =>
             (choice.value = { position: Number(currentTarget.value), token: "" })}
         >
@@ -111,7 +111,7 @@ export function Patching({ response }) {
       <label>
         with${" "}
         <select
-          class="away-symbol"
+          class="patching-token"
           onChange=${({ currentTarget }) =>
             (choice.value = { ...selected, token: currentTarget.value })}
         >
@@ -120,7 +120,7 @@ export function Patching({ response }) {
       </label>
     </div>
     <${StatusMessage}
-      class="away-patch-words"
+      class="patching-message"
       kind=${error ? "error" : "info"}
       text=${error ? formatMessage(error) : data ? describePatching(data) : ""}
     />

@@ -104,7 +104,7 @@ export const PositionIndependence = ({ independence }) =>
       the model needs: the smallest distance is the same in every row."
   >
     <${RowTable}
-      class="symbols-independence"
+      class="embeddings-independence"
       label="Independence of positions"
       rows=${independenceRows(independence)}
     />
@@ -140,7 +140,7 @@ export function SinusoidDimensions({ data: { dimensions, sinusoids }, dimension,
       The table has the wavelengths. Source A of docs/sources.md reads its values off a figure."
   >
     <${NumberField}
-      class="symbols-dimension"
+      class="embeddings-dimension"
       label="Third dimension"
       min=${0}
       max=${sinusoids.width - 1}
@@ -150,7 +150,7 @@ export function SinusoidDimensions({ data: { dimensions, sinusoids }, dimension,
     />
     <${LineChart} series=${series} options=${CHART} />
     <${RowTable}
-      class="symbols-lengths"
+      class="embeddings-wavelengths"
       label="Wavelengths"
       rows=${dimensions.map(({ dimension: at, wavelength, published }) => ({
         name: `dimension ${at} of ${sinusoids.width}`,

@@ -92,7 +92,7 @@ function describeSummands(origin, result) {
 
 /**
  * Return the equation of a value, its variables, and the numbers behind it as a heat map.
- * @param {any} origin the response of the view walk-cell
+ * @param {any} origin the response of the view trace-cell
  * @param {string} row the name of the row
  */
 export function describeOrigin(origin, row) {
@@ -120,17 +120,17 @@ export function Provenance({ origin, stage, rowName, columnName }) {
     () => describeOrigin(origin, rowName),
     [origin, rowName],
   );
-  return html`<section class="walk-origin" aria-label="Computation of a value">
+  return html`<section class="trace-provenance" aria-label="Computation of a value">
     <h4>
       ${
         `How ${formatResult(origin.value)} is computed: ${stage.name}, ` +
         `row ${origin.row + 1} (${rowName}), ${columnName}`
       }
     </h4>
-    <p class="walk-equation">${equation}</p>
+    <p class="trace-equation">${equation}</p>
     ${
       variables &&
-      html`<table class="walk-parts">
+      html`<table class="trace-terms">
         <tbody>
           ${variables.map(
             ([name, value]) =>

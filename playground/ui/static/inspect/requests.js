@@ -7,7 +7,8 @@ import { isWaiting, openSection, prediction, problem, results } from "./state.js
 import { isVisible, root } from "./view.js";
 import { VIEWS } from "./views.js";
 
-const SLOW_VIEWS = ["heads", "heads-over-training", "away"]; // computed on hundreds of sequences
+// Views that the server computes on hundreds of sequences.
+const SLOW_VIEWS = ["heads", "heads-over-training", "ablation"];
 const TRAINING_INTERVAL_MS = 3000; // between two requests while the model trains
 const pendingViews = new Set();
 let refreshTimer = /** @type {any} */ (null),

@@ -11,11 +11,11 @@ export const VIEWS = { __proto__: null };
 export const SUB_VIEWS = [
   { name: "attention", title: "Attention", sections: ["attention"] },
   { name: "generation", title: "Generation", sections: ["steps"] },
-  { name: "heads", title: "Heads", sections: ["heads", "away"] },
+  { name: "heads", title: "Heads", sections: ["heads", "ablation"] },
   {
     name: "forward",
     title: "Forward pass",
-    sections: ["walk", "lens", "symbols", "sizes", "training", "gates"],
+    sections: ["trace", "lens", "embeddings", "sizes", "training", "gates"],
   },
 ];
 /** The section that was open last in each sub-view. @type {Record<string, string>} */

@@ -345,8 +345,8 @@ export interface HeadsView extends InspectView {
   heads: Record<string, any>[];
 }
 
-/** The view `away`. */
-export interface AwayView extends InspectView {
+/** The view `ablation`. */
+export interface AblationView extends InspectView {
   method: "mean" | "zero";
   set: "single" | "groups" | "keep";
   sequences: number;
@@ -357,8 +357,8 @@ export interface AwayView extends InspectView {
   summary: string;
 }
 
-/** The view `away-answer`. */
-export interface AwayAnswerView extends AnswerView {
+/** The view `ablated-answer`. */
+export interface AblatedAnswerView extends AnswerView {
   source: string[];
   intact: Record<string, any>;
   ablated: Record<string, any>;
@@ -403,8 +403,8 @@ export interface ContributionsView extends InspectView {
   logit: number | null;
 }
 
-/** The view `walk`. */
-export interface WalkView extends AnswerView {
+/** The view `trace`. */
+export interface TraceView extends AnswerView {
   steps: Record<string, any>[];
   stages: Record<string, any>[];
   chosen: Record<string, any>;
@@ -412,7 +412,7 @@ export interface WalkView extends AnswerView {
   decoder_input: string[];
 }
 
-/** A number of a stage in the view `walk-cell`: a dot product. */
+/** A number of a stage in the view `trace-cell`: a dot product. */
 export interface ProductCellView extends InspectView {
   kind: "product";
   row: number;
@@ -457,8 +457,8 @@ export interface EquationCellView extends InspectView {
   score?: Record<string, any>;
 }
 
-/** The view `symbols`. */
-export interface SymbolsView extends AnswerView {
+/** The view `embeddings`. */
+export interface EmbeddingsView extends AnswerView {
   side: "source" | "target";
   positions: Record<string, any>;
   sinusoids: Record<string, any>;
