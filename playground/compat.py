@@ -148,6 +148,16 @@ JOB_KINDS = {
 }
 
 
+# names of views in requests
+VIEWS = {
+    "away": "ablation",
+    "away-answer": "ablated-answer",
+    "walk": "trace",
+    "walk-cell": "trace-cell",
+    "symbols": "embeddings",
+}
+
+
 DECODING_MODES = {"own": "free-running", "right": "teacher-forced", "drawn": "sampled"}
 
 
@@ -170,6 +180,11 @@ def _rename_way(request: Mapping[str, Any], name: str, values: dict[str, str]) -
         way = upgraded.pop("way")
         upgraded.setdefault(name, values.get(way, way) if isinstance(way, str) else way)
     return upgraded
+
+
+def view_name(name: str) -> str:
+    """Return the present name of a view of the Inspect tab."""
+    return VIEWS.get(name, name)
 
 
 def job_kind(name: str) -> str:

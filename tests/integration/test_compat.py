@@ -19,11 +19,13 @@ from playground.datasets.storage import load_pairs
 from playground.experiments.service import ExperimentService
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
+from playground.server.inspect_api import InspectHandlers
 from playground.tasks.task import Batch
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.ui.form_values import parse_settings
 from tests.support.app_server import wait_for
+from tests.support.coroutines import run_in_thread
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "v0.1.0"
 CHECKPOINTS = sorted(path for path in (DATA / "checkpoints").iterdir() if path.is_dir())
@@ -180,6 +182,31 @@ def test_experiment_of_a_recorded_server_shows_its_results(server):
         {"norm_placement": "pre"},
         {"norm_placement": "post"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "present", "options"),
+    [
+        ("away", "ablation", {"set": "keep"}),
+        ("away-answer", "ablated-answer", {}),
+        ("walk", "trace", {}),
+        ("walk-cell", "trace-cell", {"stage": "output/logits"}),
+        ("symbols", "embeddings", {"side": "target"}),
+    ],
+)
+def test_views_of_version_0_2_0_are_accepted_by_their_old_names(server, old, present, options):
+    registry, _ = server
+    run = next(run for run in registry.list_for_owner("ada") if run.name == "recorded")
+    request = {
+        "subject": f"run:{run.id}",
+        "owner": "ada",
+        "text": "3 1 4",
+        "options": options,
+    }
+    load_view = InspectHandlers(registry).load_view
+    result = run_in_thread(load_view(request | {"view": present}))
+    assert result["step"] and "error" not in result
+    assert run_in_thread(load_view(request | {"view": old})) == result
 
 
 def test_settings_of_recorded_links_are_read():

@@ -105,6 +105,15 @@ test("a link may name a section or a sub-view, and nothing else", () => {
   assert.equal(findSubView("ablation").name, "heads");
 });
 
+test("links and the stored section of version 0.2 open the present sections", () => {
+  Object.assign(VIEWS, { attention: {}, ablation: {}, trace: {}, embeddings: {} });
+  assert.deepEqual(["away", "walk", "symbols"].map(findSection), [
+    "ablation",
+    "trace",
+    "embeddings",
+  ]);
+});
+
 test("options of a link are restored by their type", () => {
   const { options, restore, pick } = createOptions("x", { mode: "a", layer: 0, text: null });
   restore({ mode: 3, layer: 2, text: "b", other: 1 });
