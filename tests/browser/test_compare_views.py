@@ -80,7 +80,7 @@ def test_fill_mask_shows_the_size_of_the_download_before_it_runs(app_with_models
     page.click(".part-fill .run")
     wait_for_job(page, ".part-fill", "failed")
     expect(page.locator(".part-fill .pg-status.error")).to_contain_text(
-        "write [MASK] where a word is to be predicted"
+        "write [MASK] in place of the word to predict"
     )
     expect(count_lists(page, ".part-fill")).to_have_count(2)  # the earlier result stays
 
