@@ -16,6 +16,7 @@ from contextlib import suppress
 from socket import SHUT_RDWR
 from typing import Any
 
+import uvicorn
 import uvicorn.config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -183,9 +184,21 @@ def close_least_active(connections: Collection[BoundedProtocol]) -> bool:
     return True
 
 
+class BoundedConfig(uvicorn.Config):
+    """uvicorn's configuration with a backlog that leaves file descriptors free.
+
+    asyncio accepts as many connections as the backlog has before the protocol closes any.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.backlog = min(self.backlog, max(1, BoundedProtocol.max_open // 2))
+
+
 def bound_connections() -> None:
     """Configure uvicorn with the bounded protocol and the log format of the app."""
     BoundedProtocol.max_open = max_connections(raise_descriptor_limit())
+    uvicorn.Config = BoundedConfig  # type: ignore[misc]  # Gradio creates the configuration
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{__name__}:BoundedProtocol"
     uvicorn.config.LOGGING_CONFIG["formatters"]["default"] = {"()": SafeFormatter, "fmt": FORMAT}
     logging.getLogger("uvicorn.error").addFilter(RepeatFilter())

@@ -25,6 +25,8 @@ def test_idle_connections_block_no_client_and_fill_no_log(tmp_path):
         tmp_path, command_prefix=("prlimit", "--nofile=160:160"), GRADIO_SERVER_NAME="0.0.0.0"
     )
     opened = []
+    # the last step of Gradio's launch is a request to its own server; the app ends if it fails
+    time.sleep(3)
     try:
         for number in range(600):
             connection = socket.socket()
