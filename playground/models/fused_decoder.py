@@ -163,17 +163,21 @@ class _FusedAttention:
         self.value_size = attn.v_proj.out_features // attn.n_kv_heads
         self.sizes = [each.out_features for each in projections]
         scale = self.key_size**-0.5
-        q_weight, q_bias = attn.q_proj.weight * scale, attn.q_proj.bias
-        self.weight = torch.cat([q_weight, attn.k_proj.weight, attn.v_proj.weight])
+        parameters = attn.q_proj.weight * scale, attn.k_proj.weight, attn.v_proj.weight
+        self.weight = joined = torch.cat(parameters)
         self.bias_D1 = None
-        if q_bias is not None:
-            biases = [q_bias * scale, attn.k_proj.bias, attn.v_proj.bias]
-            self.bias_D1 = torch.cat(biases)[:, None]
+        if attn.q_proj.bias is not None:
+            bias_D = torch.cat([attn.q_proj.bias * scale, attn.k_proj.bias, attn.v_proj.bias])
+            joined = torch.cat([joined, bias_D[:, None]], 1)  # the bias is the last column
+            self.weight, self.bias_D1 = joined[:, :-1], joined[:, -1:]
         self.out_weight, self.out_bias = attn.out_proj.weight, attn.out_proj.bias
         self.position_encoding = attn.position_encoding
         self.rotations_T2K1 = None
         if isinstance(attn.position_encoding, RotaryEmbedding):
-            self.rotations_T2K1 = _rotations(attn.position_encoding, n_positions, self.weight)
+            self.rotations_T2K1 = _rotations(attn.position_encoding, n_positions, joined)
+            self.rotated_HKD = joined[: sum(self.sizes[:2])].unflatten(0, (-1, self.key_size))
+            self.original_HKD = self.rotated_HKD.clone()
+            self.swapped_HKD = self.rotated_HKD.roll(self.key_size // 2, 1)
 
     def new_cache(self, batch_size: int, n_positions: int) -> tuple[Tensor, Tensor]:
         """Allocate the keys (TGKB) and values of the target."""
@@ -192,18 +196,16 @@ class _FusedAttention:
 
     def project(self, y_BD: Tensor, position: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the query (GRKB), the key (GKB) and the value (GKB) of the new position."""
-        joined_DB = _project(self.weight, self.bias_D1, y_BD)
-        n_query, n_key, _ = self.sizes
-        query_key_HKB = joined_DB[: n_query + n_key].view(
-            self.n_heads + self.n_kv_heads, self.key_size, len(y_BD)
-        )
         if self.rotations_T2K1 is not None:
+            # a rotation of the weights rotates their products, for all sequences at once
             cos_K1, sin_K1 = self.rotations_T2K1[position]
-            swapped_HKB = query_key_HKB.roll(self.key_size // 2, 1)
-            query_key_HKB = torch.addcmul(query_key_HKB * cos_K1, swapped_HKB, sin_K1)
-        query_HKB, key_GKB = query_key_HKB.split([self.n_heads, self.n_kv_heads])
-        value_GKB = joined_DB[n_query + n_key :].view(self.n_kv_heads, self.value_size, len(y_BD))
-        return query_HKB.unflatten(0, (self.n_kv_heads, self.group_size)), key_GKB, value_GKB
+            torch.mul(self.original_HKD, cos_K1, out=self.rotated_HKD)
+            self.rotated_HKD.addcmul_(self.swapped_HKD, sin_K1)
+        joined_DB = _project(self.weight, self.bias_D1, y_BD)
+        query_DB, key_DB, value_DB = joined_DB.split(self.sizes)
+        shape = self.n_kv_heads, -1, len(y_BD)
+        query_GRKB = query_DB.view(self.n_kv_heads, self.group_size, self.key_size, len(y_BD))
+        return query_GRKB, key_DB.view(shape), value_DB.view(shape)
 
     def bias(self, n_keys: int) -> Tensor | None:
         """Return the bias (MGR1) of the newest position's scores, or None."""
