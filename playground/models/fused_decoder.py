@@ -203,9 +203,12 @@ class _FusedAttention:
             self.rotated_HKD.addcmul_(self.swapped_HKD, sin_K1)
         joined_DB = _project(self.weight, self.bias_D1, y_BD)
         query_DB, key_DB, value_DB = joined_DB.split(self.sizes)
-        shape = self.n_kv_heads, -1, len(y_BD)
-        query_GRKB = query_DB.view(self.n_kv_heads, self.group_size, self.key_size, len(y_BD))
-        return query_GRKB, key_DB.view(shape), value_DB.view(shape)
+        n_groups, batch_size = self.n_kv_heads, len(y_BD)
+        return (
+            query_DB.view(n_groups, self.group_size, self.key_size, batch_size),
+            key_DB.view(n_groups, self.key_size, batch_size),
+            value_DB.view(n_groups, self.value_size, batch_size),
+        )
 
     def bias(self, n_keys: int) -> Tensor | None:
         """Return the bias (MGR1) of the newest position's scores, or None."""
