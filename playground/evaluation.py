@@ -3,12 +3,14 @@
 exact match      fraction of sequences whose whole generated target is correct, EOS included
 token accuracy   fraction of target tokens (EOS included) that are correct at their position;
                  missing tokens count as wrong
+held-out loss    mean teacher-forced cross-entropy of the target tokens, without dropout
 
 A small set has a larger fraction of short sequences than a large one: for lengths 1 to 10, 12.5 %
 of 256 sequences have length 3, but 3.4 % of 2,000. So intermediate scores, on 256 sequences, are
 about 0.4 points higher than final ones.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel, eval_mode, split_into_chunks
-from playground.architectures.packed_rows import can_pack, packed_exact_match
+from playground.architectures.packed_rows import can_pack, packed_exact_match_and_loss
 from playground.models.transformer import Transformer
 from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
@@ -55,41 +57,59 @@ def safe_divide(numerator: int, denominator: int) -> float:
 
 def evaluate(model: Seq2SeqModel, held_out: HeldOutSet) -> EvalResult:
     """Evaluate a model. `held_out` must be on the device of the model."""
-    return aggregate(held_out, count_correct(model, held_out))
+    return aggregate(held_out, score_targets(model, held_out))
 
 
-def count_correct(
-    model: Seq2SeqModel, held_out: HeldOutSet, start: int = 0, stride: int = 1
+def score_targets(
+    model: Seq2SeqModel,
+    held_out: HeldOutSet,
+    start: int = 0,
+    stride: int = 1,
+    label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Count the correct tokens and exact matches of each held-out sequence (2N, int64).
+    """Score each held-out sequence (3N, float64).
 
-    The first line of the result has the numbers of correct tokens, the second 1 for an exact match
-    and 0 otherwise. Only sequence `start` and each `stride`-th one after it are evaluated; the
-    other entries are zero, so the results of several processes add up.
+    The lines of the result are the number of correct tokens, 1 for an exact match and 0 otherwise,
+    and the loss, summed over the tokens. The loss is NaN if the model does not compute it in the
+    same pass. Only sequence `start` and each `stride`-th one after it are evaluated; the other
+    entries are zero, so the results of several processes add up.
 
     Only examples without an exact match are decoded, for their token accuracy.
     """
-    correct_2N = torch.zeros(2, len(held_out.lengths_B), dtype=torch.long)
+    scores_3N = torch.zeros(3, len(held_out.lengths_B), dtype=torch.float64)
     for rows in split_into_chunks(model.config, held_out.batch, start, stride):
         batch = held_out.batch.select(rows.to(held_out.batch.source_BS.device))
-        exact_match_B = is_exact_match(model, batch)
+        exact_match_B, loss_B = exact_match_and_loss(model, batch, label_smoothing)
+        if loss_B is None:
+            loss_B = torch.full(exact_match_B.shape, torch.nan, device=exact_match_B.device)
         match_BT = batch.labels_BT != PAD
         if not bool(exact_match_B.all()):
             missed = batch.select(~exact_match_B)
             generated_BT = model.generate(missed.source_BS, missed.labels_BT.shape[1])
             match_BT[~exact_match_B] &= generated_BT == missed.labels_BT
-        correct_2N[:, rows] = torch.stack((match_BT.sum(1), exact_match_B)).cpu()
-    return correct_2N
+        scores_3B = torch.stack((match_BT.sum(1).float(), exact_match_B.float(), loss_B.float()))
+        scores_3N[:, rows] = scores_3B.cpu().double()
+    return scores_3N
 
 
-def is_exact_match(model: Seq2SeqModel, batch: Batch) -> Tensor:
-    """Return the result of `Seq2SeqModel.is_exact_match`, from packed rows where that works."""
-    return packed_exact_match(model, batch) if can_pack(model) else model.is_exact_match(batch)
+def exact_match_and_loss(
+    model: Seq2SeqModel, batch: Batch, label_smoothing: float = 0.0
+) -> tuple[Tensor, Tensor | None]:
+    """Return `Seq2SeqModel.exact_match_and_loss`, from packed rows where that works."""
+    if can_pack(model):
+        return packed_exact_match_and_loss(model, batch, label_smoothing)
+    return model.exact_match_and_loss(batch, label_smoothing)
 
 
-def aggregate(held_out: HeldOutSet, correct_2N: Tensor) -> EvalResult:
-    """Aggregate the counts of `count_correct` over all held-out sequences."""
-    correct_tokens_B, exact_match_B = correct_2N
+def mean_loss(held_out: HeldOutSet, scores_3N: Tensor) -> float | None:
+    """Return the loss of `score_targets` for each token; None if there is no finite one."""
+    loss = float(scores_3N[2].sum()) / max(1, int((held_out.batch.labels_BT != PAD).sum()))
+    return loss if math.isfinite(loss) else None
+
+
+def aggregate(held_out: HeldOutSet, scores_3N: Tensor) -> EvalResult:
+    """Aggregate the counts of `score_targets` over all held-out sequences."""
+    correct_tokens_B, exact_match_B, _ = scores_3N
     tokens_B = (held_out.batch.labels_BT != PAD).sum(1).cpu()
     by_length = []
     for length, available in held_out.num_available.items():
@@ -132,7 +152,8 @@ def exact_match_at_length(model: Seq2SeqModel, task: Task, length: int, n: int) 
     device = next(model.parameters()).device
     n_correct = 0
     for rows in split_into_chunks(model.config, held_out.batch):
-        n_correct += int(is_exact_match(model, held_out.batch.select(rows).to(device)).sum())
+        batch = held_out.batch.select(rows).to(device)
+        n_correct += int(exact_match_and_loss(model, batch)[0].sum())
     return n_correct, len(held_out.lengths_B)
 
 

@@ -36,6 +36,15 @@ class Seq2SeqModel(nn.Module, ABC):
         The implementation may use a faster method than `generate`.
         """
 
+    def exact_match_and_loss(
+        self, batch: Batch, label_smoothing: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return `is_exact_match`, and the loss of each target, summed over its tokens (B).
+
+        The loss is None if the pass that checks the target does not compute it.
+        """
+        return self.is_exact_match(batch), None
+
     @abstractmethod
     def attention_weights(self, batch: Batch) -> AttentionWeights:
         """Return the attention weights of a teacher-forced pass; absent kinds stay empty."""
@@ -59,8 +68,13 @@ class TeacherForcedModel(Seq2SeqModel):
     def loss(self, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
         return masked_cross_entropy(self.logits(batch), batch, label_smoothing)
 
-    @torch.no_grad()
     def is_exact_match(self, batch: Batch) -> Tensor:
+        return self.exact_match_and_loss(batch)[0]
+
+    @torch.no_grad()
+    def exact_match_and_loss(
+        self, batch: Batch, label_smoothing: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]:
         """Compare the most likely tokens of one teacher-forced pass with the target.
 
         By induction on the prefix: if every token is the most likely one after the correct prefix,
@@ -68,7 +82,9 @@ class TeacherForcedModel(Seq2SeqModel):
         decoding deviates from the target there.
         """
         with eval_mode(self):
-            return exact_match_mask(self.logits(batch), batch)
+            logits_BTV = self.logits(batch)
+        loss_BT = token_losses(logits_BTV, batch, label_smoothing)
+        return exact_match_mask(logits_BTV, batch), (loss_BT * (batch.labels_BT != PAD)).sum(1)
 
 
 def split_into_chunks(
@@ -90,12 +106,19 @@ def masked_cross_entropy(logits_BTV: Tensor, batch: Batch, label_smoothing: floa
     over the whole vocabulary, including PAD and SOS. `evaluation.annotated_transformer_loss`
     leaves PAD out, as The Annotated Transformer does.
     """
-    labels_BT = batch.labels_BT
-    loss_BT = F.cross_entropy(
-        logits_BTV.transpose(1, 2), labels_BT, reduction="none", label_smoothing=label_smoothing
-    )
-    weight_BT = (labels_BT != PAD) * batch.loss_weight_B[:, None]
+    loss_BT = token_losses(logits_BTV, batch, label_smoothing)
+    weight_BT = (batch.labels_BT != PAD) * batch.loss_weight_B[:, None]
     return (loss_BT * weight_BT).sum() / weight_BT.sum().clamp(min=1)
+
+
+def token_losses(logits_BTV: Tensor, batch: Batch, label_smoothing: float) -> Tensor:
+    """Return the cross-entropy of each label (BT), also at padding."""
+    return F.cross_entropy(
+        logits_BTV.transpose(1, 2),
+        batch.labels_BT,
+        reduction="none",
+        label_smoothing=label_smoothing,
+    )
 
 
 def exact_match_mask(logits_BTV: Tensor, batch: Batch) -> Tensor:

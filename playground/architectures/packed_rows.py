@@ -69,16 +69,23 @@ def packed_loss(model: EncoderDecoder, batch: Batch, label_smoothing: float = 0.
 
 
 @torch.no_grad()
-def packed_exact_match(model: EncoderDecoder, batch: Batch) -> Tensor:
-    """Return the result of `model.is_exact_match` from packed rows, if they are shorter."""
+def packed_exact_match_and_loss(
+    model: EncoderDecoder, batch: Batch, label_smoothing: float = 0.0
+) -> tuple[Tensor, Tensor | None]:
+    """Return the result of `model.exact_match_and_loss` from packed rows, if they are shorter."""
     rows = pack(batch, torch.ones(len(batch.source_BS), dtype=torch.bool))
     if rows is None:
-        return model.is_exact_match(batch)
+        return model.exact_match_and_loss(batch, label_smoothing)
     with eval_mode(model):
         logits_NV, labels_N = packed_logits(model, batch, rows)
-    is_wrong_BT = torch.zeros_like(rows.target.is_token_BM)
-    is_wrong_BT[rows.target.is_token_BM] = logits_NV.argmax(-1) != labels_N
-    return ~is_wrong_BT.any(1)
+    is_token_BT = rows.target.is_token_BM
+    is_wrong_BT = torch.zeros_like(is_token_BT)
+    is_wrong_BT[is_token_BT] = logits_NV.argmax(-1) != labels_N
+    loss_BT = torch.zeros(is_token_BT.shape, dtype=logits_NV.dtype)
+    loss_BT[is_token_BT] = F.cross_entropy(
+        logits_NV, labels_N, reduction="none", label_smoothing=label_smoothing
+    )
+    return ~is_wrong_BT.any(1), loss_BT.sum(1)
 
 
 class PackedSide(NamedTuple):

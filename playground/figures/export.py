@@ -18,7 +18,15 @@ from playground.training.config import RunConfig
 from . import experiments
 from .catalog import write
 
-METRIC_COLUMNS = ("step", "loss", "learning_rate", "grad_norm", "exact_match", "token_accuracy")
+METRIC_COLUMNS = (
+    "step",
+    "loss",
+    "learning_rate",
+    "grad_norm",
+    "exact_match",
+    "token_accuracy",
+    "held_out_loss",
+)
 
 
 def export_figures(

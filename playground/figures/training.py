@@ -38,7 +38,7 @@ def training_curve(
     """Draw the loss over the steps, and exact match and token accuracy at the evaluated steps.
 
     `lines` are those of metrics.jsonl. `evaluated` are the lines with accuracies, if they are not
-    among `lines`.
+    among `lines`; runs of earlier versions have no held-out loss.
 
     Raises:
         ValueError: for no lines.
@@ -54,7 +54,7 @@ def training_curve(
     panels = figure.subplots(
         n_panels, 1, sharex=True, squeeze=False, height_ratios=(1.75, 1.3)[:n_panels]
     ).flat
-    _draw_loss(panels[0], lines)
+    _draw_loss(panels[0], lines, evaluated)
     if evaluated:
         _draw_accuracy(panels[1], evaluated)
     bottom = panels[n_panels - 1]
@@ -64,8 +64,15 @@ def training_curve(
     return figure
 
 
-def _draw_loss(axes: Axes, lines: Sequence[Mapping[str, Any]]) -> None:
-    style_chart(axes, "Training loss, on a log scale")
+def _draw_loss(
+    axes: Axes, lines: Sequence[Mapping[str, Any]], evaluated: Sequence[Mapping[str, Any]]
+) -> None:
+    held_out = [
+        (line["step"], line["held_out_loss"])
+        for line in evaluated
+        if line.get("held_out_loss") is not None
+    ]
+    style_chart(axes, f"{'Loss' if held_out else 'Training loss'}, on a log scale")
     losses = [line["loss"] for line in lines]
     axes.plot(
         [line["step"] for line in lines],
@@ -74,8 +81,20 @@ def _draw_loss(axes: Axes, lines: Sequence[Mapping[str, Any]]) -> None:
         linewidth=1.3,
         marker="o" if len(lines) == 1 else "",
         markersize=4,
+        label="training",
     )
-    positive = [loss for loss in losses if loss > 0]
+    if held_out:
+        axes.plot(
+            *zip(*held_out, strict=True),
+            color=ACCENT,
+            linewidth=1.2,
+            linestyle=(0, (4, 2)),
+            marker="o" if len(held_out) == 1 else "",
+            markersize=3,
+            label="held-out",
+        )
+        add_legend(axes, loc="lower right", bbox_to_anchor=(1.01, 1.0), ncols=2, borderaxespad=0.1)
+    positive = [loss for loss in (*losses, *(loss for _, loss in held_out)) if loss > 0]
     if not positive:
         return
     axes.set_yscale("log")

@@ -167,8 +167,14 @@ def _curves(series: MetricSeries) -> Markup | None:
         for step, loss in zip(curve["steps"], curve["loss"], strict=True)
     ]
     evaluated = [
-        {"step": step, "exact_match": exact, "token_accuracy": tokens, "eval_size": size or None}
-        for step, exact, tokens, size in curve["evaluations"]
+        {
+            "step": step,
+            "exact_match": exact,
+            "token_accuracy": tokens,
+            "eval_size": size or None,
+            "held_out_loss": held_out_loss,
+        }
+        for step, exact, tokens, size, held_out_loss in curve["evaluations"]
     ]
     return inline_svg(
         training_curve(losses, evaluated), "curves", "Loss and accuracy over the training steps"

@@ -15,6 +15,10 @@ PLOTTED_COLUMNS = ("loss", "learning_rate", "grad_norm")  # what the page draws
 MAX_DELTA_POINTS = 3000  # points in one response; a longer gap gets the whole decimated curve
 
 
+# step, exact match, token accuracy, sequences, held-out loss; runs before version 0.3 have no loss
+Evaluation = tuple[int, float, float, int, float | None]
+
+
 class MetricSeries:
     """One point for every step from `first` on, and the scores of the evaluated steps.
 
@@ -26,8 +30,7 @@ class MetricSeries:
         self.first = 1
         self._count = 0  # complete points
         self.columns = {name: array("d") for name in METRIC_COLUMNS}
-        # step, exact match, token accuracy, sequences
-        self.evaluations: list[tuple[int, float, float, int]] = []
+        self.evaluations: list[Evaluation] = []
         self.add(lines)
 
     def __len__(self) -> int:
@@ -42,7 +45,7 @@ class MetricSeries:
     @property
     def best(self) -> float | None:
         """The best exact match so far."""
-        return max((score for _, score, _, _ in self.evaluations), default=None)
+        return max((score for _, score, *_ in self.evaluations), default=None)
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Append the metrics of the next steps.
@@ -59,6 +62,8 @@ class MetricSeries:
                     for name in ("exact_match", "token_accuracy")
                     if line.get("exact_match") is not None
                 ]
+                held_out_loss = line.get("held_out_loss")
+                held_out_loss = None if held_out_loss is None else float(held_out_loss)
             except (TypeError, ValueError, OverflowError, KeyError) as error:
                 raise ValueError(
                     f"step {step}: these are no metrics ({type(error).__name__})"
@@ -70,7 +75,9 @@ class MetricSeries:
             for column, value in zip(self.columns.values(), row, strict=True):
                 column.append(value)
             if score:
-                self.evaluations.append((step, score[0], score[1], line.get("eval_size") or 0))
+                self.evaluations.append(
+                    (step, score[0], score[1], line.get("eval_size") or 0, held_out_loss)
+                )
             self._count += 1
 
     def delta_since(self, n_points: int) -> dict[str, Any]:
@@ -132,13 +139,13 @@ class MetricSeries:
 
 
 def downsample_evaluations(
-    evaluations: list[tuple[int, float, float, int]], max_count: int = 1000
-) -> list[tuple[int, float, float, int]]:
+    evaluations: list[Evaluation], max_count: int = 1000
+) -> list[Evaluation]:
     """Reduce the scores to the lowest and highest exact match of each interval."""
     if len(evaluations) <= max_count:
         return list(evaluations)
     width = -(-len(evaluations) // (max_count // 2))
-    selected: list[tuple[int, float, float, int]] = []
+    selected: list[Evaluation] = []
     for start in range(0, len(evaluations), width):
         stretch = evaluations[start : start + width]
         selected += sorted({min(stretch, key=lambda s: s[1]), max(stretch, key=lambda s: s[1])})

@@ -139,7 +139,7 @@ def run_curves(run: Run) -> dict[str, Any]:
     points = run.load_points()
     curve = points.downsampled(MAX_CURVE_POINTS)
     first_step = next(
-        (step for step, exact_match, _, _ in points.evaluations if exact_match >= TARGET_SCORE),
+        (step for step, exact_match, *_ in points.evaluations if exact_match >= TARGET_SCORE),
         None,
     )
     seconds = points.columns["seconds"]

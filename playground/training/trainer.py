@@ -16,7 +16,7 @@ from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
 from playground.architectures.packed_rows import can_pack, packed_loss
 from playground.common.devices import is_zero_gpu
-from playground.evaluation import EvalResult, aggregate, count_correct
+from playground.evaluation import EvalResult, aggregate, mean_loss, score_targets
 from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP, PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
@@ -55,6 +55,7 @@ class Metrics:
     tokens_per_second: float  # target tokens without PAD
     exact_match: float | None = None
     token_accuracy: float | None = None
+    held_out_loss: float | None = None  # without dropout, else like `loss`
     eval_size: int | None = None  # held-out sequences of the evaluation
 
 
@@ -189,7 +190,7 @@ class Trainer:
             seconds if not self._seconds_per_step else 0.9 * self._seconds_per_step + 0.1 * seconds
         )
         started = time.perf_counter()
-        scores = self._maybe_evaluate()
+        scores, held_out_loss = self._maybe_evaluate()
         self.seconds += seconds + time.perf_counter() - started
         return Metrics(
             step=self.step_count,
@@ -201,34 +202,44 @@ class Trainer:
             tokens_per_second=result.tokens / seconds,
             exact_match=scores.exact_match if scores else None,
             token_accuracy=scores.token_accuracy if scores else None,
+            held_out_loss=held_out_loss,
             eval_size=scores.n if scores else None,
         )
 
-    def _maybe_evaluate(self) -> EvalResult | None:
+    def _maybe_evaluate(self) -> tuple[EvalResult | None, float | None]:
+        """Return scores and held-out loss if an evaluation is due."""
         training = self.active_config
         if self.step_count % training.eval_every and self.step_count != training.max_steps:
-            return None
-        scores = self.evaluate(training.eval_size)
+            return None, None
+        scores, loss = self._score(training.eval_size)
         if training.stop_at_exact_match and scores.exact_match >= training.stop_at_exact_match:
-            scores = self.evaluate()
+            scores, loss = self._score(FINAL_EVAL_SIZE)
             self._confirmed_at = (
                 self.step_count if scores.exact_match >= training.stop_at_exact_match else -1
             )
-        return scores
+        return scores, loss
 
     def evaluate(self, n: int = FINAL_EVAL_SIZE) -> EvalResult:
         """Evaluate on `n` held-out sequences, the same ones at every call."""
+        return self._score(n)[0]
+
+    def _score(self, n: int) -> tuple[EvalResult, float | None]:
+        """Return scores and loss on `n` held-out sequences."""
         if n not in self._held_out:
             self._held_out[n] = build_held_out_set(
                 self.task, n, self.config.task.min_length, self.config.task.max_length
             ).to(self.device)
         held_out = self._held_out[n]
-        return aggregate(
-            held_out,
-            self.dist.all_reduce_sum(
-                count_correct(self.eval_model, held_out, self.dist.rank, self.dist.world_size)
-            ),
+        scores_3N = self.dist.all_reduce_sum(
+            score_targets(
+                self.eval_model,
+                held_out,
+                self.dist.rank,
+                self.dist.world_size,
+                self.config.training.label_smoothing,
+            )
         )
+        return aggregate(held_out, scores_3N), mean_loss(held_out, scores_3N)
 
     @property
     def stopped_early(self) -> bool:

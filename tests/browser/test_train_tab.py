@@ -230,6 +230,13 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
         r"Done · 200 steps in .* · exact match (100|99\.9) % of 2,000 held-out sequences", sentence
     ), sentence
     assert page.evaluate("document.querySelector('.focus-map').toDataURL()") != first
+    legend = page.locator(".loss-box .pg-legend")
+    expect(legend).to_have_text(re.compile(r"training\s+[\d.]+\s+held-out\s+[\d.]+"))
+    expect(page.locator(".loss-chart")).to_have_attribute(
+        "aria-label", re.compile(r"training [\d.]+; held-out [\d.]+")
+    )
+    page.click(".chart-tools button:text-is('Table') >> nth=0")
+    expect(page.locator(".chart-tools th").nth(2)).to_contain_text("held-out")
     page.click("details.lengths summary")
     assert page.locator(".lengths tbody tr").count() == 10
     expect(page.locator("#train")).to_be_visible()

@@ -10,6 +10,7 @@ import {
   nearestValue,
   smooth,
   thin,
+  thinRows,
   toTable,
 } from "../../playground/ui/static/shared/chart_data.js";
 import { logTicks, toPng, yRange } from "../../playground/ui/static/shared/chart_options.js";
@@ -83,6 +84,27 @@ test("a table has a row per position", () => {
   });
   assert.deepEqual(toTable([], "step"), { header: ["step"], rows: [] });
   assert.deepEqual(thin([1, 2, 3, 4, 5], 3), [1, 3, 5]);
+});
+
+test("a thinned table keeps rows in which every line has a value", () => {
+  const rows = Array.from({ length: 100 }, (_, i) => [i, 1, i % 7 ? null : 2]),
+    kept = thinRows(rows, 20);
+  assert.ok(kept.length <= 20);
+  assert.ok(kept.filter((row) => row[2] !== null).length >= 10);
+  assert.deepEqual([kept[0], kept.at(-1)], [rows[0], rows[99]]);
+  assert.equal(thinRows(rows, 100), rows);
+});
+
+test("a line that is not smoothed has no raw line, and keeps its values", () => {
+  const sparse = { ...OTHER, isSmoothable: false },
+    columns = listColumns([LOSS, sparse], true);
+  assert.deepEqual(
+    columns.map(({ kind }) => kind),
+    ["raw", "line", "line"],
+  );
+  const [, , smoothed, kept] = alignColumns(columns, { smoothing: 0.5 });
+  assert.notEqual(smoothed[1], 2);
+  assert.deepEqual([...kept], [undefined, 3, undefined, 2, 1]);
 });
 
 test("new values keep the plot, and a new line builds another", async () => {

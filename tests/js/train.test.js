@@ -11,7 +11,7 @@ import {
   describeState,
   groupRuns,
 } from "../../playground/ui/static/train/run_list.js";
-import { axisMaxStep } from "../../playground/ui/static/train/curves.js";
+import { axisMaxStep, withHeldOutLoss } from "../../playground/ui/static/train/curves.js";
 import { lacksWeights } from "../../playground/ui/static/train/polling.js";
 import { Prediction } from "../../playground/ui/static/train/prediction.js";
 import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
@@ -284,4 +284,34 @@ test("the axis of a stopped run keeps its length", () => {
     state.status = status;
     assert.equal(axisMaxStep(), last);
   }
+});
+
+test("the held-out loss is a dashed line of the colour of its run", () => {
+  const open = { key: "open", label: "mine", color: "--pg-accent", x: [1, 2], y: [3, 2] },
+    other = { key: "run:5", label: "other", color: 1, dash: 0, x: [1, 2], y: [3, 2] };
+  overlays.value = new Map([
+    ["run:5", { colorIndex: 0, curve: { evaluations: [[2, 0, 0, 8, 2.25]] } }],
+  ]);
+  state.evaluations = [
+    [1, 0, 0, 8, null],
+    [2, 0, 0, 8, 2.5],
+  ];
+  const drawn = withHeldOutLoss([other, open], true);
+  assert.deepEqual(
+    drawn.map(({ label, color, x, y }) => [label, color, x, y]),
+    [
+      ["other, training", 1, [1, 2], [3, 2]],
+      ["other, held-out", 1, [2], [2.25]],
+      ["mine, training", "--pg-accent", [1, 2], [3, 2]],
+      ["mine, held-out", "--pg-accent", [2], [2.5]],
+    ],
+  );
+  const dashes = new Set(drawn.filter(({ dash }) => dash).map(({ dash }) => dash));
+  assert.equal(dashes.size, 1);
+  const labels = () => withHeldOutLoss([open], false).map(({ label }) => label);
+  assert.deepEqual(labels(), ["training", "held-out"]);
+  state.evaluations = [];
+  assert.deepEqual(labels(), ["training", "held-out"], "before the first evaluation");
+  state.evaluations = [[1, 0, 0, 8, null]];
+  assert.deepEqual(labels(), ["mine"], "a run of an earlier version");
 });

@@ -1,8 +1,10 @@
+import dataclasses
+
 import pytest
 import torch
 
-from playground.architectures.base import Seq2SeqModel
-from playground.evaluation import evaluate, safe_divide
+from playground.architectures.base import Seq2SeqModel, eval_mode
+from playground.evaluation import evaluate, mean_loss, safe_divide, score_targets
 from playground.models.config import ModelConfig
 from playground.tasks import PAD, load_task
 from playground.tasks.held_out import build_held_out_set
@@ -100,6 +102,25 @@ def test_scores_equal_a_count_of_free_running_predictions(ages):
         )
         seen.append(scores.token_accuracy)
     assert seen[0] < 0.2 < seen[2] < 0.95 < seen[-1]
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_held_out_loss_is_the_training_loss_of_the_same_sequences(ages, label_smoothing):
+    requested = build_held_out_set(REVERSE, 400, 1, 5)
+    batch = requested.batch.select(torch.arange(400))
+    batch = dataclasses.replace(batch, loss_weight_B=torch.ones(400))
+    losses = []
+    for model in ages.values():
+        scores_3N = score_targets(model, requested, label_smoothing=label_smoothing)
+        losses.append(mean_loss(requested, scores_3N))
+        with eval_mode(model), torch.no_grad():
+            assert losses[-1] == pytest.approx(float(model.loss(batch, label_smoothing)), rel=1e-5)
+    assert losses[0] > 2 > losses[-1]
+
+
+def test_a_model_without_teacher_forced_scores_has_no_held_out_loss():
+    requested = build_held_out_set(REVERSE, 40, 1, 5)
+    assert mean_loss(requested, score_targets(ALWAYS, requested)) is None
 
 
 def test_the_lengths_add_up_to_the_whole(ages):

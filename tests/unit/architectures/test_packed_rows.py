@@ -11,7 +11,7 @@ from playground.architectures.packed_rows import (
     can_pack,
     first_fit,
     pack,
-    packed_exact_match,
+    packed_exact_match_and_loss,
     packed_loss,
 )
 from playground.checkpoints.checkpoint import build_model
@@ -124,7 +124,10 @@ def test_rows_that_are_no_shorter_than_the_batch_are_not_used():
     model, batch = model_and_batch(min_length=10, max_length=10)
     assert pack(batch, batch.loss_weight_B > 0) is None
     assert packed_loss(model, batch) == model.loss(batch)
-    assert torch.equal(packed_exact_match(model, batch), model.is_exact_match(batch))
+    for packed, padded in zip(
+        packed_exact_match_and_loss(model, batch), model.exact_match_and_loss(batch), strict=True
+    ):
+        assert torch.equal(packed, padded)
 
 
 def test_scores_from_packed_rows_are_those_of_the_batch(monkeypatch):
@@ -135,8 +138,10 @@ def test_scores_from_packed_rows_are_those_of_the_batch(monkeypatch):
     )
     list(trainer)
     held_out = build_held_out_set(trainer.task, 100, 1, 10)
-    packed_B = packed_exact_match(trainer.model, held_out.batch)
-    assert torch.equal(packed_B, trainer.model.is_exact_match(held_out.batch))
+    packed_B, loss_B = packed_exact_match_and_loss(trainer.model, held_out.batch, 0.1)
+    right_B, padded_loss_B = trainer.model.exact_match_and_loss(held_out.batch, 0.1)
+    assert torch.equal(packed_B, right_B)
+    torch.testing.assert_close(loss_B, padded_loss_B)
     assert 5 < int(packed_B.sum()) < len(packed_B) - 5
     scores = evaluate(trainer.model, held_out)
     monkeypatch.setattr("playground.evaluation.can_pack", lambda model: False)

@@ -18,6 +18,16 @@ def test_the_curve_is_drawn_from_the_lines():
     assert "256 held-out" in scores.get_title("left")
 
 
+def test_held_out_loss_is_a_dashed_line_beside_the_training_loss():
+    lines = [line | ({"held_out_loss": 2.0} if "exact_match" in line else {}) for line in LINES]
+    training, held_out = training_curve(lines).axes[0].lines
+    assert (training.get_linestyle(), held_out.get_linestyle()) == ("-", "--")
+    assert training.get_color() == held_out.get_color()
+    assert held_out.get_xydata().tolist() == [
+        [line["step"], 2.0] for line in LINES if "exact_match" in line
+    ]
+
+
 def test_a_run_that_was_not_evaluated_at_has_no_empty_panel():
     assert len(training_curve(LINES[:9]).axes) == 1
     with pytest.raises(ValueError, match="no metrics to draw"):

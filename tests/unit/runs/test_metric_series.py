@@ -79,8 +79,16 @@ def test_points_equal_the_measurements():
     assert {name: list(column) for name, column in points.columns.items()} == {
         name: [line(step)[name] for step in (1, 2, 3)] for name in METRIC_COLUMNS
     }
-    assert points.evaluations == [(2, 0.5, 0.75, 64)]
+    assert points.evaluations == [(2, 0.5, 0.75, 64, None)]  # of an earlier version
     assert points.latest() == {"step": 3} | {name: line(3)[name] for name in METRIC_COLUMNS}
+
+
+def test_held_out_loss_is_among_the_evaluations():
+    scores = {"exact_match": 0.0, "token_accuracy": 0.5, "eval_size": 8}
+    points = MetricSeries([line(1, **scores, held_out_loss=2.5), line(2), line(3, **scores)])
+    assert points.delta_since(0)["evaluations"] == [(1, 0.0, 0.5, 8, 2.5), (3, 0.0, 0.5, 8, None)]
+    with pytest.raises(ValueError, match="step 4: these are no metrics"):
+        points.add([line(4, **scores, held_out_loss=[])])
 
 
 def test_no_measurements_give_no_rows():
@@ -249,7 +257,7 @@ def test_a_curve_that_begins_later_is_drawn_at_its_steps():
 @given(st.integers(0, 5000), st.integers(2, 200), st.integers(0, 3))
 def test_downsampling_keeps_real_scores_extremes_and_the_last(count, most, seed):
     rng = random.Random(seed)
-    scored = [(10 * at, rng.random(), rng.random(), 64) for at in range(1, count + 1)]
+    scored = [(10 * at, rng.random(), rng.random(), 64, None) for at in range(1, count + 1)]
     stored = downsample_evaluations(scored, most)
     assert stored == sorted(set(stored))
     assert set(stored) <= set(scored)

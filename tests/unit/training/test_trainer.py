@@ -117,6 +117,7 @@ def test_inspection_changes_nothing(small_run):
     rows = build_held_out_set(seeing.task, 50, 1, 5).batch
     for metrics in seeing:
         assert metrics.exact_match is not None
+        assert 0 < metrics.held_out_loss < 5
         requested = seeing.evaluate(50)
         assert requested == seeing.evaluate(50)
         seeing.model.attention_weights(rows)

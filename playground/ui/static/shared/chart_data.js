@@ -36,7 +36,7 @@ export function listColumns(seriesList, isSmoothed) {
   return seriesList.flatMap((series) => {
     const columns = /** @type {PlotColumn[]} */ ([]);
     if (series.low && series.high) columns.push({ series, kind: "high" }, { series, kind: "low" });
-    if (isSmoothed) columns.push({ series, kind: "raw" });
+    if (isSmoothed && series.isSmoothable !== false) columns.push({ series, kind: "raw" });
     return [...columns, { series, kind: "line" }];
   });
 }
@@ -50,7 +50,7 @@ export function alignColumns(columns, { smoothing = 0, isLog = false }) {
   if (!columns.length) return /** @type {uPlot.AlignedData} */ ([[]]);
   const tables = columns.map(({ series, kind }) => {
     const values =
-      kind === "line" && smoothing
+      kind === "line" && smoothing && series.isSmoothable !== false
         ? smooth(series.y, smoothing)
         : kind === "line" || kind === "raw"
           ? Array.from(series.y)
@@ -108,6 +108,20 @@ export function toTable(seriesList, xLabel) {
     header: [xLabel, ...columns.map(({ series, kind }) => series.label + suffix[kind])],
     rows: Array.from(data[0], (x, i) => [x, ...data.slice(1).map((column) => column[i] ?? null)]),
   };
+}
+
+/**
+ * Return at most about `count` rows of a table. Half of them are rows without gaps, if there are
+ * some, because some lines have fewer values than others.
+ * @param {(number | null)[][]} rows
+ * @param {number} count
+ */
+export function thinRows(rows, count) {
+  if (rows.length <= count) return rows;
+  const complete = rows.filter((row) => !row.includes(null)),
+    half = count / 2,
+    chosen = new Set([...thin(complete, half), ...thin(rows, count - half)]);
+  return rows.filter((row) => chosen.has(row));
 }
 
 /**

@@ -112,8 +112,11 @@ export interface Points {
   loss: number[];
   learning_rate: number[];
   grad_norm: number[];
-  /** The step, exact match, token accuracy and number of sequences of each evaluation. */
-  evaluations: [number, number, number, number][];
+  /**
+   * The step, exact match, token accuracy, number of sequences and held-out loss of each evaluation.
+   * Old runs have no held-out loss.
+   */
+  evaluations: [number, number, number, number, number | null][];
 }
 
 export interface LatestPoint {

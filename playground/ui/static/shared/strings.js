@@ -6,7 +6,9 @@ export const HELD_OUT_SAMPLES = "Held-out samples";
 export const INPUT_SEQUENCE = "Input sequence";
 export const INPUT_TOKENS = "Input tokens";
 export const LEARNING_RATE = "Learning rate";
-export const LOSS_TITLE = "Cross-entropy of the next token on the training batch of each step";
+export const LOSS_TITLE =
+  "Cross-entropy of the next token: on the training batch of each step, and on the held-out " +
+  "sequences of each evaluation, without dropout";
 export const MEASURE_AGAIN = "Measure again";
 export const MOST_PROBABLE_TOKENS = "The most probable tokens";
 export const OVERLAY_TITLE = "Overlay its curves on those shown";

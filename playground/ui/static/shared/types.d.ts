@@ -70,6 +70,8 @@ export interface Series {
   /** An index into the dash patterns; the default is the index of the colour. */
   dash?: number;
   hasPoints?: boolean;
+  /** False: the smoothing of the chart leaves this line as it is. */
+  isSmoothable?: boolean;
 }
 
 /** A vertical line of a chart. */

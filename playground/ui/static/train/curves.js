@@ -9,12 +9,20 @@ import { overlays } from "./overlays.js";
 import { scheduleRender } from "./rendering.js";
 import { METRICS, state } from "./state.js";
 import { showStep } from "./timeline.js";
-import { root } from "./view.js";
 
 /** @import { Marker, Series } from "../shared/types.js" */
-/** @typedef {[step: number, exactMatch: number, tokenAccuracy: number, n: number]} Evaluation */
+/**
+ * Old runs have no held-out loss.
+ * @typedef {[
+ *   step: number, exactMatch: number, tokenAccuracy: number, n: number,
+ *   heldOutLoss?: number | null,
+ * ]} Evaluation
+ */
 
 const TARGET_SCORE = 0.99;
+const HELD_OUT_LOSS = 4; // the column of an evaluation
+const HELD_OUT_DASH = 2; // no other line of the loss chart has this pattern
+const OPEN_RUN = "open"; // the key of its series
 const NARROW_PAGE = "(max-width: 700px)";
 const LOW_PAGE = "(max-height: 820px)";
 const EMBED_REST = 256; // pixels of an embedded view besides the two charts
@@ -82,8 +90,8 @@ const runName = () => (store.find(state.modelRef) || state.lastResponse).name ||
 
 /**
  * Return a series of each overlay and of the open run.
- * @param {{ x: number[], y: number[] }} own
- * @param {(curve: any) => { x: number[], y: number[] }} ofOverlay
+ * @param {{ x: number[], y: (number | null)[] }} own
+ * @param {(curve: any) => { x: number[], y: (number | null)[] }} ofOverlay
  * @returns {Series[]}
  */
 function buildSeries(own, ofOverlay) {
@@ -99,15 +107,46 @@ function buildSeries(own, ofOverlay) {
     }));
   return [
     ...others,
-    { key: "open", label: runName(), color: "--pg-accent", hasPoints: true, ...own },
+    { key: OPEN_RUN, label: runName(), color: "--pg-accent", hasPoints: true, ...own },
   ];
 }
 
 /** @param {Evaluation[]} evaluations @param {number} column */
 const scorePoints = (evaluations, column) => ({
   x: evaluations.map((evaluation) => evaluation[0]),
-  y: evaluations.map((evaluation) => evaluation[column]),
+  y: evaluations.map((evaluation) => evaluation[column] ?? null),
 });
+
+/**
+ * Return the training loss of each run, and its held-out loss as a dashed line of the same colour.
+ * @param {Series[]} training
+ * @param {boolean} hasOverlays
+ * @returns {Series[]}
+ */
+export function withHeldOutLoss(training, hasOverlays) {
+  return training.flatMap((series) => {
+    const all = evaluationsOf(series.key),
+      measured = all.filter((evaluation) => typeof evaluation[HELD_OUT_LOSS] === "number");
+    if (all.length && !measured.length) return [series]; // an old run
+    const name = hasOverlays ? series.label + ", " : "";
+    return [
+      { ...series, label: name + "training" },
+      {
+        ...scorePoints(measured, HELD_OUT_LOSS),
+        key: series.key + " held-out",
+        label: name + "held-out",
+        color: series.color,
+        dash: HELD_OUT_DASH,
+        isSmoothable: false,
+      },
+    ];
+  });
+}
+
+/** @param {string} key of a series @returns {Evaluation[]} */
+const evaluationsOf = (key) =>
+  key === OPEN_RUN ? state.evaluations : (overlays.value.get(key)?.curve.evaluations ?? []);
+
 /** @returns {Series} */
 const tokenSeries = () => ({
   key: "tokens",
@@ -170,13 +209,16 @@ function paintLines(metric) {
       scorePoints(curve.evaluations, 1),
     ),
     hasOverlays = overlays.value.size > 0;
-  charts.loss.current.setData(buildSeries(curveOf(state.metricCurve), curveOf), buildMarkers());
+  const curves = buildSeries(curveOf(state.metricCurve), curveOf);
+  charts.loss.current.setData(
+    metric === "loss" ? withHeldOutLoss(curves, hasOverlays) : curves,
+    buildMarkers(),
+  );
   charts.score.current.setData(
     hasOverlays ? scores : [tokenSeries(), ...scores],
     buildMarkers(true),
   );
   /** @type {any} */ (charts.loss.current.plotBox).steps = state.metricCurve.steps; // for tests
-  root.classList.toggle("has-overlays", hasOverlays);
 }
 
 /** @param {number | null} step @returns {Evaluation | undefined} */

@@ -1,5 +1,5 @@
 import { html, useState } from "../../vendor/preact.js";
-import { thin, toTable } from "../chart_data.js";
+import { thinRows, toTable } from "../chart_data.js";
 import { toPng } from "../chart_options.js";
 import { downloadBlob, downloadCsv } from "../csv.js";
 import { DataTable } from "./data_table.js";
@@ -47,7 +47,8 @@ export function ChartTools({ chart, title = "" }) {
 
 /** @param {{ table: ReturnType<typeof toTable>, chart: Chart }} props */
 function ChartTable({ table: { header, rows }, chart }) {
-  const { label, formatX, formatY } = chart.options;
+  const { label, formatX, formatY } = chart.options,
+    shown = thinRows(rows, MAX_TABLE_ROWS);
   const columns = header.map((heading, i) => ({
     key: String(i),
     label: heading,
@@ -58,12 +59,12 @@ function ChartTable({ table: { header, rows }, chart }) {
   }));
   return html`<${DataTable}
     caption=${
-      rows.length > MAX_TABLE_ROWS
-        ? `${label}: ${MAX_TABLE_ROWS} of ${rows.length} rows; the CSV file has all`
+      shown.length < rows.length
+        ? `${label}: ${shown.length} of ${rows.length} rows; the CSV file has all`
         : label
     }
     columns=${columns}
-    rows=${thin(rows, MAX_TABLE_ROWS)}
+    rows=${shown}
     rowKey=${(/** @type {number[]} */ row) => String(row[0])}
   />`;
 }
