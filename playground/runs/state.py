@@ -321,7 +321,7 @@ class Run:
     def score_at(self, step: int) -> float | None:
         """Return the exact match at a step; None if it was not evaluated there."""
         evaluations = reversed(self.load_points().evaluations)
-        return next((score for at, score, _, _ in evaluations if at == step), None)
+        return next((score for at, score, *_ in evaluations if at == step), None)
 
     def checkpoints(self) -> list[tuple[Path, Manifest]]:
         """Return the readable checkpoints, newest first."""

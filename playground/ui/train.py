@@ -164,10 +164,6 @@ class TrainTab:
                 error_message = (
                     f"The form ignores the settings of this link: {html.escape(str(error))}."
                 )
-        index = self.names.index("device")
-        fields[index] = device_update(
-            self.form["device"].choices, self.registry.device_summary, fields[index]
-        )
         return [live_view_value(owner), error_message, *fields]
 
     def load_settings_into_form(self, event: gr.SelectData) -> list[Any]:
@@ -375,18 +371,6 @@ def reset_settings(preset: Any, architecture: Any) -> list[Any]:
     """Return the values of the preset for all settings but the architecture."""
     values = expected_values(preset, architecture)
     return [values[name] for name in PRESET_SETTINGS if name != "architecture"]
-
-
-def device_update(choices: list[Any], summary: str, value: Any) -> Any:
-    """Remove CUDA from the choices of the device field, if the server has no CUDA device.
-
-    A selected CUDA device, for example from a link, stays.
-    """
-    is_skipped = not isinstance(value, str)
-    if value == "cuda" or not summary.startswith("Training on cpu"):
-        return value
-    available = [choice for choice in choices if choice[1] != "cuda"]
-    return gr.Radio(choices=available) if is_skipped else gr.Radio(available, value=value)
 
 
 def live_view_value(owner: str, new_run: str = "") -> str:

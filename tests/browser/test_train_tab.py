@@ -31,6 +31,9 @@ def page(app, open_page):
 @pytest.mark.smoke
 def test_the_first_screen_shows_a_bundled_model_to_try(page):
     expect(page.locator(".status-text")).to_contain_text("exact match")
+    expect(page.locator(".device")).to_contain_text("Training on")
+    on_cpu = page.locator(".device").text_content().startswith("Training on cpu")
+    expect(page.locator("#field-device label:visible")).to_have_count(2 if on_cpu else 3)
     expect(page.locator(".answer")).to_have_text(re.compile(r"5 1 4 1 3\s*✓"))
     expect(page.locator(".diagram .head")).to_have_count(24)
     wait_for(lambda: count_colors(page, ".focus-map") > 20, description="the picture of a head")

@@ -88,10 +88,10 @@ test("a table has a row per position", () => {
 
 test("a thinned table keeps rows in which every line has a value", () => {
   const rows = Array.from({ length: 100 }, (_, i) => [i, 1, i % 7 ? null : 2]),
-    kept = thinRows(rows, 20);
-  assert.ok(kept.length <= 20);
-  assert.ok(kept.filter((row) => row[2] !== null).length >= 10);
-  assert.deepEqual([kept[0], kept.at(-1)], [rows[0], rows[99]]);
+    chosen = thinRows(rows, 20);
+  assert.ok(chosen.length <= 20);
+  assert.ok(chosen.filter((row) => row[2] !== null).length >= 10);
+  assert.deepEqual([chosen[0], chosen.at(-1)], [rows[0], rows[99]]);
   assert.equal(thinRows(rows, 100), rows);
 });
 
@@ -102,9 +102,9 @@ test("a line that is not smoothed has no raw line, and keeps its values", () => 
     columns.map(({ kind }) => kind),
     ["raw", "line", "line"],
   );
-  const [, , smoothed, kept] = alignColumns(columns, { smoothing: 0.5 });
+  const [, , smoothed, unchanged] = alignColumns(columns, { smoothing: 0.5 });
   assert.notEqual(smoothed[1], 2);
-  assert.deepEqual([...kept], [undefined, 3, undefined, 2, 1]);
+  assert.deepEqual([...unchanged], [undefined, 3, undefined, 2, 1]);
 });
 
 test("new values keep the plot, and a new line builds another", async () => {

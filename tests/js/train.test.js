@@ -10,6 +10,7 @@ import {
   describeRun,
   describeState,
   groupRuns,
+  matchesFilter,
 } from "../../playground/ui/static/train/run_list.js";
 import { axisMaxStep, withHeldOutLoss } from "../../playground/ui/static/train/curves.js";
 import { lacksWeights } from "../../playground/ui/static/train/polling.js";
@@ -314,4 +315,38 @@ test("the held-out loss is a dashed line of the colour of its run", () => {
   assert.deepEqual(labels(), ["training", "held-out"], "before the first evaluation");
   state.evaluations = [[1, 0, 0, 8, null]];
   assert.deepEqual(labels(), ["mine"], "a run of an earlier version");
+});
+
+test("a list of many runs can be filtered by name, size and state", async () => {
+  assert.ok(matchesFilter(RUN, "2 LAYERS done"));
+  assert.ok(!matchesFilter(RUN, "3 layers"));
+  const runs = Array.from({ length: 5 }, (_, i) => ({
+    ...RUN,
+    subject: "run:" + (i + 1),
+    name: "run " + "abcde"[i],
+  }));
+  listRuns(...runs);
+  render(html`<${RunList} />`, box);
+  await settle();
+  assert.equal(box.querySelector(".run-filter"), null);
+  listRuns(...runs, { ...LESSON_RUN, subject: "run:9", name: "Ablate heads" });
+  await settle();
+  const names = () =>
+      [...box.querySelectorAll(".run .name")].map((each) => each.textContent.trim()),
+    type = (text) => {
+      const field = box.querySelector(".run-filter");
+      field.value = text;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+      return settle();
+    };
+  await type("run c");
+  assert.deepEqual(names(), ["run c"]);
+  assert.equal(box.querySelector(".open-model"), null, "the open run is only filtered out");
+  await type("ablate");
+  assert.deepEqual(names(), ["Ablate heads"]);
+  assert.equal(box.querySelector(".run-group").open, true);
+  await type("nothing");
+  assert.match(box.textContent, /No run matches the filter/);
+  await type("");
+  assert.equal(names().length, 6);
 });

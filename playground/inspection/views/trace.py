@@ -20,6 +20,7 @@ from . import embeddings_and_masks
 from .request import (
     MAX_COLUMNS,
     MAX_ROWS,
+    choice_field,
     int_field,
     json_array,
     json_number,
@@ -109,6 +110,49 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
         )
     origin = stage.explain(head, row, column)
     return {"row": row, "column": column, **_origin_fields(subject, path, stage, origin, column)}
+
+
+@torch.no_grad()
+def attention_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return how one query of a head gets its attention weights, from the vectors on.
+
+    `layer`, `head` and `query` count from 0. Each of `scores` is the product of query and key,
+    divided by `root`, plus the bias of the position encoding, if there is one. Masked scores are
+    None. With RoPE, both vectors are already rotated.
+
+    Raises:
+        InspectionError: for a layer, head or query that does not exist.
+    """
+    kind = choice_field(request, "kind", ("cross", "encoder", "decoder"))
+    layer, head = (int_field(request, name, 0, 63) for name in ("layer", "head"))
+    query = int_field(request, "query", 0, 1_000_000)
+    config = subject.transformer.config
+    if layer >= config.n_layers or head >= config.n_heads:
+        raise InspectionError(
+            f"there is no layer {layer + 1} with a head {head + 1}; this model has "
+            f"{config.n_layers} layers with {config.n_heads} heads each"
+        )
+    path = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
+    of_block = {
+        stage.name: stage.tensor
+        for stage in path.stages
+        if stage.block == Component(kind, layer).name
+    }
+    query_QK, key_MK = (
+        of_block.get(f"rotated {name}", of_block[name])[head] for name in ("queries", "keys")
+    )
+    if query >= len(query_QK):
+        raise InspectionError(f"there is no query {query + 1}; the sequence has {len(query_QK)}")
+    bias_HQM = of_block.get("position bias")
+    return {
+        "query": json_array(query_QK[query]),
+        "keys": json_array(key_MK),
+        "products": json_array(key_MK @ query_QK[query]),
+        "root": json_number(math.sqrt(query_QK.shape[1])),
+        "bias": None if bias_HQM is None else json_array(bias_HQM[head, query]),
+        "scores": json_array(of_block["masked scores"][head, query]),
+        "weights": json_array(of_block["softmax"][head, query]),
+    }
 
 
 def _stage_fields(stage: TraceStage) -> dict[str, Any]:
@@ -392,4 +436,4 @@ def _join_tokens(names: list[str]) -> str:
     return " ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
-VIEWS = {"trace": trace, "trace-cell": trace_cell}
+VIEWS = {"trace": trace, "trace-cell": trace_cell, "attention-scores": attention_scores}

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from playground.inspection.attention_recording import record_teacher_forced
+from playground.inspection.hooks import Component
 from playground.inspection.masks import TUTORIAL_EXAMPLE
 from playground.inspection.parameter_counts import PUBLISHED_BASE
 from playground.inspection.trace import ForwardTrace
@@ -201,6 +202,46 @@ def test_every_number_follows_from_the_displayed_inputs(overrides):
                 origin, column
             ) == close(expected)
     assert kinds == {"product", "mixed", "parts"}
+
+
+@pytest.mark.parametrize("overrides", VARIANTS)
+@pytest.mark.usefixtures("cached_traces")
+def test_attention_scores_are_those_of_the_stages(overrides):
+    subject = random_model(**overrides)
+    config = subject.transformer.config
+    for kind, query in (("cross", 1), ("encoder", 0), ("decoder", 2)):
+        at = {"head": config.n_heads - 1, "query": query}
+        scores = ask(subject, "attention-scores", kind=kind, layer=config.n_layers - 1, **at)
+        block = Component(kind, config.n_layers - 1).name
+        for key, weight in enumerate(scores["weights"]):
+            cell = {"head": at["head"], "row": query, "column": key}
+            origin = ask(subject, "trace-cell", stage=f"{block}/softmax", **cell)
+            score = origin["score"]
+            assert weight == close(origin["value"])
+            assert (scores["query"], scores["keys"][key]) == (
+                [close(value) for value in score["left"]],
+                [close(value) for value in score["right"]],
+            )
+            assert scores["products"][key] == close(score["sum"])
+            assert scores["root"] == close(score["root"])
+            assert (scores["bias"] or [None] * 9)[key] == (
+                None if score["bias"] is None else close(score["bias"])
+            )
+            expected = score["value"]
+            assert scores["scores"][key] == (None if expected is None else close(expected))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer": 2}, "there is no layer 3"),
+        ({"head": 4}, "with a head 5"),
+        ({"query": 4}, "there is no query 5; the sequence has 4"),
+        ({"kind": "self"}, "choose one of cross, encoder, decoder"),
+    ],
+)
+def test_attention_scores_of_what_a_model_does_not_have_are_refused(options, message):
+    assert message in refused(random_model(), "attention-scores", **options)
 
 
 def summed(origin, _):

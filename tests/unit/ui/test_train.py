@@ -1,11 +1,8 @@
 """What the form shows: marks and reset of changed settings, and the available devices."""
 
-import gradio as gr
-
 from playground.ui.setting_groups import PRESET_SETTINGS
 from playground.ui.train import (
     changed_settings,
-    device_update,
     mark_fields,
     reset_settings,
     reset_update,
@@ -46,16 +43,3 @@ def test_settings_of_another_preset_and_of_no_preset_have_their_own_values():
     assert "n_heads" in changed_settings(values)
     assert reset_settings(None, "gpt2") != reset_settings("fast", "transformer")
     assert changed_settings(form_values(architecture="removed")) == []
-
-
-def test_cuda_is_no_choice_without_a_device():
-    choices = [("auto", "auto"), ("cpu", "cpu"), ("cuda", "cuda")]
-    without = "Training on cpu, 2 cores: no CUDA device is visible"
-    assert [value for _, value in device_update(choices, without, "cpu").choices] == [
-        "auto",
-        "cpu",
-    ]
-    assert device_update(choices, without, "cpu").value == "cpu"
-    assert device_update(choices, without, "cuda") == "cuda"  # the form explains its error
-    assert device_update(choices, "Training on cuda:0", "cpu") == "cpu"
-    assert device_update(choices, "", gr.skip()) == gr.skip()  # not known yet

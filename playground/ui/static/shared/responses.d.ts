@@ -460,6 +460,20 @@ export interface EquationCellView extends InspectView {
   score?: Record<string, any>;
 }
 
+/** The view `attention-scores`: how one query of a head gets its weights. Masked scores are null. */
+export interface AttentionScoresView extends InspectView {
+  query: (number | null)[];
+  keys: (number | null)[][];
+  /** The dot product of the query and each key. */
+  products: (number | null)[];
+  /** The square root of the size of a head. */
+  root: number;
+  /** The bias of the position encoding, if there is one. */
+  bias: (number | null)[] | null;
+  scores: (number | null)[];
+  weights: (number | null)[];
+}
+
 /** The view `embeddings`. */
 export interface EmbeddingsView extends AnswerView {
   side: "source" | "target";

@@ -70,6 +70,11 @@ export default async function main(component) {
     void [state.status, state.lastResponse, state.isOld, state.hasNoFigures];
     untracked(updatePageStatus);
   });
+  effect(() => {
+    // The form does not offer a device that the server lacks.
+    const isCpuOnly = store.server.value.device.startsWith("Training on cpu");
+    document.body.classList.toggle("without-cuda", isCpuOnly);
+  });
   onResizeOrThemeChange(scheduleRender);
   await attach(component, onValueChange);
   startPollingRuns();

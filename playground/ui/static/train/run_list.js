@@ -21,7 +21,9 @@ const GROUPS = [
   { origin: "lesson", title: "Lessons" },
   { origin: "experiment", title: "Experiments" },
 ];
+const MIN_RUNS_TO_FILTER = 6; // fewer are seen at a glance
 const showsHidden = signal(false);
+const filterText = signal("");
 /** The run whose name the user edits. */
 const renamed = signal("");
 
@@ -68,6 +70,15 @@ export function describeRun(run, now = store.server.value.now) {
   ]
     .filter(Boolean)
     .join(" · ");
+}
+
+/** Return whether the name, the description or the state of a run has all words. */
+export function matchesFilter(/** @type {RunSummary} */ run, /** @type {string} */ text) {
+  const content = [run.name, describeRun(run), describeState(run)].join(" ").toLowerCase();
+  return text
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => content.includes(word));
 }
 
 /** @param {RunSummary} run */
@@ -208,13 +219,13 @@ const renderRows = (runs) =>
     ${runs.map((run) => html`<${RunRow} key=${run.subject} run=${run} />`)}
   </ul>`;
 
-/** The runs of lessons or experiments; folded, unless one of them is drawn. */
+/** The runs of lessons or experiments; folded, unless one of them is drawn or searched. */
 function RunGroup({ title, runs }) {
   const isDrawn = runs.some(
     (/** @type {RunSummary} */ { subject }) =>
       subject === state.modelRef || overlays.value.has(subject),
   );
-  return html`<details class="run-group" open=${isDrawn}>
+  return html`<details class="run-group" open=${isDrawn || Boolean(filterText.value)}>
     <summary>${title} (${runs.length})</summary>
     ${renderRows(runs)}
   </details>`;
@@ -270,12 +281,28 @@ function RunTools({ hiddenCount = 0 }) {
     }`;
 }
 
+const FilterField = () =>
+  html`<input
+    type="search"
+    class="run-filter"
+    placeholder="Filter runs"
+    aria-label="Filter runs by name, task, size or state"
+    value=${filterText.value}
+    onInput=${(/** @type {any} */ event) => (filterText.value = event.currentTarget.value)}
+  />`;
+
 export function RunList() {
   const { listed, hiddenCount, groups } = groupRuns(
       store.runs.value,
       (ref) => overlays.value.has(ref),
       showsHidden.value,
     ),
+    hasFilter = Boolean(filterText.value) || store.runs.value.length >= MIN_RUNS_TO_FILTER,
+    isVisible = (/** @type {RunSummary} */ run) => matchesFilter(run, filterText.value),
+    visible = listed.filter(isVisible),
+    visibleGroups = groups
+      .map((group) => ({ ...group, runs: group.runs.filter(isVisible) }))
+      .filter((group) => group.runs.length),
     isListed = [listed, ...groups.map((group) => group.runs)]
       .flat()
       .some((run) => run.subject === state.modelRef),
@@ -289,14 +316,20 @@ export function RunList() {
     <p class="home-note pg-hint" hidden=${!note}>${note}</p>
     <p class="storage-note pg-hint" hidden=${!storageMessage}>${storageMessage}</p>
     <${DeletedRuns} />
+    ${hasFilter && html`<${FilterField} />`}
     <div class="run-rows">
       ${!isListed && state.modelRef && html`<${OpenModel} />`}
       ${
         listed.length + groups.length === 0 &&
         html`<p class="no-runs pg-hint">No runs yet. Train one, or upload a checkpoint.</p>`
       }
-      ${renderRows(listed)}
-      ${groups.map((group) => html`<${RunGroup} key=${group.origin} ...${group} />`)}
+      ${
+        filterText.value &&
+        visible.length + visibleGroups.length === 0 &&
+        html`<p class="no-runs pg-hint">No run matches the filter.</p>`
+      }
+      ${renderRows(visible)}
+      ${visibleGroups.map((group) => html`<${RunGroup} key=${group.origin} ...${group} />`)}
     </div>
   </section>`;
 }

@@ -46,6 +46,7 @@ export const state = createReactive({
   viewedStep: /** @type {number | null} */ (null),
   selectedKind: "cross",
   selectedHead: [0, 0],
+  selectedQuery: 0, // whose scores the open block shows
   selectedBlock: "", // the block that the diagram explains, instead of the selected head
   typedPass: /** @type {any} */ (null), // the forward pass of a sequence that the user has typed
   selectedMetric: "loss",

@@ -7,6 +7,7 @@ import { formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { Curves } from "./curves.js";
 import { displayedPass } from "./diagram/diagram.js";
+import { BlockScores } from "./diagram/scores.js";
 import { Prediction } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";
 import { RunDifferences } from "./run_differences.js";
@@ -83,7 +84,8 @@ const Diagram = () =>
         </div>
       </figure>
     </div>
-    <p class="diagram-note pg-hint"></p>`;
+    <p class="diagram-note pg-hint"></p>
+    <${BlockScores} />`;
 
 const SelectedHead = () =>
   html`<figure class="focus">

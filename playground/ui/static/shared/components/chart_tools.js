@@ -48,7 +48,7 @@ export function ChartTools({ chart, title = "" }) {
 /** @param {{ table: ReturnType<typeof toTable>, chart: Chart }} props */
 function ChartTable({ table: { header, rows }, chart }) {
   const { label, formatX, formatY } = chart.options,
-    shown = thinRows(rows, MAX_TABLE_ROWS);
+    visible = thinRows(rows, MAX_TABLE_ROWS);
   const columns = header.map((heading, i) => ({
     key: String(i),
     label: heading,
@@ -59,12 +59,12 @@ function ChartTable({ table: { header, rows }, chart }) {
   }));
   return html`<${DataTable}
     caption=${
-      shown.length < rows.length
-        ? `${label}: ${shown.length} of ${rows.length} rows; the CSV file has all`
+      visible.length < rows.length
+        ? `${label}: ${visible.length} of ${rows.length} rows; the CSV file has all`
         : label
     }
     columns=${columns}
-    rows=${shown}
+    rows=${visible}
     rowKey=${(/** @type {number[]} */ row) => String(row[0])}
   />`;
 }

@@ -2,6 +2,8 @@ import { html } from "../../vendor/preact.js";
 
 /** @import { Option } from "../types.js" */
 
+const MAX_JOINED = 7; // more buttons may need two lines, so they are not joined
+
 /**
  * A group of buttons, one of which is pressed. The arrow keys move between them.
  * @param {{
@@ -25,7 +27,12 @@ export function SegmentedControl({ label, options, value, onChange }) {
     const buttons = /** @type {NodeListOf<HTMLButtonElement>} */ (group.querySelectorAll("button"));
     buttons[options.indexOf(next)].focus();
   };
-  return html`<span class="pg-segments" role="group" aria-label=${label} onKeyDown=${onKeyDown}>
+  return html`<span
+    class=${options.length > MAX_JOINED ? "pg-segments apart" : "pg-segments"}
+    role="group"
+    aria-label=${label}
+    onKeyDown=${onKeyDown}
+  >
     ${options.map(
       (option) =>
         html`<button

@@ -2,7 +2,7 @@
 // for each attention weight of the selected head. Every number is measured, on the probe
 // sequence or on the typed one. Elements are built once for an architecture.
 import { navigate } from "../../shared/common.js";
-import { setText } from "../../shared/dom.js";
+import { el, setText } from "../../shared/dom.js";
 import { formatCount } from "../../shared/format.js";
 import { cssVariable } from "../../shared/palette.js";
 import { store } from "../../shared/store.js";
@@ -12,7 +12,8 @@ import { linkedHead } from "../share_links.js";
 import { selectKind, state } from "../state.js";
 import { $ } from "../view.js";
 import { paintLinks } from "./links.js";
-import { createStacks, moveFocus, updateStacks } from "./stacks.js";
+import { refreshScores } from "./scores.js";
+import { createLegend, createStacks, moveFocus, updateStacks } from "./stacks.js";
 import {
   buildStacks,
   describeHead,
@@ -59,7 +60,8 @@ function buildElements() {
   elements = createStacks(stacks);
   const grid = $(".diagram-grid"),
     links = $(".diagram-links");
-  grid.replaceChildren(elements.boxes[0], links, ...elements.boxes.slice(1));
+  const first = el("div", {}, elements.boxes[0], createLegend());
+  grid.replaceChildren(first, links, ...elements.boxes.slice(1));
   grid.dataset.stacks = String(stacks.length);
   const layers = attention[state.selectedKind];
   state.selectedBlock = "";
@@ -86,6 +88,8 @@ export function renderDiagram() {
     minHeight: isStacked() ? 0 : Math.max(...elements.boxes.map((box) => box.clientHeight)),
   });
   $(".diagram-canvas").setAttribute("aria-label", describePass(pass));
+  const open = elements.blocks.find((block) => block.component === state.selectedBlock);
+  refreshScores(pass, Boolean(open?.heads));
   renderNote(pass);
 }
 
@@ -171,10 +175,21 @@ function describePass(pass) {
   );
 }
 
+// The block of the head stays open, if it is.
 function select(kind, layer, head) {
+  const open = elements.blocks.find((block) => block.component === state.selectedBlock);
   selectKind(kind);
   state.selectedHead = [layer, head];
-  state.selectedBlock = "";
+  if (open?.kind !== kind || open.layer !== layer) state.selectedBlock = "";
+  scheduleRender();
+}
+
+/** Open a block, or close it. The links are those of a head of the open block. */
+function toggleBlock({ component, kind, layer, heads }) {
+  const isOpen = state.selectedBlock === component,
+    [, head] = state.selectedHead;
+  if (!isOpen && heads) select(kind, layer, head < heads ? head : 0);
+  state.selectedBlock = isOpen ? "" : component;
   scheduleRender();
 }
 
@@ -204,11 +219,7 @@ export function initDiagram() {
     const head = event.target.closest(".head"),
       title = event.target.closest(".diagram-block-title");
     if (head) select(head.dataset.kind, +head.dataset.layer, +head.dataset.head);
-    if (title) {
-      const { component } = elements.blocks.find((block) => block.button === title);
-      state.selectedBlock = state.selectedBlock === component ? "" : component;
-      scheduleRender();
-    }
+    if (title) toggleBlock(elements.blocks.find((block) => block.button === title));
   });
   diagram.addEventListener("dblclick", (event) => {
     if (event.target.closest(".head")) openInInspect();

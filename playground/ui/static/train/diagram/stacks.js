@@ -95,6 +95,16 @@ export function updateStacks({ heads, blocks }, pass, selected) {
   }
 }
 
+/** Return the explanation of the numbers and bars of the blocks. */
+export const createLegend = () =>
+  el(
+    "p",
+    { className: "diagram-legend pg-hint" },
+    el("b", { textContent: "Numbers and bars: " }),
+    "how long the vectors are that a block adds, relative to those it adds them to. At 1.00 both " +
+      "are equally long. Click a block for details.",
+  );
+
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 /** Move between the heads with the arrow keys, in the order of the picture. */
 export function moveFocus(event, heads) {

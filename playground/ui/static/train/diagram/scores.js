@@ -1,0 +1,165 @@
+// How a query of the selected head gets its attention weights: below the diagram while a block of
+// attention is open. The server computes the numbers, as in Inspect.
+import { request } from "../../shared/api.js";
+import { SegmentedControl } from "../../shared/components/segments.js";
+import { formatMessage, formatNumber } from "../../shared/format.js";
+import { colorScale, onThemeChange } from "../../shared/palette.js";
+import { ACTIVE_STATUSES, store } from "../../shared/store.js";
+import { html, signal, useEffect, useRef } from "../../vendor/preact.js";
+import { scheduleRender } from "../rendering.js";
+import { state } from "../state.js";
+
+/** @import { AttentionScoresView } from "../../shared/responses.js" */
+
+const MIN_INTERVAL_MS = 400; // between two requests while the model trains
+/** The query of the latest response, and what it is of. @type {any} */
+const NOTHING = { scores: null, axes: [[], []], row: 0, head: 0, note: "" };
+const displayed = signal(NOTHING);
+let requestedKey = "",
+  isPending = false;
+
+/**
+ * Request the numbers of the open block if they are not those of the displayed pass.
+ * @param {any} pass
+ * @param {boolean} isAttention whether the open block has heads
+ */
+export function refreshScores(pass, isAttention) {
+  if (!isAttention) {
+    requestedKey = "";
+    if (displayed.peek() !== NOTHING) displayed.value = NOTHING;
+    return;
+  }
+  const [layer, head] = state.selectedHead,
+    axes = pass.axes[state.selectedKind],
+    row = Math.min(state.selectedQuery, axes[0].length - 1),
+    text = state.typedPass ? store.sequence.value : state.probeInfo.question,
+    options = { kind: state.selectedKind, layer, head, query: row },
+    key = JSON.stringify([state.modelRef, pass.step, text, options]);
+  if (isPending || key === requestedKey) return;
+  requestedKey = key;
+  isPending = true;
+  load(pass, text, options).then((note) => {
+    // The numbers of another head or query stay until the next ones are there.
+    if (requestedKey === key) displayed.value = { ...note, axes, row, head };
+    setTimeout(
+      () => {
+        isPending = false;
+        scheduleRender();
+      },
+      ACTIVE_STATUSES.includes(state.status) ? MIN_INTERVAL_MS : 0,
+    );
+  });
+}
+
+/** @param {any} pass @param {string} text @param {any} options */
+async function load(pass, text, options) {
+  const step = state.viewedStep === null ? {} : { step: state.viewedStep },
+    payload = { owner: state.owner, subject: state.modelRef, view: "attention-scores" };
+  try {
+    const scores = await request("inspect/view", { ...payload, text, options, ...step });
+    if (scores.error) return { scores: null, note: formatMessage(scores.error) };
+    if (scores.step !== pass.step && state.viewedStep !== null)
+      return { scores: null, note: "A recording has no query and key vectors of earlier steps." };
+    return { scores, note: "" };
+  } catch {
+    return { scores: null, note: "" }; // the next snapshot tries again
+  }
+}
+
+/** A vector as a row of shades. @param {{ values: (number | null)[], max: number }} props */
+function Strip({ values, max }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const paint = () => {
+    const { current } = canvas,
+      context = current?.getContext("2d");
+    if (!current || !context) return;
+    current.width = values.length;
+    current.height = 1;
+    const color = colorScale(max, true),
+      image = context.createImageData(values.length, 1);
+    values.forEach((value, i) => image.data.set([...color(value ?? 0), 255], 4 * i));
+    context.putImageData(image, 0, 0);
+  };
+  useEffect(paint);
+  useEffect(() => onThemeChange(paint), [values]);
+  return html`<canvas
+    ref=${canvas}
+    class="vector"
+    role="img"
+    aria-label=${values.map((value) => formatNumber(value ?? 0)).join(", ")}
+  ></canvas>`;
+}
+
+const formatScore = (/** @type {number | null} */ value) =>
+  value === null ? "−∞" : value.toFixed(2).replace("-", "−");
+
+/** @param {{ scores: AttentionScoresView, axes: string[][], row: number }} props */
+function ScoreTable({ scores, axes: [queries, keys], row }) {
+  const { query, keys: vectors, products, root, bias, weights } = scores,
+    max = Math.max(...[query, ...vectors].flat().map((value) => Math.abs(value ?? 0)));
+  return html`<table>
+    <thead>
+      <tr>
+        <th scope="col">token</th>
+        <th scope="col">vector, ${query.length} numbers</th>
+        <th scope="col">q · k</th>
+        <th scope="col">score: q · k / ${formatNumber(root)}${bias ? " + bias" : ""}</th>
+        <th scope="col">weight: softmax</th>
+      </tr>
+    </thead>
+    <tbody>
+      <tr class="query">
+        <th scope="row">query ${queries[row]}</th>
+        <td><${Strip} values=${query} max=${max} /></td>
+        <td colspan="3"></td>
+      </tr>
+      ${keys.map(
+        (token, i) =>
+          html`<tr key=${i}>
+            <th scope="row">key ${token}</th>
+            <td><${Strip} values=${vectors[i]} max=${max} /></td>
+            <td>${formatScore(products[i])}</td>
+            <td>${formatScore(scores.scores[i])}</td>
+            <td>
+              <span class="weight" style=${{ "--share": 100 * (weights[i] ?? 0) + "%" }}>
+                ${(weights[i] ?? 0).toFixed(3)}
+              </span>
+            </td>
+          </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+export function BlockScores() {
+  const { scores, axes, row, head, note } = displayed.value;
+  if (!scores) return html`<p class="block-scores pg-hint" hidden=${!note}>${note}</p>`;
+  const size = scores.query.length,
+    queries = axes[0].map((/** @type {string} */ token, /** @type {number} */ i) => ({
+      value: String(i),
+      label: token,
+      title: `Query ${i + 1}: ${token}`,
+    }));
+  return html`<section class="block-scores" aria-label="Attention scores of a query">
+    <div class="bar">
+      <h4>Head ${head + 1}, query</h4>
+      <${SegmentedControl}
+        label="Query"
+        options=${queries}
+        value=${String(row)}
+        onChange=${(/** @type {string} */ value) => {
+          state.selectedQuery = Number(value);
+          scheduleRender();
+        }}
+      />
+    </div>
+    <${ScoreTable} scores=${scores} axes=${axes} row=${row} />
+    <p class="pg-hint">
+      ${
+        "A key whose product with the query is larger gets more weight. Query and keys have " +
+        `${size} numbers each: the products are divided by √${size} = ` +
+        `${formatNumber(scores.root)}. Blue: positive, orange: negative.`
+      }
+    </p>
+  </section>`;
+}
