@@ -234,7 +234,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
     ), sentence
     assert page.evaluate("document.querySelector('.focus-map').toDataURL()") != first
     legend = page.locator(".loss-box .pg-legend")
-    expect(legend).to_have_text(re.compile(r"training\s+[\d.]+\s+held-out\s+[\d.]+"))
+    expect(legend).to_have_text(re.compile(r"training\s*[\d.]+\s*held-out\s*[\d.]+"))
     expect(page.locator(".loss-chart")).to_have_attribute(
         "aria-label", re.compile(r"training [\d.]+; held-out [\d.]+")
     )

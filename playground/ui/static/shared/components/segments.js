@@ -28,7 +28,7 @@ export function SegmentedControl({ label, options, value, onChange }) {
     buttons[options.indexOf(next)].focus();
   };
   return html`<span
-    class=${options.length > MAX_JOINED ? "pg-segments apart" : "pg-segments"}
+    class=${options.length > MAX_JOINED ? "pg-segments separate" : "pg-segments"}
     role="group"
     aria-label=${label}
     onKeyDown=${onKeyDown}

@@ -95,16 +95,16 @@ const formatScore = (/** @type {number | null} */ value) =>
 
 /** @param {{ scores: AttentionScoresView, axes: string[][], row: number }} props */
 function ScoreTable({ scores, axes: [queries, keys], row }) {
-  const { query, keys: vectors, products, root, bias, weights } = scores,
+  const { query, keys: vectors, products, weights } = scores,
     max = Math.max(...[query, ...vectors].flat().map((value) => Math.abs(value ?? 0)));
   return html`<table>
     <thead>
       <tr>
         <th scope="col">token</th>
-        <th scope="col">vector, ${query.length} numbers</th>
+        <th scope="col">vector</th>
         <th scope="col">q · k</th>
-        <th scope="col">score: q · k / ${formatNumber(root)}${bias ? " + bias" : ""}</th>
-        <th scope="col">weight: softmax</th>
+        <th scope="col">score</th>
+        <th scope="col">weight</th>
       </tr>
     </thead>
     <tbody>
@@ -156,9 +156,9 @@ export function BlockScores() {
     <${ScoreTable} scores=${scores} axes=${axes} row=${row} />
     <p class="pg-hint">
       ${
-        "A key whose product with the query is larger gets more weight. Query and keys have " +
-        `${size} numbers each: the products are divided by √${size} = ` +
-        `${formatNumber(scores.root)}. Blue: positive, orange: negative.`
+        `score = q · k / √${size}${scores.bias ? " + position bias" : ""}; ` +
+        "weights = softmax of the scores. A key whose product with the query is larger gets more " +
+        `weight. A vector has ${size} numbers: blue is positive, orange is negative.`
       }
     </p>
   </section>`;
