@@ -1,5 +1,6 @@
 """The numbers of the diagram in the Train tab and those of the Inspect tab, for the same model."""
 
+import math
 import re
 
 import pytest
@@ -77,6 +78,26 @@ def read_diagram(page: Page) -> tuple[dict[str, Weights], dict[str, float], list
 NAMES = ("kind", "layer", "head")
 
 
+def read_scores(page: Page, query: int) -> tuple[list[float], list[float], list[float]]:
+    """Return the products, scores and weights of a query in the open block of attention."""
+    table = page.locator(".block-scores table")
+    page.click(f".block-scores button >> nth={query}")
+    token = page.text_content(f".block-scores button >> nth={query}").strip()
+    expect(table.locator(".query th")).to_have_text(f"query {token}")
+    expect(page.locator(".block-scores [aria-pressed=true]")).to_have_attribute(
+        "data-value", str(query)
+    )
+    rows = [
+        [
+            float(text.strip().replace("−", "-"))
+            for text in row.locator("td").all_text_contents()[1:]
+        ]
+        for row in table.locator("tbody tr:not(.query)").all()
+    ]
+    products, scores, weights = (list(column) for column in zip(*rows, strict=True))
+    return products, scores, weights
+
+
 def read_attention(page: Page) -> dict[str, Weights]:
     """Return the weights of each head in the attention view, with the target as decoder input."""
     with page.expect_response("**/api/inspect/view"):
@@ -151,6 +172,17 @@ def test_numbers_of_the_diagram_equal_those_of_inspect(app, open_page, architect
     expect(page.locator(".probe")).to_have_text(f"{text} · step {step}")
     wait_until(page, "!document.querySelector('.live').classList.contains('old')")
     drawn, predictions, contributions = read_diagram(page)
+    if architecture == "transformer":
+        page.click(".diagram-block[data-kind=cross] .diagram-block-title >> nth=0")
+        page.click(".head[data-kind=cross][data-layer='1'][data-head='1']")
+        expect(page.locator(".block-scores h4")).to_have_text("Head 2, query")
+        products, scores, weights = read_scores(page, 2)
+        for key, weight in enumerate(weights, 1):
+            assert drawn["cross 2.2"].get((3, key), 0) == pytest.approx(weight, abs=SMALLEST)
+        size = 16 // 2  # d_model of the small run, and its heads
+        assert scores == pytest.approx([each / size**0.5 for each in products], abs=0.011)
+        total = sum(map(math.exp, scores))
+        assert weights == pytest.approx([math.exp(each) / total for each in scores], abs=0.01)
     go_to(page, "Inspect")
     page.wait_for_selector(".inspect[data-drawn]")
     open_section(page, "attention")
