@@ -25,7 +25,7 @@ const HELD_OUT_DASH = 2; // no other line of the loss chart has this pattern
 const OPEN_RUN = "open"; // the key of its series
 const NARROW_PAGE = "(max-width: 700px)";
 const LOW_PAGE = "(max-height: 820px)";
-const EMBED_REST = 256; // pixels of an embedded view besides the two charts
+const EMBED_REST = 280; // pixels of an embedded view besides the two charts
 const formatTick = (/** @type {number} */ fraction) => Math.round(100 * fraction) + " %";
 /** The charts by name, once they are in the page. @type {Record<string, { current: Chart }>} */
 const charts = {};
