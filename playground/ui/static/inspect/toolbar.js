@@ -32,6 +32,7 @@ const isEmbedded = Boolean(document.documentElement.dataset.embed);
 export const Toolbar = () =>
   html`<div class="ask">
     ${isEmbedded && html`<${SequenceInput} />`}
+    <span class="hint">Prediction</span>
     <span class="arrow" aria-hidden="true">→</span>
     <output class="answer" aria-live="polite"><${Prediction} /></output>
     <span class="note hint">${prediction.value?.note}</span>
