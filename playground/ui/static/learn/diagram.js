@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { el } from "../shared/dom.js";
 import { cssVariable, onThemeChange } from "../shared/palette.js";
 import { paintLinks } from "../train/diagram/links.js";
-import { createStacks, moveFocus, updateStacks } from "../train/diagram/stacks.js";
+import { createLegend, createStacks, moveFocus, updateStacks } from "../train/diagram/stacks.js";
 import { buildStacks, describeHead } from "../train/diagram/structure.js";
 
 /** Return what the links show: the weights of a head, and the predicted tokens. */
@@ -31,7 +31,8 @@ function createElements(grid, info, pass) {
     canvas = /** @type {any} */ (el("canvas", { className: "diagram-canvas" })),
     links = el("div", { className: "diagram-links" }, canvas);
   canvas.setAttribute("role", "img");
-  grid.replaceChildren(stacks.boxes[0], links, stacks.boxes[1]);
+  const first = el("div", {}, stacks.boxes[0], createLegend());
+  grid.replaceChildren(first, links, stacks.boxes[1]);
   return { ...stacks, canvas, links };
 }
 
