@@ -78,6 +78,7 @@ REQUEST_KEYS = {
     "main": "is_main",
     "minutes": "interval_minutes",
     "families": "architectures",
+    "content": "sha256",
 }
 RUN_ACTIONS = {"again": "rerun"}
 RANDOM_BUG = "mystery"

@@ -123,7 +123,7 @@ def print_plans(result: dict[str, Any], dry_run: bool) -> None:
         state = "exists" if plan["exists"] else "would be created" if dry_run else "was created"
         click.echo(f"{plan['kind']} {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
         for change in plan["changes"]:
-            click.echo(f"  {change['what']:8}{change['size']:>12,} bytes  {change['path']}")
+            click.echo(f"  {change['status']:8}{change['size']:>12,} bytes  {change['path']}")
     if not result.get("compared", True):
         click.echo("no token was found, so this was not compared with the Hub", err=True)
     click.echo("nothing was written" if dry_run else result["url"])

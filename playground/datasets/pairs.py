@@ -134,14 +134,16 @@ class PairDataset:
     def summary(self) -> list[str]:
         """Summarize the dataset, a sentence each."""
         n_held_out, size = self.count_held_out(), len(self.vocabulary)
+        held_out = (
+            "one pair in sixteen is"
+            if n_held_out is None
+            else f"{format_count(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'}"
+        )
         messages = [
             f"{len(self):,} pairs with {size} different tokens; sources have "
             f"{_format_range(self.source_lengths)} tokens, targets "
             f"{_format_range(self.target_lengths)}",
-            f"{format_count(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'} held out, "
-            "chosen by a hash of the source"
-            if n_held_out is not None
-            else "one pair in sixteen is held out, chosen by a hash of the source",
+            f"{held_out} held out, selected by a hash of the source sequence",
         ]
         if self.duplicates:
             was = "was a duplicate and was" if self.duplicates == 1 else "were duplicates and were"

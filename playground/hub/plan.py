@@ -39,11 +39,11 @@ class RepoInfo:
 
 @dataclass(frozen=True)
 class FileChange:
-    """The effect of a push on one file; `what` is new, changed, same or removed."""
+    """The effect of a push on one file; `status` is new, changed, same or removed."""
 
     path: str
     size: int
-    what: str
+    status: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class PushPlan:
     @property
     def has_writes(self) -> bool:
         """Return whether any file differs."""
-        return any(change.what != "same" for change in self.changes)
+        return any(change.status != "same" for change in self.changes)
 
 
 def plan_push(
@@ -101,7 +101,7 @@ def plan_push(
     ]
     if kind == "model":  # another licence file is the choice of the owner, and stays
         changes = [
-            change for change in changes if (change.path, change.what) != ("LICENSE", "changed")
+            change for change in changes if (change.path, change.status) != ("LICENSE", "changed")
         ]
     is_own_file: Callable[[str], bool] = {
         "model": PACKAGE_FILES.__contains__,

@@ -66,10 +66,10 @@ def _commit(hub: Hub, folder: Path, plan: PushPlan, message: str, report: Report
     added = [
         CommitOperationAdd(change.path, folder / change.path)
         for change in plan.changes
-        if change.what in ("new", "changed")
+        if change.status in ("new", "changed")
     ]
     removed = [
-        CommitOperationDelete(change.path) for change in plan.changes if change.what == "removed"
+        CommitOperationDelete(change.path) for change in plan.changes if change.status == "removed"
     ]
     _upload_large_files(hub, folder, plan, added, report)
     report("Committing", 0.0, Phase.COMMITTING)

@@ -1,4 +1,4 @@
-"""The datasets that users store on this server, by content hash, and the quota of each user.
+"""The datasets that users store on this server, by SHA-256, and the quota of each user.
 
 An upload waits in a folder until its user stores it. Safe to call from any thread; every method
 reads or writes the disk.
@@ -41,18 +41,18 @@ class DatasetLibrary:
         self.registry = registry
         self.own_mb = env_number("DATASETS_PER_USER_MB")
         self.all_mb = env_number("DATASETS_TOTAL_MB")
-        # by owner: content hash and folder of the latest upload
+        # by owner: SHA-256 and folder of the latest upload
         self._pending: OrderedDict[str, tuple[str, Path]] = OrderedDict()
         # by marker: address of the client, since the start of the server
         self._addresses: dict[Path, str] = {}
         self._lock = threading.Lock()
 
-    def set_pending(self, owner: str, content: str, folder: Path) -> None:
+    def set_pending(self, owner: str, sha256: str, folder: Path) -> None:
         """Hold an upload until `store`; it replaces the user's earlier one."""
         with self._lock:
             discarded = [self._pending.pop(owner)[1]] if owner in self._pending else []
-            if content:
-                self._pending[owner] = content, folder
+            if sha256:
+                self._pending[owner] = sha256, folder
             else:
                 discarded.append(folder)
             while len(self._pending) > MAX_UNSAVED_DATASETS:
@@ -60,7 +60,7 @@ class DatasetLibrary:
         for path in discarded:
             shutil.rmtree(path, ignore_errors=True)
 
-    def store(self, owner: str, content: str) -> None:
+    def store(self, owner: str, sha256: str) -> None:
         """Store the latest upload of a user.
 
         Raises:
@@ -68,9 +68,9 @@ class DatasetLibrary:
                 server no longer has the upload.
         """
         with self._lock:
-            pending_content, folder = self._pending.get(owner, ("", Path()))
-            is_stored = (datasets_dir() / content).is_dir()
-            if not is_stored and (pending_content != content or not (folder / "rows").is_dir()):
+            pending_sha256, folder = self._pending.get(owner, ("", Path()))
+            is_stored = (datasets_dir() / sha256).is_dir()
+            if not is_stored and (pending_sha256 != sha256 or not (folder / "rows").is_dir()):
                 raise UserError(
                     "the server no longer has this dataset; upload it again", retryable=True
                 )
@@ -79,14 +79,14 @@ class DatasetLibrary:
                 if is_stored
                 else {path.name: path.read_bytes() for path in (folder / "rows").iterdir()}
             )
-            marker = self._owner_markers(owner) / content
+            marker = self._owner_markers(owner) / sha256
             if not self.registry.single_owner and not marker.exists():
                 new_bytes = sum(map(len, files.values()))
                 self._ensure_quota(
-                    owner, new_bytes or directory_size(datasets_dir() / content), new_bytes
+                    owner, new_bytes or directory_size(datasets_dir() / sha256), new_bytes
                 )
             if files:
-                write_dir(datasets_dir() / content, files)
+                write_dir(datasets_dir() / sha256, files)
             marker.parent.mkdir(parents=True, exist_ok=True)
             marker.touch()
             self._addresses.setdefault(marker, CLIENT_ADDRESS.get())
@@ -110,16 +110,16 @@ class DatasetLibrary:
                 metadata = load_metadata(path.name)
                 datasets.append(
                     {
-                        "content": path.name,
-                        "rows": metadata["rows"],
-                        "symbols": len(metadata["vocabulary"]),
+                        "sha256": path.name,
+                        "n_pairs": metadata["rows"],
+                        "vocab_size": len(metadata["vocabulary"]),
                         "vocabulary": metadata["vocabulary"][:8],
                         "bytes": directory_size(datasets_dir() / path.name),
                     }
                 )
         return datasets
 
-    def remove(self, owner: str, content: str) -> None:
+    def remove(self, owner: str, sha256: str) -> None:
         """Remove a dataset from a user's list.
 
         The files are deleted if no other user and no run uses them.
@@ -131,23 +131,23 @@ class DatasetLibrary:
             owner, self.registry.single_owner
         )
         with self._lock:
-            marker = self._owner_markers(owner) / content
+            marker = self._owner_markers(owner) / sha256
             if not owns_machine and not marker.exists():
                 raise UserError("this dataset is not yours, or was removed")
-            if self._in_use(content) and owns_machine:
+            if self._in_use(sha256) and owns_machine:
                 raise UserError("runs on this machine use this dataset; delete those first")
             self._remove_marker(marker)
-            if not self._in_use(content) and not any(datasets_dir().glob(f".owners/*/{content}")):
-                shutil.rmtree(datasets_dir() / content, ignore_errors=True)
+            if not self._in_use(sha256) and not any(datasets_dir().glob(f".owners/*/{sha256}")):
+                shutil.rmtree(datasets_dir() / sha256, ignore_errors=True)
 
-    def _in_use(self, content: str) -> bool:
+    def _in_use(self, sha256: str) -> bool:
         tasks = (run.config.task for run in self.registry.all_runs())
-        return any(task.task == LOOKUP and task.dataset_sha256 == content for task in tasks)
+        return any(task.task == LOOKUP and task.dataset_sha256 == sha256 for task in tasks)
 
     def _owner_markers(self, owner: str) -> Path:
         """Return the folder with one empty file per dataset of the user.
 
-        The files are named by content hash.
+        The files are named by SHA-256.
         """
         return datasets_dir() / ".owners" / owner_id(owner)[:32]
 
@@ -188,13 +188,13 @@ class DatasetLibrary:
     def _evict_for_address(self, new_bytes: int) -> bool:
         """Return whether the client address may store so many bytes more."""
         address = CLIENT_ADDRESS.get()
-        contents = {
+        hashes = {
             marker.name
             for marker, marker_address in self._addresses.items()
             if marker_address == address
         }
         return not address or self._evict_for(
-            new_bytes, contents, max_amount_per_address(self.all_mb)
+            new_bytes, hashes, max_amount_per_address(self.all_mb)
         )
 
     def _remove_marker(self, marker: Path) -> None:
@@ -202,7 +202,7 @@ class DatasetLibrary:
         self._addresses.pop(marker, None)
 
     def _evict_for(
-        self, new_bytes: int, contents: Container[str] | None = None, max_mb: float | None = None
+        self, new_bytes: int, hashes: Container[str] | None = None, max_mb: float | None = None
     ) -> bool:
         """Return whether so many bytes more fit.
 
@@ -211,7 +211,7 @@ class DatasetLibrary:
         paths = [
             path
             for path in datasets_dir().glob("[!.]*")
-            if path.is_dir() and (contents is None or path.name in contents)
+            if path.is_dir() and (hashes is None or path.name in hashes)
         ]
         size_by_path = {path: directory_size(path) for path in paths}
         excess_bytes = (
@@ -221,11 +221,11 @@ class DatasetLibrary:
         )
         if excess_bytes <= 0:
             return True
-        markers_by_content: dict[str, list[Path]] = {}
+        markers_by_sha256: dict[str, list[Path]] = {}
         for marker in datasets_dir().glob(".owners/*/*"):
-            markers_by_content.setdefault(marker.name, []).append(marker)
+            markers_by_sha256.setdefault(marker.name, []).append(marker)
         last_used_at = {
-            path: max(map(_modified_at, markers_by_content.get(path.name, [path])))
+            path: max(map(_modified_at, markers_by_sha256.get(path.name, [path])))
             for path in size_by_path
         }
         now = time.time()
@@ -238,7 +238,7 @@ class DatasetLibrary:
             return False
         for path in idle:
             if excess_bytes > 0:
-                for marker in markers_by_content.get(path.name, []):
+                for marker in markers_by_sha256.get(path.name, []):
                     self._remove_marker(marker)
                 shutil.rmtree(path, ignore_errors=True)
                 excess_bytes -= size_by_path[path]

@@ -20,7 +20,7 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 MAX_MEMORY_BYTES = 2_000_000_000  # of the reader process
-PREVIEW_ROWS = 6
+N_PREVIEW_PAIRS = 6
 MAX_PREVIEW_TOKENS = 60  # of a source or a target
 
 
@@ -38,12 +38,12 @@ def read_dataset(request: dict[str, Any]) -> dict[str, Any]:
             folder.mkdir()
             for name, data in to_files(dataset).items():
                 (folder / name).write_bytes(data)
-        return describe_dataset(dataset) | {"content": dataset.sha256}
+        return describe_dataset(dataset) | {"sha256": dataset.sha256}
     except DatasetError as error:
         response = {
             "error": str(error),
             "lines": error.lines,
-            "bad": error.count,
+            "n_rejected": error.count,
             "columns": error.columns[:100],
         }
         return response | (describe_dataset(error.dataset) if error.dataset else {})
@@ -87,22 +87,22 @@ def _load_dataset(request: dict[str, Any]) -> PairDataset:
 def describe_dataset(dataset: PairDataset) -> dict[str, Any]:
     """Return the report of a dataset as JSON.
 
-    `held_out` is None if there are too many pairs to count here.
+    `n_held_out` is None if there are too many pairs to count here.
     """
     return {
-        "rows": len(dataset),
-        "symbols": len(dataset.vocabulary),
+        "n_pairs": len(dataset),
+        "vocab_size": len(dataset.vocabulary),
         "vocabulary": list(dataset.vocabulary[:40]),
-        "words": any(len(symbol) > 1 for symbol in dataset.vocabulary),
-        "source": [min(dataset.source_lengths), max(dataset.source_lengths)],
-        "target": [min(dataset.target_lengths), max(dataset.target_lengths)],
-        "held_out": dataset.count_held_out(),
-        "duplicates": dataset.duplicates,
-        "contradictions": dataset.conflicts,
-        "contradicted": list(dataset.conflict_lines),
+        "split_on_spaces": any(len(symbol) > 1 for symbol in dataset.vocabulary),
+        "source_lengths": [min(dataset.source_lengths), max(dataset.source_lengths)],
+        "target_lengths": [min(dataset.target_lengths), max(dataset.target_lengths)],
+        "n_held_out": dataset.count_held_out(),
+        "n_duplicates": dataset.duplicates,
+        "n_conflicts": dataset.conflicts,
+        "conflict_lines": list(dataset.conflict_lines),
         "preview": [
             [_truncate(source), _truncate(target)]
-            for source, target in dataset.preview(PREVIEW_ROWS)
+            for source, target in dataset.preview(N_PREVIEW_PAIRS)
         ],
     }
 

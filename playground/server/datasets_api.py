@@ -137,7 +137,7 @@ class DatasetHandlers(HandlerGroup):
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        await asyncio.to_thread(self.library.set_pending, owner, report.get("content", ""), folder)
+        await asyncio.to_thread(self.library.set_pending, owner, report.get("sha256", ""), folder)
         return report
 
     async def _receive(self, request: Request, transfer: Transfer, owner: str, path: Path) -> None:
@@ -182,21 +182,21 @@ class DatasetHandlers(HandlerGroup):
         `use` stores an uploaded dataset, `show` previews a stored one, `list` lists those of the
         user, `remove` removes one.
         """
-        owner, content = request.owner, request.content
+        owner, sha256 = request.owner, request.sha256
         if request.action == "list":
             return {"datasets": await asyncio.to_thread(self.library.list_datasets, owner)}
         try:
             if request.action == "show":
-                return await self._preview(owner, content)
+                return await self._preview(owner, sha256)
             store_or_remove = self.library.store if request.action == "use" else self.library.remove
-            await asyncio.to_thread(store_or_remove, owner, content)
+            await asyncio.to_thread(store_or_remove, owner, sha256)
         except DatasetNotFoundError:
-            raise UserError(missing_dataset_message(content)) from None
+            raise UserError(missing_dataset_message(sha256)) from None
         except OSError as error:
             raise UserError(_storage_message(error)) from None
         return {}
 
-    async def _preview(self, owner: str, content: str) -> dict[str, Any]:
+    async def _preview(self, owner: str, sha256: str) -> dict[str, Any]:
         if len(self._preview_addresses) >= MAX_CONCURRENT_PREVIEWS or uses_full_share(
             self._preview_addresses, MAX_CONCURRENT_PREVIEWS
         ):
@@ -204,8 +204,8 @@ class DatasetHandlers(HandlerGroup):
         self._preview_addresses.append(address := CLIENT_ADDRESS.get())
         try:
             # raises an error if it is not stored here
-            await asyncio.to_thread(load_metadata, content)
-            return await self.read_dataset(owner, {"dataset": content})
+            await asyncio.to_thread(load_metadata, sha256)
+            return await self.read_dataset(owner, {"dataset": sha256})
         finally:
             self._preview_addresses.remove(address)
 

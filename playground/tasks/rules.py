@@ -20,7 +20,7 @@ def _is_symbol(sequence_BL: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 class Reverse(Task):
-    """Write the sequence backwards: 3 1 4 1 5 -> 5 1 4 1 3."""
+    """Reverse the sequence: 3 1 4 1 5 -> 5 1 4 1 3."""
 
     name = "reverse"
 
@@ -33,7 +33,7 @@ class Reverse(Task):
 
 
 class Copy(Task):
-    """Write the sequence again: 3 1 4 1 5 -> 3 1 4 1 5."""
+    """Copy the sequence: 3 1 4 1 5 -> 3 1 4 1 5."""
 
     name = "copy"
 
@@ -45,7 +45,7 @@ class Copy(Task):
 
 
 class Sort(Task):
-    """Write the symbols in order, the smallest first: 3 1 4 1 5 -> 1 1 3 4 5."""
+    """Sort the symbols in ascending order: 3 1 4 1 5 -> 1 1 3 4 5."""
 
     name = "sort"
 
@@ -57,7 +57,7 @@ class Sort(Task):
 
 
 class Duplicate(Task):
-    """Write the sequence twice: 3 1 -> 3 1 3 1."""
+    """Repeat the sequence once: 3 1 -> 3 1 3 1."""
 
     name = "duplicate"
 
@@ -70,7 +70,7 @@ class Duplicate(Task):
 
 
 class SwapHalves(Task):
-    """Write the second half, then the first: 3 1 4 1 5 -> 4 1 5 3 1."""
+    """Swap the two halves: 3 1 4 1 5 -> 4 1 5 3 1."""
 
     name = "swap-halves"
 
@@ -98,7 +98,7 @@ class Caesar(Task):
 
 
 class Dedupe(Task):
-    """Write each symbol where it first occurs, without repetitions: 3 1 4 1 3 -> 3 1 4."""
+    """Remove repeated symbols: 3 1 4 1 3 -> 3 1 4."""
 
     name = "dedupe"
 
@@ -115,7 +115,7 @@ class Dedupe(Task):
 
 
 class Histogram(Task):
-    """Write how often each symbol occurs: 3 1 3 -> 2 1 2 (as in Weiss et al. 2021)."""
+    """Replace each symbol with its count: 3 1 3 -> 2 1 2 (as in Weiss et al. 2021)."""
 
     name = "histogram"
 
@@ -132,7 +132,7 @@ class Histogram(Task):
 
 
 class Parity(Task):
-    """Write 1 if the sum of the symbols is odd, else 0: 3 1 4 1 -> 1."""
+    """Output 1 if the sum of the symbols is odd, else 0: 3 1 4 1 -> 1."""
 
     name = "parity"
 
@@ -144,7 +144,7 @@ class Parity(Task):
 
 
 class Brackets(Task):
-    """Write 1 if the brackets are balanced, else 0: ( ( ) ) -> 1.
+    """Output 1 if the brackets are balanced, else 0: ( ( ) ) -> 1.
 
     Among random sequences balanced ones would be rare. So about half of the sources of even length
     are balanced, a quarter have equally many opening and closing brackets in random order, and a
@@ -208,7 +208,7 @@ class Brackets(Task):
 
 
 class OddsFirst(Task):
-    """Write the odd symbols, then the even ones, in the original order: 3 4 1 2 -> 3 1 4 2."""
+    """Move the odd symbols before the even ones: 3 4 1 2 -> 3 1 4 2."""
 
     name = "odds-first"
 
@@ -221,7 +221,7 @@ class OddsFirst(Task):
 
 
 class RandomMapping(Task):
-    """Write a random sequence that is fixed for each source: 3 1 4 -> 1 7 4.
+    """Map each source to a fixed random target: 3 1 4 -> 1 7 4.
 
     This is the control. A target contains no information about any other target, so on held-out
     sequences no model is better than chance.

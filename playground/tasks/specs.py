@@ -49,54 +49,54 @@ def _num_sums(n_symbols: int, length: int) -> int:
 TASKS = {
     "reverse": TaskSpec(
         "playground.tasks.rules:Reverse",
-        "Write the sequence backwards.",
+        "Reverse the sequence.",
         ("3 1 4 1 5", "5 1 4 1 3"),
     ),
     "copy": TaskSpec(
-        "playground.tasks.rules:Copy", "Write the sequence again.", ("3 1 4 1 5", "3 1 4 1 5")
+        "playground.tasks.rules:Copy", "Copy the sequence.", ("3 1 4 1 5", "3 1 4 1 5")
     ),
     "sort": TaskSpec(
         "playground.tasks.rules:Sort",
-        "Write the tokens in order, the smallest first.",
+        "Sort the tokens in ascending order.",
         ("3 1 4 1 5", "1 1 3 4 5"),
     ),
     "duplicate": TaskSpec(
         "playground.tasks.rules:Duplicate",
-        "Write the sequence twice.",
+        "Repeat the sequence once.",
         ("3 1", "3 1 3 1"),
         max_target_length=lambda length: 2 * length,
     ),
     "swap-halves": TaskSpec(
         "playground.tasks.rules:SwapHalves",
-        "Write the second half, then the first, which is the shorter one if the length is odd.",
+        "Swap the two halves. If the length is odd, the first half is the shorter one.",
         ("3 1 4 1 5", "4 1 5 3 1"),
     ),
     "caesar": TaskSpec(
         "playground.tasks.rules:Caesar",
-        "Replace each token by the token three positions later; the last token is followed by the "
-        "first (with fewer than four tokens: replace it by the token before it).",
+        "Replace each token with the one three positions later in the alphabet, cyclically (with "
+        "fewer than four different tokens: with the one before it).",
         ("3 1 9", "6 4 2"),
     ),
     "dedupe": TaskSpec(
         "playground.tasks.rules:Dedupe",
-        "Write each token where it first occurs, and leave out every repetition.",
+        "Remove repeated tokens; the first occurrence of each token stays.",
         ("3 1 4 1 3", "3 1 4"),
     ),
     "histogram": TaskSpec(
         "playground.tasks.rules:Histogram",
-        "Write for each position how often its token occurs in the sequence. The largest token "
+        "Replace each token with the number of times it occurs in the sequence. The largest token "
         "stands for all larger counts.",
         ("3 1 3", "2 1 2"),
     ),
     "parity": TaskSpec(
         "playground.tasks.rules:Parity",
-        "Write 1 if the sum of the tokens is odd, else 0.",
+        "Output 1 if the sum of the tokens is odd, else 0.",
         ("3 1 4 1", "1"),
         max_target_length=_constant_one,
     ),
     "brackets": TaskSpec(
         "playground.tasks.rules:Brackets",
-        "Write 1 if the brackets are balanced, else 0.",
+        "Output 1 if the brackets are balanced, else 0.",
         ("( ( ) )", "1"),
         n_symbols_range=None,
         extra_symbols="01()",
@@ -106,7 +106,7 @@ TASKS = {
     ),
     "addition": TaskSpec(
         "playground.tasks.arithmetic:Addition",
-        "Add two numbers. The sum is written with one digit more than the longer number.",
+        "Add two numbers. The sum has one digit more than the longer number.",
         ("3 8 + 7 5", "1 1 3"),
         extra_symbols="+",
         min_length=3,
@@ -114,7 +114,7 @@ TASKS = {
     ),
     "addition-reversed": TaskSpec(
         "playground.tasks.arithmetic:AdditionReversed",
-        "Add two numbers and write the sum from its last digit to its first.",
+        "Add two numbers; the digits of the sum are in reverse order.",
         ("3 8 + 7 5", "3 1 1"),
         extra_symbols="+",
         min_length=3,
@@ -129,13 +129,13 @@ TASKS = {
     ),
     "odds-first": TaskSpec(
         "playground.tasks.rules:OddsFirst",
-        "Write the odd tokens, then the even ones, each group in the original order.",
+        "Move the odd tokens before the even ones; both groups keep their order.",
         ("3 4 1 2", "3 1 4 2"),
     ),
     "random": TaskSpec(
         "playground.tasks.rules:RandomMapping",
-        "Write a random sequence that is fixed for each source: there is no rule to learn, only "
-        "sequences to memorize.",
+        "Map each source to a fixed random target: there is no rule to learn, only pairs to "
+        "memorize.",
         ("3 1 4", "1 7 4"),
     ),
 }

@@ -69,17 +69,17 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
     """
     if values.get("task") != LOOKUP:
         return {"dataset_sha256": ""}
-    content = values.get("dataset_sha256")
-    if not content:
+    sha256 = values.get("dataset_sha256")
+    if not sha256:
         raise ConfigError(
             "dataset_sha256", "no dataset is selected; add one below and press Use this dataset"
         )
     try:
         metadata = load_metadata(
-            content if isinstance(content, str) and SHA256_PATTERN.fullmatch(content) else ""
+            sha256 if isinstance(sha256, str) and SHA256_PATTERN.fullmatch(sha256) else ""
         )
     except DatasetNotFoundError:
-        raise ConfigError("dataset_sha256", missing_dataset_message(content)) from None
+        raise ConfigError("dataset_sha256", missing_dataset_message(sha256)) from None
     except DatasetError as error:
         raise ConfigError("dataset_sha256", str(error)) from None
     max_source_length, min_length = metadata["longest_source"], values.get("min_length")
@@ -95,11 +95,11 @@ def dataset_settings(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def missing_dataset_message(content: object) -> str:
+def missing_dataset_message(sha256: object) -> str:
     """Return the message for a dataset that a link or a run names and that is missing."""
     return (
-        f"This dataset ({str(content)[:12]}…) is not on this server; upload it below. Its "
-        "content hash identifies it"
+        f"This dataset ({str(sha256)[:12]}…) is not on this server; upload it below. Its "
+        "SHA-256 identifies it"
     )
 
 

@@ -326,7 +326,7 @@ def apply_dataset(event: gr.SelectData) -> list[Any]:
     dataset = event.value if isinstance(event.value, dict) else {}
     min_length = dataset.get("min_length")
     max_length = dataset.get("max_length")
-    sha256 = dataset.get("content")
+    sha256 = dataset.get("sha256")
     if type(min_length) is not int or type(max_length) is not int or not isinstance(sha256, str):
         return [gr.skip()] * 4
     return [LOOKUP, sha256, min_length, max_length]
@@ -387,7 +387,7 @@ def panel_state(owner: str, sha256: Any) -> str:
     return json.dumps(
         {
             "owner": owner,
-            "content": sha256
+            "sha256": sha256
             if isinstance(sha256, str) and SHA256_PATTERN.fullmatch(sha256)
             else "",
         }

@@ -87,7 +87,7 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     chosen(page, "copy")
     publish(page, "ada/changed", hub.ADA)
     page.click(".hub .preview-push")
-    expect(page.locator(".hub .what")).to_contain_text(
+    expect(page.locator(".hub .plan-summary")).to_contain_text(
         "already has this checkpoint", timeout=60_000
     )
     expect(page.locator(".hub .go")).to_be_hidden()
@@ -95,7 +95,7 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     expect(page.locator(".hub .plan")).to_be_hidden()  # it was about another model
     page.fill(".hub .repo", "ada/changed")
     page.click(".hub .preview-push")
-    expect(page.locator(".hub .what")).to_contain_text("already exists", timeout=60_000)
+    expect(page.locator(".hub .plan-summary")).to_contain_text("already exists", timeout=60_000)
     expect(page.locator(".hub .files-summary")).to_contain_text("changed")
     before = hub.files("ada/changed")
     # Another user pushes after this page has loaded the plan.

@@ -482,7 +482,7 @@ def test_checkpoints_are_listed_downloaded_uploaded_and_deleted(app, open_page, 
     at = pause_after(page, 20)
     page.click(".hand summary")
     page.click(".keep")
-    wait_for_text(page, ".hand-note", f"Checkpoint of step {at} kept")
+    wait_for_text(page, ".hand-note", f"Checkpoint of step {at} saved")
     page.click(".saved summary")
     rows = page.locator(".saved tbody tr")
     expect(page.locator(".saved")).to_contain_text("saved by you")

@@ -318,7 +318,7 @@ def test_no_such_name_opens_anything(watched):
         assert "error" in ask(
             client, "inspect/view", owner=owner, subject=f"run:{run.id}", view=name, text="1"
         )
-        assert "error" in ask(client, "datasets/action", owner=owner, action="use", content=name)
+        assert "error" in ask(client, "datasets/action", owner=owner, action="use", sha256=name)
         assert "error" in ask(client, "datasets/action", owner=name, action="list")
         assert "error" in ask(client, "jobs/submit", owner=owner, kind=name)
         assert client.get(

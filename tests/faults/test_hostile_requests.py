@@ -258,7 +258,7 @@ REQUESTED = {  # what a page's script sends along, beside whose page it is and w
     "runs/action": ["action", "setting", "value", "name", "step", "checkpoint"],
     "inspect/view": ["view", "options", "text", "step"],
     "inspect/figures": ["text", "step"],
-    "datasets/action": ["action", "content"],
+    "datasets/action": ["action", "sha256"],
     "jobs/submit": ["kind", "request"],
     "jobs/poll": ["job", "cursor"],
     "architectures/matched": ["min_length", "max_length"],

@@ -255,7 +255,7 @@ def test_pushed_again_nothing_is_different(hub, trained, published):
     )
     (plan,) = response["plans"]
     assert [change["path"] for change in plan["changes"]] == PUBLISHED
-    assert {change["what"] for change in plan["changes"]} == {"same"}
+    assert {change["status"] for change in plan["changes"]} == {"same"}
     assert {request.method for request in seen} <= {"GET", "HEAD"}
     assert hub.repo("ada/tiny").head.oid == head
 

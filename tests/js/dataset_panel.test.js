@@ -13,17 +13,17 @@ import {
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
 
 const REPORT = {
-  content: "c1",
-  rows: 1200,
-  symbols: 13,
+  sha256: "c1",
+  n_pairs: 1200,
+  vocab_size: 13,
   vocabulary: [..."abcdefghijklm"],
-  words: false,
-  source: [1, 3],
-  target: [2, 2],
-  held_out: 75,
-  duplicates: 0,
-  contradictions: 0,
-  contradicted: [],
+  split_on_spaces: false,
+  source_lengths: [1, 3],
+  target_lengths: [2, 2],
+  n_held_out: 75,
+  n_duplicates: 0,
+  n_conflicts: 0,
+  conflict_lines: [],
   preview: [
     [
       ["a", "b"],
@@ -64,7 +64,7 @@ test("the counts are in words, and what was left out has its reason", () => {
   assert.equal(counts.get("sources"), "1 to 3 tokens");
   assert.equal(counts.get("targets"), "2 tokens");
   assert.equal(counts.has("repeated"), false);
-  const others = { held_out: null, duplicates: 1, contradictions: 3, contradicted: [7, 1008] };
+  const others = { n_held_out: null, n_duplicates: 1, n_conflicts: 3, conflict_lines: [7, 1008] };
   const more = new Map(
     describeCounts({ ...REPORT, ...others }).map(([name, value]) => [name, value]),
   );
@@ -83,7 +83,7 @@ test("a pasted text is read, stored on the server and put into the form", async 
   await settle();
   assert.deepEqual(trigger.mock.calls[0].arguments, [
     "select",
-    { index: 0, value: { content: "c1", min_length: 1, max_length: 3 } },
+    { index: 0, value: { sha256: "c1", min_length: 1, max_length: 3 } },
   ]);
   assert.equal(text(".use"), "Dataset in use");
   assert.equal(box.querySelector(".use").disabled, true);
@@ -102,8 +102,13 @@ test("an upload that the server no longer keeps is sent again, once", async () =
 });
 
 test("rejected lines are listed beside the examples of the others", async () => {
-  const summary = { ...REPORT, content: undefined };
-  replies.datasets = { ...summary, error: "2 lines", lines: ["line 3 has no source"], bad: 2 };
+  const summary = { ...REPORT, sha256: undefined };
+  replies.datasets = {
+    ...summary,
+    error: "2 lines",
+    lines: ["line 3 has no source"],
+    n_rejected: 2,
+  };
   await read();
   assert.equal(text(".problem"), "2 lines rejected:Line 3 has no source.And 1 more.");
   assert.equal(text(".preview tr"), "a b b a");
@@ -141,9 +146,15 @@ test("the tab key separates source and target, and then moves the focus", async 
 });
 
 test("the dataset of the form is shown, and listed with those of the server", async () => {
-  const stored = { content: "c1", rows: 1, symbols: 9, vocabulary: [..."abcdefgh"], bytes: 10 };
+  const stored = {
+    sha256: "c1",
+    n_pairs: 1,
+    vocab_size: 9,
+    vocabulary: [..."abcdefgh"],
+    bytes: 10,
+  };
   Object.assign(replies, { show: REPORT, list: { datasets: [stored] } });
-  onValueChange({ owner: "o", content: "c1" });
+  onValueChange({ owner: "o", sha256: "c1" });
   await settle();
   assert.equal(text(".use"), "Dataset in use");
   assert.equal(text(".pick"), "1 example of a b c d e f g h …");

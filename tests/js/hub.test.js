@@ -31,8 +31,8 @@ const MODEL_PLAN = {
   private: false,
   parent: "abc",
   changes: [
-    { path: "README.md", size: 2000, what: "new" },
-    { path: "config.json", size: 1000, what: "same" },
+    { path: "README.md", size: 2000, status: "new" },
+    { path: "config.json", size: 1000, status: "same" },
   ],
 };
 let box, responses, sent;
@@ -98,7 +98,7 @@ test("a plan lists its changes", () => {
       "The run continues; its latest checkpoint is published. " +
       "Its training set becomes the new dataset ada/data, 2 KB.",
   );
-  const same = { ...MODEL_PLAN, changes: [{ path: "a", size: 1, what: "same" }] };
+  const same = { ...MODEL_PLAN, changes: [{ path: "a", size: 1, status: "same" }] };
   assert.equal(
     describePlan({ plans: [same], step: 40 }, false),
     "ada/reverse already has this checkpoint, step 40.",
@@ -186,7 +186,7 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
     [payload.kind, payload.subject, payload.repo, payload.token],
     ["plan", "run:1", "ada/reverse", "hf_x"],
   );
-  assert.match(box.querySelector(".what").textContent, /The run continues/);
+  assert.match(box.querySelector(".plan-summary").textContent, /The run continues/);
   assert.equal(box.querySelector(".card-preview pre").textContent, "# Card");
 
   enter(box.querySelector(".license"), "mit");

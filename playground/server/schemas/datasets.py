@@ -9,20 +9,20 @@ from playground.datasets.pairs import SHA256_PATTERN
 from .base import OwnerRequest
 
 
-def _content_hash(value: object) -> str:
-    """Return a content hash; empty for any other value."""
+def _sha256_or_empty(value: object) -> str:
+    """Return a SHA-256; empty for any other value."""
     return value if isinstance(value, str) and SHA256_PATTERN.fullmatch(value) else ""
 
 
 class ActOnDataset(OwnerRequest):
-    """An action on a dataset, which its content hash names."""
+    """An action on a dataset, which its SHA-256 identifies."""
 
     action: Literal["use", "show", "list", "remove"]
-    content: Annotated[str, BeforeValidator(_content_hash)] = ""
+    sha256: Annotated[str, BeforeValidator(_sha256_or_empty)] = ""
 
     @model_validator(mode="after")
-    def _require_content(self) -> Self:
-        if self.action != "list" and not self.content:
+    def _require_sha256(self) -> Self:
+        if self.action != "list" and not self.sha256:
             raise ValueError("the request names no dataset; upload one first")
         return self
 

@@ -77,7 +77,7 @@ def titles(hub, id, revision="main", kind="model"):
 
 
 def kinds(plan):
-    return {change.path: change.what for change in plan.changes}
+    return {change.path: change.status for change in plan.changes}
 
 
 def written(seen):

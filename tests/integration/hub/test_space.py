@@ -139,7 +139,7 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
         ProgressReporter(lambda *message: None, scratch=tmp_path),
     ).deploy()
     (plan,) = result["plans"]
-    changes = {change["path"]: change["what"] for change in plan["changes"]}
+    changes = {change["path"]: change["status"] for change in plan["changes"]}
     assert {path: what for path, what in changes.items() if what != "same"} == {
         "app.py": "changed",
         "playground/old.py": "removed",

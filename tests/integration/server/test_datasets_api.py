@@ -39,17 +39,17 @@ from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import fake_processes
 
 TEXT = "".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdef" for b in "abcdef" for c in "abcdef")
-CAP = 1  # MB
+QUOTA_MB = 1  # MB
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    """Open to all, so that there is a cap."""
+    """A shared instance, which has a quota."""
     server = AppServer(
         tmp_path_factory.mktemp("app"),
         GRADIO_SERVER_NAME="0.0.0.0",
         PLAYGROUND_ADDRESS_MS="0",
-        PLAYGROUND_DATASETS_PER_USER_MB=str(CAP),
+        PLAYGROUND_DATASETS_PER_USER_MB=str(QUOTA_MB),
     )
     yield server
     server.stop()
@@ -57,7 +57,7 @@ def app(tmp_path_factory):
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
-    """The content of rows that are kept here."""
+    """The SHA-256 of a dataset that is stored on this server."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     return store(from_text(TEXT))
 
@@ -73,7 +73,7 @@ def post(app, path, data, headers):
         return json.loads(text) if text.startswith("{") else {"error": text, "status": error.code}
 
 
-def bring(app, text, owner, name="", columns=(), words=""):
+def upload(app, text, owner, name="", columns=(), words=""):
     data = text if isinstance(text, bytes) else text.encode()
     headers = {
         "x-owner": owner,
@@ -84,12 +84,12 @@ def bring(app, text, owner, name="", columns=(), words=""):
     return post(app, UPLOAD_PATH, data, headers | {"content-type": "application/octet-stream"})
 
 
-def ask(app, action, owner, content=""):
-    what = {"action": action, "owner": owner, "content": content}
+def act(app, action, owner, sha256=""):
+    fields = {"action": action, "owner": owner, "sha256": sha256}
     return post(
         app,
         "/playground/api/datasets/action",
-        json.dumps(what).encode(),
+        json.dumps(fields).encode(),
         {"content-type": "application/json"},
     )
 
@@ -103,13 +103,13 @@ def unfinished(app):
 @pytest.mark.smoke
 def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     owner, other = new_owner_key(), new_owner_key()
-    response = bring(app, TEXT + "a a a\ta a a\na a a\tb\n", owner)
+    response = upload(app, TEXT + "a a a\ta a a\na a a\tb\n", owner)
     assert (
-        response["rows"],
-        response["symbols"],
-        response["words"],
-        response["source"],
-        response["target"],
+        response["n_pairs"],
+        response["vocab_size"],
+        response["split_on_spaces"],
+        response["source_lengths"],
+        response["target_lengths"],
     ) == (
         216,
         6,
@@ -117,43 +117,43 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
         [3, 3],
         [3, 3],
     )
-    assert (response["duplicates"], response["contradictions"], response["contradicted"]) == (
+    assert (response["n_duplicates"], response["n_conflicts"], response["conflict_lines"]) == (
         1,
         1,
         [218],
     )
     assert response["preview"][1] == [["a", "a", "b"], ["b", "a", "a"]]
-    assert 0 < response["held_out"] < 216
-    content = response["content"]
-    assert not (app.checkpoints / "rows" / content).exists()  # only previewed so far
-    assert "not on this server" in ask(app, "show", owner, content)["error"]
-    answer = ask(app, "use", other, content)  # another user has to upload it
+    assert 0 < response["n_held_out"] < 216
+    sha256 = response["sha256"]
+    assert not (app.checkpoints / "rows" / sha256).exists()  # only previewed so far
+    assert "not on this server" in act(app, "show", owner, sha256)["error"]
+    answer = act(app, "use", other, sha256)  # another user has to upload it
     assert answer["retryable"]
     assert "upload it again" in answer["error"]
-    assert ask(app, "use", owner, content) == {}
-    assert (app.checkpoints / "rows" / content / "rows.safetensors").is_file()
-    assert [row["content"] for row in ask(app, "list", owner)["datasets"]] == [content]
-    assert ask(app, "list", other)["datasets"] == []
-    assert {**response, "duplicates": 0, "contradictions": 0, "contradicted": []} == ask(
-        app, "show", other, content
+    assert act(app, "use", owner, sha256) == {}
+    assert (app.checkpoints / "rows" / sha256 / "rows.safetensors").is_file()
+    assert [row["sha256"] for row in act(app, "list", owner)["datasets"]] == [sha256]
+    assert act(app, "list", other)["datasets"] == []
+    assert {**response, "n_duplicates": 0, "n_conflicts": 0, "conflict_lines": []} == act(
+        app, "show", other, sha256
     )
-    assert "not yours, or was removed" in ask(app, "remove", other, content)["error"]
-    assert ask(app, "use", other, content) == {}  # a link led there
-    assert ask(app, "remove", owner, content) == {}
-    assert (app.checkpoints / "rows" / content).is_dir()
-    assert ask(app, "remove", other, content) == {}
-    assert not (app.checkpoints / "rows" / content).exists()
+    assert "not yours, or was removed" in act(app, "remove", other, sha256)["error"]
+    assert act(app, "use", other, sha256) == {}  # a link led there
+    assert act(app, "remove", owner, sha256) == {}
+    assert (app.checkpoints / "rows" / sha256).is_dir()
+    assert act(app, "remove", other, sha256) == {}
+    assert not (app.checkpoints / "rows" / sha256).exists()
 
 
 def test_invalid_lines_are_reported_by_number_and_valid_ones_previewed(app):
-    response = bring(app, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
-    assert response["bad"] == 7
+    response = upload(app, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
+    assert response["n_rejected"] == 7
     assert response["lines"] == [
         f"line {n} has no tab, arrow, comma or two spaces between source and target"
         for n in range(217, 222)
     ]
-    assert "content" not in response
-    assert response["rows"] == 216
+    assert "sha256" not in response
+    assert response["n_pairs"] == 216
     assert response["preview"][0] == [["a", "a", "a"], ["a", "a", "a"]]
 
 
@@ -162,25 +162,25 @@ def test_a_table_has_its_columns_by_name(app):
     table = "id,from,to\n" + "".join(
         f"{n},{line.replace(chr(9), ',')}\n" for n, line in enumerate(TEXT.splitlines())
     )
-    response = bring(app, table, owner, "rows.csv")
+    response = upload(app, table, owner, "rows.csv")
     assert response["columns"] == ["id", "from", "to"]
     assert "name the two with sources and targets" in response["error"]
     assert (
-        bring(app, table, owner, "rows.csv", ("from", "to"))["content"]
-        == bring(app, TEXT, owner)["content"]
+        upload(app, table, owner, "rows.csv", ("from", "to"))["sha256"]
+        == upload(app, TEXT, owner)["sha256"]
     )
     assert (
-        "name two of id, from, to" in bring(app, table, owner, "rows.csv", ("from", "x"))["error"]
+        "name two of id, from, to" in upload(app, table, owner, "rows.csv", ("from", "x"))["error"]
     )
-    assert bring(app, TEXT.replace(" ", ""), owner, words="characters")["symbols"] == 6
-    assert bring(app, TEXT.replace(" ", ""), owner, words="words")["symbols"] == 216
+    assert upload(app, TEXT.replace(" ", ""), owner, words="characters")["vocab_size"] == 6
+    assert upload(app, TEXT.replace(" ", ""), owner, words="words")["vocab_size"] == 216
 
 
 def test_nothing_that_was_sent_is_run(app, tmp_path):
     place = tmp_path / "task.py"
     place.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(s): return s\n")
     for name in (f"{place}:f", "task.py", "hub:../../etc/passwd", f"hub:{place}:f"):
-        assert "error" in bring(app, place.read_bytes(), new_owner_key(), name)
+        assert "error" in upload(app, place.read_bytes(), new_owner_key(), name)
     assert not (tmp_path / "ran").exists()
 
 
@@ -201,20 +201,20 @@ def test_nothing_that_was_sent_is_run(app, tmp_path):
     ],
 )
 def test_a_hostile_dataset_gets_an_error_and_leaves_no_file(app, data, expected_message):
-    assert expected_message in bring(app, data, new_owner_key())["error"]
+    assert expected_message in upload(app, data, new_owner_key())["error"]
     assert unfinished(app) == []
 
 
 @pytest.mark.parametrize("owner", ["", "x", "../" * 12, "a" * 33])
 def test_a_request_without_an_owner_stores_nothing(app, owner):
-    assert "reload the page" in bring(app, TEXT, owner)["error"]
-    assert "reload the page" in ask(app, "list", owner)["error"]
+    assert "reload the page" in upload(app, TEXT, owner)["error"]
+    assert "reload the page" in act(app, "list", owner)["error"]
 
 
-@pytest.mark.parametrize("content", ["", "../runs", "a" * 63, 5, None, ["a"], "Z" * 64])
-def test_an_invalid_content_hash_is_rejected(app, content):
+@pytest.mark.parametrize("sha256", ["", "../runs", "a" * 63, 5, None, ["a"], "Z" * 64])
+def test_an_invalid_sha256_is_rejected(app, sha256):
     for action in ("use", "show", "remove"):
-        answer = ask(app, action, new_owner_key(), content)
+        answer = act(app, action, new_owner_key(), sha256)
         assert answer["error"] == "the request names no dataset; upload one first"
 
 
@@ -237,7 +237,7 @@ def dribbled(owner, ended, address="10.0.0.1"):
 def test_slow_upload_times_out_and_each_user_holds_one_slot(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.server.datasets_api.UPLOAD_TIMEOUT_S", 2)
-    bringing, owners, ended = (
+    handlers, owners, ended = (
         DatasetHandlers(SimpleNamespace(single_owner="")),
         [new_owner_key() for _ in range(MAX_PENDING_UPLOADS)],
         [],
@@ -245,15 +245,15 @@ def test_slow_upload_times_out_and_each_user_holds_one_slot(tmp_path, monkeypatc
 
     async def scene():
         first = [
-            asyncio.create_task(bringing.upload(dribbled(owner, ended, f"10.0.0.{n % 2}")))
+            asyncio.create_task(handlers.upload(dribbled(owner, ended, f"10.0.0.{n % 2}")))
             for n, owner in enumerate(owners)
         ]
         await asyncio.sleep(0.1)
-        full = await bringing.upload(dribbled(new_owner_key(), ended))
-        again = asyncio.create_task(bringing.upload(dribbled(owners[0], ended, "10.0.0.0")))
+        full = await handlers.upload(dribbled(new_owner_key(), ended))
+        again = asyncio.create_task(handlers.upload(dribbled(owners[0], ended, "10.0.0.0")))
         replaced = await asyncio.wait_for(first[0], 1.5)
         late = await asyncio.wait_for(asyncio.gather(*first[1:], again), 20)
-        return full, replaced, late, len(bringing._slots._transfers)
+        return full, replaced, late, len(handlers._slots._transfers)
 
     with ThreadPoolExecutor(1) as thread:
         full, replaced, late, left = thread.submit(asyncio.run, scene()).result(30)
@@ -312,52 +312,55 @@ def test_more_than_50_mb_are_rejected_before_they_are_read(app):
         assert error.code == 413
 
 
-def test_an_owner_has_a_quota_of_rows_and_frees_it_by_removal(app):
+def test_an_owner_has_a_quota_of_datasets_and_frees_it_by_removal(app):
     owner, first = new_owner_key(), None
     for at in range(9):
         # about 0.5 MB as they are kept
         text = "".join(f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500))
-        content = bring(app, text, owner)["content"]
-        first = first or content
-        if answer := ask(app, "use", owner, content):
+        sha256 = upload(app, text, owner)["sha256"]
+        first = first or sha256
+        if answer := act(app, "use", owner, sha256):
             break
-    assert answer["error"].endswith(f"{CAP} MB are possible, so remove some or upload fewer pairs")
-    assert not (app.checkpoints / "rows" / content).exists()
-    assert ask(app, "use", new_owner_key(), first) == {}  # others have a quota of their own
-    assert ask(app, "remove", owner, first) == {}
-    assert ask(app, "use", owner, content) == {}  # still there from the reading
+    assert answer["error"].endswith(
+        f"{QUOTA_MB} MB are possible, so remove some or upload fewer pairs"
+    )
+    assert not (app.checkpoints / "rows" / sha256).exists()
+    assert act(app, "use", new_owner_key(), first) == {}  # others have a quota of their own
+    assert act(app, "remove", owner, first) == {}
+    assert act(app, "use", owner, sha256) == {}  # still there from the reading
 
 
-class Shelf:
-    """Rows of several users on a server that is open to all, of which a run may be made."""
+class DatasetStore:
+    """Datasets of several users on a shared instance."""
 
     def __init__(self, root):
         self.root, self.registry = root, Registry(root)
         self.library = DatasetLibrary(self.registry)
 
-    def bring(self, symbol, owner, times=1):
-        """Rows that differ by a token, as many as fit in these bytes; the test chooses `use`."""
-        rows = from_text("".join(f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times)))
+    def upload(self, symbol, owner, times=1):
+        """Upload a dataset that differs from others by a token, and return its SHA-256."""
+        lines = (f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times))
+        dataset = from_text("".join(lines))
         folder = self.root / "rows" / f".{symbol}.tmp"
         (folder / "rows").mkdir(parents=True)
-        for name, data in to_files(rows).items():
+        for name, data in to_files(dataset).items():
             (folder / "rows" / name).write_bytes(data)
-        self.library.set_pending(owner, rows.sha256, folder)
-        return rows.sha256
+        self.library.set_pending(owner, dataset.sha256, folder)
+        return dataset.sha256
 
     def use(self, symbol, owner, since=0.0):
-        """Rows that a user chose so many seconds ago."""
-        content = self.bring(symbol, owner)
-        self.library.store(owner, content)
-        self.chosen(content, since)
-        return content
+        """Store a dataset as if its last use was `since` seconds ago."""
+        sha256 = self.upload(symbol, owner)
+        self.library.store(owner, sha256)
+        self.set_last_use(sha256, since)
+        return sha256
 
-    def chosen(self, content, since):
-        for path in [self.root / "rows" / content, *self.root.glob(f"rows/.owners/*/{content}")]:
+    def set_last_use(self, sha256, since):
+        for path in [self.root / "rows" / sha256, *self.root.glob(f"rows/.owners/*/{sha256}")]:
             os.utime(path, (time.time() - since,) * 2)
 
-    def made_of(self, content, owner):
-        """A run of these rows."""
+    def start_run(self, sha256, owner):
+        """Start a run on a dataset."""
         small = {
             "d_model": 16,
             "n_heads": 2,
@@ -369,110 +372,116 @@ class Shelf:
         }
         folder = self.root / ".made"
         save_checkpoint(
-            folder, Trainer(RunConfig.from_flat(small | load_pairs(content).task_settings())), []
+            folder, Trainer(RunConfig.from_flat(small | load_pairs(sha256).task_settings())), []
         )
         return self.registry.import_checkpoint(folder, owner, "mine")
 
-    def fits(self, sets):
-        """Limit the rows to so many more than exist; fractions for less than one row."""
-        sizes = [directory_size(self.root / "rows" / content) for content in self.contents()]
-        self.library.all_mb = (sum(sizes) + sets * max(sizes)) / MB
+    def set_free_space(self, n_datasets):
+        """Set the quota so that this many more datasets fit, possibly a fraction."""
+        sizes = [directory_size(self.root / "rows" / sha256) for sha256 in self.stored_datasets()]
+        self.library.all_mb = (sum(sizes) + n_datasets * max(sizes)) / MB
 
-    def contents(self):
+    def stored_datasets(self):
         return {path.name for path in (self.root / "rows").glob("[!.]*")}
 
     def listed(self, owner):
-        return [row["content"] for row in self.library.list_datasets(owner)]
+        return [row["sha256"] for row in self.library.list_datasets(owner)]
 
 
 @pytest.fixture
-def shelf(tmp_path, monkeypatch):
+def datasets(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    shelf = Shelf(tmp_path)
-    yield shelf
-    shelf.registry.shutdown()
+    datasets = DatasetStore(tmp_path)
+    yield datasets
+    datasets.registry.shutdown()
 
 
-def test_unused_datasets_are_evicted_oldest_first(shelf):
+def test_unused_datasets_are_evicted_oldest_first(datasets):
     ada, bob = new_owner_key(), new_owner_key()
-    trained = shelf.use("a", ada, since=9 * MIN_RETENTION_S)
-    shelf.made_of(trained, ada)
+    trained = datasets.use("a", ada, since=9 * MIN_RETENTION_S)
+    datasets.start_run(trained, ada)
     oldest, older = (
-        shelf.use("b", ada, since=3 * MIN_RETENTION_S),
-        shelf.use("c", ada, since=2 * MIN_RETENTION_S),
+        datasets.use("b", ada, since=3 * MIN_RETENTION_S),
+        datasets.use("c", ada, since=2 * MIN_RETENTION_S),
     )
-    again = shelf.use("d", ada, since=8 * MIN_RETENTION_S)
-    shelf.library.store(bob, again)
-    recent = shelf.use("e", ada, since=MIN_RETENTION_S / 2)
-    shelf.fits(0.5)
-    new = shelf.use("f", bob)
-    assert shelf.contents() == {trained, older, again, recent, new}
-    assert oldest not in shelf.listed(ada)
-    newer = shelf.use("g", bob)
-    assert shelf.contents() == {trained, again, recent, new, newer}
+    again = datasets.use("d", ada, since=8 * MIN_RETENTION_S)
+    datasets.library.store(bob, again)
+    recent = datasets.use("e", ada, since=MIN_RETENTION_S / 2)
+    datasets.set_free_space(0.5)
+    new = datasets.use("f", bob)
+    assert datasets.stored_datasets() == {trained, older, again, recent, new}
+    assert oldest not in datasets.listed(ada)
+    newer = datasets.use("g", bob)
+    assert datasets.stored_datasets() == {trained, again, recent, new, newer}
     with pytest.raises(UserError, match="has no space for more datasets"):
-        shelf.use("h", bob)
-    assert shelf.contents() == {trained, again, recent, new, newer}
+        datasets.use("h", bob)
+    assert datasets.stored_datasets() == {trained, again, recent, new, newer}
 
 
-def test_owners_behind_one_address_keep_at_most_half_of_all_rows(shelf, client_address):
+def test_owners_behind_one_address_keep_at_most_half_of_all_datasets(datasets, client_address):
     client_address.set("192.0.2.1")
     ada = new_owner_key()
-    other = shelf.use("a", ada, since=3 * MIN_RETENTION_S)
+    other = datasets.use("a", ada, since=3 * MIN_RETENTION_S)
     client_address.set("192.0.2.9")
     crowd = [new_owner_key() for _ in range(4)]
-    old, recent = shelf.use("b", crowd[0], since=2 * MIN_RETENTION_S), shelf.use("c", crowd[1])
-    shelf.library.all_mb = (
+    old, recent = (
+        datasets.use("b", crowd[0], since=2 * MIN_RETENTION_S),
+        datasets.use("c", crowd[1]),
+    )
+    datasets.library.all_mb = (
         2
         * 2.5
-        * max(directory_size(shelf.root / "rows" / content) for content in shelf.contents())
+        * max(
+            directory_size(datasets.root / "rows" / sha256) for sha256 in datasets.stored_datasets()
+        )
         / MB
     )
-    newer = shelf.use("d", crowd[2])  # the oldest unused datasets of the address are removed first
-    assert shelf.contents() == {other, recent, newer}
-    assert shelf.listed(crowd[0]) == []
-    content = shelf.bring("e", crowd[3])
+    # the oldest unused datasets of the address are removed first
+    newer = datasets.use("d", crowd[2])
+    assert datasets.stored_datasets() == {other, recent, newer}
+    assert datasets.listed(crowd[0]) == []
+    sha256 = datasets.upload("e", crowd[3])
     with pytest.raises(
         UserError,
         match=r"datasets from your address take all of the .* MB that one address may store here; "
         r"remove some",
     ):
-        shelf.library.store(crowd[3], content)
+        datasets.library.store(crowd[3], sha256)
     client_address.set("192.0.2.1")
-    assert shelf.use("f", ada) in shelf.contents()
+    assert datasets.use("f", ada) in datasets.stored_datasets()
     client_address.set("192.0.2.9")
-    shelf.library.remove(crowd[1], recent)
-    shelf.library.store(crowd[3], content)
-    assert other in shelf.contents()
-    assert old not in shelf.contents()
+    datasets.library.remove(crowd[1], recent)
+    datasets.library.store(crowd[3], sha256)
+    assert other in datasets.stored_datasets()
+    assert old not in datasets.stored_datasets()
 
 
-def test_a_dataset_above_the_evictable_space_is_rejected(shelf):
+def test_a_dataset_above_the_evictable_space_is_rejected(datasets):
     ada, bob = new_owner_key(), new_owner_key()
-    old, recent = shelf.use("a", ada, since=2 * MIN_RETENTION_S), shelf.use("b", ada)
-    shelf.fits(0.5)
-    content = shelf.bring("c", bob, times=2)
+    old, recent = datasets.use("a", ada, since=2 * MIN_RETENTION_S), datasets.use("b", ada)
+    datasets.set_free_space(0.5)
+    sha256 = datasets.upload("c", bob, times=2)
     with pytest.raises(UserError, match="has no space for more datasets; try again later"):
-        shelf.library.store(bob, content)
-    assert shelf.contents() == set(shelf.listed(ada)) == {old, recent}
-    assert shelf.listed(bob) == []
+        datasets.library.store(bob, sha256)
+    assert datasets.stored_datasets() == set(datasets.listed(ada)) == {old, recent}
+    assert datasets.listed(bob) == []
 
 
-def test_a_viewer_of_a_run_does_not_learn_its_dataset(shelf):
+def test_a_viewer_of_a_run_does_not_learn_its_dataset(datasets):
     owner = new_owner_key()
-    content = shelf.use("a", owner)
-    run = shelf.made_of(content, owner)
+    sha256 = datasets.use("a", owner)
+    run = datasets.start_run(sha256, owner)
 
     def response(**what):
-        return run_in_thread(run_details(shelf.registry, what))
+        return run_in_thread(run_details(datasets.registry, what))
 
     watched = response(subject=f"watch:{run.share_id}", owner=new_owner_key())
     assert watched["settings"]["task"] == "dataset"
-    assert content not in json.dumps(watched)
-    assert response(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"] == content
+    assert sha256 not in json.dumps(watched)
+    assert response(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"] == sha256
 
 
-def test_the_form_trains_on_stored_rows(stored):
+def test_the_form_trains_on_a_stored_dataset(stored):
     values = RunConfig().to_flat() | {
         "preset": "fast",
         "task": "dataset",
@@ -499,7 +508,7 @@ def test_the_form_trains_on_stored_rows(stored):
 
 
 @pytest.mark.parametrize(
-    ("rows", "expected_message"),
+    ("sha256", "expected_message"),
     [
         ("", "no dataset is selected"),
         ("0" * 64, "is not on this server; upload it below"),
@@ -507,20 +516,20 @@ def test_the_form_trains_on_stored_rows(stored):
         (5, "not on this server"),
     ],
 )
-def test_a_missing_dataset_is_explained(stored, rows, expected_message):
-    values = RunConfig().to_flat() | {"task": "dataset", "dataset_sha256": rows}
+def test_a_missing_dataset_is_explained(stored, sha256, expected_message):
+    values = RunConfig().to_flat() | {"task": "dataset", "dataset_sha256": sha256}
     wrong = validate_form(list(values), list(values.values()))
     assert list(wrong) == ["dataset_sha256"]
     assert expected_message in wrong["dataset_sha256"]
-    assert json.loads(panel_state("o", rows)) == {
+    assert json.loads(panel_state("o", sha256)) == {
         "owner": "o",
-        "content": rows if rows == "0" * 64 else "",
+        "sha256": sha256 if sha256 == "0" * 64 else "",
     }
 
 
 def test_stored_datasets_are_loaded_and_invalid_ones_rejected(stored, tmp_path):
-    rows = load_pairs(stored)
-    assert (rows.sha256, len(rows), rows.preview(1)) == (
+    dataset = load_pairs(stored)
+    assert (dataset.sha256, len(dataset), dataset.preview(1)) == (
         stored,
         216,
         [(["a", "a", "a"], ["a", "a", "a"])],
@@ -620,8 +629,8 @@ def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_
 
 def test_the_number_of_stored_datasets_that_wait_is_limited(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr("playground.server.datasets_api.load_metadata", lambda content: {})
-    bringing, waiting = DatasetHandlers(SimpleNamespace(single_owner="")), []
+    monkeypatch.setattr("playground.server.datasets_api.load_metadata", lambda sha256: {})
+    handlers, waiting = DatasetHandlers(SimpleNamespace(single_owner="")), []
 
     async def scene():
         release = asyncio.Event()
@@ -631,17 +640,17 @@ def test_the_number_of_stored_datasets_that_wait_is_limited(tmp_path, monkeypatc
             await release.wait()
             return {"rows": 1}
 
-        monkeypatch.setattr(bringing, "read_dataset", read)
+        monkeypatch.setattr(handlers, "read_dataset", read)
         tasks = []
         for number in range(40):
             client_address.set(f"192.0.2.{number % 3}" if number >= 20 else "192.0.2.9")
-            what = {"action": "show", "owner": new_owner_key(), "content": "0" * 64}
-            tasks.append(asyncio.create_task(bringing.act_on_dataset(what)))
+            request = {"action": "show", "owner": new_owner_key(), "sha256": "0" * 64}
+            tasks.append(asyncio.create_task(handlers.act_on_dataset(request)))
         await asyncio.wait(tasks, timeout=2)
         count = len(waiting)
         release.set()
         answers = await asyncio.gather(*tasks)
-        later = await bringing.act_on_dataset(
+        later = await handlers.act_on_dataset(
             {"action": "show", "owner": new_owner_key(), "content": "0" * 64}
         )
         return count, answers, later

@@ -205,13 +205,13 @@ def test_datasets(registry, request_json, tmp_path, monkeypatch):
     monkeypatch.setattr(dataset_reader, "_limit_memory", lambda: None)  # of this process
     text = "".join(f"{n:03}\t{n}\n" for n in range(200))
     report = read_text(tmp_path, text + "001\t1\n002\t3\n")
-    assert report["contradicted"] == [202]
+    assert report["conflict_lines"] == [202]
     assert problems(report, "DatasetReport", "report") == []
     partial = read_text(tmp_path, text + "no tab\n")
     assert partial["lines"]
     assert problems(partial, "PartialDataset", "partial") == []
     assert problems(read_text(tmp_path, "no tab\n"), "DatasetErrors", "errors") == []
-    missing = request_json("datasets/action", owner=OWNER, action="show", content="0" * 64)
+    missing = request_json("datasets/action", owner=OWNER, action="show", sha256="0" * 64)
     assert problems(missing, "DatasetErrors", "missing") == []
     DatasetLibrary(registry).store(OWNER, store(from_text(text)))
     stored = request_json("datasets/action", owner=OWNER, action="list")["datasets"]

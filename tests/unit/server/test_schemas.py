@@ -14,6 +14,7 @@ from playground.server.lessons_api import LessonHandlers
 from playground.server.replications_api import ReplicationHandlers
 from playground.server.report_api import ReportHandlers
 from playground.server.routes import LOAD_MS_BY_ROUTE
+from playground.server.schemas.datasets import ActOnDataset
 from playground.server.schemas.hub import AutoPublish, SubmitHubTask
 from playground.server.schemas.jobs import SubmitJob, TrainArchitectures
 from playground.server.schemas.lessons import StartBug, StartLesson, SubmitGuess
@@ -66,6 +67,7 @@ def test_each_route_has_one_handler():
         (SubmitHubTask, {"kind": "push", "expected": "a1"}, "expected_parent", "a1"),
         (SubmitHubTask, {"kind": "pull", "main": True}, "is_main", True),
         (AutoPublish, {"subject": "run:a", "minutes": 5.0}, "interval_minutes", 5.0),
+        (ActOnDataset, {"action": "use", "content": "a" * 64}, "sha256", "a" * 64),
         (TrainArchitectures, {"subject": "run:a", "families": ["gpt2"]}, "architectures", ["gpt2"]),
     ],
 )

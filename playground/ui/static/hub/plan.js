@@ -7,14 +7,14 @@ import { plan } from "./state.js";
 const formatChangedSize = ({ changes }) =>
   formatBytes(
     changes
-      .filter((change) => ["new", "changed"].includes(change.what))
+      .filter((change) => ["new", "changed"].includes(change.status))
       .reduce((sum, change) => sum + change.size, 0),
   );
 
 /** Return how many files are new, changed and the same, such as "2 new, 1 same". */
 export function formatChangeCounts(changes) {
   const counts = new Map();
-  for (const { what: status } of changes) counts.set(status, (counts.get(status) ?? 0) + 1);
+  for (const { status } of changes) counts.set(status, (counts.get(status) ?? 0) + 1);
   return [...counts].map(([status, count]) => `${count} ${status}`).join(", ");
 }
 
@@ -23,7 +23,7 @@ export function describePlan({ plans, step }, isTraining) {
   const modelPlan = plans[plans.length - 1],
     datasetPlan = plans.length > 1 ? plans[0] : null,
     stepText = "step " + formatInteger(step),
-    changedFiles = modelPlan.changes.filter((change) => change.what !== "same");
+    changedFiles = modelPlan.changes.filter((change) => change.status !== "same");
   if (!hasChanges(plans)) return `${modelPlan.repo} already has this checkpoint, ${stepText}.`;
   const visibility = modelPlan.private ? "private" : "public",
     repository = modelPlan.exists
@@ -39,7 +39,7 @@ export function describePlan({ plans, step }, isTraining) {
 }
 
 const hasChanges = (plans) =>
-  plans.some(({ changes }) => changes.some((change) => change.what !== "same"));
+  plans.some(({ changes }) => changes.some((change) => change.status !== "same"));
 
 function FileRows({ repoPlan, hasHeading }) {
   return html`${
@@ -49,7 +49,7 @@ function FileRows({ repoPlan, hasHeading }) {
     </tr>`
   }
   ${repoPlan.changes.map(
-    ({ path, size, what: status }) =>
+    ({ path, size, status }) =>
       html`<tr key=${path}>
         <td>${path}</td>
         <td class="number tight">${formatBytes(size)}</td>
@@ -64,7 +64,7 @@ export function Plan({ onPublish }) {
     run = store.find(publishRequest.subject),
     isTraining = Boolean(run && "status" in run && run.status === "training");
   return html`<div class="plan">
-    <p class="what">${describePlan(plan.value, isTraining)}</p>
+    <p class="plan-summary">${describePlan(plan.value, isTraining)}</p>
     <details>
       <summary class="files-summary">
         Files: ${formatChangeCounts(plans[plans.length - 1].changes)}

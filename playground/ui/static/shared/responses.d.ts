@@ -201,29 +201,27 @@ export interface RunCheckpoint {
 
 /** The counts and the first examples of a dataset. */
 export interface DatasetSummary {
-  /** The number of examples. */
-  rows: number;
-  /** The number of different tokens. */
-  symbols: number;
+  n_pairs: number;
+  vocab_size: number;
+  /** The first tokens. */
   vocabulary: string[];
   /** Whether a token is a word; else it is a character. */
-  words: boolean;
+  split_on_spaces: boolean;
   /** The smallest and the largest length. */
-  source: [number, number];
-  target: [number, number];
+  source_lengths: [number, number];
+  target_lengths: [number, number];
   /** Null if there are too many examples to count. */
-  held_out: number | null;
-  duplicates: number;
-  contradictions: number;
-  /** The first lines that contradict an earlier one. */
-  contradicted: number[];
+  n_held_out: number | null;
+  n_duplicates: number;
+  n_conflicts: number;
+  /** The first lines with another target than an earlier line. */
+  conflict_lines: number[];
   preview: [string[], string[]][];
 }
 
 /** The response of `datasets` for a valid dataset. */
 export interface DatasetReport extends DatasetSummary {
-  /** The SHA-256 of the dataset. */
-  content: string;
+  sha256: string;
 }
 
 /** The same for an invalid one. */
@@ -232,7 +230,7 @@ export interface DatasetErrors {
   retryable?: boolean;
   lines?: string[];
   /** The number of rejected lines. */
-  bad?: number;
+  n_rejected?: number;
   columns?: string[];
 }
 
@@ -240,15 +238,15 @@ export interface DatasetErrors {
 export interface PartialDataset extends DatasetSummary {
   error: string;
   lines: string[];
-  bad: number;
+  n_rejected: number;
   columns: string[];
 }
 
 /** A dataset in the response of `datasets/action` with `list`. */
 export interface StoredDataset {
-  content: string;
-  rows: number;
-  symbols: number;
+  sha256: string;
+  n_pairs: number;
+  vocab_size: number;
   vocabulary: string[];
   bytes: number;
 }

@@ -121,10 +121,10 @@ function Splitting() {
 
 function Problem() {
   const { report } = panel,
-    { error, lines = [], bad = 0 } = report && "error" in report ? report : NO_ERRORS,
-    unlisted = bad - lines.length;
+    { error, lines = [], n_rejected = 0 } = report && "error" in report ? report : NO_ERRORS,
+    unlisted = n_rejected - lines.length;
   return html`<div class="problem" role="alert" hidden=${!error}>
-    <p>${lines.length ? formatCount(bad, "line") + " rejected:" : formatMessage(error)}</p>
+    <p>${lines.length ? formatCount(n_rejected, "line") + " rejected:" : formatMessage(error)}</p>
     <ul>
       ${lines.map((line) => html`<li key=${line}>${formatMessage(line)}</li>`)}
       ${unlisted > 0 && html`<li>And ${formatInteger(unlisted)} more.</li>`}
@@ -137,40 +137,40 @@ const formatLengths = ([low, high]) =>
   (low === high ? "" : formatInteger(low) + " to ") + formatCount(high, "token");
 
 /** @param {DatasetSummary} dataset */
-function describeContradictions({ contradictions, contradicted }) {
-  const lines = contradicted.map(formatInteger).join(", "),
-    more = contradictions > contradicted.length ? " and more" : "";
-  return `${formatCount(contradictions, "example")}, left out: line ${lines}${more}`;
+function describeConflicts({ n_conflicts, conflict_lines }) {
+  const lines = conflict_lines.map(formatInteger).join(", "),
+    more = n_conflicts > conflict_lines.length ? " and more" : "";
+  return `${formatCount(n_conflicts, "example")}, left out: line ${lines}${more}`;
 }
 
 /** Describe the counts of a dataset: name, value, explanation. @param {DatasetSummary} dataset */
 export function describeCounts(dataset) {
-  const { rows, symbols, words, source, target, held_out, duplicates, contradictions } = dataset,
-    kind = words ? "words" : "characters",
+  const { n_pairs, vocab_size, n_held_out, n_duplicates, n_conflicts } = dataset,
+    kind = dataset.split_on_spaces ? "words" : "characters",
     tokens = dataset.vocabulary.slice(0, MAX_LISTED_TOKENS).join(" "),
-    more = symbols > MAX_LISTED_TOKENS ? " …" : "";
+    more = vocab_size > MAX_LISTED_TOKENS ? " …" : "";
   return [
-    ["examples", formatInteger(rows), "Distinct sources"],
+    ["examples", formatInteger(n_pairs), "Distinct sources"],
     [
       "vocabulary",
-      `${formatInteger(symbols)} different ${kind}: ${tokens}${more}`,
+      `${formatInteger(vocab_size)} different ${kind}: ${tokens}${more}`,
       "Of sources and targets together",
     ],
-    ["sources", formatLengths(source), "Shortest and longest"],
-    ["targets", formatLengths(target), "Shortest and longest"],
+    ["sources", formatLengths(dataset.source_lengths), "Shortest and longest"],
+    ["targets", formatLengths(dataset.target_lengths), "Shortest and longest"],
     [
       "held out",
-      held_out === null ? "one in sixteen" : formatInteger(held_out),
+      n_held_out === null ? "one in sixteen" : formatInteger(n_held_out),
       "Examples that are only for the evaluation",
     ],
-    duplicates && [
+    n_duplicates && [
       "repeated",
-      formatCount(duplicates, "example") + ", left out",
+      formatCount(n_duplicates, "example") + ", left out",
       "An earlier line has the same source and target",
     ],
-    contradictions && [
+    n_conflicts && [
       "contradicting",
-      describeContradictions(dataset),
+      describeConflicts(dataset),
       "An earlier line has the same source with another target; the first line counts",
     ],
   ].filter(Array.isArray);
@@ -210,8 +210,8 @@ function Report() {
 
 function UseButton() {
   const dataset = validDataset(),
-    isUsed = dataset !== null && dataset.content === panel.formContent,
-    isOtherUsed = dataset && panel.formContent && !isUsed;
+    isUsed = dataset !== null && dataset.sha256 === panel.formSha256,
+    isOtherUsed = dataset && panel.formSha256 && !isUsed;
   return html`<p class="state pg-hint" role="status">
       ${panel.status || (isOtherUsed ? "The form uses another dataset." : "")}
     </p>
@@ -227,22 +227,22 @@ function UseButton() {
 
 /** @param {{ dataset: StoredDataset }} props */
 function Stored({ dataset }) {
-  const { content, rows, symbols, vocabulary, bytes } = dataset,
-    more = symbols > vocabulary.length ? " …" : "";
+  const { sha256, n_pairs, vocab_size, vocabulary, bytes } = dataset,
+    more = vocab_size > vocabulary.length ? " …" : "";
   return html`<li>
     <button
       type="button"
       class="pick"
-      title=${[formatCount(symbols, "token"), formatBytes(bytes), content.slice(0, 12)].join(" · ")}
-      onClick=${() => readStored(content)}
+      title=${[formatCount(vocab_size, "token"), formatBytes(bytes), sha256.slice(0, 12)].join(" · ")}
+      onClick=${() => readStored(sha256)}
     >
-      ${formatCount(rows, "example")} of ${vocabulary.join(" ")}${more}
+      ${formatCount(n_pairs, "example")} of ${vocabulary.join(" ")}${more}
     </button>
     <button
       type="button"
       class="pg-button"
       title="Removes it from this server"
-      onClick=${() => removeStored(content)}
+      onClick=${() => removeStored(sha256)}
     >
       Remove
     </button>
@@ -254,7 +254,7 @@ function StoredDatasets() {
   return html`<details class="stored" hidden=${!datasets.length}>
     <summary>${formatCount(datasets.length, "dataset")} on this server</summary>
     <ul>
-      ${datasets.map((dataset) => html`<${Stored} key=${dataset.content} dataset=${dataset} />`)}
+      ${datasets.map((dataset) => html`<${Stored} key=${dataset.sha256} dataset=${dataset} />`)}
     </ul>
   </details>`;
 }

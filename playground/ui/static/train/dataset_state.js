@@ -32,12 +32,12 @@ export const panel = createReactive({
   splitting: "", // "characters" or "words"; empty if the server decides
   report: /** @type {Report | null} */ (null),
   status: "", // of the request in progress
-  formContent: /** @type {string | null} */ (null), // the hash of the dataset of the form
+  formSha256: /** @type {string | null} */ (null), // of the dataset of the form
   storedDatasets: /** @type {StoredDataset[]} */ ([]),
 });
 
 /** Return the valid dataset on display. */
-export const validDataset = () => (panel.report && "content" in panel.report ? panel.report : null);
+export const validDataset = () => (panel.report && "sha256" in panel.report ? panel.report : null);
 
 /** Return whether the input is a table, whose columns have names. */
 export const isTable = () =>
@@ -139,20 +139,20 @@ export function selectFile(file) {
 const clearColumns = () =>
   Object.assign(panel, { sourceColumn: "", targetColumn: "", columnNames: [] });
 
-/** @param {string} action @param {string} [content] the hash of a dataset */
-async function sendAction(action, content = "") {
+/** @param {string} action @param {string} [sha256] of a dataset */
+async function sendAction(action, sha256 = "") {
   try {
-    return await request("datasets/action", { action, owner: panel.owner, content }, TIMEOUT_MS);
+    return await request("datasets/action", { action, owner: panel.owner, sha256 }, TIMEOUT_MS);
   } catch {
     return { error: NO_RESPONSE };
   }
 }
 
-/** Show a dataset that is on the server. @param {string} content */
-export const readStored = (content) =>
+/** Show a dataset that is on the server. @param {string} sha256 */
+export const readStored = (sha256) =>
   read("Reading", (signal) =>
     requestWithRetry(
-      () => sendAction("show", content),
+      () => sendAction("show", sha256),
       () => !signal.aborted,
       (reason) => (panel.status = formatMessage(reason)),
     ),
@@ -163,9 +163,9 @@ async function loadStoredDatasets() {
   if (datasets) panel.storedDatasets = datasets;
 }
 
-/** @param {string} content */
-export async function removeStored(content) {
-  const { error } = await sendAction("remove", content);
+/** @param {string} sha256 */
+export async function removeStored(sha256) {
+  const { error } = await sendAction("remove", sha256);
   if (error) showReport({ error });
   else await loadStoredDatasets();
 }
@@ -175,7 +175,7 @@ async function storeDataset() {
   const dataset = validDataset();
   if (!dataset) return {};
   panel.status = "Saving the dataset";
-  return { dataset, reply: await sendAction("use", dataset.content) };
+  return { dataset, reply: await sendAction("use", dataset.sha256) };
 }
 
 /** Store the dataset on the server, and fill the form with it. */
@@ -190,21 +190,21 @@ export async function applyDataset() {
     ? "the server no longer has this dataset; upload it again"
     : reply.error;
   if (error) return showReport({ ...dataset, error });
-  const [min_length, max_length] = dataset.source;
+  const [min_length, max_length] = dataset.source_lengths;
   gradio.trigger("select", {
     index: 0,
-    value: { content: dataset.content, min_length, max_length },
+    value: { sha256: dataset.sha256, min_length, max_length },
   });
-  panel.formContent = dataset.content;
+  panel.formSha256 = dataset.sha256;
   panel.status = "";
   await loadStoredDatasets();
 }
 
-/** @param {{ owner?: string, content?: string }} value the dataset of the form */
-export function onValueChange({ owner = "", content = "" }) {
-  const previous = panel.formContent;
+/** @param {{ owner?: string, sha256?: string }} value the dataset of the form */
+export function onValueChange({ owner = "", sha256 = "" }) {
+  const previous = panel.formSha256;
   panel.owner = owner;
-  panel.formContent = content;
+  panel.formSha256 = sha256;
   if (previous === null) loadStoredDatasets();
-  if (content && content !== previous && validDataset()?.content !== content) readStored(content);
+  if (sha256 && sha256 !== previous && validDataset()?.sha256 !== sha256) readStored(sha256);
 }

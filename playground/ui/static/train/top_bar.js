@@ -88,7 +88,7 @@ async function saveCheckpoint() {
   if (reply.error) return;
   const text =
     state.status === "paused"
-      ? `Checkpoint of step ${state.lastResponse.step} kept.`
+      ? `Checkpoint of step ${state.lastResponse.step} saved.`
       : "Saving a checkpoint of this step; it will appear under Checkpoints of this run.";
   setMessage("run", text);
 }
