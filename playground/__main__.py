@@ -20,7 +20,7 @@ from playground.cli.inspect import inspect
 from playground.cli.lengths import lengths
 from playground.cli.published import published
 from playground.cli.report import report
-from playground.cli.train import rows, train
+from playground.cli.train import add_dataset, train
 from playground.common.env import EnvError, validate_env
 
 EXAMPLES = """\
@@ -45,7 +45,7 @@ def main() -> None:
 for command, summary in (
     (app, "Open the playground in a web page."),
     (train, "Train a model and save its checkpoint."),
-    (rows, "Check and store a dataset of your own."),
+    (add_dataset, "Check and store a dataset of your own."),
     (evaluate, "Score a checkpoint on held-out sequences."),
     (predict, "Print a checkpoint's predictions for sequences."),
     (inspect, "Export attention, ablations and the logit lens."),

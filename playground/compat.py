@@ -80,7 +80,7 @@ REQUEST_KEYS = {
     "families": "architectures",
     "content": "sha256",
 }
-RUN_ACTIONS = {"again": "rerun"}
+RUN_ACTIONS = {"again": "rerun", "keep": "save"}
 RANDOM_BUG = "mystery"
 RUN_FIELDS = {
     "watch_id": "share_id",
@@ -159,6 +159,7 @@ VIEWS = {
 }
 
 
+COMMANDS = {"rows": "dataset"}
 DECODING_MODES = {"own": "free-running", "right": "teacher-forced", "drawn": "sampled"}
 
 
@@ -181,6 +182,11 @@ def _rename_way(request: Mapping[str, Any], name: str, values: dict[str, str]) -
         way = upgraded.pop("way")
         upgraded.setdefault(name, values.get(way, way) if isinstance(way, str) else way)
     return upgraded
+
+
+def command_name(name: str) -> str:
+    """Return the present name of a command."""
+    return COMMANDS.get(name, name)
 
 
 def view_name(name: str) -> str:

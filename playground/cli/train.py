@@ -1,4 +1,4 @@
-"""The commands train and rows."""
+"""The commands train and dataset."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RESUMABLE_SETTINGS = ("max_steps", "stop_at_exact_match", "eval_every", "eval_si
 TRAIN_EXAMPLES = """\
 python -m playground train --task sort --length 8 --max-steps 500 --out sorter
 python -m playground train --preset one-head --position-type rope --seed 3
-python -m playground train --task rows.tsv --architecture recurrent
+python -m playground train --task pairs.tsv --architecture recurrent
 python -m playground train --resume sorter --max-steps 1000"""
 
 
@@ -65,7 +65,7 @@ python -m playground train --resume sorter --max-steps 1000"""
     "--task",
     default=None,
     help=(
-        f"The task: {', '.join(TASKS)}; or rows.tsv, data.csv, hub:user/dataset, "
+        f"The task: {', '.join(TASKS)}; or pairs.tsv, data.csv, hub:user/dataset, "
         "path.py:function. [default: reverse]"
     ),
 )
@@ -236,11 +236,11 @@ def _print_result(trainer: Trainer, scores: EvalResult, out: Path, as_json: bool
         )
 
 
-@click.command()
-@click.argument("task", metavar="ROWS")
+@click.command("dataset")
+@click.argument("task")
 @dataset_options
 @json_option
-def rows(task: str, columns: str, words: bool | None, as_json: bool) -> None:
+def add_dataset(task: str, columns: str, words: bool | None, as_json: bool) -> None:
     """Check and store a dataset, and print its first examples.
 
     TASK is a file (lines of source and target; or a CSV) or hub:user/dataset. Checkpoints that were

@@ -82,7 +82,7 @@ def dataset_path(sha256: str) -> Path:
     if not SHA256_PATTERN.fullmatch(sha256) or not path.is_file():
         raise DatasetNotFoundError(
             f"the dataset of this task ({sha256[:12]}…) is not stored here; add it with "
-            "`python -m playground rows FILE`, which recognizes the same data by its SHA-256"
+            "`python -m playground dataset FILE`, which recognizes the same data by its SHA-256"
         )
     return path
 

@@ -13,7 +13,7 @@ from .settings import RegistrySettings
 from .state import Run
 from .storage_quota import StorageQuota
 
-COMMANDS = ("pause", "resume", "step", "stop", "keep")
+COMMANDS = ("pause", "resume", "step", "stop", "save")
 BUSY_WORKER_MESSAGE = "the training process accepts no commands now; try again in a moment"
 
 
@@ -45,7 +45,7 @@ class RunCommands:
         )
         if continues:
             self.ensure_trainable(run)
-        elif action == "keep":
+        elif action == "save":
             n_bytes = estimated_run_bytes(run.config) // 2
             self.storage_quota.ensure_available(run.owner, n_bytes)
         with self.scheduler.lock, run.lock:
@@ -163,7 +163,7 @@ def _control_worker(run: Run, action: str, checkpoint_message: str) -> None:
         return
     if not run.send_command(*(("step", 1) if action == "step" else (action,))):
         raise UserError(BUSY_WORKER_MESSAGE)
-    if action not in ("keep", "pause"):
+    if action not in ("save", "pause"):
         run.command_sent_at = run.command_sent_at or time.monotonic()
     run.pause_pending = action == "pause"
     if action == "stop":

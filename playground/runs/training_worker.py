@@ -321,7 +321,7 @@ class TrainingWorker:
             self.steps_to_go += int(arguments[0])
         elif kind in ("stop", "park"):
             self.request_exit("stopped" if kind == "stop" else "paused")
-        elif kind == "keep":
+        elif kind == "save":
             self.write_or_pause(lambda: self.save(pinned=True))
         elif kind == "watch":
             self.viewer_active = bool(arguments[0])

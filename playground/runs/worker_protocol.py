@@ -3,7 +3,7 @@
 The pipe carries commands to the worker and messages to the server. Both are tuples that start with
 their kind.
 
-    commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("keep",)
+    commands   ("pause",) ("resume",) ("step", n) ("stop",) ("park",) ("save",)
                ("watch", bool) ("change", setting, value)
     messages   ("started", step, device) ("points", [dict]) ("history", [steps], latest step)
                ("status", name) ("saved", step) ("changes", [[step, setting, value]])

@@ -76,7 +76,7 @@ def paused_at(registry, step):
     while run.step < step:
         train_one_step(registry, run)
     before = run.live.checkpoint_version
-    registry.control(run, "keep")
+    registry.control(run, "save")
     wait_for(lambda: run.live.checkpoint_version > before, 60, "the checkpoint")
     assert run.message == ""
     return run
@@ -179,7 +179,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry
     run = paused_at(registry, 5)
     assert train_one_step(registry, run)
     disk.leave(3 * PAGE)
-    registry.control(run, "keep")
+    registry.control(run, "save")
     check_run_pauses_with_disk_message(run, 5)
     assert newest_checkpoint_step(run) == 5
     assert sorted(path.name for path in (run.folder / "checkpoints").iterdir()) == [

@@ -289,8 +289,8 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
             "addition has no source of fewer than 3 tokens",
         ),
         (("train", "--columns", "a,b"), "name the dataset with --task"),
-        (("rows", "hub:nothing"), "'nothing' is not a dataset"),
-        (("rows", "nowhere.py:f"), "nowhere.py is not a file"),
+        (("dataset", "hub:nothing"), "'nothing' is not a dataset"),
+        (("dataset", "nowhere.py:f"), "nowhere.py is not a file"),
         (("train", "--preset", "best"), "'best' is not one of"),
         (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4,096"),
         (
@@ -506,7 +506,7 @@ def test_help_lists_the_commands_in_the_order_of_use_and_in_whole_phrases(run_he
         re.M,
     )
     assert commands == list(main.commands)
-    assert commands[:5] == ["app", "train", "rows", "evaluate", "predict"]
+    assert commands[:5] == ["app", "train", "dataset", "evaluate", "predict"]
     assert "..." not in result[result.index("Commands:") :]
 
 
@@ -528,12 +528,12 @@ def test_help_of_train_groups_its_options_and_ends_with_examples(run_here):
 
 
 def test_a_dataset_is_validated_trained_on_and_evaluated(tmp_path):
-    (tmp_path / "rows.csv").write_text(
+    (tmp_path / "pairs.csv").write_text(
         "n,from,to\n" + "".join(f"{i},w{i % 15} w{i // 15},w{i // 15} end\n" for i in range(225))
     )
     environment = {"PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints")}
     result = run_in_interpreter(
-        "rows", tmp_path / "rows.csv", "--columns", "from,to", **environment
+        "dataset", tmp_path / "pairs.csv", "--columns", "from,to", **environment
     )
     assert result.stdout.splitlines()[1] == "w1 w0 → w0 end"
     assert "225 pairs with 16 different tokens" in result.stderr
@@ -541,7 +541,7 @@ def test_a_dataset_is_validated_trained_on_and_evaluated(tmp_path):
     done = run_command(
         "train",
         "--task",
-        tmp_path / "rows.csv",
+        tmp_path / "pairs.csv",
         "--columns",
         "from,to",
         "--max-steps",
@@ -559,8 +559,10 @@ def test_a_dataset_is_validated_trained_on_and_evaluated(tmp_path):
     for command in (("evaluate", out), ("train", "--resume", out, "--max-steps", "25")):
         missing = run_command(*command, **elsewhere)
         assert (missing.returncode, missing.stdout) == (2, "")
-        assert "is not stored here; add it with `python -m playground rows FILE`" in missing.stderr
-    run_command("rows", tmp_path / "rows.csv", "--columns", "from,to", "--json", **elsewhere)
+        assert (
+            "is not stored here; add it with `python -m playground dataset FILE`" in missing.stderr
+        )
+    run_command("dataset", tmp_path / "pairs.csv", "--columns", "from,to", "--json", **elsewhere)
     assert run_command("train", "--resume", out, "--max-steps", "25", **elsewhere).returncode == 0
 
 

@@ -261,6 +261,16 @@ def test_options_of_recorded_commands_are_read(words, settings, tmp_path):
     assert {name: saved[name] for name in settings} == settings
 
 
+def test_command_rows_of_version_0_2_0_stores_a_dataset(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{n:03}\t{n}\n" for n in range(200)))
+    done = CliRunner().invoke(main, ["rows", str(pairs), "--json"])
+    assert done.exit_code == 0, done.output
+    sha256 = json.loads(done.output.splitlines()[-1])["dataset_sha256"]
+    assert len(load_pairs(sha256)) == 200
+
+
 def test_experiment_command_reads_the_recorded_names(tmp_path):
     words = "experiment --vary norm=pre,post --set steps=2 --set symbols=5 --set eval_n=8 --json"
     out = ["--seeds", "1", "--out", str(tmp_path / "out")]

@@ -24,7 +24,7 @@ RunAction = Literal[
     "resume",
     "step",
     "stop",
-    "keep",
+    "save",
     "change",
     "extend",
     "rename",

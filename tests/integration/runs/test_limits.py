@@ -692,7 +692,7 @@ def test_saving_a_checkpoint_and_an_upload_need_space_too(hosted, tmp_path):
         registry.settings.limits, bytes_per_owner=estimated_run_bytes(run.config) + 1000
     )
     with pytest.raises(UserError, match="delete “"):
-        registry.control(run, "keep")
+        registry.control(run, "save")
     with pytest.raises(UserError, match="delete “"):
         registry.import_checkpoint(checkpoint, "ada", "sent")
     assert (checkpoint / "config.json").is_file()

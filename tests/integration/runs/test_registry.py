@@ -264,7 +264,7 @@ def test_stopped_run_saves_predicts_and_resumes_bit_exactly(registry, settings):
 
 def test_commands_to_a_run_that_has_ended_do_nothing(registry):
     run = wait_for_the_end(wait_for_status(start(registry, max_steps=5), "done"))
-    for action in ("pause", "resume", "step", "stop", "keep"):
+    for action in ("pause", "resume", "step", "stop", "save"):
         registry.control(run, action)
     assert run.status == "done"
     assert not run.has_worker
@@ -391,7 +391,7 @@ def test_two_runs_with_one_seed_tell_the_same_losses(registry):
 def test_saved_checkpoints_stay_and_of_the_others_only_the_latest(registry):
     run = slow(registry)
     wait_for_steps(run)
-    registry.control(run, "keep")
+    registry.control(run, "save")
     wait_for(lambda: run.live.checkpoint_version == 1, description="a kept checkpoint")
     (stored,) = (path.name for path, _ in run.checkpoints())
     assert stored.endswith("-kept")
@@ -445,7 +445,7 @@ def test_paused_queued_run_rejoins_the_queue_at_its_end(serve):
     assert (second.status, registry.scheduler.position(third)) == ("paused", 1)
     registry.control(second, "resume")
     assert [registry.scheduler.position(run) for run in (second, third)] == [2, 1]
-    for action in ("step", "keep", "resume"):
+    for action in ("step", "save", "resume"):
         registry.control(second, action)
     assert [registry.scheduler.position(run) for run in (second, third)] == [2, 1]
     assert first.has_worker

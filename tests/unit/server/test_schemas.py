@@ -58,6 +58,7 @@ def test_each_route_has_one_handler():
     [
         (ActOnRun, {"subject": "run:a", "do": "pause"}, "action", "pause"),
         (ActOnRun, {"subject": "run:a", "do": "again"}, "action", "rerun"),
+        (ActOnRun, {"subject": "run:a", "do": "keep"}, "action", "save"),
         (SubmitJob, {"kind": "benchmark", "what": {"n": 3}}, "request", {"n": 3}),
         (StartLesson, {"stop": "stop-7", "prediction": 3}, "lesson", "lesson-7"),
         (StartLesson, {"lesson": "stop-10"}, "lesson", "lesson-10"),

@@ -61,7 +61,7 @@ export function AutoPublish() {
     ? `Publishes to ${current.repo}, branch ${current.branch}, every ` +
       `${current.interval_minutes} min, and to main at the end. ${describeProgress(current)}`
     : OFF;
-  return html`<fieldset class="keep">
+  return html`<fieldset class="auto-publish">
     <legend>During training</legend>
     <p class="keep-words pg-hint">${text}</p>
     ${

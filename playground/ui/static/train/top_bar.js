@@ -84,7 +84,7 @@ function LiveSetting({ name, setting, label, title, step, min }) {
 }
 
 async function saveCheckpoint() {
-  const reply = await runAction({ action: "keep" });
+  const reply = await runAction({ action: "save" });
   if (reply.error) return;
   const text =
     state.status === "paused"
