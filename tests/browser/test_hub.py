@@ -127,12 +127,12 @@ def test_a_run_is_published_during_training(app, hub, open_page):
     start_run(page, app.url, max_steps=100_000, eval_every=100_000)
     wait_for_status(page, "training")
     to_the_hub(page)
-    page.wait_for_selector(".hub .keep:not([hidden])")
+    page.wait_for_selector(".hub .auto-publish:not([hidden])")
     page.fill(".hub .token", hub.ADA)
     page.fill(".hub .repo", "ada/goes-on")
     page.fill(".hub .minutes", "1")
-    page.click(".hub .keep-on")
-    expect(page.locator(".hub .keep-words")).to_contain_text(
+    page.click(".hub .auto-publish-start")
+    expect(page.locator(".hub .auto-publish-message")).to_contain_text(
         re.compile(r"Step [\d,]+ published"), timeout=60_000
     )
     first = hub.repo("ada/goes-on").head.oid

@@ -421,7 +421,7 @@ def test_a_share_link_shows_the_run_read_only(app, open_page):
     wait_for_status(guest, "training")
     wait_for_step(guest, 30)
     expect(guest.locator(".status-text")).to_contain_text("shared with you")
-    for selector in ("#pause", "#resume", ".keep", ".branch", ".saved"):
+    for selector in ("#pause", "#resume", ".save-checkpoint", ".branch", ".saved"):
         expect(guest.locator(selector)).to_be_hidden()
     expect(guest.locator("#stop")).to_be_disabled()
     expect(guest.locator(".rate")).to_be_disabled()
@@ -481,7 +481,7 @@ def test_checkpoints_are_listed_downloaded_uploaded_and_deleted(app, open_page, 
     start_run(page, app.url, **LONG)
     at = pause_after(page, 20)
     page.click(".hand summary")
-    page.click(".keep")
+    page.click(".save-checkpoint")
     wait_for_text(page, ".hand-note", f"Checkpoint of step {at} saved")
     page.click(".saved summary")
     rows = page.locator(".saved tbody tr")

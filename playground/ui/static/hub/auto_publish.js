@@ -63,12 +63,12 @@ export function AutoPublish() {
     : OFF;
   return html`<fieldset class="auto-publish">
     <legend>During training</legend>
-    <p class="keep-words pg-hint">${text}</p>
+    <p class="auto-publish-message pg-hint">${text}</p>
     ${
       current
         ? html`<button
             type="button"
-            class="pg-button keep-off"
+            class="pg-button auto-publish-stop"
             onClick=${() => updateAutoPublish("stop")}
           >
             Stop publishing
@@ -84,14 +84,14 @@ export function AutoPublish() {
             />
             <button
               type="button"
-              class="pg-button keep-on"
+              class="pg-button auto-publish-start"
               onClick=${() => updateAutoPublish("start")}
             >
               Publish during training
             </button>`
     }
     <${StatusMessage}
-      class="keep-note"
+      class="auto-publish-status"
       kind="error"
       text=${formatMessage(current?.push_error) || error.value}
     />

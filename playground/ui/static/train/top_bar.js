@@ -116,7 +116,7 @@ function RunSettings() {
       />
       <button
         type="button"
-        class="pg-button keep"
+        class="pg-button save-checkpoint"
         title="Saves a checkpoint of this step until you delete it"
         hidden=${!canSave}
         onClick=${saveCheckpoint}
