@@ -130,10 +130,10 @@ class Inspector:
             )
             answer = render_view(subject, request.get("view"), request)
             if "error" in answer:
-                return answer | {"question": loaded.snapshots.default_input}
+                return answer | {"default_input": loaded.snapshots.default_input}
             self._views[key] = answer | {
                 "step": loaded.step,
-                "question": loaded.snapshots.default_input,
+                "default_input": loaded.snapshots.default_input,
             }
             while len(self._views) > VIEW_CACHE_SIZE:
                 self._views.popitem(last=False)

@@ -74,7 +74,7 @@ class SnapshotBuilder:
             "source": [names(t) for t in self.probe_batch.source_BS[0].tolist()],
             "axes": self._axes(model, self.probe_batch),
             "accepts": self.task.vocabulary.describe(),
-            "question": self.default_input,
+            "default_input": self.default_input,
             "parameters": model.config.parameter_count(),
             "architecture": ARCHITECTURES[self.architecture].title,
             "n_layers": model.config.n_layers,

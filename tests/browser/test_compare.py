@@ -130,7 +130,7 @@ def check_matrix(page):
     answer = page.locator(".predictions .prediction-of")
     expect(answer).to_have_count(4)
     prompt = answer.nth(1).locator("pre").text_content()
-    assert prompt.count("Input:") == 3  # two few-shot examples and the question
+    assert prompt.count("Input:") == 3  # two few-shot examples and the source
     assert prompt.endswith("Output:")
     tokens = answer.nth(1).locator(".prompt-tokens .pg-token").all_text_contents()
     assert "".join(tokens).replace("·", " ").replace("↵", "\n") == prompt

@@ -1,4 +1,4 @@
-"""Names that a user may choose, all of them odd, through every door that takes a name: each is
+"""Names that a user may choose, all of them odd, through every route that takes a name: each is
 refused or escaped, and nothing is
 written, read or sent where the name points."""
 
@@ -32,7 +32,7 @@ from playground.server.checkpoint_transfer import (
     CHECKPOINT_PATH,
     extract_checkpoint,
 )
-from playground.server.routes import ROUTE_PREFIX as ASK
+from playground.server.routes import ROUTE_PREFIX as API_PREFIX
 from playground.training.config import RunConfig
 from tests.faults.test_hostile_requests import checkpoint, server  # noqa: F401
 from tests.support.coroutines import run_in_thread
@@ -233,8 +233,8 @@ def watched(server, tmp_path):  # noqa: F811
         ), path
 
 
-def ask(client, door, **request):
-    answer = client.post(ASK + door, content=json.dumps(request))
+def send(client, route, **request):
+    answer = client.post(API_PREFIX + route, content=json.dumps(request))
     assert answer.status_code == 200
     return answer.json()
 
@@ -243,7 +243,7 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
     client, _, run, owner = watched
     used = 0
     for name in NAMES:
-        result = ask(
+        result = send(
             client, "runs/action", owner=owner, subject=f"run:{run.id}", action="rename", name=name
         )
         if "error" in result:
@@ -253,7 +253,7 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
         assert run.name.isprintable()
         assert run.name == " ".join(name.split())
         assert json.loads((run.folder / "run.json").read_text())["name"] == run.name
-        ticket = ask(
+        ticket = send(
             client,
             "runs/action",
             owner=owner,
@@ -294,17 +294,17 @@ def test_no_such_name_opens_anything(watched):
     for name in NAMES:
         for kind in ("checkpoint:", "run:", "watch:", ""):
             subject = {"owner": owner, "subject": kind + name}
-            response = ask(client, "runs/poll", **subject)
+            response = send(client, "runs/poll", **subject)
             assert response.get("status") == "not-found" or "error" in response
         subject = {"owner": owner, "subject": f"checkpoint:{name}"}
-        for door, more in (
+        for route, more in (
             ("runs/predict", {"text": "1"}),
             ("inspect/view", {"view": "attention", "text": "1"}),
             ("runs/details", {}),
         ):
-            assert "error" in ask(client, door, **subject, **more)
+            assert "error" in send(client, route, **subject, **more)
         for action in ("download", "remove"):
-            assert "error" in ask(
+            assert "error" in send(
                 client,
                 "runs/action",
                 owner=owner,
@@ -312,15 +312,15 @@ def test_no_such_name_opens_anything(watched):
                 action=action,
                 checkpoint=name,
             )
-        assert "error" in ask(
+        assert "error" in send(
             client, "runs/action", owner=owner, subject=f"run:{run.id}", action=name
         )
-        assert "error" in ask(
+        assert "error" in send(
             client, "inspect/view", owner=owner, subject=f"run:{run.id}", view=name, text="1"
         )
-        assert "error" in ask(client, "datasets/action", owner=owner, action="use", sha256=name)
-        assert "error" in ask(client, "datasets/action", owner=name, action="list")
-        assert "error" in ask(client, "jobs/submit", owner=owner, kind=name)
+        assert "error" in send(client, "datasets/action", owner=owner, action="use", sha256=name)
+        assert "error" in send(client, "datasets/action", owner=name, action="list")
+        assert "error" in send(client, "jobs/submit", owner=owner, kind=name)
         assert client.get(
             f"{CHECKPOINT_PATH}/{quote(name, safe='', errors='replace')}"
         ).status_code in (404, 405)
@@ -460,11 +460,11 @@ DOORS = (
 def test_responses_contain_nothing_of_the_machine(watched):
     client, _, run, owner = watched
     here = os.fspath(run.folder.parent.parent)
-    for name, door in zip(NAMES, itertools.cycle(DOORS), strict=False):
+    for name, route in zip(NAMES, itertools.cycle(DOORS), strict=False):
         result = json.dumps(
-            ask(
+            send(
                 client,
-                door,
+                route,
                 owner=owner,
                 subject=f"checkpoint:{name}",
                 text=name,

@@ -84,7 +84,7 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture
 def server(registries, checkpoint, tmp_path, monkeypatch):
-    """Everything that pages may ask, with a checkpoint and an owner's run to ask about.
+    """Everything that pages may request, with a checkpoint and a run of an owner.
 
     Nothing trains, and no process is started.
     """
@@ -526,12 +526,12 @@ def test_a_hostile_field_of_a_job_request_is_rejected_or_plain_json(job_requests
 class Followed:
     """A page that polls as static/train/poller.js does, and what it has drawn."""
 
-    def __init__(self, ask, cursor, epoch):
-        self.ask, self.known, self.epoch = ask, cursor, epoch
+    def __init__(self, send_poll, cursor, epoch):
+        self.send_poll, self.known, self.epoch = send_poll, cursor, epoch
         self.steps = list(range(1, cursor + 1)) if type(cursor) is int and cursor < 10_000 else []
 
     def poll(self):
-        result = self.ask(n_points=self.known, series_id=self.epoch)
+        result = self.send_poll(n_points=self.known, series_id=self.epoch)
         points = result["points"]
         if points["whole"]:
             self.steps = []
@@ -552,7 +552,7 @@ def test_any_cursor_gets_every_point_once(server, count):
     cursors = st.one_of(st.integers(-3, 60), st.integers(), ODD)
     seen = {"within": 0, "odd": 0}
 
-    def ask(**polled):
+    def send_poll(**polled):
         answer = client.post(
             ROUTE_PREFIX + "runs/poll",
             content=json.dumps(
@@ -571,7 +571,7 @@ def test_any_cursor_gets_every_point_once(server, count):
     def follow(growth, cursor, epoch):
         run.update_live(points=MetricSeries())
         run.live.points.add(lines(1, growth[0] + 1))
-        page = Followed(ask, cursor, epoch)
+        page = Followed(send_poll, cursor, epoch)
         page.poll()
         for more in growth[1:]:
             run.live.points.add(
@@ -687,7 +687,7 @@ def test_any_text_gets_a_prediction_or_an_error_message(count):
             st.text("0123456789 ,", max_size=12), st.text(max_size=40), st.sampled_from(ODD_TEXTS)
         )
     )
-    def ask(text):
+    def send(text):
         answer = view.predict(family, text)
         json.dumps(answer, allow_nan=False)
         answered.append("error" not in answer)
@@ -699,5 +699,5 @@ def test_any_text_gets_a_prediction_or_an_error_message(count):
         else:
             assert 5 < len(answer["error"]) < 500
 
-    ask()
+    send()
     assert sum(answered) * FEWEST_ANSWERED >= len(answered)

@@ -131,8 +131,8 @@ def test_hostile_requests_reach_nothing(tmp_path, request_):
     registry = Registry(tmp_path)
     response = run_in_thread(poll_model(registry, request_))
     assert "error" in response or response["status"] == "not-found"
-    for ask in (predict, snapshot, run_action, run_details):
-        assert "error" in run_in_thread(ask(registry, request_))
+    for endpoint in (predict, snapshot, run_action, run_details):
+        assert "error" in run_in_thread(endpoint(registry, request_))
     assert run_in_thread(overlay_curves(registry, request_)).get("curves", []) == []
     assert run_in_thread(list_runs(registry, request_)).get("runs", []) == []
 

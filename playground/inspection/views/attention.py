@@ -78,13 +78,13 @@ def _attention_of_any_model(
             "only the encoder-decoder transformer from scratch supports sampling here; choose "
             "free-running or teacher-forced"
         )
-    question = subject.encode_text(source_text(request))
-    generated_BT = subject.model.generate(question.source_BS, subject.max_new_tokens(question))
+    example = subject.encode_text(source_text(request))
+    generated_BT = subject.model.generate(example.source_BS, subject.max_new_tokens(example))
     n = min(int((generated_BT[0] == EOS).cumsum(0).eq(0).sum()) + 1, generated_BT.shape[1])
     own = Batch(
-        question.source_BS, F.pad(generated_BT[:, :n], (1, 0), value=SOS), question.loss_weight_B
+        example.source_BS, F.pad(generated_BT[:, :n], (1, 0), value=SOS), example.loss_weight_B
     )
-    batch = own if mode == "free-running" else _require_target(question)
+    batch = own if mode == "free-running" else _require_target(example)
     record, axes = subject.model.attention_weights(batch), subject.model.attention_tokens(batch)
     layers = {each: getattr(record, each) for each in ATTENTION_KINDS}
     kinds = [each for each in ("cross", "encoder", "decoder") if layers[each]]
@@ -109,7 +109,7 @@ def _attention_of_any_model(
         "weights": pack_uint16(weights_LHQM),
         "possible": (attn_mask_QM.tril() if kind == "decoder" else attn_mask_QM).tolist(),
         "architecture": subject.config.architecture,
-        **answer_fields(subject, question, subject.token_names(generated_BT[0, :n].tolist())),
+        **answer_fields(subject, example, subject.token_names(generated_BT[0, :n].tolist())),
     }
 
 

@@ -41,27 +41,25 @@ from playground.training.task_config import TaskConfig
 
 DIGITS = "0123456789"
 TASK = load_task("reverse", 10)
-QUESTIONS = sample_examples(TASK, 25, 3, 3)
-EXAMPLES, FEW_SHOT = QUESTIONS.examples, QUESTIONS.few_shot_examples
+SAMPLE = sample_examples(TASK, 25, 3, 3)
+EXAMPLES, FEW_SHOT = SAMPLE.examples, SAMPLE.few_shot_examples
 
 
-def requested(questions=QUESTIONS, rank=4, tell=None):
+def build_benchmark(sample=SAMPLE, rank=4, report=None):
     task = TaskConfig(min_length=3, max_length=3)
     return Benchmark(
         BenchmarkRequest.model_construct(
-            checkpoint="", name="scratch", models=[], n=len(questions.examples), shots=4, rank=rank
+            checkpoint="", name="scratch", models=[], n=len(sample.examples), shots=4, rank=rank
         ),
-        questions,
+        sample,
         task,
         DIGITS,
-        tell or ProgressReporter(),
+        report or ProgressReporter(),
     )
 
 
 class StubPipe:
-    """A text-generation pipeline whose answers are made by a rule from the last question; its
-    model is random.
-    """
+    """A text-generation pipeline that derives its output from the last input of the prompt."""
 
     def __init__(self, tokenizer, rule, positions=512):
         torch.manual_seed(0)
@@ -74,8 +72,8 @@ class StubPipe:
 
     def __call__(self, prompt, **settings):
         self.calls.append((prompt, settings))
-        question = prompt.rsplit("Input: ", 1)[1].removesuffix("\nOutput:").split(" ")
-        return [{"generated_text": self.rule(question)}]
+        source = prompt.rsplit("Input: ", 1)[1].removesuffix("\nOutput:").split(" ")
+        return [{"generated_text": self.rule(source)}]
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +93,9 @@ def masked(tiny_bert):
     return open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
 
 
-def writer(pipe, shots=4, items=EXAMPLES, examples=FEW_SHOT, tell=None):
+def writer(pipe, shots=4, items=EXAMPLES, examples=FEW_SHOT, report=None):
     return PretrainedCausalLM(
-        "stub", "pretrained", pipe, DIGITS, tell or ProgressReporter(), items, examples, shots
+        "stub", "pretrained", pipe, DIGITS, report or ProgressReporter(), items, examples, shots
     )
 
 
@@ -116,12 +114,12 @@ def filler(pipe, at_once, shots=4, items=EXAMPLES):
 
 
 RIGHT = {
-    "right": lambda question: " " + " ".join(reversed(question)) + "\n\nInput:",
-    "copies": lambda question: " " + " ".join(question) + "\n",
-    "rambles": lambda question: f" {' '.join(reversed(question))} is what I would say, because\n",
-    "empty": lambda question: "\n",
-    "joins": lambda question: " " + "".join(reversed(question)) + "\n",
-    "goes on": lambda question: " " + " ".join([*reversed(question), "0"]) + "\n",
+    "right": lambda source: " " + " ".join(reversed(source)) + "\n\nInput:",
+    "copies": lambda source: " " + " ".join(source) + "\n",
+    "rambles": lambda source: f" {' '.join(reversed(source))} is what I would say, because\n",
+    "empty": lambda source: "\n",
+    "joins": lambda source: " " + "".join(reversed(source)) + "\n",
+    "goes on": lambda source: " " + " ".join([*reversed(source), "0"]) + "\n",
 }
 
 
@@ -129,9 +127,9 @@ RIGHT = {
 def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
     result = {}
     for name, rule in RIGHT.items():
-        tally, _ = requested(rank=0).evaluate(writer(StubPipe(tokenizer, rule)))
+        tally, _ = build_benchmark(rank=0).evaluate(writer(StubPipe(tokenizer, rule)))
         result[name] = tally.compute()
-    copied = requested(rank=0).evaluate(CopyBaseline())[0].compute()
+    copied = build_benchmark(rank=0).evaluate(CopyBaseline())[0].compute()
     assert (result["right"]["exact_match"], result["right"]["token_accuracy"]) == (1.0, 1.0)
     for score in (
         "exact_match",
@@ -249,7 +247,7 @@ def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
         brute.append(total)
     assert scratch.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
     every = sample_examples(TASK, 500, 3, 3)
-    tally = requested(every, rank=0).evaluate(scratch)[0]
+    tally = build_benchmark(every, rank=0).evaluate(scratch)[0]
     palindromes = 1000  # `evaluate` uses all held-out sequences, palindromes too
     scores = evaluate(family, build_held_out_set(TASK, palindromes, 3, 3))
     assert tally.exact == tally.n
@@ -274,7 +272,7 @@ def test_a_scratch_prediction_counts_only_if_it_ends(digits):
 @pytest.mark.smoke
 def test_trained_fixture_reverses_through_the_real_pipeline(causal):
     """It has learned three reversed digits: better than every baseline, by writing them itself."""
-    table = requested(rank=6)
+    table = build_benchmark(rank=6)
     tally = table.evaluate(writer(causal, shots=0))[0]
     assert tally.exact / tally.n > 0.5
     assert tally.first >= 3
@@ -293,8 +291,8 @@ def test_generation_stops_at_the_end_of_the_line(causal):
 
 
 class StubFiller:
-    """A fill-mask pipeline that knows no rule: it fills a single gap with the symbol of the
-    question that is left over, many with 0.
+    """A fill-mask pipeline that fills a single mask with the unused symbol of the source, and
+    several masks with 0.
     """
 
     def __init__(self, tokenizer):
@@ -313,19 +311,17 @@ class StubFiller:
             left = [
                 int(token) for token in self.tokenizer.convert_ids_to_tokens(ids) if token.isdigit()
             ]
-            question, others = left[:3], left[3:]
+            source, others = left[:3], left[3:]
             gaps = [
                 place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id
             ]
             for other in others:
-                question.remove(other)
+                source.remove(other)
             for gap in gaps:
                 logits_BPV[
                     row,
                     gap,
-                    self.tokenizer.convert_tokens_to_ids(
-                        str(question[0]) if len(gaps) == 1 else "0"
-                    ),
+                    self.tokenizer.convert_tokens_to_ids(str(source[0]) if len(gaps) == 1 else "0"),
                 ] = 9.0
         return SimpleNamespace(logits=logits_BPV)
 
@@ -342,9 +338,9 @@ class StubFiller:
 
 def leak_of(pipe):
     rows = []
-    table = requested(
+    table = build_benchmark(
         rank=2,
-        tell=ProgressReporter(
+        report=ProgressReporter(
             lambda kind, *content: rows.append(content[0]) if kind == "row" else None
         ),
     )
@@ -415,13 +411,13 @@ def test_the_baselines_match_their_description():
     ("name", "low", "high", "symbols"), [("parity", 1, 8, DIGITS), ("brackets", 4, 16, "01()")]
 )
 def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, symbols):
-    questions = sample_examples(load_task(name), 40, low, high)
+    sample = sample_examples(load_task(name), 40, low, high)
     settings = TaskConfig(task=name, min_length=low, max_length=high)
     table = Benchmark(
         BenchmarkRequest.model_construct(
             checkpoint="", name="scratch", models=[], n=40, shots=4, rank=4
         ),
-        questions,
+        sample,
         settings,
         symbols,
         ProgressReporter(),
@@ -432,7 +428,7 @@ def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, sym
 
 @pytest.mark.smoke
 def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
-    table = requested()
+    table = build_benchmark()
     table.add_random_baseline()
     assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (
         pytest.approx(1e-3),
@@ -460,16 +456,14 @@ def test_majority_baseline_is_the_best_constant_prediction():
 
 
 class KnowsOnlySymbols(CopyBaseline):
-    """Gives every rearrangement of the question the same log-probability, as far as floats of
-    different rows can.
-    """
+    """Gives every permutation of the source the same log-probability, up to float rounding."""
 
     def loglikelihoods(self, example, choices):
         return [-20.0 + 1e-7 * (number % 3) for number in range(len(choices))]
 
 
 def test_rank_ties_from_float_noise_score_at_chance_level():
-    table = requested(rank=12)
+    table = build_benchmark(rank=12)
     table.evaluate(KnowsOnlySymbols())
     row = table.rows[0]
     assert row["ranked"] == 12
@@ -489,9 +483,9 @@ def test_a_tokenizer_that_merges_symbols_is_named(masked):
         )
 
 
-def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_answer(causal):
+def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_output(causal):
     cancelled = threading.Event()
-    stub = writer(causal, tell=ProgressReporter(cancelled=cancelled))
+    stub = writer(causal, report=ProgressReporter(cancelled=cancelled))
     cancelled.set()
     with pytest.raises(JobCancelled):
         stub.generate(EXAMPLES[0])
@@ -502,13 +496,13 @@ def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_answer(causal):
 def test_error_during_benchmark_is_recorded_and_scores_remain(tokenizer):
     pipe = StubPipe(tokenizer, RIGHT["right"])
 
-    def breaks(question):
+    def breaks(source):
         if len(pipe.calls) > 5:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return RIGHT["right"](question)
+        return RIGHT["right"](source)
 
     pipe.rule = breaks
-    table = requested(rank=0)
+    table = build_benchmark(rank=0)
     tally, _ = table.evaluate(writer(pipe))
     assert tally.n == 5
     row = table.rows[0]

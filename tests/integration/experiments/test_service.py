@@ -293,7 +293,7 @@ def test_length_scores_are_stored_with_runs_and_not_recomputed(serve):
 
 def test_evicted_run_is_reported_and_retrained_on_resume(serve):
     registry, lab = serve()
-    ask, first = lab.experiment_inspector.request, Future()
+    original_request, first = lab.experiment_inspector.request, Future()
     lab.experiment_inspector.request = lambda *_: first
     more = {
         "grid": {"position_type": ["learned", "sinusoidal"]},
@@ -312,7 +312,7 @@ def test_evicted_run_is_reported_and_retrained_on_resume(serve):
         lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
         description="a free slot",
     )
-    lab.experiment_inspector.request = ask
+    lab.experiment_inspector.request = original_request
     first.set_result({"scores": []})
     wait_for(
         lambda: lab.state(requested, "ada") == "paused", 60, "the end of the possible evaluations"

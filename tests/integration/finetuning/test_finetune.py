@@ -41,7 +41,7 @@ class Received:
 
     def __init__(self, until=None):
         self.rows, self.until, self.cancelled = [], until, threading.Event()
-        self.tell = ProgressReporter(self.receive, self.cancelled)
+        self.reporter = ProgressReporter(self.receive, self.cancelled)
 
     def receive(self, kind, *content):
         if kind == "row":
@@ -91,9 +91,9 @@ def load_model(tiny_models):
 
     def make(fixture, n_symbols=10):
         received = Received()
-        actual = resolve(str(tiny_models / fixture), received.tell)
+        actual = resolve(str(tiny_models / fixture), received.reporter)
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
-        pipe = open_pipeline(kind, actual, received.tell)
+        pipe = open_pipeline(kind, actual, received.reporter)
         make = seq2seq.CausalSeq2Seq if fixture == "tiny-gpt2" else seq2seq.MaskedSeq2Seq
         return make(
             pipe.model, pipe.tokenizer, load_task("reverse", n_symbols), fixture
@@ -107,7 +107,7 @@ def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, request
     received = Received()
     result = job.finetune(
         requested(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64),
-        received.tell,
+        received.reporter,
     )
     assert result["after"]["exact_match"] >= 0.95 > 0.6 > result["before"]["exact_match"]
     losses = [row["loss"] for row in received.steps[1:]]
@@ -143,14 +143,14 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, load_m
     row_BW, there_BW = (
         model._row(batch) if causal else model._row(batch.source_BS, batch.labels_BT > EOS)
     )
-    for row, there, source, target in zip(
+    for row, there, source_S, target_T in zip(
         row_BW, there_BW, batch.source_BS, batch.target_BT, strict=True
     ):
-        question, answer = (
+        source, target = (
             tuple(model.task.vocabulary.decode(ids[ids != SOS].tolist()))
-            for ids in (source, target)
+            for ids in (source_S, target_T)
         )
-        item = Example(question, answer)
+        item = Example(source, target)
         text = (
             f"{few_shot_prompt(item, [])} {item.target_text}" + "\n"
             if causal
@@ -160,7 +160,7 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, load_m
         inputs = row[there].tolist()
         assert inputs == (ids[: len(inputs)] if causal else ids)
         # the last token of the longest is only a label
-        assert not causal or len(ids) - len(inputs) == int(len(answer) == 4)
+        assert not causal or len(ids) - len(inputs) == int(len(target) == 4)
 
 
 @BOTH
@@ -221,7 +221,7 @@ def test_held_out_examples_contribute_no_loss(load_model):
 def test_the_same_seed_gives_the_same_losses_and_another_one_others(requested):
     def losses(seed):
         received = Received()
-        job.finetune(requested(steps=4, seed=seed), received.tell)
+        job.finetune(requested(steps=4, seed=seed), received.reporter)
         return [row["loss"] for row in received.steps[1:]]
 
     first = losses(0)
@@ -241,7 +241,7 @@ def test_sequences_beyond_the_models_positions_are_rejected(load_model):
 
 def test_cancelling_saves_the_weights_so_far(requested, root, tiny_models):
     received = Received(until=3)
-    result = job.finetune(requested(steps=50, learning_rate=1e-3), received.tell)
+    result = job.finetune(requested(steps=50, learning_rate=1e-3), received.reporter)
     assert result["cancelled"]
     assert result["steps"] == 3
     assert (
@@ -261,7 +261,7 @@ def test_cancelling_saves_the_weights_so_far(requested, root, tiny_models):
 
 def test_cancelling_before_the_first_step_leaves_nothing(requested, root):
     with pytest.raises(JobCancelled):
-        job.finetune(requested(), Received(until=0).tell)
+        job.finetune(requested(), Received(until=0).reporter)
     assert not (root / "compared").exists()
 
 
@@ -274,7 +274,7 @@ def test_finetuning_beyond_free_memory_is_rejected_before_loading(requested, mon
     with pytest.raises(
         UserError, match=r"takes about [\d.]+ MB .* and 3\.0 MB are free"
     ) as refused:
-        job.finetune(requested(batch_size=64), received.tell)
+        job.finetune(requested(batch_size=64), received.reporter)
     assert refused.value.retryable
     assert received.rows == []
 
@@ -316,7 +316,7 @@ def test_a_disk_that_is_full_already_rejects_before_training(requested, monkeypa
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     received = Received()
     with pytest.raises(UserError, match="are free on this disk"):
-        job.finetune(requested(), received.tell)
+        job.finetune(requested(), received.reporter)
     assert received.rows == []
 
 

@@ -44,20 +44,20 @@ VARIANTS = MEMBERS | {
     ),
     "decoder-only-rope": ("decoder-only", {"position_type": "rope"}),
 }
-# After the card's own lines: those again, on every line of stdin. It prints the answers, and
+# After the card's own lines: those again, on every line of stdin. It prints the predictions, and
 # whether code of a repository was run.
 ON_ALL = """
 import json, sys
-answers = []
+predictions = []
 for text in json.load(sys.stdin):
     inputs = tokenizer(text, return_tensors="pt")
     printed = []
     print_, print = print, printed.append
 {lines}
     print = print_
-    answers.append(printed[0])
+    predictions.append(printed[0])
 remote = sorted(name for name in sys.modules if name.startswith("transformers_modules."))
-print(json.dumps([answers, remote]))
+print(json.dumps([predictions, remote]))
 """
 
 
@@ -89,30 +89,28 @@ def carry_out(hub_task):
     return job.result
 
 
-def questions(folder):
-    """Held-out sequences as texts, and what the checkpoint answers to them, as `predict` shows
-    it.
-    """
+def held_out_predictions(folder):
+    """Return held-out sources and the predictions of the checkpoint, as `predict` prints them."""
     manifest, family = load_model(folder)
     task = manifest.config.task.load()
     batch = build_held_out_set(task, 30, 1, manifest.config.task.max_length).batch
-    texts, answers = [], []
+    texts, predictions = [], []
     for row in batch.source_BS:
         tokens = row[row != 0][None]
         texts.append(" ".join(task.vocabulary.decode(tokens[0].tolist())))
-        answers.append(
+        predictions.append(
             " ".join(
                 task.vocabulary.decode(
                     family.generate(tokens, family.config.max_positions)[0].tolist()
                 )
             )
         )
-    return texts, answers
+    return texts, predictions
 
 
 def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp_path):
     folder, repo = published
-    texts, answers = questions(folder)
+    texts, predictions = held_out_predictions(folder)
     assert len(texts) > 20
     card = hub.files(repo)["README.md"].decode()
     snippet = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0]
@@ -134,7 +132,7 @@ def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp
     assert done.returncode == 0, done.stderr
     first, *_, last = done.stdout.splitlines()
     provided, modules = json.loads(last)
-    assert provided == answers
+    assert provided == predictions
     promised = re.search(r"print\(.*\)  # (.+)", snippet)
     if promised:
         assert first == promised.group(1)
@@ -179,7 +177,7 @@ def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
     from playground.hub.formats import package_format
 
     folder = trained(tmp_path / "checkpoint", *VARIANTS[variant])
-    texts, answers = questions(folder)
+    texts, predictions = held_out_predictions(folder)
     form = package_format(json.loads((folder / "config.json").read_text())["architecture"])
     if form.has_code:
         register(form)
@@ -205,7 +203,7 @@ def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
         provided = tokenizer.batch_decode(
             model.generate(**inputs)[:, first:], skip_special_tokens=True
         )
-    assert provided == answers
+    assert provided == predictions
 
 
 @pytest.mark.parametrize("harm", ["cut off", "another number", "names of a checkpoint", "no file"])

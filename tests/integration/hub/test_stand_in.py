@@ -794,13 +794,13 @@ def test_an_answer_that_never_comes_is_ended_by_a_timeout_or_by_healing(hub, ada
         ada.model_info("ada/mute", timeout=0.2)
     fault, ended = hub.fault(hub.INFO, kind), []
 
-    def ask():
+    def send_request():
         try:
             ada.model_info("ada/mute")
         except httpx.HTTPError as error:
             ended.append(error)
 
-    requesting = threading.Thread(target=ask)
+    requesting = threading.Thread(target=send_request)
     requesting.start()
     while not fault.hits:
         time.sleep(0.01)

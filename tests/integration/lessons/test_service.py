@@ -204,7 +204,7 @@ def test_a_run_that_still_saves_is_not_used(registry):
 
 @pytest.mark.smoke
 def test_an_impossible_request_starts_no_job(package_of, registry):
-    for ask in (
+    for call in (
         lambda: package_of.start_lesson("lesson-9", 1, {}, OWNER),
         lambda: package_of.start_lesson("lesson-1", None, {}, OWNER),
         lambda: package_of.start_lesson("lesson-7", 6, {"positions": "no"}, OWNER),
@@ -213,7 +213,7 @@ def test_an_impossible_request_starts_no_job(package_of, registry):
         lambda: package_of.start_bug(RANDOM_BUG, 0, 10**6, OWNER),
     ):
         with pytest.raises(ConfigError):
-            ask()
+            call()
     assert registry.list_for_owner(OWNER) == []
 
 

@@ -55,9 +55,9 @@ def served(hub, cache, tiny_gpt2, tiny_bert):
     return hub
 
 
-def refusal(name, tell=None, **settings):
+def refusal(name, report=None, **settings):
     with pytest.raises(UserError) as refused:
-        resolve(name, tell or ProgressReporter(), **settings)
+        resolve(name, report or ProgressReporter(), **settings)
     return str(refused.value), refused.value.retryable
 
 

@@ -75,7 +75,7 @@ def app(hub, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def ask(app):
+def call_api(app):
     """Calls an endpoint as a program does."""
     client = Client(app.url, verbose=False)
     yield lambda endpoint, **values: client.predict(**values, api_name=f"/{endpoint}")
@@ -83,15 +83,15 @@ def ask(app):
 
 
 @pytest.fixture(scope="module")
-def run(ask):
+def run(call_api):
     """A run that was started through the API: the response of `start`."""
-    return ask("start", settings=SMALL, preset="fast", name="by a program")
+    return call_api("start", settings=SMALL, preset="fast", name="by a program")
 
 
 @pytest.fixture(scope="module")
-def mine(ask, run):
+def mine(call_api, run):
     wait_for(
-        lambda: ask("status", model=run["run"], owner=run["owner"])["step"] > 0,
+        lambda: call_api("status", model=run["run"], owner=run["owner"])["step"] > 0,
         60,
         "the first step",
     )
@@ -112,37 +112,37 @@ def test_every_endpoint_is_explained_with_its_types(app):
 
 
 @pytest.mark.smoke
-def test_a_run_is_started_controlled_and_evaluated(ask, run, mine):
+def test_a_run_is_started_controlled_and_evaluated(call_api, run, mine):
     steer = {"run": run["run"], "owner": run["owner"]}
-    assert ask("pause", **steer)["status"] == "paused"
-    held = ask("status", **mine, curve=True)
+    assert call_api("pause", **steer)["status"] == "paused"
+    held = call_api("status", **mine, curve=True)
     assert (held["name"], held["steps"]) == ("by a program", SMALL["max_steps"])
     assert len(held["curve"]["steps"]) == len(held["curve"]["loss"]) == held["step"]
-    assert ask("status", **mine)["step"] == held["step"]
+    assert call_api("status", **mine)["step"] == held["step"]
     assert held["queue_position"] is held["place"] is None  # `place` in version 0.1.0
-    assert ask("resume", **steer)["status"] == "training"
-    wait_for(lambda: ask("status", **mine)["step"] > held["step"], 60, "a step after resuming")
-    result = ask("predict", **mine, sequence="3 1")
+    assert call_api("resume", **steer)["status"] == "training"
+    wait_for(lambda: call_api("status", **mine)["step"] > held["step"], 60, "a step after resuming")
+    result = call_api("predict", **mine, sequence="3 1")
     assert result["target"] == ["1", "3"]
     assert result["correct"] == (result["prediction"] == result["target"])
     assert "forward_pass" not in result
-    scores = ask("evaluate", **mine, n=40)
+    scores = call_api("evaluate", **mine, n=40)
     assert scores["n"] == sum(line["n"] for line in scores["by_length"]) > 10
     assert scores["interval"][0] <= scores["exact_match"] <= scores["interval"][1]
-    assert ask("stop", **steer)["status"] == "stopped"
-    assert ask("predict", **mine, sequence="3 1", step=0)["step"] < held["step"]
-    assert ask("models", owner=run["owner"])["runs"][0]["model"] == run["run"]
+    assert call_api("stop", **steer)["status"] == "stopped"
+    assert call_api("predict", **mine, sequence="3 1", step=0)["step"] < held["step"]
+    assert call_api("models", owner=run["owner"])["runs"][0]["model"] == run["run"]
 
 
-def test_a_checkpoint_needs_no_key_for_a_prediction(ask):
-    assert ask("predict", model=REVERSE, sequence="3 1 4")["prediction"] == ["4", "1", "3"]
-    assert ask("evaluate", model=REVERSE, n=100)["exact_match"] > 0.9
-    assert REVERSE in [each["model"] for each in ask("models")["checkpoints"]]
-    assert ask("status", model=REVERSE)["status"] == "checkpoint"
+def test_a_checkpoint_needs_no_key_for_a_prediction(call_api):
+    assert call_api("predict", model=REVERSE, sequence="3 1 4")["prediction"] == ["4", "1", "3"]
+    assert call_api("evaluate", model=REVERSE, n=100)["exact_match"] > 0.9
+    assert REVERSE in [each["model"] for each in call_api("models")["checkpoints"]]
+    assert call_api("status", model=REVERSE)["status"] == "checkpoint"
 
 
-def test_attention_is_returned_by_head_and_every_row_sums_to_one(ask):
-    result = ask("attention", model="checkpoint:reverse", sequence="3 1 4")
+def test_attention_is_returned_by_head_and_every_row_sums_to_one(call_api):
+    result = call_api("attention", model="checkpoint:reverse", sequence="3 1 4")
     assert (result["rows"], result["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
     assert (result["layers"], result["heads"]) == ([0, 1], [0, 1, 2, 3])
     assert result["prediction"] == result["target"] == ["4", "1", "3", "EOS"]
@@ -151,16 +151,16 @@ def test_attention_is_returned_by_head_and_every_row_sums_to_one(ask):
     assert all(
         abs(sum(row) - 1) < 0.01 for layer in result["weights"] for head in layer for row in head
     )
-    one = ask("attention", model="checkpoint:reverse", sequence="3 1 4", layer=1, head=2)
+    one = call_api("attention", model="checkpoint:reverse", sequence="3 1 4", layer=1, head=2)
     assert one["weights"] == [[result["weights"][1][2]]]
-    own = ask(
+    own = call_api(
         "attention", model="checkpoint:reverse", sequence="3 1 4", kind="decoder", layer=0, head=0
     )["weights"][0][0]
     # no query attends to later positions
     assert all(weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :])
 
 
-def test_an_unknown_key_gets_nothing_and_a_watch_link_is_read_only(ask, run, mine):
+def test_an_unknown_key_gets_nothing_and_a_watch_link_is_read_only(call_api, run, mine):
     others = itertools.cycle(
         [
             {"model": run["run"], "owner": new_owner_key()},
@@ -177,39 +177,39 @@ def test_an_unknown_key_gets_nothing_and_a_watch_link_is_read_only(ask, run, min
         ("push", {"repo": "a/b", "token": "hf_x"}),
     ):
         with pytest.raises(AppError, match="there is no model"):
-            ask(name, **next(others), **more)
+            call_api(name, **next(others), **more)
     for name, who in (
         ("pause", {"run": run["run"], "owner": new_owner_key()}),
         ("resume", {"run": run["run"]}),
         ("stop", {"run": run["watch"], "owner": run["owner"]}),
     ):
         with pytest.raises(AppError, match=r"there is no model|not yours"):
-            ask(name, **who)
-    assert ask("models", owner=new_owner_key())["runs"] == ask("models")["runs"] == []
-    assert ask("predict", model=run["watch"], sequence="3 1")["target"] == ["1", "3"]
+            call_api(name, **who)
+    assert call_api("models", owner=new_owner_key())["runs"] == call_api("models")["runs"] == []
+    assert call_api("predict", model=run["watch"], sequence="3 1")["target"] == ["1", "3"]
     with pytest.raises(AppError, match="choose one of your runs"):
-        ask("push", model=run["watch"], repo="a/b", token="hf_x")
+        call_api("push", model=run["watch"], repo="a/b", token="hf_x")
 
 
 @pytest.mark.parametrize("name", ["compare", "push"])
-def test_an_impossible_wait_is_rejected_before_the_start(hub, ask, name):
+def test_an_impossible_wait_is_rejected_before_the_start(hub, call_api, name):
     more = {"compare": {}, "push": {"repo": "ada/never", "token": hub.ADA}}[name]
     with hub.record_requests() as seen:
         for wait in (300, -1):
             with pytest.raises(AppError, match="give a number of seconds from 0 to 240"):
-                ask(name, model=REVERSE, wait=wait, **more)
-        begun = ask("compare", model=REVERSE, n=1, wait=60)  # nothing is in its way
+                call_api(name, model=REVERSE, wait=wait, **more)
+        begun = call_api("compare", model=REVERSE, n=1, wait=60)  # nothing is in its way
     assert begun["status"] == "done"
     assert [request for request in seen if request.host == hub.host] == []
 
 
-def test_a_comparison_is_a_job_of_its_owner(ask):
-    begun = ask("compare", model=REVERSE, n=3, wait=0)
+def test_a_comparison_is_a_job_of_its_owner(call_api):
+    begun = call_api("compare", model=REVERSE, n=3, wait=0)
     with pytest.raises(AppError, match="no longer stored"):
-        ask("job", job=begun["job"], owner=new_owner_key())
+        call_api("job", job=begun["job"], owner=new_owner_key())
     with pytest.raises(AppError, match="no longer stored"):
-        ask("cancel", job=begun["job"], owner=new_owner_key())
-    result = ask("job", job=begun["job"], owner=begun["owner"], wait=60)
+        call_api("cancel", job=begun["job"], owner=new_owner_key())
+    result = call_api("job", job=begun["job"], owner=begun["owner"], wait=60)
     assert result["retryable"] is result["again"]  # `again` in version 0.1.0
     assert result["status"] == "done", result
     ours = next(row for row in result["rows"] if row["model"] == "reverse-one-head")
@@ -218,16 +218,19 @@ def test_a_comparison_is_a_job_of_its_owner(ask):
     assert ours["symbols"] == ours["n_tokens"]
     assert result["result"]["request"]["n"] == 3
     with pytest.raises(AppError, match="use at most 40"):
-        ask("compare", model=REVERSE, n=41)
-    again = ask("compare", model=REVERSE, n=40, wait=0)
-    assert ask("cancel", job=again["job"], owner=again["owner"])["status"] in ("cancelled", "done")
+        call_api("compare", model=REVERSE, n=41)
+    again = call_api("compare", model=REVERSE, n=40, wait=0)
+    assert call_api("cancel", job=again["job"], owner=again["owner"])["status"] in (
+        "cancelled",
+        "done",
+    )
 
 
-def test_a_push_uses_the_token_of_the_request_and_never_the_owners(hub, app, ask):
+def test_a_push_uses_the_token_of_the_request_and_never_the_owners(hub, app, call_api):
     with hub.record_requests() as seen:
         with pytest.raises(AppError, match="needs a token with write access"):
-            ask("push", model=REVERSE, repo="ada/api")
-        result = ask("push", model=REVERSE, repo="ada/api", token=hub.ADA)
+            call_api("push", model=REVERSE, repo="ada/api")
+        result = call_api("push", model=REVERSE, repo="ada/api", token=hub.ADA)
     assert result["status"] == "done", result
     assert "playground.json" in hub.files("ada/api")
     assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
@@ -314,10 +317,10 @@ def test_pages_of_other_sites_may_not_ask(app):
         Client(app.url, verbose=False, headers={"Origin": "https://evil.example"})
 
 
-def test_too_many_runs_get_a_retry_time(ask):
+def test_too_many_runs_get_a_retry_time(call_api):
     def start_many():
         for _ in range(6):
-            ask("start", settings=SMALL | {"max_steps": 1})
+            call_api("start", settings=SMALL | {"max_steps": 1})
 
     with pytest.raises(
         AppError, match=r"one address may start 5 runs a minute; try again in \d+ s"

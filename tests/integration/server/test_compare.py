@@ -40,7 +40,7 @@ def page(registry, monkeypatch):
     page.job_queue.close()
 
 
-def ask(page, route, what):
+def send(page, route, what):
     handlers = page.handlers() | ArchitectureHandlers(page.registry).handlers()
     return run_in_thread(handlers[route](what, None))
 
@@ -51,7 +51,7 @@ def job_of(page, result):
 
 def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
     wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "destination": "/tmp/x"}
-    result = ask(
+    result = send(
         page,
         "jobs/submit",
         {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:reverse", "request": wished},
@@ -62,7 +62,7 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, regist
         "checkpoint": str(registry.root / "reverse"),
         "name": "reverse",
     }
-    result = ask(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "request": wished})
+    result = send(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "request": wished})
     assert job_of(page, result).arguments[0] == {"models": ["gpt2"], "n": 4}
 
 
@@ -81,17 +81,17 @@ def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(page, registry):
     run = registry.start(config, OWNER, name="mine")
     wait_for(lambda: run.status == "done", description="the end of the run")
     what = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "request": {}}
-    result = ask(page, "jobs/submit", what | {"owner": OWNER})
+    result = send(page, "jobs/submit", what | {"owner": OWNER})
     assert job_of(page, result).arguments[0] == {
         "checkpoint": str(run.checkpoints()[0][0]),
         "name": "mine",
     }
-    assert "not yours" in ask(page, "jobs/submit", what | {"owner": OTHER})["error"]
+    assert "not yours" in send(page, "jobs/submit", what | {"owner": OTHER})["error"]
 
 
 @pytest.mark.parametrize(("old", "new"), JOB_KINDS.items())
 def test_old_kind_of_a_job_still_works(page, old, new):
-    response = ask(page, "jobs/submit", {"owner": OWNER, "kind": old, "request": {}})
+    response = send(page, "jobs/submit", {"owner": OWNER, "kind": old, "request": {}})
     assert job_of(page, response).kind == new
 
 
@@ -99,17 +99,17 @@ def test_old_kind_of_a_benchmark_has_the_same_limit(page):
     page.job_queue.hosted = True
     for kind in ("table", "benchmark"):
         request = {"owner": OWNER, "kind": kind, "request": {"n": SHARED_MAX_EXAMPLES + 1}}
-        assert "too many on a shared instance" in ask(page, "jobs/submit", request)["error"]
+        assert "too many on a shared instance" in send(page, "jobs/submit", request)["error"]
 
 
 @pytest.mark.smoke
 def test_only_its_owner_hears_of_a_job(page):
-    job = ask(page, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "request": {}})["job"]
-    assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "working"
+    job = send(page, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "request": {}})["job"]
+    assert send(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "working"
     for route in ("jobs/poll", "jobs/cancel"):
-        assert set(ask(page, route, {"owner": OTHER, "job": job})) == {"error"}
-    assert ask(page, "jobs/cancel", {"owner": OWNER, "job": job}) == {}
-    assert ask(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
+        assert set(send(page, route, {"owner": OTHER, "job": job})) == {"error"}
+    assert send(page, "jobs/cancel", {"owner": OWNER, "job": job}) == {}
+    assert send(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
 
 
 def test_on_a_shared_server_a_benchmark_is_limited(registry, monkeypatch):
@@ -122,7 +122,7 @@ def test_on_a_shared_server_a_benchmark_is_limited(registry, monkeypatch):
             "subject": "checkpoint:reverse",
             "request": {"n": SHARED_MAX_EXAMPLES + 1},
         }
-        assert ("error" in ask(page, "jobs/submit", what)) is hosted
+        assert ("error" in send(page, "jobs/submit", what)) is hosted
         page.job_queue.close()
 
 
@@ -153,10 +153,10 @@ def test_a_hostile_request_gets_an_error_message(page, what):
         "architectures/matched",
         "architectures/train",
     ):
-        result = ask(page, route, what)
+        result = send(page, route, what)
         assert isinstance(result["error"], str)
         assert 10 < len(result["error"]) < 300
-    assert ask(page, "architectures/curves", what).get("curves", []) == []
+    assert send(page, "architectures/curves", what).get("curves", []) == []
     assert page.job_queue.process_id is None
 
 
@@ -198,7 +198,7 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
 
 def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
     monkeypatch.setattr(architectures_api, "match_parameters", lambda config, family: config)
-    result = ask(page, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"})
+    result = send(page, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"})
     config = read_manifest(ROOT / "checkpoints" / "reverse").config
     assert {each["architecture"] for each in result["architectures"]} == set(ARCHITECTURES)
     assert [each["architecture"] for each in result["architectures"] if each["is_current"]] == [
@@ -206,7 +206,7 @@ def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeyp
     ]
     assert result["parameters"] == config.model.parameter_count()
     assert (result["task"], result["min_length"], result["max_length"]) == ("reverse 1–10", 1, 10)
-    longer = ask(
+    longer = send(
         page,
         "architectures/matched",
         {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 12},
@@ -220,7 +220,7 @@ def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeyp
     ):
         assert (
             "length"
-            in ask(
+            in send(
                 page,
                 "architectures/matched",
                 {"owner": OWNER, "subject": "checkpoint:reverse", **lengths},
@@ -244,7 +244,7 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, 
         "match_parameters",
         lambda config, family: config.replace(**small, min_length=1),
     )
-    result = ask(
+    result = send(
         page,
         "architectures/train",
         {
@@ -258,10 +258,10 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, 
     assert not result["error"]
     requested = {"owner": OWNER, "subjects": [begun["subject"]]}
     wait_for(
-        lambda: ask(page, "architectures/curves", requested)["curves"][0]["status"] == "done",
+        lambda: send(page, "architectures/curves", requested)["curves"][0]["status"] == "done",
         description="the end of the run",
     )
-    (curve,) = ask(page, "architectures/curves", requested)["curves"]
+    (curve,) = send(page, "architectures/curves", requested)["curves"]
     run = registry.find(begun["subject"].removeprefix(RUN_PREFIX), OWNER)
     step, seconds = curve["reached"]
     assert run.config.training.stop_at_exact_match == architectures_api.TARGET_SCORE
@@ -272,12 +272,12 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, 
     )
     assert seconds == pytest.approx(run.live.points.columns["seconds"][step - 1])
     assert [each[0] for each in curve["loss"]][-1] == curve["step"]
-    assert ask(page, "architectures/curves", requested | {"owner": OTHER}) == {"curves": []}
+    assert send(page, "architectures/curves", requested | {"owner": OTHER}) == {"curves": []}
 
 
 def test_unknown_families_are_rejected(page):
     for families in ([], ["nothing"], "bert", [3], None):
-        result = ask(
+        result = send(
             page,
             "architectures/train",
             {"owner": OWNER, "subject": "checkpoint:reverse", "architectures": families},
@@ -286,7 +286,7 @@ def test_unknown_families_are_rejected(page):
 
 
 def test_the_families_of_transformers_come_near_the_budget(page):
-    result = ask(
+    result = send(
         page,
         "architectures/matched",
         {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6},
@@ -306,4 +306,6 @@ def test_fine_tuned_models_have_the_owner_of_the_request(page):
             "subject": "checkpoint:reverse",
             "request": {"model": "gpt2", "owner": "another"},
         }
-        assert job_of(page, ask(page, "jobs/submit", what)).arguments[0]["owner"] == owner_id(owner)
+        assert job_of(page, send(page, "jobs/submit", what)).arguments[0]["owner"] == owner_id(
+            owner
+        )

@@ -68,7 +68,7 @@ def busy(registry):
     page.experiments.close()
 
 
-def ask(page, route, owner=OWNER, **what):
+def send(page, route, owner=OWNER, **what):
     response = run_in_thread(page.handlers()[route]({"owner": owner, **what}, None))
     json.dumps(response, allow_nan=False)
     return response
@@ -93,7 +93,7 @@ def trained(registry, **settings):
 
 @pytest.mark.smoke
 def test_an_experiment_preset_lists_its_runs_and_status(page):
-    response = ask(page, "experiments/presets")
+    response = send(page, "experiments/presets")
     norm = next(each for each in response["presets"] if each["name"] == "norm")
     assert (norm["runs"], norm["varied"], norm["unavailable_reason"], norm["experiment"]) == (
         6,
@@ -103,16 +103,16 @@ def test_an_experiment_preset_lists_its_runs_and_status(page):
     )
     assert norm["estimate"]["seconds"] > 0
     assert not norm["estimate"]["is_measured"]
-    begun = ask(page, "experiments/submit", question="norm")["experiment"]
+    begun = send(page, "experiments/submit", question="norm")["experiment"]
     assert {
         each["name"]: each["experiment"]
-        for each in ask(page, "experiments/presets")["presets"]
+        for each in send(page, "experiments/presets")["presets"]
         if each["experiment"]
     } == {"norm": begun}
     assert not any(
-        each["experiment"] for each in ask(page, "experiments/presets", owner=OTHER)["presets"]
+        each["experiment"] for each in send(page, "experiments/presets", owner=OTHER)["presets"]
     )
-    assert ask(page, "experiments/presets")["settings"] == VARIABLE_SETTINGS
+    assert send(page, "experiments/presets")["settings"] == VARIABLE_SETTINGS
     assert {"architecture", "task", "norm_placement", "cell"} <= {
         each["name"] for each in VARIABLE_SETTINGS
     }
@@ -121,7 +121,7 @@ def test_an_experiment_preset_lists_its_runs_and_status(page):
 def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, registry):
     run = trained(registry, seed=7, norm_placement="post")
     base = f"run:{run.id}"
-    response = ask(
+    response = send(
         page,
         "experiments/plan",
         form=form(["norm_placement", "pre, post"], ["n_heads", "1,2"], base=base),
@@ -132,7 +132,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
         "norm_placement pre, n_heads 1",
         20,
     )
-    requested = ask(
+    requested = send(
         page,
         "experiments/submit",
         form=form(["norm_placement", "pre, post"], ["max_steps", "30"], base=base, seeds="3"),
@@ -148,14 +148,14 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
     assert not {"seed", "norm_placement"} & set(experiment.base)
     assert (
         "not yours"
-        in ask(
+        in send(
             page,
             "experiments/plan",
             owner=OTHER,
             form=form(["norm_placement", "pre, post"], base=base),
         )["error"]
     )
-    response = ask(
+    response = send(
         page, "experiments/plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse")
     )
     assert response["variants"][0]["parameters"] == 171_597
@@ -195,19 +195,19 @@ def test_invalid_values_are_reported_with_their_field_and_nothing_starts(
     page, wrong, field, message
 ):
     for route in ("experiments/plan", "experiments/submit"):
-        response = ask(page, route, form=wrong)
+        response = send(page, route, form=wrong)
         assert message in response["error"]
         assert response["field"] == field
-    assert ask(page, "experiments/poll")["experiments"] == []
+    assert send(page, "experiments/poll")["experiments"] == []
 
 
 @pytest.mark.smoke
 def test_only_its_owner_hears_of_an_experiment(page):
-    requested = ask(page, "experiments/submit", question="norm")["experiment"]
-    mine = ask(page, "experiments/poll", open=requested)
+    requested = send(page, "experiments/submit", question="norm")["experiment"]
+    mine = send(page, "experiments/poll", open=requested)
     assert [row["id"] for row in mine["experiments"]] == [requested]
     assert mine["open"]["results"]["results"]["summary"] == "No run has finished yet."
-    assert ask(page, "experiments/poll", owner=OTHER, open=requested) == {
+    assert send(page, "experiments/poll", owner=OTHER, open=requested) == {
         "experiments": [],
         "open": None,
     }
@@ -216,23 +216,23 @@ def test_only_its_owner_hears_of_an_experiment(page):
         ("experiments/csv", {}),
         ("experiments/figures", {}),
     ):
-        assert "not yours" in ask(page, route, owner=OTHER, experiment=requested, **what)["error"]
-    assert ask(page, "experiments/action", experiment=requested, action="delete") == {}
-    assert ask(page, "experiments/poll", open=requested) == {"experiments": [], "open": None}
+        assert "not yours" in send(page, route, owner=OTHER, experiment=requested, **what)["error"]
+    assert send(page, "experiments/action", experiment=requested, action="delete") == {}
+    assert send(page, "experiments/poll", open=requested) == {"experiments": [], "open": None}
 
 
 def test_results_are_sent_again_only_after_a_change(page):
-    requested = ask(page, "experiments/submit", question="norm")["experiment"]
-    response = ask(page, "experiments/poll", open=requested)["open"]
+    requested = send(page, "experiments/submit", question="norm")["experiment"]
+    response = send(page, "experiments/poll", open=requested)["open"]
     assert response["results"] is not None
     assert (
-        ask(page, "experiments/poll", open=requested, version=response["version"])["open"][
+        send(page, "experiments/poll", open=requested, version=response["version"])["open"][
             "results"
         ]
         is None
     )
     assert (
-        ask(page, "experiments/poll", open=requested, version="older")["open"]["results"]
+        send(page, "experiments/poll", open=requested, version="older")["open"]["results"]
         == response["results"]
     )
     assert [line["status"] for line in response["planned_runs"]] == ["planned"] * 6
@@ -248,13 +248,13 @@ def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, regist
         times=2,
         n=20,
     )
-    requested = ask(busy, "experiments/submit", form=expected)["experiment"]
+    requested = send(busy, "experiments/submit", form=expected)["experiment"]
     wait_for(
-        lambda: ask(busy, "experiments/poll")["experiments"][0]["state"] == "done",
+        lambda: send(busy, "experiments/poll")["experiments"][0]["state"] == "done",
         90,
         "the experiment",
     )
-    response = ask(busy, "experiments/poll", open=requested)
+    response = send(busy, "experiments/poll", open=requested)
     assert response["experiments"][0]["share"] == 1
     actual = response["open"]["results"]
     assert [row["untrained"] for row in actual["lengths"]["rows"]] == [
@@ -267,11 +267,11 @@ def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, regist
         assert variant["loss"]["median"] == pytest.approx(
             [sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)]
         )
-    assert ask(busy, "experiments/csv", experiment=requested)["csv"].startswith(
+    assert send(busy, "experiments/csv", experiment=requested)["csv"].startswith(
         "scheme,seed,length,"
     )
     with zipfile.ZipFile(
-        io.BytesIO(base64.b64decode(ask(busy, "experiments/figures", experiment=requested)["zip"]))
+        io.BytesIO(base64.b64decode(send(busy, "experiments/figures", experiment=requested)["zip"]))
     ) as archive:
         names = {
             f"{figure}.{kind}"
@@ -281,14 +281,14 @@ def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, regist
         assert set(archive.namelist()) == names
     assert (
         "nothing to draw"
-        in ask(
+        in send(
             busy,
             "experiments/figures",
-            experiment=ask(busy, "experiments/submit", question="size")["experiment"],
+            experiment=send(busy, "experiments/submit", question="size")["experiment"],
         )["error"]
     )
-    for row in ask(busy, "experiments/poll")["experiments"]:
-        ask(busy, "experiments/action", experiment=row["id"], action="cancel")
+    for row in send(busy, "experiments/poll")["experiments"]:
+        send(busy, "experiments/action", experiment=row["id"], action="cancel")
 
 
 def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeypatch):
@@ -303,35 +303,35 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeyp
     def claim(owner=OWNER):
         return next(
             each
-            for each in ask(page, "replications/list", owner=owner)["claims"]
+            for each in send(page, "replications/list", owner=owner)["claims"]
             if each["name"] == "mingpt-sort"
         )
 
     assert (claim()["state"], claim()["run"]) == ("none", None)
     assert claim()["command"] == "python -m playground published mingpt-sort --seed 0"
-    assert ask(page, "replications/outcome", name="mingpt-sort")["summary"] == "not run yet"
-    begun = ask(page, "replications/start", name="mingpt-sort")["run"]
+    assert send(page, "replications/outcome", name="mingpt-sort")["summary"] == "not run yet"
+    begun = send(page, "replications/start", name="mingpt-sort")["run"]
     wait_for(lambda: claim()["state"] == "done", description="the claim's run")
     assert (claim()["run"], claim()["step"], claim(OTHER)["state"]) == (begun, 20, "none")
-    response = ask(page, "replications/outcome", name="mingpt-sort")
+    response = send(page, "replications/outcome", name="mingpt-sort")
     assert response["passed"] is False  # after 20 steps
     assert "of the sequences, on " in response["measured_text"]
     monkeypatch.setattr(
         "playground.server.replications_api.evaluate_replication",
         lambda *_: pytest.fail("it was compared already"),
     )
-    assert ask(page, "replications/outcome", name="mingpt-sort") == response
+    assert send(page, "replications/outcome", name="mingpt-sort") == response
 
 
 def test_a_claim_with_an_experiment_shows_its_result(page):
-    begun = ask(page, "replications/start", name="length-order")["experiment"]
+    begun = send(page, "replications/start", name="length-order")["experiment"]
     response = next(
-        each for each in ask(page, "replications/list")["claims"] if each["name"] == "length-order"
+        each for each in send(page, "replications/list")["claims"] if each["name"] == "length-order"
     )
     assert (response["experiment"], response["run"], response["step"]) == (begun, None, 0)
     assert (
         "not every position encoding"
-        in ask(page, "replications/outcome", name="length-order")["summary"]
+        in send(page, "replications/outcome", name="length-order")["summary"]
     )
 
 
@@ -339,7 +339,7 @@ def test_figures_that_fail_to_start_do_not_block_others(page, monkeypatch):
     monkeypatch.setattr(page.own._figure_queue.executor, "start", lambda job: False)
     monkeypatch.setattr(page.own, "_figure_data", lambda *_: {})
     for _ in range(2):
-        assert "could not be started" in ask(page, "experiments/figures")["error"]
+        assert "could not be started" in send(page, "experiments/figures")["error"]
 
 
 @pytest.fixture
@@ -416,13 +416,13 @@ def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measu
 
 def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     async def crowd():
-        ask = [
+        pending = [
             asyncio.ensure_future(
                 page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))
             )
             for _ in range(40)
         ]
-        refused, _ = await asyncio.wait(ask, timeout=2)
+        refused, _ = await asyncio.wait(pending, timeout=2)
         other = asyncio.ensure_future(
             page.outcome({"owner": OTHER, "name": "annotated-copy"}, Page("10.0.0.2"))
         )
@@ -434,7 +434,7 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
         accepted = not other.done() and len(measured) > waiting
         for future in measured:
             future.set_result({"loss": 0.25})
-        while not all(each.done() for each in (*ask, other)):
+        while not all(each.done() for each in (*pending, other)):
             for future in measured:
                 if not future.done():
                     future.set_result({"loss": 0.25})
@@ -448,7 +448,7 @@ def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
     assert accepted
     assert other["measured"] == 0.25
     # those who were refused get it later
-    assert ask(page, "replications/outcome", name="annotated-copy")["measured"] == 0.25
+    assert send(page, "replications/outcome", name="annotated-copy")["measured"] == 0.25
 
 
 def test_measurements_stop_when_the_page_closes(page, measured):
@@ -489,7 +489,7 @@ def polled(page, open, known=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunConfig, "from_flat", from_flat)
         patch.setattr(json, "dumps", dumped)
-        response = ask(page, "experiments/poll", open=open, version=known)
+        response = send(page, "experiments/poll", open=open, version=known)
     return response, counted
 
 
@@ -503,7 +503,7 @@ def test_a_poll_of_an_unchanged_experiment_computes_nothing(page, registry, kind
         kind=kind,
         **({"times": 2, "n": 20} if kind == "lengths" else {}),
     )
-    requested = ask(page, "experiments/submit", form=expected)["experiment"]
+    requested = send(page, "experiments/submit", form=expected)["experiment"]
     first, _ = polled(page, requested)
     again, counted = polled(page, requested, first["open"]["version"])
     assert counted == {"configs": 0, "sorted": 0}

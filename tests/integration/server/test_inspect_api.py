@@ -28,14 +28,14 @@ def registry():
     registry.shutdown()
 
 
-def ask(registry, **what):
+def load_view(registry, **what):
     request = {"subject": "checkpoint:reverse", "text": "3 1 4"} | what
     return run_in_thread(InspectHandlers(registry).load_view(request))
 
 
 @pytest.mark.smoke
 def test_a_checkpoint_is_inspected(registry):
-    response = ask(registry, view="attention")
+    response = load_view(registry, view="attention")
     assert response["prediction"] == response["target"] == ["4", "1", "3", "EOS"]
     assert response["columns"] == ["3", "1", "4", "EOS"]
     assert response["step"] == 200
@@ -50,7 +50,12 @@ def test_slow_views_do_not_block_fast_ones(registry, view):
                 {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}
             ),
         )
-        assert ask(registry, view="attention", text="9 8 7")["columns"] == ["9", "8", "7", "EOS"]
+        assert load_view(registry, view="attention", text="9 8 7")["columns"] == [
+            "9",
+            "8",
+            "7",
+            "EOS",
+        ]
         slow.result()
     assert registry.snapshots.slow_inspector is not registry.snapshots.inspector
 
@@ -66,7 +71,7 @@ def test_slow_views_do_not_block_fast_ones(registry, view):
     ],
 )
 def test_a_sequence_that_cannot_be_read_is_explained(registry, text, message):
-    assert message in ask(registry, view="attention", text=text)["error"]
+    assert message in load_view(registry, view="attention", text=text)["error"]
 
 
 HOSTILE = [
@@ -90,8 +95,8 @@ HOSTILE = [
 
 @pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
 def test_a_hostile_request_gets_an_error_message(registry, what):
-    response = ask(registry, **what)
-    assert set(response) - {"question", "field"} == {"error"}
+    response = load_view(registry, **what)
+    assert set(response) - {"default_input", "field"} == {"error"}
     assert 10 < len(response["error"]) < 300
 
 
@@ -129,7 +134,7 @@ def in_order_of_answers(answerer, requests):
 def test_one_clients_backlog_delays_another_client_by_one_request(registry, name):
     answerer = (live_handlers(registry) | InspectHandlers(registry).handlers())[name]
     what = {"subject": "checkpoint:reverse", "view": "attention"}
-    ask(registry, view="attention")  # the process is there
+    load_view(registry, view="attention")  # the process is there
     backlog = [("ada", "10.0.0.1", what | {"text": f"3 1 {digit}"}) for digit in range(8)]
     order = in_order_of_answers(answerer, [*backlog, ("bob", "10.0.0.2", what | {"text": "9 8 7"})])
     assert order.index("bob") <= 2, order  # one at the process, and one whose answer is on its way

@@ -251,7 +251,7 @@ def test_views_of_the_inspect_tab(interface, request_fields):
 def test_the_view_of_gates():
     response = {
         "step": 1,
-        "question": "5 3 9",
+        "default_input": "5 3 9",
         **render_view(recurrent_model(), "gates", {"text": "5 3 9"}),
     }
     assert problems(json.loads(json.dumps(response)), "GatesView", "gates") == []

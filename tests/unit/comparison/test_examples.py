@@ -17,45 +17,43 @@ def held_out(items, task=REVERSE):
 
 
 def test_evaluation_examples_are_held_out_distinct_and_balanced():
-    questions = sample_examples(REVERSE, 60, 1, 6)
-    assert len({item.source for item in questions.examples}) == 60
-    assert all(held_out(questions.examples))
-    assert all(item.target == item.source[::-1] != item.source for item in questions.examples)
+    sample = sample_examples(REVERSE, 60, 1, 6)
+    assert len({item.source for item in sample.examples}) == 60
+    assert all(held_out(sample.examples))
+    assert all(item.target == item.source[::-1] != item.source for item in sample.examples)
     counts = {
-        length: sum(len(item.source) == length for item in questions.examples)
+        length: sum(len(item.source) == length for item in sample.examples)
         for length in range(1, 7)
     }
     assert counts[1] == 0  # a single symbol is a palindrome
     assert counts[2] < 12  # few are held out
     assert max(counts.values()) - min(counts[length] for length in (3, 4, 5, 6)) <= 2
-    assert "left out" in questions.note
-    assert questions == sample_examples(REVERSE, 60, 1, 6)
+    assert "left out" in sample.note
+    assert sample == sample_examples(REVERSE, 60, 1, 6)
 
 
 def test_tasks_that_copy_exclude_no_examples_and_have_a_note():
-    questions = sample_examples(COPY, 20, 3, 3)
-    assert len(questions.examples) == 20
-    assert all(item.target == item.source for item in questions.examples)
-    assert "none are left out" in questions.note
+    sample = sample_examples(COPY, 20, 3, 3)
+    assert len(sample.examples) == 20
+    assert all(item.target == item.source for item in sample.examples)
+    assert "none are left out" in sample.note
 
 
 def test_fewer_come_where_fewer_exist():
-    questions = sample_examples(REVERSE, 500, 3, 3)
-    assert 20 < len(questions.examples) < 70  # of a thousand sequences one in sixteen is held out
-    assert f"only {len(questions.examples)} exist" in questions.note
+    sample = sample_examples(REVERSE, 500, 3, 3)
+    assert 20 < len(sample.examples) < 70  # of a thousand sequences one in sixteen is held out
+    assert f"only {len(sample.examples)} exist" in sample.note
 
 
 @pytest.mark.parametrize(("low", "high"), [(3, 3), (1, 10)])
 def test_worked_examples_are_no_items_and_could_be_training_data(low, high):
-    questions = sample_examples(REVERSE, 40, low, high)
-    assert len(set(questions.few_shot_examples)) == MAX_FEW_SHOT_EXAMPLES
-    assert not any(held_out(questions.few_shot_examples))
-    assert not {item.source for item in questions.examples} & {
-        item.source for item in questions.few_shot_examples
+    sample = sample_examples(REVERSE, 40, low, high)
+    assert len(set(sample.few_shot_examples)) == MAX_FEW_SHOT_EXAMPLES
+    assert not any(held_out(sample.few_shot_examples))
+    assert not {item.source for item in sample.examples} & {
+        item.source for item in sample.few_shot_examples
     }
-    assert all(
-        item.target == item.source[::-1] != item.source for item in questions.few_shot_examples
-    )
+    assert all(item.target == item.source[::-1] != item.source for item in sample.few_shot_examples)
 
 
 def test_choices_are_distinct_permutations_that_include_the_target():

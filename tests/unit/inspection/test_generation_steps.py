@@ -93,11 +93,11 @@ def test_positions_beyond_the_target_have_no_target_token():
 
 def test_more_than_one_sequence_at_a_time_is_rejected(mixed):
     batch = mixed.held_out(2).batch
-    for ask in (
+    for call in (
         lambda: teacher_forced_steps(mixed.transformer, batch),
         lambda: free_running_steps(mixed.transformer, batch, 11),
     ):
         with pytest.raises(ValueError, match="the batch has 2 sequences"):
-            ask()
+            call()
     with pytest.raises(ValueError, match="temperature is -1"):
         free_running_steps(mixed.transformer, mixed.encode_text("3"), 11, temperature=-1)

@@ -35,7 +35,7 @@ VARIANTS = [
 ]
 
 
-def ask(subject, view, text="5 3 9", **options):
+def render(subject, view, text="5 3 9", **options):
     actual = render_view(subject, view, {"text": text, **options})
     assert "error" not in actual, actual
     json.dumps(actual, allow_nan=False)  # no infinity, no tensor
@@ -72,7 +72,7 @@ def close(value):
 def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
     subject = random_model(**overrides)
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
-    stages = ask(subject, "trace")["stages"]
+    stages = render(subject, "trace")["stages"]
     assert [(stage["block"], stage["name"]) for stage in stages] == [
         (stage.block, stage.name) for stage in path.stages
     ]
@@ -82,7 +82,7 @@ def test_trace_lists_every_stage_in_order_and_renders_each_head(overrides):
             stages[i]["line"] - 1
         ].strip() == stages[i]["text"]
         head = subject.transformer.config.n_heads - 1
-        chosen = ask(subject, "trace", stage=f"{stage.block}/{stage.name}", head=head)["chosen"]
+        chosen = render(subject, "trace", stage=f"{stage.block}/{stage.name}", head=head)["chosen"]
         expected = (stage.tensor[head] if stage.shape.startswith("H") else stage.tensor).float()
         assert chosen["stage"] == i
         assert chosen["heads"] == (
@@ -114,12 +114,12 @@ def test_axes_carry_the_tokens_of_their_positions():
         ("decoder feed-forward, layer 1/ReLU", inputs, [str(i) for i in range(24)]),
         ("output/logits", inputs, symbols),
     ]:
-        chosen = ask(subject, "trace", stage=stage)["chosen"]
+        chosen = render(subject, "trace", stage=stage)["chosen"]
         assert (chosen["rows"], chosen["columns"]) == (rows, columns)
 
 
 def test_masked_cells_are_marked_and_have_no_number():
-    chosen = ask(random_model(), "trace", stage="decoder self-attention, layer 1/masked scores")[
+    chosen = render(random_model(), "trace", stage="decoder self-attention, layer 1/masked scores")[
         "chosen"
     ]
     assert chosen["possible"] == [[int(k <= q) for k in range(4)] for q in range(4)]
@@ -129,7 +129,7 @@ def test_masked_cells_are_marked_and_have_no_number():
 
 
 def test_the_six_steps_tell_of_this_very_sequence(mixed):
-    actual = ask(mixed, "trace")
+    actual = render(mixed, "trace")
     steps = actual["steps"]
     assert len(steps) == 6
     assert [actual["stages"][step["stage"]]["step"] for step in steps] == list(range(6))
@@ -142,7 +142,7 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
     ][0, 0, 0, 0]
     assert f"{float(own.max()):.2f} of " in steps[2]["description"]
     assert "64 → 128 → 64" in steps[2]["description"]
-    crossing = ask(
+    crossing = render(
         mixed,
         "trace",
         stage=actual["stages"][steps[4]["stage"]]["block"] + "/softmax",
@@ -152,15 +152,15 @@ def test_the_six_steps_tell_of_this_very_sequence(mixed):
 
 
 def test_unknown_stage_or_head_falls_back_to_an_existing_one(one_head):
-    chosen = ask(one_head, "trace", stage="cross-attention, layer 2/softmax", head=3)["chosen"]
+    chosen = render(one_head, "trace", stage="cross-attention, layer 2/softmax", head=3)["chosen"]
     assert (chosen["stage"], chosen["head"]) == (0, 0)
 
 
 def test_wide_tensors_are_truncated_with_a_note():
-    actual = ask(random_model(d_model=160), "trace", stage="source embedding/sum")["chosen"]
+    actual = render(random_model(d_model=160), "trace", stage="source embedding/sum")["chosen"]
     assert [len(row) for row in actual["weights"]] == [MAX_COLUMNS] * 4
     assert actual["truncation"] == "the first 4 of 4 rows, 128 of 160 columns"
-    product = ask(
+    product = render(
         random_model(d_model=160),
         "trace-cell",
         stage="encoder feed-forward, layer 1/up projection",
@@ -184,7 +184,7 @@ def test_every_number_follows_from_the_displayed_inputs(overrides):
     for stage in path.stages:
         table = stage.tensor[head] if stage.shape.startswith("H") else stage.tensor
         for row, column in itertools.product((0, len(table) - 1), (0, 1, table.shape[1] - 1)):
-            origin = ask(
+            origin = render(
                 subject,
                 "trace-cell",
                 stage=f"{stage.block}/{stage.name}",
@@ -302,7 +302,7 @@ def joined(origin, column):
 
 def test_an_output_of_more_tokens_than_displayed_adds_up():
     text, subject = " ".join("3141592653" * 9), random_model(max_length=90, max_positions=91)
-    origin = ask(
+    origin = render(
         subject,
         "trace-cell",
         text,
@@ -321,7 +321,7 @@ def test_an_output_of_more_tokens_than_displayed_adds_up():
 def test_a_score_is_the_dot_product_of_its_query_and_its_key():
     subject = random_model()
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
-    origin = ask(
+    origin = render(
         subject, "trace-cell", stage="cross-attention, layer 2/scores", head=1, row=2, column=0
     )
     product = path.stage("cross-attention, layer 2", "scores").explain(1, 2, 0)
@@ -367,7 +367,7 @@ def test_missing_numbers_are_rejected(options, expected_message):
 
 
 def test_waves_repeat_after_the_published_wavelengths():
-    actual = ask(random_model(), "embeddings")
+    actual = render(random_model(), "embeddings")
     first, second, third = actual["dimensions"]
     assert (first["dimension"], round(first["wavelength"], 1)) == (0, 6.3)
     assert (second["dimension"], round(second["wavelength"])) == (14, 47)
@@ -379,7 +379,7 @@ def test_waves_repeat_after_the_published_wavelengths():
 
 @pytest.mark.parametrize("picture", SINUSOID_SIZES)
 def test_the_images_have_their_stated_sizes(picture):
-    waves = ask(random_model(), "embeddings", sinusoids=picture, dimension=63)["sinusoids"]
+    waves = render(random_model(), "embeddings", sinusoids=picture, dimension=63)["sinusoids"]
     assert f"{waves['positions']} x {waves['width']}" == picture
     assert [len(row) for row in waves["weights"]] == [waves["positions"]] * waves["width"]
     assert waves["weights"][1][0] == 1  # the cosine of the first position
@@ -390,7 +390,7 @@ def test_positions_neighbours_and_map_use_the_requested_side():
     with torch.no_grad():
         table = subject.transformer.target_embedding.token_embedding.weight
         table[6] = 2 * table[5]  # 2 and 3
-    actual = ask(subject, "embeddings", side="target", token="2")
+    actual = render(subject, "embeddings", side="target", token="2")
     assert actual["nearest"][0] == ["3", close(1.0)]
     assert len(actual["nearest"]) == 11
     rendered = torch.tensor(actual["positions"]["weights"])
@@ -401,7 +401,7 @@ def test_positions_neighbours_and_map_use_the_requested_side():
         atol=1e-3,
     )
     assert actual["map"]["names"] == actual["tokens"]
-    assert ask(subject, "embeddings", token="no longer there")["token"] == "0"
+    assert render(subject, "embeddings", token="no longer there")["token"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_positions_neighbours_and_map_use_the_requested_side():
     ],
 )
 def test_model_without_position_vectors_describes_its_alternative(kind, expected_message):
-    actual = ask(random_model(position_type=kind), "embeddings")["positions"]
+    actual = render(random_model(position_type=kind), "embeddings")["positions"]
     assert (actual["weights"], actual["of"], actual["rms"]) == ([], [0, 16], None)
     assert actual["description"].startswith("The model adds no position vectors: ")
     assert expected_message in actual["description"]
@@ -422,14 +422,14 @@ def test_model_without_position_vectors_describes_its_alternative(kind, expected
 
 def test_displayed_positions_are_those_of_the_model():
     ended = random_model(position_type="learned-from-end")
-    actual = ask(ended, "embeddings")["positions"]
+    actual = render(ended, "embeddings")["positions"]
     assert "counted from the end" in actual["description"]
     assert (
         "counted from the end"
-        not in ask(ended, "embeddings", side="target")["positions"]["description"]
+        not in render(ended, "embeddings", side="target")["positions"]["description"]
     )
     subject = random_model(position_type="randomized", randomized_range=27)
-    actual = ask(subject, "embeddings")["positions"]
+    actual = render(subject, "embeddings")["positions"]
     assert actual["of"] == [9, 16]
     torch.testing.assert_close(
         torch.tensor(actual["weights"]),
@@ -440,10 +440,10 @@ def test_displayed_positions_are_those_of_the_model():
 
 
 def test_sentences_of_equal_words_differ_by_positions_only():
-    order = ask(random_model(), "embeddings")["order"]
+    order = render(random_model(), "embeddings")["order"]
     assert order["words"][0] == order["words"][1]
     assert (order["without"], order["with"] > 1) == (0, True)
-    other = ask(random_model(), "embeddings", first="a b", second="")["order"]
+    other = render(random_model(), "embeddings", first="a b", second="")["order"]
     assert "1 to 200 words" in other["error"]  # and all the rest is there
 
 
@@ -467,7 +467,7 @@ def test_invalid_requests_for_embeddings_are_rejected(options, expected_message)
 
 
 def test_padding_and_causal_masks_match_the_sequence():
-    actual = ask(random_model(), "sizes")
+    actual = render(random_model(), "sizes")
     assert actual["padding"]["names"] == ["5", "3", "9", "EOS", "PAD", "PAD", "PAD"]
     assert actual["padding"]["mask"] == [1, 1, 1, 1, 0, 0, 0]
     assert actual["padding"]["published"] == [[87, 600, 0, 0, 0], [1, 1, 0, 0, 0]]
@@ -476,12 +476,12 @@ def test_padding_and_causal_masks_match_the_sequence():
         "names": ["SOS", "9", "3", "5"],
         "mask": [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]],
     }
-    full = ask(random_model(), "sizes", text="5 3 9 1 2 3 4 5")["padding"]
+    full = render(random_model(), "sizes", text="5 3 9 1 2 3 4 5")["padding"]
     assert (full["added"], full["mask"]) == (0, [1] * 9)
 
 
 def test_the_typed_softmax_begins_with_the_published_rows():
-    actual = ask(random_model(), "sizes")["softmax"]
+    actual = render(random_model(), "sizes")["softmax"]
     for which in ("unmasked", "masked"):
         assert actual["published"][which] == TUTORIAL_EXAMPLE[which]
         for row, published in zip(actual[which], TUTORIAL_EXAMPLE[which], strict=True):
@@ -499,19 +499,19 @@ def test_the_typed_softmax_begins_with_the_published_rows():
     ],
 )
 def test_invalid_softmax_scores_are_reported_and_the_rest_remains(scores, expected_message):
-    actual = ask(random_model(), "sizes", scores=scores)
+    actual = render(random_model(), "sizes", scores=scores)
     assert expected_message in actual["softmax"]["error"]
     assert actual["parameters"]["rows"]
 
 
 def test_rows_of_scores_may_be_parted_by_lines_or_semicolons():
-    actual = ask(random_model(), "sizes", scores="1, 1, 0; 2 0 0")["softmax"]
+    actual = render(random_model(), "sizes", scores="1, 1, 0; 2 0 0")["softmax"]
     assert (actual["masked"], actual["published"]) == ([[0.5, 0.5, 0], [1, 0, 0]], None)
 
 
 def test_four_kinds_stand_side_by_side():
     subject = random_model()
-    kinds = {kind["name"]: kind for kind in ask(subject, "sizes", layer=1)["kinds"]}
+    kinds = {kind["name"]: kind for kind in render(subject, "sizes", layer=1)["kinds"]}
     assert list(kinds) == ["bidirectional", "causal", "cross", "multi-head"]
     assert [len(kind["heads"]) for kind in kinds.values()] == [1, 1, 1, 4]
     assert kinds["cross"]["rows"] == ["SOS", "9", "3", "5"]
@@ -522,24 +522,24 @@ def test_four_kinds_stand_side_by_side():
         torch.tensor(kinds["multi-head"]["heads"]), own, rtol=1e-3, atol=1e-4
     )
     assert kinds["causal"]["heads"][0][0][1:] == [0, 0, 0]
-    assert ask(subject, "sizes", layer=9)["layer"] == 1
+    assert render(subject, "sizes", layer=9)["layer"] == 1
 
 
 def test_shapes_and_counts_cover_the_model_and_the_published_base():
     subject = random_model()
-    actual = ask(subject, "sizes")
+    actual = render(subject, "sizes")
     assert ["weights, all heads", "softmax(Q Kᵀ / sqrt(head size))", [4, 4, 4]] in actual["shapes"]
     assert sum(row[1] for row in actual["parameters"]["rows"]) == sum(
         w.numel() for w in subject.transformer.parameters()
     )
-    base = ask(subject, "sizes", of="tutorial")["parameters"]
+    base = render(subject, "sizes", of="tutorial")["parameters"]
     assert base["published"] == PUBLISHED_BASE
     assert [sum(row[k] for row in base["rows"]) for k in (1, 2)] == [
         PUBLISHED_BASE,
         101_009_544,
     ]
     # version 0.2 named the paper's model "base"
-    assert ask(subject, "sizes", of="base")["parameters"]["of"] == "paper"
+    assert render(subject, "sizes", of="base")["parameters"]["of"] == "paper"
 
 
 def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
@@ -547,11 +547,11 @@ def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
         "playground.inspection.views.embeddings_and_masks._cached_attention_benchmark",
         lambda length: [4 * length**2, 0.1] if length < 9000 else None,
     )
-    actual = ask(random_model(), "sizes")["quadratic"]
+    actual = render(random_model(), "sizes")["quadratic"]
     assert [row[0] for row in actual] == [4, 512, 1000, 2048, 8192, 10_000, 128_000]
     assert actual[0] == [4, 16, 64, None, None]
     assert actual[-1] == [128_000, 16_384_000_000, 65_536_000_000, "64 GB", None]
-    measured = ask(random_model(), "sizes", measure="yes")["quadratic"]
+    measured = render(random_model(), "sizes", measure="yes")["quadratic"]
     are_equal = [row[4] and row[4][0] == row[2] for row in measured]
     assert are_equal == [True, True, True, True, True, None, None]
 
@@ -573,14 +573,14 @@ def test_invalid_requests_for_sizes_are_rejected(options, expected_message):
 
 @pytest.mark.parametrize("view", ["trace", "embeddings", "sizes"])
 def test_every_view_has_the_output_of_the_model(mixed, view):
-    actual = ask(mixed, view)
+    actual = render(mixed, view)
     assert actual["prediction"] == actual["target"] == ["9", "3", "5", "EOS"]
 
 
 def test_the_range_of_a_stage_ignores_masked_values():
     subject = random_model()
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
-    for response, stage in zip(ask(subject, "trace")["stages"], path.stages, strict=True):
+    for response, stage in zip(render(subject, "trace")["stages"], path.stages, strict=True):
         finite = stage.tensor[stage.tensor.isfinite()].float()
         assert (response["low"], response["high"]) == (
             close(float(finite.min().detach())),

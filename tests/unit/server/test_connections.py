@@ -73,7 +73,7 @@ async def closed(reader):
         return b""
 
 
-async def ask(reader, writer):
+async def send_request(reader, writer):
     writer.write(REQUEST)
     return (await reader.readuntil(b"ok"))[-2:]
 
@@ -110,7 +110,7 @@ def test_the_deadline_holds_for_each_request_of_a_connection(serve, monkeypatch)
 
     async def scene(connect):
         reader, writer = await connect()
-        answers = [await ask(reader, writer) for _ in range(2)]
+        answers = [await send_request(reader, writer) for _ in range(2)]
         writer.write(REQUEST[:10])
         return answers, await closed(reader)
 
@@ -160,7 +160,7 @@ def test_a_large_body_is_no_header(serve):
             + b"x" * 900_000
         )
         assert await reader.readuntil(b"ok")
-        return await ask(reader, writer)
+        return await send_request(reader, writer)
 
     assert serve(scene) == b"ok"
 
@@ -189,7 +189,7 @@ def test_websockets_hold_no_connection(serve, monkeypatch, caplog):
             writer.write(REQUEST[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
             await reader.readline()
             writer.close()
-        return await ask(*await connect())
+        return await send_request(*await connect())
 
     assert serve(scene) == b"ok"
     assert not caplog.records
@@ -216,14 +216,18 @@ def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatc
 
     async def scene(connect):
         alone = await connect("127.0.0.2")
-        assert await ask(*alone) == b"ok"
+        assert await send_request(*alone) == b"ok"
         crowd = []
         for _ in range(20):
             crowd.append(await connect())
             await asyncio.sleep(0.01)
         opened = len(BoundedProtocol.open_connections)
         late = await connect("127.0.0.3")
-        answers = [await ask(*alone), await ask(*late), await ask(*crowd[-1])]
+        answers = [
+            await send_request(*alone),
+            await send_request(*late),
+            await send_request(*crowd[-1]),
+        ]
         return opened, answers, [await closed(reader) for reader, _ in crowd[:16]]
 
     opened, answers, ended = serve(scene)
@@ -242,12 +246,12 @@ def test_requests_without_their_body_block_no_client(serve, monkeypatch):
             crowd.append(await connect())
             crowd[-1][1].write(incomplete)
             await asyncio.sleep(0.02)
-        answers = [await ask(*await connect()) for _ in range(2)]
+        answers = [await send_request(*await connect()) for _ in range(2)]
         upload = await connect()
         upload[1].write(incomplete)
         await asyncio.sleep(0.02)
         # idle connections close before an upload does
-        answers += [await ask(*await connect()) for _ in range(4)]
+        answers += [await send_request(*await connect()) for _ in range(4)]
         upload[1].write(b"x" * 89)
         answers.append((await upload[0].readuntil(b"ok"))[-2:])
         return answers, [await closed(reader) for reader, _ in crowd[:7]]

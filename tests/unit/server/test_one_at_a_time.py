@@ -16,17 +16,17 @@ def answer(request, monkeypatch, tmp_path):
     going = fake_processes(monkeypatch)
     if request.param == "report":
         monkeypatch.setattr(report_api, "require_checkpoint", lambda *_: tmp_path)
-        ask = report_api.ReportHandlers(None).handlers()["runs/report"]
+        start = report_api.ReportHandlers(None).handlers()["runs/report"]
     else:
         monkeypatch.setattr(ExperimentService, "__init__", lambda *_: None)
         page = experiments_api.ExperimentHandlers(None, ExperimentService(None))
         monkeypatch.setattr(page, "_figure_data", lambda *_: {})
-        ask = page.export_figures
-    return going, lambda page=None: ask({"owner": "o" * 32}, page)
+        start = page.export_figures
+    return going, lambda page=None: start({"owner": "o" * 32}, page)
 
 
 def test_busy_address_delays_another_address_by_one_turn(answer, client_address):
-    going, ask = answer
+    going, start = answer
 
     async def until(count):
         for _ in range(200):
@@ -37,10 +37,10 @@ def test_busy_address_delays_another_address_by_one_turn(answer, client_address)
 
     async def scene():
         client_address.set("192.0.2.1")
-        crowd = [asyncio.create_task(ask()) for _ in range(10)]
+        crowd = [asyncio.create_task(start()) for _ in range(10)]
         await until(1)
         client_address.set("192.0.2.2")
-        other = asyncio.create_task(ask())
+        other = asyncio.create_task(start())
         await asyncio.sleep(0.2)
         assert len(going) == 1
         assert not other.done()
@@ -74,11 +74,11 @@ class Removed:
 
 
 def test_work_for_a_disconnected_client_ends(answer, client_address):
-    going, ask = answer
+    going, start = answer
     client_address.set("192.0.2.1")
 
     async def scene():
-        return await asyncio.wait_for(ask(Removed()), 20)
+        return await asyncio.wait_for(start(Removed()), 20)
 
     assert "error" in run_in_thread(scene())
     assert [process.is_killed for process in going] == [True]

@@ -1,6 +1,4 @@
-"""How often one client may ask: buckets that fill evenly, and places with a short line before
-them.
-"""
+"""Rate limits of a client: token buckets, and slots with a short queue."""
 
 import asyncio
 import re
@@ -148,7 +146,7 @@ def test_a_large_body_is_a_large_load(monkeypatch):
 
     filtered = RouteFilterMiddleware(app, can_sign_in=False, load=LoadLimits(100, 0))
 
-    def ask(path, *headers):
+    def send_request(path, *headers):
         scope = {
             "type": "http",
             "method": "POST",
@@ -160,11 +158,11 @@ def test_a_large_body_is_a_large_load(monkeypatch):
         run_in_thread(filtered(scope, None, send))
 
     for _ in range(150):
-        ask("/playground/api/runs/poll", (b"content-length", b"64000"))
+        send_request("/playground/api/runs/poll", (b"content-length", b"64000"))
     assert len(served) < 100
     before = len(served)
     for _ in range(10):
-        ask("/playground/api/runs/poll")  # chunked: its size is unknown
+        send_request("/playground/api/runs/poll")  # chunked: its size is unknown
     assert len(served) == before
     assert 429 in refused
 

@@ -165,9 +165,9 @@ def test_the_alignment_names_the_source_position_of_every_answer_position(name, 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_example_of_a_task_agrees_with_the_task(name):
     task = load_task(name)
-    question, answer = map(task.vocabulary.encode, task.example)
-    assert task.target_for(question) == answer
-    assert task.validate_source(question) == ""
+    source, target = map(task.vocabulary.encode, task.example)
+    assert task.target_for(source) == target
+    assert task.validate_source(source) == ""
     assert task.name == name
     example = type(task).__doc__.split("\n")[0]
     assert ": " in example

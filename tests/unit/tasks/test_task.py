@@ -70,11 +70,9 @@ def test_rows_of_a_batch_are_picked_by_number_and_by_mask():
 
 def test_the_documented_task_produces_its_example():
     tail = documented_task()
-    question, answer = map(tail.vocabulary.encode, tail.example)
-    batch = make_batch(
-        tail, torch.tensor([question, [3, 12, 12]]), torch.tensor([len(question), 1])
-    )
-    assert batch.labels_BT.tolist() == [[*answer, EOS, PAD], [EOS, PAD, PAD, PAD]]
+    source, target = map(tail.vocabulary.encode, tail.example)
+    batch = make_batch(tail, torch.tensor([source, [3, 12, 12]]), torch.tensor([len(source), 1]))
+    assert batch.labels_BT.tolist() == [[*target, EOS, PAD], [EOS, PAD, PAD, PAD]]
 
 
 def test_the_documented_task_can_be_trained_and_scored():

@@ -88,10 +88,10 @@ async function loadView(view) {
 let rejected = null;
 
 /** Replace a sequence that was typed for another model, if this one does not know it. */
-function applyDefaultInput({ question, error, retryable }) {
+function applyDefaultInput({ default_input, error, retryable }) {
   const before = store.sequence.value;
   batch(() => {
-    if (question) store.suggestedInput.value = question;
+    if (default_input) store.suggestedInput.value = default_input;
     // The default example has the same error: it was not about the input.
     if (rejected && rejected.error === error) {
       store.input.value = rejected.input;

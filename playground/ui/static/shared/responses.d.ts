@@ -171,7 +171,7 @@ export interface ProbeInfo {
   /** The labels of the rows and the columns by kind of attention. */
   axes: Record<string, [string[], string[]]>;
   accepts: string;
-  question: string;
+  default_input: string;
   parameters: number;
   architecture: string;
   n_layers: number;
@@ -307,7 +307,7 @@ export interface VariableSetting {
 export interface InspectView {
   step: number;
   /** An example input in the symbols of the model. */
-  question: string;
+  default_input: string;
 }
 
 /** The model's output for the input; `target` is null if it is unknown. */

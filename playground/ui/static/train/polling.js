@@ -137,7 +137,7 @@ function addPoints({ points, series_id: nextSeriesId }) {
 function applySnapshot(response) {
   if (response.probe_info) {
     state.probeInfo = response.probe_info;
-    suggestInput(state.probeInfo.question);
+    suggestInput(state.probeInfo.default_input);
   }
   if (!state.latestSnapshot && !response.snapshot && lacksWeights(response))
     state.hasNoFigures = true;
