@@ -19,10 +19,8 @@ torch.set_num_threads(1)
 # for runs in processes of their own, which would try out what is quickest
 os.environ.setdefault("PLAYGROUND_THREADS", "1")
 
-# What figures and transformers import as well: whatever is forked for a test and needs them is
-# there two seconds sooner. Nothing that
-# reads the environment when it is imported, as huggingface_hub does: that is for each process to do
-# in its own.
+# Modules that figures and transformers import, so that a forked process starts two seconds sooner.
+# Modules that read the environment at import, such as huggingface_hub, must not be in the list.
 worker_process.PRELOAD += [
     "pandas",
     "scipy.stats",

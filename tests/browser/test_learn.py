@@ -17,8 +17,8 @@ LOCATED = """line => document.querySelector('.solved')
     || document.querySelector('.guess-line .clue').textContent.includes(line + ':')"""
 MEMORY = "transformer-playground-learn"
 STORED = """([name, options]) => {
-    const kept = JSON.parse(localStorage.getItem(name)).lessons['lesson-7'];
-    return !kept.response && JSON.stringify(kept.options) === JSON.stringify(options);
+    const stored = JSON.parse(localStorage.getItem(name)).lessons['lesson-7'];
+    return !stored.response && JSON.stringify(stored.options) === JSON.stringify(options);
 }"""
 
 
@@ -99,7 +99,7 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
         ("positions=rope", {"positions": "rope"}),
     ):
         page.wait_for_selector(".live:not([data-status=opening])", state="attached")
-        page.evaluate("([name, kept]) => localStorage.setItem(name, kept)", [MEMORY, stored])
+        page.evaluate("([name, value]) => localStorage.setItem(name, value)", [MEMORY, stored])
         page.goto(f"{app.url}/?learn=lesson-7&{query}")
         expect(page.locator(".lesson .option")).to_have_value(options["positions"])
         expect(page.locator(".prediction")).to_have_value("21")

@@ -248,7 +248,7 @@ def test_one_click_trains_to_100_percent_on_screen(app, open_page):
 # Keep the nodes of the diagram and of the curves, and count what is added or removed in them.
 WATCH_NODES_JS = """() => {
   const roots = ['.diagram', '.loss-box', '.score-box'].map(each => document.querySelector(each));
-  window.kept = roots.flatMap(root => [...root.querySelectorAll('*')]);
+  window.nodes = roots.flatMap(root => [...root.querySelectorAll('*')]);
   window.changes = [];
   const watcher = new MutationObserver(records => {
     for (const { target, type } of records) window.changes.push(type + ' ' + target.className);
@@ -267,8 +267,8 @@ def test_training_replaces_no_node_of_the_diagram_and_the_curves(app, open_page)
     page.evaluate(WATCH_NODES_JS)
     wait_for_step(page, first + 60)
     assert picture_of(page) != drawn  # the diagram has changed
-    assert page.evaluate("kept.length") > 20
-    assert page.evaluate("kept.filter(node => !node.isConnected).length") == 0
+    assert page.evaluate("nodes.length") > 20
+    assert page.evaluate("nodes.filter(node => !node.isConnected).length") == 0
     assert page.evaluate("changes") == []
 
 

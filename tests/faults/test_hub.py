@@ -95,7 +95,7 @@ USUAL = {
 
 @dataclass
 class Outcome:
-    """What became of one case. `kept`: the folders that must not change are as they were."""
+    """The result of one case."""
 
     sentence: str = ""
     retryable: bool = False

@@ -187,9 +187,7 @@ async def visit(first, second, count, chance):
             f"{user.name} changed a run of the other's by {endpoint} {request}"
         )
         answers += "error" not in answer
-        for (
-            run
-        ) in user.runs:  # a deleted run is brought back, so that there is always one to ask for
+        for run in user.runs:  # restore deleted runs, so that there is always one to request
             if run.deleted_at is not None:
                 user.registry.restore(run)
             if run.status == "waiting" and len(user.runs) > 3:

@@ -66,7 +66,7 @@ def going(*arguments, **settings):
 
 
 def train(app):
-    """Press Train, wait for the end, and ask the model: what a first user does."""
+    """Start a run, wait for its end and request a prediction, as a first user does."""
     page = PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
     subject = page.train(**SMALL)
     assert subject.startswith("run:"), subject
@@ -139,7 +139,7 @@ def test_read_only_checkout_and_home_without_fork_server_can_train(tmp_path, che
 def one_core():
     """What is started from this thread has one core."""
     if not hasattr(os, "sched_setaffinity"):
-        pytest.skip("this system does not let a process be kept to one core")
+        pytest.skip("this system cannot limit a process to one core")
     usable = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(usable)})
     yield {max(usable)}

@@ -36,7 +36,7 @@ def hub():
 
 @pytest.fixture
 def canary(hub, tmp_path, monkeypatch):
-    """The owner's token, wherever one is looked for in this process."""
+    """Set the token of the owner in every place that this process reads."""
     (tmp_path / "token").write_text(hub.OWNER)
     monkeypatch.setenv("HF_TOKEN", hub.OWNER)
     monkeypatch.setenv("HF_ENDPOINT", hub.url)

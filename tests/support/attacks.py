@@ -147,9 +147,7 @@ def huge_lists(attacker: Attacker, folder: Path) -> None:
 
 
 def slow_inspections(attacker: Attacker, folder: Path) -> None:
-    """Ask for the most expensive views of a large model, and ask a shipped one from 30
-    connections.
-    """
+    """Request the most expensive views of a large model, and of a bundled one on 30 connections."""
     model_ref = upload(
         attacker,
         zipped_checkpoint(

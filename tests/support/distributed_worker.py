@@ -110,7 +110,7 @@ def loss_is_nan_on_one_rank(ranks, config, folder):
         trainer.model.loss = lambda batch, smoothing: original_loss(batch, smoothing) * torch.nan
     return {
         "ended": train_with_progress(trainer, []),
-        "kept": digest(trainer) == before,
+        "is_unchanged": digest(trainer) == before,
         "step": trainer.step_count,
     }
 
@@ -123,7 +123,7 @@ def gradient_is_infinite_on_one_rank(ranks, config, folder):
         next(trainer.model.parameters()).register_hook(lambda gradient: gradient + torch.inf)
     return {
         "ended": train_with_progress(trainer, []),
-        "kept": digest(trainer) == before,
+        "is_unchanged": digest(trainer) == before,
         "step": trainer.step_count,
     }
 

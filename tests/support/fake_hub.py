@@ -7,7 +7,7 @@
         with hub.record_requests() as requests: ...
         assert not hub.requests_with(hub.OWNER)  # this token was never sent
 
-As on the real Hub, files in LFS are kept by another host, which is given no token: the Hub is
+As on the real Hub, another host stores the files in LFS and receives no token: the Hub is
 `127.0.0.1`, its storage is `localhost`, and storage rejects a token beside a signed
 address. Where this client distinguishes https and http (a 401 about a repository is
 RepositoryNotFoundError over https alone), the stand-in sends the `X-Error-Code` that makes it act
@@ -201,7 +201,7 @@ class FakeHub:
 
     def __init__(self, page_size: int = 1000, lfs_min_bytes: int = 10_000_000) -> None:
         self.page_size = page_size  # entries of one page of a list
-        self.lfs_min_bytes = lfs_min_bytes  # bytes from which any file is kept in LFS
+        self.lfs_min_bytes = lfs_min_bytes  # bytes; larger files are stored in LFS
         self.users: dict[str, User] = {}
         self.tokens: dict[str, Token] = {}
         self.repos: dict[tuple[str, str], Repo] = {}

@@ -56,7 +56,7 @@ _clock_lock = threading.Lock()
 
 
 def now() -> datetime:
-    """The time, never twice the same millisecond: whatever happens here has an order."""
+    """Return the time, each millisecond at most once, so that all events have an order."""
     with _clock_lock:
         _clock[0] = max(datetime.now(UTC), _clock[0] + timedelta(milliseconds=1))
         return _clock[0]

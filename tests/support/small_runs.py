@@ -1,4 +1,4 @@
-"""Small runs, and what must hold of every run whatever has happened to it."""
+"""Small runs, and the invariants of every run."""
 
 from __future__ import annotations
 

@@ -35,9 +35,7 @@ def sources(n=40, length=6):
 
 @torch.no_grad()
 def decode_slowly(model, source_BS, max_tokens):
-    """Greedy decoding with nothing kept: everything written so far goes through the whole model
-    for each new token.
-    """
+    """Greedy decoding without a cache: the model recomputes the whole prefix for each token."""
     target_BT = torch.full((len(source_BS), 1), SOS)
     for _ in range(max_tokens):
         target_BT = torch.cat([target_BT, model(source_BS, target_BT)[:, -1:].argmax(-1)], dim=1)

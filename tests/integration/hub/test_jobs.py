@@ -658,7 +658,7 @@ def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_add
     assert (seen, client_address.get()) == (["192.0.2.1"], "")
 
 
-def test_a_person_alone_may_ask_for_every_list(monkeypatch, client_address):
+def test_the_owner_of_a_local_instance_may_request_every_list(monkeypatch, client_address):
     started = fake_processes(monkeypatch)
     jobs = AutoPublisher(SimpleNamespace(single_owner="ada"))
     client_address.set("127.0.0.1")

@@ -429,7 +429,7 @@ def test_model_and_tokenizer_load_errors_are_logged_with_traceback(
     )
 
 
-def test_threads_that_ask_together_load_once(tiny_bert, monkeypatch):
+def test_concurrent_requests_load_a_model_once(tiny_bert, monkeypatch):
     unload()
     loads, load = [], pipelines._load
 

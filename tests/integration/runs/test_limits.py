@@ -151,7 +151,7 @@ def test_environment_numbers_are_read_through_the_table_only():
 
 
 @pytest.mark.parametrize("command", [["app.py", "--port", "1"], ["-m", "playground", "gallery"]])
-def test_the_app_and_the_commands_tell_every_wrong_number_at_the_start(command):
+def test_invalid_numbers_are_rejected_at_the_start(command):
     environment = os.environ | {
         "PLAYGROUND_IDLE_TIMEOUT_S": "an hour",
         "PLAYGROUND_MAX_D_MODEL": "1.5",

@@ -379,7 +379,7 @@ def test_a_worker_that_is_signalled_saves_first_and_can_be_resumed(registry, num
     wait_for_steps(run, before + 2)
 
 
-def test_two_runs_with_one_seed_tell_the_same_losses(registry):
+def test_two_runs_with_one_seed_have_the_same_losses(registry):
     first, second, third = (
         start(registry, max_steps=30, seed=seed, dropout=0.2) for seed in (7, 7, 8)
     )
@@ -392,7 +392,7 @@ def test_saved_checkpoints_stay_and_of_the_others_only_the_latest(registry):
     run = slow(registry)
     wait_for_steps(run)
     registry.control(run, "save")
-    wait_for(lambda: run.live.checkpoint_version == 1, description="a kept checkpoint")
+    wait_for(lambda: run.live.checkpoint_version == 1, description="a saved checkpoint")
     (stored,) = (path.name for path, _ in run.checkpoints())
     assert stored.endswith("-kept")
     for count in (2, 3, 4, 5):

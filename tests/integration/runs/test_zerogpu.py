@@ -111,7 +111,7 @@ def weights(run: Run) -> dict[str, list]:
 
 @pytest.fixture(scope="module")
 def at_once():
-    """The same run without any slices: its losses as they are kept, and its weights."""
+    """Return the losses, rounded as they are stored, and the weights of a run without slices."""
     trainer = Trainer(CONFIG)
     stored = [float(f"{metrics.loss:.6g}") for metrics in trainer]
     return stored, {
@@ -270,7 +270,7 @@ def test_slice_without_connection_pauses_the_run_which_resumes_later(
     assert run.message == ""
 
 
-def test_two_pages_that_ask_at_once_get_one_slice(registry, zero, slices_of):
+def test_concurrent_requests_of_two_pages_get_one_slice(registry, zero, slices_of):
     slices_of(LONG)
     run = registry.start(CONFIG, "ada")
     events = [in_an_event(registry, run) for _ in range(2)]

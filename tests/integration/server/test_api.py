@@ -312,7 +312,7 @@ def test_plain_http_takes_arguments_by_name_as_the_documentation_shows(app):
     ]
 
 
-def test_pages_of_other_sites_may_not_ask(app):
+def test_requests_of_other_sites_are_rejected(app):
     with pytest.raises(ValueError, match="Could not fetch config"):
         Client(app.url, verbose=False, headers={"Origin": "https://evil.example"})
 

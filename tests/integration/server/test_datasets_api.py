@@ -315,7 +315,7 @@ def test_more_than_50_mb_are_rejected_before_they_are_read(app):
 def test_an_owner_has_a_quota_of_datasets_and_frees_it_by_removal(app):
     owner, first = new_owner_key(), None
     for at in range(9):
-        # about 0.5 MB as they are kept
+        # about 0.5 MB when stored
         text = "".join(f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500))
         sha256 = upload(app, text, owner)["sha256"]
         first = first or sha256

@@ -116,7 +116,7 @@ def in_order_of_answers(answerer, requests):
     answers.
     """
 
-    async def ask_all():
+    async def send_all():
         order = []
 
         async def one(name, address, what):
@@ -127,7 +127,7 @@ def in_order_of_answers(answerer, requests):
         await asyncio.gather(*(one(*request) for request in requests))
         return order
 
-    return run_in_thread(ask_all())
+    return run_in_thread(send_all())
 
 
 @pytest.mark.parametrize("name", ["runs/predict", "inspect/view"])

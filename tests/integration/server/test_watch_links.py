@@ -73,7 +73,7 @@ def request():
 
 
 FORM = {"name": "theirs", "grid": [["norm_placement", "pre, post"]], "seeds": "0", "kind": "grid"}
-KINDS = [  # what routes ask for beside the subject; each route reads what it knows
+KINDS = [  # fields of requests beside the subject; each route reads its own
     {
         "action": "download",
         "text": "a b",

@@ -195,7 +195,7 @@ def test_divergence_on_one_rank_ends_all_without_an_update(saw, what):
         (reason, code), step = each[what]["ended"], each[what]["step"]
         assert reason.startswith("step 2: loss ")
         assert "lower learning_rate" in reason
-        assert (code, step, each[what]["kept"]) == (1, 1, True)
+        assert (code, step, each[what]["is_unchanged"]) == (1, 1, True)
 
 
 def test_a_signal_to_one_ends_all_after_the_same_step(saw):

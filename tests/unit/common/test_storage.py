@@ -13,7 +13,7 @@ from tests.support.app_server import ROOT
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
     for name in ("SPACE_ID", "PLAYGROUND_CHECKPOINTS", "HF_HOME"):
-        monkeypatch.setenv(name, "x")  # so that it is put back, whatever is set meanwhile
+        monkeypatch.setenv(name, "x")  # so that the variable is restored after the test
         monkeypatch.delenv(name)
 
 

@@ -128,7 +128,7 @@ def test_masked_cells_are_marked_and_have_no_number():
     ]
 
 
-def test_the_six_steps_tell_of_this_very_sequence(mixed):
+def test_the_chapters_describe_the_input_sequence(mixed):
     actual = render(mixed, "trace")
     steps = actual["steps"]
     assert len(steps) == 6

@@ -68,7 +68,7 @@ class Page:
         self.known = result["count"]
 
 
-# What is kept
+# Stored points
 
 
 def test_points_equal_the_measurements():

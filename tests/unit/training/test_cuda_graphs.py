@@ -336,7 +336,7 @@ def test_no_architecture_synchronizes_the_device(family, monkeypatch):
 @pytest.mark.parametrize(
     "positions", ["none", "sinusoidal", "rope", "alibi", "t5", "randomized", "learned-from-end"]
 )
-def test_no_positions_ask_the_device(positions):
+def test_no_position_type_synchronizes_the_device(positions):
     silent_steps(RunConfig.from_flat(SMALL | {"position_type": positions}))
 
 

@@ -91,7 +91,7 @@ def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", STATEFUL_KINDS, ids=str)
 def test_a_first_update_that_is_not_finite_leaves_nothing_behind(kind):
-    """torch's own momentum would begin with whatever lay in memory."""
+    """The momentum of torch would begin with uninitialized memory."""
     mine, fresh = trainer(**kind), trainer(**kind)
     weight = mine.model.output_proj.weight
     stored = weight.detach().clone()

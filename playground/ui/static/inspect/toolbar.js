@@ -30,7 +30,7 @@ function Prediction() {
 const isEmbedded = Boolean(document.documentElement.dataset.embed);
 
 export const Toolbar = () =>
-  html`<div class="ask">
+  html`<div class="toolbar">
     ${isEmbedded && html`<${SequenceInput} />`}
     <span class="hint">Prediction</span>
     <span class="arrow" aria-hidden="true">→</span>

@@ -228,14 +228,11 @@ function UseButton() {
 /** @param {{ dataset: StoredDataset }} props */
 function Stored({ dataset }) {
   const { sha256, n_pairs, vocab_size, vocabulary, bytes } = dataset,
-    more = vocab_size > vocabulary.length ? " …" : "";
+    more = vocab_size > vocabulary.length ? " …" : "",
+    hash = sha256.slice(0, 12),
+    title = [formatCount(vocab_size, "token"), formatBytes(bytes), hash].join(" · ");
   return html`<li>
-    <button
-      type="button"
-      class="pick"
-      title=${[formatCount(vocab_size, "token"), formatBytes(bytes), sha256.slice(0, 12)].join(" · ")}
-      onClick=${() => readStored(sha256)}
-    >
+    <button type="button" class="pick" title=${title} onClick=${() => readStored(sha256)}>
       ${formatCount(n_pairs, "example")} of ${vocabulary.join(" ")}${more}
     </button>
     <button
