@@ -13,7 +13,8 @@ from playground.training.presets import preset_config
 
 from .common import option_name, write_examples
 
-OPTION_NAMES = (
+# settings without an option of their name: `train` has other options, or derives them
+EXCLUDED_SETTINGS = (
     "task",
     "min_length",
     "max_length",
@@ -52,7 +53,7 @@ def translating_option_names(error: ConfigError, **flags: str) -> str:
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for every setting of a run; the config validates the values."""
     defaults = preset_config("fast").to_flat()
-    for name in reversed([n for n in section_of_field() if n not in OPTION_NAMES]):
+    for name in reversed([n for n in section_of_field() if n not in EXCLUDED_SETTINGS]):
         field = field_named(name)
         kind = type(field.default)
         help_text = f"{field.metadata['help']} [{defaults.get(name, field.default)}]"
@@ -86,13 +87,13 @@ class SettingChoice(click.Choice[str]):
 class Train(click.Command):
     """A command with its help in sections, because sixty options in one list are hard to search."""
 
-    SECTIONS: ClassVar = {
+    TITLES: ClassVar = {  # of the sections
         "task": "Task",
         "model": "Model",
         "training": "Training",
         "": "Output and resuming",
     }
-    OWNERS: ClassVar = {
+    SECTIONS: ClassVar = {  # of options that are not settings
         "words": "task",
         "columns": "task",
         "architecture": "model",
@@ -103,12 +104,12 @@ class Train(click.Command):
         return super().parse_args(ctx, upgrade_options(args))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        owners = {**section_of_field(), **self.OWNERS}
-        for owner, title in self.SECTIONS.items():
+        sections = {**section_of_field(), **self.SECTIONS}
+        for section, title in self.TITLES.items():
             records = [
                 record
                 for parameter in self.get_params(ctx)
-                if owners.get(parameter.name or "", "") == owner
+                if sections.get(parameter.name or "", "") == section
                 and (record := parameter.get_help_record(ctx))
             ]
             with formatter.section(title):

@@ -1,4 +1,4 @@
-"""Report how far an experiment is, and estimate its remaining time."""
+"""Report the progress of an experiment, and estimate its remaining time."""
 
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
@@ -79,18 +79,18 @@ def estimate(
     """Estimate the remaining time of an experiment.
 
     The speed is that of earlier runs on this machine with the same model and task, preferably of
-    the owner. `unknown` counts the remaining runs without one; theirs is `declared_step_s`.
-    `speeds_by_variant` caches what the speed of each variant depends on, and its declared speed.
+    the owner. `unknown` counts the remaining runs without such a speed; `declared_step_s` estimates
+    theirs. `speeds_by_variant` caches the speed key and the declared seconds per step of a variant.
     """
     planned = [(variant, runs.get(key)) for key, variant, _ in experiment.planned_runs()]
-    left = [
+    remaining = [
         (variant, run) for variant, run in planned if not run or run.status not in ENDED_STATUSES
     ]
-    if not left:
+    if not remaining:
         return _describe(0.0, 0, "every run has ended")
-    n_parallel = min(len(left), registry.settings.slots_per_owner) or 1
+    n_parallel = min(len(remaining), registry.settings.slots_per_owner) or 1
     speeds, seconds, unknown = measure_speeds(registry, owner), 0.0, 0
-    for variant, run in left:
+    for variant, run in remaining:
         if variant.full_label not in speeds_by_variant:  # all seeds have the same one
             config = variant.config(experiment.seeds[0])
             speeds_by_variant[variant.full_label] = _speed_key(config), declared_step_s(config)
@@ -110,8 +110,8 @@ def estimate(
     return _describe(
         seconds,
         unknown,
-        f"about {format_duration(round(seconds))} for {len(left)} runs, {n_parallel} at a time, "
-        + source,
+        f"about {format_duration(round(seconds))} for {len(remaining)} runs, "
+        f"{n_parallel} at a time, {source}",
     )
 
 

@@ -53,7 +53,7 @@ class FailFastTransport(httpx.Client):
                 time.sleep(wait)
                 response = super().send(request, **options)
         except httpx.TimeoutException as error:
-            self.failed_hosts[host] = self.failed_hosts.get(host, 1) + 1
+            self.failed_hosts[host] = self.failed_hosts.get(host, 1) + 1  # 1: no response yet
             if self.failed_hosts[host] > 1:
                 raise HubUnreachable from error  # huggingface_hub does not retry this error
             raise

@@ -66,7 +66,7 @@ class Measurement:
 
     def to_json(self, registry: Registry) -> dict[str, Any]:
         """Return the state, and the result when there is one."""
-        status = self.status  # before the result, which the queue sets first
+        status = self.status  # read before `result`, which the queue sets earlier
         message = self.message or (self.job.message if self.job and not self.job.is_active else "")
         response = {"id": self.id, "kind": self.kind, "status": status, "message": message}
         return response | (

@@ -51,7 +51,7 @@ class StackConfig(AttentionConfig):
     activation: str = config_field(
         "relu",
         "Activation of the feed-forward network: ReLU, GELU or SwiGLU. SwiGLU has a third matrix, "
-        "so the network is half as large again; with two thirds of d_ff it has the usual size.",
+        "so the network has 1.5 times as many weights; with two thirds of d_ff it has as many.",
         choices=("relu", "gelu", "swiglu"),
     )
     norm_placement: str = config_field(

@@ -14,9 +14,9 @@ from playground.training.trainer import resolve_device
 def device_summary() -> str:
     """Return a text such as "Training on cpu, 2 cores: no CUDA device is visible"."""
     if resolve_device("auto").type == "cuda":
-        about, count = torch.cuda.get_device_properties(0), torch.cuda.device_count()
+        gpu, count = torch.cuda.get_device_properties(0), torch.cuda.device_count()
         others = f", the first of {count} that are visible" if count > 1 else ""
-        return f"Training on cuda:0, {about.name} with {about.total_memory / 1e9:.0f} GB{others}"
+        return f"Training on cuda:0, {gpu.name} with {gpu.total_memory / 1e9:.0f} GB{others}"
     return f"Training on cpu, {format_count(usable_cores(), 'core')}: {_cuda_unavailable_reason()}"
 
 

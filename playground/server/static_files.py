@@ -19,8 +19,8 @@ MIN_GZIP_BYTES = 500
 class VersionedFiles(StaticFiles):
     """Files that browsers may store, because their path has the version.
 
-    The path is that of the route, whatever prefix a proxy has removed from it. With
-    PLAYGROUND_DEV=1, browsers check at each use whether a file has changed.
+    The path is the parameter of the route, because a proxy may have removed a prefix of the URL.
+    With PLAYGROUND_DEV=1, browsers check at each use whether a file has changed.
     """
 
     async def get_response(self, path: str, scope: Scope) -> Response:

@@ -23,7 +23,7 @@ def content_version(folder: Path) -> str:
     return f"{__version__}-{digest.hexdigest()[:12]}"
 
 
-# Relative to the page. It changes with every file, so browsers may cache the files for good.
+# Relative to the page. It changes when a file changes, so browsers may cache files permanently.
 STATIC_URL = f"playground/static/{content_version(STATIC_DIR)}/"
 IMPORT_PATTERN = re.compile(r'^(?:import|\} from|import .* from|export .* from) "(\.[^"]+)";', re.M)
 # Gradio evaluates this when the component is first rendered. The module builds the elements.

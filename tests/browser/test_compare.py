@@ -29,7 +29,7 @@ def wait_for_costs(page, *names):
     for name in names:
         takes = page.locator(
             ".of-benchmark .choices li", has=page.locator(f".name:text-is('{name}')")
-        ).locator(".takes")
+        ).locator(".cost")
         expect(takes).not_to_have_text("")
         expect(takes).not_to_contain_text("Checking")
 
@@ -75,7 +75,7 @@ def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, mod
     assert not loaded(app_with_models, "tokenizers")
     to_compare(page)
     wait_for_costs(page, *models)
-    expect(page.locator(".of-benchmark .sum")).to_contain_text(
+    expect(page.locator(".of-benchmark .total-cost")).to_contain_text(
         "Downloads 1.0 MB first, once: gpt2, bert-base-uncased"
     )
     # the sizes need no download
@@ -161,8 +161,8 @@ def test_an_invalid_model_name_stays_in_the_field_with_the_reason(app, open_page
         name_field.press("Enter")
     expect(problem).to_contain_text("remove one first")
     # the field accepts them, and the Hub does not have them
-    expect(page.locator(".of-benchmark .takes.pg-error").first).to_be_visible()
-    expect(page.locator(".compare .net")).to_have_text("")  # the Hub responds
+    expect(page.locator(".of-benchmark .cost.pg-error").first).to_be_visible()
+    expect(page.locator(".compare .outage")).to_have_text("")  # the Hub responds
     page.set_viewport_size({"width": 390, "height": 844})
     note = page.locator(".of-benchmark .main-part > .pg-hint").last
     assert note.bounding_box()["x"] + note.bounding_box()["width"] <= 390
@@ -205,7 +205,7 @@ def test_a_model_that_fails_shows_its_error_and_can_be_run_again(
     page.fill(".adding input", "ada/later")
     page.keyboard.press("Enter")
     wait_for_costs(page, "ada/later")
-    expect(page.locator(".of-benchmark .takes.pg-error")).to_contain_text("ada/later")
+    expect(page.locator(".of-benchmark .cost.pg-error")).to_contain_text("ada/later")
     select_models(page, "gpt2", "ada/later")
     run_benchmark(page)
     wait_for_job(page)
@@ -240,16 +240,16 @@ def test_local_models_work_offline_and_the_outage_is_reported_once(
         expect(page.locator(".train-them")).to_have_text("Train 4 models")
         began = time.monotonic()
         to_compare(page)
-        expect(page.locator(".compare .net")).to_contain_text(
+        expect(page.locator(".compare .outage")).to_contain_text(
             "No internet connection. Local models still work."
         )
         # three seconds, and what a busy machine adds; the client's own retries take 23
         assert time.monotonic() - began < 15
         wait_for_costs(page, "bert-base-uncased")
-        takes = page.locator(".of-benchmark .choices .takes")
+        takes = page.locator(".of-benchmark .choices .cost")
         expect(takes.nth(0)).to_contain_text("On this machine")
         expect(takes.nth(1)).to_have_text("Not on this machine.")
-        expect(page.locator(".of-benchmark .sum")).to_have_text("")
+        expect(page.locator(".of-benchmark .total-cost")).to_have_text("")
         run_benchmark(page)
         wait_for_job(page)
         failed = row_of(page, "bert-base-uncased").locator(".failed")
@@ -299,7 +299,7 @@ def test_three_architectures_train_side_by_side_to_the_goal(app_with_models, ope
     expect(page.locator(".of-architectures .choices li").nth(3)).to_be_visible()
     page.fill(".of-architectures input.min_length", "3")
     page.fill(".of-architectures input.max_length", "3")
-    expect(page.locator(".of-architectures .sum")).to_contain_text("reverse 3;")
+    expect(page.locator(".of-architectures .total-cost")).to_contain_text("reverse 3;")
     for line in page.locator(".of-architectures .choices li").all():
         line.locator("input").set_checked("from scratch" in line.locator(".name").text_content())
     expect(page.locator(".train-them")).to_have_text("Train 3 models")

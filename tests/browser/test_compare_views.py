@@ -223,7 +223,7 @@ def test_a_cancelled_download_and_an_unreachable_hub_show_messages(
     page.click(".part-continue .run")
     wait_for_job(page, ".part-continue", "failed")
     expect(page.locator(".part-continue .pg-status.error")).to_contain_text("Not on this machine.")
-    expect(page.locator(".compare .net")).to_contain_text("Local models still work.")
+    expect(page.locator(".compare .outage")).to_contain_text("Local models still work.")
 
 
 def test_attention_panels_compare_models_and_scores_give_weights(app_with_models, open_page):

@@ -1,6 +1,4 @@
-"""A page that is hidden: it waits for being shown again instead of waking up several times a
-second.
-"""
+"""A hidden page sets no timers and sends no requests until it is visible again."""
 
 from tests.support.browser_page import wait_for_status
 
@@ -12,10 +10,10 @@ HIDE = """(() => {
     document.dispatchEvent(new Event("visibilitychange"));
   };
   window.timers = 0;
-  const later = window.setTimeout;
-  window.setTimeout = (act, ms, ...more) => {
+  const setTimer = window.setTimeout;
+  window.setTimeout = (callback, ms, ...args) => {
     if (ms >= 100 && ms <= 1000) window.timers += 1;
-    return later(act, ms, ...more);
+    return setTimer(callback, ms, ...args);
   };
 })();"""
 TABS = {
@@ -41,13 +39,13 @@ def test_a_hidden_page_does_not_poll_until_it_is_visible(app, open_page):
     def other_requests():
         return [url for url in requested if not url.endswith("/runs/list")]
 
-    for _ in range(10):  # requests that are under way end first; a busy machine takes its time
+    for _ in range(10):  # pending requests end first, which takes longer on a busy machine
         requested.clear()
         page.evaluate("timers = 0")
         page.wait_for_timeout(4000)
         if page.evaluate("timers") <= 4 and not other_requests():
             break
-    assert page.evaluate("timers") <= 4  # seven loops make some eighty in this time
+    assert page.evaluate("timers") <= 4  # seven polling loops would set about eighty
     assert other_requests() == []
     with page.expect_request("**/playground/api/runs/list"):
         page.evaluate("hidePage(false)")

@@ -234,7 +234,7 @@ def test_published_claim_is_run_and_compared(app, open_page):
     to_lab(page)
     row = page.locator(".claims .claim", has_text="Reversal with 169,933 parameters")
     expect(row).to_contain_text("not run yet")
-    expect(row.locator(".takes")).to_contain_text("on two cores")
+    expect(row.locator(".estimate")).to_contain_text("on two cores")
     row.get_by_role("button", name="Run: ").click()
     expect(row.get_by_role("button", name="Run: ")).to_have_count(0)
     expect(row.locator(".verdict")).to_have_text("compared", timeout=300_000)

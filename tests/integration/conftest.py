@@ -1,6 +1,4 @@
-"""Two tiny fixtures, made once in a test session: no pretrained BERT or GPT-2, see
-support/tiny_models.py.
-"""
+"""Tiny models in place of pretrained ones (support/tiny_models.py), and a trained checkpoint."""
 
 import pytest
 
@@ -12,7 +10,7 @@ from tests.support.tiny_models import cached_models
 
 @pytest.fixture(scope="session")
 def tiny_models(request):
-    """A folder with tiny-gpt2/ and tiny-bert/; sessions that follow find it in pytest's cache."""
+    """A folder with tiny-gpt2/, tiny-bert/ and tiny-t5/, in the cache of pytest."""
     return cached_models(request.config.cache.mkdir("tiny-models"))
 
 
@@ -33,7 +31,7 @@ def tiny_t5(tiny_models):
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory):
-    """A checkpoint of this playground that reverses three digits, nearly always rightly."""
+    """A checkpoint that reverses three digits, with almost no errors."""
     config = RunConfig.from_flat(
         {
             "task": "reverse",

@@ -21,9 +21,7 @@ def _parse_owner(value: object) -> object:
     if value in ("", None):
         return ""
     if not isinstance(value, str) or not OWNER_KEY_PATTERN.fullmatch(value):
-        raise ValueError(
-            "owner is not an owner key; pass the owner that start returned, or omit it"
-        )
+        raise ValueError("owner is not an owner key; pass the key that start returned, or omit it")
     return value
 
 

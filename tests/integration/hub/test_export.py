@@ -75,35 +75,35 @@ model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1], trust_remote_code=Tru
 tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
 
 inputs = tokenizer(json.load(sys.stdin), padding=True, return_tensors="pt")
-answers = tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
+generated = tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 beams = tokenizer.batch_decode(model.generate(**inputs, num_beams=3), skip_special_tokens=True)
 plain = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=False)
 ids = plain("3 1 4")["input_ids"]
-result = {"answers": answers, "beams": beams, "plain": ids, "module": type(model).__module__}
+result = {"generated": generated, "beams": beams, "plain": ids, "module": type(model).__module__}
 print(json.dumps(result))
 """
 
 
 @pytest.fixture(autouse=True, scope="module")
-def known():
+def registered_classes():
     register(PACKAGE_FORMATS["transformer"])
 
 
 @pytest.fixture
-def message():
-    """What transformers logs as a warning or worse."""
-    message = []
+def messages():
+    """The warnings and errors that transformers logs."""
+    messages = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: message.append(record.getMessage())
+    handler.emit = lambda record: messages.append(record.getMessage())
     logger = logging.getLogger("transformers")
     logger.addHandler(handler)
-    yield message
+    yield messages
     logger.removeHandler(handler)
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """The shipped checkpoint `reverse` as the Hub gets it."""
+    """The package of the bundled checkpoint `reverse`."""
     folder = tmp_path_factory.mktemp("package")
     build_package(REVERSE, folder)
     return folder
@@ -111,7 +111,7 @@ def package(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def resumable(small_run, tmp_path_factory):
-    """A checkpoint of everything, of a model with all the other options, over letters too."""
+    """A resumable checkpoint of a model with many non-default settings and 40 symbols."""
     run = small_run.replace(
         n_symbols=40,
         d_model=8,
@@ -136,7 +136,7 @@ def resumable(small_run, tmp_path_factory):
 
 @pytest.fixture
 def copied(package, tmp_path):
-    """A copy of the package to do harm to."""
+    """A copy of the package, which a test may damage."""
     return shutil.copytree(package, tmp_path / "copied")
 
 
@@ -150,14 +150,14 @@ def contents(folder):
 
 
 def held_out(n):
-    """Held-out sequences of 1 to 10 digits as texts, and the right answers."""
+    """Return held-out sequences of 1 to 10 digits, and their targets, as texts."""
     task = load_task("reverse")
     batch = build_held_out_set(task, n, 1, 10).batch
     names = [" ".join(task.vocabulary.decode(row)) for row in batch.source_BS.tolist()]
     return names, [" ".join(task.vocabulary.decode(row)) for row in batch.labels_BT.tolist()]
 
 
-# What is in it
+# Contents of a package
 
 
 @pytest.mark.smoke
@@ -183,7 +183,7 @@ def test_the_space_contains_code_and_checkpoint_unchanged(package):
 def test_the_config_has_every_size_and_its_class(package):
     config = json.loads((package / "config.json").read_text())
     sizes = json.loads((REVERSE / "config.json").read_text())["model"]
-    # what the old file does not name, too
+    # also settings that the old file does not have
     assert {name: config[name] for name in ModelConfig.__dataclass_fields__} == dataclasses.asdict(
         ModelConfig(**sizes)
     )
@@ -196,14 +196,14 @@ def test_the_config_has_every_size_and_its_class(package):
     assert json.loads((package / "generation_config.json").read_text())["max_length"] == 12
 
 
-def test_only_an_empty_folder_is_filled(tmp_path):
+def test_a_package_needs_an_empty_folder(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="is not empty"):
         build_package(REVERSE, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_a_broken_checkpoint_is_not_packed(tmp_path):
+def test_a_damaged_checkpoint_is_not_packaged(tmp_path):
     broken = shutil.copytree(REVERSE, tmp_path / "broken")
     with open(broken / "model.safetensors", "r+b") as file:
         file.truncate(100_000)
@@ -227,12 +227,12 @@ def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, m
     assert issubclass(NotPublishableError, ValueError)
 
 
-# The way back
+# From a package to a checkpoint
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
-def test_a_shipped_checkpoint_comes_back_bit_for_bit(name, tmp_path):
+def test_a_bundled_checkpoint_is_restored_bit_for_bit(name, tmp_path):
     original = ROOT / "checkpoints" / name
     build_package(original, tmp_path / "package")
     checkpoint_from_package(tmp_path / "package", tmp_path / "checkpoint")
@@ -286,7 +286,7 @@ def test_a_broken_package_leaves_no_checkpoint(copied, tmp_path, harm):
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_a_checkpoint_is_never_written_over(copied, tmp_path):
+def test_an_existing_checkpoint_is_never_overwritten(copied, tmp_path):
     mine = shutil.copytree(ROOT / "checkpoints/copy", tmp_path / "mine")
     with pytest.raises(FileExistsError, match="already exists"):
         checkpoint_from_package(copied, mine)
@@ -296,7 +296,7 @@ def test_a_checkpoint_is_never_written_over(copied, tmp_path):
 # Tokens
 
 
-def test_the_tokenizer_gives_the_vocabularys_tokens(package, message):
+def test_the_tokenizer_gives_the_vocabularys_tokens(package, messages):
     read = AutoTokenizer.from_pretrained(package)
     ours = Vocabulary("0123456789")
     for text in ("3 1 4", "314", "3,1,4", " 3,  1 4\n", "0 1 2 3 4 5 6 7 8 9", ""):
@@ -310,7 +310,7 @@ def test_the_tokenizer_gives_the_vocabularys_tokens(package, message):
     padded = read(["3 1 4", "5"], padding=True, return_tensors="pt")
     assert padded["input_ids"].tolist() == [[6, 4, 7, 2], [8, 2, 0, 0]]
     assert padded["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
-    assert message == []
+    assert messages == []
 
 
 def test_an_unknown_symbol_is_rejected_as_by_the_vocabulary(package):
@@ -330,7 +330,7 @@ def test_letters_are_tokens_too(symbols, tmp_path):
     text = " ".join(ours.symbols[-9:])
     assert read.encode(text, add_special_tokens=False) == ours.encode(text)
     assert read.decode(read(text)["input_ids"], skip_special_tokens=True) == text
-    if symbols == 62:  # words that name special tokens elsewhere are letters here
+    if symbols == 62:  # names of special tokens of other tokenizers are letters here
         for text in ("PAD", "SOS EOS"):
             assert read.encode(text, add_special_tokens=False) == ours.encode(text)
 
@@ -339,7 +339,7 @@ def test_letters_are_tokens_too(symbols, tmp_path):
 
 
 @pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
-def test_generate_gives_our_own_answers(name, tmp_path, message):
+def test_generate_equals_our_own_generation(name, tmp_path, messages):
     build_package(ROOT / "checkpoints" / name, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path / "package", trust_remote_code=False, use_safetensors=True
@@ -352,12 +352,12 @@ def test_generate_gives_our_own_answers(name, tmp_path, message):
     assert torch.equal(written_BT, ours_BT)
     beams_BT = model.generate(**inputs, num_beams=4)[:, 1:]
     past_eos_BT = (ours_BT == EOS).cumsum(1) - (ours_BT == EOS).long() > 0
-    # sure of its answers, so beams find no better ones
+    # the model is confident, so beam search returns the same sequences
     assert torch.equal(beams_BT.masked_fill(past_eos_BT, PAD), ours_BT)
-    assert message == []
+    assert messages == []
 
 
-def test_every_option_travels(resumable, tmp_path, message):
+def test_every_setting_survives_publication(resumable, tmp_path, messages):
     build_package(resumable, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path / "package", trust_remote_code=False, use_safetensors=True
@@ -377,7 +377,7 @@ def test_every_option_travels(resumable, tmp_path, message):
         input_ids=batch.source_BS, attention_mask=(batch.source_BS != PAD).long()
     )[:, 1:]
     assert torch.equal(written_BT, family.generate(batch.source_BS, 6)[:, : written_BT.shape[1]])
-    assert message == []
+    assert messages == []
 
 
 def test_code_in_a_package_is_never_run_here(copied, tmp_path, monkeypatch):
@@ -422,7 +422,7 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
     weights = hashlib.sha256(published["model.safetensors"]).hexdigest()
     assert weights == hashlib.sha256((REVERSE / "model.safetensors").read_bytes()).hexdigest()
 
-    texts, answers = held_out(100)
+    texts, targets = held_out(100)
     alone = {
         name: value
         for name, value in os.environ.items()
@@ -442,9 +442,9 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert len(answers) == 100
-    assert result["answers"] == answers
-    assert result["beams"] == answers
+    assert len(targets) == 100
+    assert result["generated"] == targets
+    assert result["beams"] == targets
     assert result["plain"] == [6, 4, 7, EOS]
     assert result["module"].startswith("transformers_modules.")
     # transformers reports that the repository contains code, and that without it there is no config

@@ -35,22 +35,22 @@ from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import Trainer
 from tests.support.trainer_fingerprint import fingerprint
-order = json.loads(sys.argv[1])
-trainer = Trainer(RunConfig.from_flat(order["fields"]), SettingChange.parse(order["scheduled"]))
-while trainer.should_continue() and trainer.step_count < order["until"]:
-    for step, setting, value in order["by_hand"]:
+spec = json.loads(sys.argv[1])
+trainer = Trainer(RunConfig.from_flat(spec["fields"]), SettingChange.parse(spec["scheduled"]))
+while trainer.should_continue() and trainer.step_count < spec["until"]:
+    for step, setting, value in spec["by_hand"]:
         if trainer.step_count == step:
             trainer.schedule_change(setting, value)
     trainer.train_step()
-if order["folder"]:
-    save_checkpoint(Path(order["folder"]), trainer, None)
+if spec["folder"]:
+    save_checkpoint(Path(spec["folder"]), trainer, None)
     os.kill(os.getpid(), signal.SIGKILL)
 print(fingerprint(trainer))
 """
 
 
 @pytest.fixture(scope="module")
-def dropping(small_run):
+def dropout_run(small_run):
     return small_run.replace(
         max_steps=N,
         d_model=16,
@@ -62,15 +62,15 @@ def dropping(small_run):
     )
 
 
-def saved(run, steps, folder):
-    """A checkpoint of `run` after `steps` of its steps."""
+def save_after(run, steps, folder):
+    """Train a run for some steps, and save its checkpoint."""
     trainer = Trainer(run)
     metrics = [trainer.train_step() for _ in range(steps)]
     save_checkpoint(folder, trainer, metrics)
     return folder
 
 
-def finished(run):
+def train_to_end(run):
     trainer = Trainer(run)
     list(trainer)
     return trainer
@@ -93,7 +93,7 @@ def forget_nothing(trainer, fresh):
 
 
 @pytest.mark.smoke
-def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropping, tmp_path):
+def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropout_run, tmp_path):
     variants = {
         "plain": {"dropout": 0.0},
         "dropout": {"dropout": 0.1},
@@ -101,7 +101,7 @@ def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropping, tmp_
     }
     cuts = [(name, steps) for name in variants for steps in (0, 1, 9)]
     folders = [
-        saved(dropping.replace(**variants[name]), steps, tmp_path / f"{name}-{steps}")
+        save_after(dropout_run.replace(**variants[name]), steps, tmp_path / f"{name}-{steps}")
         for name, steps in cuts
     ]
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
@@ -109,7 +109,7 @@ def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropping, tmp_
         command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
     ).stdout.split()
     uncut = {
-        name: fingerprint(finished(dropping.replace(**changes)))
+        name: fingerprint(train_to_end(dropout_run.replace(**changes)))
         for name, changes in variants.items()
     }
     assert resumed == [uncut[name] for name, _ in cuts]
@@ -119,14 +119,14 @@ def train(run, until=N, scheduled=(), by_hand=(), folder=None):
     """In a new process, which ends by a kill if it saved; the fingerprint that it printed
     otherwise.
     """
-    order = {
+    spec = {
         "fields": run.to_flat(),
         "until": until,
         "scheduled": scheduled,
         "by_hand": by_hand,
         "folder": folder and str(folder),
     }
-    command = [sys.executable, "-W", "error", "-c", TRAIN, json.dumps(order)]
+    command = [sys.executable, "-W", "error", "-c", TRAIN, json.dumps(spec)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
     )
@@ -134,12 +134,12 @@ def train(run, until=N, scheduled=(), by_hand=(), folder=None):
     return done.stdout.strip()
 
 
-def test_killed_and_resumed_live_change_equals_scheduled_change(dropping, tmp_path):
+def test_killed_and_resumed_live_change_equals_scheduled_change(dropout_run, tmp_path):
     change = [4, "learning_rate", 0.02]
-    undisturbed = train(dropping, scheduled=[change])
-    train(dropping, until=7, by_hand=[change], folder=tmp_path / "changed before the cut")
-    train(dropping, until=4, by_hand=[], folder=tmp_path / "changed at the cut")
-    train(dropping, until=2, scheduled=[change], folder=tmp_path / "changed after the cut")
+    undisturbed = train(dropout_run, scheduled=[change])
+    train(dropout_run, until=7, by_hand=[change], folder=tmp_path / "changed before the cut")
+    train(dropout_run, until=4, by_hand=[], folder=tmp_path / "changed at the cut")
+    train(dropout_run, until=2, scheduled=[change], folder=tmp_path / "changed after the cut")
     at_the_cut, _ = resume_trainer(tmp_path / "changed at the cut")
     at_the_cut.schedule_change(*change[1:])
     save_checkpoint(tmp_path / "changed at the cut", at_the_cut, None)
@@ -150,17 +150,17 @@ def test_killed_and_resumed_live_change_equals_scheduled_change(dropping, tmp_pa
     ).stdout.split()
     assert resumed == [undisturbed] * 3
     others = [
-        train(dropping),
-        *(train(dropping, scheduled=[[step, *change[1:]]]) for step in (3, 5)),
+        train(dropout_run),
+        *(train(dropout_run, scheduled=[[step, *change[1:]]]) for step in (3, 5)),
     ]
     assert len({undisturbed, *others}) == 4
 
 
-def test_a_change_that_a_checkpoint_forgot_would_show(dropping, tmp_path):
-    uncut = Trainer(dropping, [SettingChange(4, "learning_rate", 0.02)])
+def test_a_change_that_a_checkpoint_forgot_would_show(dropout_run, tmp_path):
+    uncut = Trainer(dropout_run, [SettingChange(4, "learning_rate", 0.02)])
     list(uncut)
     for forgotten in (False, True):
-        trainer = Trainer(dropping, [SettingChange(4, "learning_rate", 0.02)])
+        trainer = Trainer(dropout_run, [SettingChange(4, "learning_rate", 0.02)])
         for _ in range(6):
             trainer.train_step()
         trainer.changes = [] if forgotten else trainer.changes
@@ -180,11 +180,11 @@ def test_a_change_that_a_checkpoint_forgot_would_show(dropping, tmp_path):
     ],
 )
 def test_each_part_of_the_state_is_needed_to_end_with_the_same_bits(
-    dropping, tmp_path, forget, matters
+    dropout_run, tmp_path, forget, matters
 ):
-    uncut = finished(dropping)
-    folder = saved(dropping, 6, tmp_path / "cut")
-    fresh = Trainer(dropping).state_dict()
+    uncut = train_to_end(dropout_run)
+    folder = save_after(dropout_run, 6, tmp_path / "cut")
+    fresh = Trainer(dropout_run).state_dict()
     trainer, _ = resume_trainer(folder)
     forget(trainer, fresh)
     list(trainer)
@@ -196,13 +196,13 @@ def test_each_part_of_the_state_is_needed_to_end_with_the_same_bits(
     assert (fingerprint(trainer) == fingerprint(uncut)) != matters
 
 
-def test_a_resumed_run_continues_its_metrics_and_its_clock(dropping, tmp_path):
-    trainer = Trainer(dropping)
+def test_a_resumed_run_continues_its_metrics_and_its_clock(dropout_run, tmp_path):
+    trainer = Trainer(dropout_run)
     metrics = [trainer.train_step() for _ in range(6)]
     save_checkpoint(tmp_path / "cut", trainer, metrics)
     resumed, lines = resume_trainer(tmp_path / "cut")
     assert resumed.step_count == 6
-    assert resumed.config == dropping
+    assert resumed.config == dropout_run
     assert resumed.seconds == pytest.approx(trainer.seconds, abs=1e-3)
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert [line["loss"] for line in lines] == pytest.approx(
@@ -213,8 +213,8 @@ def test_a_resumed_run_continues_its_metrics_and_its_clock(dropping, tmp_path):
     assert resumed.seconds > trainer.seconds - 1e-3
 
 
-def test_settings_may_change_when_a_run_is_resumed(dropping, tmp_path):
-    folder = saved(dropping, 6, tmp_path / "cut")
+def test_settings_may_change_when_a_run_is_resumed(dropout_run, tmp_path):
+    folder = save_after(dropout_run, 6, tmp_path / "cut")
     resumed, _ = resume_trainer(
         folder, max_steps=9, learning_rate=1e-3, lr_schedule="constant", warmup_steps=0
     )
@@ -225,14 +225,14 @@ def test_settings_may_change_when_a_run_is_resumed(dropping, tmp_path):
 
 @pytest.mark.parametrize("steps", [0, 3])
 @pytest.mark.parametrize("change", [{"n_layers": 2}, {"d_model": 32}])
-def test_a_model_of_another_shape_cannot_take_up_a_run(dropping, tmp_path, change, steps):
-    folder = saved(dropping, steps, tmp_path / "cut")
+def test_a_model_of_another_shape_cannot_take_up_a_run(dropout_run, tmp_path, change, steps):
+    folder = save_after(dropout_run, steps, tmp_path / "cut")
     with pytest.raises(CheckpointError):
         resume_trainer(folder, **change)
 
 
-def test_weights_alone_can_be_used_but_not_resumed(dropping, tmp_path):
-    trainer = Trainer(dropping)
+def test_weights_alone_can_be_used_but_not_resumed(dropout_run, tmp_path):
+    trainer = Trainer(dropout_run)
     save_checkpoint(tmp_path / "weights", trainer, [], resumable=False)
     assert not (tmp_path / "weights" / "training.safetensors").exists()
     with pytest.raises(
@@ -242,8 +242,8 @@ def test_weights_alone_can_be_used_but_not_resumed(dropping, tmp_path):
         resume_trainer(tmp_path / "weights")
 
 
-def test_run_diverged_at_first_step_can_resume_once_repaired(dropping, tmp_path):
-    trainer = Trainer(dropping)
+def test_run_diverged_at_first_step_can_resume_once_repaired(dropout_run, tmp_path):
+    trainer = Trainer(dropout_run)
     weight = trainer.model.output_proj.bias
     with torch.no_grad():
         weight[3] = float("nan")

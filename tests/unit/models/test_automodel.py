@@ -53,29 +53,29 @@ DEPTHS = [
 
 
 @pytest.fixture(autouse=True, scope="module")
-def known():
-    """The Auto classes of this process know ours, as in the app."""
+def registered_classes():
+    """Register our classes with the Auto classes, as the app does."""
     register(PACKAGE_FORMATS["transformer"])
 
 
 @pytest.fixture(autouse=True)
-def quiet():
-    """transformers logs where others warn; nothing here should make it."""
-    message = []
+def no_warnings():
+    """Fail a test in which transformers logs a warning."""
+    messages = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: message.append(record.getMessage())
+    handler.emit = lambda record: messages.append(record.getMessage())
     logger = logging.getLogger("transformers")
     logger.addHandler(handler)
     yield
     logger.removeHandler(handler)
-    assert message == []
+    assert messages == []
 
 
 build = functools.partial(build_small, EncoderDecoder)
 
 
-def loaded(model, folder):
-    """What transformers makes of the weights as a checkpoint keeps them."""
+def save_and_load(model, folder):
+    """Save the weights as a checkpoint, and load them with transformers."""
     (folder / "model.safetensors").write_bytes(serialize_tensors(weights_by_name(model)))
     config = PlaygroundConfig(
         **{name: getattr(model.config, name) for name in ModelConfig.__dataclass_fields__},
@@ -91,7 +91,7 @@ def loaded(model, folder):
 
 
 def sources(n=64, width=11, vocabulary=13):
-    """Random sources (BS) of all lengths, EOS behind each and PAD behind that."""
+    """Return random sources (BS) of all lengths, each followed by EOS and padding."""
     generator = torch.Generator().manual_seed(1)
     source_BS = torch.randint(3, vocabulary, (n, width), generator=generator)
     for row in range(n):
@@ -109,9 +109,9 @@ def targets(n, width=7):
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    """A model and what transformers makes of it."""
+    """A model, and the same one loaded with transformers."""
     model = build()
-    return model, loaded(model, tmp_path_factory.mktemp("pair"))
+    return model, save_and_load(model, tmp_path_factory.mktemp("pair"))
 
 
 def inputs_of(source_BS):
@@ -121,9 +121,9 @@ def inputs_of(source_BS):
 @pytest.mark.parametrize(
     "changes", OPTIONS + DEPTHS + PARTS, ids=lambda changes: "-".join(map(str, changes.values()))
 )
-def test_the_cached_model_equals_the_transformer(changes, tmp_path):
+def test_the_published_model_equals_the_transformer(changes, tmp_path):
     model = build(**changes)
-    theirs = loaded(model, tmp_path)
+    theirs = save_and_load(model, tmp_path)
     assert {weight.dtype for weight in theirs.parameters()} == {torch.float32}
     assert theirs.num_parameters() == model.config.parameter_count()
     source_BS, target_BT = sources(8), targets(8)
@@ -143,11 +143,9 @@ def test_the_cached_model_equals_the_transformer(changes, tmp_path):
     "changes", [OPTIONS[0], OPTIONS[-1]], ids=["nothing tied", "everything tied"]
 )
 def test_a_saved_copy_loads(changes, tmp_path):
-    theirs = loaded(build(**changes), tmp_path)
+    theirs = save_and_load(build(**changes), tmp_path)
     with torch.no_grad():
-        theirs.get_output_embeddings().weight[3] += (
-            1  # as training does: what is tied changes together
-        )
+        theirs.get_output_embeddings().weight[3] += 1  # also changes the weights tied to it
     theirs.save_pretrained(tmp_path / "again")
     again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "again")
     batch = inputs_of(sources(8)) | {"decoder_input_ids": targets(8)}
@@ -162,7 +160,7 @@ def test_padding_changes_nothing(pair):
     source_BS, target_BT = sources(20), targets(20)
     batched = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT)
     recorded = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
-    noise_BS = torch.where(source_BS == PAD, 5, source_BS)  # what is masked may hold anything
+    noise_BS = torch.where(source_BS == PAD, 5, source_BS)  # masked positions may have any token
     masked = theirs(
         input_ids=noise_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT
     )
@@ -197,11 +195,11 @@ def test_padding_changes_nothing(pair):
     [{}, OPTIONS[-1], PARTS[1], PARTS[4], PARTS[-1]],
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
-def test_greedy_decoding_is_ours(changes, tmp_path):
+def test_greedy_decoding_equals_ours(changes, tmp_path):
     model = build(**changes)
     with torch.no_grad():
         model.output_proj.bias[EOS] += 1.5
-    theirs = loaded(model, tmp_path)
+    theirs = save_and_load(model, tmp_path)
     source_BS = sources()
     ours_BT = generate(model, source_BS, 11)
     written_BT = theirs.generate(**inputs_of(source_BS))[:, 1:]
@@ -213,9 +211,9 @@ def test_greedy_decoding_is_ours(changes, tmp_path):
     )
 
 
-def test_beams_find_the_most_likely_of_all_answers(tmp_path):
+def test_beam_search_returns_the_most_likely_sequence(tmp_path):
     model = build(source_vocab_size=5, target_vocab_size=5, max_positions=3)
-    theirs = loaded(model, tmp_path)
+    theirs = save_and_load(model, tmp_path)
     source_BS = sources(6, 3, 5)
     settings = {"length_penalty": 0.0, "early_stopping": "never", "max_new_tokens": 3}
     detected_BT = theirs.generate(**inputs_of(source_BS), num_beams=100, **settings)[:, 1:]
@@ -237,18 +235,18 @@ def test_beams_find_the_most_likely_of_all_answers(tmp_path):
 
 
 def until_eos(answer_T):
-    """An answer's tokens; transformers fills up with EOS behind a beam's where PAD is token 0."""
+    """Return the generated tokens; beam search of transformers pads with EOS if PAD is token 0."""
     tokens = answer_T.tolist()
     return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
 
 def ended_right(answer):
-    """Whether only PAD stands behind the first EOS."""
+    """Return whether only padding follows the first EOS."""
     return EOS not in answer or not any(answer[answer.index(EOS) + 1 :])
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_no_answer_outgrows_the_positions(pair, beams):
+def test_generation_ends_at_the_last_position(pair, beams):
     _, theirs = pair
     written_BT = theirs.generate(
         **inputs_of(sources(5)), num_beams=beams, max_new_tokens=40, suppress_tokens=[EOS]
@@ -266,7 +264,7 @@ def test_no_answer_outgrows_the_positions(pair, beams):
         ).shape == (5, width)
 
 
-def test_answers_may_be_sampled(pair):
+def test_sampling_generates_valid_sequences(pair):
     _, theirs = pair
     torch.manual_seed(0)
     drawn_NT = theirs.generate(
@@ -277,7 +275,7 @@ def test_answers_may_be_sampled(pair):
 
 
 @pytest.mark.parametrize("beams", [1, 2])
-def test_attention_comes_back_from_generate(pair, beams):
+def test_generate_returns_attention_weights(pair, beams):
     model, theirs = pair
     source_BS = sources(3)
     requested = {
@@ -313,7 +311,7 @@ def test_attention_comes_back_from_generate(pair, beams):
     assert tuple(whole.decoder_attentions[-1][0].shape) == (3 * beams, 4, 6, 6)
 
 
-def test_labels_give_the_loss_that_we_train_with(pair):
+def test_labels_give_the_training_loss(pair):
     model, theirs = pair
     task = load_task("reverse")
     batch = build_held_out_set(task, 40, 1, 10).batch
@@ -331,7 +329,7 @@ def test_labels_give_the_loss_that_we_train_with(pair):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How often attention weights were computed, and the target positions that were embedded."""
+    """Count the computations of attention weights and the embedded target positions."""
     counts = {"weights": 0, "positions": 0}
     attend, embed = attention.scaled_dot_product_attention, InputEmbedding.forward
 
@@ -396,7 +394,7 @@ def test_a_cache_may_be_filled_step_by_step_or_at_once(pair):
     "changes", [{}, {"position_type": "randomized", "dropout": 0.5}], ids=["learned", "randomized"]
 )
 def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_path, counted):
-    theirs = loaded(build(**changes), tmp_path).train()
+    theirs = save_and_load(build(**changes), tmp_path).train()
     assert theirs.generate(**inputs_of(sources(5)), suppress_tokens=[EOS]).shape == (5, 12)
     assert counted["positions"] == sum(range(1, 12))
 
@@ -404,7 +402,7 @@ def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_pa
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 @pytest.mark.parametrize("kind", POSITION_TYPES)
 def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path):
-    theirs = loaded(build(position_type=kind), tmp_path).to(dtype)
+    theirs = save_and_load(build(position_type=kind), tmp_path).to(dtype)
     source_BS, target_BT = sources(6), targets(6)
     with torch.no_grad():
         requested = inputs_of(source_BS) | {"decoder_input_ids": target_BT}

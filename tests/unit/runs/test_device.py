@@ -1,4 +1,4 @@
-"""The line with the device of runs, and the reason."""
+"""The summary of the training device, with the reason."""
 
 from types import SimpleNamespace
 
@@ -28,17 +28,17 @@ def machine(monkeypatch):
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: apple)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(gpus))
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
-        about = {
+        functions = {
             "get_device_properties": lambda n: SimpleNamespace(name=gpus[n], total_memory=80e9)
         }
-        for name, answer in about.items():
-            monkeypatch.setattr(torch.cuda, name, answer)
+        for name, function in functions.items():
+            monkeypatch.setattr(torch.cuda, name, function)
 
     return machine
 
 
 @pytest.mark.parametrize(
-    ("about", "line"),
+    ("properties", "summary"),
     [
         ({}, "Training on cpu, 2 cores: no CUDA device is visible"),
         (
@@ -56,9 +56,9 @@ def machine(monkeypatch):
         ),
     ],
 )
-def test_the_line_names_the_device_and_the_reason(machine, about, line):
-    machine(**about)
-    assert device_summary() == line
+def test_the_summary_has_the_device_and_the_reason(machine, properties, summary):
+    machine(**properties)
+    assert device_summary() == summary
 
 
 def test_auto_device_on_zerogpu_is_cpu_with_note_on_gpu_slices(machine, monkeypatch):

@@ -51,7 +51,7 @@ def test_small_task_has_fewer_sequences_than_requested():
 
 
 @pytest.mark.parametrize("one_in", [2, 4, 8, 16])
-def test_one_source_in_so_many_is_held_out(one_in):
+def test_the_held_out_fraction_is_that_of_the_setting(one_in):
     sequence_NL = torch.randint(3, 13, (20_000, 8))
     lengths_N = torch.full((20_000,), 8)
     held_out_N = is_held_out(sequence_NL, lengths_N, one_in)

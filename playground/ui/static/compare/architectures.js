@@ -116,7 +116,7 @@ function Architecture({ option, target }) {
       />
       <span class="name">${title}</span>
     </label>
-    <span class=${problem ? "pg-error takes" : "pg-hint takes"}>
+    <span class=${problem ? "pg-error cost" : "pg-hint cost"}>
       ${problem ? formatMessage(problem) : describeSize(option, target)}
     </span>
   </li>`;
@@ -147,7 +147,7 @@ function Choices() {
       isBusy=${isTraining.value}
       disabledReason=${count || !architectures ? "" : "Select an architecture."}
     >
-      <p class="pg-hint sum">
+      <p class="pg-hint total-cost">
         ${
           architectures
             ? `${task}; your model has ${formatCount(parameters, "parameter")}.`

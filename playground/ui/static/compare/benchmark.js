@@ -165,7 +165,7 @@ function ModelItem({ model }) {
       <span class="name">${name}</span>
     </label>
     <button type="button" class="remove" aria-label=${"Remove " + name} onClick=${remove}>×</button>
-    <span class=${isError ? "pg-error takes" : "pg-hint takes"}>${text}</span>
+    <span class=${isError ? "pg-error cost" : "pg-hint cost"}>${text}</span>
   </li>`;
 }
 
@@ -207,7 +207,7 @@ function Files() {
   const button = (label, onClick) =>
     html`<button type="button" class="pg-button" onClick=${onClick}>${label}</button>`;
   return html`${button("Table (CSV)", () => saveCsv("compare.csv", resultRecords(state)))}
-  ${button("Predictions (CSV)", () => saveCsv("compare-items.csv", exampleRecords(state)))}
+  ${button("Predictions (CSV)", () => saveCsv("compare-examples.csv", exampleRecords(state)))}
   ${button("All data (JSON)", saveJson)}`;
 }
 
@@ -249,7 +249,7 @@ export function Benchmark() {
         submitLabel=${results.value.settings ? "Run again" : "Run evaluation"}
         submitClass="run"
         isBusy=${isActive(job.state.value)}
-        ><p class="pg-hint sum">${describeDownloads(selected)}</p><//
+        ><p class="pg-hint total-cost">${describeDownloads(selected)}</p><//
       >
     </section>
     <${Results} />

@@ -26,7 +26,7 @@ export function describeError(message, code = "") {
 
 /** @param {{ onRetry: () => void }} props */
 export const Outage = ({ onRetry }) =>
-  html`<p class=${"net" + (outage.value ? " is-out" : "")} role="status">
+  html`<p class=${"outage" + (outage.value ? " is-out" : "")} role="status">
     ${outage.value} ${" "}
     ${
       outage.value &&

@@ -115,8 +115,8 @@ const Training = ({ data }) =>
 export const trainingSpec = {
   title: "Loss and learning rate",
   explain:
-    "What the loss compares with the prediction of a token, after teacher forcing, and how large " +
-    "the learning rate is at each step.",
+    "The target distribution in the loss of one position, teacher-forced, and the learning rate " +
+    "at each step.",
   Component: Training,
   options: () => pick("position", "schedule"),
   restoreOptions: restore,

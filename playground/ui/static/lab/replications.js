@@ -117,7 +117,7 @@ function Claim({ claim }) {
       <dd>
         ${claim.description}${
           claim.parameters ? `; ${formatCount(claim.parameters, "parameter")}` : ""
-        };${" "}<span class="takes">${formatEstimate(claim.estimate)}</span>
+        };${" "}<span class="estimate">${formatEstimate(claim.estimate)}</span>
       </dd>
     </dl>
     <${Details} claim=${claim} />

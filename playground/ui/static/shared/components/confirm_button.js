@@ -12,11 +12,11 @@ import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
  */
 export function ConfirmButton({ label, question, confirmLabel = label, onConfirm, disabled }) {
   const [isOpen, setOpen] = useState(false),
-    first = useRef(/** @type {HTMLButtonElement | null} */ (null)),
+    cancelButton = useRef(/** @type {HTMLButtonElement | null} */ (null)),
     opener = useRef(/** @type {HTMLButtonElement | null} */ (null)),
     wasOpen = useRef(false);
   useEffect(() => {
-    if (isOpen) first.current?.focus();
+    if (isOpen) cancelButton.current?.focus();
     else if (wasOpen.current) opener.current?.focus();
     wasOpen.current = isOpen;
   }, [isOpen]);
@@ -46,7 +46,7 @@ export function ConfirmButton({ label, question, confirmLabel = label, onConfirm
     onFocusOut=${onFocusOut}
   >
     <span>${question}</span>
-    <button type="button" class="pg-button" onClick=${() => setOpen(false)} ref=${first}>
+    <button type="button" class="pg-button" onClick=${() => setOpen(false)} ref=${cancelButton}>
       Cancel
     </button>
     <button type="button" class="pg-button danger" onClick=${confirm}>${confirmLabel}</button>
