@@ -324,7 +324,7 @@ def test_a_missing_dataset_is_named_with_instructions(stored, tmp_path, monkeypa
     with pytest.raises(
         DatasetNotFoundError,
         match=rf"{stored.sha256[:12]}…\) is not stored here; add it with `python -m playground "
-        r"rows FILE`",
+        r"dataset FILE`",
     ):
         task.check_lengths(3, 3)
     store(stored)
