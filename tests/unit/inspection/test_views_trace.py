@@ -211,11 +211,11 @@ def test_attention_scores_are_those_of_the_stages(overrides):
     config = subject.transformer.config
     for kind, query in (("cross", 1), ("encoder", 0), ("decoder", 2)):
         at = {"head": config.n_heads - 1, "query": query}
-        scores = ask(subject, "attention-scores", kind=kind, layer=config.n_layers - 1, **at)
+        scores = render(subject, "attention-scores", kind=kind, layer=config.n_layers - 1, **at)
         block = Component(kind, config.n_layers - 1).name
         for key, weight in enumerate(scores["weights"]):
             cell = {"head": at["head"], "row": query, "column": key}
-            origin = ask(subject, "trace-cell", stage=f"{block}/softmax", **cell)
+            origin = render(subject, "trace-cell", stage=f"{block}/softmax", **cell)
             score = origin["score"]
             assert weight == close(origin["value"])
             assert (scores["query"], scores["keys"][key]) == (
