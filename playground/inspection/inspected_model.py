@@ -5,7 +5,8 @@ Shapes: B batch, S source, T target.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,8 @@ from playground.architectures.base import Seq2SeqModel
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.checkpoints.checkpoint import load_model
 from playground.errors import UserError
+from playground.models.config import ModelConfig
+from playground.models.torch_transformer import TorchTransformer, copy_weights
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, SOS
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
@@ -58,14 +61,22 @@ class InspectedModel:
         """Wrap a model; it is switched to evaluation mode, without dropout, and stays in it."""
         return cls(config, model.eval(), config.task.load())
 
-    @property
+    @cached_property
     def transformer(self) -> EncoderDecoder:
         """Return the encoder-decoder from scratch, whose components can be ablated.
+
+        For a model from PyTorch's layers it is the transformer from scratch with the same weights,
+        which computes the same outputs (`is_equivalent`).
 
         Raises:
             InspectionError: for another architecture, for which only attention weights are
                 available.
         """
+        if isinstance(self.model, TorchTransformer):
+            with torch.device("meta"):  # copy_weights sets every weight
+                equivalent = EncoderDecoder(ModelConfig(**asdict(self.model.config)))
+            copy_weights(self.model, equivalent.to_empty(device=self.device))
+            return equivalent.eval()
         if not isinstance(self.model, Transformer):
             title = ARCHITECTURES[self.config.architecture].title
             other = ", or the gates" if self.config.architecture == "recurrent" else ""
@@ -74,6 +85,11 @@ class InspectedModel:
                 f"architecture {title!r}, open the attention view{other}"
             )
         return cast(EncoderDecoder, self.model)
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Return whether `transformer` is another model with the same weights."""
+        return isinstance(self.model, TorchTransformer)
 
     @property
     def device(self) -> torch.device:

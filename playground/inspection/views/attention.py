@@ -109,7 +109,12 @@ def _attention_of_any_model(
         "weights": pack_uint16(weights_LHQM),
         "possible": (attn_mask_QM.tril() if kind == "decoder" else attn_mask_QM).tolist(),
         "architecture": subject.config.architecture,
-        **answer_fields(subject, example, subject.token_names(generated_BT[0, :n].tolist())),
+        **answer_fields(
+            subject,
+            example,
+            subject.token_names(generated_BT[0, :n].tolist()),
+            of_own_layers=True,
+        ),
     }
 
 

@@ -14,10 +14,19 @@ from .request import json_number
 DECIMALS = 6  # of numbers in exported files
 
 
-def answer_fields(subject: InspectedModel, batch: Example, generated: list[str]) -> dict[str, Any]:
+SAME_WEIGHTS = (
+    "this model has PyTorch's layers; the view computes with the transformer from scratch and the "
+    "same weights"
+)
+
+
+def answer_fields(
+    subject: InspectedModel, batch: Example, generated: list[str], of_own_layers: bool = False
+) -> dict[str, Any]:
     """Return the fields that every view has: the model's output, the target, and a note.
 
-    The target is None if it is unknown.
+    The target is None if it is unknown. `of_own_layers`: the view reads the layers of the model
+    itself, not those of `subject.transformer`.
     """
     low, high = subject.config.task.min_length, subject.config.task.max_length
     n = batch.source_BS.shape[1] - 1
@@ -31,6 +40,8 @@ def answer_fields(subject: InspectedModel, batch: Example, generated: list[str])
     )
     if not batch.has_target:
         notes.append("the target is unknown: the dataset has no pair with this source")
+    if subject.is_equivalent and not of_own_layers:
+        notes.append(SAME_WEIGHTS)
     return {
         "prediction": generated,
         "target": subject.token_names(batch.labels_BT[0].tolist()) if batch.has_target else None,

@@ -10,6 +10,7 @@ from playground.inspection.inspected_model import (
     load_inspected_model,
 )
 from playground.inspection.views import VIEWS, render_view
+from playground.inspection.views.common import SAME_WEIGHTS
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig
@@ -73,6 +74,28 @@ def test_other_architectures_have_attention_and_explain_other_views():
     for view in VIEWS:
         result = render_view(subject, view, {"text": "3 1 4"})
         assert "error" in result or view in ("attention", "sizes", "masks", "waves"), view
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_pytorch_layers_are_traced_by_the_model_from_scratch_with_their_weights(norm):
+    config = RunConfig.from_flat({"architecture": "torch-transformer", "norm_placement": norm})
+    subject = InspectedModel.from_model(config, build_model(config))
+    batch = subject.held_out(20).batch
+    torch.testing.assert_close(
+        subject.transformer(batch.source_BS, batch.decoder_input_BT),
+        subject.model(batch.source_BS, batch.decoder_input_BT),
+        atol=1e-5,
+        rtol=1e-5,
+    )
+    assert subject.transformer is subject.transformer
+    errors = {"heads-over-training": "earlier steps", "gates": "recurrent"}
+    errors |= {} if norm == "pre" else {"contributions": "pre-norm"}
+    for view in VIEWS:
+        result = render_view(subject, view, {"text": "3 1 4", "stage": "output/logits"})
+        expected = errors.get(view)
+        assert expected in result["error"] if expected else "error" not in result, view
+        if "note" in result:
+            assert (SAME_WEIGHTS in result["note"]) is (view != "attention"), view
 
 
 def test_unknown_target_is_replaced_by_the_generated_tokens(rowed):

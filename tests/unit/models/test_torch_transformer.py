@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from playground.models.config import ModelConfig
-from playground.models.torch_transformer import TorchTransformer
+from playground.models.torch_transformer import TorchTransformer, copy_weights
 from playground.models.transformer import Transformer
 from playground.models.variant_configs import TorchTransformerConfig
 
@@ -28,47 +28,7 @@ def build_pair(norm):
     with torch.no_grad():
         for weight in torch_model.parameters():
             weight.add_(0.1 * torch.randn_like(weight))
-
-        def copy_attention(own, reference):
-            projections = (own.q_proj, own.k_proj, own.v_proj)
-            weights, biases = reference.in_proj_weight.chunk(3), reference.in_proj_bias.chunk(3)
-            for part, weight, bias in zip(projections, weights, biases, strict=True):
-                part.weight.copy_(weight)
-                part.bias.copy_(bias)
-            own.out_proj.load_state_dict(reference.out_proj.state_dict())
-
-        own_model.output_proj.load_state_dict(torch_model.output_proj.state_dict())
-        for side, tokens, positions in (
-            (
-                own_model.source_embedding,
-                torch_model.source_token_embedding,
-                torch_model.source_position_embedding,
-            ),
-            (
-                own_model.target_embedding,
-                torch_model.target_token_embedding,
-                torch_model.target_position_embedding,
-            ),
-        ):
-            side.token_embedding.weight.copy_(tokens.weight)
-            side.position_embedding.copy_(positions.weight[:6])
-        for own, reference in zip(
-            (*own_model.encoder_layers, *own_model.decoder_layers),
-            (*torch_model.encoder.layers, *torch_model.decoder.layers),
-            strict=True,
-        ):
-            copy_attention(own.self_attn, reference.self_attn)
-            norms = [own.self_attn_residual.norm, own.feed_forward_residual.norm]
-            if hasattr(reference, "multihead_attn"):
-                copy_attention(own.cross_attn, reference.multihead_attn)
-                norms.insert(1, own.cross_attn_residual.norm)
-            for n, each in enumerate(norms, start=1):
-                each.load_state_dict(getattr(reference, f"norm{n}").state_dict())
-            own.feed_forward.up_proj.load_state_dict(reference.linear1.state_dict())
-            own.feed_forward.down_proj.load_state_dict(reference.linear2.state_dict())
-        if norm == "pre":
-            own_model.encoder_norm.load_state_dict(torch_model.encoder.norm.state_dict())
-            own_model.decoder_norm.load_state_dict(torch_model.decoder.norm.state_dict())
+    copy_weights(torch_model, own_model)
     return torch_model, own_model
 
 
