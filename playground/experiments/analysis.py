@@ -5,9 +5,11 @@ The functions take measured numbers; they do not access runs or files.
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from playground.common.format import format_percent
 from playground.common.stats import (
     censored_summary,
     five_number_summary,
@@ -208,11 +210,11 @@ def _describe(variant: Mapping[str, Any], learned: bool) -> str:
 
 def _describe_scores(variant: Mapping[str, Any], learned: bool) -> str:
     if not learned:
-        return f"ended at {_format_range(variant['exact_match'], percent)}"
+        return f"ended at {format_range(variant['exact_match'], format_percent)}"
     steps_to = variant["steps_to"]
     if steps_to["reached"] == steps_to["n"]:
-        return f"reached 99 % after {_format_range(steps_to, count)} steps"
-    final_range = _format_range(variant["exact_match"], percent)
+        return f"reached 99 % after {format_range(steps_to, count)} steps"
+    final_range = format_range(variant["exact_match"], format_percent)
     end = f"within {variant['steps']:,} steps, ending at {final_range}"
     if not steps_to["reached"]:
         return f"did not reach 99 % {end}"
@@ -279,22 +281,22 @@ def format_p_value(p: float) -> str:
     return f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
 
 
-def _format_range(values: Mapping[str, Any], write: Any) -> str:
+def format_range(values: Mapping[str, Any], write: Callable[[float], str]) -> str:
+    """Format a median with its range, as in "3.0 % (1.0–5.0 %)".
+
+    `formatRange` of lab/result_tables.js follows the same rule; one test has both.
+    """
     low, high = write(values["low"]), write(values["high"])
-    return write(values["median"]) + (f" ({low}–{high})" if low != high else "")
+    return write(values["median"]) + (f" ({low.removesuffix(' %')}–{high})" if low != high else "")
 
 
 def _format_seeds(n: int) -> str:
     return "1 seed" if n == 1 else f"median and range of {n} seeds"
 
 
-def percent(share: float) -> str:
-    """Format a fraction as a percentage; never round up to 100 %."""
-    return "100 %" if share == 1 else f"{min(99.9, 100 * share):.3g} %"
-
-
 def count(number: float) -> str:
-    return f"{number:,.0f}"
+    """Format a number of steps; a half is rounded up."""
+    return f"{math.floor(number + 0.5):,}"
 
 
 # For spreadsheets

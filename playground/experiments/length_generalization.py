@@ -12,12 +12,13 @@ from typing import Any
 
 from playground.checkpoints.manifest import CheckpointError, read_json
 from playground.common.atomic_write import write_file
+from playground.common.format import format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
 from playground.models.stack_config import StackConfig
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
 
-from .analysis import TARGET_SCORE, describe_rank_test, percent, to_csv_text
+from .analysis import TARGET_SCORE, describe_rank_test, to_csv_text
 from .spec import MIN_PER_LENGTH, evaluation_cost
 
 SCORES_FILE = "lengths.json"  # in the folder of the run
@@ -253,13 +254,13 @@ def _comparison(
         subject = tested[0]["label"] if rest else "it"
         lengths_by_scheme += (
             f"; beyond length {high}, {subject} is right on "
-            f"{percent(tested[0]['beyond']['median'])}"
+            f"{format_percent(tested[0]['beyond']['median'])}"
         )
     else:
         further = max(tested, key=lambda row: row["beyond"]["median"])
         lengths_by_scheme += (
             f"; beyond length {high}, {further['label']} is right most often, on "
-            f"{percent(further['beyond']['median'])}"
+            f"{format_percent(further['beyond']['median'])}"
         )
     if not rest:
         return f"{begin}{lengths_by_scheme}."

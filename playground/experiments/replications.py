@@ -16,12 +16,13 @@ from statistics import median
 from typing import Any
 
 from playground.common import messages
+from playground.common.format import format_percent
 from playground.models.config_fields import ConfigError
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.training.config import RunConfig, section_of_field
 
-from .analysis import first_step_reaching, percent
+from .analysis import first_step_reaching
 from .claim import Claim
 from .claims import CLAIMS
 from .spec import parse_experiment
@@ -247,14 +248,19 @@ def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:
         return _without_result(name, "not every run has finished yet")
     if claim.measure == "layers":
         medians = {variant["label"]: variant["exact_match"]["median"] for variant in variants}
-        measured_text = "; ".join(f"{each} {percent(score)}" for each, score in medians.items())
+        measured_text = "; ".join(
+            f"{each} {format_percent(score)}" for each, score in medians.items()
+        )
         return _result(
             name, medians, _needs_two_layers(variants), f"median exact match: {measured_text}"
         )
     losses = {variant["label"]: variant["loss"]["median"][-1] for variant in variants}
     steps = variants[0]["loss"]["steps"][-1]
     measured_text = "; ".join(f"{each} {loss:.3f}" for each, loss in losses.items())
-    return _result(name, losses, None, f"median training loss at update {steps}: {measured_text}")
+    median_of = "median " if variants[0]["n"] > 1 else ""
+    return _result(
+        name, losses, None, f"{median_of}training loss at update {steps}: {measured_text}"
+    )
 
 
 def _needs_two_layers(variants: Sequence[Mapping[str, Any]]) -> bool:
@@ -281,7 +287,7 @@ def outcome_of_lengths(results: Mapping[str, Any], name: str = "length-order") -
     passed = all(min(one) >= max(next_one) for one, next_one in itertools.pairwise(groups))
     ranked = sorted(medians.items(), key=lambda each: -each[1])
     measured_text = "median exact match beyond length 20: " + ", ".join(
-        f"{scheme} {percent(share)}" for scheme, share in ranked
+        f"{scheme} {format_percent(share)}" for scheme, share in ranked
     )
     if not any(medians.values()):
         passed = False

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { beforeEach, mock, test } from "node:test";
 
 import { enter, makeBox, settle } from "./support/dom.js";
@@ -248,6 +249,16 @@ test("the table names the sequences of its numbers", () => {
   assert.match(text, /2,000 held-out sequences/);
   assert.match(text, /on 256 of them/);
   assert.match(describeMeasurement({ variants: [VARIANT] }, {}), /99 % to length/);
+});
+
+test("ranges are rounded like those of the summary", () => {
+  const vectors = JSON.parse(
+    readFileSync(new URL("../data/range_vectors.json", import.meta.url), "utf8"),
+  );
+  for (const [values, text] of vectors.percent)
+    assert.equal(formatRange(spread(...values), formatPercent), text);
+  for (const [values, text] of vectors.steps)
+    assert.equal(formatStepsTo(spread(...values), 2000), text);
 });
 
 test("a run is described by its status and step", () => {

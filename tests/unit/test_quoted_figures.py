@@ -7,6 +7,7 @@ from statistics import median
 import pytest
 
 from benchmarks import fast_preset
+from playground.common.format import format_percent
 from playground.common.stats import Z_95
 from playground.experiments import analysis
 from playground.experiments.presets import list_presets
@@ -136,9 +137,9 @@ SOURCES = {
     },
     "presets": {"99 %": lambda: analysis.TARGET_SCORE == 0.99},
     "page": {
-        "0 %": lambda: analysis.percent(0.0) == "0 %",
+        "0 %": lambda: format_percent(0.0) == "0 %",
         "0.1 %": "the rounding of shared/format.js, with a test in tests/js/format.test.js",
-        "100 %": lambda: analysis.percent(1.0) == "100 %",
+        "100 %": lambda: format_percent(1.0) == "100 %",
         "10 steps": lambda: bug_comparison.LOSS_WINDOW == 10,
         "60 steps": lambda: classifier.MIN_USEFUL_STEPS == 60,
         "95 %": lambda: round(Z_95, 2) == 1.96,

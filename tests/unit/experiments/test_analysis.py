@@ -1,13 +1,16 @@
 import csv
 import io
+import json
 
 import pytest
 
+from playground.common.format import format_percent
 from playground.experiments.analysis import (
+    count,
     first_step_reaching,
+    format_range,
     interval_means,
     median_and_range,
-    percent,
     setting_words,
     subsample_steps,
     summarize,
@@ -15,6 +18,10 @@ from playground.experiments.analysis import (
     to_csv,
 )
 from playground.experiments.variant import Variant
+from tests.support.app_server import ROOT
+
+# the page's script follows the same rules: tests/js/lab.test.js
+VECTORS = json.loads((ROOT / "tests/data/range_vectors.json").read_text(encoding="utf-8"))
 
 
 def runs(*times, exact=None, steps=200, done=True):
@@ -102,9 +109,8 @@ def test_final_scores_are_compared_if_no_run_reaches_the_target():
         variant("pre", None, None, exact=[0.5, 0.6]), variant("post", None, None, exact=[0.1, 0.2])
     )
     assert actual.startswith(
-        "Changing norm placement: nothing reached 99 % exact match in 200 steps: pre ended at 55 % "
-        "(50 %–60 "
-        "%); post ended at 15 %"
+        "Changing norm placement: nothing reached 99 % exact match in 200 steps: pre ended at "
+        "55.0 % (50.0–60.0 %); post ended at 15.0 %"
     )
     assert "p = 0.33, the least that 2 and 2 seeds can give" in actual
 
@@ -114,7 +120,8 @@ def test_variant_with_unreached_seeds_has_no_median_steps():
     assert (some["steps_to"]["median"], some["steps_to"]["reached"]) == (None, 1)
     actual = result(some, variant("pre", 80, 90, 100))
     assert (
-        "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40 % (40 %–100 %)" in actual
+        "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40.0 % (40.0–100 %)"
+        in actual
     )
     assert "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give" in actual
     assert "did not reach 99 % within 200 steps" in result(
@@ -182,10 +189,12 @@ def test_csv_leaves_unreached_steps_empty_and_states_the_limit():
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(1, "100 %"), (0.9999, "99.9 %"), (0.123456, "12.3 %"), (0, "0 %")]
+    ("write", "values", "text"),
+    [(format_percent, *vector) for vector in VECTORS["percent"]]
+    + [(count, *vector) for vector in VECTORS["steps"]],
 )
-def test_percent_never_rounds_up_to_all(share, text):
-    assert percent(share) == text
+def test_ranges_of_the_summary_are_rounded_like_those_of_the_table(write, values, text):
+    assert format_range(dict(zip(("median", "low", "high"), values, strict=True)), write) == text
 
 
 def test_diverged_runs_count_as_ended_and_are_reported_separately():

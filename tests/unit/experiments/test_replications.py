@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from statistics import median
 
 import pytest
 
@@ -22,6 +23,7 @@ from playground.runs.state import Run
 from playground.training.config import RunConfig
 from playground.training.lr_schedule import learning_rate_at
 from playground.training.setting_changes import SettingChange
+from tests.support.app_server import ROOT
 
 
 def test_every_claim_has_source_criterion_deviations_duration_and_command():
@@ -36,6 +38,34 @@ def test_every_claim_has_source_criterion_deviations_duration_and_command():
         assert 0 < line["estimated_minutes"] <= 10
         seed = "" if line["experiment"] else " --seed 0"
         assert line["command"] == f"python -m playground published {line['name']}{seed}"
+
+
+RESULTS = json.loads((ROOT / "benchmarks/results/published.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("row", RESULTS["rows"], ids=lambda row: row["name"])
+def test_stored_verdict_follows_from_the_claim_and_the_stored_values(row):
+    claim, value = CLAIMS[row["name"]], row["value"]
+    texts = (claim.title, claim.statement, claim.criterion)
+    assert (row["title"], row["published"], row["criterion"]) == texts
+    assert row["done"]
+    if claim.measure == "order":
+        lines = [{"label": key, "beyond": {"median": each}} for key, each in value.items()]
+        rows = [line | {"n": row["seeds"], "planned": row["seeds"]} for line in lines]
+        passed = outcome_of_lengths({"rows": rows}, row["name"])["passed"]
+    elif claim.measure == "layers":
+        passed = all(
+            (each >= 0.95) if "n_layers 2" in key else (each <= 0.5) for key, each in value.items()
+        )
+    elif claim.measure == "training_loss":
+        passed = None
+    else:
+        assert value == median(row["by_seed"])
+        assert len(row["by_seed"]) == row["seeds"] >= 3
+        is_upper = claim.measure in ("annotated_transformer_loss", "generalization_step")
+        passed = value <= claim.threshold if is_upper else value >= claim.threshold
+    assert row["passed"] is passed
+    assert row["verdict"] == {True: "pass", False: "fail", None: "compared"}[passed]
 
 
 def test_the_published_curve_ends_with_the_published_values():
