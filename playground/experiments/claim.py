@@ -18,7 +18,8 @@ class Claim:
     criterion   the criterion as text; `replications.py` implements it
     deviations  the differences from the original, with their effect
     estimated_minutes  duration of one run, or of the whole experiment, on two cores
-    curve       the published training loss by update, where the source prints it
+    curve       the published values by update, where the source prints them: the held-out exact
+                match for the measure "generalization_step", otherwise the loss
     threshold   the bound of the measured value in the criterion, if there is one
     settings    the settings of the run, unless the claim needs an `experiment`
     """

@@ -8,6 +8,7 @@ A result has these values, for JSON:
     verdict        "pass" or "fail", or "compared" for a measurement without a criterion
     measured_text  the measured value as text
     summary        all of it in one text
+    curve          of a run: the values that the published curve of the claim is compared with
 """
 
 import itertools
@@ -22,7 +23,7 @@ from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.training.config import RunConfig, section_of_field
 
-from .analysis import first_step_reaching
+from .analysis import first_step_reaching, interval_means
 from .claim import Claim
 from .claims import CLAIMS
 from .spec import parse_experiment
@@ -125,7 +126,9 @@ def metrics_of_run(
     evaluations = [
         (line["step"], line["exact_match"]) for line in lines if line.get("exact_match") is not None
     ]
-    last = [line["loss"] for line in lines[-LOSS_WINDOW:]]
+    steps = [step for step, _ in evaluations]
+    losses = [line["loss"] for line in lines]
+    last = losses[-LOSS_WINDOW:]
     memorized = (line["step"] for line in lines if line["loss"] < MEMORIZED_LOSS)
     return {
         "exact_match": scores["exact_match"] if scores else None,
@@ -139,6 +142,8 @@ def metrics_of_run(
         "seconds": lines[-1]["seconds"] if lines else 0.0,
         "parameters": config.model.parameter_count(),
         "annotated_transformer_loss": None,
+        "exact_match_curve": [list(each) for each in evaluations],
+        "loss_curve": interval_means(steps, losses, lines[0]["step"]) if lines else [],
     }
 
 
@@ -235,7 +240,8 @@ def outcome_of_seeds(name: str, runs: Sequence[Mapping[str, Any]]) -> Result:
         each = ", ".join(_format_value(claim.measure, value) for value in values)
         measured_text += f" (median of {len(runs)} seeds: {each})"
     result = _result(name, metrics[claim.measure], _meets_criterion(claim, metrics), measured_text)
-    return result | {"by_seed": values}
+    quantity = "exact_match_curve" if is_step else "loss_curve"
+    return result | {"by_seed": values, "curve": metrics.get(quantity, []) if claim.curve else []}
 
 
 def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:

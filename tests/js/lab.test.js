@@ -21,6 +21,7 @@ import { loadOutcomes, outcomeKey, outcomes } from "../../playground/ui/static/l
 import { Presets, describePreset } from "../../playground/ui/static/lab/presets.js";
 import {
   Replications,
+  buildClaimSeries,
   describeResult,
   describeSettings,
   describeVerdict,
@@ -447,6 +448,39 @@ test("the outcome of a finished replication is requested once", async () => {
   loadOutcomes();
   await settle();
   assert.deepEqual(outcomes.value, {});
+});
+
+test("the published values are drawn beside those of a finished run", async () => {
+  const curve = [
+    [20, 1.9],
+    [200, 0.27],
+  ];
+  assert.deepEqual(buildClaimSeries({ curve, measure: "annotated_transformer_loss" }, null), [
+    {
+      key: "published",
+      label: "published, evaluation",
+      x: [20, 200],
+      y: [1.9, 0.27],
+      color: 1,
+      hasPoints: true,
+    },
+  ]);
+  const drawn = buildClaimSeries({ curve, measure: "generalization_step" }, { curve: [[25, 0.1]] });
+  assert.deepEqual(
+    drawn.map(({ label, y }) => [label, y]),
+    [
+      ["published", [1.9, 0.27]],
+      ["reproduced", [0.1]],
+    ],
+  );
+  claims.value = [{ ...CLAIM, measure: "generalization_step", curve, is_experiment: false }];
+  render(html`<${Replications} />`, box);
+  const details = box.querySelector("details");
+  assert.equal(details.querySelector(".pg-chart"), null);
+  details.open = true;
+  details.dispatchEvent(new window.Event("toggle"));
+  await settle();
+  assert.match(details.querySelector(".pg-legend").textContent, /Held-out exact match.*published/s);
 });
 
 test("a replication is started, and its experiment is opened", async () => {

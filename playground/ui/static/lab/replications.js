@@ -1,10 +1,11 @@
 // Replications of published claims.
-import { html } from "../vendor/preact.js";
+import { html, useMemo, useState } from "../vendor/preact.js";
 import { navigate } from "../shared/common.js";
 import { CopyButton } from "../shared/components/copy_field.js";
+import { LineChart } from "../shared/components/line_chart.js";
 import { Section } from "../shared/components/section.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount, formatInteger, formatMessage } from "../shared/format.js";
+import { formatCount, formatInteger, formatMessage, formatPercent } from "../shared/format.js";
 import { poller } from "../shared/poller.js";
 import { outcomeKey, outcomes } from "./outcomes.js";
 import {
@@ -63,9 +64,55 @@ async function start({ name }) {
 const open = ({ run, experiment }) =>
   experiment ? openExperiment(experiment) : navigate("Train", run);
 
-function Details({ claim }) {
-  return html`<details>
+/**
+ * Return the published values of a claim and those of its run, as lines.
+ * @param {any} claim
+ * @param {any} outcome
+ * @returns {import("../shared/types.js").Series[]}
+ */
+export function buildClaimSeries({ curve, measure }, outcome) {
+  const isStep = measure === "generalization_step",
+    line = (key, label, points, color) => ({
+      key,
+      label,
+      x: points.map(([step]) => step),
+      y: points.map(([, value]) => value),
+      color,
+      hasPoints: true,
+    }),
+    published = isStep ? "published" : "published, evaluation",
+    ours = isStep ? "reproduced" : "reproduced, training";
+  return [
+    line("published", published, curve, 1),
+    ...(outcome?.curve?.length ? [line("reproduced", ours, outcome.curve, 0)] : []),
+  ];
+}
+
+/** The published values of a claim beside those of its run. */
+function ClaimChart({ claim, outcome }) {
+  const isStep = claim.measure === "generalization_step",
+    series = useMemo(() => buildClaimSeries(claim, outcome), [claim, outcome]);
+  return html`<${LineChart}
+    series=${series}
+    options=${{
+      label: isStep ? "Held-out exact match" : "Loss",
+      xLabel: "update",
+      xRange: [0, null],
+      ...(isStep ? { yRange: [0, 1.02], formatY: formatPercent } : {}),
+    }}
+  />`;
+}
+
+function Details({ claim, outcome }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<details onToggle=${(event) => setOpen(event.currentTarget.open)}>
     <summary aria-label=${"Details of: " + claim.title}>Details</summary>
+    ${
+      isOpen &&
+      !claim.is_experiment &&
+      claim.curve.length > 0 &&
+      html`<${ClaimChart} claim=${claim} outcome=${outcome} />`
+    }
     <dl>
       <dt>criterion</dt>
       <dd>${formatMessage(claim.criterion)}</dd>
@@ -120,7 +167,7 @@ function Claim({ claim }) {
         };${" "}<span class="estimate">${formatEstimate(claim.estimate)}</span>
       </dd>
     </dl>
-    <${Details} claim=${claim} />
+    <${Details} claim=${claim} outcome=${outcome} />
   </li>`;
 }
 
