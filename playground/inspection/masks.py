@@ -37,6 +37,22 @@ TUTORIAL_EXAMPLE = {
 MAX_SCORES = 64  # maximum length of a row, and maximum number of rows
 
 
+MAX_TYPED_TOKENS = 32
+
+
+@dataclass(frozen=True)
+class TokenMasks:
+    """The masks of a sequence of token ids, and the attention weights of equal scores under both.
+
+    `allowed` is 1 if a query (row) may attend to a key (column) under the padding mask and the
+    causal mask.
+    """
+
+    padding: list[int]
+    allowed: list[list[int]]
+    weights: list[list[float]]
+
+
 @dataclass(frozen=True)
 class MaskedSoftmax:
     """Rows of scores with zeros as padding, and their softmax without and with the mask.
@@ -64,6 +80,29 @@ def causal_mask_rows(length: int) -> list[list[int]]:
     A position attends to itself and to earlier positions.
     """
     return causal_mask(length, torch.device("cpu")).int().tolist()
+
+
+def masks_of_tokens(tokens: Sequence[int]) -> TokenMasks:
+    """Return the masks of token ids, in which 0 is padding.
+
+    Raises:
+        InspectionError: for no tokens, too many, or padding as the first one, which leaves the
+            first query nothing to attend to.
+    """
+    if not 0 < len(tokens) <= MAX_TYPED_TOKENS or min(tokens) < 0:
+        raise InspectionError(
+            f"type 1 to {MAX_TYPED_TOKENS} token ids from 0 on, such as 87 600 0 0 0"
+        )
+    if not tokens[0]:
+        raise InspectionError(
+            "the first token is padding, so its query has no key; begin with another token"
+        )
+    padding_M = padding_mask(torch.tensor([list(tokens)]))[0, 0, 0]
+    allowed_QM = padding_M & causal_mask(len(tokens), torch.device("cpu"))
+    scores_QM = torch.zeros(allowed_QM.shape).masked_fill(~allowed_QM, -torch.inf)
+    return TokenMasks(
+        padding_M.int().tolist(), allowed_QM.int().tolist(), scores_QM.softmax(-1).tolist()
+    )
 
 
 def masked_softmax(scores: Sequence[Sequence[float]]) -> MaskedSoftmax:

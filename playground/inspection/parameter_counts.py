@@ -44,6 +44,10 @@ PUBLISHED_SIZES: dict[int, str | None] = {
     10_000: None,
     128_000: "64 GB",
 }
+MAX_LENGTH = 10_000_000  # of a length that the user enters
+# The attention weights of BERT base in float32, and the memory that they are compared with.
+BERT_BASE_HEADS = 12 * 12
+LAPTOP_BYTES, GPU_BYTES = 8 * 10**9, 80 * 10**9
 MAX_MEASURED_BYTES = 256 * 2**20  # bytes
 MEASURED_RUNS = 3
 
@@ -81,6 +85,18 @@ class AttentionMemory:
     num_scores: int
     bytes: int
     published: str | None
+
+    @property
+    def bytes_of_bert(self) -> int:
+        """Return the size of the weights of all heads and layers of BERT base."""
+        return BERT_BASE_HEADS * self.bytes
+
+    @property
+    def practical(self) -> str:
+        """Describe where the weights of BERT base fit."""
+        if self.bytes_of_bert <= LAPTOP_BYTES:
+            return "on a laptop (8 GB)"
+        return "on one GPU (80 GB)" if self.bytes_of_bert <= GPU_BYTES else "no"
 
 
 def tutorial_base_config() -> ModelConfig:
@@ -251,6 +267,23 @@ def attention_memory(lengths: list[int] | None = None) -> list[AttentionMemory]:
         AttentionMemory(n, n * n, n * n * bytes_each, PUBLISHED_SIZES.get(n))
         for n in lengths or PUBLISHED_SIZES
     ]
+
+
+def parse_lengths(text: str) -> list[int]:
+    """Return the lengths that the user entered, separated by spaces: "512 1,000".
+
+    Raises:
+        InspectionError: for a word that is no length.
+    """
+    words = text.split()
+    numbers = [word.replace(",", "") for word in words]
+    for word, number in zip(words, numbers, strict=True):
+        if not (number.isascii() and number.isdigit() and 0 < int(number) <= MAX_LENGTH):
+            raise InspectionError(
+                f"{word[:20]!r} is not a length; enter whole numbers from 1 to {MAX_LENGTH:,}, "
+                "separated by spaces"
+            )
+    return list(map(int, numbers))
 
 
 def benchmark_attention(length: int, width: int = 64) -> tuple[int, float, float]:

@@ -13,6 +13,7 @@ import { createOptions, upgradeOptions } from "../../playground/ui/static/inspec
 import {
   countRows,
   formatMemory,
+  describeSeparateHeads,
   memoryRows,
 } from "../../playground/ui/static/inspect/parameter_counts.js";
 import {
@@ -231,13 +232,25 @@ test("tables of masks, counts and sentences", () => {
   );
   assert.deepEqual(
     memoryRows([
-      [512, 262_144, 1_048_576, "1 MB", [1_048_576, 0.0021, 1.5]],
-      [128_000, 16_384_000_000, 65_536_000_000, null, null],
-    ]).map(({ published, measured, explicit, fused }) => [published, measured, explicit, fused]),
+      [512, 262_144, 1_048_576, "1 MB", [1_048_576, 0.0021, 1.5], 150_994_944, "on a laptop"],
+      [128_000, 16_384_000_000, 65_536_000_000, null, null, 9_437_184_000_000, "no"],
+    ]).map(({ published, measured, explicit, fused, bert, practical }) => [
+      published,
+      measured,
+      explicit,
+      fused,
+      bert,
+      practical,
+    ]),
     [
-      ["1\u00a0MB", "1.0\u00a0MB", "2.1\u00a0ms", "1.5\u00a0s"],
-      ["", "too large", "", ""],
+      ["1\u00a0MB", "1.0\u00a0MB", "2.1\u00a0ms", "1.5\u00a0s", "151\u00a0MB", "on a laptop"],
+      ["", "too large", "", "", "9437.2\u00a0GB", "no"],
     ],
+  );
+  const separate = { modules: 16, parameters: 16_640, fused: 16_640, difference: 2e-7 };
+  assert.match(
+    describeSeparateHeads(separate, 0),
+    /16 in all, has 16,640 parameters, as many as the joined matrices\. In encoder layer 1, .*2\.0e-7/,
   );
   assert.deepEqual([formatMemory(144), formatMemory(1_048_576)], ["144\u00a0bytes", "1.0\u00a0MB"]);
   assert.deepEqual(independenceRows([[50, 16, 1.47, 1]]).at(-1), {

@@ -3,6 +3,7 @@
 Shapes: B batch, S source, H heads, Q queries, M memory, D d_model, P positions.
 """
 
+from dataclasses import asdict
 from functools import cache
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from playground.inspection.masks import (
     causal_mask_rows,
     compare_attention_types,
     masked_softmax,
+    masks_of_tokens,
     padding_mask_row,
 )
 from playground.inspection.parameter_counts import (
@@ -32,9 +34,11 @@ from playground.inspection.parameter_counts import (
     attention_shapes,
     benchmark_attention,
     compare_with_torch,
+    parse_lengths,
     tutorial_base_config,
 )
 from playground.inspection.parameter_formulas import GROUP_TEXTS, parameter_formulas
+from playground.inspection.separate_heads import compare_separate_heads
 from playground.models.config import ModelConfig, paper_base_config
 from playground.models.embeddings import InputEmbedding, sinusoidal_positions
 from playground.tasks import PAD
@@ -57,7 +61,9 @@ SINUSOID_SIZES = {"50 x 64": (50, 64), "200 x 64": (200, 64), "100 x 128": (100,
 EXAMPLE_SENTENCES = ("The dog bit the man", "The man bit the dog")
 MAX_TOKENS = 32  # of a heatmap, if several are displayed side by side
 MAX_HEADS = 8
+MAX_LENGTHS = 8  # that the user enters
 EXTRA_PADDING = 3
+TUTORIAL_TOKENS = (87, 600, 0, 0, 0)  # token ids in a tutorial, with padding
 # wavelengths of dimensions 0 and 14 of 64, as a tutorial reads them off its figure
 PUBLISHED_WAVELENGTHS = {0: 5, 14: 40}
 
@@ -204,6 +210,7 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         "padding": padding_demo(subject, batch),
         "causal": {"names": decoder_input, "mask": causal_mask_rows(len(decoder_input))},
         "softmax": _softmax_demo(request),
+        "typed": _typed_masks(request),
         "kinds": attention_types(subject, batch, layer),
         "layer": layer,
         "layers": subject.transformer.config.n_layers,
@@ -211,6 +218,7 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             [row.name, row.formula, list(row.shape)]
             for row in attention_shapes(subject.transformer.config, length)
         ],
+        "separate": asdict(compare_separate_heads(subject, batch, layer)),
         "length": length,
         "parameters": {
             "of": which,
@@ -220,19 +228,36 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
             ],
             "published": PUBLISHED_BASE if which == "tutorial" else None,
         },
-        "quadratic": [
-            [
-                cost.length,
-                cost.num_scores,
-                cost.bytes,
-                cost.published,
-                _cached_attention_benchmark(cost.length) if measure else None,
-            ]
-            for cost in [*attention_memory([length]), *attention_memory()]
-        ],
+        **_memory_fields(request, length, measure),
         "measured": measure,
         **with_answer(subject, request),
     }
+
+
+def _memory_fields(request: dict[str, Any], length: int, measure: bool) -> dict[str, Any]:
+    """Return the memory of attention weights by length.
+
+    The first lengths are that of the sequence and those that the user entered. Invalid ones give an
+    error for this field only.
+    """
+    text = text_field(request, "lengths", 200, "")
+    try:
+        lengths, error = parse_lengths(text), ""
+    except InspectionError as invalid:
+        lengths, error = [], str(invalid)
+    rows = [
+        [
+            cost.length,
+            cost.num_scores,
+            cost.bytes,
+            cost.published,
+            _cached_attention_benchmark(cost.length) if measure else None,
+            cost.bytes_of_bert,
+            cost.practical,
+        ]
+        for cost in [*attention_memory([length, *lengths[:MAX_LENGTHS]]), *attention_memory()]
+    ]
+    return {"quadratic": rows, "lengths": {"input": text, "error": error}}
 
 
 def _part_texts(config: ModelConfig, group: str) -> tuple[str, str, str]:
@@ -262,8 +287,25 @@ def padding_demo(subject: InspectedModel, batch: Batch) -> dict[str, Any]:
         "mask": padding_mask_row(tokens),
         "added": source_BS.shape[1] - batch.source_BS.shape[1],
         "changed": json_number(float((logits - padded).abs().max())),
-        "published": [[87, 600, 0, 0, 0], padding_mask_row([87, 600, 0, 0, 0])],
     }
+
+
+def _typed_masks(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the masks of the token ids that the user entered.
+
+    Invalid ones give an error for this field only.
+    """
+    text = text_field(request, "tokens", 300, " ".join(map(str, TUTORIAL_TOKENS)))
+    words = text.replace(",", " ").split()
+    try:
+        if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+            raise InspectionError("a token id is a whole number such as 87; 0 is padding")
+        tokens = list(map(int, words))
+        masks = masks_of_tokens(tokens)
+    except InspectionError as error:
+        return {"input": text, "error": str(error)}
+    weights = [[json_number(x, 4) for x in row] for row in masks.weights]
+    return {"input": text, "tokens": tokens} | asdict(masks) | {"weights": weights}
 
 
 def _softmax_demo(request: dict[str, Any]) -> dict[str, Any]:

@@ -470,7 +470,6 @@ def test_padding_and_causal_masks_match_the_sequence():
     actual = render(random_model(), "sizes")
     assert actual["padding"]["names"] == ["5", "3", "9", "EOS", "PAD", "PAD", "PAD"]
     assert actual["padding"]["mask"] == [1, 1, 1, 1, 0, 0, 0]
-    assert actual["padding"]["published"] == [[87, 600, 0, 0, 0], [1, 1, 0, 0, 0]]
     assert actual["padding"]["changed"] < 1e-4
     assert actual["causal"] == {
         "names": ["SOS", "9", "3", "5"],
@@ -502,6 +501,49 @@ def test_invalid_softmax_scores_are_reported_and_the_rest_remains(scores, expect
     actual = render(random_model(), "sizes", scores=scores)
     assert expected_message in actual["softmax"]["error"]
     assert actual["parameters"]["rows"]
+
+
+def test_masks_of_typed_token_ids_begin_with_the_published_ones():
+    actual = render(random_model(), "sizes")["typed"]
+    assert (actual["tokens"], actual["padding"]) == ([87, 600, 0, 0, 0], [1, 1, 0, 0, 0])
+    assert actual["allowed"] == [[1, 0, 0, 0, 0]] + 4 * [[1, 1, 0, 0, 0]]
+    assert actual["weights"][1:] == 4 * [[0.5, 0.5, 0, 0, 0]]
+    typed = render(random_model(), "sizes", tokens="1, 0, 2")["typed"]
+    assert typed["allowed"] == [[1, 0, 0], [1, 0, 0], [1, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected_message"),
+    [
+        ("7 x", "a token id is a whole number"),
+        ("7 -1", "a token id is a whole number"),
+        ("", "type 1 to 32 token ids"),
+        ("1 " * 33, "type 1 to 32 token ids"),
+        ("0 7", "the first token is padding"),
+    ],
+)
+def test_invalid_token_ids_are_reported_and_the_rest_remains(tokens, expected_message):
+    actual = render(random_model(), "sizes", tokens=tokens)
+    assert expected_message in actual["typed"]["error"]
+    assert actual["parameters"]["rows"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_kv_heads": 2, "bias": False},
+        {"position_type": "rope", "d_k": 6, "d_v": 3},
+        {"position_type": "alibi"},
+        {"position_type": "t5", "n_kv_heads": 1},
+    ],
+)
+def test_separate_modules_for_each_head_equal_the_joined_matrices(settings):
+    actual = render(random_model(**settings), "sizes", layer=1)["separate"]
+    n_kv_heads = settings.get("n_kv_heads", 4)
+    assert actual["modules"] == 2 * 4 + 2 * n_kv_heads
+    assert actual["parameters"] == actual["fused"]
+    assert 0 <= actual["difference"] < 1e-5
 
 
 def test_rows_of_scores_may_be_parted_by_lines_or_semicolons():
@@ -549,11 +591,22 @@ def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):
     )
     actual = render(random_model(), "sizes")["quadratic"]
     assert [row[0] for row in actual] == [4, 512, 1000, 2048, 8192, 10_000, 128_000]
-    assert actual[0] == [4, 16, 64, None, None]
-    assert actual[-1] == [128_000, 16_384_000_000, 65_536_000_000, "64 GB", None]
+    assert actual[0] == [4, 16, 64, None, None, 9216, "on a laptop (8 GB)"]
+    assert actual[-1][:5] == [128_000, 16_384_000_000, 65_536_000_000, "64 GB", None]
+    assert [row[6] for row in actual[-3:]] == ["on one GPU (80 GB)", "on one GPU (80 GB)", "no"]
     measured = render(random_model(), "sizes", measure="yes")["quadratic"]
     are_equal = [row[4] and row[4][0] == row[2] for row in measured]
     assert are_equal == [True, True, True, True, True, None, None]
+
+
+def test_typed_lengths_follow_that_of_the_sequence():
+    actual = render(random_model(), "sizes", lengths="4,096 32768")
+    assert [row[0] for row in actual["quadratic"][:4]] == [4, 4096, 32768, 512]
+    assert actual["quadratic"][1][1:3] == [4096**2, 4 * 4096**2]
+    for word in ("x", "0", "-3", "1e4", "99,999,999"):
+        invalid = render(random_model(), "sizes", lengths=f"512 {word}")
+        assert f"{word!r} is not a length" in invalid["lengths"]["error"]
+        assert [row[0] for row in invalid["quadratic"][:2]] == [4, 512]
 
 
 @pytest.mark.parametrize(

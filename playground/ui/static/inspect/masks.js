@@ -12,6 +12,8 @@ import { Part, RowTable } from "./part.js";
 const TYPING_DELAY_MS = 150;
 const { options, set, update, restore, pick } = createOptions("sizes", {
   scores: /** @type {string | null} */ (null),
+  tokens: /** @type {string | null} */ (null),
+  lengths: "",
   layer: 0,
   of: "model",
   measure: "no",
@@ -65,6 +67,51 @@ function CausalMask({ names, mask }) {
         `${names[row]} (position ${row + 1}) may attend to ${names[column]} (position ` +
         `${column + 1}).`}
     />
+  <//>`;
+}
+
+/** The masks of token ids that the user enters. */
+function TypedMasks({ typed }) {
+  const { input, error, tokens, padding, allowed, weights } = typed,
+    isOff = padding?.map((value) => !value);
+  return html`<${Part}
+    title="Both masks, for your token ids"
+    hint="Type token ids; 0 is padding. The decoder combines both masks. With equal scores, the
+      softmax divides the attention equally among the allowed keys."
+  >
+    <input
+      class="sizes-tokens"
+      type="text"
+      maxlength="300"
+      spellcheck=${false}
+      aria-label="Token ids"
+      aria-invalid=${String(Boolean(error))}
+      value=${options.value.tokens ?? input}
+      onInput=${(event) => update({ tokens: event.currentTarget.value }, TYPING_DELAY_MS)}
+    />
+    <${StatusMessage} class="tokens-problem" kind="error" text=${formatMessage(error)} />
+    ${
+      !error &&
+      html`<${RowTable}
+          label="Padding mask of the token ids"
+          rows=${[
+            { name: "token id", values: tokens, isOff },
+            { name: "padding mask", values: padding, isOff },
+          ]}
+        />
+        <${HeatMapView}
+          label="Weights of equal scores"
+          data=${{
+            rows: tokens.map(String),
+            columns: tokens.map(String),
+            values: weights,
+            mask: allowed,
+            maxCellSize: 30,
+          }}
+          caption="Rows: queries. Columns: keys. Masked positions are hatched."
+          describe=${(row, column) => describeCell({ rows: tokens, columns: tokens }, weights, row, column)}
+        />`
+    }
   <//>`;
 }
 
@@ -173,10 +220,16 @@ const Masks = ({ data }) =>
     <${PaddingMask} ...${data.padding} />
     <${MaskedSoftmax} result=${data.softmax} />
     <${CausalMask} ...${data.causal} />
-    <${Shapes} shapes=${data.shapes} length=${data.length} />
+    <${TypedMasks} typed=${data.typed} />
+    <${Shapes} ...${data} />
     <${AttentionTypes} ...${data} />
     <${ParameterCounts} parameters=${data.parameters} onSelect=${(of) => update({ of })} />
-    <${QuadraticCost} data=${data} onMeasure=${() => update({ measure: "yes" })} />
+    <${QuadraticCost}
+      data=${data}
+      lengths=${options.value.lengths}
+      onType=${(lengths) => update({ lengths }, TYPING_DELAY_MS)}
+      onMeasure=${() => update({ measure: "yes" })}
+    />
   </div>`;
 
 export const masksSpec = {
@@ -185,7 +238,7 @@ export const masksSpec = {
     "Attention masks, the masked softmax, parameter counts and the memory of attention weights, " +
     "for your sequence and this model.",
   Component: Masks,
-  options: () => pick("layer", "of", "measure", "scores"),
+  options: () => pick("layer", "of", "measure", "scores", "tokens", "lengths"),
   // Links of version 0.2 name another version of the base model.
   restoreOptions: (link) => restore(link.of === "base" ? { ...link, of: "paper" } : link),
   rows: (data) =>

@@ -2,7 +2,14 @@
 import { html } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { formatBytes, formatCount, formatInteger, formatNumber } from "../shared/format.js";
+import { StatusMessage } from "../shared/components/status_message.js";
+import {
+  formatBytes,
+  formatCount,
+  formatInteger,
+  formatMessage,
+  formatNumber,
+} from "../shared/format.js";
 import { Part } from "./part.js";
 
 const MODELS = [
@@ -28,7 +35,17 @@ const integer = (key, label, more = {}) =>
 export const formatMemory = (n) =>
   (n < 1000 ? n + " bytes" : formatBytes(n)).replace(" ", "\u00a0");
 
-export const Shapes = ({ shapes, length }) =>
+/** Describe the comparison of separate modules for each head with the fused projections. */
+export const describeSeparateHeads = ({ modules, parameters, fused, difference }, layer) =>
+  `A separate module for each head and matrix, ${formatInteger(modules)} in all, has ` +
+  `${formatCount(parameters, "parameter")}` +
+  (parameters === fused
+    ? ", as many as the joined matrices"
+    : `; joined: ${formatInteger(fused)}`) +
+  `. In encoder layer ${layer + 1}, the outputs for your sequence differ by at most ` +
+  `${formatNumber(difference)} (rounding).`;
+
+export const Shapes = ({ shapes, length, separate, layer }) =>
   html`<${Part}
     title="Shapes inside multi-head attention"
     hint=${
@@ -47,6 +64,7 @@ export const Shapes = ({ shapes, length }) =>
       rows=${shapes.map(([name, formula, shape]) => ({ name, formula, shape: shape.join(" × ") }))}
       rowKey=${(row) => row.name}
     />
+    <p class="hint">${describeSeparateHeads(separate, layer)}</p>
   <//>`;
 
 /**
@@ -119,15 +137,18 @@ const formatSeconds = (/** @type {number} */ seconds) =>
 /**
  * Return the rows of the memory table. `measured` has the bytes of the weights, and the seconds of
  * explicit and of fused attention; it is null for a length that is too large.
- * @param {[number, number, number, string | null, [number, number, number] | null][]} quadratic
+ * @param {[number, number, number, string | null, [number, number, number] | null, number, string][]
+ *   } quadratic
  */
 export const memoryRows = (quadratic) =>
-  quadratic.map(([length, weights, bytes, published, measured], i) => ({
+  quadratic.map(([length, weights, bytes, published, measured, bert, practical], i) => ({
     key: String(i), // the sequence may have the length of another row
     length,
     weights,
     memory: formatMemory(bytes),
     published: (published ?? "").replace(" ", "\u00a0"),
+    bert: formatMemory(bert),
+    practical,
     measured: measured ? formatMemory(measured[0]) : "too large",
     explicit: measured ? formatSeconds(measured[1]) : "",
     fused: measured ? formatSeconds(measured[2]) : "",
@@ -140,14 +161,30 @@ const MEASURED_COLUMNS = [
   text("fused", "time, fused"),
 ];
 
-export function QuadraticCost({ data: { quadratic, measured }, onMeasure }) {
+export function QuadraticCost({ data: { quadratic, measured, lengths: typed }, ...props }) {
+  const { lengths, onType, onMeasure } = props;
   return html`<${Part}
+    size="wide"
     title="Attention memory is quadratic in the length"
     hint="Attention weights of one head in float32, 4 bytes each. Twice the length needs four times
       the memory. The first row is your sequence. Column source E:
       the memory that source E of docs/sources.md states, in units of 1,048,576 bytes; its 64 GB
-      belong to 131,072 tokens."
+      belong to 131,072 tokens. Column practical: where the weights of all 12 layers of 12 heads of
+      BERT base fit, if they are stored."
   >
+    <label class="row">
+      Lengths
+      <input
+        class="sizes-lengths"
+        type="text"
+        maxlength="200"
+        placeholder="such as 4,096 32,768"
+        aria-invalid=${String(Boolean(typed.error))}
+        value=${lengths}
+        onInput=${(event) => onType(event.currentTarget.value)}
+      />
+    </label>
+    <${StatusMessage} class="lengths-problem" kind="error" text=${formatMessage(typed.error)} />
     <${DataTable}
       caption="Memory of attention weights"
       isCaptionHidden
@@ -156,6 +193,8 @@ export function QuadraticCost({ data: { quadratic, measured }, onMeasure }) {
         integer("weights", "weights", { isOptional: true }),
         text("memory", "memory"),
         text("published", "source E", { isOptional: true }),
+        text("bert", "BERT base", { isOptional: true }),
+        column("practical", "practical?"),
         ...(measured ? MEASURED_COLUMNS : []),
       ]}
       rows=${memoryRows(quadratic)}
