@@ -18,6 +18,7 @@ from playground.inspection.masks import (
     TUTORIAL_EXAMPLE,
     compare_attention_types,
     masked_softmax,
+    masks_of_tokens,
 )
 from playground.inspection.parameter_counts import (
     attention_memory,
@@ -26,6 +27,7 @@ from playground.inspection.parameter_counts import (
     tutorial_base_config,
 )
 from playground.inspection.parameter_formulas import parameter_formulas
+from playground.inspection.separate_heads import compare_separate_heads
 from playground.inspection.views.training import training
 from playground.jobs.progress import ProgressReporter
 from playground.models.attention import MultiHeadAttention, scaled_dot_product_attention
@@ -97,6 +99,24 @@ def prebuilt_difference() -> str:
         for model in (subject.model, subject.transformer)
     )
     return f"equal within {1e-5 if float((logits - equivalent).abs().max()) < 1e-5 else 1:g}"
+
+
+def separate_heads() -> str:
+    subject = reverse_model()
+    heads = compare_separate_heads(subject, subject.encode_text("5 3 9"))
+    return (
+        f"{heads.modules} modules with {group(heads.parameters)} parameters; joined "
+        f"{group(heads.fused)}; outputs equal within {1e-5 if heads.difference < 1e-5 else 1:g}"
+    )
+
+
+def typed_masks() -> str:
+    masks = masks_of_tokens([87, 600, 0, 0, 0])
+    return "; ".join(" ".join(map(str, row)) for row in masks.allowed)
+
+
+def practical_lengths() -> str:
+    return "; ".join(f"{cost.length:,}: {cost.practical}" for cost in attention_memory())
 
 
 def tutorial_parameters() -> str:

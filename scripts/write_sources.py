@@ -56,6 +56,7 @@ from scripts.source_numbers import (
     noam_peak,
     paper_training,
     position_independence,
+    practical_lengths,
     prebuilt_difference,
     prebuilt_parameters,
     probability_sum,
@@ -65,10 +66,12 @@ from scripts.source_numbers import (
     reversed_sequence,
     road_of_architectures,
     schedule_peaks,
+    separate_heads,
     sitting_heads,
     smoothed_target,
     softmax_rows,
     tutorial_parameters,
+    typed_masks,
     well_known_sizes,
     word_order,
 )
@@ -247,6 +250,14 @@ ROWS = [
     ),
     Row(
         "C",
+        "Heads as separate modules beside the joined matrices, encoder layer 1 of the model",
+        "equal",
+        separate_heads,
+        "Inspect, Masks and shapes",
+        inspect("sizes"),
+    ),
+    Row(
+        "C",
         "The feed-forward network as two convolutions of width 1",
         "equal",
         convolution_difference,
@@ -293,6 +304,14 @@ ROWS = [
         lambda: " ".join(map(str, padding_mask_row([87, 600, 0, 0, 0]))),
         "Inspect, Masks and shapes",
         inspect("sizes"),
+    ),
+    Row(
+        "D",
+        "Both masks of the decoder for the same token ids, which can be typed",
+        "no number",
+        typed_masks,
+        "Inspect, Masks and shapes",
+        inspect("sizes", tokens="87 600 0 0 0"),
     ),
     Row(
         "D",
@@ -464,6 +483,15 @@ ROWS = [
         quadratic,
         "Inspect, Masks and shapes",
         inspect("sizes", measure="yes"),
+    ),
+    Row(
+        "E",
+        "Practical? Where the attention weights of BERT base fit, 12 layers of 12 heads; lengths "
+        "can be typed",
+        "in words",
+        practical_lengths,
+        "Inspect, Masks and shapes",
+        inspect("sizes", lengths="4,096 32,768"),
     ),
     Row(
         "E",
