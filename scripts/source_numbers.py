@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,12 @@ def prebuilt_difference() -> str:
         for model in (subject.model, subject.transformer)
     )
     return f"equal within {1e-5 if float((logits - equivalent).abs().max()) < 1e-5 else 1:g}"
+
+
+def few_shot_examples() -> str:
+    script = ROOT / "playground" / "ui" / "static" / "compare" / "generation.js"
+    examples = re.findall(r"Input: [\d ]+\\nOutput: [\d ]+\\n", script.read_text(encoding="utf-8"))
+    return f"{len(examples)} examples of the reversal in a prompt for GPT-2"
 
 
 def separate_heads() -> str:

@@ -46,6 +46,7 @@ from scripts.source_numbers import (
     batch_shape,
     convolution_difference,
     cross_attention_order,
+    few_shot_examples,
     gates_difference,
     gpt3_total,
     group,
@@ -96,7 +97,8 @@ PUBLISHED_HEADER = """
 ## Published results, trained again
 
 `python -m playground published --all --seeds 3 --json` trains every claim. The Lab shows the
-settings, their differences from the source, and the duration.
+settings, their differences from the source, and the duration. It draws the published values of
+the Annotated Transformer, grokking and the benchmark page beside those of the runs.
 
 | claim | published | ours | seeds | |
 |---|---|---|---|---|"""
@@ -492,6 +494,14 @@ ROWS = [
         practical_lengths,
         "Inspect, Masks and shapes",
         inspect("sizes", lengths="4,096 32,768"),
+    ),
+    Row(
+        "E",
+        "Few-shot prompts, with advice and its sources",
+        "advice",
+        few_shot_examples,
+        "Compare, Text generation",
+        link("compare", view="pretrained", section="continue"),
     ),
     Row(
         "E",

@@ -76,7 +76,8 @@ def recurrent_or_transformer(runs: list[TrainedRun], options: Mapping[str, Any])
     sizes = {run.label: run.config.model.parameter_count() for run in runs}
     length = len(recurrent.subject.encode_text(options["text"]).source_BS[0])
     result["explanation"] = (
-        f"Steps to {percent(TARGET_SCORE)} exact match: {result['explanation']} The sizes differ: "
+        f"Steps to {100 * TARGET_SCORE:g}\u00a0% exact match: {result['explanation']} The "
+        "sizes differ: "
         + " and ".join(f"{size:,} ({label})" for label, size in sizes.items())
         + f" parameters. For the {length} tokens of this source, the recurrent encoder computes "
         f"{length} states, one after the other; the transformer computes all {length} vectors at "

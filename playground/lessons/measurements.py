@@ -265,7 +265,7 @@ def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
             "a little, and the result does not cover the other heads."
         )
     elif not others:
-        others = "No other head can replace the remaining ones."
+        others = "At most one of the heads has a negligible effect by itself."
     text = (
         f"Without {first.name}, exact match falls from {percent(before)} to "
         f"{percent(after)} of {len(ablation.batch.source_BS)} held-out sequences, and the "

@@ -114,7 +114,7 @@ ARCHITECTURE_FACTS: list[dict[str, str]] = [
         "best_for": "classifying, tagging, searching, comparing texts",
         "objective": (
             "masked language modelling: predict chosen tokens (BERT chooses 15 %; of these it "
-            "masks 80 %, replaces 10 % and leaves 10 %)"
+            "masks 80 %, replaces 10 % and leaves 10 %); ViT: the class of an image"
         ),
         "cross_attention": "none",
     },
@@ -181,14 +181,15 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "source": "Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
     },
     {
-        "name": "GPT-3, GPT-4",
+        "name": "GPT-3",
         "year": 2020,
         "from": ["GPT-2"],
         "architecture": "decoder only",
         "idea": (
-            "GPT-3 has the same architecture at 112 times the size of GPT-2 XL: it learns a task "
-            "from a few examples in the prompt; later models are also trained on human feedback "
-            "(RLHF), and GPT-4's size is not published"
+            "GPT-2's architecture, with sparse attention in every second layer, at 112 times the "
+            "size of GPT-2 XL: it learns a task from a few examples in the prompt; later models "
+            "are also trained on human feedback (RLHF), among them GPT-4 (2023), whose size is "
+            "not published"
         ),
         "use": "assistants, writing, code",
         "here": "GPT-3's parameter count; few-shot prompts, with GPT-2",

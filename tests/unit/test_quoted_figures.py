@@ -2,28 +2,49 @@
 
 import json
 import re
+from inspect import signature
 from statistics import median
 
 import pytest
+import torch
+import transformers
 
 from benchmarks import fast_preset
 from playground.common.format import format_percent
 from playground.common.stats import Z_95
-from playground.experiments import analysis
+from playground.datasets.sources import MAX_BYTES, from_hub
+from playground.experiments import analysis, presets
 from playground.experiments.presets import list_presets
-from playground.finetuning import classifier
-from playground.lessons import bug_comparison, measurements
+from playground.finetuning import classifier, labelled_texts
+from playground.inspection.parameter_counts import (
+    BERT_BASE_HEADS,
+    MAX_MEASURED_BYTES,
+    PUBLISHED_SIZES,
+    attention_memory,
+    tutorial_base_config,
+)
+from playground.lessons import bug_comparison, lessons, measurements
 from playground.lessons.bugs import BUGS
 from playground.lessons.lessons import HISTORY_SETTINGS, LESSONS
-from playground.models.config import ModelConfig
+from playground.models.config import ModelConfig, paper_base_config
 from playground.models.stack_config import POSITION_TYPES
 from playground.pretrained import model_facts
+from playground.runs.training_worker import CHECKPOINT_INTERVAL_S
 from playground.tasks.specs import TASKS
 from playground.training.presets import PRESETS
+from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig
 from tests.support.app_server import ROOT
 
-FIGURE = re.compile(r"(?<![\w.,])(\d+(?:,\d{3})*(?:\.\d+)?[ \u00a0](?:%|times\b|steps\b(?!/)))")
+UNITS = r"%|times\b|steps\b(?!/)"
+# also in texts of the page: sizes, durations and counts
+MORE_UNITS = (
+    r"|tokens\b|digits\b|numbers\b|heads\b|layers\b|vectors\b|rows\b|seconds\b|bytes\b|MB\b|GB\b"
+)
+NUMBER = r"(?<![\w.,])(\d+(?:,\d{3})*(?:\.\d+)?[ \u00a0](?:"
+FIGURE = re.compile(f"{NUMBER}{UNITS}))")
+FIGURE_OR_SIZE = re.compile(f"{NUMBER}{UNITS}{MORE_UNITS}))")
+WITH_SIZES = ("lessons", "model facts", "presets", "training presets", "page", "README.md")
 LESSON_TEXTS = ("title", "introduction", "instruction", "question", "choices")
 BUG_TEXTS = ("title", "origin", "explanation", "silent_when")
 
@@ -117,6 +138,11 @@ BERT = "Devlin et al. 2018, section 3.1"
 # The source of each figure: a condition, or a citation.
 SOURCES = {
     "lessons": {
+        "5 digits": lambda: lessons.TRAIN_MAX_LENGTH == 5,
+        "10 digits": lambda: TaskConfig().max_length == 10,
+        "13 tokens": lambda: ModelConfig().target_vocab_size == 13,
+        "24 heads": lambda: 3 * ModelConfig().n_layers * ModelConfig().n_heads == 24,
+        "64 numbers": lambda: ModelConfig().d_model == 64,
         "10 steps": lambda: measurements.EVAL_INTERVAL == 10,
         "20 steps": lambda: TrainConfig().warmup_steps == 20,
         "400 steps": lambda: HISTORY_SETTINGS["max_steps"] == 400,
@@ -127,25 +153,61 @@ SOURCES = {
         "15 %": BERT,
         "80 %": BERT,
         "10 %": BERT,
+        "12 layers": lambda: (
+            {sizes("BERT base")[0], sizes("GPT-2")[0], sizes("T5 base")[0]} == {12}
+        ),
+        "12 heads": lambda: {sizes("BERT base")[2], sizes("GPT-2")[2]} == {12},
+        "24 layers": lambda: sizes("BERT large")[0] == 24,
+        "16 heads": lambda: sizes("BERT large")[2] == 16,
+        "48 layers": lambda: sizes("GPT-2 XL")[0] == 48,
+        "25 heads": lambda: sizes("GPT-2 XL")[2] == 25,
+        "96 layers": lambda: sizes("GPT-3")[0] == 96,
+        "96 heads": lambda: sizes("GPT-3")[2] == 96,
+        "30,522 tokens": lambda: library_config("BERT base").vocab_size == 30_522,
+        "50,257 tokens": lambda: library_config("GPT-2").vocab_size == 50_257,
+        "37,000 tokens": lambda: tutorial_base_config().source_vocab_size == 37_000,
         "112 times": lambda: round(counted("GPT-3") / counted("GPT-2 XL")) == 112,
     },
     "training presets": {
+        "10 digits": "the setting of median_steps",
         "99.9 %": lambda: fast_preset.TARGET_SCORE == 0.999,
         "2,000 steps": lambda: PRESETS["paper"].settings["max_steps"] == 2000,
         "90 steps": lambda: median_steps("fast") == 90,
         "150 steps": lambda: median_steps("adam") == 150,
     },
-    "presets": {"99 %": lambda: analysis.TARGET_SCORE == 0.99},
+    "presets": {
+        "99 %": lambda: analysis.TARGET_SCORE == 0.99,
+        "10 tokens": lambda: presets.BASE_SETTINGS["max_length"] == 10,
+    },
     "page": {
         "0 %": lambda: format_percent(0.0) == "0 %",
         "0.1 %": "the rounding of shared/format.js, with a test in tests/js/format.test.js",
         "100 %": lambda: format_percent(1.0) == "100 %",
         "10 steps": lambda: bug_comparison.LOSS_WINDOW == 10,
+        "6 layers": "d_model, layers and heads of the base model, Vaswani et al. 2017, table 3",
+        "8 heads": lambda: paper_base_config().n_heads == 8,
+        "12 layers": lambda: 12 * sizes("BERT base")[0] == BERT_BASE_HEADS,
+        "12 heads": lambda: 12 * sizes("BERT base")[2] == BERT_BASE_HEADS,
+        "96 layers": lambda: sizes("GPT-3")[0] == 96,
+        "64 vectors": "the rank of vectors with 64 numbers is at most 64",
+        "50 tokens": "the argument new_tokens of the same example",
+        "2,000 rows": lambda: labelled_texts.MAX_ROWS == 2000,
+        "100,000 rows": lambda: signature(from_hub).parameters["max_rows"].default == 100_000,
+        "50 MB": lambda: MAX_BYTES == 50e6,
+        "256 MB": lambda: MAX_MEASURED_BYTES == 256 * 2**20,
+        "4 bytes": lambda: torch.finfo(torch.float32).bits == 32,
+        "1,048,576 bytes": lambda: 2**20 == 1_048_576,
+        "64 GB": lambda: PUBLISHED_SIZES[128_000] == "64 GB",
+        "131,072 tokens": lambda: attention_memory([131_072])[0].bytes == 64 * 2**30,
+        "15 seconds": lambda: CHECKPOINT_INTERVAL_S == 15,
         "60 steps": lambda: classifier.MIN_USEFUL_STEPS == 60,
         "95 %": lambda: round(Z_95, 2) == 1.96,
         "99 %": lambda: "const TARGET_SCORE = 0.99;" in "\n".join(page_lines()),
     },
     "README.md": {
+        "20 seconds": lambda: all(
+            10 <= each <= 20 for each in benchmark_rows("page")["done_seconds"]
+        ),
         "99.9 %": lambda: accuracy("reverse, lengths 1 to 10")["lowest_score"] >= 0.999,
         "95 %": lambda: round(Z_95, 2) == 1.96,
     },
@@ -168,16 +230,67 @@ def measurement_sources():
     return [(folder / name).read_text() for name in ("measurements.py", "history_measurements.py")]
 
 
-def quoted(lines):
-    return {figure.replace("\u00a0", " ") for text in lines for figure in FIGURE.findall(text)}
+def sizes(model):
+    """Return the layers, the width and the heads of a well-known model."""
+    config = library_config(model)
+    return config.num_hidden_layers, config.hidden_size, config.num_attention_heads
+
+
+def library_config(model):
+    """Return the configuration of a counted model, as transformers builds it."""
+    _, _, config, fields, _ = next(row for row in model_facts.COUNTED if row[0] == model)
+    return getattr(transformers, config)(**fields)
+
+
+def quoted(lines, pattern=FIGURE):
+    return {figure.replace("\u00a0", " ") for text in lines for figure in pattern.findall(text)}
 
 
 @pytest.mark.parametrize("origin", texts())
 def test_every_quoted_figure_has_a_source_that_agrees(origin):
     declared = SOURCES.get(origin, {})
-    assert quoted(texts()[origin]) == set(declared)
+    pattern = FIGURE_OR_SIZE if origin in WITH_SIZES else FIGURE
+    assert quoted(texts()[origin], pattern) == set(declared)
     for figure, source in declared.items():
         assert source if isinstance(source, str) else source(), figure
+
+
+def median_seconds(model, setting="reverse, lengths 1 to 10"):
+    """Return the median CPU seconds of a model to 99.9 % exact match, over its seeds."""
+    runs = [
+        run["seconds"]
+        for run in benchmark_rows("peers")["runs"]
+        if (run["part"], run["why"], run["setting"], run["model"])
+        == ("seeds", "goal", setting, model)
+    ]
+    assert len(runs) >= 3
+    return median(runs)
+
+
+def test_the_speed_in_the_readme_is_measured():
+    text = document_texts("README.md")[0]
+    assert "To reverse one to ten tokens, the default model needs about a quarter" in text
+    ours, references = "this project", ("nn.Transformer at its best, dropout 0", "BART, dropout 0")
+    for reference in references:
+        assert 0.22 <= median_seconds(ours) / median_seconds(reference) <= 0.28
+        assert median_seconds(f"{reference}, trained like ours") > median_seconds(ours)
+    assert "On a single length, `nn.Transformer` with our preset is the fastest" in text
+    fastest = median_seconds(f"{references[0]}, trained like ours", "reverse, length 10")
+    names = {run["model"] for run in benchmark_rows("peers")["runs"] if run["part"] == "seeds"}
+    assert fastest == min(median_seconds(name, "reverse, length 10") for name in names)
+
+
+def test_two_thirds_of_gpt3_are_feed_forward_networks_and_one_third_is_attention():
+    counted_parts = {row["part"]: row["counted"] for row in model_facts.gpt3_parts()}
+    total = sum(counted_parts.values())
+    shares = [
+        sum(counted_parts[part] for part in parts) / total
+        for parts in (
+            ("feed-forward, up", "feed-forward, down"),
+            ("queries", "keys", "values", "attention outputs"),
+        )
+    ]
+    assert shares == pytest.approx([2 / 3, 1 / 3], abs=0.005)
 
 
 def test_figures_are_extracted_from_sentences():
@@ -185,6 +298,11 @@ def test_figures_are_extracted_from_sentences():
         "97.5 %",
         "1,200 steps",
         "3 times",
+    }
+    assert quoted(["at most 50 MB in 30 seconds; 6 layers/s"], FIGURE_OR_SIZE) == {
+        "50 MB",
+        "30 seconds",
+        "6 layers",
     }
 
 

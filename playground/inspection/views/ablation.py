@@ -195,7 +195,7 @@ def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], 
         f"match is {format_percent(together.ablated.exact_match)}"
     )
     if together.exact_match_drop < NEGLIGIBLE_DROP:
-        return f"{each}: this task does not need them."
+        return f"{each}: the model does not need them for these sequences."
     if together.exact_match_drop < added + SUPERADDITIVE_DROP:
         return f"{each}: about the sum of the single drops, so each of them contributes a little."
     return (

@@ -194,8 +194,8 @@ def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
         in data["summary"]
     )
     assert (
-        "without all 11 together, exact match is 100 %: this task does not need them"
-        in data["summary"]
+        "without all 11 together, exact match is 100 %: the model does not need them for "
+        "these sequences" in data["summary"]
     )
 
 

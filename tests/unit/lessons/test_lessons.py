@@ -267,8 +267,8 @@ def test_unneeded_heads_are_distinguished_from_redundant_heads():
     assert "redundant" not in idle["explanation"]
     assert "11 of 12 heads have a negligible effect one at a time" in idle["explanation"]
     assert (
-        "without all 11 together, exact match is 100\u00a0%: this task does not need them."
-        in idle["explanation"]
+        "without all 11 together, exact match is 100\u00a0%: the model does not need them for "
+        "these sequences." in idle["explanation"]
     )
     assert "These heads are redundant" in doubled["explanation"]
     assert "without all 12 together, exact match is 0\u00a0%" in doubled["explanation"]

@@ -250,3 +250,7 @@ def test_axes_of_an_architecture_with_one_stack_are_its_sequence(small_run, arch
     )
     assert axes in text
     assert ("Rows: " in text) == (architecture == "transformer")
+    is_parallel = architecture in ("encoder-only", "bert")
+    assert ("predicted in one forward pass" in text) is is_parallel
+    assert ("in free-running generation" in text) is not is_parallel
+    assert "all its tokens, with EOS, equal the target" in text

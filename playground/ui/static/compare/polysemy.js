@@ -94,8 +94,8 @@ function Similarities({ result }) {
     />
     <p class="pg-hint">
       Similarity in ${shortModelName(result.model)} after each layer; layer 0 is the input of the
-      first one. In most models all pairs have a high cosine (Ethayarajh 2019), so compare with the
-      other pairs.
+      first one. In BERT and GPT-2, two random tokens have a high cosine, too (Ethayarajh 2019), so
+      compare with the other pairs.
     </p>
     <div class="charts">
       <${LineChart} ...${main} />
