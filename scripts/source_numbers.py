@@ -14,6 +14,7 @@ from playground.comparison.process import run
 from playground.experiments.presets import spec
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.embeddings import independence_of_positions, word_order_distance
+from playground.inspection.equivalents import compare_separate_heads
 from playground.inspection.inspected_model import InspectedModel, load_inspected_model
 from playground.inspection.masks import (
     TUTORIAL_EXAMPLE,
@@ -28,7 +29,6 @@ from playground.inspection.parameter_counts import (
     tutorial_base_config,
 )
 from playground.inspection.parameter_formulas import parameter_formulas
-from playground.inspection.separate_heads import compare_separate_heads
 from playground.inspection.views.training import training
 from playground.jobs.progress import ProgressReporter
 from playground.models.attention import MultiHeadAttention, scaled_dot_product_attention

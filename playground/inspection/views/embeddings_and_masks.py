@@ -19,6 +19,7 @@ from playground.inspection.embeddings import (
     wavelength,
     word_order_distance,
 )
+from playground.inspection.equivalents import compare_separate_heads
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.inspection.masks import (
     TUTORIAL_EXAMPLE,
@@ -38,7 +39,6 @@ from playground.inspection.parameter_counts import (
     tutorial_base_config,
 )
 from playground.inspection.parameter_formulas import GROUP_TEXTS, parameter_formulas
-from playground.inspection.separate_heads import compare_separate_heads
 from playground.models.config import ModelConfig, paper_base_config
 from playground.models.embeddings import InputEmbedding, sinusoidal_positions
 from playground.tasks import PAD

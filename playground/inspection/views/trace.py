@@ -5,16 +5,18 @@ V vocabulary.
 """
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from playground.compat import stage_id
+from playground.inspection.equivalents import convolution_difference
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
 from playground.inspection.trace import ForwardTrace
 from playground.inspection.trace_stage import CellOrigin, DotProduct, TraceStage, WeightedSum
+from playground.models.layers import EncoderLayer
 
 from . import embeddings_and_masks
 from .request import (
@@ -359,6 +361,12 @@ def _encoder_chapters(
         if config.n_position_vectors
         else ("token embeddings", "each a token embedding; the model adds no position vectors")
     )
+    is_pre = config.norm_placement == "pre"
+    norm = "RMSNorm" if config.norm_type == "rms" else "LayerNorm"
+    sublayer = f"x + Sublayer({norm}(x))" if is_pre else f"{norm}(x + Sublayer(x))"
+    block = "encoder feed-forward, layer 1" if is_pre else "encoder self-attention, layer 1"
+    network = cast(EncoderLayer, subject.transformer.encoder_layers[0]).feed_forward
+    difference = convolution_difference(network, path.stage(block, "norm").tensor)
     return [
         (
             0,
@@ -377,7 +385,9 @@ def _encoder_chapters(
             f"For {source[0]}, head {number} sums the values "
             f"{', '.join(f'{weight:.2f} of {name}' for weight, name in mix[:3])}; the residual "
             "connection adds the input; the feed-forward network maps "
-            f"{config.d_model} → {config.d_ff} → {config.d_model}.",
+            f"{config.d_model} → {config.d_ff} → {config.d_model}. Each sublayer computes "
+            f"{sublayer}. The feed-forward network equals convolutions of width 1 over the "
+            f"positions; here the outputs differ by at most {difference:.0e}.",
         ),
     ]
 

@@ -142,6 +142,25 @@ def test_the_chapters_describe_the_input_sequence(mixed):
     ][0, 0, 0, 0]
     assert f"{float(own.max()):.2f} of " in steps[2]["description"]
     assert "64 → 128 → 64" in steps[2]["description"]
+    assert "Each sublayer computes x + Sublayer(LayerNorm(x))." in steps[2]["description"]
+    difference = steps[2]["description"].split("at most ")[1].rstrip(".")
+    assert 0 <= float(difference) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("settings", "formula"),
+    [
+        ({"norm_placement": "post"}, "LayerNorm(x + Sublayer(x))"),
+        ({"norm_type": "rms", "activation": "swiglu"}, "x + Sublayer(RMSNorm(x))"),
+        ({"bias": False, "activation": "gelu"}, "x + Sublayer(LayerNorm(x))"),
+    ],
+)
+def test_feed_forward_chapter_has_the_formula_of_a_sublayer_and_equals_convolutions(
+    settings, formula
+):
+    description = render(random_model(**settings), "trace")["steps"][2]["description"]
+    assert f"computes {formula}." in description
+    assert float(description.split("at most ")[1].rstrip(".")) < 1e-5
     crossing = render(
         mixed,
         "trace",

@@ -1,12 +1,16 @@
-"""Multi-head attention with a module of its own for each head, beside the fused projections.
+"""Other ways to compute parts of the model, and their difference from it.
 
-Shapes: B batch, S sequence, H heads, M keys, K head size, D d_model.
+Multi-head attention with modules of its own for each head, and the feed-forward network as
+convolutions of width 1.
+
+Shapes: B batch, S sequence, H heads, M keys, K head size, D d_model, F d_ff, X any of them.
 """
 
 from dataclasses import dataclass
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from playground.models.attention import (
@@ -14,6 +18,7 @@ from playground.models.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
+from playground.models.feed_forward import FeedForward, SwiGLU
 from playground.tasks.task import Batch
 
 from .hooks import Component, record_activations
@@ -100,3 +105,19 @@ def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     if bias is not None:
         module.bias = nn.Parameter(bias)
     return module
+
+
+@torch.no_grad()
+def convolution_difference(network: FeedForward | SwiGLU, x_SD: Tensor) -> float:
+    """Return the largest difference between a feed-forward network and convolutions of width 1."""
+    up_SF = _convolve(network.up_proj, x_SD)
+    if isinstance(network, SwiGLU):
+        hidden_SF = F.silu(_convolve(network.gate_proj, x_SD)) * up_SF
+    else:
+        hidden_SF = network.activation(up_SF)
+    return float((_convolve(network.down_proj, hidden_SF) - network(x_SD)).abs().max())
+
+
+def _convolve(linear: nn.Linear, x_SX: Tensor) -> Tensor:
+    """Apply a linear layer as a convolution over the positions, with kernel size 1."""
+    return F.conv1d(x_SX.T[None], linear.weight[:, :, None], linear.bias)[0].T
