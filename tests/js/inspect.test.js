@@ -250,7 +250,7 @@ test("tables of masks, counts and sentences", () => {
   const separate = { modules: 16, parameters: 16_640, fused: 16_640, difference: 2e-7 };
   assert.match(
     describeSeparateHeads(separate, 0),
-    /16 in all, has 16,640 parameters, as many as the joined matrices\. In encoder layer 1, .*2\.0e-7/,
+    /16 in all, has 16,640 parameters, as many as the joined matrices\. In .* 1, .*2\.0e-7/,
   );
   assert.deepEqual([formatMemory(144), formatMemory(1_048_576)], ["144\u00a0bytes", "1.0\u00a0MB"]);
   assert.deepEqual(independenceRows([[50, 16, 1.47, 1]]).at(-1), {

@@ -164,7 +164,7 @@ def test_length_summary_states_reliable_lengths_and_significance():
         "Trained on length 1–3 and evaluated up to 6, sinusoidal keeps 99 % exact match up to "
         "length "
         "5, learned to 3 (median and range of 3 "
-        "seeds); beyond length 3, sinusoidal is right most often, on 66.7 %; "
+        "seeds); beyond length 3, sinusoidal is right most often, on 66.6 %; "
         "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are "
         "needed to call it a difference."
     )
@@ -212,7 +212,7 @@ def test_summary_omits_lengths_without_evaluation():
     assert "no length beyond 3 was evaluated" in both
     uneven = summarize([scheme("learned", near, near), scheme("sinusoidal", far, far)], [1, 3], 6)
     assert "learned to 3, evaluated up to 3 only" in uneven
-    assert "beyond length 3, sinusoidal is right on 66.7 %" in uneven
+    assert "beyond length 3, sinusoidal is right on 66.6 %" in uneven
     assert "most often" not in uneven
     assert scheme("learned", near)["beyond"] is None
 

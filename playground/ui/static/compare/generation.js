@@ -152,7 +152,7 @@ export const { View: Generation } = createPipeline("continue", {
   emptyText:
     "The generated text, with the probability and the alternatives of each token. GPT-2 was not " +
     "trained to follow instructions: give it some examples of one format, and end the prompt " +
-    "where the answer begins (Brown et al. 2020). The choice and the order of the examples change " +
-    "the result (Zhao et al. 2021).",
+    "where the answer begins (Brown et al. 2020). The choice and the order of the examples " +
+    "change the result (Zhao et al. 2021).",
   Result: GeneratedText,
 });

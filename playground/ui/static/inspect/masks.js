@@ -109,7 +109,8 @@ function TypedMasks({ typed }) {
             maxCellSize: 30,
           }}
           caption="Rows: queries. Columns: keys. Masked positions are hatched."
-          describe=${(row, column) => describeCell({ rows: tokens, columns: tokens }, weights, row, column)}
+          describe=${(row, column) =>
+            describeCell({ rows: tokens, columns: tokens }, weights, row, column)}
         />`
     }
   <//>`;

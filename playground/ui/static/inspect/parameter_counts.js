@@ -137,8 +137,9 @@ const formatSeconds = (/** @type {number} */ seconds) =>
 /**
  * Return the rows of the memory table. `measured` has the bytes of the weights, and the seconds of
  * explicit and of fused attention; it is null for a length that is too large.
- * @param {[number, number, number, string | null, [number, number, number] | null, number, string][]
- *   } quadratic
+ * @param {[
+ *   number, number, number, string | null, [number, number, number] | null, number, string
+ * ][]} quadratic
  */
 export const memoryRows = (quadratic) =>
   quadratic.map(([length, weights, bytes, published, measured, bert, practical], i) => ({

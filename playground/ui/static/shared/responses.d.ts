@@ -499,6 +499,9 @@ export interface SizesView extends AnswerView {
   length: number;
   parameters: Record<string, any>;
   quadratic: any[];
+  lengths: Record<string, any>;
+  typed: Record<string, any>;
+  separate: Record<string, any>;
   measured: boolean;
 }
 
