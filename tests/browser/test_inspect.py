@@ -341,7 +341,7 @@ def test_embeddings_and_sizes_with_custom_numbers(page):
     page.fill(".sizes-tokens", "5 0 6")
     expect(page.get_by_label("Padding mask of the token ids")).to_contain_text("101")
     page.fill(".sizes-lengths", "4,096")
-    expect(page.get_by_role("row", name="4,096")).to_contain_text("laptop")
+    expect(page.get_by_role("row", name="4,096")).to_contain_text("on one GPU")
     page.focus("#view-forward")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#view-heads")).to_have_attribute("aria-selected", "true")

@@ -280,7 +280,7 @@ def test_the_speed_in_the_readme_is_measured():
     assert fastest == min(median_seconds(name, "reverse, length 10") for name in names)
 
 
-def test_two_thirds_of_gpt3_are_feed_forward_networks_and_one_third_is_attention():
+def test_two_thirds_of_gpt3_are_feed_forward_one_third_is_attention():
     counted_parts = {row["part"]: row["counted"] for row in model_facts.gpt3_parts()}
     total = sum(counted_parts.values())
     shares = [

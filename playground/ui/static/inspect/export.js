@@ -108,7 +108,7 @@ const EXPORTS = [
   {
     as: "figures",
     label: "All figures for print (ZIP)",
-    title: "All figures of this sequence: PNG, SVG, PDF and data; takes about 30 seconds",
+    title: "All figures of this sequence: PNG, SVG, PDF and data",
   },
 ];
 
