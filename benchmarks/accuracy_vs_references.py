@@ -62,9 +62,9 @@ class TimedTrainer(Trainer):
 
     evaluation_seconds = 0.0
 
-    def evaluate(self, n: int = FINAL_EVAL_SIZE) -> EvalResult:
+    def score(self, n: int = FINAL_EVAL_SIZE) -> tuple[EvalResult, float | None]:
         started = time.process_time()
-        scores = super().evaluate(n)
+        scores = super().score(n)
         self.evaluation_seconds += time.process_time() - started
         return scores
 

@@ -44,9 +44,9 @@ class PaddedTrainer(TimedTrainer):
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config, pack=False)
 
-    def evaluate(self, n: int = FINAL_EVAL_SIZE) -> EvalResult:
+    def score(self, n: int = FINAL_EVAL_SIZE) -> tuple[EvalResult, float | None]:
         with patch("playground.evaluation.can_pack", return_value=False):
-            return super().evaluate(n)
+            return super().score(n)
 
 
 def measure_steps(name: str, fields: dict[str, Any]) -> dict[str, Any]:

@@ -211,9 +211,9 @@ class Trainer:
         training = self.active_config
         if self.step_count % training.eval_every and self.step_count != training.max_steps:
             return None, None
-        scores, loss = self._score(training.eval_size)
+        scores, loss = self.score(training.eval_size)
         if training.stop_at_exact_match and scores.exact_match >= training.stop_at_exact_match:
-            scores, loss = self._score(FINAL_EVAL_SIZE)
+            scores, loss = self.score(FINAL_EVAL_SIZE)
             self._confirmed_at = (
                 self.step_count if scores.exact_match >= training.stop_at_exact_match else -1
             )
@@ -221,10 +221,10 @@ class Trainer:
 
     def evaluate(self, n: int = FINAL_EVAL_SIZE) -> EvalResult:
         """Evaluate on `n` held-out sequences, the same ones at every call."""
-        return self._score(n)[0]
+        return self.score(n)[0]
 
-    def _score(self, n: int) -> tuple[EvalResult, float | None]:
-        """Return scores and loss on `n` held-out sequences."""
+    def score(self, n: int) -> tuple[EvalResult, float | None]:
+        """Return scores and loss on `n` held-out sequences, the same ones at every call."""
         if n not in self._held_out:
             self._held_out[n] = build_held_out_set(
                 self.task, n, self.config.task.min_length, self.config.task.max_length

@@ -32,7 +32,7 @@ export function refreshScores(pass, isAttention) {
   const [layer, head] = state.selectedHead,
     axes = pass.axes[state.selectedKind],
     row = Math.min(state.selectedQuery, axes[0].length - 1),
-    text = state.typedPass ? store.sequence.value : state.probeInfo.question,
+    text = state.typedPass ? store.sequence.value : state.probeInfo.default_input,
     options = { kind: state.selectedKind, layer, head, query: row },
     key = JSON.stringify([state.modelRef, pass.step, text, options]);
   if (isPending || key === requestedKey) return;
