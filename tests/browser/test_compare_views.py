@@ -38,7 +38,7 @@ def select_model(page, section, name, field="model0"):
 
 
 def wait_for_job(page, section, status="done"):
-    page.wait_for_selector(f"{section}[data-status={status}]", timeout=120_000)
+    page.wait_for_selector(f"{section}[data-status={status}]", timeout=240_000)
 
 
 def bars(page, section, index=0):
