@@ -205,8 +205,8 @@ SOURCES = {
         "99 %": lambda: "const TARGET_SCORE = 0.99;" in "\n".join(page_lines()),
     },
     "README.md": {
-        "20 seconds": lambda: all(
-            10 <= each <= 20 for each in benchmark_rows("page")["done_seconds"]
+        "10 seconds": lambda: all(
+            5 <= each <= 12 for each in benchmark_rows("page")["done_seconds"]
         ),
         "99.9 %": lambda: accuracy("reverse, lengths 1 to 10")["lowest_score"] >= 0.999,
         "95 %": lambda: round(Z_95, 2) == 1.96,
