@@ -281,13 +281,15 @@ def format_p_value(p: float) -> str:
     return f"= {p:.2g}" if p >= 1e-4 else "< 0.0001"
 
 
-def format_range(values: Mapping[str, Any], write: Callable[[float], str]) -> str:
+def format_range(values: Mapping[str, Any], format_value: Callable[[float], str]) -> str:
     """Format a median with its range, as in "3.0 % (1.0–5.0 %)".
 
     `formatRange` of lab/result_tables.js follows the same rule; one test has both.
     """
-    low, high = write(values["low"]), write(values["high"])
-    return write(values["median"]) + (f" ({low.removesuffix(' %')}–{high})" if low != high else "")
+    low, high = format_value(values["low"]), format_value(values["high"])
+    return format_value(values["median"]) + (
+        f" ({low.removesuffix(' %')}–{high})" if low != high else ""
+    )
 
 
 def _format_seeds(n: int) -> str:

@@ -44,6 +44,8 @@ PUBLISHED_SIZES: dict[int, str | None] = {
     10_000: None,
     128_000: "64 GB",
 }
+# digits, or groups of three digits with commas
+LENGTH_PATTERN = re.compile(r"[0-9]+|[0-9]{1,3}(,[0-9]{3})+")
 MAX_LENGTH = 10_000_000  # of a length that the user enters
 # The attention weights of BERT base in float32, and the memory that they are compared with.
 BERT_BASE_HEADS = 12 * 12
@@ -278,7 +280,7 @@ def parse_lengths(text: str) -> list[int]:
     words = text.split()
     numbers = [word.replace(",", "") for word in words]
     for word, number in zip(words, numbers, strict=True):
-        if not (number.isascii() and number.isdigit() and 0 < int(number) <= MAX_LENGTH):
+        if not (LENGTH_PATTERN.fullmatch(word) and 0 < int(number) <= MAX_LENGTH):
             raise InspectionError(
                 f"{word[:20]!r} is not a length; enter whole numbers from 1 to {MAX_LENGTH:,}, "
                 "separated by spaces"

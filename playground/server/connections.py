@@ -16,7 +16,6 @@ from contextlib import suppress
 from socket import SHUT_RDWR
 from typing import Any
 
-import uvicorn
 import uvicorn.config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.support.app_server import AppServer
+from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient
 
 HALF = (
@@ -22,12 +22,16 @@ HALF = (
 )
 def test_idle_connections_block_no_client_and_fill_no_log(tmp_path):
     app = AppServer(
-        tmp_path, command_prefix=("prlimit", "--nofile=160:160"), GRADIO_SERVER_NAME="0.0.0.0"
+        tmp_path,
+        command_prefix=("prlimit", "--nofile=160:160"),
+        GRADIO_SERVER_NAME="0.0.0.0",
+        PYTHONUNBUFFERED="1",
     )
     opened = []
-    # the last step of Gradio's launch is a request to its own server; the app ends if it fails
-    time.sleep(3)
     try:
+        # before this line, Gradio's launch sends a request to its own server; the app ends if it
+        # fails
+        wait_for(lambda: "public link" in app.log.read_text(), 60, "the end of the launch")
         for number in range(600):
             connection = socket.socket()
             connection.settimeout(2)

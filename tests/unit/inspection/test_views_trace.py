@@ -620,7 +620,7 @@ def test_typed_lengths_follow_that_of_the_sequence():
     actual = render(random_model(), "sizes", lengths="4,096 32768")
     assert [row[0] for row in actual["quadratic"][:4]] == [4, 4096, 32768, 512]
     assert actual["quadratic"][1][1:3] == [4096**2, 4 * 4096**2]
-    for word in ("x", "0", "-3", "1e4", "99,999,999"):
+    for word in ("x", "0", "-3", "1e4", "512,1024", "99,999,999"):
         invalid = render(random_model(), "sizes", lengths=f"512 {word}")
         assert f"{word!r} is not a length" in invalid["lengths"]["error"]
         assert [row[0] for row in invalid["quadratic"][:2]] == [4, 512]
