@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from huggingface_hub import set_client_factory
-from huggingface_hub.utils import httpx, logging  # type: ignore[attr-defined]
+from huggingface_hub.utils import _http, httpx, logging  # type: ignore[attr-defined]
 from huggingface_hub.utils._http import hf_request_event_hook, parse_ratelimit_headers
 
 CONNECT_TIMEOUT_S = 2.5  # connection timeout, in seconds
@@ -20,6 +20,7 @@ MAX_RETRY_WAIT_S = 15.0  # longest accepted retry delay, in seconds; the Hub may
 TRANSIENT_STATUSES = (500, 502, 503, 504)  # HTTP statuses of temporary errors
 MIN_BYTES_PER_S = 100_000  # expected minimum transfer rate, in bytes per second
 RETRY_DELAY_S = 1.0  # default retry delay, in seconds
+_configure_lock = threading.Lock()
 
 
 class HubUnreachable(Exception):
@@ -103,8 +104,13 @@ def make_http_client() -> httpx.Client:
 
 
 def configure_process() -> None:
-    """Configure huggingface_hub for this process."""
-    set_client_factory(make_http_client)
+    """Configure huggingface_hub for this process, once.
+
+    `set_client_factory` closes the client in use, and with it the downloads of other threads.
+    """
+    with _configure_lock:
+        if _http._GLOBAL_CLIENT_FACTORY is not make_http_client:
+            set_client_factory(make_http_client)
     logging.set_verbosity_error()  # the job reports retries itself
 
 

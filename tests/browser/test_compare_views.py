@@ -38,7 +38,12 @@ def select_model(page, section, name, field="model0"):
 
 
 def wait_for_job(page, section, status="done"):
-    page.wait_for_selector(f"{section}[data-status={status}]", timeout=240_000)
+    """Wait until the job of a section has this status; another end of it fails at once."""
+    part = page.locator(section)
+    end = re.compile("done|failed|cancelled")
+    expect(part).to_have_attribute("data-status", end, timeout=240_000)
+    messages = part.locator(".job").text_content(), page.locator(".outage").text_content()
+    assert part.get_attribute("data-status") == status, messages
 
 
 def bars(page, section, index=0):

@@ -4,7 +4,7 @@ import math
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Response, expect
 
 from tests.support.browser_page import (
     go_to,
@@ -98,10 +98,21 @@ def read_scores(page: Page, query: int) -> tuple[list[float], list[float], list[
     return products, scores, weights
 
 
+def set_teacher_forcing(page: Page, view: str) -> None:
+    """Select the target as decoder input, and wait until the view shows its response."""
+
+    def is_forced(response: Response) -> bool:
+        payload = response.request.post_data_json if "inspect/view" in response.url else {}
+        return payload.get("options", {}).get("mode") == "teacher-forced"
+
+    with page.expect_response(is_forced):
+        page.click(f".of-{view} [data-value=teacher-forced]")
+    expect(page.locator(".inspect .stage")).not_to_have_class(re.compile("waiting"))
+
+
 def read_attention(page: Page) -> dict[str, Weights]:
     """Return the weights of each head in the attention view, with the target as decoder input."""
-    with page.expect_response("**/api/inspect/view"):
-        page.click(".of-attention [data-value=teacher-forced]")
+    set_teacher_forcing(page, "attention")
     weights = {}
     kinds = page.locator(".of-attention [aria-label='Kind of attention'] button")
     for kind in [each.get_attribute("data-value") for each in kinds.all()]:
@@ -126,8 +137,7 @@ def read_attention(page: Page) -> dict[str, Weights]:
 
 def read_predictions(page: Page) -> dict[str, float]:
     """Return the most likely token of each position in the generation view."""
-    with page.expect_response("**/api/inspect/view"):
-        page.click(".of-steps [data-value=teacher-forced]")
+    set_teacher_forcing(page, "steps")
     best = page.locator(".steps-bars li").first
     predictions = {}
     while True:

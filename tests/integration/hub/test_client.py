@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import constants, file_download, set_client_factory
-from huggingface_hub.utils import logging
+from huggingface_hub.utils import get_session, logging
 from huggingface_hub.utils._http import default_client_factory
 
 from playground.common.format import format_bytes
@@ -68,6 +68,15 @@ def package(tmp_path):
 
 def push(hub, folder, repo, message="Step 1", **requested):
     return hub.push(folder, hub.plan(folder, repo, **requested), message)
+
+
+def test_another_job_of_the_process_leaves_the_connections_of_a_download_open(hub):
+    client = get_session()
+    with client.stream("GET", f"{hub.url}/api/models") as response:
+        configure_process()
+        Hub("", hub.url).connect()
+        assert response.read()
+    assert get_session() is client
 
 
 def titles(hub, id, revision="main", kind="model"):
