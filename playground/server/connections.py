@@ -186,11 +186,12 @@ def close_least_active(connections: Collection[BoundedProtocol]) -> bool:
 class BoundedConfig(uvicorn.Config):
     """uvicorn's configuration with a backlog that leaves file descriptors free.
 
-    asyncio accepts as many connections as the backlog has before the protocol closes any.
+    asyncio accepts as many connections as the backlog has before the protocol closes any. No
+    response has the header `server`.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, **options | {"server_header": False})
         self.backlog = min(self.backlog, max(1, BoundedProtocol.max_open // 2))
 
 

@@ -150,18 +150,19 @@ async def predict(
     client = resolve_client(request, is_owner, http_request)
     if run:
         await _read_from_disk(run)
-        return await await_result(
-            registry.snapshots.predict(run, request.text, request.step, client),
-            request=http_request,
+        future = registry.snapshots.predict(run, request.text, request.step, client)
+    else:
+        folder = await asyncio.to_thread(resolve_checkpoint, registry, request)
+        if folder is None:
+            raise UserError("no model is open; train one, or choose a checkpoint above")
+        # A replay has no weights, so the prediction is that of the last step, which `step` names.
+        future = registry.snapshots.inspector.request(
+            "predict", folder, request.text, client=client
         )
-    folder = await asyncio.to_thread(resolve_checkpoint, registry, request)
-    if folder is None:
-        raise UserError("no model is open; train one, or choose a checkpoint above")
-    # A replay has no weights, so the prediction is that of the last step, which `step` names.
-    return await await_result(
-        registry.snapshots.inspector.request("predict", folder, request.text, client=client),
-        request=http_request,
-    )
+    response = await await_result(future, request=http_request)
+    if not request.with_forward_pass:
+        response.pop("forward_pass", None)
+    return response
 
 
 @handler("runs/curves", Curves)

@@ -16,7 +16,7 @@ from playground.runs.model_ref import resolve_checkpoint, resolve_run
 from ..client import resolve_client
 from ..process_calls import await_result
 from ..schemas import public_api as schemas
-from .base import EndpointBase, endpoint, not_found_message, omit, step_field
+from .base import EndpointBase, endpoint, not_found_message, step_field
 
 EVALUATION_TIMEOUT_S = 280.0  # seconds
 MAX_WEIGHTS = 200_000  # weights in one response
@@ -43,8 +43,7 @@ class InferenceEndpoints(EndpointBase):
         ref = await self.model_ref(model, owner)
         payload = ref.model_dump() | {"text": sequence} | step_field(step)
         async with self.inspection_slots.slot():
-            response = await self.call_handler("runs/predict", payload, request)
-        return add_old_keys(omit(response, "forward_pass"))  # only the page draws it
+            return add_old_keys(await self.call_handler("runs/predict", payload, request))
 
     @endpoint(schemas.Attention)
     async def attention(

@@ -82,10 +82,13 @@ class Predict(ModelAtStep):
     """A model and the source sequence of a prediction."""
 
     text: Sequence
+    with_forward_pass: bool = False  # what the diagram draws
 
 
-class ExportFigures(Predict):
+class ExportFigures(ModelAtStep):
     """A model and the source sequence of its figures."""
+
+    text: Sequence
 
 
 class LoadView(ModelAtStep):

@@ -2,6 +2,7 @@
 
 import gzip
 
+import brotli
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -14,6 +15,7 @@ from playground.ui.mount import STATIC_DIR, STATIC_URL
 FILES = sorted(
     path.relative_to(STATIC_DIR).as_posix() for path in STATIC_DIR.rglob("*") if path.is_file()
 )
+DECODERS = {"br": brotli.decompress, "gzip": gzip.decompress}
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 
@@ -28,10 +30,11 @@ def client():
     return connect()
 
 
+@pytest.mark.parametrize(("accepted", "encoding"), [("gzip", "gzip"), ("gzip, deflate, br", "br")])
 @pytest.mark.parametrize("name", [name for name in FILES if name.endswith(tuple(TYPES))])
-def test_file_is_served_compressed_and_may_be_cached(client, name):
+def test_file_is_served_compressed_and_may_be_cached(client, name, accepted, encoding):
     path = STATIC_DIR / name
-    with client.stream("GET", STATIC_URL + name, headers={"Accept-Encoding": "gzip"}) as response:
+    with client.stream("GET", STATIC_URL + name, headers={"Accept-Encoding": accepted}) as response:
         body = b"".join(response.iter_raw())
     assert response.status_code == 200
     assert response.headers["content-type"] == TYPES[path.suffix]
@@ -39,13 +42,14 @@ def test_file_is_served_compressed_and_may_be_cached(client, name):
     assert response.headers["x-content-type-options"] == "nosniff"
     if path.stat().st_size >= 500:
         assert response.headers["vary"] == "Accept-Encoding"
-        assert response.headers["content-encoding"] == "gzip"
-        body = gzip.decompress(body)
+        assert response.headers["content-encoding"] == encoding
+        assert int(response.headers["content-length"]) == len(body) < path.stat().st_size
+        body = DECODERS[encoding](body)
     assert body == path.read_bytes()
 
 
 @pytest.mark.smoke
-def test_client_without_gzip_gets_the_file_itself(client):
+def test_client_without_compression_gets_the_file_itself(client):
     response = client.get(STATIC_URL + "hub/main.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in response.headers
     assert response.content == (STATIC_DIR / "hub" / "main.js").read_bytes()
@@ -92,12 +96,23 @@ def test_other_sites_get_no_file(client, headers):
     assert response.status_code in (400, 403)
 
 
-def test_browser_checks_for_changes_during_development(monkeypatch):
+@pytest.mark.parametrize("accepted", ["identity", "gzip", "br"])
+def test_browser_checks_for_changes_during_development(monkeypatch, accepted):
     monkeypatch.setenv("PLAYGROUND_DEV", "1")
     client = connect()
+    client.headers["Accept-Encoding"] = accepted
     response = client.get(STATIC_URL + "hub/main.js")
     assert response.headers["cache-control"] == "no-cache"
     tag = {"If-None-Match": response.headers["etag"]}
     repeated = client.get(STATIC_URL + "hub/main.js", headers=tag)
     assert (repeated.status_code, repeated.content) == (304, b"")
     assert repeated.headers["cache-control"] == "no-cache"
+
+
+def test_a_changed_file_is_compressed_again(tmp_path):
+    file = tmp_path / "view.js"
+    app = Starlette(routes=[static_route(tmp_path)])
+    with TestClient(app) as client:
+        for text in ("let a = 1; // first\n" * 90, "let a = 2; // another\n" * 90):
+            file.write_text(text)
+            assert client.get(STATIC_URL + file.name).text == text

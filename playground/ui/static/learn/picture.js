@@ -40,7 +40,7 @@ async function load(route, payload = {}) {
 
 async function loadTypedPass() {
   const { step: last } = model.value,
-    response = await load("runs/predict", { text: text.value });
+    response = await load("runs/predict", { text: text.value, with_forward_pass: true });
   if (!response) return;
   if (!response.forward_pass) error.value = "This sequence is too long for the diagram.";
   else pass.value = { step: last, ...response.forward_pass };

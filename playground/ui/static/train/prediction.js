@@ -21,7 +21,12 @@ export function schedulePrediction() {
 
 /** @param {string} text @param {number | null} step */
 async function sendPrediction(text, step) {
-  const payload = { owner: state.owner, subject: state.modelRef, text };
+  const payload = {
+    owner: state.owner,
+    subject: state.modelRef,
+    text,
+    with_forward_pass: store.input.value !== null,
+  };
   try {
     return await request("runs/predict", step === null ? payload : { ...payload, step });
   } catch {
@@ -51,8 +56,7 @@ export async function predict() {
 
 /** @param {any} reply @param {number | null} step of the weights; null for the latest */
 function showPrediction({ error = "", prediction = null, ...reply }, step) {
-  const isTyped = store.input.value !== null,
-    isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step,
+  const isOfDisplayedStep = step === null || reply.step === state.displayedSnapshot?.step,
     origin = step !== null && prediction && "with the weights of step " + formatInteger(reply.step);
   state.prediction =
     error || !prediction ? null : { prediction, target: reply.target, modelRef: state.modelRef };
@@ -61,7 +65,7 @@ function showPrediction({ error = "", prediction = null, ...reply }, step) {
   });
   store.isInputInvalid.value = Boolean(error && !reply.retryable);
   // The diagram shows the typed sequence, or the probe while the user has typed nothing.
-  const pass = (isTyped && isOfDisplayedStep && reply.forward_pass) || null;
+  const pass = (isOfDisplayedStep && reply.forward_pass) || null;
   if (pass === state.typedPass) return;
   state.typedPass = pass;
   scheduleRender();
