@@ -70,7 +70,7 @@ def push(hub, folder, repo, message="Step 1", **requested):
     return hub.push(folder, hub.plan(folder, repo, **requested), message)
 
 
-def test_another_job_of_the_process_leaves_the_connections_of_a_download_open(hub):
+def test_another_job_leaves_the_connections_of_a_download_open(hub):
     client = get_session()
     with client.stream("GET", f"{hub.url}/api/models") as response:
         configure_process()
