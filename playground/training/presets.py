@@ -34,8 +34,16 @@ PRESETS = {
     ),
     "one-head": Preset(
         "One head",
-        "One layer with one head: small enough to interpret every figure.",
-        {**ARCHITECTURES["transformer"].overrides, "n_layers": 1, "n_heads": 1},
+        "One layer with one head: small enough to interpret every figure. With few parameters, it "
+        "needs more steps at a lower learning rate.",
+        {
+            **ARCHITECTURES["transformer"].overrides,
+            "n_layers": 1,
+            "n_heads": 1,
+            "muon_lr_ratio": 2.5,
+            "max_steps": 600,
+            "lr_decay_steps": 600,
+        },
     ),
     "paper": Preset(
         "The paper",

@@ -520,7 +520,7 @@ def test_the_command_line_means_the_same_run(name, step):
 
 
 def test_the_command_line_is_short_where_a_preset_suffices():
-    assert training_command(Manifest(preset_config("one-head"), 200, 1.0, "cpu")) == (
+    assert training_command(Manifest(preset_config("one-head"), 600, 1.0, "cpu")) == (
         "python -m playground train --task reverse --min-length 1 --length 10 --preset one-head "
         "--device cpu"
     )
