@@ -14,7 +14,7 @@ import {
 } from "../../playground/ui/static/train/run_list.js";
 import { axisMaxStep, withHeldOutLoss } from "../../playground/ui/static/train/curves.js";
 import { lacksWeights } from "../../playground/ui/static/train/polling.js";
-import { Prediction } from "../../playground/ui/static/train/prediction.js";
+import { predict, Prediction } from "../../playground/ui/static/train/prediction.js";
 import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
 import { buildEmbedCode, buildProgram } from "../../playground/ui/static/train/share_dialog.js";
 import { buildLinkQuery } from "../../playground/ui/static/train/share_links.js";
@@ -265,6 +265,31 @@ test("the prediction of the previous model is marked until the reply", async () 
   state.modelRef = "run:2";
   await settle();
   assert.equal(answer.className, "answer old");
+});
+
+test("a recorded step of a checkpoint has its predictions in the diagram alone", async () => {
+  const reply = { prediction: ["1"], target: ["1"], step: 200, note: "" };
+  globalThis.fetch.mock.mockImplementation(async () => new Response(JSON.stringify(reply)));
+  const requests = () => globalThis.fetch.mock.callCount();
+  render(html`<${Prediction} />`, box);
+  store.suggestedInput.value = "3 1 4";
+  store.latestStep.value = 200;
+  Object.assign(state, { status: "checkpoint", displayedSnapshot: { step: 2 }, viewedStep: 2 });
+  await predict();
+  await settle();
+  assert.equal(requests(), 0);
+  assert.equal(box.querySelector(".answer").textContent, "");
+  assert.match(box.querySelector(".try-note").textContent, /in the diagram/);
+  state.viewedStep = 200;
+  await predict();
+  await settle();
+  assert.equal(requests(), 1);
+  assert.match(box.querySelector(".answer").textContent, /^1 ✓/);
+  store.input.value = "4 1"; // a typed sequence has the prediction of the last weights only
+  state.viewedStep = 2;
+  await predict();
+  assert.equal(requests(), 2);
+  store.input.value = null;
 });
 
 test("figures are missing for models without weights", () => {

@@ -13,6 +13,13 @@ import { state } from "./state.js";
 const DEBOUNCE_MS = 150;
 let debounceTimer = /** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined);
 
+/** Whether the page displays a recorded step of a checkpoint, which has only its last weights. */
+const isRecordedStep = () =>
+  state.status === "checkpoint" &&
+  store.input.value === null &&
+  state.viewedStep !== null &&
+  state.viewedStep !== store.latestStep.value;
+
 /** Predict once the user has stopped typing. */
 export function schedulePrediction() {
   clearTimeout(debounceTimer);
@@ -42,6 +49,10 @@ export async function predict() {
   state.predictedAt = Date.now();
   if (!text.trim()) {
     showPrediction({}, step);
+    return;
+  }
+  if (isRecordedStep()) {
+    showPrediction({ note: "in the diagram, for the recorded step" }, step);
     return;
   }
   // without weights; the prediction runs once a snapshot arrives
