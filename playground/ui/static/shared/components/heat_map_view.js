@@ -1,4 +1,4 @@
-import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
 import { HeatMap, maxValue, paintScale, paintThumbnail } from "../heat_map.js";
 import { formatNumber } from "../format.js";
 import { onThemeChange } from "../palette.js";
@@ -19,12 +19,13 @@ export function HeatMapView({ label, data, caption = "", describe, onSelect }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null)),
     map = useRef(/** @type {HeatMap | null} */ (null)),
     [cell, setCell] = useState("");
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = /** @type {HTMLCanvasElement} */ (canvas.current);
     map.current = new HeatMap(element, { label, describe, onSelect, onHover: setCell });
     return map.current.observe();
   }, []);
-  useEffect(() => {
+  // With the heading around it, not a frame later: a key would describe a cell of the last map.
+  useLayoutEffect(() => {
     const current = /** @type {HeatMap} */ (map.current);
     current.label = label;
     if (describe) current.describe = describe;
