@@ -28,7 +28,9 @@ def format_bytes(size: float) -> str:
         return f"{max(1, math.floor(size / 1e3 + 0.5))} KB"
     if size < 999_500_000:
         return f"{_round_half_up(size / 1e6, 1 if size < 99_950_000 else 0)} MB"
-    return f"{_round_half_up(size / 1e9, 1)} GB"
+    if size < 999_500_000_000:
+        return f"{_round_half_up(size / 1e9, 1 if size < 99_950_000_000 else 0)} GB"
+    return f"{_round_half_up(size / 1e12, 1)} TB"
 
 
 def format_duration(seconds: float) -> str:

@@ -12,10 +12,13 @@ A result has these values, for JSON:
 """
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from statistics import median
 from typing import Any
 
+from playground import ASSETS_DIR
 from playground.common import messages
 from playground.common.format import format_percent
 from playground.models.config_fields import ConfigError
@@ -38,6 +41,9 @@ MIN_GENERALIZATION_STEP, MIN_DELAY = 500, 5  # of grokking: updates, and times a
 MIN_TWO_LAYERS, MAX_ONE_LAYER = 0.95, 0.5  # exact match
 # as published, best first; those in one group are about equal
 EXPECTED_ORDER = (("none", "t5"), ("alibi",), ("rope", "sinusoidal"))
+
+# Written by `python -m benchmarks published`
+STORED_RESULTS = ASSETS_DIR / "benchmarks" / "results" / "published.json"
 
 Result = dict[str, Any]
 
@@ -77,6 +83,25 @@ def claims() -> list[dict[str, Any]]:
     `unavailable_reason` is "" when the claim can run, otherwise the reason why it cannot.
     """
     return [_describe_claim(name, claim) for name, claim in CLAIMS.items()]
+
+
+@cache
+def stored_results() -> dict[str, dict[str, Any]]:
+    """Return the project's own result of each claim; {} without measurements."""
+    try:
+        stored = json.loads(STORED_RESULTS.read_text(encoding="utf-8"))
+        return {
+            row["name"]: {
+                "text": row["result"],
+                "passed": row["passed"],
+                "seeds": row["seeds"],
+                "date": row.get("measured", stored)["date"],
+            }
+            for row in stored["rows"]
+            if row["done"]
+        }
+    except (OSError, ValueError, KeyError):
+        return {}
 
 
 def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from playground.experiments.replications import (
     evaluate_replication,
     outcome_of_experiment,
     replication_config,
+    stored_results,
     unmeasured_model,
 )
 from playground.experiments.service import ExperimentService
@@ -80,6 +81,7 @@ class ReplicationHandlers(HandlerGroup):
         return {
             "description": description,
             "is_experiment": spec is not None,
+            "stored": stored_results().get(name),
             "estimate": self.experiments.estimate_claim(CLAIMS[name], owner),
         }
 

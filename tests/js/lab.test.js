@@ -23,6 +23,7 @@ import {
   Replications,
   buildClaimSeries,
   describeResult,
+  describeStored,
   describeSettings,
   describeVerdict,
 } from "../../playground/ui/static/lab/replications.js";
@@ -429,6 +430,12 @@ test("the progress of a replication is described", () => {
   assert.deepEqual(describeVerdict({ passed: false }), ["✗ fail", "bad"]);
   assert.deepEqual(describeVerdict({ passed: null, measured_text: "1" }), ["compared", ""]);
   assert.deepEqual(describeVerdict(null), ["", ""]);
+  const stored = { text: "99 % of the tokens", passed: true, seeds: 3, date: "2026-11-24" };
+  assert.equal(describeStored(stored), "✓ pass: 99 % of the tokens; 3 seeds, 2026-11-24");
+  assert.equal(
+    describeStored({ ...stored, passed: null, seeds: 1 }),
+    "99 % of the tokens; 1 seed, 2026-11-24",
+  );
   assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1 · seed 0");
 });
 
@@ -470,7 +477,7 @@ test("the published values are drawn beside those of a finished run", async () =
     drawn.map(({ label, y }) => [label, y]),
     [
       ["published", [1.9, 0.27]],
-      ["reproduced", [0.1]],
+      ["your run", [0.1]],
     ],
   );
   claims.value = [{ ...CLAIM, measure: "generalization_step", curve, is_experiment: false }];

@@ -4,6 +4,7 @@ from statistics import median
 
 import pytest
 
+from playground.experiments import replications
 from playground.experiments.claims import CLAIMS
 from playground.experiments.presets import EXPERIMENT_PRESETS, list_presets, spec
 from playground.experiments.replications import (
@@ -16,6 +17,7 @@ from playground.experiments.replications import (
     outcome_of_lengths,
     outcome_of_seeds,
     replication_config,
+    stored_results,
 )
 from playground.models.config_fields import ConfigError
 from playground.runs.record import RunRecord
@@ -41,6 +43,21 @@ def test_every_claim_has_source_criterion_deviations_duration_and_command():
 
 
 RESULTS = json.loads((ROOT / "benchmarks/results/published.json").read_text(encoding="utf-8"))
+
+
+def test_stored_results_are_those_of_the_measurement(tmp_path, monkeypatch):
+    row = next(each for each in RESULTS["rows"] if each["name"] == "mingpt-sort")
+    assert stored_results()["mingpt-sort"] == {
+        "text": row["result"],
+        "passed": row["passed"],
+        "seeds": row["seeds"],
+        "date": row["measured"]["date"],
+    }
+    assert {line["name"] for line in claims()} >= set(stored_results())
+    monkeypatch.setattr(replications, "STORED_RESULTS", tmp_path / "none.json")
+    stored_results.cache_clear()
+    assert stored_results() == {}
+    stored_results.cache_clear()
 
 
 @pytest.mark.parametrize("row", RESULTS["rows"], ids=lambda row: row["name"])

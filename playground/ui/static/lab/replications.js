@@ -46,6 +46,12 @@ export function describeVerdict(outcome) {
   return [outcome?.measured_text ? "compared" : "", ""]; // without a criterion
 }
 
+/** Describe the result that the project has stored for a claim. */
+export function describeStored({ date, passed, seeds, text }) {
+  const [verdict] = describeVerdict({ passed });
+  return `${verdict && verdict + ": "}${text}; ${formatCount(seeds, "seed")}, ${date}`;
+}
+
 /** Describe the settings of a claim in one line. */
 export const describeSettings = ({ settings, seed, is_experiment: isExperiment }) =>
   Object.entries(settings)
@@ -81,7 +87,7 @@ export function buildClaimSeries({ curve, measure }, outcome) {
       hasPoints: true,
     }),
     published = isStep ? "published" : "published, evaluation",
-    ours = isStep ? "reproduced" : "reproduced, training";
+    ours = isStep ? "your run" : "your run, training";
   return [
     line("published", published, curve, 1),
     ...(outcome?.curve?.length ? [line("reproduced", ours, outcome.curve, 0)] : []),
@@ -156,7 +162,12 @@ function Claim({ claim }) {
     <dl>
       <dt>published</dt>
       <dd>${claim.statement}</dd>
-      <dt>reproduced</dt>
+      ${
+        claim.stored &&
+        html`<dt>reproduced</dt>
+          <dd class="stored">${describeStored(claim.stored)}</dd>`
+      }
+      <dt>your run</dt>
       <dd class=${"measured" + (outcome?.measured_text ? "" : " what")}>
         ${describeResult(claim, outcome)}
       </dd>
