@@ -22,7 +22,7 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator
 
 from playground.checkpoints.checkpoint import load_model
-from playground.common.format import format_duration
+from playground.common.format import format_duration, format_percent
 from playground.errors import UserError
 from playground.jobs.progress import JobCancelled, ProgressReporter, to_user_error
 from playground.pretrained.model_files import ResolvedModel, is_finetuned, training_data_note
@@ -183,7 +183,7 @@ class Benchmark:
             f"{self.settings.shots} few-shot examples, unless their row is marked fine-tuned. So "
             "the models do not compete on equal terms: the table shows what training on the task "
             "achieves with a small model, and how far pretraining on text carries a large one. "
-            "An answer counts only as symbols separated by spaces; masked models are given its "
+            "An answer counts only as tokens separated by spaces; masked models receive its "
             "length. Brackets: 95 % intervals (Wilson), those of tokens as if each were "
             f"independent.{self.ranking_note()}"
         )
@@ -416,10 +416,12 @@ class Benchmark:
             "n": visible.n,
             "n_tokens": visible.n_tokens,
             "message": (
-                f"{name}: with the target visible at the other positions, {100 * after:.1f} % of "
-                f"the positions are correct, with all of them masked {100 * before:.1f} %; each "
-                f"token of the target becomes {_likelihood_ratio(gained)}. Choosing the token of "
-                f"the input that is left over gets {100 * guessed:.1f} % without knowing the rule: "
+                f"{name}: with the target visible at the other positions, {format_percent(after)} "
+                "of the positions are correct, with all of them masked "
+                f"{format_percent(before)}; each token of the target becomes "
+                f"{_likelihood_ratio(gained)}. "
+                "Choosing the token of the input that is left over gets "
+                f"{format_percent(guessed)} without knowing the rule: "
                 "only the row with all positions masked is comparable with the other models."
             ),
         }

@@ -41,7 +41,7 @@ HEAVY = Policy(
     save_grace_s=300.0,  # it ends its step and writes the model
     unpolled_timeout_s=180.0,
     result_ttl_s=900.0,
-    max_results_per_owner=8,
+    max_results_per_owner=16,  # more than the sections of the Compare tab
     max_results=64,
 )
 LIGHT = replace(

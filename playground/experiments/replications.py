@@ -94,7 +94,6 @@ def stored_results() -> dict[str, dict[str, Any]]:
             row["name"]: {
                 "text": row["result"],
                 "passed": row["passed"],
-                "seeds": row["seeds"],
                 "date": row.get("measured", stored)["date"],
             }
             for row in stored["rows"]
@@ -386,4 +385,4 @@ def _describe_metrics(claim: Claim, metrics: Mapping[str, Any]) -> str:
 def _format_value(measure: str, value: float | None) -> str:
     if measure == "generalization_step":
         return "not reached" if value is None else f"update {value:,.0f}"
-    return f"{value:.4f}" if measure == "annotated_transformer_loss" else f"{value:.2%}"
+    return f"{value:.4f}" if measure == "annotated_transformer_loss" else f"{100 * value:.2f} %"

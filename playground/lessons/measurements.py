@@ -331,7 +331,7 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
     exact = [run.evaluations[-1]["exact_match"] for run in runs]
     text = (
         f"{percent(smooth)} with smoothing, {percent(plain)} without. The smoothed target "
-        f"gives the correct one of {vocabulary} tokens 1 - {smoothing:g} + {smoothing:g} "
+        f"gives the correct one of {vocabulary} tokens 1 − {smoothing:g} + {smoothing:g} "
         f"/ {vocabulary} = {percent(expected)}, and a higher probability increases the "
         f"loss. Exact match was {percent(exact[1])} and {percent(exact[0])}: confidence "
         "and accuracy are two different things."

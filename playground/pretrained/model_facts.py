@@ -74,7 +74,7 @@ COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
         "ViTModel",
         "ViTConfig",
         {},
-        "12 layers of 768 on 14 x 14 patches of 16 x 16 pixels, without pooler and classification "
+        "12 layers of 768 on 14 × 14 patches of 16 × 16 pixels, without pooler and classification "
         "head",
     ),
 ]

@@ -151,7 +151,8 @@ def _argmax_distance(layers: list[dict[str, Any]], word: str, normed: bool) -> s
     """
     first, last = layers[0]["similarity"], layers[-1]["similarity"]
     least = min(layers[:-1] if normed else layers, key=lambda each: each["similarity"])
-    summary = f"The cosine of the two {word!r} begins at {first:.2f} (one word, two positions), "
+    summary = f"The cosine of the two occurrences of {word!r} begins at {first:.2f} "
+    summary += "(one word, two positions), "
     if normed:
         distance = (
             f"is lowest after layer {least['layer']} of {len(layers) - 1}, at "
@@ -319,7 +320,7 @@ def _rank_of(near_V: Tensor, token: int, without: list[int]) -> int:
 
 
 def _summary(words: dict[str, str], nearest: list[dict[str, Any]], ranks: dict[str, int]) -> str:
-    sum_of, expected = f"{words['plus']} - {words['minus']} + {words['also']}", words["expected"]
+    sum_of, expected = f"{words['plus']} − {words['minus']} + {words['also']}", words["expected"]
     summary = f"The nearest token to {sum_of} is {nearest[0]['token']!r}"
     summary += ", one of the given words. " if nearest[0]["is_input"] else ". "
     summary += f"{expected!r} has rank {ranks['with_input_words']:,}"

@@ -76,7 +76,7 @@ class ReplicationHandlers(HandlerGroup):
             config = replication_config(name)
             description = (
                 f"{describe_config(config)}, d_model {config.model.d_model}; "
-                f"{config.training.max_steps:,} updates of {config.training.batch_size}"
+                f"{config.training.max_steps:,} updates of {config.training.batch_size:,}"
             )
         return {
             "description": description,

@@ -338,7 +338,7 @@ test("figures are charts, maps, bars and tables of outputs", async () => {
     { kind: "curves", title: "Exact match", metric: "exact_match", series: [], note: "A note." },
   ];
   await show(() => html`<${Figures} figures=${figures} />`);
-  assert.equal($(".pg-bar-value").textContent, "2 · 50 %");
+  assert.equal($(".pg-bar-value").textContent, "2.00 · 50 %");
   assert.equal(box.querySelectorAll(".pg-token.wrong").length, 2);
   assert.match(box.textContent, /A note\./);
   assert.equal(describeCell(map, 0, 0), "5 attends to 3 with weight 0.250, position 1.");

@@ -63,7 +63,7 @@ export function ArchitectureFacts() {
   return html`<div class="facts">
     <h3>Three architectures</h3>
     <${DataTable}
-      class="reading"
+      class="reading properties"
       caption="Three architectures"
       isCaptionHidden
       columns=${columns}

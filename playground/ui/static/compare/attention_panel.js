@@ -203,7 +203,9 @@ export function AttentionPanel({ index, data, kind = null, initial = null }) {
     grid = useMemo(() => data && buildGrid(data, all, mode, token), [data, mode, token]);
   if (!data)
     return html`<section class=${"panel-" + index} aria-label=${`Model ${index + 1}`}>
-      <p class="pg-hint">Press Show attention to download the model and show its heads.</p>
+      <p class="pg-hint">
+        No results yet. Press Show attention; the first run downloads the model.
+      </p>
     </section>`;
   const name = `${layer + 1}.${head + 1}`;
   return html`<section

@@ -39,7 +39,7 @@ function buildCharts({ word, references, layers }) {
     {
       options: options(`Cosine of the two occurrences of ${word}`),
       series: [
-        line(layers, "pair", `the two ${word}`, (each) => each.similarity, 0),
+        line(layers, "pair", `two occurrences of ${word}`, (each) => each.similarity, 0),
         line(layers, "baseline", "mean of other pairs of words", (each) => each.baseline, 1),
       ],
     },

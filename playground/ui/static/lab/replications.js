@@ -20,7 +20,7 @@ import {
 const RUNNABLE_STATES = ["none", "stopped", "failed"];
 const HINT =
   "Published claims, trained here with the published settings as far as they are known. " +
-  "Differences are listed.";
+  "Differences are listed. Reproduced: the stored result of this project.";
 
 /** Describe the measured result of a claim, or how far its replication is. */
 export function describeResult(claim, outcome) {
@@ -47,9 +47,9 @@ export function describeVerdict(outcome) {
 }
 
 /** Describe the result that the project has stored for a claim. */
-export function describeStored({ date, passed, seeds, text }) {
+export function describeStored({ date, passed, text }) {
   const [verdict] = describeVerdict({ passed });
-  return `${verdict && verdict + ": "}${text}; ${formatCount(seeds, "seed")}, ${date}`;
+  return `${verdict && verdict + ": "}${text} (${date})`;
 }
 
 /** Describe the settings of a claim in one line. */

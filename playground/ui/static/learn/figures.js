@@ -96,7 +96,7 @@ function Bars({ figure: { bars, max, title } }) {
   const items = bars.map(({ label, note, value }) => ({
     label,
     value,
-    text: max ? note : `${formatNumber(value)} · ${note}`,
+    text: max ? note : `${value.toFixed(2)} · ${note}`,
   }));
   return html`<h4>${title}</h4>
     <${BarList}

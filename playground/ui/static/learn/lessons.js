@@ -227,7 +227,7 @@ function Outcome({ lesson, response: { prediction, result, runs } }) {
     <p class=${"verdict " + (result.is_correct ? "ok" : "off")}>
       ${describeVerdict(lesson, result)}
     </p>
-    <p class="explanation">${result.explanation}</p>
+    <p class="explanation">${formatMessage(result.explanation)}</p>
     <${Figures} figures=${result.figures} />
     <${TryRuns} key=${subjects.join()} runs=${runs} />
     <p class="pg-buttons links">

@@ -132,7 +132,7 @@ function Caption() {
           class="pg-button primary picture-next"
           onClick=${() => openPart(next.value)}
         >
-          Next: ${next.label}
+          Continue: ${next.label}
         </button>`
       }
       <button type="button" class="pg-button" onClick=${openInInspect}>Open in Inspect</button>

@@ -48,8 +48,7 @@ export function formatPercent(fraction) {
 export function formatBytes(size) {
   if (size < 999_500) return Math.max(1, Math.floor(size / 1e3 + 0.5)) + " KB";
   if (size < 999_500_000) return roundHalfUp(size / 1e6, size < 99_950_000 ? 1 : 0) + " MB";
-  if (size < 999_500_000_000)
-    return roundHalfUp(size / 1e9, size < 99_950_000_000 ? 1 : 0) + " GB";
+  if (size < 999_500_000_000) return roundHalfUp(size / 1e9, size < 99_950_000_000 ? 1 : 0) + " GB";
   return roundHalfUp(size / 1e12, 1) + " TB";
 }
 
