@@ -1,8 +1,12 @@
 // What the modules of every tab share.
 import { store } from "./store.js";
 
-// The values that a tab stores in this browser, as one JSON object under `key`.
+/**
+ * The values that a tab stores in this browser, as one JSON object under `key`.
+ * @param {string} key
+ */
 export function createStorage(key) {
+  /** @type {Record<string, any>} */
   let values = {};
   try {
     values = JSON.parse(localStorage.getItem(key) || "{}") || {};
@@ -11,8 +15,8 @@ export function createStorage(key) {
   }
   return {
     storedState: values,
-    loadLocal: (name) => values[name],
-    saveLocal: (name, value) => {
+    loadLocal: (/** @type {string} */ name) => values[name],
+    saveLocal: (/** @type {string} */ name, /** @type {any} */ value) => {
       values[name] = value;
       try {
         localStorage.setItem(key, JSON.stringify(values));
@@ -22,8 +26,13 @@ export function createStorage(key) {
     },
   };
 }
-// Copy a text and confirm it in `label` for 1.5 s. If the browser denies clipboard access, show the
-// text in a prompt.
+/**
+ * Copy a text and confirm it in `label` for 1.5 s. If the browser denies clipboard access, show the
+ * text in a prompt.
+ * @param {string} text
+ * @param {HTMLElement} label
+ * @param {string} promptTitle
+ */
 export async function copyText(text, label, promptTitle) {
   label.dataset.label ||= label.textContent;
   try {
@@ -33,14 +42,18 @@ export async function copyText(text, label, promptTitle) {
     window.prompt(promptTitle, text);
   }
   setTimeout(() => {
-    label.textContent = label.dataset.label;
+    label.textContent = label.dataset.label ?? "";
   }, 1500);
   label.dataset.copied = text;
 }
-// Open another tab, with the model, step and sequence of the payload: a model, or {subject, step,
-// text}. The payload stays in `window.playground` until the tab reads it, because a tab is built
-// when it is first opened.
 window.playground ||= {};
+/**
+ * Open another tab, with the model, step and sequence of the payload: a model, or {subject, step,
+ * text}. The payload stays in `window.playground` until the tab reads it, because a tab is built
+ * when it is first opened.
+ * @param {string} tab
+ * @param {any} payload
+ */
 export function navigate(tab, payload) {
   const {
     subject,
@@ -55,16 +68,18 @@ export function navigate(tab, payload) {
 }
 // A narrow page moves some tabs into a menu.
 export const TAB_SELECTOR = "#tabs > .tab-wrapper :is(button[role=tab], .overflow-dropdown button)";
-const nameOf = (button) => button.textContent.trim().toLowerCase();
+const nameOf = (/** @type {Element} */ button) => (button.textContent ?? "").trim().toLowerCase();
 export const selectedTab = () => {
   const button = document.querySelector("#tabs > .tab-wrapper [role=tab][aria-selected=true]");
   return button && nameOf(button);
 };
+/** @param {string} tab */
 export function openTab(tab) {
   /** @type {NodeListOf<HTMLElement>} */
   const buttons = document.querySelectorAll(TAB_SELECTOR);
   [...buttons].find((button) => nameOf(button) === tab.toLowerCase())?.click();
 }
+/** Return the payload of `navigate`, once. @param {string} tab */
 export function takeHandOff(tab) {
   const payload = window.playground[tab];
   delete window.playground[tab];

@@ -5,6 +5,7 @@ const SHARED_STYLES = ["../vendor/uplot.css", "./common.css", "./components.css"
   (path) => new URL(path, import.meta.url),
 );
 const stylesheets = new Map(); // URL -> a promise of its load event
+/** @param {URL} url */
 function loadStylesheet(url) {
   if (!stylesheets.has(url.href))
     stylesheets.set(
@@ -17,26 +18,38 @@ function loadStylesheet(url) {
     );
   return stylesheets.get(url.href);
 }
-// An element with these classes, and functions for the modules of the tab. `gradio` has the
-// properties of the component and `trigger(event, data)`, which sends an event to the server.
+/**
+ * Return an element with these classes, and functions for the modules of the tab. `gradio` has the
+ * properties of the component and `trigger(event, data)`, which sends an event to the server.
+ * @param {string} className
+ * @param {URL[]} [styleUrls]
+ */
 export function createView(className, styleUrls = []) {
   const root = el("div", { className });
   /** @type {{ props: any, trigger: (event: string, data?: any) => void }} */
   const gradio = { props: {}, trigger: () => {} };
-  const $ = (selector) => root.querySelector(selector);
+  const $ = (/** @type {string} */ selector) => root.querySelector(selector);
 
-  // Add a listener that removes itself once this view has left the page.
+  /**
+   * Add a listener that removes itself once this view has left the page.
+   * @param {EventTarget} target
+   * @param {string} kind
+   * @param {(event: any) => void} handler
+   */
   function addViewListener(target, kind, handler) {
     let wasConnected = false;
-    const onEvent = (event) => {
+    const onEvent = (/** @type {Event} */ event) => {
       wasConnected ||= root.isConnected;
       if (root.isConnected) handler(event);
       else if (wasConnected) target.removeEventListener(kind, onEvent);
     };
     target.addEventListener(kind, onEvent);
   }
-  // Redraw when the size of this view or the page's theme changes, until the view has left the
-  // page.
+  /**
+   * Redraw when the size of this view or the page's theme changes, until the view has left the
+   * page.
+   * @param {() => void} redraw
+   */
   function onResizeOrThemeChange(redraw) {
     let wasVisible = false;
     const theme = new MutationObserver(() => {
@@ -53,12 +66,13 @@ export function createView(className, styleUrls = []) {
     size.observe(root);
     theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
   }
-  // Show the view in the element of its component. `onValueChange` receives the component's value
-  // (JSON), now and after each change.
-  async function attach(
-    { element, props, trigger, watch },
-    onValueChange = (/** @type {any} */ _value) => {},
-  ) {
+  /**
+   * Show the view in the element of its component. `onValueChange` receives the component's value
+   * (JSON), now and after each change.
+   * @param {any} component
+   * @param {(value: any) => void} [onValueChange]
+   */
+  async function attach({ element, props, trigger, watch }, onValueChange = () => {}) {
     Object.assign(gradio, { props, trigger });
     await Promise.all([...SHARED_STYLES, ...styleUrls].map(loadStylesheet));
     element.replaceChildren(root);

@@ -7,7 +7,7 @@ import { initSkipLink, initThemeSwitch } from "./theme.js";
 
 const { root, attach } = createView("", [new URL("./shell.css", import.meta.url)]);
 
-// Show the header in the element of its Gradio component.
+/** Show the header in the element of its Gradio component. @param {any} component */
 export default async function main(component) {
   initSkipLink();
   initThemeSwitch();

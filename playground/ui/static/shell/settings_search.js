@@ -1,5 +1,5 @@
 // The search field of the settings, whose fields Gradio builds.
-const fieldsOf = (panel) => panel.querySelectorAll("[id^=field-]");
+const fieldsOf = (/** @type {Element} */ panel) => panel.querySelectorAll("[id^=field-]");
 
 /**
  * Show the fields whose name, label or help contains all words.

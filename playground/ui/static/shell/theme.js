@@ -1,6 +1,7 @@
 // The skip link, and the switch between the themes of Gradio.
 const THEME_KEY = "transformer-playground-theme";
 
+/** @param {string} theme */
 function setTheme(theme) {
   document.body.classList.toggle("dark", theme === "dark");
   const button = document.querySelector(".theme-switch");
