@@ -244,7 +244,7 @@ test("tables of masks, counts and sentences", () => {
     ]),
     [
       ["1\u00a0MB", "1.0\u00a0MB", "2.1\u00a0ms", "1.5\u00a0s", "151\u00a0MB", "on a laptop"],
-      ["", "too large", "", "", "9437.2\u00a0GB", "no"],
+      ["", "too large", "", "", "9.4\u00a0TB", "no"],
     ],
   );
   const separate = { modules: 16, parameters: 16_640, fused: 16_640, difference: 2e-7 };
