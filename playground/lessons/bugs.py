@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playground.common import messages
+from playground.common.format import format_percent
 
 RANDOM_BUG = "random"
 FIRST_SEED = 2  # of the first random bug: a missing causal mask, which raises no error
@@ -189,8 +190,9 @@ def hint(result: Mapping[str, Any]) -> str:
         )
     if buggy["teacher_forced"] - buggy["free_running"] > 0.5:
         return (
-            f"With teacher forcing it predicts {buggy['teacher_forced']:.0%} of the sequences "
-            f"correctly, free-running {buggy['free_running']:.0%}: what does it have in the "
+            f"With teacher forcing it predicts {format_percent(buggy['teacher_forced'])} "
+            "of the sequences correctly, free-running "
+            f"{format_percent(buggy['free_running'])}: what does it have in the "
             "first case that it lacks in the second?"
         )
     tokens = result["vocab_size"]
@@ -201,7 +203,7 @@ def hint(result: Mapping[str, Any]) -> str:
         )
     return (
         f"It learns, but ends at a loss of {buggy['loss']:.2f} against {correct['loss']:.4f}. Of "
-        f"its outputs {buggy['free_running']:.0%} are correct, and "
-        f"{buggy['multiset_match']:.0%} have the correct tokens in any order. Which of the two "
-        "did it fail to learn, and how far?"
+        f"its outputs {format_percent(buggy['free_running'])} are correct, and "
+        f"{format_percent(buggy['multiset_match'])} have the correct tokens in any order. "
+        "Which of the two did it fail to learn, and how far?"
     )

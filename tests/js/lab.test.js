@@ -39,6 +39,7 @@ import {
   describeRuns,
   formatRange,
   formatStepsTo,
+  settingsLabel,
 } from "../../playground/ui/static/lab/result_tables.js";
 import {
   Results,
@@ -274,14 +275,16 @@ test("a run is described by its status and step", () => {
 
 test("the progress has the runs that train and the remaining time", () => {
   assert.equal(
-    describeProgress(OPEN, [VARIANT]),
-    "Training · 1 of 4 runs · pre, seed 1 at step 10 of 20 · about 2 min left",
+    describeProgress(OPEN),
+    "Training · 1 of 4 runs · norm pre, seed 1 at step 10 of 20 · about 2 min left",
   );
   const planned = Array.from({ length: 3 }, () => OPEN.planned_runs[1]);
   assert.match(
-    describeProgress({ ...OPEN, planned_runs: planned, message: "slow" }, []),
+    describeProgress({ ...OPEN, planned_runs: planned, message: "slow" }),
     /and 1 more.*\. Slow\.$/,
   );
+  assert.equal(settingsLabel([VARIANT, { ...VARIANT, label: "norm post", short: "post" }]), "norm");
+  assert.equal(settingsLabel([VARIANT, { label: "heads 2", short: "2" }]), "settings");
   assert.equal(describeUntrained([{ label: "rope" }]), "");
   const untrained = { source: [11, 20], row: [3, 4] };
   assert.match(describeUntrained([{ label: "learned", untrained }]), /source 11 to 20, 3 to 4\./);

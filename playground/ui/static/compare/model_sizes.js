@@ -27,6 +27,9 @@ export function scaleOf(models) {
   return [Math.floor(Math.min(...logs)), Math.ceil(Math.max(...logs))];
 }
 
+const powerOfTen = (exponent) =>
+  "10" + String(exponent).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)]);
+
 function Decades({ parameters, low, high }) {
   const position = (100 * (Math.log10(parameters) - low)) / (high - low);
   return html`<span class="decades" style=${{ "--decades": high - low }} aria-hidden="true">
@@ -49,7 +52,7 @@ const buildColumns = (low, high) => [
   },
   {
     key: "scale",
-    label: `10^${low} to 10^${high}`,
+    label: `${powerOfTen(low)} to ${powerOfTen(high)}`,
     isSortable: false,
     isOptional: true,
     render: (row) => html`<${Decades} parameters=${row.parameters} low=${low} high=${high} />`,

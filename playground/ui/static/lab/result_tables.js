@@ -60,10 +60,16 @@ const VariantName = ({ variant, index }) =>
     <span class="what">${describeRuns(variant)}</span>
   </label>`;
 
+/** Return the name of the setting that varies, or "settings" for several. */
+export function settingsLabel(variants) {
+  const names = variants.map(({ label, short }) => label.slice(0, -short.length).trim());
+  return (names.every((name) => name === names[0]) && names[0]) || "settings";
+}
+
 /** @param {any[]} variants @returns {Column} */
 const nameColumn = (variants) => ({
   key: "name",
-  label: "settings",
+  label: settingsLabel(variants),
   value: ({ variant }) => variant.label,
   render: ({ variant }) =>
     html`<${VariantName} variant=${variant} index=${variants.indexOf(variant)} />`,
@@ -134,14 +140,9 @@ export function describeMeasurement({ variants }, lengths) {
 
 /** Buttons that open the curves of runs in Train, and the first run in Inspect. */
 function renderActions(runs) {
+  if (!runs.length) return "";
   const button = (label, title, onClick) =>
-    html`<button
-      type="button"
-      class="pg-button"
-      title=${title}
-      disabled=${!runs.length}
-      onClick=${onClick}
-    >
+    html`<button type="button" class="pg-button" title=${title} onClick=${onClick}>
       ${label}
     </button>`;
   return html`<span class="actions">

@@ -79,9 +79,10 @@ function Files() {
       ${label}
     </button>`;
   return html`<p class="pg-buttons">
-      ${button("all-in-train", "Curves in Train", OVERLAY_TITLE, !runs.length, () =>
-        overlayInTrain(runs),
-      )}
+      ${
+        runs.length > 0 &&
+        button("all-in-train", "Curves in Train", OVERLAY_TITLE, false, () => overlayInTrain(runs))
+      }
       <span class="pg-spacer"></span>
       ${button("as-csv", "CSV", "Every number in the table", false, exportCsv)}
       ${button("as-json", "JSON", "All results with the settings", false, exportJson)}
@@ -97,13 +98,11 @@ function Files() {
 }
 
 /** Describe the state of an experiment: its runs, those that train, and the remaining time. */
-export function describeProgress(experiment, variants) {
+export function describeProgress(experiment) {
   const training = experiment.planned_runs.filter((line) => line.status === "training"),
     listed = training.slice(0, MAX_LISTED_RUNS).map((line) => {
-      const short =
-        variants.find((variant) => variant.label === line.variant)?.short ?? line.variant;
       const at = `${formatInteger(line.step)} of ${formatInteger(line.steps)}`;
-      return `${short}, seed ${line.seed} at step ${at}`;
+      return `${line.variant}, seed ${line.seed} at step ${at}`;
     }),
     more = training.length - listed.length;
   return [
@@ -156,9 +155,7 @@ export function Results() {
         <${Actions} row=${experiment} />
       </header>
       ${example && html`<p class="pg-hint example-note">${example}</p>`}
-      <p class=${"words" + (message ? " error" : "")}>
-        ${describeProgress(experiment, variants.value)}
-      </p>
+      <p class=${"words" + (message ? " error" : "")}>${describeProgress(experiment)}</p>
       <${Progress} row=${{ ...experiment, share }} />
       <p class="summary" aria-live="polite">${(lengths ?? results.results).summary}</p>
       ${lengths && html`<p class="also">${results.results.summary}</p>`}
