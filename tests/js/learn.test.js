@@ -15,6 +15,7 @@ import {
   buildLiveFigure,
   changeInput,
   describeVerdict,
+  formatOutcome,
   formatPrediction,
   Lessons,
   openLinkedLesson,
@@ -284,6 +285,9 @@ test("an error of the server is beside the button", async () => {
 test("predictions and verdicts are sentences", () => {
   assert.equal(formatPrediction(CHOICE, "one"), "one head");
   assert.equal(formatPrediction({ ...NUMBER, unit: "%" }, 90), "90 %");
+  assert.equal(formatOutcome(CHOICE, { outcome: "one", value: "one" }), "one head");
+  assert.equal(formatOutcome(CHOICE, { outcome: "one, layer 2", value: "one" }), "one, layer 2");
+  assert.equal(formatOutcome(NUMBER, { outcome: "length 9", value: 9 }), "length 9");
   assert.equal(describeVerdict(NUMBER, { value: 9, is_correct: false }), "Not correct.");
   assert.match(describeVerdict(NUMBER, { value: null, is_correct: false }), /no measured value/);
 });

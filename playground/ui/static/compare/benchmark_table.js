@@ -108,10 +108,9 @@ const formatExamples = (row, requested) =>
 
 function Memory({ row }) {
   if (!row.weights_bytes) return null;
+  const added = ("+ " + formatBytes(row.added_bytes)).replaceAll(" ", "\u00a0");
   return html`${formatBytes(row.weights_bytes)}
-  ${
-    row.added_bytes > 0 && html`<span class="what">process + ${formatBytes(row.added_bytes)}</span>`
-  }`;
+  ${row.added_bytes > 0 && html`<span class="what">process ${added}</span>`}`;
 }
 
 /** @returns {Column[]} */

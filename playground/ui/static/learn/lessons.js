@@ -208,6 +208,10 @@ export function formatPrediction({ choices, kind, unit }, prediction) {
   return unit === "%" ? prediction + " %" : `${unit} ${prediction}`;
 }
 
+/** Return the measured outcome as text; that of a choice in the words of the choice. */
+export const formatOutcome = (lesson, { outcome, value }) =>
+  lesson.kind === "choice" && outcome === value ? formatPrediction(lesson, value) : outcome;
+
 /** Compare a prediction with the measured value. */
 export function describeVerdict({ tolerance }, { is_correct: isCorrect, value }) {
   if (value === null) return "There is no measured value to compare with your prediction.";
@@ -222,7 +226,7 @@ function Outcome({ lesson, response: { prediction, result, runs } }) {
       <dt>Prediction</dt>
       <dd class="yours">${formatPrediction(lesson, prediction)}</dd>
       <dt>Measured</dt>
-      <dd class="measured">${result.outcome}</dd>
+      <dd class="measured">${formatOutcome(lesson, result)}</dd>
     </dl>
     <p class=${"verdict " + (result.is_correct ? "ok" : "off")}>
       ${describeVerdict(lesson, result)}
