@@ -25,9 +25,14 @@ export class CompareJob extends Job {
    *   onStart?: (request: any) => void,
    *   onRows?: (rows: any[], request: any) => void,
    *   onEnd?: (result: any, request: any) => void,
-   * }} [callbacks] `onEnd` receives null if there is no result
+   *   isResumed?: boolean,
+   * }} [options] `onEnd` receives null if there is no result; a page that starts the job itself
+   *   does not resume it
    */
-  constructor(key, { onStart = () => {}, onRows = () => {}, onEnd = () => {} } = {}) {
+  constructor(
+    key,
+    { onStart = () => {}, onRows = () => {}, onEnd = () => {}, isResumed = true } = {},
+  ) {
     super(ROUTES);
     this.key = key;
     this.activeRequest = /** @type {any} */ (null);
@@ -36,7 +41,7 @@ export class CompareJob extends Job {
     this.onRows = (rows) => onRows(rows, this.activeRequest);
     this.onSubmit = (id, /** @type {any} */ { kind, request, subject = "" }) =>
       saveLocal("job-" + key, { id, request: [kind, request, subject] });
-    jobs.add(this);
+    if (isResumed) jobs.add(this);
   }
 
   /** @param {string} kind @param {object} request @param {string} [subject] */

@@ -9,7 +9,10 @@ import { selectedModel } from "./state.js";
 
 const METHODS = { here: "this model", counted: "counted here", cited: "cited" };
 const sizes = signal(/** @type {any} */ (null));
-const job = new CompareJob("sizes", { onEnd: (result) => (sizes.value = result ?? sizes.value) });
+const job = new CompareJob("sizes", {
+  isResumed: false,
+  onEnd: (result) => (sizes.value = result ?? sizes.value),
+});
 let loadedFor = "";
 
 function loadSizes({ subject, name, parameters }) {
