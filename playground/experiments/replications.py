@@ -385,4 +385,8 @@ def _describe_metrics(claim: Claim, metrics: Mapping[str, Any]) -> str:
 def _format_value(measure: str, value: float | None) -> str:
     if measure == "generalization_step":
         return "not reached" if value is None else f"update {value:,.0f}"
-    return f"{value:.4f}" if measure == "annotated_transformer_loss" else f"{100 * value:.2f} %"
+    return (
+        f"{value:.4f}"
+        if measure == "annotated_transformer_loss"
+        else f"{value:.2%}".replace("%", " %")
+    )
