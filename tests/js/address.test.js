@@ -59,6 +59,18 @@ test("a step and a sequence replace the address once they rest", async () => {
   assert.equal(history.length, entries);
 });
 
+test("the address keeps its step while recorded steps are played", async () => {
+  connectAddress(store);
+  store.openModel("checkpoint:reverse");
+  store.isPlaying.value = true;
+  store.step.value = 0;
+  await wait(400);
+  assert.equal(location.search, "?tab=train&model=checkpoint%3Areverse");
+  store.isPlaying.value = false; // paused
+  await wait(400);
+  assert.equal(location.search, "?tab=train&model=checkpoint%3Areverse&step=0");
+});
+
 test("the Back button restores tab, model and step", async () => {
   connectAddress(store);
   store.openModel("checkpoint:reverse");

@@ -75,6 +75,7 @@ export function connectAddress(store = pageStore) {
     const next = entryName(store);
     void [store.step.value, store.input.value];
     clearTimeout(timer);
+    if (next === entry && store.isPlaying.value) return; // after a reload, the latest step is shown
     if (next === entry) timer = setTimeout(write, WRITE_DELAY_MS);
     else write();
   });

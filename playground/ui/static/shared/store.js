@@ -67,6 +67,8 @@ export class Store {
     this.model = signal(/** @type {ModelRef | null} */ (null));
     /** The step to show; null for the latest. */
     this.step = signal(/** @type {number | null} */ (null));
+    /** Whether the recorded steps are being played. */
+    this.isPlaying = signal(false);
     /** The typed sequence; null for the one that the model suggests. */
     this.input = signal(/** @type {string | null} */ (null));
     this.suggestedInput = signal("3 1 4 1 5");

@@ -56,7 +56,6 @@ export const state = createReactive({
   isLog: true,
   smoothing: 0,
   speed: "0", // the largest number of steps per second; new runs start at this speed
-  isPlaying: false, // the replay of the recorded steps
   statusNote: "", // replaces the text of the status until the next response
   isOld: true, // whether the page shows the previous model
   hasNoFigures: false, // whether the open model has no weights yet, so that nothing is drawn

@@ -102,7 +102,7 @@ export function followStep(step) {
 
 export function stopPlayback() {
   playbackId += 1;
-  state.isPlaying = false;
+  store.isPlaying.value = false;
 }
 
 function indexOfNextStep() {
@@ -121,7 +121,7 @@ export async function startPlayback(frameMs = () => FRAME_MS, onStep = () => {})
   const id = ++playbackId,
     generationId = state.modelGeneration,
     isCurrent = () => id === playbackId && generationId === state.modelGeneration;
-  state.isPlaying = true;
+  store.isPlaying.value = true;
   let at = indexOfNextStep();
   while (isCurrent() && at < state.weightSteps.length) {
     const started = Date.now();
@@ -176,7 +176,8 @@ function describePosition() {
 }
 
 export function Timeline() {
-  const { lastResponse, viewedStep, isPlaying } = state,
+  const { lastResponse, viewedStep } = state,
+    isPlaying = store.isPlaying.value,
     isOff = !hasHistory(),
     step = viewedStep ?? lastResponse.step ?? 0,
     canBranch =
