@@ -16,6 +16,12 @@ from .process import WorkerProcess
 
 log = logging.getLogger(__name__)
 LAST_MESSAGES = ("result", "failed", "cancelled")
+# The last message of the other jobs in a process that was killed because of one of them.
+RESTARTED: Message = (
+    "failed",
+    "the process was restarted because another job did not end in time; try again",
+    True,
+)
 
 
 class Executor(ABC):
@@ -152,6 +158,7 @@ class ResidentProcess(Executor):
         self._jobs: dict[str, Job] = {}  # in the process, by id
         self._last_used_at = time.monotonic()
         self._is_closed = False
+        self._is_killed = False  # because of one of its jobs, which has ended
         self._lock = threading.Lock()  # never held during a callback
 
     @property
@@ -169,7 +176,10 @@ class ResidentProcess(Executor):
             self._last_used_at = time.monotonic()
             self._jobs[job.id] = job
             # A process that has just ended reports the job in `_on_exit`.
-            return self._process.send("begin", job.id, job.kind, job.arguments)
+            if self._process.send("begin", job.id, job.kind, job.arguments):
+                return True
+            del self._jobs[job.id]
+            return False
 
     def _start_process(self) -> WorkerProcess:
         return WorkerProcess(
@@ -184,6 +194,7 @@ class ResidentProcess(Executor):
     def kill(self, job: Job) -> None:
         process = self._process
         if process is not None and job.id in self._jobs:
+            self._is_killed = True
             process.kill()
 
     def request_cancel(self, job: Job) -> bool:
@@ -218,5 +229,7 @@ class ResidentProcess(Executor):
         """Report the end of the jobs of an ended process. The next job starts a new one."""
         with self._lock:
             lost, self._jobs, self._process = list(self._jobs.values()), {}, None
+            last_message = RESTARTED if self._is_killed else None
+            self._is_killed = False
         for job in lost:
-            self.on_end(job, None, code)
+            self.on_end(job, last_message, code)

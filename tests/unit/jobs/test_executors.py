@@ -121,6 +121,32 @@ def test_jobs_that_wait_survive_the_end_of_the_process(started):
     assert waiting.result == {"n": 2}
 
 
+def test_killed_process_names_the_cause_to_its_other_jobs(started):
+    queue, _ = resident(max_running=2)
+    first, second = queue.submit("count", "a"), queue.submit("count", "b")
+    queue.cancel(first)
+    assert started[0].is_killed
+    started[0].on_exit(-9)
+    assert first.status is JobStatus.CANCELLED
+    assert "another job did not end" in second.response()["error"]
+    assert second.response()["retryable"]
+    third = queue.submit("count", "c")
+    started[1].on_exit(-9)  # this time by the system
+    assert "out of memory" in third.response()["error"]
+
+
+def test_job_that_a_busy_process_does_not_accept_is_forgotten(started, monkeypatch):
+    queue, executor = resident(max_running=2, idle_timeout_s=10.0)
+    queue.submit("count", "a")
+    monkeypatch.setattr(started[0], "send", lambda *message: False)
+    refused = queue.submit("count", "b")
+    assert refused.status is JobStatus.FAILED
+    started[0].respond()
+    executor._last_used_at -= 20
+    queue.housekeep()
+    assert started[0].is_killed
+
+
 def test_failed_start_fails_the_job_and_the_next_one_has_a_new_process(started):
     queue, _ = resident()
     job = queue.submit("count", "a")
