@@ -2,7 +2,8 @@
 import { html, signal, useEffect, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { formatMessage, formatNumber } from "../shared/format.js";
+import { formatMessage } from "../shared/format.js";
+import { formatValue } from "./cells.js";
 import { createOptions } from "./options.js";
 import { Provenance } from "./provenance.js";
 import { requestView, showError } from "./requests.js";
@@ -185,7 +186,7 @@ const StepBar = ({ data, data: { stages, chosen } }) =>
 function Stage({ data, data: { stages, chosen } }) {
   const stage = stages[chosen.stage],
     range =
-      stage.low === null ? "" : `; from ${formatNumber(stage.low)} to ${formatNumber(stage.high)}`,
+      stage.low === null ? "" : `; from ${formatValue(stage.low)} to ${formatValue(stage.high)}`,
     heads = Array.from({ length: chosen.heads }, (_, h) => ({
       value: String(h),
       label: String(h + 1),

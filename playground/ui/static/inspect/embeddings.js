@@ -34,13 +34,15 @@ const { options, update, restore, pick } = createOptions("embeddings", {
   second: /** @type {string | null} */ (null),
 });
 
+const formatCosine = (value) => value.toFixed(2).replace("-0.00", "0.00").replace("-", "−");
+
 function NearestTokens({ data, onSelect }) {
   const items = data.nearest
     .slice(0, MAX_NEIGHBORS)
     .map(([label, value]) => ({ label, value, isTarget: label === data.token }));
   return html`<${Part}
     title="Nearest tokens (cosine)"
-    hint="Cosine similarity of token embeddings: 1 is the same direction, 0 orthogonal, -1 opposite.
+    hint="Cosine similarity of token embeddings: 1 is the same direction, 0 orthogonal, −1 opposite.
       Reversal treats all digits alike, so no two of them need to be close."
   >
     <div class="row">
@@ -54,7 +56,7 @@ function NearestTokens({ data, onSelect }) {
         </select>
       </label>
     </div>
-    <${BarList} label=${"Tokens nearest to " + data.token} items=${items} format=${formatNumber} />
+    <${BarList} label=${"Tokens nearest to " + data.token} items=${items} format=${formatCosine} />
   <//>`;
 }
 

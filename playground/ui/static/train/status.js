@@ -33,14 +33,13 @@ function formatLatestScore() {
 const formatFinalScore = () =>
   state.scores ? formatScore(state.scores.exact_match, state.scores.n) : formatLatestScore();
 
+const SHARED = "shared with you, read-only";
+const isShared = () => state.modelRef.startsWith("watch:");
+
 /** What the model is: its size, its device, and whether it is shared. */
 function formatDetails() {
   const { parameters, device } = state.lastResponse;
-  return [
-    parameters && formatInteger(parameters) + " parameters",
-    device,
-    state.modelRef.startsWith("watch:") && "shared with you, read-only",
-  ];
+  return [parameters && formatInteger(parameters) + " parameters", device, isShared() && SHARED];
 }
 
 function formatStep() {
@@ -105,7 +104,7 @@ const DESCRIPTIONS = {
       "Done",
       `${formatCount(step, "step")} in ${formatDuration(latest?.seconds ?? 0)}`,
       formatFinalScore(),
-      ...formatDetails(),
+      isShared() && SHARED, // in one line beside the buttons
     ];
   },
   stopped: () => [
