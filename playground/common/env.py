@@ -4,6 +4,7 @@ import logging
 import math
 import os
 from dataclasses import dataclass
+from urllib.request import getproxies_environment
 
 from playground.models.config_fields import format_number, short_repr
 
@@ -52,6 +53,7 @@ ENV_NUMBERS = {
     "API_PROXIES": EnvNumber(1, low=1, high=100, integer=True),
 }
 
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 # Names of version 0.1.0. Version 0.3.0 removes them.
 DEPRECATED_NAMES = {
     "IDLE_TIMEOUT_S": "LEASE",
@@ -137,6 +139,20 @@ def validate_env() -> None:
 def is_env_set(name: str) -> bool:
     """Return whether PLAYGROUND_`name`, or its deprecated name, has a value."""
     return bool(_variable(name)[1])
+
+
+def exempt_local_hosts_from_proxy() -> None:
+    """Let requests to this machine bypass the proxy of the environment.
+
+    Gradio sends one at its start, and ends the app if a proxy rejects it. Without a proxy in the
+    environment nothing changes, because these variables would hide the proxy of the system.
+    """
+    if not getproxies_environment():
+        return
+    excluded = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    hosts = [each.strip() for each in excluded.split(",")]
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ[name] = ",".join(dict.fromkeys([*filter(None, hosts), *LOCAL_HOSTS]))
 
 
 def set_env_default(name: str, value: str) -> None:

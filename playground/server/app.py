@@ -16,7 +16,11 @@ os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "50")
 
 import gradio as gr
 
-from playground.common.env import set_env_default, withhold_secrets
+from playground.common.env import (
+    exempt_local_hosts_from_proxy,
+    set_env_default,
+    withhold_secrets,
+)
 from playground.common.logs import configure_logging
 from playground.common.storage import resolve_storage
 from playground.comparison.job_queue import ComparisonQueue
@@ -321,6 +325,7 @@ def serve(
     configure_logging()
     withhold_secrets()  # Gradio reads its own secret on import
     bound_connections()
+    exempt_local_hosts_from_proxy()
     share = share or os.environ.get("GRADIO_SHARE", "").lower() == "true"
     public = is_public(host or os.environ.get("GRADIO_SERVER_NAME"), share)
     if public:

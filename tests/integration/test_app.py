@@ -22,6 +22,13 @@ def app(tmp_path_factory):
     server.stop()
 
 
+def test_app_starts_behind_a_proxy_that_rejects_local_requests(tmp_path):
+    proxy = "http://127.0.0.1:9"
+    server = AppServer(tmp_path, HTTP_PROXY=proxy, http_proxy=proxy, NO_PROXY="intranet.example")
+    assert server.get("/config")[0] == 200
+    server.stop()
+
+
 def test_a_page_holds_no_connection(app):
     config = json.loads(app.get("/config")[1])
     assert config["connect_heartbeat"] is False
