@@ -1,12 +1,12 @@
 """Serve the front end: the ES modules and stylesheets in `playground/ui/static`."""
 
-import asyncio
 import gzip
 import os
-from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import brotli
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -27,10 +27,16 @@ class VersionedFiles(StaticFiles):
     With PLAYGROUND_DEV=1, browsers check at each use whether a file has changed.
     """
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # the compressed content by path and encoding, with the version of the file
+        self._compressed: dict[tuple[str, str], tuple[str, bytes]] = {}
+
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
         if isinstance(response, FileResponse) and response.status_code == 200:
-            response = await compress(response, Headers(scope=scope).get("accept-encoding", ""))
+            accepted = Headers(scope=scope).get("accept-encoding", "")
+            response = await self.compress(response, accepted)
         if response.status_code not in (200, 304):
             return response
         if os.environ.get("PLAYGROUND_DEV") == "1":
@@ -44,22 +50,22 @@ class VersionedFiles(StaticFiles):
     def get_path(self, scope: Scope) -> str:
         return os.path.normpath(str(scope["path_params"]["path"]))
 
+    async def compress(self, response: FileResponse, accepted: str) -> Response:
+        """Return the response with a compressed body, if the client accepts one."""
+        encoding = next((name for name in ("br", "gzip") if name in accepted), None)
+        if encoding is None or int(response.headers["content-length"]) < MIN_COMPRESSED_BYTES:
+            return response
+        path, version = str(response.path), response.headers["etag"]
+        stored_version, body = self._compressed.get((path, encoding), ("", b""))
+        if stored_version != version:
+            body = await run_in_threadpool(compress_file, path, encoding)
+            self._compressed[path, encoding] = (version, body)
+        headers = {"content-encoding": encoding, "vary": "Accept-Encoding", "etag": version}
+        return Response(body, headers=headers, media_type=response.media_type)
 
-async def compress(response: FileResponse, accepted: str) -> Response:
-    """Return the response with a compressed body, if the client accepts that and it is smaller."""
-    encoding = next((name for name in ("br", "gzip") if name in accepted), None)
-    size = int(response.headers["content-length"])
-    if encoding is None or size < MIN_COMPRESSED_BYTES:
-        return response
-    version = response.headers["etag"]
-    body = await asyncio.to_thread(compress_file, str(response.path), version, encoding)
-    headers = {"content-encoding": encoding, "vary": "Accept-Encoding", "etag": version}
-    return Response(body, headers=headers, media_type=response.media_type)
 
-
-@lru_cache(maxsize=1000)
-def compress_file(path: str, version: str, encoding: str) -> bytes:
-    """Return a file's compressed content; `version` differs once the file has changed."""
+def compress_file(path: str, encoding: str) -> bytes:
+    """Return a file's compressed content."""
     content = Path(path).read_bytes()
     if encoding == "br":
         return bytes(brotli.compress(content, mode=brotli.MODE_TEXT, quality=BROTLI_QUALITY))
