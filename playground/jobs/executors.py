@@ -158,7 +158,7 @@ class ResidentProcess(Executor):
         self._jobs: dict[str, Job] = {}  # in the process, by id
         self._last_used_at = time.monotonic()
         self._is_closed = False
-        self._is_killed = False  # because of one of its jobs, which has ended
+        self._killed_job: Job | None = None  # the one because of which the process was killed
         self._lock = threading.Lock()  # never held during a callback
 
     @property
@@ -194,7 +194,7 @@ class ResidentProcess(Executor):
     def kill(self, job: Job) -> None:
         process = self._process
         if process is not None and job.id in self._jobs:
-            self._is_killed = True
+            self._killed_job = job
             process.kill()
 
     def request_cancel(self, job: Job) -> bool:
@@ -229,7 +229,7 @@ class ResidentProcess(Executor):
         """Report the end of the jobs of an ended process. The next job starts a new one."""
         with self._lock:
             lost, self._jobs, self._process = list(self._jobs.values()), {}, None
-            last_message = RESTARTED if self._is_killed else None
-            self._is_killed = False
+            killed_job, self._killed_job = self._killed_job, None
         for job in lost:
-            self.on_end(job, last_message, code)
+            is_other = killed_job is not None and job is not killed_job
+            self.on_end(job, RESTARTED if is_other else None, code)

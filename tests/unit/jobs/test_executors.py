@@ -135,6 +135,16 @@ def test_killed_process_names_the_cause_to_its_other_jobs(started):
     assert "out of memory" in third.response()["error"]
 
 
+def test_job_that_did_not_save_in_time_does_not_blame_another_one(started):
+    queue, executor = resident(saving_kinds=frozenset({"count"}))
+    job = queue.submit("count", "a")
+    queue.cancel(job)
+    executor.kill(job)  # after the time for saving
+    started[0].on_exit(-9)
+    assert job.response()["error"]
+    assert "another job" not in job.response()["error"]
+
+
 def test_job_that_a_busy_process_does_not_accept_is_forgotten(started, monkeypatch):
     queue, executor = resident(max_running=2, idle_timeout_s=10.0)
     queue.submit("count", "a")
