@@ -1,4 +1,4 @@
-"""Numeric environment variables, validated at start-up, and server secrets."""
+"""The environment of the server: validated numbers, secrets, and the proxy."""
 
 import logging
 import math
@@ -53,7 +53,7 @@ ENV_NUMBERS = {
     "API_PROXIES": EnvNumber(1, low=1, high=100, integer=True),
 }
 
-LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+HOSTS_WITHOUT_PROXY = ("localhost", "127.0.0.1", "::1")
 # Names of version 0.1.0. Version 0.3.0 removes them.
 DEPRECATED_NAMES = {
     "IDLE_TIMEOUT_S": "LEASE",
@@ -152,7 +152,7 @@ def exempt_local_hosts_from_proxy() -> None:
     excluded = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     hosts = [each.strip() for each in excluded.split(",")]
     for name in ("no_proxy", "NO_PROXY"):
-        os.environ[name] = ",".join(dict.fromkeys([*filter(None, hosts), *LOCAL_HOSTS]))
+        os.environ[name] = ",".join(dict.fromkeys([*filter(None, hosts), *HOSTS_WITHOUT_PROXY]))
 
 
 def set_env_default(name: str, value: str) -> None:

@@ -6,6 +6,7 @@ import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage, formatNumber } from "../shared/format.js";
 import { DECODER_INPUT } from "../shared/strings.js";
+import { formatTwoDecimals } from "./cells.js";
 import { Projection } from "./embedding_projection.js";
 import { createOptions } from "./options.js";
 import { Part, RowTable } from "./part.js";
@@ -34,8 +35,6 @@ const { options, update, restore, pick } = createOptions("embeddings", {
   second: /** @type {string | null} */ (null),
 });
 
-const formatCosine = (value) => value.toFixed(2).replace("-0.00", "0.00").replace("-", "−");
-
 function NearestTokens({ data, onSelect }) {
   const items = data.nearest
     .slice(0, MAX_NEIGHBORS)
@@ -56,7 +55,11 @@ function NearestTokens({ data, onSelect }) {
         </select>
       </label>
     </div>
-    <${BarList} label=${"Tokens nearest to " + data.token} items=${items} format=${formatCosine} />
+    <${BarList}
+      label=${"Tokens nearest to " + data.token}
+      items=${items}
+      format=${formatTwoDecimals}
+    />
   <//>`;
 }
 

@@ -4,7 +4,7 @@ import { DataTable } from "../shared/components/data_table.js";
 import { renderOptions } from "../shared/components/model_select.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
-import { formatSigned, SignedBar } from "./cells.js";
+import { formatSigned, formatTwoDecimals, SignedBar } from "./cells.js";
 import { headOrder, shortHeadName } from "./head_roles.js";
 import { requestView } from "./requests.js";
 
@@ -71,8 +71,7 @@ function RecoveredTable({ heads }) {
       key: "recovered_fraction",
       label: "fraction",
       isNumber: true,
-      render: (head) =>
-        head.recovered_fraction.toFixed(2).replace("-0.00", "0.00").replace("-", "−"),
+      render: (head) => formatTwoDecimals(head.recovered_fraction),
     },
   ];
   return html`<${DataTable}

@@ -33,13 +33,12 @@ function formatLatestScore() {
 const formatFinalScore = () =>
   state.scores ? formatScore(state.scores.exact_match, state.scores.n) : formatLatestScore();
 
-const SHARED = "shared with you, read-only";
-const isShared = () => state.modelRef.startsWith("watch:");
+const formatSharing = () => state.modelRef.startsWith("watch:") && "shared with you, read-only";
 
 /** What the model is: its size, its device, and whether it is shared. */
 function formatDetails() {
   const { parameters, device } = state.lastResponse;
-  return [parameters && formatInteger(parameters) + " parameters", device, isShared() && SHARED];
+  return [parameters && formatInteger(parameters) + " parameters", device, formatSharing()];
 }
 
 function formatStep() {
@@ -104,7 +103,7 @@ const DESCRIPTIONS = {
       "Done",
       `${formatCount(step, "step")} in ${formatDuration(latest?.seconds ?? 0)}`,
       formatFinalScore(),
-      isShared() && SHARED, // in one line beside the buttons
+      formatSharing(), // without the other details, in one line beside the buttons
     ];
   },
   stopped: () => [
