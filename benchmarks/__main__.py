@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from benchmarks import (
 )
 from benchmarks._results import format_commit, load_results, replace_row, save_results
 from benchmarks.load_users import POLLS_PER_SECOND
+from playground.experiments.claims import CLAIMS
 from playground.tasks import TASKS
 
 BENCHMARKS_DIR = Path(__file__).parent
@@ -208,6 +210,12 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     ),
 }
 
+# The subsets whose rows can be measured one by one: the key of a row, its names, its measurement.
+SINGLE_ROWS: dict[str, tuple[str, Collection[str], Callable[[str], dict[str, Any]]]] = {
+    "published": ("name", CLAIMS, published.measure_claim),
+    "tasks": ("task", TASKS, tasks.measure_task),
+}
+
 
 def write_results() -> None:
     """Write RESULTS.md from the files in results/."""
@@ -239,21 +247,22 @@ def write_results() -> None:
 @click.argument("subsets", nargs=-1, type=click.Choice(list(SUBSETS)))
 @click.option(
     "--only",
-    type=click.Choice(list(TASKS)),
-    default=None,
-    help="Only with the subset tasks: measure the row of one task again.",
+    metavar="ROW",
+    help="With the subset tasks or published: measure the row of one task or claim again.",
 )
 @click.option(
     "--write", is_flag=True, help="Write RESULTS.md from the stored results, without a measurement."
 )
 def main(subsets: tuple[str, ...], only: str | None, write: bool) -> None:
     """Measure the SUBSETS, by default all, and write RESULTS.md."""
-    if only and subsets != ("tasks",):
-        raise click.UsageError(
-            "--only needs the subset tasks: python -m benchmarks tasks --only brackets"
-        )
     if only:
-        replace_row("tasks", "task", tasks.measure_task(only))
+        key, names, measure_row = SINGLE_ROWS.get(" ".join(subsets), ("", (), None))
+        if measure_row is None or only not in names:
+            raise click.UsageError(
+                "--only needs a task after tasks, or a claim after published: "
+                "python -m benchmarks tasks --only brackets"
+            )
+        replace_row(subsets[0], key, measure_row(only))
     for name in () if only or write else subsets or SUBSETS:
         rows = SUBSETS[name][0].measure()
         if rows:

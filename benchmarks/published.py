@@ -1,7 +1,6 @@
 """Replicate published results.
 
-Runs `python -m playground published NAME --seeds 3` for each claim; an experiment has its own
-seeds.
+Runs `python -m playground published NAME --seeds 3` for each claim.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from playground.experiments.replications import claims
+from playground.experiments.claims import CLAIMS
 
 from ._results import Progress, run_once
 
@@ -25,28 +24,29 @@ SEEDS = 3
 def measure() -> list[dict[str, Any]]:
     """Measure each claim in its own process."""
     progress = Progress("published")
-    for claim in claims():
-        seeds = SEEDS if claim["experiment"] is None else len(claim["experiment"]["seeds"])
-        run_once(progress, progress.row(name=claim["name"], seeds=seeds), partial(replicate, claim))
+    for name in CLAIMS:
+        row = progress.row(name=name, seeds=SEEDS)
+        run_once(progress, row, partial(measure_claim, name))
     return progress.rows
 
 
-def replicate(claim: dict[str, Any], seeds: int | None = None) -> dict[str, Any]:
-    """Return the row of one claim; `seeds` replaces the number of seeds."""
-    arguments = ["published", claim["name"], "--json", "--out"]
+def measure_claim(name: str) -> dict[str, Any]:
+    """Return the row of one claim."""
+    arguments = ["published", name, "--seeds", str(SEEDS), "--json", "--out"]
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "playground", *arguments, str(Path(scratch) / "run")]
-        if seeds or claim["experiment"] is None:
-            command += ["--seeds", str(seeds or SEEDS)]
         started = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         seconds = time.monotonic() - started
     if not done.stdout.strip():
-        raise RuntimeError(f"{claim['name']} printed nothing: {done.stderr[-500:]}")
+        raise RuntimeError(f"{name} printed nothing: {done.stderr[-500:]}")
     result = json.loads(done.stdout.splitlines()[-1])
     print(result["summary"], flush=True)
     return {
-        "title": claim["title"],
+        "name": name,
+        "seeds": SEEDS,
+        "done": True,
+        "title": CLAIMS[name].title,
         "published": result["statement"],
         "criterion": result["criterion"],
         "value": result["measured"],
