@@ -17,6 +17,7 @@ Settings = dict[str, Any]
 NUMBER, CHOICE = "number", "choice"
 TRAIN_MAX_LENGTH, EVAL_MAX_LENGTH = 5, 20  # tokens, in the lesson on length generalization
 MAX_TEXT_LENGTH = 10  # tokens
+MAX_OPTION_LENGTH = 200  # characters
 EXAMPLE_TEXT = "3 1 4 1 5"
 POSITIONS = ("learned", "sinusoidal", "rope", "alibi", "t5")
 SCHEMES = {name: name for name in POSITIONS}
@@ -26,14 +27,15 @@ SCHEMES = {name: name for name in POSITIONS}
 class Lesson:
     """One lesson.
 
-    runs         a function from the options to the settings of each run, by the label of the
-                       run
-    measure            the name of the function of measures.py that measures the result
-    low, high  for a number: the accepted range
-    tolerance  for a number: the largest error of a correct prediction
-    choices            for a choice: the accepted predictions, each with its label
-    options            the options that the user can change, each with its default; `option_labels`
-                       has their labels
+    runs            a function from the options to the settings of each run, by label
+    measure         the name of the function of measures.py that measures the result
+    low, high       for a number: the accepted range
+    tolerance       for a number: the largest error of a correct prediction
+    choices         for a choice: the accepted predictions, each with its label
+    options         the options that the user can change, each with its default
+    option_labels   the labels of the options
+    has_translation whether a pretrained encoder-decoder translates the option `sentence`; the
+                    measurement gets the result as the option `translation`
     """
 
     title: str
@@ -50,6 +52,7 @@ class Lesson:
     choices: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     option_labels: Mapping[str, str] = field(default_factory=dict)
+    has_translation: bool = False
 
 
 def _default_run(options: Settings) -> dict[str, Settings]:
@@ -277,6 +280,34 @@ LESSONS |= {
     ),
 }
 
+LESSONS |= {
+    "lesson-12": Lesson(
+        "Cross-attention of a pretrained model",
+        "T5 (Raffel et al., 2020) is an encoder-decoder like yours, pretrained on text from the "
+        "web and trained to translate, among other tasks. To generate a word, a translator needs "
+        "the source word that it translates, as your model needs the digit that it copies. The "
+        "measurement compares the cross-attention heads of both models on one sequence each.",
+        "The pretrained model is downloaded once; a folder on the server works, too. Choose a "
+        "sentence whose translation keeps the order of the words.",
+        "Averaged over all cross-attention heads of the pretrained model, where is the largest "
+        "share of the attention?",
+        CHOICE,
+        _default_run,
+        "pretrained_alignment",
+        choices={
+            "aligned": "on the token that is translated, or on one beside it",
+            "last": "on the last source token, the end of the sentence",
+            "elsewhere": "on other source tokens",
+        },
+        options={
+            "pretrained": "google-t5/t5-small",
+            "sentence": "translate English to German: The book is old and the story is long.",
+        },
+        option_labels={"pretrained": "Encoder-decoder", "sentence": "Sentence"},
+        has_translation=True,
+    ),
+}
+
 
 def find(name: object) -> Lesson:
     """Return the lesson with this name.
@@ -309,6 +340,14 @@ def validate_options(lesson: Lesson, request: object) -> Settings:
         )
     if "text" in options:
         options["text"] = _validate_text(options["text"])
+    for name in ("pretrained", "sentence"):  # the job that translates validates them further
+        value = options.get(name, "")
+        if not isinstance(value, str) or len(value) > MAX_OPTION_LENGTH:
+            raise ConfigError(
+                name,
+                f"{name} is {short_repr(value)}; enter a text of at most {MAX_OPTION_LENGTH} "
+                "characters",
+            )
     return options | {"seed": seed}
 
 

@@ -29,6 +29,7 @@ class Measurement:
     name: str
     request: dict[str, Any]
     job: Job | None = None  # after the training
+    translation: Job | None = None  # of a pretrained model, if the lesson has one
     ended: str = ""  # failed or cancelled, if it ended before its job
     message: str = ""
     runs: dict[str, Run] = field(default_factory=dict)  # of a lesson, by label
@@ -61,8 +62,9 @@ class Measurement:
     def touch(self) -> None:
         """Record that the page of the owner polls."""
         self.polled_at = time.monotonic()
-        if self.job is not None:
-            self.job.polled_at = self.polled_at
+        for job in (self.job, self.translation):
+            if job is not None:
+                job.polled_at = self.polled_at
 
     def to_json(self, registry: Registry) -> dict[str, Any]:
         """Return the state, and the result when there is one."""
@@ -95,6 +97,8 @@ class Measurement:
             "done": sum(run["step"] for run in runs),
             "total": sum(run["steps"] for run in runs),
         }
+        if self.translation is not None and self.translation.is_active:
+            response["translation"] = self.translation.to_json()
         if status == "training":
             response["curves"] = [
                 {

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import history_measurements, measurements
+from . import history_measurements, measurements, pretrained_measurements
 from .measurements import Result
 from .trained_run import TrainedRun
 
@@ -21,5 +21,6 @@ MEASURES: dict[str, Callable[[list[TrainedRun], Mapping[str, Any]], Result]] = {
         history_measurements.bottleneck_length,
         history_measurements.attention_gain,
         history_measurements.recurrent_or_transformer,
+        pretrained_measurements.pretrained_alignment,
     )
 }

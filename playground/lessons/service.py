@@ -17,6 +17,7 @@ from playground.common import messages
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.jobs.executors import ProcessPerJob
+from playground.jobs.job import Job, JobStatus
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
 from playground.models.config_fields import ConfigError, short_repr
@@ -39,11 +40,18 @@ UNPOLLED_TIMEOUT_S = 30.0  # seconds without a poll until a measurement is inact
 class LessonService:
     """The service that starts measurements and returns their results as values for JSON.
 
-    `base` contains default settings, which the settings of each lesson override.
+    Args:
+        base: default settings, which the settings of each lesson override.
+        pretrained: the queue of the jobs with pretrained models; it has the kind "translate".
     """
 
-    def __init__(self, registry: Registry, base: Mapping[str, Any] | None = None) -> None:
-        self.registry, self.base = registry, dict(base or {})
+    def __init__(
+        self,
+        registry: Registry,
+        base: Mapping[str, Any] | None = None,
+        pretrained: JobQueue | None = None,
+    ) -> None:
+        self.registry, self.base, self.pretrained = registry, dict(base or {}), pretrained
         self.max_workers = max(1, registry.settings.slots // 2)
         self.queue = JobQueue(
             ProcessPerJob(
@@ -88,12 +96,14 @@ class LessonService:
         with self._lock:
             measurement = self._new("lesson", str(name), request, owner)
             try:
+                if lesson.has_translation:
+                    measurement.translation = self._submit_translation(chosen_options, owner)
                 for label, config in lessons.configs(lesson, chosen_options, self.base).items():
                     measurement.runs[label] = self._reuse_or_start_run(
                         measurement, config, owner, f"{lesson.title}: {label}"
                     )
-            except Exception:  # stop the runs that were started before the error
-                self._stop_runs(measurement)
+            except Exception:  # stop what was started before the error
+                self._stop_training(measurement)
                 raise
             self._measurements[measurement.id] = measurement
             self._advance(measurement)
@@ -224,7 +234,18 @@ class LessonService:
         measurement.started_runs.append(run)
         return run
 
-    def _stop_runs(self, measurement: Measurement) -> None:
+    def _submit_translation(self, options: Mapping[str, Any], owner: str) -> Job:
+        """Submit the translation of a lesson's sentence by a pretrained model."""
+        if self.pretrained is None:
+            raise UserError("this server has no process for pretrained models")
+        model = options["pretrained"]
+        request = {"model": model, "text": options["sentence"]}
+        return self.pretrained.submit("translate", request, owner=owner, label=model)
+
+    def _stop_training(self, measurement: Measurement) -> None:
+        """Stop the runs that a measurement started, and its translation."""
+        if measurement.translation is not None and self.pretrained is not None:
+            self.pretrained.cancel(measurement.translation)
         for run in measurement.started_runs:
             if run.has_worker or run.status == "waiting":
                 with suppress(UserError):  # the registry ends a process that does not respond
@@ -246,7 +267,7 @@ class LessonService:
                 self.queue.cancel(measurement.job)
             else:
                 measurement.end("cancelled", "cancelled; there is no measurement")
-            self._stop_runs(measurement)
+            self._stop_training(measurement)
 
     def submit_guess(
         self,
@@ -347,8 +368,20 @@ class LessonService:
                     else f"the run is {run.status}"
                 )
                 measurement.end("failed", f"{label}: {how}; measure again to continue")
-        if measurement.status == "training" and all(
-            run.status == "done" and not run.has_worker for run in measurement.runs.values()
+        translation = measurement.translation
+        if translation is not None and translation.status in (
+            JobStatus.FAILED,
+            JobStatus.CANCELLED,
+        ):
+            measurement.end("failed", translation.message)
+            self._stop_training(measurement)
+        is_translated = translation is None or translation.status is JobStatus.DONE
+        if (
+            measurement.status == "training"
+            and is_translated
+            and all(
+                run.status == "done" and not run.has_worker for run in measurement.runs.values()
+            )
         ):
             self._measure(measurement)
 
@@ -365,6 +398,8 @@ class LessonService:
                 return
             runs.append([label, str(run.folder), str(checkpoints[0][0])])
         measure, options = lessons.LESSONS[measurement.name].measure, measurement.request["options"]
+        if measurement.translation is not None:
+            options = options | {"translation": measurement.translation.result}
         try:
             self._submit(measurement, measure, options, runs)
         except UserError as error:

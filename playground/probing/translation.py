@@ -16,6 +16,7 @@ from transformers import StoppingCriteria
 
 from playground.common import messages
 from playground.errors import UserError
+from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.inspection.views.attention import pack_uint16
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.model_files import read_config
@@ -59,12 +60,13 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     `request`: see TranslationRequest. The result has the tokens of the source, the generated
     tokens with probability and candidates, and `attention`: for "cross", "encoder" and "decoder"
     the number of layers and heads, and LHQM thousandths, packed as in Inspect. The queries of
-    "cross" and "decoder" predict the generated tokens. `alignment` is described at
-    `score_alignment`.
+    "cross" and "decoder" predict the generated tokens. `alignment` is the result of
+    `score_alignment` with the diagonal, which begins after the `prefix_tokens` of a task prefix.
     """
     parsed = TranslationRequest.parse(request)
     resolved = resolve(parsed.model, progress)
-    if not is_encoder_decoder(read_config(resolved.folder, resolved.name)):
+    config = read_config(resolved.folder, resolved.name)
+    if not is_encoder_decoder(config):
         raise UserError(
             f"{resolved.name} is not an encoder-decoder; choose a model such as {DEFAULT_MODEL}"
         )
@@ -77,6 +79,8 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
     progress.message(messages.generation_progress(parsed.new_tokens))
     target, generated = generate(loaded, source, parsed.new_tokens, progress)
     attention = record_attention(loaded.model, source, target)
+    cross_LHQM, start = attention["cross"], count_prefix_tokens(loaded, config, parsed.text)
+    aligned_Q = diagonal(cross_LHQM.shape[-2], cross_LHQM.shape[-1], start)
     has_ended = generated[-1]["id"] in loaded.tokenizer.all_special_ids
     return {
         "model": resolved.name,
@@ -94,7 +98,8 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
             }
             for kind, weights_LHQM in attention.items()
         },
-        "alignment": score_alignment(attention["cross"]),
+        "prefix_tokens": start,
+        "alignment": score_alignment(cross_LHQM, aligned_Q, start),
         "notes": []
         if has_ended
         else [f"The output stops at the limit of {parsed.new_tokens} tokens."],
@@ -104,6 +109,21 @@ def translate(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
 def is_encoder_decoder(config: dict[str, Any]) -> bool:
     """Return whether a config.json describes an encoder-decoder for text."""
     return config.get("model_type") in ENCODER_DECODER_TYPES
+
+
+def count_prefix_tokens(loaded: EncoderDecoder, config: dict[str, Any], text: str) -> int:
+    """Return the number of tokens of the task prefix with which a text begins.
+
+    T5 reads its task from a prefix such as "translate English to German: "; config.json lists the
+    prefixes.
+    """
+    tasks = config.get("task_specific_params")
+    for task in tasks.values() if isinstance(tasks, dict) else ():
+        prefix = task.get("prefix") if isinstance(task, dict) else None
+        if isinstance(prefix, str) and prefix.strip() and text.startswith(prefix):
+            tokens = loaded.tokenizer(prefix.strip(), add_special_tokens=False)["input_ids"]
+            return len(tokens)
+    return 0
 
 
 @torch.no_grad()
@@ -173,29 +193,3 @@ def record_attention(model: Any, source: list[int], target: list[int]) -> dict[s
             f"as {DEFAULT_MODEL}"
         )
     return {kind: torch.cat(list(layers)).float().cpu() for kind, layers in kinds.items()}
-
-
-def score_alignment(weights_LHQM: Tensor) -> dict[str, Any]:
-    """Return how closely each head of the cross-attention follows the diagonal.
-
-    The diagonal of query q is the source position q (M - 1) / (Q - 1). The score is the share of
-    attention within one position of it, as a mean over the queries. `baseline` is the score of
-    uniform attention. `last` is the share of attention on the last source token, the EOS of most
-    tokenizers.
-    """
-    queries, memory = weights_LHQM.shape[-2:]
-    ideal_Q = torch.arange(queries) * (memory - 1) / max(queries - 1, 1)
-    near_QM = ((torch.arange(memory) - ideal_Q[:, None]).abs() <= 1).float()
-    scores_LH = (weights_LHQM * near_QM).sum(-1).mean(-1)
-    best = int(scores_LH.argmax())
-    heads = weights_LHQM.shape[1]
-    return {
-        "scores": _rounded(scores_LH),
-        "last": _rounded(weights_LHQM[..., -1].mean(-1)),
-        "baseline": round(float(near_QM.mean(-1).mean()), 4),
-        "best": {"layer": best // heads, "head": best % heads},
-    }
-
-
-def _rounded(values_LH: Tensor) -> list[list[float]]:
-    return [[round(value, 4) for value in row] for row in values_LH.tolist()]

@@ -182,16 +182,17 @@ def build_handlers(
     `public` means that other machines can reach the page.
     """
     handlers = live_handlers(registry)
+    comparison = ComparisonQueue(hosted=public)
     groups: tuple[HandlerGroup, ...] = (
         SessionHandlers(registry.single_owner),
         InspectHandlers(registry),
         ReportHandlers(registry),
-        CompareHandlers(registry, ComparisonQueue(hosted=public)),
+        CompareHandlers(registry, comparison),
         ArchitectureHandlers(registry),
         ExperimentHandlers(registry, experiments),
         ReplicationHandlers(registry, experiments),
         HubHandlers(registry, AutoPublisher(registry)),
-        LessonHandlers(registry, LessonService(registry)),
+        LessonHandlers(registry, LessonService(registry, pretrained=comparison.queue)),
     )
     for group in groups:
         handlers |= group.handlers()

@@ -617,10 +617,14 @@ test("attention of a translation has the tokens of its kind", () => {
 });
 
 test("the alignment of a head is described beside the baseline", () => {
-  const alignment = { scores: [[0.5, 0.25]], last: [[0.1, 0.6]], baseline: 0.3 };
+  const alignment = {
+    scores: [[0.5, 0.25]],
+    last: [[0.1, 0.6]],
+    baseline: { score: 0.3, last: 0.1 },
+  };
   assert.equal(
     describeAlignment(alignment, { layer: 0, head: 1 }),
     "Layer 1, head 2: 25.0 % of the attention is within one position of the diagonal (uniform " +
-      "attention: 30.0 %), and 60.0 % is on the last source token.",
+      "attention: 30.0 %), and 60.0 % is elsewhere on the last source token.",
   );
 });

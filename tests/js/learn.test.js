@@ -302,6 +302,15 @@ test("the progress of a measurement is a sentence", () => {
   );
   assert.equal(describe({ status: "measuring", done: 20, total: 240 }), "Training: step 20 of 240");
   assert.equal(describe({ status: "waiting" }), "Queued");
+  const translation = { message: "downloading t5-small" };
+  assert.equal(
+    describe({ status: "training", done: 3, total: 9, translation }),
+    "Training: step 3 of 9",
+  );
+  assert.equal(
+    describe({ status: "training", done: 9, total: 9, translation }),
+    "Downloading t5-small.",
+  );
   assert.equal(describe({ status: "failed", message: "it failed" }), "It failed.");
   assert.equal(describeProgress({}, false), "");
   assert.ok(!isActive({ id: "a", response: { status: "done" } }));
@@ -346,6 +355,8 @@ test("figures are charts, maps, bars and tables of outputs", async () => {
   assert.equal(box.querySelectorAll(".pg-token.wrong").length, 2);
   assert.match(box.textContent, /A note\./);
   assert.equal(describeCell(map, 0, 0), "5 attends to 3 with weight 0.250, position 1.");
+  const heads = { rows: ["layer 1"], columns: ["head 1"], weights: [[0.5]], has_heads: true };
+  assert.equal(describeCell(heads, 0, 0), "Layer 1, head 1: 50.0 %.");
 });
 
 const COPY = {

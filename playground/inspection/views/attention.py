@@ -6,6 +6,7 @@ Shapes: L layers, H heads, Q queries, M keys.
 import base64
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -229,6 +230,12 @@ def pack_uint16(weights: Tensor) -> str:
     return base64.b64encode(
         (WEIGHT_SCALE * weights).round().to(torch.int16).numpy().astype("<i2").tobytes()
     ).decode()
+
+
+def unpack_uint16(packed: str, *shape: int) -> Tensor:
+    """Decode the weights of `pack_uint16`."""
+    thousandths = np.frombuffer(base64.b64decode(packed), "<i2").astype(np.float32)
+    return torch.from_numpy(thousandths / WEIGHT_SCALE).reshape(shape)
 
 
 def _quantize(weights: Tensor) -> list[list[int]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
 from playground.lessons import service as classrooms
 from playground.lessons.bugs import BUGS, RANDOM_BUG, resolve_bug
@@ -358,3 +359,53 @@ def test_a_client_that_left_blocks_no_other_and_can_return(package_of):
     assert over(package_of, here, "z" * 32)["status"] == "done"
     assert package_of._measurements[left].status == "waiting"
     assert over(package_of, left, OTHER)["status"] == "done"
+
+
+@pytest.fixture
+def comparison():
+    queue = ComparisonQueue()
+    yield queue
+    queue.close()
+
+
+def test_a_pretrained_model_translates_while_the_run_trains(registry, comparison, tiny_t5):
+    service = LessonService(registry, SMALL | {"max_length": 5}, comparison.queue)
+    options = {"pretrained": tiny_t5, "sentence": "the dog saw the cat"}
+    result = over(service, service.start_lesson("lesson-12", "aligned", options, OWNER))
+    assert (result["status"], result["message"]) == ("done", "")
+    measured = result["result"]
+    assert measured["is_correct"] == (measured["value"] == "aligned")
+    assert "der hund hat die katze gesehen" in measured["explanation"]
+    pretrained = measured["figures"][2]
+    assert pretrained["columns"] == ["the", "dog", "saw", "the", "cat", "</s>"]
+    assert [sum(row) for row in pretrained["weights"]] == pytest.approx([1] * 7, abs=0.01)
+    service.close()
+
+
+def test_a_failed_translation_ends_the_measurement_and_its_run(registry, comparison, tiny_gpt2):
+    service = LessonService(registry, SLOW, comparison.queue)
+    options = {"pretrained": tiny_gpt2}
+    result = over(service, service.start_lesson("lesson-12", "aligned", options, OWNER))
+    assert result["status"] == "failed"
+    assert "is not an encoder-decoder" in result["message"]
+    (run,) = registry.list_for_owner(OWNER)
+    wait_for(lambda: run.status == "stopped", description="the run to stop")
+    service.close()
+
+
+def test_cancelling_a_lesson_cancels_its_translation(registry, comparison, tiny_t5):
+    service = LessonService(registry, SLOW, comparison.queue)
+    measurement_id = service.start_lesson("lesson-12", "last", {"pretrained": tiny_t5}, OWNER)
+    job = service._measurements[measurement_id].translation
+    service.cancel(measurement_id, OWNER)
+    assert service.poll(measurement_id, OWNER)["status"] == "cancelled"
+    wait_for(lambda: not job.is_active, description="the translation to end")
+    service.close()
+
+
+def test_a_translation_that_cannot_start_starts_no_run(registry):
+    service = LessonService(registry, SMALL)
+    with pytest.raises(UserError, match="no process for pretrained models"):
+        service.start_lesson("lesson-12", "aligned", {}, OWNER)
+    assert registry.list_for_owner(OWNER) == []
+    service.close()

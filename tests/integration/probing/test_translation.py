@@ -1,6 +1,8 @@
 """Encoder-decoders of transformers: their output and their cross-attention."""
 
 import base64
+import json
+import shutil
 from importlib.util import find_spec
 
 import numpy as np
@@ -16,8 +18,9 @@ from transformers import (
 
 from playground.comparison.process import run
 from playground.errors import UserError
+from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.jobs.progress import JobCancelled, ProgressReporter
-from playground.probing.translation import MAX_SOURCE_TOKENS, score_alignment
+from playground.probing.translation import MAX_SOURCE_TOKENS
 
 SENTENCE = "the dog saw the cat"
 
@@ -86,15 +89,21 @@ def test_final_verb_attends_to_the_verb_of_the_source(tiny_t5):
     assert verb.max() > 0.5
 
 
-def test_alignment_is_one_on_the_diagonal_and_the_baseline_if_uniform():
-    diagonal = torch.eye(6).expand(1, 1, 6, 6)
-    uniform = torch.full((1, 1, 6, 6), 1 / 6)
-    result = score_alignment(torch.cat([uniform, diagonal], 1))
-    assert result["scores"][0] == pytest.approx([result["baseline"], 1.0], abs=1e-4)
-    assert result["best"] == {"layer": 0, "head": 1}
-    assert result["last"][0] == pytest.approx([1 / 6, 1 / 6], abs=1e-4)
-    # two of six columns are within one position of the diagonal in the first and the last row
-    assert result["baseline"] == pytest.approx((2 * 2 + 4 * 3) / 36, abs=1e-4)
+def test_alignment_starts_after_the_task_prefix(tiny_t5, tmp_path):
+    folder = shutil.copytree(tiny_t5, tmp_path / "with-prefix")
+    config = json.loads((folder / "config.json").read_text())
+    config["task_specific_params"] = {
+        "summarization": {"prefix": "four five: "},
+        "translation": {"prefix": "one two "},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    result = translate(str(folder), "one two the dog saw the cat", new_tokens=6)
+    n_source = len(result["source"])
+    assert (result["prefix_tokens"], n_source) == (2, 8)
+    weights = torch.tensor(unpack(result, "cross", len(result["generated"]), n_source)).float()
+    expected = score_alignment(weights, diagonal(len(result["generated"]), n_source, 2), 2)
+    np.testing.assert_allclose(result["alignment"]["scores"], expected["scores"], atol=2e-3)
+    assert translate(str(folder))["prefix_tokens"] == 0
 
 
 def test_bart_may_have_different_encoder_and_decoder_sizes(tiny_t5, tmp_path):

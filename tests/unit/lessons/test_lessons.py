@@ -8,7 +8,9 @@ import torch
 
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.evaluation import exact_match_at_length
+from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.inspection.hooks import Component
+from playground.inspection.views.attention import pack_uint16
 from playground.lessons import lessons
 from playground.lessons.lessons import (
     CHOICE,
@@ -93,7 +95,7 @@ def with_lines(run, label, exact, loss=(1.0,)):
 
 
 def test_every_lesson_has_a_known_measurement_and_valid_runs():
-    assert len(LESSONS) == 11
+    assert len(LESSONS) == 12
     for lesson in LESSONS.values():
         assert lesson.measure in MEASURES
         assert configs(lesson, validate_options(lesson, {}))
@@ -344,3 +346,44 @@ def test_recurrent_network_and_transformer_are_compared_by_steps(trained):
     assert "the recurrent encoder computes 4 states" in result["explanation"]
     assert [each["kind"] for each in result["figures"]] == ["curves", "map", "map"]
     agrees(LESSONS["lesson-11"], result)
+
+
+def translation_of(weights_LHQM):
+    """Return the result of a translation with these cross-attention weights."""
+    n_layers, n_heads, n_queries, n_memory = weights_LHQM.shape
+    tokens = [{"token": f"▁{i}", "word": f" {i}", "id": i} for i in range(n_memory)]
+    return {
+        "model": "google-t5/t5-small",
+        "output": "0 1 2",
+        "source": tokens,
+        "generated": tokens[:n_queries],
+        "attention": {
+            "cross": {"layers": n_layers, "heads": n_heads, "weights": pack_uint16(weights_LHQM)}
+        },
+        "alignment": score_alignment(weights_LHQM, diagonal(n_queries, n_memory)),
+    }
+
+
+@pytest.mark.parametrize(("column", "value"), [(None, "aligned"), (-1, "last"), (0, "elsewhere")])
+def test_pretrained_attention_is_compared_with_that_of_the_own_model(column, value):
+    weights = torch.zeros(2, 2, 8, 8)
+    if column is None:
+        weights += torch.eye(8)
+    else:
+        weights[..., column] = 1
+    weights[1, 1] = torch.eye(8)
+    run = SimpleNamespace(subject=reversing_model())
+    result = MEASURES["pretrained_alignment"]([run], {"translation": translation_of(weights)})
+    assert result["value"] == value
+    heads, own_heads, pretrained, own = result["figures"]
+    assert heads["weights"][1][1] == 1
+    # one of the four heads attends to the digit to copy, whose position is mirrored
+    assert max(own_heads["weights"][0]) == pytest.approx(1, abs=1e-3)
+    assert own["weights"][0][4] == pytest.approx(1, abs=1e-3)
+    best = "layer 1, head 1" if column is None else "layer 2, head 2"
+    assert pretrained["title"] == f"Best aligned head of t5-small: {best}"
+    assert pretrained["weights"] == torch.eye(8).tolist()
+    assert (pretrained["rows"][0], own["columns"][-1]) == ("0", "EOS")
+    n_clear = 4 if column is None else 1
+    assert f"{n_clear} of the 4 heads have at least 50.0\u00a0%" in result["explanation"]
+    agrees(LESSONS["lesson-12"], result)

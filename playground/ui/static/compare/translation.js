@@ -50,11 +50,11 @@ export function buildPanel(result, name) {
 /** Describe how closely a head of the cross-attention follows the diagonal. */
 export function describeAlignment({ scores, last, baseline }, { layer, head }) {
   const near = formatPercent(scores[layer][head]),
-    uniform = formatPercent(baseline);
+    uniform = formatPercent(baseline.score);
   return (
     `Layer ${layer + 1}, head ${head + 1}: ${near} of the attention is within one position of ` +
-    `the diagonal (uniform attention: ${uniform}), and ${formatPercent(last[layer][head])} is on ` +
-    "the last source token."
+    `the diagonal (uniform attention: ${uniform}), and ${formatPercent(last[layer][head])} is ` +
+    "elsewhere on the last source token."
   );
 }
 
@@ -96,7 +96,7 @@ function Output({ result }) {
 }
 
 function Alignment({ result }) {
-  const { alignment } = result,
+  const { alignment, prefix_tokens: prefix } = result,
     head = selectedHead.value ?? alignment.best;
   return html`<div>
     <h4>Diagonal alignment of the cross-attention</h4>
@@ -111,6 +111,12 @@ function Alignment({ result }) {
       caption=${describeAlignment(alignment, head)}
       onSelect=${(layer, index) => (selectedHead.value = { layer, head: index })}
     />
+    ${
+      prefix > 0 &&
+      html`<p class="pg-hint">
+        The diagonal begins after the ${prefix} tokens that name the task.
+      </p>`
+    }
   </div>`;
 }
 

@@ -5,7 +5,7 @@ import { DataTable } from "../shared/components/data_table.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
-import { formatNumber, formatPercent } from "../shared/format.js";
+import { formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 
 const OUTPUT_COLUMNS = [
   { key: "target", label: "target" },
@@ -61,10 +61,12 @@ function Curves({ figure }) {
     ${figure.note && html`<p class="pg-hint">${figure.note}</p>`}`;
 }
 
-/** Describe the attention weight of a cell. */
-export const describeCell = ({ columns, rows, weights }, row, column) =>
-  `${rows[row]} attends to ${columns[column]} with weight ` +
-  `${weights[row][column].toFixed(3)}, position ${column + 1}.`;
+/** Describe a cell: an attention weight, or the score of a head. */
+export const describeCell = ({ columns, has_heads: hasHeads, rows, weights }, row, column) =>
+  hasHeads
+    ? formatMessage(`${rows[row]}, ${columns[column]}: ${formatPercent(weights[row][column])}`)
+    : `${rows[row]} attends to ${columns[column]} with weight ` +
+      `${weights[row][column].toFixed(3)}, position ${column + 1}.`;
 
 const mapCaption = ({ caption, is_generated: isGenerated }) =>
   caption ??

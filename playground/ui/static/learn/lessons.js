@@ -147,7 +147,7 @@ function Options({ lesson, state, isDisabled }) {
             label: option.label,
             type: option.choices.length ? "select" : "text",
             options: option.choices.map((value) => ({ value, label: value })),
-            maxLength: 40,
+            maxLength: 200,
           }}
           value=${state.options[option.name] ?? option.default}
           onInput=${(value) => changeOptions(name, { [option.name]: value })}

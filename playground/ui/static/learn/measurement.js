@@ -45,8 +45,10 @@ export function followMeasurement(id, onResponse, onConnection) {
 /** Describe the progress of a measurement, or why it has no result. */
 export function describeProgress({ id, response }, isStarting) {
   if (!response) return isStarting || id ? "Starting" : "";
-  const { done = 0, total, message, runs, status } = response,
+  const { done = 0, total, message, runs, status, translation } = response,
     queued = runs?.find((run) => run.queue_position);
+  if (status === "training" && translation && done >= total)
+    return formatMessage(translation.message) || "Waiting for the pretrained model";
   if (status === "training" || (status === "measuring" && total && !runs))
     return (
       `Training: step ${done} of ${total}` +
