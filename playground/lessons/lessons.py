@@ -287,7 +287,7 @@ LESSONS |= {
         "web and trained to translate, among other tasks. To generate a word, a translator needs "
         "the source word that it translates, as your model needs the digit that it copies. The "
         "measurement compares the cross-attention heads of both models on one sequence each.",
-        "The pretrained model is downloaded once; a folder on the server works, too. Choose a "
+        "The server downloads the pretrained model once. Choose a "
         "sentence whose translation keeps the order of the words.",
         "Averaged over all cross-attention heads of the pretrained model, where is the largest "
         "share of the attention?",
@@ -295,9 +295,9 @@ LESSONS |= {
         _default_run,
         "pretrained_alignment",
         choices={
-            "aligned": "on the token that is translated, or on one beside it",
-            "last": "on the last source token, the end of the sentence",
-            "elsewhere": "on other source tokens",
+            "aligned": "on the translated token: within one position of it",
+            "last": "on the last token: the end of the sentence",
+            "elsewhere": "elsewhere: on other source tokens",
         },
         options={
             "pretrained": "google-t5/t5-small",

@@ -54,10 +54,8 @@ def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
         "outcome": value,
         "explanation": text,
         "figures": [
-            _head_map(
-                f"Share of attention near the translated token, each head of {name}", pretrained
-            ),
-            _head_map("Share near the digit to copy, each head of your model", own),
+            _head_map(f"Attention near the translated token, by head: {name}", pretrained),
+            _head_map("Attention near the digit to copy, by head: your model", own),
             _pretrained_map(translation, name),
             _attention_map(own_LHQM, alignment["best"], source, target, "your model"),
         ],
