@@ -119,7 +119,7 @@ def read_attention(page: Page) -> dict[str, Weights]:
         button = page.locator(f".of-attention [data-value={kind}]")
         button.click()
         expect(button).to_have_attribute("aria-pressed", "true")  # once the response is here
-        for head in page.locator(".attention-grid button").all():
+        for head in page.locator(".pg-head-grid button").all():
             head.click()
             expect(head).to_have_attribute("aria-pressed", "true")
             layer, number = re.findall(r"\d+", head.get_attribute("aria-label"))

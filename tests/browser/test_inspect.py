@@ -55,7 +55,7 @@ def type_sequence(page, text):
 def test_heads_on_a_custom_sequence(page):
     type_sequence(page, "3 1 4")
     expect(page.locator(".inspect .answer")).to_contain_text("4 1 3")
-    assert page.locator(".attention-grid button").count() == 8
+    assert page.locator(".pg-head-grid button").count() == 8
     caption = page.locator(".attention-focus figcaption")
     page.focus(HEAD_MAP)
     page.keyboard.press("ArrowRight")
@@ -78,10 +78,10 @@ def test_heads_on_a_custom_sequence(page):
     page.click(".attention-focus [data-value=map]")
     page.click(".of-attention [data-value=decoder]")
     expect(caption).to_contain_text("hatched")
-    page.focus(".attention-grid button[aria-pressed=true]")
+    page.focus(".pg-head-grid button[aria-pressed=true]")
     page.keyboard.press("ArrowUp")
     expect(page.locator(".of-attention h4")).to_have_text("Layer 1, head 1")
-    page.locator(".attention-grid button").nth(6).click()
+    page.locator(".pg-head-grid button").nth(6).click()
     expect(page.locator(".of-attention h4")).to_have_text("Layer 2, head 3")
 
 

@@ -102,7 +102,7 @@ def test_enter_on_a_head_opens_it_in_inspect(app, open_page):
     wait_for_status(page, "checkpoint")
     page.click(".head[data-kind=encoder][data-layer='0'][data-head='2']")
     page.keyboard.press("Enter")
-    pressed = page.locator(".inspect .attention-grid button[aria-pressed=true]")
+    pressed = page.locator(".inspect .pg-head-grid button[aria-pressed=true]")
     expect(pressed).to_have_attribute("aria-label", re.compile("layer 1, head 3"))
     expect(page.locator(".inspect [data-value=encoder][aria-pressed=true]")).to_be_visible()
     forced = page.locator(".inspect [data-value=teacher-forced][aria-pressed=true]")

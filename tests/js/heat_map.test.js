@@ -6,9 +6,9 @@ import {
   HeatMap,
   layoutHeatMap,
   maxValue,
-  paintScale,
   paintThumbnail,
 } from "../../playground/ui/static/shared/heat_map.js";
+import { paintScale } from "../../playground/ui/static/shared/components/color_scale.js";
 import { unpackWeights } from "../../playground/ui/static/shared/attention_weights.js";
 import { colorScale, dashOf, resolveColor } from "../../playground/ui/static/shared/palette.js";
 

@@ -1,7 +1,8 @@
 // The attention weights of every head.
 import { html, useMemo } from "../vendor/preact.js";
 import { unpackWeights } from "../shared/attention_weights.js";
-import { HeatMapThumbnail, HeatMapView } from "../shared/components/heat_map_view.js";
+import { HeadGrid } from "../shared/components/head_grid.js";
+import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import {
   ATTENTION_KIND,
@@ -75,44 +76,20 @@ export function describeCell({ rows, columns }, weights, row, column) {
   );
 }
 
-/** The heads of all layers as small maps. The arrow keys move between them. */
-function HeadGrid({ data, weights }) {
-  const selected = selectedHead(data),
-    n = data.heads;
-  const onKeyDown = (event) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -n, ArrowDown: n }[event.key],
-      index = selected.layer * n + selected.head + by;
-    if (!by || index < 0 || index >= data.layers * n) return;
-    event.preventDefault();
-    set({ layer: Math.floor(index / n), head: index % n });
-    event.currentTarget.querySelectorAll("button")[index].focus();
-  };
-  const renderHead = (layer, head) => {
-    const isSelected = layer === selected.layer && head === selected.head;
-    return html`<button
-      key=${`${layer}.${head}`}
-      type="button"
-      aria-label=${`layer ${layer + 1}, head ${head + 1}`}
-      aria-pressed=${String(isSelected)}
-      tabindex=${isSelected ? 0 : -1}
-      onClick=${() => set({ layer, head })}
-    >
-      <${HeatMapThumbnail} data=${{ ...data, values: weights[layer][head], mask: maskOf(data) }} />
-    </button>`;
-  };
-  const columns = Math.max(4, Math.min(8, n));
-  return html`<div
-    class="attention-grid"
-    style=${{ gridTemplateColumns: `repeat(${columns}, minmax(0, 1fr))` }}
-    onKeyDown=${onKeyDown}
-  >
-    ${weights.map((heads, layer) => [
-      html`<div key=${layer} class="layer">
-        layer ${layer + 1}${layer === 0 && n > 1 && `, heads 1 to ${n}`}
-      </div>`,
-      heads.map((_, head) => renderHead(layer, head)),
-    ])}
-  </div>`;
+/** The heads of all layers as small maps. */
+function Heads({ data, weights }) {
+  const { layer, head } = selectedHead(data),
+    heads = useMemo(
+      () =>
+        weights.map((layer) => layer.map((values) => ({ ...data, values, mask: maskOf(data) }))),
+      [data, weights],
+    );
+  return html`<${HeadGrid}
+    label="Heads"
+    heads=${heads}
+    selected=${[layer, head]}
+    onSelect=${(layer, head) => set({ layer, head })}
+  />`;
 }
 
 /** The map of one head. A click on a row shows that token in all heads. */
@@ -127,7 +104,7 @@ function HeadMap({ data, weights }) {
     <${HeatMapView}
       label=${name}
       data=${{ rows: data.rows, columns: data.columns, values, mask: maskOf(data) }}
-      caption=${caption + " Stronger colours: higher attention weights."}
+      caption=${caption}
       describe=${(row, column) => name + ": " + describeCell(data, values, row, column)}
       onSelect=${(token) => set({ token, display: "token" })}
     />`;
@@ -190,7 +167,7 @@ function Attention({ data }) {
       />
     </div>
     <div class="attention-two">
-      ${data.layers * data.heads > 1 && html`<${HeadGrid} data=${data} weights=${weights} />`}
+      ${data.layers * data.heads > 1 && html`<${Heads} data=${data} weights=${weights} />`}
       <div class="attention-focus">
         <${SegmentedControl}
           label="Display"

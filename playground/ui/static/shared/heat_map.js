@@ -293,20 +293,3 @@ function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cel
       ctx.fillText(String(name), left - 8, top + (row + 0.5) * cellHeight);
   });
 }
-
-/**
- * Draw a legend from 0 to the largest value into a canvas.
- * @param {HTMLCanvasElement} canvas
- * @param {number} max
- * @param {boolean} [isSigned]
- */
-export function paintScale(canvas, max, isSigned = false) {
-  if (!canvas.clientWidth) return;
-  const [ctx, width, height] = setUpCanvas(canvas),
-    color = colorScale(max, isSigned),
-    from = isSigned ? -max : 0;
-  for (let x = 0; x < width; x++) {
-    ctx.fillStyle = `rgb(${color(from + ((max - from) * x) / Math.max(1, width - 1)).join()})`;
-    ctx.fillRect(x, 0, 1, height);
-  }
-}

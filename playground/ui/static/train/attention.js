@@ -152,14 +152,7 @@ function describeMap(weights, layout) {
     [layer, head] = state.selectedHead,
     title = `Layer ${layer + 1}, head ${head + 1}. `,
     cell = cellAtCursor(layout);
-  if (!cell) {
-    const isDark = document.body.classList.contains("dark");
-    return (
-      title +
-      reading +
-      (isDark ? " Dark is 0, bright is 1." : " Stronger colours: higher weights, from 0 to 1.")
-    );
-  }
+  if (!cell) return title + reading;
   const [row, column] = cell,
     query = `${from} ${row + 1} (${rows[row]})`,
     key = `${to} ${column + 1} (${columns[column]})`,

@@ -3,6 +3,7 @@
 import { ATTENTION_KIND } from "../shared/strings.js";
 import { html, useRef } from "../vendor/preact.js";
 import { wholePageUrl } from "../shared/view.js";
+import { ColorScale } from "../shared/components/color_scale.js";
 import { formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { Curves } from "./curves.js";
@@ -95,6 +96,7 @@ const SelectedHead = () =>
       aria-label="Attention of the selected head"
       tabindex="0"
     ></canvas>
+    <${ColorScale} max=${1} />
     <figcaption></figcaption>
   </figure>`;
 
