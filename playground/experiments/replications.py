@@ -279,14 +279,14 @@ def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:
     if claim.measure == "layers":
         medians = {variant["label"]: variant["exact_match"]["median"] for variant in variants}
         measured_text = "; ".join(
-            f"{each} {format_percent(score)}" for each, score in medians.items()
+            f"{each}: {format_percent(score)}" for each, score in medians.items()
         )
         return _result(
             name, medians, _needs_two_layers(variants), f"median exact match: {measured_text}"
         )
     losses = {variant["label"]: variant["loss"]["median"][-1] for variant in variants}
     steps = variants[0]["loss"]["steps"][-1]
-    measured_text = "; ".join(f"{each} {loss:.3f}" for each, loss in losses.items())
+    measured_text = "; ".join(f"{each}: {loss:.3f}" for each, loss in losses.items())
     median_of = "median " if variants[0]["n"] > 1 else ""
     return _result(
         name, losses, None, f"{median_of}training loss at update {steps}: {measured_text}"

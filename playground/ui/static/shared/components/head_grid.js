@@ -54,7 +54,7 @@ export function HeadGrid({ label, heads, selected, onSelect }) {
     onKeyDown=${onKeyDown}
   >
     ${heads.map((layer, l) => [
-      html`<span key=${l} title=${"layer " + (l + 1)}>${l + 1}</span>`,
+      html`<span key=${l}>layer ${l + 1}</span>`,
       ...layer.map((_, h) => renderHead(l, h, selected, onSelect)),
     ])}
   </div>`;
