@@ -8,6 +8,7 @@ The upload route of Gradio stays closed (middleware.py), because it checks neith
 """
 
 import asyncio
+import math
 import os
 import re
 import secrets
@@ -179,7 +180,8 @@ class TemporaryZipResponse(Response):
         zip_path: Path | None = None
         try:
             async with self.slots.hold(self.address) as transfer:
-                zip_path = await self.make_zip()
+                transfer.started_at = math.inf  # a client is not slow before the first byte
+                zip_path = await self._pack()
                 transfer.started_at = time.monotonic()
 
                 async def send_counted(message: Message) -> None:
@@ -202,6 +204,23 @@ class TemporaryZipResponse(Response):
         finally:
             if zip_path is not None:
                 zip_path.unlink(missing_ok=True)
+
+    async def _pack(self) -> Path:
+        """Return the zip file.
+
+        The thread that packs continues after a cancellation; its file is then removed.
+        """
+        packing = asyncio.ensure_future(self.make_zip())
+        try:
+            return await asyncio.shield(packing)
+        except asyncio.CancelledError:
+            packing.add_done_callback(_remove_zip)
+            raise
+
+
+def _remove_zip(packing: asyncio.Future[Path]) -> None:
+    if not packing.cancelled() and packing.exception() is None:
+        packing.result().unlink(missing_ok=True)
 
 
 def zip_checkpoint(folder: Path, run: Run) -> Path:

@@ -12,7 +12,6 @@ An upload is stored only with the action `use` (runs/dataset_library.py).
 import asyncio
 import secrets
 import shutil
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -60,7 +59,8 @@ class DatasetHandlers(HandlerGroup):
         self._slots = TransferSlots(
             MAX_PENDING_UPLOADS, UPLOAD_TIMEOUT_S, "other datasets are being uploaded"
         )
-        self._read_jobs: dict[str, Job] = {}  # by owner: the latest one
+        # the latest one, by owner and by what it reads
+        self._read_jobs: dict[tuple[str, str], Job] = {}
         self._read_queue = JobQueue(
             ProcessPerJob({"dataset": "playground.server.dataset_reader:read_dataset"}),
             Policy(
@@ -99,7 +99,13 @@ class DatasetHandlers(HandlerGroup):
             self._slots.end(previous, "a newer upload replaced this one")
         try:
             async with self._slots.hold(resolve_client_address(http_request)) as transfer:
-                return JSONResponse(await self._read_upload(request, http_request, transfer))
+                # before the first wait, so that an upload which starts now finds this one
+                self._active_uploads[request.owner] = transfer
+                try:
+                    return JSONResponse(await self._read_upload(request, http_request, transfer))
+                finally:
+                    if self._active_uploads.get(request.owner) is transfer:
+                        del self._active_uploads[request.owner]
         except UserError as error:
             return json_error(error, 503)
         except TimeoutError:
@@ -127,7 +133,8 @@ class DatasetHandlers(HandlerGroup):
         )
         try:
             await asyncio.to_thread(folder.mkdir, parents=True)
-            await self._receive(http_request, transfer, owner, folder / "sent")
+            await save_body(http_request, folder / "sent", transfer)
+            transfer.complete()
             report = await self.read_dataset(owner, read_request)
             await asyncio.to_thread((folder / "sent").unlink, missing_ok=True)
         except UserError as error:
@@ -140,38 +147,25 @@ class DatasetHandlers(HandlerGroup):
         await asyncio.to_thread(self.library.set_pending, owner, report.get("sha256", ""), folder)
         return report
 
-    async def _receive(self, request: Request, transfer: Transfer, owner: str, path: Path) -> None:
-        """Write the body of a request to a file.
-
-        Raises:
-            UserError: if it is too large.
-        """
-        self._active_uploads[owner] = transfer
-        try:
-            await save_body(request, path, transfer)
-            transfer.complete()
-        finally:
-            if self._active_uploads.get(owner) is transfer:
-                del self._active_uploads[owner]
-
     async def read_dataset(self, owner: str, read_request: dict[str, Any]) -> dict[str, Any]:
         """Return the report of the reader process.
 
-        A new upload of the same user cancels the earlier one.
+        A new upload of the same user cancels the earlier one, and a new preview the earlier one.
 
         Raises:
             UserError: if too many datasets wait.
         """
-        if previous := self._read_jobs.pop(owner, None):
-            self._read_queue.cancel(previous, "a newer upload replaced this one")
+        key = (owner, "preview" if "dataset" in read_request else "upload")
+        if previous := self._read_jobs.pop(key, None):
+            self._read_queue.cancel(previous, f"a newer {key[1]} replaced this one")
         job = self._read_queue.submit("dataset", read_request, owner=owner)
-        self._read_jobs[owner] = job
+        self._read_jobs[key] = job
         try:
             return await asyncio.wrap_future(job.future)
         finally:
             self._read_queue.cancel(job)
-            if self._read_jobs.get(owner) is job:
-                del self._read_jobs[owner]
+            if self._read_jobs.get(key) is job:
+                del self._read_jobs[key]
 
     # Storing
 

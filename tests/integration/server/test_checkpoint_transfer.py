@@ -3,6 +3,8 @@ import io
 import json
 import os
 import tempfile
+import threading
+import time
 import urllib.error
 import urllib.request
 import zipfile
@@ -22,6 +24,7 @@ from playground.server.checkpoint_transfer import (
     CHECKPOINT_FILES,
     CHECKPOINT_PATH,
     CheckpointTransfer,
+    TemporaryZipResponse,
     extract_checkpoint,
     zip_checkpoint,
 )
@@ -444,6 +447,53 @@ def test_unread_downloads_hold_their_slots_only_for_a_time(tmp_path, files, monk
 
 def held(slots, seconds=60.0):
     return TransferSlots(slots, seconds, "busy")
+
+
+def test_a_download_that_ends_while_it_is_packed_leaves_no_file(tmp_path):
+    zip_path, release, is_packed = tmp_path / "packed.zip", threading.Event(), threading.Event()
+
+    def pack():
+        release.wait(20)
+        zip_path.write_bytes(b"zip")
+        is_packed.set()
+        return zip_path
+
+    async def scene():
+        slots = TransferSlots(1, 0.05, "busy")
+        response = TemporaryZipResponse(slots, "a", lambda: asyncio.to_thread(pack), "x.zip")
+        await response({"type": "http"}, None, None)
+        async with slots.hold("b"):  # the slot is free
+            release.set()
+            await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+        await asyncio.to_thread(is_packed.wait, 20)
+
+    in_line(scene())
+    assert is_packed.is_set()
+    assert not zip_path.exists()
+
+
+def test_a_download_is_not_slow_while_it_is_packed():
+    async def scene():
+        slots = TransferSlots(1, 20, "busy")
+
+        async def pack():
+            with pytest.raises(UserError, match="busy"):
+                await slots.hold("b").__aenter__()
+            raise FileNotFoundError("deleted")
+
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        started = time.monotonic
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "monotonic", lambda: started() + 10 * len(slots._transfers))
+            response = TemporaryZipResponse(slots, "a", pack, "x.zip")
+            await response({"type": "http"}, None, send)
+        return sent[0]["status"]
+
+    assert in_line(scene()) == 404
 
 
 def test_slots_are_capped_per_address_and_fast_transfers_continue():

@@ -269,6 +269,56 @@ def test_slow_upload_times_out_and_each_user_holds_one_slot(tmp_path, monkeypatc
     )
 
 
+def test_of_two_uploads_at_once_the_later_one_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    handlers, owner, ended = DatasetHandlers(SimpleNamespace(single_owner="")), new_owner_key(), []
+    monkeypatch.setattr(handlers, "read_dataset", read_nothing)
+
+    async def scene():
+        # the first one has not received a byte when the second one starts
+        first = asyncio.create_task(handlers.upload(dribbled(owner, ended)))
+        await asyncio.sleep(0)
+        request = dribbled(owner, ended)
+        request.stream = empty_stream
+        second = await handlers.upload(request)
+        return await first, second, handlers._active_uploads
+
+    first, second, active = run_in_thread(scene())
+    assert json.loads(first.body) == {"error": "a newer upload replaced this one"}
+    assert json.loads(second.body) == {"rows": 0}
+    assert active == {}
+
+
+async def empty_stream():
+    yield b""
+
+
+async def read_nothing(owner, request):
+    return {"rows": 0}
+
+
+def test_a_preview_does_not_cancel_an_upload_of_the_same_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    handlers, owner = DatasetHandlers(SimpleNamespace(single_owner="")), new_owner_key()
+    started = fake_processes(monkeypatch)
+
+    async def scene():
+        requests = [{"file": "a"}, {"dataset": "0" * 64}, {"dataset": "1" * 64}]
+        tasks = [asyncio.create_task(handlers.read_dataset(owner, each)) for each in requests]
+        await quiet()
+        for process in started:
+            process.finish(rows=1)
+        await quiet()
+        for process in started[1:]:
+            process.finish(rows=2)
+        return await asyncio.gather(*tasks)
+
+    upload, replaced, preview = run_in_thread(scene())
+    assert upload == {"rows": 1}
+    assert "a newer preview replaced this one" in replaced["error"]
+    assert preview["rows"] in (1, 2)
+
+
 def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     left = [tmp_path / "rows" / ".0123.tmp", tmp_path / "compared" / ".gpt2.0123.tmp"]
