@@ -143,7 +143,7 @@ def open_in_other_tabs(page):
     # the hidden line is not among the overlays
     expect(page.locator(".live .runs .lay:checked")).to_have_count(1)
     page.get_by_role("tab", name="Lab").click()
-    page.locator(".variants tbody tr").first.get_by_role("button", name="Train").click()
+    page.locator(".variants tbody tr").first.get_by_role("button", name="Show curves").click()
     expect(page.locator(".live .runs .lay:checked")).to_have_count(2)
     page.get_by_role("tab", name="Lab").click()
     page.locator(".variants tbody tr").first.get_by_role("button", name="Inspect").click()

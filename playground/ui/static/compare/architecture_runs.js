@@ -118,7 +118,7 @@ const COLUMNS = [
 
 const RunActions = ({ subject }) =>
   html`<button type="button" class="pg-button" onClick=${() => navigate("Train", subject)}>
-      Train
+      Show curves
     </button>
     <button
       type="button"

@@ -146,7 +146,7 @@ function renderActions(runs) {
       ${label}
     </button>`;
   return html`<span class="actions">
-    ${button("Train", "Open its curves in the Train tab", () => overlayInTrain(runs))}
+    ${button("Show curves", "Open its curves in the Train tab", () => overlayInTrain(runs))}
     ${button("Inspect", "Open its first seed in the Inspect tab", () =>
       navigate("Inspect", { subject: runs[0], step: null }),
     )}
