@@ -1,8 +1,8 @@
-"""Greedy decoding of 20 symbols, interleaved.
+"""Time greedy decoding of 20 tokens, in interleaved turns.
 
 Compared: our model with its key-value cache and without; `generate` of transformers and of
-x-transformers with their caches. No model may end early; weights are random, which does not affect
-the time.
+x-transformers with their caches. No model may end a sequence early. The weights are random, which
+does not affect the time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.architectures.base import greedy_decode as written_anew
+from playground.architectures.base import greedy_decode
 from playground.architectures.encoder_decoder import EncoderDecoder
 from playground.generation import generate
 from playground.models.config import ModelConfig
@@ -25,10 +25,10 @@ from playground.tasks import EOS, SOS
 from ._timing import format_interval, rounds, speedup
 from .reference_models import OURS, Bart, X, XTransformers, reference_versions
 
-N_SYMBOLS = 20
-BATCHES = {1: 5, 256: 1}  # and how often each is answered in a turn
-SECONDS = 60  # for each batch
-SIZES = ModelConfig(max_positions=N_SYMBOLS + 1)
+N_TOKENS = 20
+BATCHES = {1: 5, 256: 1}  # calls in a turn, by batch size
+SECONDS = 60  # for each batch size
+SIZES = ModelConfig(max_positions=N_TOKENS + 1)
 CACHED = f"{OURS}, key-value cache"
 CACHED_ROPE = "with RoPE, key-value cache"
 GENERATE = "BART, generate with cache"
@@ -42,41 +42,40 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
     torch.manual_seed(0)
     ours, bart, x = EncoderDecoder(SIZES).eval(), Bart(SIZES).eval(), XTransformers(SIZES).eval()
     rope = EncoderDecoder(dataclasses.replace(SIZES, position_type="rope")).eval()
-    model: Any = bart.model  # its types know no generate
+    model: Any = bart.model  # its type has no `generate`
     for each in (ours, rope):
         each.output_proj.bias.data[EOS] = -1e9
     source_BS = torch.randint(
         EOS + 1,
         SIZES.source_vocab_size,
-        (batch_size, N_SYMBOLS + 1),
+        (batch_size, N_TOKENS + 1),
         generator=torch.Generator().manual_seed(0),
     )
     source_BS[:, -1] = EOS
     start_B1 = torch.full_like(source_BS[:, :1], SOS)
-    answer_BT = generate(ours, source_BS, N_SYMBOLS)
-    shifted_BT = torch.cat([start_B1, answer_BT[:, :-1]], dim=1)
+    output_BT = generate(ours, source_BS, N_TOKENS)
+    shifted_BT = torch.cat([start_B1, output_BT[:, :-1]], dim=1)
 
-    def decoder_again() -> Tensor:
+    def decode_without_cache() -> Tensor:
         memory_BSD = ours.encode(source_BS)
-        return written_anew(
+        return greedy_decode(
             lambda decoder_input_BT: ours.output_proj(
                 ours.decode(decoder_input_BT, memory_BSD, source_BS)[:, -1]
             ),
             source_BS,
-            N_SYMBOLS,
+            N_TOKENS,
         )
 
-    def everything_again() -> Tensor:
-        return written_anew(
-            lambda decoder_input_BT: ours(source_BS, decoder_input_BT)[:, -1], source_BS, N_SYMBOLS
+    def run_without_cache() -> Tensor:
+        return greedy_decode(
+            lambda decoder_input_BT: ours(source_BS, decoder_input_BT)[:, -1], source_BS, N_TOKENS
         )
 
-    def generate_tokens() -> Tensor:
-        # Without an EOS there is nothing to look out for, which spares it the processor that would
-        # forbid one.
+    def generate_with_bart() -> Tensor:
+        # Without an EOS id, generate needs no logits processor that suppresses it.
         generation_config: dict[str, Any] = {
-            "max_new_tokens": N_SYMBOLS,
-            "min_new_tokens": N_SYMBOLS,
+            "max_new_tokens": N_TOKENS,
+            "min_new_tokens": N_TOKENS,
             "num_beams": 1,
             "do_sample": False,
             "use_cache": True,
@@ -88,19 +87,19 @@ def decoding_methods(batch_size: int) -> dict[str, Callable[[], Tensor]]:
             **generation_config,
         )[:, 1:]
 
-    def x_generate() -> Tensor:
+    def generate_with_x_transformers() -> Tensor:
         return x.model.generate(
-            source_BS, start_B1, N_SYMBOLS, mask=torch.ones_like(source_BS).bool(), temperature=0.0
+            source_BS, start_B1, N_TOKENS, mask=torch.ones_like(source_BS).bool(), temperature=0.0
         )
 
     return {
-        CACHED: partial(generate, ours, source_BS, N_SYMBOLS),
-        CACHED_ROPE: partial(generate, rope, source_BS, N_SYMBOLS),
-        f"{OURS}, decoder anew for each symbol": decoder_again,
-        f"{OURS}, everything anew for each symbol": everything_again,
-        f"{OURS}, one pass over the right answer": lambda: ours(source_BS, shifted_BT).argmax(-1),
-        GENERATE: generate_tokens,
-        f"{X}, generate with cache": x_generate,
+        CACHED: partial(generate, ours, source_BS, N_TOKENS),
+        CACHED_ROPE: partial(generate, rope, source_BS, N_TOKENS),
+        f"{OURS}, decoder recomputed for each token": decode_without_cache,
+        f"{OURS}, encoder and decoder recomputed for each token": run_without_cache,
+        f"{OURS}, one pass over the known output": lambda: ours(source_BS, shifted_BT).argmax(-1),
+        GENERATE: generate_with_bart,
+        f"{X}, generate with cache": generate_with_x_transformers,
     }
 
 
@@ -108,38 +107,35 @@ def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> d
     torch.set_num_threads(1)
     rows = []
     for batch_size, calls in batches.items():
-        batch = decoding_methods(batch_size)
+        methods = decoding_methods(batch_size)
         with torch.inference_mode():
-            answers = {name: way() for name, way in batch.items()}
+            outputs = {name: run() for name, run in methods.items()}
             mismatches = [
                 name
-                for name, answer_BT in answers.items()
-                if answer_BT.shape != (batch_size, N_SYMBOLS)
+                for name, output_BT in outputs.items()
+                if output_BT.shape != (batch_size, N_TOKENS)
             ]
-            ours = [answer_BT for name, answer_BT in answers.items() if name.startswith(OURS)]
+            ours = [output_BT for name, output_BT in outputs.items() if name.startswith(OURS)]
             if mismatches or not all(torch.equal(ours[0], other) for other in ours):
                 raise RuntimeError(
-                    "not what was to be timed: "
-                    f"{mismatches or 'ours without cache answers otherwise than with it'}"
+                    f"the outputs differ: {mismatches or 'ours with the cache and without it'}"
                 )
-            seconds_by_method = rounds(batch, seconds, calls)
+            seconds_by_method = rounds(methods, seconds, calls)
         for name, each in seconds_by_method.items():
-            over, milliseconds = (
-                speedup(each, seconds_by_method[GENERATE]),
-                round(1000 * median(each), 2),
-            )
+            ratio = speedup(each, seconds_by_method[GENERATE])
+            milliseconds = round(1000 * median(each), 2)
             rows.append(
                 {
                     "batch": batch_size,
-                    "way": name,
+                    "method": name,
                     "n": len(each),
                     "milliseconds": milliseconds,
-                    "over": over,
+                    "speedup": ratio,
                 }
             )
             print(
-                f"batch {batch_size}: {name}, {milliseconds} ms, {format_interval(over)} times as "
-                "quick as generate",
+                f"batch {batch_size}: {name}, {milliseconds} ms, {format_interval(ratio)} times as "
+                "fast as generate",
                 flush=True,
             )
     return {"versions": reference_versions(), "rows": rows}
@@ -148,13 +144,13 @@ def measure(seconds: float = SECONDS, batches: Mapping[int, int] = BATCHES) -> d
 def table(rows: dict[str, Any]) -> str:
     """Format the rows as Markdown."""
     lines = [
-        "| batch | way | rounds | milliseconds: median | times as quick as generate: median (95 %) "
-        "|",
+        "| batch | method | rounds | milliseconds: median | times as fast as generate: median "
+        "(95 %) |",
         "|---|---|---|---|---|",
     ]
     for row in rows["rows"]:
-        over = "" if row["way"] == GENERATE else format_interval(row["over"])
+        ratio = "" if row["method"] == GENERATE else format_interval(row["speedup"])
         lines.append(
-            f"| {row['batch']} | {row['way']} | {row['n']} | {row['milliseconds']:g} | {over} |"
+            f"| {row['batch']} | {row['method']} | {row['n']} | {row['milliseconds']:g} | {ratio} |"
         )
     return "\n".join([*lines, "", f"One thread, seed 0; {rows['versions']}."])

@@ -53,6 +53,28 @@ def test_ratios_pair_seeds_and_skip_seeds_that_miss_the_target():
     assert not by_model[second].is_met
 
 
+def test_a_missed_goal_has_a_reason_below_the_table():
+    kinds = {"modules": 200_000, "files of Gradio": 300_000}
+    visits = [{"bytes": 500_000, "by_kind": kinds}, {"bytes": 40_000, "by_kind": kinds}]
+    _results.save_results("page-traffic", {"visits": visits})
+    table = summary.table(summary.summarize())
+    reasons = table.partition("Why goals are missed:")[2].strip()
+    assert reasons == "- first visit: Of these, 0.20 MB are modules, 0.30 MB are files of Gradio."
+
+
+def test_share_of_the_baseline_is_explained_by_steps_and_step_time():
+    step = {"setting": "lengths 1 to 10", "packed": {"median": 2.0}, "fast": {"median": 1.6}}
+    _results.save_results("fast-preset", {"steps": [step | {"rounds": 3}], "goals": []})
+    row = {"setting": summary.MIXED, "seeds": 1}
+    row |= {"baseline": [{"steps": 200, "seconds": 8.0}], "now": [{"steps": 100, "seconds": 4.0}]}
+    _results.save_results("baseline", [row])
+    result = next(each for each in summary.summarize() if each.subset == "baseline")
+    assert (result.measured, result.is_met) == ("0.50 times; n = 1", False)
+    assert "0.50 times the steps, and a step takes 0.62 times the CPU time: 0.31" in result.reason
+    assert "add 25% to a packed Adam step" in result.reason
+    assert "the share would be 0.25" in result.reason
+
+
 def test_figure_shows_the_models_that_reach_the_target(results_dir):
     path = results_dir / "figure.svg"
     _results.save_results("peers", {"runs": [run(OURS, 0, 2.0), run("BART", 0, 4.0, why="time")]})
