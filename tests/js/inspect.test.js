@@ -132,17 +132,41 @@ test("options of a link of version 0.2 have their present names", () => {
   });
 });
 
+const WEIGHTS = [
+  [1, 0],
+  [0.25, 0.75],
+];
+
+test("links of several heads have their own colors and are described by head", async () => {
+  const heads = [
+    { name: "head 1", weights: WEIGHTS, color: "red" },
+    { name: "head 2", weights: [WEIGHTS[1], WEIGHTS[0]], color: "blue" },
+  ];
+  await mount(
+    html`<${TokenLinks}
+      label="Layer 1, all heads"
+      queries=${["a", "b"]}
+      keys=${["x", "y"]}
+      heads=${heads}
+    />`,
+  );
+  const colors = [...box.querySelectorAll("path")].map((each) => each.style.stroke);
+  assert.deepEqual(colors, ["red", "red", "red", "blue", "blue", "blue"]);
+  press(box.querySelector("svg"), "ArrowDown");
+  await settle();
+  assert.match(
+    box.textContent,
+    /Weights: head 1: x \(position 1\) 1\.000; head 2: y \(position 2\) 0\.750, x .* 0\.250\./,
+  );
+});
+
 test("links of queries show the weights of the selected token", async () => {
   await mount(
     html`<${TokenLinks}
       label="Layer 1, head 1"
       queries=${["a", "b"]}
       keys=${["x", "y"]}
-      weights=${[
-        [1, 0],
-        [0.25, 0.75],
-      ]}
-      color="red"
+      heads=${[{ name: "", weights: WEIGHTS, color: "red" }]}
     />`,
   );
   assert.equal(box.querySelectorAll("path").length, 3);

@@ -1,9 +1,10 @@
 // The attention weights of every head.
-import { html, useMemo } from "../vendor/preact.js";
+import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { unpackWeights } from "../shared/attention_weights.js";
 import { HeadGrid } from "../shared/components/head_grid.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
+import { currentTheme, onThemeChange, resolveColor } from "../shared/palette.js";
 import {
   ATTENTION_KIND,
   ATTENTION_KINDS,
@@ -43,6 +44,7 @@ export const DECODING_MODES = [
 const DISPLAYS = [
   { value: "map", label: "Map" },
   { value: "lines", label: "Lines", title: "Line width: attention weight" },
+  { value: "layer", label: "Lines, all heads", title: "The lines of every head of the layer" },
   { value: "token", label: "One token, all heads", title: TOKEN_HINT },
 ];
 
@@ -142,15 +144,42 @@ function HeadLines({ data, weights }) {
       label=${headName(layer, head)}
       queries=${data.rows}
       keys=${data.columns}
-      weights=${weights[layer][head]}
-      color=${`var(--pg-${data.kind})`}
+      heads=${[{ name: "", weights: weights[layer][head], color: `var(--pg-${data.kind})` }]}
+    />`;
+}
+
+/** The lines of all heads of a layer. A click on a head of the legend shows that head. */
+function LayerLines({ data, weights }) {
+  const { layer } = selectedHead(data),
+    [, setTheme] = useState(currentTheme());
+  useEffect(() => onThemeChange(() => setTheme(currentTheme())), []);
+  const heads = weights[layer].map((values, head) => ({
+    name: "head " + (head + 1),
+    weights: values,
+    color: resolveColor(head),
+  }));
+  return html`<h4>Layer ${layer + 1}, all heads</h4>
+    <div class="pg-legend">
+      ${heads.map(
+        ({ color, name }, head) =>
+          html`<button key=${name} type="button" onClick=${() => set({ head, display: "lines" })}>
+            <span class="swatch" style=${{ background: color }}></span>${name}
+          </button>`,
+      )}
+    </div>
+    <${TokenLinks}
+      label=${`Layer ${layer + 1}, all heads`}
+      queries=${data.rows}
+      keys=${data.columns}
+      heads=${heads}
     />`;
 }
 
 function Attention({ data }) {
   const { mode, display } = options.value,
     weights = useMemo(() => unpackWeights(data), [data]),
-    Display = { map: HeadMap, lines: HeadLines, token: TokenMap }[display] ?? HeadMap;
+    views = { map: HeadMap, lines: HeadLines, layer: LayerLines, token: TokenMap },
+    Display = views[display] ?? HeadMap;
   return html`<div class="row">
       <${SegmentedControl}
         label=${ATTENTION_KIND}

@@ -1,9 +1,10 @@
-// Queries and keys with a link for each attention weight.
+// Queries and keys with a link for each attention weight, of one head or of several.
 import { html, useState } from "../vendor/preact.js";
 
 const MIN_WEIGHT = 0.005;
 const WIDTH = 480,
   TOKEN_WIDTH = 110;
+const HEAD_DISTANCE = 2.4; // vertical distance of the links of two heads
 const SIDES = /** @type {const} */ ({ query: "ArrowLeft", key: "ArrowRight" });
 
 /** @param {number} weight @param {string} color */
@@ -27,21 +28,19 @@ export const describeWeights = (names, weights) =>
     .map(({ weight, name }) => `${name} ${weight.toFixed(3)}`)
     .join(", ");
 
+/** @typedef {{ name: string, weights: ArrayLike<number>[], color: string }} Head */
+
 /**
  * Queries on the left, keys on the right. A token under the pointer, or selected by the arrow keys,
  * shows only its links.
- * @param {{
- *   label: string,
- *   queries: string[],
- *   keys: string[],
- *   weights: ArrayLike<number>[],
- *   color: string,
- * }} props
+ * @param {{ label: string, queries: string[], keys: string[], heads: Head[] }} props
  */
-export function TokenLinks({ label, queries, keys, weights, color }) {
+export function TokenLinks({ label, queries, keys, heads }) {
   const [active, setActive] = useState(/** @type {{ side: string, at: number } | null} */ (null)),
     longest = Math.max(queries.length, keys.length),
     rowHeight = Math.max(16, Math.min(30, 420 / longest)),
+    isSingle = heads.length === 1,
+    distance = Math.min(HEAD_DISTANCE, (0.6 * rowHeight) / heads.length),
     y = (i) => 6 + (i + 0.5) * rowHeight;
   const onKeyDown = (event) => {
     if (!event.key.startsWith("Arrow")) return;
@@ -54,15 +53,6 @@ export function TokenLinks({ label, queries, keys, weights, color }) {
   };
   const hasLink = (query, key) =>
     active === null || active.at === (active.side === "query" ? query : key);
-  const links = queries.flatMap((_, query) =>
-    keys.map((_, key) => {
-      const weight = weights[query][key];
-      if (weight < MIN_WEIGHT || !hasLink(query, key)) return null;
-      const [left, right, middle] = [TOKEN_WIDTH + 8, WIDTH - TOKEN_WIDTH - 8, WIDTH / 2],
-        d = `M${left} ${y(query)}C${middle} ${y(query)} ${middle} ${y(key)} ${right} ${y(key)}`;
-      return html`<path key=${`${query} ${key}`} d=${d} style=${linkStyle(weight, color)} />`;
-    }),
-  );
   const renderTokens = (side, names, x, anchor) =>
     names.map(
       (name, at) =>
@@ -78,7 +68,7 @@ export function TokenLinks({ label, queries, keys, weights, color }) {
         </text>`,
     );
   const text = active
-    ? describeActive(active, queries, keys, weights)
+    ? describeActive(active, queries, keys, heads)
     : "Left: queries. Right: keys. Point at a token, or use the arrow keys, to see its weights.";
   return html`<figure class="pg-figure token-links">
     <svg
@@ -90,20 +80,48 @@ export function TokenLinks({ label, queries, keys, weights, color }) {
       onPointerLeave=${() => setActive(null)}
       onBlur=${() => setActive(null)}
     >
-      ${links}${renderTokens("query", queries, TOKEN_WIDTH, "end")}
+      ${heads.map((head, i) =>
+        renderHead(head, (i - (heads.length - 1) / 2) * distance, { y, hasLink, isSingle }),
+      )}
+      ${renderTokens("query", queries, TOKEN_WIDTH, "end")}
       ${renderTokens("key", keys, WIDTH - TOKEN_WIDTH, "start")}
     </svg>
     <figcaption aria-live="polite">${text}</figcaption>
   </figure>`;
 }
 
-function describeActive({ side, at }, queries, keys, weights) {
+/**
+ * Draw the links of a head.
+ * @param {Head} head
+ * @param {number} offset the vertical distance from the middle of the tokens
+ * @param {{
+ *   y: (row: number) => number,
+ *   hasLink: (query: number, key: number) => boolean,
+ *   isSingle: boolean,
+ * }} layout
+ */
+function renderHead({ weights, color, name }, offset, { y, hasLink, isSingle }) {
+  const [left, right, middle] = [TOKEN_WIDTH + 8, WIDTH - TOKEN_WIDTH - 8, WIDTH / 2];
+  return weights.flatMap((row, query) =>
+    Array.from(row, (weight, key) => {
+      if (weight < MIN_WEIGHT || !hasLink(query, key)) return null;
+      const [start, end] = [query, key].map((at) => y(at) + offset);
+      return html`<path
+        key=${`${name} ${query} ${key}`}
+        d=${`M${left} ${start}C${middle} ${start} ${middle} ${end} ${right} ${end}`}
+        style=${linkStyle(isSingle ? weight : weight / 2, color)}
+      />`;
+    }),
+  );
+}
+
+function describeActive({ side, at }, queries, keys, heads) {
   const isQuery = side === "query",
     names = isQuery ? queries : keys,
-    values = isQuery ? [...weights[at]] : weights.map((row) => row[at]);
-  return (
-    `Position ${at + 1} (${names[at]}) as a ${side}. Weights: ` +
-    describeWeights(isQuery ? keys : queries, values) +
-    "."
-  );
+    others = isQuery ? keys : queries,
+    values = ({ weights }) => (isQuery ? [...weights[at]] : weights.map((row) => row[at])),
+    texts = heads.map(
+      (head) => (heads.length > 1 ? head.name + ": " : "") + describeWeights(others, values(head)),
+    );
+  return `Position ${at + 1} (${names[at]}) as a ${side}. Weights: ${texts.join("; ")}.`;
 }
