@@ -96,8 +96,7 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         published,
         "Replications of published results",
         "Published results, trained here with the settings of their sources. "
-        "`python -m playground published --json` and the Lab list the deviations. Rows are missing "
-        "for claims that have not been measured since their settings were corrected.",
+        "`python -m playground published --json` and the Lab list the deviations.",
     ),
     "lengths": (
         lengths,

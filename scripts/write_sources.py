@@ -473,7 +473,7 @@ ROWS = [
     Row(
         "E",
         "Family tree, 2017 to 2023",
-        "six names",
+        "six names, T5 with 2020",
         lambda: ", ".join(f"{row['name']} {row['year']}" for row in ARCHITECTURE_TREE),
         "Compare, Architectures",
         link("compare", view="architectures"),
@@ -481,7 +481,8 @@ ROWS = [
     Row(
         "E",
         "Memory of attention weights in float32",
-        "512: 1 MB; 2,048: 16 MB; 8,192: 256 MB; 128,000: 64 GB",
+        "512: 1 MB; 2,048: 16 MB; 8,192: 256 MB; 128,000: 64 GB (1 MB is 1,048,576 B; 64 GB belong "
+        "to 131,072 tokens)",
         quadratic,
         "Inspect, Masks and shapes",
         inspect("sizes", measure="yes"),

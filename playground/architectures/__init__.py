@@ -62,7 +62,7 @@ ARCHITECTURES = {
         "playground.architectures.encoder_decoder:TorchEncoderDecoder",
         TorchTransformerConfig,
         "Transformer, PyTorch layers",
-        "The same network, built from PyTorch's own layers, as in most tutorials.",
+        "The same network, built from PyTorch's own layers, as in many tutorials.",
     ),
     "encoder-only": ArchitectureSpec(
         "playground.architectures.masked_lm:EncoderOnlyLM",

@@ -133,7 +133,7 @@ class GPT2(CausalLM):
 
 
 class Bert(MaskedLM):
-    """BERT (Devlin et al. 2019) on a sequence of source, EOS and blanks.
+    """BERT (Devlin et al. 2018) on a sequence of source, EOS and blanks.
 
     Blanks are SOS instead of [MASK]. There are as many as the model has positions, because BERT
     attends to them and must not learn the target's length from them. Source and blanks are BERT's

@@ -53,7 +53,7 @@ from .models import BenchmarkModel, CheckpointModel
 
 MAX_EXAMPLES = 500
 MAX_MODELS = 6
-# examples to rank by default; BERT needs some 140 forward passes for each of ten tokens
+# examples to rank by default; BERT needs about 140 forward passes for a target of ten tokens
 DEFAULT_RANKED = 10
 SHARED_MAX_RANKED = 5  # maximum on a shared instance
 

@@ -259,7 +259,7 @@ def describe_rank_test(
     between = f"between {names[0]} and {names[1]} " if n_variants > 2 else ""
     result = f"an exact rank test {between}gives p {format_p_value(p)}"
     if p < SIGNIFICANCE_LEVEL:
-        result += ", so they differ by more than chance"
+        result += ", so chance alone is an unlikely explanation"
     elif p <= min_p_value(len(one), len(other)):
         result += (
             f", the least that {len(one)} and {len(other)} seeds can give: more seeds are "
@@ -270,8 +270,8 @@ def describe_rank_test(
     if n_variants > 2:
         pairs = n_variants * (n_variants - 1) // 2
         result += (
-            f"; only the best two of {n_variants} are tested, and among all {pairs} pairs one "
-            f"counts below p = {SIGNIFICANCE_LEVEL / pairs:.2g}"
+            f"; only the best two of {n_variants} are tested, and with all {pairs} pairs in view "
+            f"the threshold is p = {SIGNIFICANCE_LEVEL / pairs:.2g} (Bonferroni)"
         )
     return result
 

@@ -142,8 +142,8 @@ RUN_CLAIMS = {
         "exact_match",
         "999 of 1,000 test problems with two-digit numbers; 9,000 of 9,000 training problems",
         0.999,
-        "The exact match on the held-out problems is at least 99.5 %, so the published 99.9 % of "
-        "1,000 problems lies within what chance allows.",
+        "The exact match on the held-out problems is at least 99.5 %. The 95 % interval of the "
+        "published 999 of 1,000 begins at 99.4 %.",
         (
             "One problem in 8 is held out, so about 8,750 of 10,000 problems train. The original "
             "trains on 9,000.",

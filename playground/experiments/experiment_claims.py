@@ -134,8 +134,8 @@ EXPERIMENT_CLAIMS = {
     ),
     "length-order": Claim(
         "Which position encodings generalize to longer sequences",
-        "Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization (arXiv "
-        "2305.19466)",
+        "Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization in "
+        "Transformers (arXiv 2305.19466)",
         "order",
         "decoder-only models, trained up to length 20 and tested up to 40: no encoding and T5's "
         "are about equal and best, then ALiBi, then RoPE and absolute encodings",

@@ -45,7 +45,8 @@ GROUP_TEXTS = {
         "every layer, after attention", "the same two-layer network at each position"
     ),
     "norms in the layers": GroupText(
-        "at every sublayer", "a scale and a shift for each dimension after normalization"
+        "at every sublayer",
+        "a scale for each dimension after normalization, and a shift in layer norm with biases",
     ),
     "final norms": GroupText("after each stack of pre-norm layers", "the same, once per stack"),
     "output layer": GroupText("after the decoder", "one logit for each token of the vocabulary"),

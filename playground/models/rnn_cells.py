@@ -85,7 +85,7 @@ class GRUCell(RNNCellBase):
     """A GRU: reset and update gates on the hidden state itself (Cho et al. 2014).
 
     It equals PyTorch's GRU: the reset gate acts after the product with U. In Cho et al. it acts
-    before, U (r * h), and z and 1 - z have swapped roles, as in most tutorials.
+    before, U (r * h), and z and 1 - z have swapped roles, as in many tutorials.
 
     r, z = sigmoid(W x + U h + b)
     n = tanh(W x + b + r * (U h + b))

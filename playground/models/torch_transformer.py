@@ -1,4 +1,4 @@
-"""The encoder-decoder transformer from PyTorch's own layers, as most tutorials build it."""
+"""The encoder-decoder transformer from PyTorch's own layers, as many tutorials build it."""
 
 import math
 from collections.abc import Iterator

@@ -65,7 +65,7 @@ class SingleStackConfig(StackConfig):
 
 @dataclass(frozen=True)
 class EncoderOnlyConfig(SingleStackConfig):
-    """One stack of encoder layers, as in BERT (Devlin et al. 2019).
+    """One stack of encoder layers, as in BERT (Devlin et al. 2018).
 
     It predicts a token at each position.
     """

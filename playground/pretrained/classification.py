@@ -35,8 +35,8 @@ def classify_text(pipe: Any, text: str, newly_initialized: list[str]) -> dict[st
     notes = [
         (
             f"{UNTRAINED_NOTE}. This model has no classification head, so these weights were "
-            f"randomly initialized when it was loaded: {', '.join(newly_initialized[:4])}. Train a "
-            "head below; until then the label means nothing"
+            f"randomly initialized when it was loaded: {', '.join(newly_initialized[:4])}. The "
+            "label means nothing until a head is trained"
         )
     ]
     return {

@@ -70,6 +70,21 @@ COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
         "t5-base: 12 layers of 768 in the encoder, as many in the decoder",
     ),
     (
+        "LLaMA 7B",
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {},
+        "32 layers of 4,096, 32 heads, 32,000 tokens; 6.7 B in Touvron 2023, table 2",
+    ),
+    (
+        "Mistral 7B",
+        "MistralForCausalLM",
+        "MistralConfig",
+        {},
+        "32 layers of 4,096, 32 heads that share 8 heads of keys and values, 32,000 tokens; 7 B "
+        "in Jiang 2023",
+    ),
+    (
         "ViT-B/16",
         "ViTModel",
         "ViTConfig",
@@ -84,12 +99,10 @@ CITED: list[tuple[str, int, str]] = [
         "Transformer base",
         65_000_000,
         "Vaswani et al. 2017, table 3; one table of 37,000 tokens for source, target and output "
-        "(with three tables it has about 101 M)",
+        "(63.1 M when counted here; with three tables 101.0 M)",
     ),
     ("Transformer big", 213_000_000, "Vaswani et al. 2017, table 3"),
     ("T5-11B", 11_000_000_000, "Raffel et al. 2020, section 3.7"),
-    ("LLaMA 7B", 6_700_000_000, "Touvron et al. 2023, table 2"),
-    ("Mistral 7B", 7_000_000_000, "Jiang et al. 2023, abstract"),
     ("LLaMA 65B", 65_200_000_000, "Touvron et al. 2023, table 2"),
     ("PaLM", 540_000_000_000, "Chowdhery et al. 2022, table 1"),
 ]
@@ -181,6 +194,22 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "source": "Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
     },
     {
+        "name": "T5",
+        "year": 2019,
+        "from": ["Transformer"],
+        "architecture": "encoder-decoder",
+        "idea": "every task as text in, text out; positions as a bias that depends on the distance",
+        "use": "translation, summaries, question answering",
+        "here": (
+            "translation of a typed sentence with the cross-attention of every head; the model in "
+            "the Train tab has the same architecture"
+        ),
+        "source": (
+            "Raffel et al. 2020 (first version 2019), Exploring the Limits of Transfer Learning "
+            "with a Unified Text-to-Text Transformer"
+        ),
+    },
+    {
         "name": "GPT-3",
         "year": 2020,
         "from": ["GPT-2"],
@@ -193,22 +222,9 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         ),
         "use": "assistants, writing, code",
         "here": "GPT-3's parameter count; few-shot prompts, with GPT-2",
-        "source": "Brown et al. 2020, Language Models are Few-Shot Learners; Ouyang et al. 2022",
-    },
-    {
-        "name": "T5",
-        "year": 2020,
-        "from": ["Transformer"],
-        "architecture": "encoder-decoder",
-        "idea": "every task as text in, text out; positions as a bias that depends on the distance",
-        "use": "translation, summaries, question answering",
-        "here": (
-            "translation of a typed sentence with the cross-attention of every head; the model in "
-            "the Train tab has the same architecture"
-        ),
         "source": (
-            "Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified "
-            "Text-to-Text Transformer"
+            "Brown et al. 2020, Language Models are Few-Shot Learners; Ouyang et al. 2022 (RLHF); "
+            "OpenAI 2023, GPT-4 Technical Report"
         ),
     },
     {
@@ -219,7 +235,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "idea": "an image as a sequence of patches, processed like tokens",
         "use": "classifying images",
         "here": "its parameter count; images are not supported here",
-        "source": "Dosovitskiy et al. 2021, An Image is Worth 16x16 Words",
+        "source": "Dosovitskiy et al. 2021 (first version 2020), An Image is Worth 16x16 Words",
     },
     {
         "name": "LLaMA, Mistral",
@@ -235,7 +251,10 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
             "a small model of this kind with open weights can be used in Compare; those of 7 B "
             "are too large"
         ),
-        "source": "Touvron et al. 2023, LLaMA; Jiang et al. 2023, Mistral 7B",
+        "source": (
+            "Touvron et al. 2023, LLaMA; Touvron et al. 2023, Llama 2; Jiang et al. 2023, Mistral "
+            "7B; Grattafiori et al. 2024, The Llama 3 Herd of Models"
+        ),
     },
 ]
 

@@ -170,10 +170,7 @@ def _argmax_distance(layers: list[dict[str, Any]], word: str, normed: bool) -> s
     )
     if least["layer"] == len(layers) - 1:
         return summary + ", the last one."
-    return summary + (
-        f", and ends at {last:.2f}: the last layers serve the training objective, which "
-        "need not separate two meanings."
-    )
+    return summary + f", and ends at {last:.2f}."
 
 
 def _read(

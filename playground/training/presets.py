@@ -66,7 +66,7 @@ PRESETS = {
     ),
     "tutorial": Preset(
         "Tutorial",
-        "As most tutorials build and train it: post-norm, sinusoidal positions, dropout, a "
+        "As many tutorials build and train it: post-norm, sinusoidal positions, dropout, a "
         "constant learning rate. It learns slowly.",
         {
             "norm_placement": "post",

@@ -1,7 +1,9 @@
 """Every figure that a text quotes has a source: a result, a constant of the code, or a citation."""
 
 import json
+import math
 import re
+from dataclasses import replace
 from inspect import signature
 from statistics import median
 
@@ -11,10 +13,13 @@ import transformers
 
 from benchmarks import fast_preset
 from playground.common.format import format_percent
-from playground.common.stats import Z_95
+from playground.common.stats import Z_95, wilson_interval
+from playground.comparison.examples import choices_for
 from playground.datasets.sources import MAX_BYTES, from_hub
-from playground.experiments import analysis, presets
+from playground.experiments import analysis, presets, replications
+from playground.experiments.claims import CLAIMS
 from playground.experiments.presets import list_presets
+from playground.experiments.replications import replication_config
 from playground.finetuning import classifier, labelled_texts
 from playground.inspection.parameter_counts import (
     BERT_BASE_HEADS,
@@ -29,23 +34,37 @@ from playground.lessons.lessons import HISTORY_SETTINGS, LESSONS
 from playground.models.config import ModelConfig, paper_base_config
 from playground.models.stack_config import POSITION_TYPES
 from playground.pretrained import model_facts
+from playground.pretrained.prompts import Example
 from playground.runs.training_worker import CHECKPOINT_INTERVAL_S
 from playground.tasks.specs import TASKS
+from playground.training.config import RunConfig, field_named, section_of_field
 from playground.training.presets import PRESETS
 from playground.training.task_config import TaskConfig
 from playground.training.train_config import TrainConfig
+from playground.training.trainer import FINAL_EVAL_SIZE
 from tests.support.app_server import ROOT
 
 UNITS = r"%|times\b|steps\b(?!/)"
 # also in texts of the page: sizes, durations and counts
 MORE_UNITS = (
     r"|tokens\b|digits\b|numbers\b|heads\b|layers\b|vectors\b|rows\b|seconds\b|bytes\b|MB\b|GB\b"
+    r"|parameters\b|M\b|B\b|forward passes\b|updates\b|epochs\b|sequences\b|problems\b"
 )
 NUMBER = r"(?<![\w.,])(\d+(?:,\d{3})*(?:\.\d+)?[ \u00a0](?:"
 FIGURE = re.compile(f"{NUMBER}{UNITS}))")
 FIGURE_OR_SIZE = re.compile(f"{NUMBER}{UNITS}{MORE_UNITS}))")
-WITH_SIZES = ("lessons", "model facts", "presets", "training presets", "page", "README.md")
+WITH_SIZES = (
+    "lessons",
+    "model facts",
+    "presets",
+    "training presets",
+    "settings",
+    "claims",
+    "page",
+    "README.md",
+)
 LESSON_TEXTS = ("title", "introduction", "instruction", "question", "choices")
+TEN_TOKENS = Example(tuple("3141592650"), tuple("0562951413"))  # of the task reverse
 BUG_TEXTS = ("title", "origin", "explanation", "silent_when")
 
 
@@ -123,6 +142,12 @@ def texts():
         ),
         "presets": strings(list_presets()),
         "training presets": [preset.description for preset in PRESETS.values()],
+        "settings": [field_named(name).metadata["help"] for name in section_of_field()],
+        "claims": [
+            text
+            for claim in CLAIMS.values()
+            for text in (claim.title, claim.statement, claim.criterion, *claim.deviations)
+        ],
         "page": page_lines(),
         "README.md": document_texts("README.md"),
         # sources.md is computed, see tests/integration/inspection/test_sources.py
@@ -135,6 +160,9 @@ def texts():
 
 
 BERT = "Devlin et al. 2018, section 3.1"
+BERT_SIZES = "Devlin et al. 2018, section 3, model architecture"
+RASP = "tech-srl/RASP-exps, multirun.sh"
+KAZEMNEJAD = "Kazemnejad et al. 2023, appendix on the training"
 # The source of each figure: a condition, or a citation.
 SOURCES = {
     "lessons": {
@@ -167,6 +195,20 @@ SOURCES = {
         "50,257 tokens": lambda: library_config("GPT-2").vocab_size == 50_257,
         "37,000 tokens": lambda: tutorial_base_config().source_vocab_size == 37_000,
         "112 times": lambda: round(counted("GPT-3") / counted("GPT-2 XL")) == 112,
+        "110 M": BERT_SIZES,
+        "340 M": BERT_SIZES,
+        "117 M": "Radford et al. 2019, table 2",
+        "175 B": "Brown et al. 2020, table 2.1",
+        "32 layers": lambda: sizes("LLaMA 7B")[0] == sizes("Mistral 7B")[0] == 32,
+        "32 heads": lambda: sizes("LLaMA 7B")[2] == sizes("Mistral 7B")[2] == 32,
+        "8 heads": lambda: library_config("Mistral 7B").num_key_value_heads == 8,
+        "32,000 tokens": lambda: (
+            {library_config(name).vocab_size for name in ("LLaMA 7B", "Mistral 7B")} == {32_000}
+        ),
+        "6.7 B": lambda: round(counted("LLaMA 7B") / 1e9, 1) == 6.7,
+        "7 B": lambda: round(counted("Mistral 7B") / 1e9) == round(counted("LLaMA 7B") / 1e9) == 7,
+        "63.1 M": lambda: base_with_one_table() == 63.1,
+        "101.0 M": lambda: millions(paper_base_config(vocab_size=37_000)) == 101.0,
     },
     "training presets": {
         "10 digits": "the setting of median_steps",
@@ -178,6 +220,42 @@ SOURCES = {
     "presets": {
         "99 %": lambda: analysis.TARGET_SCORE == 0.99,
         "10 tokens": lambda: presets.BASE_SETTINGS["max_length"] == 10,
+    },
+    "settings": {
+        "1.5 times": "SwiGLU has three matrices instead of two",
+        "2,000 sequences": lambda: FINAL_EVAL_SIZE == 2000,
+    },
+    "claims": {
+        "10,346 parameters": lambda: uva_parameters() == 10_346,
+        "14,734,861 parameters": lambda: parameters("annotated-copy") == 14_734_861,
+        "169,933 parameters": lambda: experiment_parameters("benchmark-page") == 169_933,
+        "70,000 parameters": lambda: round(experiment_parameters("length-order"), -4) == 70_000,
+        "13 tokens": lambda: replication_config("annotated-copy").model.source_vocab_size == 13,
+        "10 epochs": lambda: CLAIMS["annotated-copy"].settings["max_steps"] == 10 * 20,
+        "100 sequences": lambda: base_of("benchmark-page")["batch_size"] == 100,
+        "1,200 updates": lambda: base_of("two-layers")["max_steps"] == 1200,
+        "2,000 updates": lambda: base_of("length-order")["max_steps"] == 2000,
+        "5,000 updates": lambda: CLAIMS["grokking"].threshold == 5000,
+        "50 %": lambda: replications.MAX_ONE_LAYER == 0.5,
+        "95 %": lambda: round(Z_95, 2) == 1.96 and replications.MIN_TWO_LAYERS == 0.95,
+        "98 %": lambda: wilson_interval(204, 204)[0] > 0.98,
+        "99.4 %": lambda: round(wilson_interval(999, 1000)[0], 3) == 0.994,
+        "99.5 %": lambda: CLAIMS["mingpt-addition"].threshold == 0.995,
+        "100.00 %": lambda: f"{CLAIMS['uva-reversal'].threshold:.2%}" in ("99.99%", "100.00%"),
+        # the cosine without a lower limit reaches a tenth
+        "80 %": lambda: round(math.acos(2 * 0.1 - 1) / math.pi, 1) == 0.8,
+        "90 %": lambda: (
+            replications.GENERALIZED == 0.9 and math.exp(-replications.MEMORIZED_LOSS) > 0.9
+        ),
+        "99 %": "the model card davidnet/grokking-mechanism",
+        "100 %": "phlippe/uvadlc_notebooks, tutorial 6, and the criterion of mingpt-sort",
+        "10,000 problems": "pairs of two numbers below 100",
+        "5,000 sequences": "karpathy/minGPT, demo.ipynb",
+        "100,000 updates": "lucidrains/x-transformers, train_copy.py",
+        "100 epochs": RASP,
+        "50,000 sequences": RASP,
+        "12 layers": KAZEMNEJAD,
+        "40,000 updates": KAZEMNEJAD,
     },
     "page": {
         "0 %": lambda: format_percent(0.0) == "0 %",
@@ -199,6 +277,12 @@ SOURCES = {
         "1,048,576 bytes": lambda: 2**20 == 1_048_576,
         "64 GB": lambda: PUBLISHED_SIZES[128_000] == "64 GB",
         "131,072 tokens": lambda: attention_memory([131_072])[0].bytes == 64 * 2**30,
+        "128,000 tokens": lambda: PUBLISHED_SIZES[128_000] == "64 GB",
+        "61.0 GB": lambda: round(attention_memory([128_000])[0].bytes / 2**30, 1) == 61.0,
+        "37,000 tokens": lambda: tutorial_base_config().source_vocab_size == 37_000,
+        "65 M": "Vaswani et al. 2017, table 3",
+        "63.1 M": lambda: base_with_one_table() == 63.1,
+        "140 forward passes": lambda: len(choices_for(TEN_TOKENS)) * 10 == 140,
         "15 seconds": lambda: CHECKPOINT_INTERVAL_S == 15,
         "60 steps": lambda: classifier.MIN_USEFUL_STEPS == 60,
         "95 %": lambda: round(Z_95, 2) == 1.96,
@@ -228,6 +312,41 @@ def measurement_sources():
     """Return the source of the modules that compare exact match with one half."""
     folder = ROOT / "playground" / "lessons"
     return [(folder / name).read_text() for name in ("measurements.py", "history_measurements.py")]
+
+
+def millions(config):
+    return round(config.parameter_count() / 1e6, 1)
+
+
+def base_with_one_table():
+    """Return the millions of parameters of the paper's base model with one table of embeddings."""
+    config = paper_base_config(vocab_size=37_000)
+    return millions(replace(config, share_embeddings=True, tie_output_embeddings=True))
+
+
+def parameters(claim):
+    return replication_config(claim).model.parameter_count()
+
+
+def base_of(claim):
+    """Return the settings that all runs of a claim's experiment share."""
+    return CLAIMS[claim].experiment["base"]
+
+
+def experiment_parameters(claim):
+    return RunConfig.from_flat(base_of(claim)).model.parameter_count()
+
+
+def uva_parameters():
+    """Return the parameters of the encoder of UvA's tutorial, with its layers for input and output.
+
+    Our model has an embedding table and one linear layer there.
+    """
+    config = replication_config("uva-reversal").model
+    d, n = config.d_model, TaskConfig().n_symbols
+    ours = config.source_vocab_size * d + (d + 1) * config.target_vocab_size
+    theirs = (n + 1) * d + (d + 1) * d + 2 * d + (d + 1) * n
+    return config.parameter_count() - ours + theirs
 
 
 def sizes(model):

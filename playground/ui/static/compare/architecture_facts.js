@@ -71,6 +71,7 @@ export function ArchitectureFacts() {
       rowKey=${(row) => row.property}
     />
     <h3>History</h3>
+    <p class="pg-hint">The year is that of the first version of the paper.</p>
     <${DataTable}
       class="reading"
       caption="History"

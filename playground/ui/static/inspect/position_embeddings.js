@@ -25,8 +25,8 @@ export function PositionVectors({ data: { side, positions } }) {
     hint=${
       `Added to the token embedding; one row per position, ${description}. RMS of a position ` +
       `vector: ${formatNumber(rms)}; of a token embedding: ${formatNumber(tokenRms)}. If token ` +
-      "embeddings are much larger, the model cannot read the positions: the bug “Embeddings too " +
-      "large” in Learn measures that."
+      "embeddings are much larger, the model learns the positions much more slowly: the bug " +
+      "“Embeddings too large” in Learn measures that."
     }
   >
     <${HeatMapView}
