@@ -26,7 +26,7 @@ FIGURE = Path(__file__).parent.parent / "docs" / "images" / "results.svg"
 class Result:
     """A measured value beside its goal.
 
-    `subset` names the command that measures it, and `reason` says why the goal is missed.
+    `subset` names the command that measures it, and `reason` explains why the goal is missed.
     """
 
     what: str
