@@ -33,8 +33,9 @@ pytest_plugins = ["tests.support.layers", "tests.support.fixtures"]
 
 @pytest.fixture(scope="session")
 def small_run():
-    """One layer, one head, reversal of 1 to 5 digits: 60 steps take about a second and learn
-    half of it.
+    """A run of one layer and one head: reversal of 1 to 5 digits.
+
+    60 steps take about a second and learn half of it.
     """
     return RunConfig.from_flat(
         {
@@ -71,7 +72,7 @@ def small_run():
 
 @pytest.fixture(scope="session")
 def ages(small_run):
-    """The small model at several ages, from untrained to trained: {steps: family}.
+    """The small model after different numbers of steps: {steps: architecture}.
 
     Do not train these.
     """
@@ -86,7 +87,7 @@ def ages(small_run):
 
 @pytest.fixture
 def client_address():
-    """Say from which address the following requests come, with `set`; "" is that of no client."""
+    """Set the address of the client of the following requests; "" means no client."""
     before = CLIENT_ADDRESS.set("")
     yield CLIENT_ADDRESS
     CLIENT_ADDRESS.reset(before)

@@ -1,6 +1,7 @@
-"""A real browser on the real app. Any Chromium or Chrome serves; without one these tests say so and
-are skipped, but with
-CI=true they fail."""
+"""Fixtures of the browser tests: the app, a stand-in Hub and pages in Chromium.
+
+Without Chromium or Chrome the tests are skipped; with CI=true they fail.
+"""
 
 from __future__ import annotations
 
@@ -51,17 +52,16 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def app_hub() -> Iterator[FakeHub]:
-    """The stand-in Hub of the app of all tests."""
+    """The stand-in Hub of the app that all tests share."""
     with FakeHub() as hub:
         yield hub
 
 
 @pytest.fixture(scope="session")
 def app(app_hub, tmp_path_factory) -> Iterator[AppServer]:
-    """One server for all tests of a process: it is public, so each browser profile is an owner of
-    its own.
+    """A shared server, one for each test process, so each browser profile is an owner.
 
-    It has a token, which no request of a user may bear.
+    Its machine has a Hub token, which no request of a user may contain.
     """
     folder = tmp_path_factory.mktemp("app")
     environment = {
@@ -78,9 +78,7 @@ def app(app_hub, tmp_path_factory) -> Iterator[AppServer]:
 
 @pytest.fixture(scope="session")
 def served_models(request) -> dict[str, dict[str, bytes]]:
-    """The files of tiny fixtures, by the names under which they are served; they are no
-    pretrained models.
-    """
+    """The files of the tiny fixtures, by the names of the models that they replace."""
     # and with it transformers, which few tests here need
     from tests.support.tiny_models import cached_models
 
@@ -93,7 +91,7 @@ def served_models(request) -> dict[str, dict[str, bytes]]:
 
 @pytest.fixture(scope="session")
 def models(served_models) -> dict[str, dict[str, bytes]]:
-    """The files of the language models among them, which the benchmark evaluates."""
+    """The files of the language models, which the benchmark evaluates."""
     return {name: served_models[name] for name in LANGUAGE_MODELS}
 
 
@@ -107,7 +105,7 @@ def model_hub(served_models) -> Iterator[FakeHub]:
 
 @pytest.fixture
 def hub(model_hub) -> Iterator[FakeHub]:
-    """The Hub with the fixtures; what a test breaks about it is whole again for the next one."""
+    """The Hub with the fixtures; faults end with the test."""
     yield model_hub
     model_hub.clear_faults()
 
@@ -124,7 +122,7 @@ def app_with_models(model_hub, tmp_path_factory) -> Iterator[AppServer]:
 
 @pytest.fixture(scope="session")
 def idle() -> dict[str, list[Page]]:
-    """The pages that no test uses at present, by the origin whose files their profile caches.
+    """The idle pages, by the origin whose files their profile has cached.
 
     A first visit takes twice as long.
     """
@@ -133,7 +131,7 @@ def idle() -> dict[str, list[Page]]:
 
 @pytest.fixture(scope="module")
 def left_open() -> list[tuple[Page, set[tuple[str, str]]]]:
-    """The page that the tests of a file share, while it shows the app, and its owner."""
+    """The page that the tests of a file share, with its owner."""
     return []
 
 
@@ -144,11 +142,10 @@ def open_page(
     idle: dict[str, list[Page]],
     left_open: list[tuple[Page, set]],
 ) -> Iterator[Callable[..., Page]]:
-    """Open pages, each in a profile of its own, and check that none logs an error or requests
-    another host.
+    """Open pages, each in its own profile; check their errors and requests.
 
-    `share` returns the page that an earlier test of the file left open, unless that test failed;
-    its runs last as long as it does.
+    No page may log an error or request another host. `share` returns the page of an earlier test of
+    the file, unless that test failed; its runs last as long as the page.
     """
     contexts, reusable, listeners, complaints = [], [], [], []
     owners: set[tuple[str, str]] = set()
@@ -245,7 +242,7 @@ def open_page(
 
 
 def last_of_file(item: pytest.Item) -> bool:
-    """Return whether no other test of the item's file runs after it."""
+    """Return whether the item is the last test of its file."""
     return [each for each in item.session.items if each.path == item.path][-1] is item
 
 
@@ -254,8 +251,9 @@ def url_origin(url: str) -> str:
 
 
 def delete_runs(runs_url: str, owner: str) -> None:
-    """Delete an owner's runs, which would train beside the tests that follow; nothing where the
-    server has ended.
+    """Delete an owner's runs, which would train beside later tests.
+
+    Does nothing after the end of the server.
     """
     with httpx.Client(timeout=60) as client, suppress(httpx.TransportError):
         for run in client.post(runs_url, json={"owner": owner}).json()["runs"]:
@@ -266,7 +264,7 @@ def delete_runs(runs_url: str, owner: str) -> None:
 
 
 def restore(page: Page, origin: str, state: Any) -> None:
-    """Put into a page's profile what another one stored."""
+    """Restore the storage of another page in the profile of this page."""
     page.context.add_cookies(state["cookies"])
     page.route(f"{origin}/restore", lambda route: route.fulfill(body="", content_type="text/html"))
     page.goto(f"{origin}/restore")
@@ -279,9 +277,7 @@ def restore(page: Page, origin: str, state: Any) -> None:
 
 
 def forget(page: Page, url: str) -> bool:
-    """Leave what a page shows, and clear what its profile keeps of it but for the files that
-    were fetched; whether that went well.
-    """
+    """Clear the storage of a page, but not its cached files; return whether it succeeded."""
     try:
         page.context.set_offline(False)
         for other in page.context.pages:
@@ -305,7 +301,7 @@ def harmless(message: str) -> bool:
 
 
 def cut_off(error: str) -> bool:
-    """Whether Gradio's script reports that the page was closed or reloaded during a request."""
+    """Return whether an error of Gradio comes from a page that was closed or reloaded."""
     return (
         error.startswith("AbortError") and "/assets/" in error
     ) or error.strip() == "Unexpected error Connection errored out."

@@ -1,6 +1,6 @@
-"""Pictures of the running app:
+"""Take screenshots of the running app: `python -m tests.browser.screenshots [FOLDER]`.
 
-`python -m tests.browser.screenshots [FOLDER]`. Without a folder, the README's picture is made anew.
+Without a folder, the script replaces the picture of the README.
 """
 
 from __future__ import annotations

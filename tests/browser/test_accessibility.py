@@ -1,6 +1,4 @@
-"""What axe-core finds on every page of the app, in what opens on it, wide and narrow, light and
-dark: nothing.
-"""
+"""axe-core finds nothing on any page: dialogs, wide and narrow, light and dark."""
 
 import re
 
@@ -21,9 +19,7 @@ SETTLED = """() => !document.querySelector(".waiting, .heads-stale, .live.old, .
 
 
 def findings(page, where, **options):
-    """Return what axe-core finds once nothing fades or loads: where, the rule, its impact, and
-    the elements.
-    """
+    """Return the findings of axe-core after all transitions: place, rule, impact, elements."""
     wait_until(page, SETTLED)
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(Axe().axe_script)
@@ -38,7 +34,7 @@ def findings(page, where, **options):
 
 
 def findings_of_both_themes(page, where):
-    """The findings in the light theme, and those of contrast in the dark one."""
+    """Return the findings in the light theme, and those of contrast in the dark one."""
     actual = findings(page, where)
     page.evaluate("document.body.classList.add('dark')")
     actual += findings(page, f"{where}, dark", runOnly=["color-contrast"])
@@ -53,7 +49,7 @@ def tabs(app):
 
 @pytest.fixture
 def hub_in_trouble(app_hub):
-    """A Hub that answers nothing: more is written on the page."""
+    """A Hub that never responds, so that the page shows its errors."""
     with app_hub.fault(app_hub.ANY_PATH, 503):
         yield
 
@@ -111,7 +107,7 @@ def test_axe_finds_nothing_in_dialogs_and_beside_a_training_run(app, open_page):
 
 
 def test_axe_finds_nothing_in_the_diagram(app, open_page):
-    """A head is selected, a row of the diagram is read, and a block is explained."""
+    """With a selected head, a row of the diagram and an open block."""
     page, actual = open_page(f"{app.url}/?__theme=light"), []
     expect(page.locator(".live .answer")).to_contain_text("✓")
     page.locator(".head[data-kind=encoder]").first.click()

@@ -25,7 +25,7 @@ def to_compare(page, view="Benchmark"):
 
 
 def wait_for_costs(page, *names):
-    """Wait until the list describes what these models require."""
+    """Wait until the list has the size of each model."""
     for name in names:
         takes = page.locator(
             ".of-benchmark .choices li", has=page.locator(f".name:text-is('{name}')")
@@ -61,7 +61,7 @@ def row_of(page, name):
 
 
 def loaded(app, library):
-    """Whether any process of the app has mapped this library."""
+    """Return whether a process of the app has loaded this library."""
     processes = [
         psutil.Process(app.process.pid),
         *psutil.Process(app.process.pid).children(recursive=True),
@@ -122,7 +122,7 @@ def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, mod
 
 
 def check_matrix(page):
-    """The answers are a matrix of examples and models, and each example has its details."""
+    """Check that the outputs are a matrix of examples and models, with details."""
     marks = page.locator(".items .item").first.locator(".mark")
     expect(marks).to_have_count(4)
     expect(marks.first).to_have_text("✓ correct")

@@ -29,7 +29,7 @@ def open_section(page, name):
 
 
 def select_model(page, section, name, field="model0"):
-    """Enter the name of a model, and wait until its size is there."""
+    """Enter the name of a model, and wait for its size."""
     control = f"{section} input.{field}"
     page.fill(control, name)
     page.press(control, "Tab")
@@ -38,7 +38,7 @@ def select_model(page, section, name, field="model0"):
 
 
 def wait_for_job(page, section, status="done"):
-    """Wait until the job of a section has this status; another end of it fails at once."""
+    """Wait until the job of a section has this status; fail at any other end."""
     part = page.locator(section)
     end = re.compile("done|failed|cancelled")
     expect(part).to_have_attribute("data-status", end, timeout=240_000)
@@ -47,7 +47,7 @@ def wait_for_job(page, section, status="done"):
 
 
 def bars(page, section, index=0):
-    """The labels and values of a list of bars."""
+    """Return the labels and values of a list of bars."""
     return [
         (
             row.locator(".pg-bar-label").inner_text().split("\n")[0].strip(),

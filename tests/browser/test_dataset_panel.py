@@ -23,7 +23,7 @@ def choose_task(page: Page, name: str) -> None:
 
 
 def count(page: Page, name: str) -> str:
-    """A line of the panel's counts."""
+    """Return a line of the panel's counts."""
     return (
         page.locator(".dataset-panel dt", has_text=re.compile(f"^{name}$"))
         .locator("xpath=following-sibling::dd[1]")

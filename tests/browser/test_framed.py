@@ -1,5 +1,6 @@
-"""The page in a frame of another site, as a Space is in huggingface.co, in a browser that
-denies such a frame its storage.
+"""The page in a frame of another site, as on huggingface.co.
+
+The browser denies the frame its storage.
 """
 
 import re
@@ -17,7 +18,7 @@ OPENED = ".live:not([data-status=opening])"
 
 @pytest.fixture
 def framing(browser, app):
-    """Opens the page in a frame of another site, and goes on with `framed.reload()`."""
+    """Open the page in a frame of another site; `framed.reload()` loads it again."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):

@@ -23,7 +23,7 @@ def to_the_hub(page):
 
 
 def chosen(page, text):
-    """Choose the model whose name begins so."""
+    """Select the model whose name begins with this text."""
     wait_until(
         page,
         "text => [...document.querySelectorAll('.hub .model option')].some(o => "

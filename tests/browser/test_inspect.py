@@ -29,8 +29,9 @@ def inspect(page):
 
 @pytest.fixture
 def page(app, open_page):
-    """The Inspect tab as it opens, on a page that the tests of this file share; none of them
-    leaves another model chosen.
+    """The Inspect tab as it opens, on a page that the tests of this file share.
+
+    Each test leaves the same model selected.
     """
     page = open_page(app.url, share=True)
     inspect(page)
@@ -86,7 +87,7 @@ def test_heads_on_a_custom_sequence(page):
 
 
 def picture_at_rest(page):
-    """The picture of the attention view, once it no longer changes."""
+    """Return the picture of the attention view after its last change."""
     picture = f"document.querySelector('{HEAD_MAP}').toDataURL()"
     before = None
     while before != (now := page.evaluate(picture)):

@@ -86,9 +86,7 @@ FIND_ACTIVE_PAYLOADS = """() => [...document.querySelectorAll('*')].filter((elem
 
 @pytest.fixture(scope="module")
 def app(model_hub, tmp_path_factory):
-    """An app whose runs and experiments have payloads as names, and whose dataset has them as
-    symbols.
-    """
+    """An app with payloads as names of runs and experiments, and as tokens of a dataset."""
     folder = tmp_path_factory.mktemp("markup")
     root, rng = folder / "checkpoints", random.Random(0)
     registry = Registry(root)
@@ -130,7 +128,7 @@ def app(model_hub, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def window(app, browser):
-    """One page for all tests, and the requests that it sent."""
+    """The page of all tests, and the requests that it sent."""
     context = browser.new_context(viewport={"width": 1440, "height": 950}, reduced_motion="reduce")
     context.add_init_script(RECORD_PAYLOADS)
     page, requested = context.new_page(), []
@@ -143,7 +141,7 @@ def window(app, browser):
 
 @pytest.fixture
 def page(app, window):
-    """The page after loading; after the test, no payload has run or could run."""
+    """The page after loading; no payload has run at the end of the test."""
     page, requested = window
     page.goto(app.url)
     page.wait_for_selector(".runs .run", state="attached")
@@ -159,7 +157,7 @@ def page(app, window):
 
 
 def rendered(page, selector):
-    """Return the payloads whose exact text is in these elements, or in their editable values."""
+    """Return the payloads whose exact text is in these elements or in their values."""
     text = page.eval_on_selector_all(
         selector,
         "all => all.map((each) => (each.localName !== 'option' && each.value) || "

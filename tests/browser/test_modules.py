@@ -54,7 +54,7 @@ def test_second_visit_loads_the_modules_from_the_cache(app, open_page):
 
 
 def test_a_tab_without_its_modules_advises_a_reload(app, open_page):
-    """As in a page that was open when the server was updated."""
+    """This happens to a page that was open during an update of the server."""
     page = open_page(app.url, visit=False, may_complain=True)
     page.route("**/lab/main.js", lambda route: route.fulfill(status=404, body="Not found."))
     page.goto(app.url)

@@ -1,6 +1,4 @@
-"""Runs that last, as a person meets them: rewind, branch, many runs, leaving and coming back,
-sharing.
-"""
+"""Runs on the page: replay, branches, many runs, reloads and sharing."""
 
 import json
 import re
@@ -40,7 +38,7 @@ again_and_again = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory):
-    """A server for one person on this machine, with one training place."""
+    """A server of one user on this machine, with one slot for training."""
     server = AppServer(tmp_path_factory.mktemp("own"), PLAYGROUND_SLOTS="1")
     yield server
     server.stop()
@@ -48,9 +46,7 @@ def own_server(tmp_path_factory):
 
 @pytest.fixture
 def training(app, open_page, request):
-    """A page that shows a run in training, which the tests that leave it alive share; between
-    them it is paused.
-    """
+    """A page with a run that trains, shared by tests that keep it; it is paused in between."""
     page = open_page(
         app.url, share=True, visit=False, may_complain=getattr(request, "param", False)
     )
@@ -525,7 +521,7 @@ def test_checkpoints_are_listed_downloaded_uploaded_and_deleted(app, open_page, 
 
 
 def press(page, key):
-    """Press a key with the focus on nothing."""
+    """Press a key without a focused element."""
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press(key)
 

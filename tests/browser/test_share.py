@@ -182,7 +182,7 @@ READY = {
 
 @pytest.mark.parametrize("index", range(max(map(len, INVALID_LINKS.values()))))
 def test_an_invalid_link_does_not_break_the_page(app, open_page, index):
-    """An address has one invalid link of each tab."""
+    """The address has an invalid link for each tab."""
     query = {name: values[index] for name, values in INVALID_LINKS.items() if index < len(values)}
     page = open_page(f"{app.url}/?{urlencode(query)}")  # fails on any script error
     for name in query:  # the first of them opens without a click

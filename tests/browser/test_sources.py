@@ -11,7 +11,7 @@ LINK = re.compile(r"\[([^\]]+)\]\(http://127\.0\.0\.1:7860/\?([^)]+)\)")
 
 
 def sources_links():
-    """Return one link for each place that a link names, as its query."""
+    """Return one link for each target of a link, as its query."""
     text = (ROOT / "docs" / "sources.md").read_text(encoding="utf-8")
     return dict(LINK.findall(text))
 

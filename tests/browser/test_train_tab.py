@@ -22,7 +22,10 @@ def toggle_settings(page: Page) -> None:
 
 @pytest.fixture
 def page(app, open_page):
-    """The first screen, on a page that the tests of this file share; none of them leaves a run."""
+    """The first screen, on a page that the tests of this file share.
+
+    No test leaves a run.
+    """
     page = open_page(app.url, share=True)
     wait_for_status(page, "checkpoint")
     return page

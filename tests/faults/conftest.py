@@ -1,4 +1,4 @@
-"""What the fault suite shares: a registry that is shut down afterwards."""
+"""Fixtures of the fault tests: registries that are shut down afterwards."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from playground.runs.registry import Registry
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_workers():
-    """Workers are forked from a process that has torch, as the app's are."""
+    """Fork workers from a process that has imported torch, as the app does."""
     warm_up().join()
 
 
 @pytest.fixture
 def registries(tmp_path):
-    """Makes registries, on a root of one's choice, and ends them all."""
+    """Create registries, each on its own root, and shut them down."""
     made = []
 
     def make(root=tmp_path, **settings):

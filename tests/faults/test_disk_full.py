@@ -1,4 +1,4 @@
-"""A real disk of two megabytes that runs full at different writes."""
+"""A real disk of two megabytes that fills up during different writes."""
 
 import os
 import time

@@ -31,7 +31,7 @@ document.title = "ran on " + location.origin + " " + Object.keys(localStorage).l
 
 
 class ForeignSite:
-    """A site of an attacker: serves a page with a script as a picture, and counts its users."""
+    """A site of an attacker: a page with a script, and a count of its visitors."""
 
     def __init__(self) -> None:
         site = self
@@ -95,7 +95,7 @@ def app(request):
 
 
 def send(app, method, path, body=b"", **headers):
-    """Status, headers and body of any request."""
+    """Send a request; return status, headers and body."""
     with closing(http.client.HTTPConnection("127.0.0.1", app.port, timeout=60)) as connection:
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, body, {"Content-Type": "application/json"} | headers)
@@ -239,7 +239,7 @@ def test_configured_hosts_are_served_and_others_rejected(local):
 
 
 def files(url):
-    """A file in a request, plain, nested, and with its name escaped."""
+    """Return a file in a request: plain, nested, and with an escaped name."""
     data = {"path": url, "url": url, "meta": {"_type": "gradio.FileData"}}
     plain = json.dumps(data)
     return [

@@ -1,6 +1,7 @@
-"""Names that a user may choose, all of them odd, through every route that takes a name: each is
-refused or escaped, and nothing is
-written, read or sent where the name points."""
+"""Hostile names through every route that takes a name.
+
+Each is rejected or escaped; nothing outside the server's folders is read, written or sent.
+"""
 
 import io
 import itertools
@@ -207,7 +208,7 @@ def test_there_are_150_distinct_examples():
 
 
 def tree(folder):
-    """Everything in a folder and in the one around it, with the size of each file."""
+    """Return all files of a folder and of its parent, with their sizes."""
     return {
         path.relative_to(folder.parent).as_posix(): path.stat().st_size if path.is_file() else None
         for path in (*folder.parent.iterdir(), *folder.rglob("*"))
@@ -216,8 +217,9 @@ def tree(folder):
 
 @pytest.fixture
 def watched(server, tmp_path):  # noqa: F811
-    """The server, and the folder of everything around it, in which nothing changes but below
-    `runs` and `rows`, under names of our own.
+    """The server, and the folder around its own.
+
+    Nothing there may change except in `runs` and `rows`, under names of the server.
     """
     outside = tmp_path.parent
     before = tree(tmp_path)

@@ -1,6 +1,6 @@
-"""Malformed requests to every route get a response or an error message, never a server error.
+"""Malformed requests get a response or an error message, never a server error.
 
-Whatever cursor a page polls with, it receives every point once.
+A page with any cursor receives every point once.
 """
 
 import json
@@ -47,7 +47,7 @@ STEPS = 6
 
 
 class Here:
-    """Run the inspection process in this process. An error in it fails the test."""
+    """Run the inspection process in this process; its errors fail the test."""
 
     def __init__(self):
         self.inspector = Inspector()
@@ -65,7 +65,7 @@ class Here:
 
 
 def finish_at_once(executor, job):
-    """End each job at once; there is no network."""
+    """End each job immediately; there is no network."""
     no_network = ("failed", "there is no network here", False)
     results = {"figures": {"zip": ""}, "report": {"zip": ""}, "check": {}}
     last = ("result", results[job.kind]) if job.kind in results else no_network
@@ -84,7 +84,7 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture
 def server(registries, checkpoint, tmp_path, monkeypatch):
-    """Everything that pages may request, with a checkpoint and a run of an owner.
+    """All handlers of the page, with a checkpoint and a run of an owner.
 
     Nothing trains, and no process is started.
     """
@@ -286,7 +286,7 @@ REQUESTED = {  # what a page's script sends along, beside whose page it is and w
 
 @st.composite
 def requests(draw, name, subjects, owner, begun):
-    """Mostly what a page sends, often with something odd in it; sometimes any JSON at all."""
+    """Generate requests: mostly valid ones with an odd value, sometimes any JSON."""
     if draw(st.integers(0, 9)) == 0:
         return draw(ODD)
     request = {"owner": owner, "subject": draw(st.sampled_from(subjects)), "subjects": subjects}
@@ -307,7 +307,7 @@ def is_answered(answer):
 
 
 def begin_something(client, owner):
-    """What later questions are about, by their names: a job, an experiment, a claim."""
+    """Start a job, an experiment and a claim, for later requests; return their names."""
 
     def requested(name, **more):
         return client.post(ROUTE_PREFIX + name, content=json.dumps({"owner": owner} | more)).json()
@@ -437,9 +437,7 @@ def test_bodies_without_json_are_rejected(server):
 
 @pytest.mark.parametrize("depth", [*range(900, 1000, 7), 5000])
 def test_a_question_nested_nearly_too_deep_is_no_error_of_the_server(server, depth):
-    """Python reads JSON some levels deeper than it writes it: what was read need not be fit to
-    be passed on.
-    """
+    """Python parses JSON that is nested deeper than it can serialize."""
     client, _, run, owner = server
     deep = "[" * depth + "]" * depth
     for name in ("inspect/view", "jobs/submit", "experiments/plan", "runs/poll"):
@@ -479,7 +477,7 @@ def test_a_foreign_or_broken_origin_is_rejected(server, origin):
 
 @pytest.fixture(scope="module")
 def job_requests():
-    """The types of requests of pretrained models; their modules import transformers."""
+    """Return the request types of jobs with pretrained models."""
     from playground.comparison.benchmark import BenchmarkRequest
     from playground.finetuning.classifier import ClassifierRequest
     from playground.finetuning.job import FinetuneRequest
@@ -524,7 +522,7 @@ def test_a_hostile_field_of_a_job_request_is_rejected_or_plain_json(job_requests
 
 
 class Followed:
-    """A page that polls as static/train/poller.js does, and what it has drawn."""
+    """A page that polls as static/shared/poller.js does, and the points that it has."""
 
     def __init__(self, send_poll, cursor, epoch):
         self.send_poll, self.known, self.epoch = send_poll, cursor, epoch

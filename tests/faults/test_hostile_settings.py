@@ -74,7 +74,10 @@ ODD_NAMES = st.one_of(
 
 
 def inside(name):
-    """A value within a setting's range; whether it goes with the others is another question."""
+    """Return a value within the range of a setting.
+
+    It may contradict other settings.
+    """
     each = field_named(name)
     low, high = each.metadata["low"], each.metadata["high"]
     if each.metadata["choices"]:
@@ -107,9 +110,7 @@ OF_TRANSFORMER = [
 
 @st.composite
 def fields(draw):
-    """Flat settings: of the default run, with some changed within their ranges, and often
-    something odd as well.
-    """
+    """Generate flat settings: the default run with some changes, often an odd one."""
     changed = draw(st.lists(st.sampled_from(OF_TRANSFORMER), max_size=3, unique=True))
     values = TAMED | {name: draw(inside(name)) for name in changed}
     if draw(st.integers(0, 2)) == 0:
@@ -135,9 +136,9 @@ def in_little_memory():
 
 
 def examined(count, strategy, examine):
-    """Try so many examples;
+    """Run `examine` on this many examples; it returns whether an example is valid.
 
-    `examine` gives whether one was valid. At least one in five must be, and some must not.
+    At least one in five must be valid, and some must not.
     """
     valid = []
 
@@ -153,7 +154,7 @@ def examined(count, strategy, examine):
 
 
 def used(config):
-    """Compute what every run needs before it starts; this must take neither time nor memory."""
+    """Compute what every run needs before its start, which must be cheap."""
     assert RunConfig.from_flat(config.to_flat()) == config
     assert config.estimate_memory() > 16 * config.model.parameter_count() > 0
     assert describe_config(config)
@@ -228,7 +229,7 @@ def test_invalid_settings_in_a_link_are_rejected(text):
 
 
 def parts(values):
-    """Flat settings as config.json has them; what has no part of its own stands outside of all."""
+    """Return flat settings as config.json stores them."""
     config = Manifest(RunConfig.from_flat(TAMED), 3, 1.0, "cpu").to_json()
     content = json.loads(config)
     for name, value in values.items():
@@ -259,7 +260,7 @@ OUTSIDE = st.sampled_from(
 
 @st.composite
 def manifests(draw):
-    """config.json: the keys outside the settings are harmed in some of them as well."""
+    """Generate the content of config.json, in part with other damaged keys."""
     content = parts(draw(fields()))
     if draw(st.integers(0, 4)) == 0:
         content[draw(OUTSIDE)] = draw(ODD)
@@ -312,9 +313,7 @@ SENT = {"preset": "fast"} | DEFAULTS | form_values(RunConfig())
 
 @repeat_counts(100, 5000)
 def test_a_form(count):
-    """Values as the form's components send them: numbers may be floats, and requests may be written
-    by hand.
-    """
+    """The components send numbers as floats, and a client may send anything."""
 
     def examine(values):
         sent = SENT | {name: value for name, value in values.items() if name in NAMES}
@@ -384,9 +383,7 @@ FAST_ENOUGH = {"dropout": 0.0, "n_heads": 64, "n_kv_heads": 0, "d_k": 0, "d_v": 
 
 
 def test_largest_valid_settings_are_estimated_without_allocation():
-    """What passes as settings may still describe more than any machine has: no number of it is
-    allocated until the file was seen.
-    """
+    """Valid settings may describe a model that no machine can hold."""
     expected_tensors(RunConfig())  # what torch and a family import is not what is measured
     for family in ARCHITECTURES:
         load_architecture(family)

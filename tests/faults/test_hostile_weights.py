@@ -45,7 +45,7 @@ STEPS = 3
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """The files of a sound checkpoint, by name, and the trainer that wrote them."""
+    """The files of a valid checkpoint, by name, and the trainer that wrote them."""
     trainer = Trainer(tiny_config())
     metrics = [trainer.train_step() for _ in range(STEPS)]
     folder = tmp_path_factory.mktemp("good") / "checkpoint"
@@ -54,7 +54,7 @@ def good(tmp_path_factory):
 
 
 def split(content):
-    """Header and data of a safetensors file."""
+    """Return the header and the data of a safetensors file."""
     (length,) = struct.unpack("<Q", content[:8])
     return json.loads(content[8 : 8 + length]), content[8 + length :]
 
@@ -171,9 +171,7 @@ ONLY_IN_THE_NUMBERS = ("NaN", "infinite")  # visible in no header
 
 @pytest.fixture(scope="module")
 def handmade(good):
-    """By name: the files of a checkpoint with these weights and their checksums, and the message of
-    the rejection.
-    """
+    """Return the files of a checkpoint with these weights, and the error, by name."""
     files, _ = good
     return {
         name: (vouched(files | {WEIGHTS: make(*split(files[WEIGHTS]))}), expected_message)
@@ -229,7 +227,7 @@ def test_inspecting_handmade_weights_takes_no_memory(good, handmade, tmp_path, n
 
 @pytest.fixture
 def uploads(registries):
-    """The upload of a server of one's own, and the folder where its runs are."""
+    """The upload of a new server, and the folder of its runs."""
     registry = registries()
     with TestClient(Starlette(routes=CheckpointTransfer(registry).routes())) as client:
         yield client, registry.root / "runs"
@@ -319,9 +317,7 @@ NUMBERS = (
 
 
 def edited(content, chance):
-    """A header that is JSON again, with one description changed, exchanged, renamed, left out
-    or added.
-    """
+    """Return a JSON header with one entry changed, swapped, renamed, removed or added."""
     header, data = split(content)
     name, other = chance.sample(list(header), 2)
     entry = dict(header[name])
@@ -366,7 +362,7 @@ def edited(content, chance):
 
 
 def rewritten(content, chance):
-    """Other numbers, some of them odd, under the same header."""
+    """Replace the numbers, some by odd ones, and keep the header."""
     header, data = split(content)
     at = 4 * chance.randrange(len(data) // 4)
     value = chance.choice(
@@ -389,7 +385,7 @@ def meaning(content):
 
 
 def contents(tensors):
-    """The same of tensors."""
+    """Return type, shape and bytes of each tensor."""
     names = {torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8"}
     return {
         name: (names[each.dtype], list(each.shape), each.detach().numpy().tobytes())
@@ -463,9 +459,7 @@ def test_mutated_training_states_are_rejected_or_restored_exactly(good, tmp_path
 
 
 def test_the_upload_check_receives_the_uploaded_file(good, tmp_path):
-    """The check that uploads and pulls share takes the sound files, and refuses each file that
-    is not.
-    """
+    """Uploads and pulls share the check: it accepts valid files and rejects the others."""
     files, _ = good
 
     def check(files):

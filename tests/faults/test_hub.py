@@ -147,7 +147,7 @@ def prepared():
 
 
 def files_of(checkpoint):
-    """A package, as far as the Hub is concerned."""
+    """Return the files of a package that the Hub knows."""
     files = {name: (checkpoint / name).read_bytes() for name in CHECKPOINT_FILES[1:]}
     return files | {
         "playground.json": (checkpoint / "config.json").read_bytes(),
@@ -174,7 +174,7 @@ def settle(outcome, hub, fault, started):
 
 
 def case_here(case, checkpoint, folder):
-    """One fault, met by the client in this process."""
+    """Run one fault with the client in this process."""
     operation, name = case.split("-")
     package, outcome = folder / "package", Outcome()
     package.mkdir(parents=True)
@@ -215,7 +215,7 @@ def case_here(case, checkpoint, folder):
 
 
 def case_separate(case, checkpoint, folder, times=None, **hub_task):
-    """One fault that a hub task in a process of its own meets, supervised as by a server."""
+    """Run one fault with a hub task in its own process, supervised as by a server."""
     operation, name = case.split("-")
     before, text_rendered, outcome = contents(checkpoint), [], Outcome()
     folder.mkdir(parents=True)
@@ -246,7 +246,7 @@ def case_separate(case, checkpoint, folder, times=None, **hub_task):
 
 @pytest.fixture(scope="module")
 def outcomes(request, prepared, checkpoint, tmp_path_factory):
-    """A future for each case that was selected: they mostly wait, so they do that together."""
+    """A future for each selected case; the cases mostly wait, so they run concurrently."""
     folder = tmp_path_factory.mktemp("cases")
     items = [item for item in request.session.items if item.path == Path(__file__)]
     expected = [item.callspec.params for item in items if "case" in item.fixturenames]
@@ -293,9 +293,7 @@ def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, c
 
 
 def test_a_fault_that_passes_is_not_even_noticed(prepared, checkpoint, tmp_path):
-    """Once refused, once cut short, once unanswered: the client tries again, and what arrives
-    is whole.
-    """
+    """One rejection, one cut and one timeout: the client retries, and the file is complete."""
     package = tmp_path / "package"
     package.mkdir()
     for path, data in files_of(checkpoint).items():
@@ -368,7 +366,7 @@ def test_training_continues_while_the_hub_hangs(registries, checkpoint, tmp_path
 
 @pytest.fixture
 def nowhere():
-    """The address of a port that refuses."""
+    """The address of a port without a server."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -456,7 +454,7 @@ def test_a_server_that_never_responds_times_out_once(prepared, black_hole, tmp_p
     (tmp_path / "README.md").write_text("# Digits")
 
     def user():
-        """Connect to it, as every hub task does first."""
+        """Connect to the Hub, as every hub task does first."""
         hub = Hub("hf_none", black_hole)
         hub.connect()
         return hub

@@ -24,9 +24,7 @@ LARGE = {
 
 
 async def both(registry, run):
-    """Inspect and "Try it", at the same time, of a run that trains with the weights it has by
-    then.
-    """
+    """Inspect a run and predict with it at once, while it trains."""
     what = {"owner": "ada", "subject": f"run:{run.id}", "text": "3 1 4"}
     return await asyncio.gather(
         InspectHandlers(registry).load_view(what | {"view": "attention"}), predict(registry, what)

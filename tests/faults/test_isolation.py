@@ -1,4 +1,4 @@
-"""Two users of one server, whose requests come in any order: each sees only their own data."""
+"""Two users of a server, with requests in any order: each sees only their own data."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ MOST_RUNS = 6  # of a user, so that two cores have time for the questions
 
 
 class User:
-    """A user with an owner key, and words that no other user may ever receive."""
+    """A user with an owner key and texts that no other user may receive."""
 
     def __init__(self, registry, name, chance):
         self.registry, self.name, self.chance = registry, name, chance
@@ -65,7 +65,7 @@ class User:
         return self.registry.list_for_owner(self.owner)
 
     def words(self):
-        """Words that no other user may receive, even with a watch link."""
+        """Texts that no other user may receive, even with a watch link."""
         return [
             self.owner,
             self.sequence,
@@ -75,13 +75,11 @@ class User:
         ]
 
     def secrets(self):
-        """Words that no user without a watch link may receive."""
+        """Texts that no user without a watch link may receive."""
         return [*self.words(), self.canary, repr(self.rate), *(run.share_id for run in self.runs)]
 
     def state(self):
-        """Everything of one's runs that only their owner changes; the training that goes on is
-        not among it.
-        """
+        """Return the state of a user's runs, except the progress of training."""
         return {
             run.id: (
                 run.name,
@@ -97,9 +95,7 @@ class User:
         }
 
     def any_request(self, other):
-        """Send a request as a page does, or as a client that knows or guesses an id of another
-        owner.
-        """
+        """Send a request as a page, or as a client that knows an id of another owner."""
         chance, mine, theirs = (
             self.chance,
             self.chance.choice(self.runs),
@@ -147,7 +143,7 @@ class User:
 
 
 def check(user, other, endpoint, request, answer):
-    """What one user is answered holds nothing of the other's, but what a link to watch gives."""
+    """Check that a response has nothing of the other user, except through a watch link."""
     text = json.dumps(answer, ensure_ascii=False)
     sent = [value for value in (*request.values(), *request["subjects"]) if isinstance(value, str)]
     linked = any(request["subject"] == f"watch:{run.share_id}" for run in other.runs)

@@ -1,4 +1,4 @@
-"""A process that is killed while it saves: everything that it reported as saved exists."""
+"""A process is killed while it saves: everything that it reported as saved exists."""
 
 import os
 import random
@@ -35,7 +35,7 @@ from tests.support.small_runs import repeat_counts, start_run, tiny_config, wait
 
 
 class Saving:
-    """A real worker that saves all the time, and records which saves it has reported."""
+    """A worker that saves continuously, and the saves that it has reported."""
 
     def __init__(self, folder, config):
         self.began = None
@@ -113,9 +113,7 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
 
 
 def die_while_saving(folder, point):
-    """Save three times in a worker; the call of that number that removes something for the last
-    of them ends it.
-    """
+    """Save three times in a worker that ends at this call of a removal."""
     worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(folder), tiny_config().to_flat()))
     for _ in range(N_AUTOMATIC_CHECKPOINTS):
         worker.trainer.train_step()

@@ -1,6 +1,4 @@
-"""As many runs as there are places, sixteen pages that watch them, and one run more that waits
-in line.
-"""
+"""All slots are in use, sixteen pages poll, and one more run is queued."""
 
 import statistics
 import time
@@ -36,7 +34,7 @@ SECONDS = [pytest.param(12), pytest.param(600, marks=[pytest.mark.soak, pytest.m
 
 
 def workers(app):
-    """The processes below the app that train, or look: all that the fork server has forked."""
+    """Return the training and inspection processes of the app."""
     return [
         p
         for p in psutil.Process(app.process.pid).children(recursive=True)

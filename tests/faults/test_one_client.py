@@ -35,7 +35,7 @@ def packed(tmp_path_factory):
 @repeat_counts(3, 60)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_others_are_served_while_one_client_attacks(app, packed, tmp_path, name, count):
-    """`count` is the seconds that it lasts."""
+    """`count` is the duration in seconds."""
     user, attacker = PageClient(app, new_owner_key()), Attacker(app)
     watcher = PollingThread(
         PageClient(app, new_owner_key(), keeps_connection=True), "checkpoint:reverse", 4

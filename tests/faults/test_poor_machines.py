@@ -84,7 +84,7 @@ def train(app):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """This checkout, on a disk that can only be read."""
+    """This checkout on a read-only disk."""
     folder = tmp_path / "checkout"
     folder.mkdir()
     if not run_as_root("mount", "--bind", str(ROOT), str(folder)):
@@ -99,7 +99,7 @@ def checkout(tmp_path):
 
 
 def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, checkout):
-    """Everything as it comes, the folder of checkpoints too."""
+    """With the default settings; the folder of checkpoints is read-only, too."""
     with going(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
         page = PageClient(app, new_owner_key())
         assert page.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")["target"] == [
@@ -137,7 +137,7 @@ def test_read_only_checkout_and_home_without_fork_server_can_train(tmp_path, che
 
 @pytest.fixture
 def one_core():
-    """What is started from this thread has one core."""
+    """Restrict the processes that this thread starts to one core."""
     if not hasattr(os, "sched_setaffinity"):
         pytest.skip("this system cannot limit a process to one core")
     usable = os.sched_getaffinity(0)

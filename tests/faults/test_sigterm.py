@@ -17,7 +17,7 @@ SAVED_WITHIN = 5.0  # seconds: the gate's own limit
 
 
 def app_with_runs_going(folder):
-    """The app, a page of its owner, and the subjects of runs that train."""
+    """The app, a page of its owner, and the names of runs that train."""
     app = AppServer(folder, PLAYGROUND_SLOTS=str(RUNS))
     page = PageClient(app, new_owner_key())
     first = page.upload(zipped_small_checkpoint(folder))
@@ -28,7 +28,7 @@ def app_with_runs_going(folder):
 
 
 def further(page, subject, step):
-    """Poll as a page does until the run is beyond a step."""
+    """Poll as a page does until the run is past a step."""
     return wait_for(
         lambda: (result := page.poll(subject))["step"] > step and result,
         120,

@@ -1,6 +1,4 @@
-"""What this project takes from others is named to the last digit: a package by its version, an
-action by its commit.
-"""
+"""Every dependency is pinned: packages by version, actions by commit."""
 
 import importlib.metadata
 import re
@@ -23,7 +21,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
 
 
 def unpinned(text):
-    """The lines of a requirements file that leave anything open."""
+    """Return the lines of a requirements file without an exact version."""
     lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
     return [
         line
@@ -33,7 +31,7 @@ def unpinned(text):
 
 
 def floating(text):
-    """Return the actions of a workflow whose code others can replace."""
+    """Return the actions of a workflow that are not pinned to a commit."""
     return [
         name
         for name in ACTION.findall(text)
@@ -53,7 +51,7 @@ def test_every_requirement_has_one_version(path):
 
 
 def requirements(path):
-    """The packages that a requirements file names, by canonical name."""
+    """Return the packages of a requirements file by canonical name."""
     lines = [
         line for line in path.read_text().splitlines() if line and not line.startswith(("#", "-"))
     ]
@@ -61,7 +59,7 @@ def requirements(path):
 
 
 def installed_dependencies(expected):
-    """The version of every installed package that these requirements need, directly or not."""
+    """Return the version of every installed package that these requirements need."""
     actual, todo, seen = (
         {},
         [(name, frozenset(each.extras)) for name, each in expected.items()],

@@ -46,7 +46,7 @@ def canary(hub, tmp_path, monkeypatch):
 
 
 def session_of(token, seconds=SIGNED_IN):
-    """What signing in with Hugging Face leaves in a user's session."""
+    """Return the session of a user who has signed in with Hugging Face."""
     return {
         "oauth_info": {
             "access_token": token,
@@ -57,7 +57,7 @@ def session_of(token, seconds=SIGNED_IN):
 
 
 def holding(folder, *secrets, but=()):
-    """The files below a folder that hold any of these texts."""
+    """Return the files below a folder that contain any of these texts."""
     files = [path for path in folder.rglob("*") if path.is_file() and path not in but]
     return [
         path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)
@@ -123,8 +123,9 @@ def waited_for(answer):
 
 @pytest.fixture
 def visited(hub, canary, registries, monkeypatch):
-    """Run a hub task of a user with a session; return the response to hub-start, or the result
-    of the task.
+    """Run a hub task of a user with a session.
+
+    Return the response to hub-start, or the result of the task.
     """
     monkeypatch.setenv("SPACE_ID", "owner/space")
     registry, owner = registries(), new_owner_key()
@@ -178,7 +179,7 @@ def test_a_space_user_without_a_session_publishes_nothing(hub, visited, session)
 
 
 class User(PageClient):
-    """A page of the app, which remembers all that it was answered."""
+    """A page of the app that records all responses."""
 
     def __init__(self, app):
         super().__init__(app, new_owner_key())
@@ -206,9 +207,7 @@ class User(PageClient):
 
 
 def serving(hub, folder, token, **more):
-    """The app in a folder that all its files are in, with a token in the environment and in
-    huggingface_hub's file.
-    """
+    """The app with all its files in one folder, and a token in all usual places."""
     for name in ("home", "temporary"):
         (folder / name).mkdir()
     (folder / "home/token").write_text(token)
@@ -229,7 +228,7 @@ def space(hub, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def local(hub, tmp_path_factory):
-    """The app of a single user who has logged in on this machine."""
+    """The app of a single user who is signed in on this machine."""
     app = serving(hub, tmp_path_factory.mktemp("local"), hub.ADA, OAUTH_CLIENT_SECRET=CLIENT_SECRET)
     yield app
     app.stop()

@@ -1,4 +1,4 @@
-"""Tiny models in place of pretrained ones (support/tiny_models.py), and a trained checkpoint."""
+"""Tiny models in place of pretrained ones, and a trained checkpoint."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What .ci/run makes of tests that fail once, on a small suite in a folder of its own."""
+""".ci/run with flaky tests, on a small suite."""
 
 import os
 import re
@@ -28,9 +28,7 @@ STUBS = {
 
 @pytest.fixture
 def run_ci(tmp_path):
-    """Run .ci/run over a suite of so many flaky tests, one that passes, and one that fails
-    where wanted.
-    """
+    """Run .ci/run on a suite with this many flaky tests and an optional failing one."""
     suite, stubs = tmp_path / "suite", tmp_path / "stubs"
     shutil.copytree(ROOT / ".ci", suite / ".ci")
     (suite / "requirements-dev.txt").touch()

@@ -134,7 +134,7 @@ def test_resume_ends_with_the_same_weights_as_an_uninterrupted_run(trained, tmp_
 
 @pytest.fixture
 def run_here():
-    """Run a command in this process; restore the signal handlers that it installs."""
+    """Run a command in this process; restore its signal handlers."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield lambda *words: CliRunner().invoke(main, [*map(str, words)])
     for number, handler in handlers.items():

@@ -23,7 +23,7 @@ from tests.support.app_server import ROOT, free_port, wait_for
 
 
 class Terminal:
-    """`python app.py` in a terminal, with a browser that notes where it is sent."""
+    """`python app.py` in a terminal, with a browser that records its URL."""
 
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self.visits, browser = folder / "visits", folder / "browser"
@@ -74,7 +74,7 @@ class Terminal:
             return answer.read().decode()
 
     def end(self) -> int:
-        """Ctrl-C, which a terminal sends to the whole group."""
+        """Send Ctrl-C to the whole process group, as a terminal does."""
         os.killpg(self.process.pid, signal.SIGINT)
         code = self.process.wait(30)
         self.expected_message("")

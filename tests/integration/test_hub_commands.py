@@ -1,6 +1,4 @@
-"""push, pull, reproduce and gallery as processes of their own, against a Hub of this machine;
-once each by an interpreter of its own.
-"""
+"""push, pull, reproduce and gallery as processes, with a stand-in Hub."""
 
 import json
 import os
@@ -74,14 +72,14 @@ TAGGED = "---\ntags: [transformer-playground]\n---\n"
 
 
 class Hub(FakeHub):
-    """The stand-in, and the command line that takes it for the Hub."""
+    """The stand-in Hub, and the command line that uses it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
 
     def surroundings(self, token: str, **more: str) -> dict[str, str]:
-        """The environment of a process that holds a token, or none."""
+        """Return the environment of a process, with or without a token."""
         return os.environ | self.environment(self.folder / "home", token=token) | more
 
     def playground(
@@ -91,7 +89,7 @@ class Hub(FakeHub):
         run: Callable[..., subprocess.CompletedProcess] = run_command,
         **more: str,
     ) -> subprocess.CompletedProcess:
-        """A command, to its end. Whatever happens, it shows neither a token nor a traceback."""
+        """Run a command to its end; its output has neither a token nor a traceback."""
         done = run(*arguments, **self.surroundings(token, **more))
         for output in (done.stdout, done.stderr):
             assert "Traceback" not in output, output
@@ -99,7 +97,7 @@ class Hub(FakeHub):
         return done
 
     def commits(self, repo: str, revision: str = "main") -> list[str]:
-        """The titles of a model's commits, the Hub's own first one last."""
+        """Return the titles of a model's commits; the Hub's own is the last."""
         actual = self.repo(repo)
         return [commit.title for commit in actual.history(actual.find_commit(revision))]
 
@@ -137,7 +135,7 @@ def published(hub, trained):
 
 @pytest.fixture(scope="module")
 def pulled(hub, published):
-    """ada/tiny, fetched without a token."""
+    """The model ada/tiny, downloaded without a token."""
     out = hub.folder / "pulled"
     done = hub.playground(
         "pull", "ada/tiny", "--out", out, "--json", token="", run=run_in_interpreter
@@ -147,7 +145,7 @@ def pulled(hub, published):
 
 
 def refused(done: subprocess.CompletedProcess, code: int, *expected_message: str) -> None:
-    """Nothing on stdout; the last line on stderr gives the reason."""
+    """Check that stdout is empty, and that the last line of stderr has the reason."""
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith("playground: ")
@@ -418,9 +416,7 @@ def test_a_card_above_the_measurement_gives_code_1(hub, published):
 
 @pytest.fixture
 def shelf(hub):
-    """One model of Ben's with the tag and without a score, one without the tag, one of Ada's
-    that only she sees.
-    """
+    """Ben's models with and without the tag, and a private one of Ada."""
     hub.put("ben/tagged", {"README.md": TAGGED}, likes=7)
     hub.put("ben/other", {"README.md": "---\ntags: [digits]\n---\n"}, likes=9)
     hub.put("ada/secret", {"README.md": TAGGED}, private=True)

@@ -25,7 +25,7 @@ BUNDLED_CHECKPOINTS = ("reverse", "reverse-one-head", "copy")
 def wait_for(
     condition: Callable[[], object], seconds: float = 120, description: str = "a condition"
 ) -> object:
-    """Wait until `condition` gives something true, and return it."""
+    """Wait until `condition` returns a true value, and return it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
@@ -35,9 +35,9 @@ def wait_for(
 
 
 def free_port() -> int:
-    """Return a free port below the range from which the system takes those of outgoing connections.
+    """Return a free port below the system's range of outgoing ports.
 
-    The server binds it seconds later: one of that range may be taken by then.
+    The server binds it seconds later; a port of that range may be taken by then.
     """
     while True:
         port = random.SystemRandom().randrange(10_000, 32_000)
@@ -47,9 +47,11 @@ def free_port() -> int:
 
 
 class AppServer:
-    """`python app.py` on a free port, over a copy of the shipped checkpoints; of another checkout,
-    or by way of another command; or as it
-    stands in another `root`, over what lies there."""
+    """`python app.py` on a free port, with a copy of the bundled checkpoints.
+
+    `checkout` is the code to run, and `command_prefix` another command that runs it. With `root`,
+    the server uses the files in that folder instead of a copy.
+    """
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class AppServer:
         self.start()
 
     def start(self) -> None:
-        """Start the process on its port; again after `stop`, over the same files."""
+        """Start the process; after `stop`, it uses the same files again."""
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [*self.command, "--port", str(self.port)],
@@ -104,7 +106,7 @@ class AppServer:
             return False
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:
-        """Status and text of a GET; `Host` may be given as any other header."""
+        """Send a GET request; return status and text."""
         request = urllib.request.Request(self.url + path, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
@@ -114,7 +116,7 @@ class AppServer:
                 return error.code, error.read().decode()
 
     def request(self, name: str, payload: object) -> dict[str, Any]:
-        """What the server answers a page's script."""
+        """Send a request as the page does; return the response."""
         data = json.dumps(payload).encode()
         request = urllib.request.Request(
             f"{self.url}/playground/api/{name}", data, {"Content-Type": "application/json"}
@@ -123,7 +125,7 @@ class AppServer:
             return json.load(response)
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM, and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)

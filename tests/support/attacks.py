@@ -46,7 +46,7 @@ class Attacker:
     ) -> tuple[int, bytes]:
         """Send one request from the attacker's address.
 
-        Returns status and body; status 0 where the connection ended.
+        Returns status and body; the status is 0 if the connection ended.
         """
         try:
             with closing(
@@ -68,14 +68,14 @@ class Attacker:
         return status, response_body
 
     def request(self, name: str, **fields: Any) -> dict[str, Any]:
-        """Ask a route of the page. An empty response where it is refused."""
+        """Send a request to a route of the page; return {} if it is rejected."""
         status, body = self.send(
             "/playground/api/" + name, json.dumps({"owner": self.owner} | fields).encode()
         )
         return json.loads(body) if status == 200 else {}
 
     def repeat(self, action: Callable[[], object], threads: int = 1) -> None:
-        """Do this again and again, in so many threads."""
+        """Repeat a call in this many threads."""
 
         def loop() -> None:
             while not self.stopping.is_set():
@@ -103,7 +103,7 @@ class Attacker:
 
 
 def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> bytes:
-    """A checkpoint as a zip file, with so many entries in its list of changes."""
+    """Return a zipped checkpoint with this many entries in its list of changes."""
     trainer = Trainer(config or tiny_config())
     metrics = [trainer.train_step()]
     checkpoint = folder / secrets.token_hex(4)
@@ -120,7 +120,7 @@ def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> byt
 
 
 def upload(attacker: Attacker, archive_bytes: bytes) -> str:
-    """Send a checkpoint. Returns the subject of its run; empty where it is refused."""
+    """Upload a checkpoint; return the name of its run, or "" if it is rejected."""
     status, body = attacker.send(
         "/playground/checkpoints", archive_bytes, {"X-Owner": attacker.owner, "X-Name": "x"}
     )
@@ -128,7 +128,7 @@ def upload(attacker: Attacker, archive_bytes: bytes) -> str:
 
 
 def huge_lists(attacker: Attacker, folder: Path) -> None:
-    """Send a checkpoint with 65,000 changes, again and again, and poll what comes of it."""
+    """Upload a checkpoint with 65,000 changes repeatedly, and poll its run."""
     archive_bytes = zipped_checkpoint(folder, changes=65_000)
     model_refs: list[str] = []
 

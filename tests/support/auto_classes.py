@@ -1,4 +1,4 @@
-"""Make the Auto classes of transformers know the architectures of this repository."""
+"""Register the architectures of this repository in transformers' Auto classes."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""What the browser tests do and read on the page."""
+"""Actions and queries of the browser tests on the page."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def go_to(page: Page, tab: str) -> None:
 def wait_until(
     page: Page | Frame, script: str, arg: Any = None, timeout: float | None = None
 ) -> None:
-    """Wait until a script of the page gives something true.
+    """Wait until a script of the page returns a true value.
 
-    Playwright's own pace, each frame, keeps a core busy.
+    Playwright's default, each frame, keeps a core busy.
     """
     page.wait_for_function(script, arg=arg, timeout=timeout, polling=50)
 
@@ -90,7 +90,7 @@ def wait_for_step(page: Page, step: int, seconds: float = 120) -> None:
 
 
 def pause_after(page: Page, step: int) -> int:
-    """Pause the run on show beyond a step, and return the step at which it stands."""
+    """Pause the displayed run after a step, and return its step."""
     wait_for_step(page, step)
     page.click("#pause")
     wait_for_status(page, "paused")
@@ -98,25 +98,23 @@ def pause_after(page: Page, step: int) -> int:
 
 
 def plotted_steps(page: Page) -> list[int]:
-    """The steps of the points on the loss curve."""
+    """Return the steps of the points on the loss curve."""
     return page.evaluate("document.querySelector('.loss-chart').steps")
 
 
 def fill_field(page: Page, field: str, value: object) -> None:
-    """Put a number into a field of the form."""
+    """Fill a number field of the form."""
     page.fill(f"#field-{field} input", str(value))
     page.press(f"#field-{field} input", "Tab")
 
 
 def settings_link(url: str, **fields: object) -> str:
-    """A link that fills the form of a small run."""
+    """Return a link that fills the form with a small run."""
     return f"{url}/?settings={quote(json.dumps(SMALL_SETTINGS | fields))}"
 
 
 def start_run(page: Page, url: str, speed: int = 0, **fields: object) -> None:
-    """Train a small run from the page, which may be one that has visited nothing yet, and wait
-    for its first points.
-    """
+    """Start a small run on the page, and wait for its first points."""
     if page.url != "about:blank":
         # or Gradio complains of what is cut off
         page.wait_for_selector(".live:not([data-status=opening])", state="attached")
@@ -132,19 +130,19 @@ def start_run(page: Page, url: str, speed: int = 0, **fields: object) -> None:
 
 
 def choose_run_action(page: Page, name: str, action: str) -> None:
-    """Choose from the menu of the run of this name."""
+    """Select an action in the menu of a run."""
     row = page.locator(".runs .run", has=page.locator(f".name:text-is('{name}')"))
     row.locator("summary").click()
     row.locator(f"[data-action={action}]").click()
 
 
 def run_names(page: Page) -> list[str]:
-    """The names in the list of runs."""
+    """Return the names in the list of runs."""
     return page.locator(".runs .name").all_text_contents()
 
 
 def count_colors(page: Page, selector: str) -> int:
-    """How many different colours a canvas shows: a blank one has one."""
+    """Return the number of colors on a canvas; an empty one has one."""
     return page.eval_on_selector(
         selector,
         """canvas => {
@@ -156,5 +154,5 @@ def count_colors(page: Page, selector: str) -> int:
 
 
 def selected_head_image(page: Page) -> str:
-    """The picture of the chosen head, to be compared with another."""
+    """Return the picture of the selected head."""
     return page.evaluate("document.querySelector('.focus-map').toDataURL()")

@@ -1,4 +1,4 @@
-"""Which browser, and how it is started."""
+"""Find a browser, and its command-line flags."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FLAGS = [
 
 
 def find_browser() -> str | None:
-    """The first Chromium or Chrome on the path, or the one that BROWSER_PATH names."""
+    """Return BROWSER_PATH, or the first Chromium or Chrome on the path."""
     return os.environ.get("BROWSER_PATH") or next(
         filter(None, map(shutil.which, BROWSER_NAMES)), None
     )

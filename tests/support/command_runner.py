@@ -26,9 +26,7 @@ TIMEOUT_S = 250  # seconds
 
 
 def run_in_interpreter(*args: object, **environment: str) -> subprocess.CompletedProcess:
-    """A command in a new interpreter, to its end; what is given of the environment comes on top
-    of that of the tests.
-    """
+    """Run a command in a new interpreter; `environment` extends that of the tests."""
     command = [*COMMAND, *map(str, args)]
     return subprocess.run(
         command,
@@ -41,9 +39,7 @@ def run_in_interpreter(*args: object, **environment: str) -> subprocess.Complete
 
 
 def run_command(*args: object, **environment: str) -> subprocess.CompletedProcess:
-    """Run the command in a process that is forked with torch imported, as is the process of its hub
-    task.
-    """
+    """Run a command in a forked process that has imported torch."""
     if context().get_start_method() != "forkserver":
         return run_in_interpreter(*args, **environment)
     argv = [*map(str, args)]
@@ -81,7 +77,7 @@ def _set_environment(environment: dict[str, str]) -> None:
 
 
 class _ForkedProcess(WorkerProcess):
-    """A child that does not start afresh, in the environment of the command that begins it."""
+    """A forked child with the environment of its command."""
 
     def __init__(self, entry: str, *args: Any, fresh: bool, **callbacks: Any) -> None:
         name, *entry_args = args

@@ -1,4 +1,4 @@
-"""Coroutines in tests that are no coroutines themselves."""
+"""Run coroutines in tests that are not coroutines."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,6 +1,4 @@
-"""What each of two processes does in test_distributed.py; torchrun starts this file, and every
-process writes down what it saw.
-"""
+"""The process of test_distributed.py, started by torchrun; it stores its results."""
 
 import faulthandler
 import hashlib
@@ -25,7 +23,7 @@ FROM_SCRATCH_FAMILIES = ("torch-transformer", "encoder-only", "decoder-only", "r
 
 
 def digest(trainer):
-    """Of the weights and of what the optimizer remembers, to the bit."""
+    """Return a hash of the weights and of the optimizer's state."""
     state = {
         name: tensor
         for name, tensor in trainer.state_dict().items()
@@ -53,7 +51,7 @@ def uninterrupted(ranks, config, folder):
 
 
 def resumed(ranks, config, folder):
-    """Saved by the first after five steps, taken up by both."""
+    """Train from a checkpoint of the first process after five steps."""
     trainer = Trainer(config, dist=ranks)
     metrics = [trainer.train_step() for _ in range(5)]
     if ranks.is_main:
@@ -81,7 +79,7 @@ def with_dropout(ranks, config, folder):
 
 
 def averaged_muon(ranks, config, folder):
-    """Without a cut, and resumed from a checkpoint after five steps."""
+    """Train without interruption, and from a checkpoint after five steps."""
     config = config.replace(optimizer="muon", weight_averaging=True)
     trainer = Trainer(config, dist=ranks)
     metrics = [trainer.train_step() for _ in range(5)]
@@ -162,7 +160,7 @@ def rejected_setups(ranks, config, folder):
 
 
 def families(ranks, config, folder):
-    """Two steps of every family that is written here."""
+    """Train two steps of every architecture of this project."""
     sizes = {"max_steps": 2, "batch_size": 16, "max_length": 4, "device": "cpu", "adam_eps": 1e-6}
     trainers = {
         name: Trainer(RunConfig.from_flat(sizes | {"architecture": name}), dist=ranks)
@@ -172,9 +170,7 @@ def families(ranks, config, folder):
 
 
 def by_command(ranks, config, folder):
-    """As `python -m playground train` would, but for meeting and leaving, which torchrun's
-    processes do once.
-    """
+    """Train as `python -m playground train` does, inside the existing process group."""
     with (
         patch("playground.training.distributed.init_distributed", return_value=ranks),
         patch.object(DistributedContext, "shutdown"),
@@ -191,9 +187,7 @@ def by_command(ranks, config, folder):
 
 
 def one_rank_exits(ranks, config, folder):
-    """The last one: the second process leaves in the middle of a step, after writing down what
-    it saw before.
-    """
+    """End the second process during a step, after it has stored its results."""
     trainer, metrics = Trainer(config, dist=ranks), []
     one_step = trainer.train_step
 

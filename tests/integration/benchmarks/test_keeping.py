@@ -1,4 +1,4 @@
-"""What results files say of where they come from, and what an interruption leaves."""
+"""Results files: their origin, and the state after an interruption."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ def elsewhere(monkeypatch, tmp_path):
 
 
 class FakeTrainer:
-    """Reaches the goal with even seeds, and is interrupted at the seed that a test chooses."""
+    """A trainer that reaches the goal with even seeds and is interrupted at one seed."""
 
     trained, interrupted = [], None
 

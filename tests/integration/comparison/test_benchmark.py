@@ -1,6 +1,4 @@
-"""The whole table on the real pipelines, as the comparer's process runs it, here in this
-process.
-"""
+"""The benchmark on real pipelines, in this process."""
 
 import json
 import threading

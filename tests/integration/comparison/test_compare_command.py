@@ -1,4 +1,4 @@
-"""`python -m playground compare`, as a process of its own, against a Hub on this machine."""
+"""`python -m playground compare` as a process, with a stand-in Hub."""
 
 import csv
 import json
@@ -21,9 +21,7 @@ def files_of(folder):
 
 @pytest.fixture(scope="module")
 def environment(hub, tiny_gpt2, tiny_bert, tmp_path_factory):
-    """That of a machine whose Hub has the fixtures under the names of the real models, and
-    whose owner has a token.
-    """
+    """The environment of a machine with a token and a Hub that serves the fixtures."""
     hub.put("gpt2", files_of(tiny_gpt2))
     hub.put("bert-base-uncased", files_of(tiny_bert))
     return os.environ | hub.environment(tmp_path_factory.mktemp("home"), token=hub.OWNER)

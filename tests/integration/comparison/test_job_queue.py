@@ -1,6 +1,4 @@
-"""Jobs as the page starts them: a real process at the other end, a Hub on this machine, and
-everything that may happen to both.
-"""
+"""Jobs as the page starts them: a real process, a stand-in Hub, and their failures."""
 
 import json
 import os
@@ -51,7 +49,7 @@ def set_limits(monkeypatch, comparer, **limits):
 
 
 def over(comparer, job, owner="ada", seconds=100):
-    """Poll as a page does until a job is over; its last answer, with all its rows."""
+    """Poll as a page does until a job ends; return its last response with all rows."""
     rows, cursor = [], 0
 
     def look():

@@ -1,6 +1,4 @@
-"""Scores that are right by construction, and log-probabilities against sums that are written
-out.
-"""
+"""Scores of models with known outputs, and log-probabilities against explicit sums."""
 
 import threading
 from types import SimpleNamespace
@@ -271,7 +269,7 @@ def test_a_scratch_prediction_counts_only_if_it_ends(digits):
 
 @pytest.mark.smoke
 def test_trained_fixture_reverses_through_the_real_pipeline(causal):
-    """It has learned three reversed digits: better than every baseline, by writing them itself."""
+    """It has learned to reverse three digits, so it beats every baseline."""
     table = build_benchmark(rank=6)
     tally = table.evaluate(writer(causal, shots=0))[0]
     assert tally.exact / tally.n > 0.5

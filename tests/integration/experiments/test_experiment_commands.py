@@ -39,9 +39,7 @@ VAST = ["max_length=100", "d_model=4096", "d_ff=16384", "n_layers=6", "batch_siz
 
 @pytest.fixture
 def here():
-    """A command in this process, whose fork server is warm; what it does at a signal is put
-    back.
-    """
+    """Run a command in this process with a warm fork server; restore its signal handlers."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield lambda *words: CliRunner().invoke(main, [*map(str, words)])
     for number, handler in handlers.items():

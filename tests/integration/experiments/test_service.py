@@ -41,7 +41,7 @@ def warm():
 
 @pytest.fixture
 def serve(tmp_path):
-    """Makes servers over the test's folder, one after the other: a registry with a laboratory."""
+    """Create servers on the test's folder, one after the other: a registry with the Lab."""
     made = []
 
     def make(slots=2):
@@ -566,7 +566,7 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(serve, monkeypatc
 
 
 def curves_of(run):
-    """Results of a run that are anywhere in memory."""
+    """Return the results of a run that are in memory."""
     gc.collect()
     actual = [
         each

@@ -1,6 +1,4 @@
-"""Classification heads: by chance before they are trained, right on texts that they were not
-trained on afterwards.
-"""
+"""Classification heads: at chance before training, correct on held-out texts afterwards."""
 
 import threading
 from pathlib import Path

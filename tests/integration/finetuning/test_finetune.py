@@ -1,6 +1,4 @@
-"""Fine-tuning the fixtures, which have seen reversals of three digits only, on reversals of
-three to four.
-"""
+"""Fine-tuning of fixtures that reverse three digits, on three to four digits."""
 
 import json
 import os
@@ -37,7 +35,7 @@ STEPS = {"tiny-gpt2": 60, "tiny-bert": 120}
 
 
 class Received:
-    """Records the messages of a job; `until` cancels it after so many steps."""
+    """Records the messages of a job; `until` cancels it after this many steps."""
 
     def __init__(self, until=None):
         self.rows, self.until, self.cancelled = [], until, threading.Event()

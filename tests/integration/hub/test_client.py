@@ -1,4 +1,4 @@
-"""What one user can do on a Hub, with the real client against the stand-in."""
+"""Operations of one user on the Hub, with the real client and the stand-in."""
 
 import os
 import threading
@@ -42,7 +42,7 @@ def prepared(hub):
 
 @pytest.fixture(autouse=True)
 def empty(hub):
-    """Every test begins with a Hub that holds nothing."""
+    """Clear the Hub before each test."""
     hub.clear()
 
 
@@ -58,7 +58,7 @@ def anonymous(hub):
 
 @pytest.fixture
 def package(tmp_path):
-    """A folder as it is published: what travels in the commit, and what goes to storage before."""
+    """A published folder: files of the commit, and files that are uploaded before."""
     folder = tmp_path / "package"
     folder.mkdir()
     for name, content in (REGULAR | LARGE).items():
@@ -80,7 +80,7 @@ def test_another_job_leaves_the_connections_of_a_download_open(hub):
 
 
 def titles(hub, id, revision="main", kind="model"):
-    """The titles of a repository's commits, oldest first; the Hub's own is the first."""
+    """Return the titles of a repository's commits, oldest first."""
     repo = hub.repo(id, kind)
     return [commit.title for commit in reversed(repo.history(repo.find_commit(revision)))]
 
@@ -406,9 +406,7 @@ def test_a_token_that_the_hub_echoes_is_redacted(hub, ada, package, status):
 
 @pytest.mark.smoke
 def test_the_token_of_the_machine_is_never_used(hub, package, tmp_path, monkeypatch):
-    """With the owner's token wherever huggingface_hub looks for one, and nothing but our own
-    saying so in its way.
-    """
+    """The owner's token is in every place where huggingface_hub reads one."""
     monkeypatch.setenv("HF_TOKEN", hub.OWNER)
     (tmp_path / "token").write_text(hub.OWNER)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
@@ -549,7 +547,7 @@ def test_a_branch_may_have_slashes_in_its_name(hub, ada, anonymous, package, tmp
 
 @pytest.fixture
 def naps(monkeypatch):
-    """The seconds that the client waited; it waits none. Threads of other tests may be left."""
+    """Record the waits of the client, in seconds, without waiting."""
     waited, real_sleep, client = [], time.sleep, threading.current_thread()
 
     def sleep(seconds):
@@ -563,7 +561,7 @@ def naps(monkeypatch):
 
 
 def test_a_push_waits_where_the_hub_requests_a_few_seconds(hub, ada, package, naps):
-    """Everything is uploaded by then; to give up would throw it away."""
+    """All files are uploaded by then, so a failure would waste the upload."""
     plan = ada.plan(package, "ada/digits")
     with hub.fault(hub.COMMIT, 429, times=1, retry_after=3) as busy:
         ada.push(package, plan, "Step 1")

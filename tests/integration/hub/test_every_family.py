@@ -1,6 +1,4 @@
-"""Every architecture published and downloaded again: it loads with the lines of its card, and is
-evaluated on the same sequences.
-"""
+"""Every architecture is published and downloaded: the code of its card loads it."""
 
 import json
 import os
@@ -67,7 +65,7 @@ def warm():
 
 
 def trained(folder, name, changes):
-    """A checkpoint of a family after some steps."""
+    """A checkpoint of an architecture after some steps."""
     trainer = Trainer(small_config(name, **changes))
     metrics = [trainer.train_step() for _ in range(STEPS)]
     save_checkpoint(folder, trainer, metrics, trainer.evaluate(100))
@@ -76,7 +74,7 @@ def trained(folder, name, changes):
 
 @pytest.fixture(scope="module", params=MEMBERS)
 def published(request, hub, tmp_path_factory):
-    """One family: its checkpoint, its repository."""
+    """The checkpoint and the repository of one architecture."""
     folder = trained(tmp_path_factory.mktemp("checkpoint") / "0", *MEMBERS[request.param])
     repo = f"ada/{request.param}"
     carry_out(HubTask("push", repo, hub.ADA, hub.url, checkpoint=str(folder)))
@@ -173,7 +171,7 @@ def test_its_card_counts_the_code_that_is_run(hub, published):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
-    """Rows of different lengths stand together: padding changes no answer."""
+    """Rows of different lengths are padded, which must not change an output."""
     from playground.hub.formats import package_format
 
     folder = trained(tmp_path / "checkpoint", *VARIANTS[variant])

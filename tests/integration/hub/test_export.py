@@ -91,7 +91,7 @@ def registered_classes():
 
 @pytest.fixture
 def messages():
-    """The warnings and errors that transformers logs."""
+    """Record the warnings and errors that transformers logs."""
     messages = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: messages.append(record.getMessage())

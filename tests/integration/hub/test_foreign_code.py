@@ -25,7 +25,7 @@ from tests.support.small_runs import tiny_config
 
 
 class Singing:
-    """Unpickled, it makes a file: the canary has sung."""
+    """An object whose unpickling creates a file."""
 
     def __init__(self, canary):
         self.canary = canary
@@ -36,9 +36,7 @@ class Singing:
 
 @pytest.fixture
 def canary(tmp_path):
-    """A file that is made when anything is executed; the pickle and the code that make it; and
-    the proof that they do.
-    """
+    """A file that exists after any execution of the repository's code, and that code."""
     path = tmp_path / "canary"
     pickled, code = (
         pickle.dumps(Singing(path)),
@@ -54,7 +52,7 @@ def canary(tmp_path):
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
-    """The files of a sound model of the playground, as a repository has them."""
+    """The files of a valid model of the playground, as in a repository."""
     folder = tmp_path_factory.mktemp("own") / "checkpoint"
     trainer = Trainer(tiny_config(max_steps=20))
     save_checkpoint(folder, trainer, [trainer.train_step()])
@@ -64,7 +62,7 @@ def own(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
-    """The files of a tiny GPT-2 that has learned nothing: transformers loads it."""
+    """The files of an untrained tiny GPT-2, which transformers loads."""
     folder = tmp_path_factory.mktemp("gpt2")
     vocabulary = Vocabulary("0123456789")
     GPT2LMHeadModel(
@@ -87,15 +85,16 @@ def changed(data, **values):
 
 
 def zipped_pickle(pickled, folder):
-    """What torch.save writes: a zip file with a pickle in it."""
+    """Return the format of torch.save: a zip file with a pickle."""
     path = folder / "saved.bin"
     torch.save({"w": torch.zeros(1)}, path)
     return path.read_bytes().replace(b"ctorch._utils", pickled[: len(b"ctorch._utils")])
 
 
 def repositories(own, gpt2, canary, folder):
-    """By name: the files, and what pulling, reproducing and comparing with it say (None: it is
-    used, without its code).
+    """Return repositories by name: their files, and the messages of pull, reproduce and compare.
+
+    None means that the model is used without its code.
     """
     _, pickled, code = canary
     evil = {

@@ -1,4 +1,4 @@
-"""Hub tasks as the page and the commands run them: in their own processes, with the real client."""
+"""Hub tasks in their own processes, with the real client."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def scratch(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """A checkpoint of everything, as a run leaves them."""
+    """A complete checkpoint, as a run saves it."""
     folder = tmp_path_factory.mktemp("run") / "0000006"
     save_trained(folder)
     return folder
@@ -79,7 +79,7 @@ def save_trained(folder):
 
 @pytest.fixture(scope="module")
 def published(hub, checkpoint):
-    """The files of a repository that the checkpoint was pushed to."""
+    """The files of a repository with the pushed checkpoint."""
     job = carry_out(HubTask("push", "ada/digits", hub.ADA, hub.url, checkpoint=str(checkpoint)))
     assert job.status == "done", job.message
     return hub.files("ada/digits")
@@ -257,7 +257,7 @@ def test_a_published_score_is_measured_again(hub, checkpoint, published):
 
 
 def test_a_score_that_is_not_so_is_seen(hub, published):
-    """A card claims what it likes; what is measured stands beside it."""
+    """A card may claim any score; the measured one is shown beside it."""
     card = published["README.md"].decode()
     claimed = carry_out(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result["card"]
     boasting = card.replace(f"value: {claimed['exact_match']}", "value: 1.0")
@@ -306,16 +306,14 @@ def manifest_with(published, **changed):
 
 
 def with_first_weight(weights, value):
-    """A safetensors file with another first number, and the same header."""
+    """Return a safetensors file with another first number and the same header."""
     (length,) = struct.unpack_from("<Q", weights)
     return weights[: 8 + length] + struct.pack("<f", value) + weights[12 + length :]
 
 
 @pytest.fixture(scope="module")
 def hostile(hub, published):
-    """Invalid repositories by their fault: their change to a valid one, and the message of the
-    rejection.
-    """
+    """Return invalid repositories by fault: the change, and the message of the rejection."""
     weights = published["model.safetensors"]
     other = serialize_tensors(weights_by_name(Trainer(tiny_config(d_model=16)).model))
     model = json.loads(published["playground.json"])["model"]
@@ -793,9 +791,7 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
 
 
 def ended_for_good(registry, monkeypatch, hub):
-    """A run whose last push failed in a way that no further attempt mends, and the jobs that
-    keep the reason.
-    """
+    """A run whose last push failed permanently, and the jobs with the reason."""
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     jobs, run = AutoPublisher(registry), start_run(registry, "ada")
     wait_for(lambda: run.step > 0, 60, "the first points")
@@ -826,7 +822,7 @@ def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monk
 
 
 def test_a_cancelled_push_has_a_message_about_its_branch(hub, checkpoint, published):
-    """What may be there is known from what was done, not from the words for it."""
+    """The message follows from the finished operations, not from their texts."""
     hub.put("ada/branching", published)
     with hub.fault(r"/branch/", "silent") as silent:
         queue, job = start_hub_task(
@@ -878,9 +874,7 @@ assert not late, late
 def test_imports_that_take_long_on_a_busy_machine_are_announced(
     hub, checkpoint, published, tmp_path, kind
 ):
-    """A job is ended when it is silent for too long: minutes of imports at low priority must
-    not count as silence.
-    """
+    """Slow imports must not count as silence, which ends a job."""
     done = subprocess.run(
         [
             sys.executable,

@@ -1,6 +1,4 @@
-"""The playground deployed to a Space of the stand-in, and started from exactly what arrived
-there.
-"""
+"""The playground, deployed to a Space of the stand-in and started from its files."""
 
 import json
 import re

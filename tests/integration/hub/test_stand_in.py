@@ -1,4 +1,4 @@
-"""The stand-in Hub is held to what the real client makes of it."""
+"""The stand-in Hub with the real client."""
 
 import io
 import json
@@ -66,7 +66,7 @@ def status_of(call, *arguments, **named):
 
 
 def weights_of(**shapes):
-    """A safetensors file by hand."""
+    """Return a handmade safetensors file."""
     header, data = {}, b""
     for name, numbers in shapes.items():
         header[name] = {
@@ -109,7 +109,7 @@ def test_an_invalid_token_is_rejected_everywhere(hub, token):
 
 @pytest.fixture(scope="module")
 def pushed(hub, ada):
-    """A repository pushed as one commit of LFS and regular files, and the requests that it took."""
+    """A repository from one commit of LFS and regular files, and its requests."""
     with hub.record_requests() as seen:
         url = ada.create_repo("ada/reverse")
         commit = ada.create_commit(
@@ -700,9 +700,7 @@ def test_transformers_reads_a_repository_in_a_process_of_its_own(hub, tmp_path):
 
 
 def test_a_token_of_the_environment_is_used_when_needed(hub, tmp_path):
-    """The canary sings: without this, a test that the owner's token is never sent would prove
-    nothing.
-    """
+    """Otherwise the test that this token is never sent proves nothing."""
     hub.put("ada/canary", {"config.json": "{}"})
     code = "from huggingface_hub import HfApi; print(HfApi().model_info('ada/canary').id)"
     for disabled, sent in (("1", {""}), ("0", {hub.OWNER})):

@@ -1,4 +1,4 @@
-"""How a child process reports that it could not be started."""
+"""Errors of a child process that cannot be started."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ SMALL = {
 
 @pytest.fixture
 def no_descriptors(monkeypatch):
-    """No pipe can be made: the process has every file descriptor open that it may have."""
+    """Use up all file descriptors, so that no pipe can be created."""
 
     def refuse(*_):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -45,7 +45,7 @@ def no_descriptors(monkeypatch):
 
 @pytest.fixture
 def no_threads(monkeypatch):
-    """No thread of a child can be started."""
+    """Prevent the threads of child processes."""
     start = threading.Thread.start
 
     def refuse(thread):

@@ -10,7 +10,7 @@ import pytest
 
 from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
-from playground.lessons import service as classrooms
+from playground.lessons import service as service_module
 from playground.lessons.bugs import BUGS, RANDOM_BUG, resolve_bug
 from playground.lessons.measurement import ACTIVE_STATUSES
 from playground.lessons.service import LessonService
@@ -36,37 +36,38 @@ SLOW = {**SMALL, "max_steps": 100_000}
 
 
 @pytest.fixture
-def package_of(registry):
-    package_of = LessonService(registry, SMALL)
-    yield package_of
-    package_of.close()
+def service(registry):
+    service = LessonService(registry, SMALL)
+    yield service
+    service.close()
 
 
-def process_id(package_of, question):
+def process_id(service, measurement_id):
     """Return the id of the process of a measurement."""
-    return package_of.queue.executor._processes[package_of._measurements[question].job].process.pid
+    return service.queue.executor._processes[service._measurements[measurement_id].job].process.pid
 
 
-def over(package_of, question, owner=OWNER):
+def wait_for_result(service, measurement_id, owner=OWNER):
     return wait_for(
         lambda: (
-            (result := package_of.poll(question, owner))["status"] not in ACTIVE_STATUSES and result
+            (result := service.poll(measurement_id, owner))["status"] not in ACTIVE_STATUSES
+            and result
         ),
-        description="an answer",
+        description="a result",
     )
 
 
-def begin_and_train(package_of, registry):
-    """Begin a question whose run trains, and return both once it has done some steps."""
-    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
+def start_and_train(service, registry):
+    """Start a measurement, and return its id and its run after some steps."""
+    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: run.step > 3, description="some steps")
-    return question, run
+    return measurement_id, run
 
 
-def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(package_of, registry):
-    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
-    result = over(package_of, question)
+def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(service, registry):
+    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    result = wait_for_result(service, measurement_id)
     assert result["status"] == "done"
     (run,) = registry.list_for_owner(OWNER)
     assert (run.hidden, run.record.started_by) == (True, "lesson")
@@ -91,49 +92,49 @@ def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(package_of, registry
     assert result["result"]["is_correct"] == (crossing is not None and abs(crossing - 10) <= 20)
 
     # the same model: nothing is trained again
-    again = over(package_of, package_of.start_lesson("lesson-2", 1, {"text": "3 1"}, OWNER))
+    again = wait_for_result(service, service.start_lesson("lesson-2", 1, {"text": "3 1"}, OWNER))
     assert again["result"]["value"] in (1, 2, 3)
     assert registry.list_for_owner(OWNER) == [run]
-    other = over(package_of, package_of.start_lesson("lesson-1", 10, {"seed": 1}, OWNER))
+    other = wait_for_result(service, service.start_lesson("lesson-1", 10, {"seed": 1}, OWNER))
     assert other["runs"][0]["run"] != result["runs"][0]["run"]
     with pytest.raises(UserError, match="no longer exists"):
-        package_of.poll(question, OTHER)
+        service.poll(measurement_id, OTHER)
 
 
 def test_cancelling_stops_a_started_job(registry):
-    package_of = LessonService(registry, SLOW)
-    question = package_of.start_lesson("lesson-4", "same", {}, OWNER)
+    service = LessonService(registry, SLOW)
+    measurement_id = service.start_lesson("lesson-4", "same", {}, OWNER)
     wait_for(
-        lambda: any(run["step"] for run in package_of.poll(question, OWNER)["runs"]),
+        lambda: any(run["step"] for run in service.poll(measurement_id, OWNER)["runs"]),
         description="a step",
     )
-    package_of.cancel(question, OWNER)
-    assert package_of.poll(question, OWNER)["status"] == "cancelled"
+    service.cancel(measurement_id, OWNER)
+    assert service.poll(measurement_id, OWNER)["status"] == "cancelled"
     wait_for(
         lambda: all(run.status == "stopped" for run in registry.list_for_owner(OWNER)),
         description="the runs to stop",
     )
     with pytest.raises(UserError):
-        package_of.cancel(question, OTHER)
-    package_of.close()
+        service.cancel(measurement_id, OTHER)
+    service.close()
 
 
 def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
-    package_of = LessonService(registry, SLOW)
-    question, run = begin_and_train(package_of, registry)
+    service = LessonService(registry, SLOW)
+    measurement_id, run = start_and_train(service, registry)
     registry.control(run, "stop")
-    result = over(package_of, question)
+    result = wait_for_result(service, measurement_id)
     assert (result["status"], "measure again" in result["message"]) == ("failed", True)
     wait_for(lambda: not run.has_worker, description="its process to end")
-    again = package_of.start_lesson("lesson-1", 10, {}, OWNER)
+    again = service.start_lesson("lesson-1", 10, {}, OWNER)
     wait_for(lambda: run.status == "training", description="the same run to go on")
-    package_of.cancel(again, OWNER)
-    package_of.close()
+    service.cancel(again, OWNER)
+    service.close()
 
 
-def test_a_paused_run_continues_for_the_question(registry):
-    package_of = LessonService(registry, SLOW)
-    package_of.cancel(package_of.start_lesson("lesson-1", 10, {}, OWNER), OWNER)
+def test_a_paused_run_continues_for_the_measurement(registry):
+    service = LessonService(registry, SLOW)
+    service.cancel(service.start_lesson("lesson-1", 10, {}, OWNER), OWNER)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(
         lambda: run.status == "stopped" and not run.has_worker, description="the run to be saved"
@@ -143,75 +144,77 @@ def test_a_paused_run_continues_for_the_question(registry):
     registry.control(run, "pause")
     wait_for(lambda: run.status == "paused", description="the pause")
     assert run.has_worker  # its process waits for a command, and takes a moment to respond
-    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
-    assert package_of.poll(question, OWNER)["status"] == "training"
+    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    assert service.poll(measurement_id, OWNER)["status"] == "training"
     wait_for(lambda: run.status == "training", description="the run to go on")
-    assert package_of.poll(question, OWNER)["status"] == "training"
+    assert service.poll(measurement_id, OWNER)["status"] == "training"
     assert registry.list_for_owner(OWNER) == [run]
-    package_of.cancel(question, OWNER)
-    package_of.close()
+    service.cancel(measurement_id, OWNER)
+    service.close()
 
 
-def test_imported_checkpoint_is_not_reused_as_a_run(package_of, registry, tmp_path):
-    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
-    over(package_of, question)
+def test_imported_checkpoint_is_not_reused_as_a_run(service, registry, tmp_path):
+    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    wait_for_result(service, measurement_id)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: not run.has_worker, description="its process to end")
     sent = registry.import_checkpoint(
         shutil.copytree(run.checkpoints()[0][0], tmp_path / "sent"), OTHER, "sent"
     )
     assert (sent.config, sent.status) == (run.config, "done")
-    question = package_of.start_lesson("lesson-1", 10, {}, OTHER)
+    measurement_id = service.start_lesson("lesson-1", 10, {}, OTHER)
     assert f"run:{sent.id}" not in [
-        each["run"] for each in package_of.poll(question, OTHER)["runs"]
+        each["run"] for each in service.poll(measurement_id, OTHER)["runs"]
     ]
-    package_of.cancel(question, OTHER)
+    service.cancel(measurement_id, OTHER)
 
 
 def test_a_run_without_stored_weights_is_trained_again(registry):
-    package_of = LessonService(registry, SLOW)
-    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
+    service = LessonService(registry, SLOW)
+    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
     (lost,) = registry.list_for_owner(OWNER)
     wait_for(lambda: lost.step > 3, description="some steps")
-    package_of.cancel(question, OWNER)
+    service.cancel(measurement_id, OWNER)
     wait_for(
         lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
         description="a free slot",
     )
     assert (lost.status, lost.evicted) == ("stopped", WEIGHTS_EVICTED)
-    question = package_of.start_lesson("lesson-1", 10, {}, OWNER)
-    _, anew = registry.list_for_owner(OWNER)
-    assert [run["run"] for run in package_of.poll(question, OWNER)["runs"]] == [f"run:{anew.id}"]
-    wait_for(lambda: anew.step, description="a step of the new run")
-    package_of.cancel(question, OWNER)
-    package_of.close()
+    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    _, new_run = registry.list_for_owner(OWNER)
+    assert [run["run"] for run in service.poll(measurement_id, OWNER)["runs"]] == [
+        f"run:{new_run.id}"
+    ]
+    wait_for(lambda: new_run.step, description="a step of the new run")
+    service.cancel(measurement_id, OWNER)
+    service.close()
 
 
 def test_a_run_that_still_saves_is_not_used(registry):
-    package_of = LessonService(registry, SLOW)
-    question, run = begin_and_train(package_of, registry)
+    service = LessonService(registry, SLOW)
+    measurement_id, run = start_and_train(service, registry)
     # its process cannot report meanwhile that it has saved
     with registry._lock, run.lock:
-        package_of.cancel(question, OWNER)
+        service.cancel(measurement_id, OWNER)
         assert run.status == "stopping"
         with pytest.raises(UserError, match="still being saved; try again in a moment"):
-            package_of.start_lesson("lesson-1", 10, {}, OWNER)
+            service.start_lesson("lesson-1", 10, {}, OWNER)
     wait_for(lambda: run.status == "stopped", description="the run to be saved")
-    again = package_of.start_lesson("lesson-1", 10, {}, OWNER)
+    again = service.start_lesson("lesson-1", 10, {}, OWNER)
     assert registry.list_for_owner(OWNER) == [run]
-    package_of.cancel(again, OWNER)
-    package_of.close()
+    service.cancel(again, OWNER)
+    service.close()
 
 
 @pytest.mark.smoke
-def test_an_impossible_request_starts_no_job(package_of, registry):
+def test_an_impossible_request_starts_no_job(service, registry):
     for call in (
-        lambda: package_of.start_lesson("lesson-9", 1, {}, OWNER),
-        lambda: package_of.start_lesson("lesson-1", None, {}, OWNER),
-        lambda: package_of.start_lesson("lesson-7", 6, {"positions": "no"}, OWNER),
-        lambda: package_of.start_bug("typo", 0, 60, OWNER),
-        lambda: package_of.start_bug(RANDOM_BUG, -1, 60, OWNER),
-        lambda: package_of.start_bug(RANDOM_BUG, 0, 10**6, OWNER),
+        lambda: service.start_lesson("lesson-9", 1, {}, OWNER),
+        lambda: service.start_lesson("lesson-1", None, {}, OWNER),
+        lambda: service.start_lesson("lesson-7", 6, {"positions": "no"}, OWNER),
+        lambda: service.start_bug("typo", 0, 60, OWNER),
+        lambda: service.start_bug(RANDOM_BUG, -1, 60, OWNER),
+        lambda: service.start_bug(RANDOM_BUG, 0, 10**6, OWNER),
     ):
         with pytest.raises(ConfigError):
             call()
@@ -219,146 +222,148 @@ def test_an_impossible_request_starts_no_job(package_of, registry):
 
 
 def test_owner_has_two_measurements_and_abandoned_ones_do_not_count(registry, monkeypatch):
-    package_of = LessonService(registry, SLOW)
+    service = LessonService(registry, SLOW)
     for seed in (0, 1):
-        package_of.start_lesson("lesson-1", 10, {"seed": seed}, OWNER)
+        service.start_lesson("lesson-1", 10, {"seed": seed}, OWNER)
     with pytest.raises(UserError, match="2 of your measurements"):
-        package_of.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
-    monkeypatch.setattr(classrooms, "UNPOLLED_TIMEOUT_S", -1.0)
-    package_of.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
-    package_of.close()
+        service.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
+    monkeypatch.setattr(service_module, "UNPOLLED_TIMEOUT_S", -1.0)
+    service.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
+    service.close()
 
 
-def test_full_service_evicts_longest_abandoned_waiting_measurement(package_of, monkeypatch):
-    monkeypatch.setattr(classrooms, "MAX_TOTAL", 3)
-    measuring = package_of.start_bug("last-layer", 0, 1000, OWNER)
-    waiting = [package_of.start_bug("no-return", seed, 20, OTHER) for seed in (0, 1)]
-    package_of.poll(waiting[0], OTHER)
+def test_full_service_evicts_longest_abandoned_waiting_measurement(service, monkeypatch):
+    monkeypatch.setattr(service_module, "MAX_TOTAL", 3)
+    measuring = service.start_bug("last-layer", 0, 1000, OWNER)
+    waiting = [service.start_bug("no-return", seed, 20, OTHER) for seed in (0, 1)]
+    service.poll(waiting[0], OTHER)
     with pytest.raises(UserError, match="reached its limit of measurements"):
-        package_of.start_bug("no-return", 0, 20, "z" * 32)
-    for question, seconds in ((measuring, 100), (waiting[0], 60), (waiting[1], 80)):
-        package_of._measurements[question].polled_at -= classrooms.UNPOLLED_TIMEOUT_S + seconds
-    latest = package_of.start_bug("no-return", 0, 20, "z" * 32)
-    assert set(package_of._measurements) == {measuring, waiting[0], latest}
+        service.start_bug("no-return", 0, 20, "z" * 32)
+    for measurement_id, seconds in ((measuring, 100), (waiting[0], 60), (waiting[1], 80)):
+        service._measurements[measurement_id].polled_at -= (
+            service_module.UNPOLLED_TIMEOUT_S + seconds
+        )
+    latest = service.start_bug("no-return", 0, 20, "z" * 32)
+    assert set(service._measurements) == {measuring, waiting[0], latest}
     with pytest.raises(UserError, match="no longer exists"):
-        package_of.poll(waiting[1], OTHER)
+        service.poll(waiting[1], OTHER)
 
 
-def test_one_address_holds_at_most_half_of_the_measurements(
-    package_of, monkeypatch, client_address
-):
-    monkeypatch.setattr(classrooms, "MAX_TOTAL", 8)
+def test_one_address_holds_at_most_half_of_the_measurements(service, monkeypatch, client_address):
+    monkeypatch.setattr(service_module, "MAX_TOTAL", 8)
     fake_processes(monkeypatch)
     client_address.set("192.0.2.1")
     for number in range(4):
-        package_of.start_bug("no-return", 0, 20, f"{number:032d}")
+        service.start_bug("no-return", 0, 20, f"{number:032d}")
     with pytest.raises(
         UserError, match="your address has 4 measurements, the maximum; try again in a minute"
     ):
-        package_of.start_bug("no-return", 0, 20, f"{4:032d}")
-    assert len(package_of._measurements) == 4
+        service.start_bug("no-return", 0, 20, f"{4:032d}")
+    assert len(service._measurements) == 4
     client_address.set("192.0.2.2")
-    other = package_of.start_bug("no-return", 0, 20, OWNER)
+    other = service.start_bug("no-return", 0, 20, OWNER)
     client_address.set("192.0.2.1")
-    left = list(package_of._measurements)[2]
-    for question in (left, other):
-        package_of._measurements[question].polled_at -= classrooms.UNPOLLED_TIMEOUT_S + 60
+    left = list(service._measurements)[2]
+    for measurement_id in (left, other):
+        service._measurements[measurement_id].polled_at -= service_module.UNPOLLED_TIMEOUT_S + 60
     # left longest ago of all, by a client of another address
-    package_of._measurements[other].polled_at -= 60
-    package_of.start_bug("no-return", 0, 20, f"{5:032d}")
-    assert other in package_of._measurements
-    assert left not in package_of._measurements
+    service._measurements[other].polled_at -= 60
+    service.start_bug("no-return", 0, 20, f"{5:032d}")
+    assert other in service._measurements
+    assert left not in service._measurements
 
 
 @pytest.mark.smoke
-def test_a_random_bug_reveals_nothing(package_of):
+def test_a_random_bug_reveals_nothing(service):
     seed = next(seed for seed in range(100) if resolve_bug(RANDOM_BUG, seed) == "causal-mask")
-    question = package_of.start_bug(RANDOM_BUG, seed, 20, OWNER)
+    measurement_id = service.start_bug(RANDOM_BUG, seed, 20, OWNER)
     with pytest.raises(UserError, match="there is no result yet"):
-        package_of.submit_guess(question, OWNER, bug="causal-mask")
-    result = over(package_of, question)
+        service.submit_guess(measurement_id, OWNER, bug="causal-mask")
+    result = wait_for_result(service, measurement_id)
     bug = BUGS["causal-mask"]
     assert result["name"] == RANDOM_BUG
     assert not {"title", "explanation"} & set(result)
     assert not {"source", "changed_line", "diff", "silent_variant"} & set(result["result"])
     assert "causal" not in str(result)
 
-    wrong = package_of.submit_guess(question, OWNER, bug="transpose")
+    wrong = service.submit_guess(measurement_id, OWNER, bug="transpose")
     assert not wrong["is_correct"]
     assert "It is not" in wrong["feedback"]
-    assert not package_of.submit_guess(question, OWNER, line=0)["is_correct"]  # the bug comes first
-    assert package_of.submit_guess(question, OWNER, bug="causal-mask")["is_correct"]
-    result = package_of.poll(question, OWNER)
+    assert not service.submit_guess(measurement_id, OWNER, line=0)[
+        "is_correct"
+    ]  # the bug comes first
+    assert service.submit_guess(measurement_id, OWNER, bug="causal-mask")["is_correct"]
+    result = service.poll(measurement_id, OWNER)
     assert (result["title"], "changed_line" in result["result"]) == (bug.title, False)
     changed = next(
         at
         for at, line in enumerate(result["result"]["source"]["lines"])
         if line.strip() == bug.correct_line
     )
-    assert not package_of.submit_guess(question, OWNER, line=changed - 1)["is_correct"]
-    assert package_of.submit_guess(question, OWNER, line=changed)["is_correct"]
-    result = package_of.poll(question, OWNER)
+    assert not service.submit_guess(measurement_id, OWNER, line=changed - 1)["is_correct"]
+    assert service.submit_guess(measurement_id, OWNER, line=changed)["is_correct"]
+    result = service.poll(measurement_id, OWNER)
     assert result["explanation"] == bug.explanation
     assert any(line.strip("+ ") == bug.buggy_line for line in result["result"]["diff"])
     with pytest.raises(UserError):
-        package_of.submit_guess(question, OTHER, line=changed)
+        service.submit_guess(measurement_id, OTHER, line=changed)
 
 
-def test_giving_up_reveals_the_bug(package_of):
-    question = package_of.start_bug(RANDOM_BUG, 0, 20, OWNER)
-    over(package_of, question)
-    package_of.submit_guess(question, OWNER, give_up=True)
-    result = package_of.poll(question, OWNER)
+def test_giving_up_reveals_the_bug(service):
+    measurement_id = service.start_bug(RANDOM_BUG, 0, 20, OWNER)
+    wait_for_result(service, measurement_id)
+    service.submit_guess(measurement_id, OWNER, give_up=True)
+    result = service.poll(measurement_id, OWNER)
     assert result["title"] == BUGS[resolve_bug(RANDOM_BUG, 0)].title
     assert result["result"]["diff"]
 
 
-def test_measuring_is_bounded_cancelled_and_survives_its_process(package_of):
-    question = package_of.start_bug("last-layer", 0, 1000, OWNER)
-    wait_for(lambda: package_of.poll(question, OWNER).get("done"), description="some steps")
-    package_of.cancel(question, OWNER)
-    assert package_of.poll(question, OWNER)["status"] == "cancelled"
-    assert package_of._measurements[question].job.released.wait(60)
+def test_measuring_is_bounded_cancelled_and_survives_its_process(service):
+    measurement_id = service.start_bug("last-layer", 0, 1000, OWNER)
+    wait_for(lambda: service.poll(measurement_id, OWNER).get("done"), description="some steps")
+    service.cancel(measurement_id, OWNER)
+    assert service.poll(measurement_id, OWNER)["status"] == "cancelled"
+    assert service._measurements[measurement_id].job.released.wait(60)
 
-    question = package_of.start_bug("last-layer", 0, 1000, OWNER)
-    wait_for(lambda: package_of.poll(question, OWNER).get("done"), description="some steps")
-    os.kill(process_id(package_of, question), signal.SIGTERM)
-    assert "ended (exit code -15)" in over(package_of, question)["message"]
+    measurement_id = service.start_bug("last-layer", 0, 1000, OWNER)
+    wait_for(lambda: service.poll(measurement_id, OWNER).get("done"), description="some steps")
+    os.kill(process_id(service, measurement_id), signal.SIGTERM)
+    assert "ended (exit code -15)" in wait_for_result(service, measurement_id)["message"]
 
-    question = package_of.start_bug("last-layer", 0, 1000, OWNER)
-    wait_for(lambda: package_of.poll(question, OWNER).get("done"), description="some steps")
+    measurement_id = service.start_bug("last-layer", 0, 1000, OWNER)
+    wait_for(lambda: service.poll(measurement_id, OWNER).get("done"), description="some steps")
     # as a machine does that has no memory left
-    os.kill(process_id(package_of, question), signal.SIGKILL)
-    killed = over(package_of, question)["message"]
+    os.kill(process_id(service, measurement_id), signal.SIGKILL)
+    killed = wait_for_result(service, measurement_id)["message"]
     assert "out of memory" in killed
     assert "longer than" not in killed
 
-    lane = package_of.queue.lane("bug")
+    lane = service.queue.lane("bug")
     lane.policy = replace(lane.policy, run_timeout_s=0.5)
-    late = over(package_of, package_of.start_bug("last-layer", 0, 1000, OWNER))
+    late = wait_for_result(service, service.start_bug("last-layer", 0, 1000, OWNER))
     assert (late["status"], "longer than 0.5 s" in late["message"]) == ("failed", True)
 
 
-def test_later_requests_wait_for_a_slot(package_of):
-    assert package_of.max_workers == 1
+def test_later_requests_wait_for_a_slot(service):
+    assert service.max_workers == 1
     first, second = (
-        package_of.start_bug("last-layer", 0, 1000, OWNER),
-        package_of.start_bug("no-return", 0, 20, OTHER),
+        service.start_bug("last-layer", 0, 1000, OWNER),
+        service.start_bug("no-return", 0, 20, OTHER),
     )
-    assert package_of.poll(second, OTHER)["status"] == "waiting"
-    package_of.cancel(first, OWNER)
-    assert over(package_of, second, OTHER)["status"] == "done"
-    assert time.monotonic() - package_of._measurements[second].polled_at < 5
+    assert service.poll(second, OTHER)["status"] == "waiting"
+    service.cancel(first, OWNER)
+    assert wait_for_result(service, second, OTHER)["status"] == "done"
+    assert time.monotonic() - service._measurements[second].polled_at < 5
 
 
-def test_a_client_that_left_blocks_no_other_and_can_return(package_of):
-    first = package_of.start_bug("last-layer", 0, 1000, OWNER)
-    left, here = (package_of.start_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32))
-    package_of._measurements[left].job.polled_at -= classrooms.UNPOLLED_TIMEOUT_S
-    package_of.cancel(first, OWNER)
-    assert over(package_of, here, "z" * 32)["status"] == "done"
-    assert package_of._measurements[left].status == "waiting"
-    assert over(package_of, left, OTHER)["status"] == "done"
+def test_a_client_that_left_blocks_no_other_and_can_return(service):
+    first = service.start_bug("last-layer", 0, 1000, OWNER)
+    left, here = (service.start_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32))
+    service._measurements[left].job.polled_at -= service_module.UNPOLLED_TIMEOUT_S
+    service.cancel(first, OWNER)
+    assert wait_for_result(service, here, "z" * 32)["status"] == "done"
+    assert service._measurements[left].status == "waiting"
+    assert wait_for_result(service, left, OTHER)["status"] == "done"
 
 
 @pytest.fixture
@@ -371,7 +376,7 @@ def comparison():
 def test_a_pretrained_model_translates_while_the_run_trains(registry, comparison, tiny_t5):
     service = LessonService(registry, SMALL | {"max_length": 5}, comparison.queue)
     options = {"pretrained": tiny_t5, "sentence": "the dog saw the cat"}
-    result = over(service, service.start_lesson("lesson-12", "aligned", options, OWNER))
+    result = wait_for_result(service, service.start_lesson("lesson-12", "aligned", options, OWNER))
     assert (result["status"], result["message"]) == ("done", "")
     measured = result["result"]
     assert measured["is_correct"] == (measured["value"] == "aligned")
@@ -385,7 +390,7 @@ def test_a_pretrained_model_translates_while_the_run_trains(registry, comparison
 def test_a_failed_translation_ends_the_measurement_and_its_run(registry, comparison, tiny_gpt2):
     service = LessonService(registry, SLOW, comparison.queue)
     options = {"pretrained": tiny_gpt2}
-    result = over(service, service.start_lesson("lesson-12", "aligned", options, OWNER))
+    result = wait_for_result(service, service.start_lesson("lesson-12", "aligned", options, OWNER))
     assert result["status"] == "failed"
     assert "is not an encoder-decoder" in result["message"]
     (run,) = registry.list_for_owner(OWNER)

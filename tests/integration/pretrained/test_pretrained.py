@@ -1,4 +1,4 @@
-"""Models are listed, measured and downloaded from a Hub on this machine; messages for failures.
+"""Models of a stand-in Hub are listed, measured and downloaded; errors have messages.
 
 The models are fixtures with the names of the real ones.
 """

@@ -1,6 +1,4 @@
-"""Heads of pretrained models: what is shown equals what transformers itself computes, on
-fixtures and on a real encoder.
-"""
+"""Attention of pretrained models equals that of transformers."""
 
 import base64
 
@@ -26,7 +24,7 @@ ENCODER = str(get_model_path())  # a real pretrained BERT encoder: 6 layers, 12 
 
 
 def unpacked(rendered):
-    """The weights of a result, LHQM."""
+    """Return the attention weights of a result (LHQM)."""
     n = len(rendered["tokens"])
     flat = np.frombuffer(base64.b64decode(rendered["weights"]), "<i2")
     return flat.reshape(rendered["layers"], rendered["heads"], n, n) / 1000

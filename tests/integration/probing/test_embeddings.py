@@ -1,4 +1,4 @@
-"""The two banks and sums of words: on a real pretrained encoder, and on embeddings made by hand."""
+"""Polysemy and sums of words, on a real encoder and on handmade embeddings."""
 
 import pytest
 import torch
@@ -15,11 +15,7 @@ ENCODER = str(get_model_path())
 
 
 def test_two_meanings_of_bank_separate_over_the_layers():
-    """A real finding.
-
-    In this encoder, trained to make sentences alike or not, the last layers bring them together
-    again.
-    """
+    """In this sentence encoder, the last layers bring the meanings together again."""
     actual = run("word-in-context", {"model": ENCODER}, ProgressReporter())
     assert [actual["tokens"][i] for place in actual["occurrences"] for i in place] == [
         "bank",

@@ -1,4 +1,4 @@
-"""A model with another's tokenizer: the ids are the same numbers and other words."""
+"""A model with the tokenizer of another: the same ids, other words."""
 
 import pytest
 import torch

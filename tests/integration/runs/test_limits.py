@@ -67,7 +67,7 @@ def warm():
 
 @pytest.fixture
 def hosted(tmp_path, monkeypatch):
-    """Creates registries, one after the other, with settings of the environment."""
+    """Create registries one after the other, with settings from the environment."""
     made = []
 
     def make(**numbers) -> Registry:
@@ -103,7 +103,7 @@ def until(condition, what="a condition"):
 
 
 def done(registry: Registry, owner: str = "ada", name: str = "", **fields) -> Run:
-    """A run that came to its end, and gave its worker back."""
+    """Return a finished run without a worker."""
     run = registry.start(small(**({"max_steps": 30} | fields)), owner, name=name)
     until(lambda: run.status == "done" and not run.has_worker, "a finished run")
     return run
@@ -425,7 +425,7 @@ def test_times_in_a_checkpoint_do_not_extend_the_limit(hosted, tmp_path):
 
 
 def age(run: Run, hours: float) -> None:
-    """Let a run have been left alone for so long."""
+    """Set the last use of a run to this long ago."""
     at = time.time() - 3600 * hours
     os.utime(run.folder / "run.json", (at, at))
     run.last_viewed_at = -1e9
@@ -571,7 +571,7 @@ def test_the_excess_of_one_user_affects_no_other(hosted):
 
 
 def rest(registry: Registry, owner: str, size: int, hours: float) -> Run:
-    """A run that was left alone for so long, with so many bytes of weights; nothing was trained."""
+    """Return an untrained run, last used this long ago, with this many bytes of weights."""
     run = registry._new(small(), owner, "", registry.storage.new_run_folder(small()))
     (run.folder / "checkpoints").mkdir(parents=True)
     (run.folder / "checkpoints" / "weights").write_bytes(bytes(size))

@@ -53,7 +53,7 @@ ENDLESS = 100_000
 
 @pytest.fixture(scope="module", autouse=True)
 def warm():
-    """Workers come from a process that has torch imported, as in the app."""
+    """Start workers from a process that has imported torch, as the app does."""
     warm_up().join()
 
 
@@ -66,9 +66,7 @@ def registry(tmp_path):
 
 @pytest.fixture
 def serve(tmp_path):
-    """Makes registries over the test's folder, one after the other or with settings of their
-    own.
-    """
+    """Create registries on the test's folder, one after the other."""
     made = []
 
     def make(**settings) -> Registry:
@@ -87,12 +85,12 @@ def start(
 
 
 def slow(registry: Registry, owner: str = "ada", **fields) -> Run:
-    """A run that goes on and on."""
+    """Settings of a run that does not end during a test."""
     return start(registry, owner, SLOWLY, **({"max_steps": ENDLESS} | fields))
 
 
 def wait_until(run: Run, condition, what: str) -> Run:
-    """Wait for something of a run, and say how it stood when that did not come."""
+    """Wait for a condition of a run; an error has the run's state."""
     try:
         wait_for(condition, 60, what)
     except TimeoutError as error:
@@ -117,14 +115,14 @@ def wait_for_pause_at(run: Run, step: int) -> Run:
 
 
 def wait_for_the_end(run: Run) -> Run:
-    """Until no process belongs to it any more."""
+    """Wait until the run has no process."""
     return wait_until(
         run, lambda: not run.has_worker and run.status != "waiting", "the end of a worker"
     )
 
 
 def finished(registry: Registry, run: Run) -> Run:
-    """Let it go on to its end, wherever it stands."""
+    """Continue a run in any state to its end."""
     wait_for(lambda: run.status not in ("starting", "waiting"), description="a worker")
     if run.status != "done":
         registry.control(run, "resume")
@@ -132,7 +130,7 @@ def finished(registry: Registry, run: Run) -> Run:
 
 
 def held(registry: Registry, run: Run, step: int = 1) -> Run:
-    """Pause it after that step, and wait until that is saved."""
+    """Pause a run after a step, and wait until it is saved."""
     wait_for_steps(run, step)
     registry.control(run, "pause")
     wait_for_status(run, "paused")
@@ -142,7 +140,7 @@ def held(registry: Registry, run: Run, step: int = 1) -> Run:
 
 
 def parked(registry: Registry, run: Run) -> Run:
-    """A paused run that has given its worker back."""
+    """Return a paused run without a worker."""
     held(registry, run)
     run.send_command("park")
     return wait_for_the_end(run)
@@ -155,7 +153,7 @@ def losses(run: Run) -> list[float]:
 
 
 def newest(run: Run) -> int:
-    """The step of its newest checkpoint."""
+    """Return the step of the run's newest checkpoint."""
     return run.checkpoints()[0][1].step
 
 
@@ -168,7 +166,7 @@ def removed(pid: int) -> bool:
 
 
 class Page:
-    """A page that follows a run: what it stores of the responses."""
+    """A page that polls a run, and the data that it keeps."""
 
     def __init__(self, registry: Registry, run: Run) -> None:
         self.registry, self.run = registry, run
@@ -543,9 +541,7 @@ def test_the_number_of_waiting_runs_of_an_owner_is_limited(serve):
 
 
 def as_it_is_meant(line: list[str], places: dict[str, int], turns: list[str]) -> list[int]:
-    """The order of those in line, written down plainly: the fewest places first, then the
-    longest since a turn, then the line.
-    """
+    """Return the specified order of the queue: fewest slots, longest wait, first in line."""
     places, turns = Counter(places), {owner: at for at, owner in enumerate(turns, start=1)}
     left, order = list(enumerate(line)), []
     while left:

@@ -1,4 +1,4 @@
-"""What a page polls must not wait for a lock that another thread holds while the disk works."""
+"""A poll must not wait for a lock that another thread holds during disk work."""
 
 import json
 import threading

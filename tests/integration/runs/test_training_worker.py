@@ -1,6 +1,4 @@
-"""The loop of a worker where steps are taken in rows, as on a GPU; the rest of it is tested
-through the registry.
-"""
+"""A worker that trains several steps per call, as on a GPU."""
 
 import pytest
 import torch
@@ -48,12 +46,12 @@ def make(tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Steps so quick that only what is due ends a row of them."""
+    """Make steps so fast that only due work ends a call."""
     monkeypatch.setattr(Trainer, "recent_steps_per_second", 1e6)
 
 
 def in_rows(worker: TrainingWorker) -> list[int]:
-    """Let it take steps in rows; returns how long each will have been."""
+    """Train several steps per call; return the number of steps of each call."""
     trainer, rows = worker.trainer, []
     steps = CudaGraphSteps(
         trainer.model,

@@ -1,4 +1,4 @@
-"""Training in slices of a GPU that is lent, on a ZeroGPU that is simulated (fake_zerogpu.py)."""
+"""Training in GPU slices on a simulated ZeroGPU (fake_zerogpu.py)."""
 
 import contextvars
 import errno
@@ -76,12 +76,12 @@ def registry(tmp_path, zero):
 
 @pytest.fixture
 def slices_of(monkeypatch):
-    """Sets how many seconds a slice has."""
+    """Set the seconds of a slice."""
     return lambda seconds: monkeypatch.setattr(supervisor, "SLICE_SECONDS", seconds)
 
 
 def in_an_event(registry: Registry, run: Run, who: str = "ada") -> threading.Thread:
-    """A slice in the event of a user, under way."""
+    """Start a slice in the event of a user."""
     context = contextvars.copy_context()
     context.run(CURRENT_REQUEST.set, who)
     thread = threading.Thread(target=context.run, args=(registry.supervisor.run_slice, run))
@@ -111,7 +111,7 @@ def weights(run: Run) -> dict[str, list]:
 
 @pytest.fixture(scope="module")
 def at_once():
-    """Return the losses, rounded as they are stored, and the weights of a run without slices."""
+    """Return the rounded losses and the weights of a run without slices."""
     trainer = Trainer(CONFIG)
     stored = [float(f"{metrics.loss:.6g}") for metrics in trainer]
     return stored, {

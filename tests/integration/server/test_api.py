@@ -1,4 +1,4 @@
-"""The API for programs: as a client of a shared instance uses it, and with arbitrary input."""
+"""The public API: clients of a shared instance, and arbitrary input."""
 
 import asyncio
 import itertools
@@ -56,7 +56,7 @@ def hub(served_hub):
 
 @pytest.fixture(scope="module")
 def app(hub, tmp_path_factory):
-    """A server that is open to others, with a token of its owner's that no user may use."""
+    """A shared server with a token that no user may use."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "home").mkdir()
     environment = hub.environment(
@@ -76,7 +76,7 @@ def app(hub, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def call_api(app):
-    """Calls an endpoint as a program does."""
+    """Call an endpoint as a program does."""
     client = Client(app.url, verbose=False)
     yield lambda endpoint, **values: client.predict(**values, api_name=f"/{endpoint}")
     client.close()
@@ -84,7 +84,7 @@ def call_api(app):
 
 @pytest.fixture(scope="module")
 def run(call_api):
-    """A run that was started through the API: the response of `start`."""
+    """A run that the API started: the response of `start`."""
     return call_api("start", settings=SMALL, preset="fast", name="by a program")
 
 

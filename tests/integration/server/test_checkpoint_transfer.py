@@ -48,7 +48,7 @@ FIELDS = {
 
 
 def served_by(registry):
-    """An app with only the routes of checkpoints."""
+    """Return an app with only the routes of checkpoints."""
     return Starlette(routes=CheckpointTransfer(registry).routes())
 
 
@@ -78,7 +78,7 @@ def zipped(files, prefix="", method=zipfile.ZIP_DEFLATED, **more):
 
 
 def send(app, data, owner=None, **headers):
-    """Status and JSON of an upload."""
+    """Upload a file; return status and JSON."""
     inputs = {
         "x-owner": new_owner_key() if owner is None else owner,
         "x-name": "sent%20here",

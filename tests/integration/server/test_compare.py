@@ -1,4 +1,4 @@
-"""The routes of the Compare tab, with a queue of their own and without one."""
+"""The routes of the Compare tab, with and without a queue."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Who may frame what: other sites one embedded view, which knows no owner, and nothing else."""
+"""Frames: other sites may embed one view without an owner, and nothing else."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

@@ -344,9 +344,7 @@ def test_figures_that_fail_to_start_do_not_block_others(page, monkeypatch):
 
 @pytest.fixture
 def measured(page, registry, monkeypatch):
-    """Runs of two owners whose verdict needs a model that never answers by itself; yields the
-    futures of those who wait for it.
-    """
+    """Runs of two owners whose outcome needs a pending measurement; yields its futures."""
     small = (
         dict(claims.CLAIMS["annotated-copy"].settings) | SMALL | {"max_steps": 5, "min_length": 4}
     )
@@ -372,7 +370,7 @@ def measured(page, registry, monkeypatch):
 
 
 class Page:
-    """What a route reads of a request."""
+    """The parts of a request that a route reads."""
 
     def __init__(self, address):
         self.client, self.headers, self.scope = (
@@ -474,7 +472,7 @@ def test_measurements_stop_when_the_page_closes(page, measured):
 
 
 def polled(page, open, known=None):
-    """A poll, the run configurations that it made, and the JSON that it sorted."""
+    """Return a poll, the run configurations that it built, and the JSON that it sorted."""
     counted = {"configs": 0, "sorted": 0}
     make, dumps = RunConfig.from_flat, json.dumps
 

@@ -1,6 +1,4 @@
-"""A process that cannot be started: the user reads why, nothing stays under way, and the
-next attempt works.
-"""
+"""A process that cannot be started: the user gets the reason, and the next attempt works."""
 
 import multiprocessing.context
 import threading

@@ -112,9 +112,7 @@ def request_from(address):
 
 
 def in_order_of_answers(answerer, requests):
-    """Ask all at once, as (name, address, what), and return the names in the order of their
-    answers.
-    """
+    """Send all requests at once; return their names in the order of the responses."""
 
     async def send_all():
         order = []

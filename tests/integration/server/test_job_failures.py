@@ -1,4 +1,4 @@
-"""What a user reads when the process of a job fails, for every kind of job; the next job works."""
+"""Messages of failed processes, for every kind of job; the next job works."""
 
 import multiprocessing.context
 from dataclasses import replace
@@ -56,7 +56,7 @@ def queue(kind):
 
 
 def check_next_job(queue, kind):
-    """A job after the failure has a process and a result, and no slot is lost."""
+    """Check that a job after the failure has a result, and that no slot is lost."""
     for _ in range(queue.lane(kind).policy.max_running + 1):
         job = queue.submit(kind, "none", owner=OWNER)
         assert job.future.result(60)["process"], job.message

@@ -1,6 +1,6 @@
-"""Which routes are served.
+"""The routes that are served.
 
-Gradio registers many that nothing here uses; a new one has to be judged.
+Gradio registers many that this app does not use.
 """
 
 import json
@@ -197,7 +197,7 @@ import os; sys.stdout.flush(); os._exit(0)
 
 @pytest.fixture(scope="module")
 def built():
-    """What the page's application registers, as it is launched."""
+    """The app as it is launched."""
     done = subprocess.run([sys.executable, "-c", BUILD], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -291,7 +291,7 @@ def test_no_middleware_grants_other_origins(built):
     ],
 )
 def test_hosts_are_checked_locally_and_when_configured(monkeypatch, is_open, environment, checked):
-    """A Space is probed by its address, under a Host of which nothing here knows."""
+    """A Space is probed by its address, with an unknown Host header."""
     for name in ("SPACE_HOST", "PLAYGROUND_HOSTS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

@@ -1,4 +1,4 @@
-"""A link to watch shows a run, and gives nothing away that only its owner may use."""
+"""A watch link shows a run, and nothing else of its owner."""
 
 import asyncio
 import json
@@ -39,9 +39,7 @@ TINY = {
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
-    """A registry whose runs wait, the owner's run on rows of their own, the rows' content id,
-    and all answerers.
-    """
+    """A registry with queued runs, the owner's run on a dataset, and all handlers."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(Scheduler, "schedule", lambda self: None)
     content = store(from_text(TEXT))

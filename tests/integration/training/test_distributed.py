@@ -54,9 +54,7 @@ def run(small_run):
 
 @pytest.fixture(scope="module")
 def saw(run, tmp_path_factory):
-    """The states of two processes, their output through torchrun, and the folder of their
-    checkpoints.
-    """
+    """The states of two processes, their output, and the folder of their checkpoints."""
     folder = tmp_path_factory.mktemp("together")
     trainer = Trainer(run)
     save_checkpoint(folder / "one", trainer, [trainer.train_step() for _ in range(5)])
@@ -77,13 +75,13 @@ def saw(run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(run, tmp_path_factory):
-    """The same run in this process, by itself, and its checkpoint."""
+    """The same run in one process, and its checkpoint."""
     folder = tmp_path_factory.mktemp("alone")
     return uninterrupted(SINGLE_PROCESS, run, folder), folder / "uncut"
 
 
 def numbers(result):
-    """Loss, gradient norm and scores of every step."""
+    """Return loss, gradient norm and scores of every step."""
     return [value for line in result["metrics"] for value in line if value is not None]
 
 
@@ -244,9 +242,7 @@ def test_the_command_speaks_with_one_voice_and_writes_once(saw):
 
 
 def catches(process, number):
-    """Whether a process has a handler of its own for a signal: the Trainer's is there from the
-    first step on.
-    """
+    """Return whether a process has its own handler of a signal."""
     masks = dict(
         line.split(":\t")
         for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()

@@ -116,9 +116,7 @@ def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropout_run, t
 
 
 def train(run, until=N, scheduled=(), by_hand=(), folder=None):
-    """In a new process, which ends by a kill if it saved; the fingerprint that it printed
-    otherwise.
-    """
+    """Train in a new process; return its fingerprint, or None if it was killed after saving."""
     spec = {
         "fields": run.to_flat(),
         "until": until,
@@ -257,7 +255,7 @@ def test_run_diverged_at_first_step_can_resume_once_repaired(dropout_run, tmp_pa
 
 @pytest.fixture(scope="module")
 def ended_early(small_run, tmp_path_factory):
-    """The checkpoint of a run that ended because it reached its goal."""
+    """The checkpoint of a run that reached its goal early."""
     trainer = Trainer(
         small_run.replace(
             stop_at_exact_match=0.3, eval_every=5, eval_size=20, max_steps=300, learning_rate=1e-2
