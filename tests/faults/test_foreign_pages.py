@@ -31,7 +31,7 @@ document.title = "ran on " + location.origin + " " + Object.keys(localStorage).l
 
 
 class ForeignSite:
-    """A site of an attacker: a page with a script, and a count of its visitors."""
+    """A site of an attacker: a page with a script, and a count of its requests."""
 
     def __init__(self) -> None:
         site = self

@@ -35,15 +35,13 @@ TINY_SETTINGS = {
 
 
 def repeat_counts(default: int, long: int) -> pytest.MarkDecorator:
-    """Runs a test so many times, or with so many tries, in every run, and with more under `-m
-    soak`.
-    """
+    """Parametrize a test with a small count, and with a larger one under `-m soak`."""
     marks = [pytest.mark.soak, pytest.mark.timeout(3 * 3600)]
     return pytest.mark.parametrize("count", [default, pytest.param(long, marks=marks)])
 
 
 def run_as_root(*command: str) -> bool:
-    """Carry out what takes root, or sudo without a password; whether it went well."""
+    """Run a command as root, or with sudo; return whether it succeeded."""
     prefixes = [[], ["sudo", "-n"]] if shutil.which("sudo") else [[]]
     return any(
         subprocess.run([*prefix, *command], capture_output=True).returncode == 0
@@ -74,7 +72,7 @@ def wait_for_end(run: Run) -> None:
 
 
 def start_trained_runs(registry: Registry, *owners: str, **fields: object) -> list[Run]:
-    """A run of each owner that trains and has a checkpoint."""
+    """Start a run of each owner, which trains and has a checkpoint."""
     runs = [start_run(registry, owner, **fields) for owner in owners]
     for run in runs:
         wait_for(lambda run=run: run.step > 0, 120, "the first points")
@@ -98,7 +96,7 @@ def newest_checkpoint_step(run: Run) -> int:
 
 
 def resumable_steps(run: Run) -> list[int]:
-    """The steps of the checkpoints from which training can go on, newest first."""
+    """Return the steps of the resumable checkpoints, newest first."""
     steps = []
     for path in (run.folder / "checkpoints").glob("[0-9]*"):
         try:
@@ -109,14 +107,12 @@ def resumable_steps(run: Run) -> list[int]:
 
 
 def polled_steps(registry: Registry, run: Run) -> list[int]:
-    """The steps that a page sees that has just been opened (short runs only: longer curves are
-    decimated).
-    """
+    """Return the steps that a new page receives; for short runs, which are not decimated."""
     return registry.poll(run, 0, -1, 0)["points"]["steps"]
 
 
 def assert_complete_series(registry: Registry, run: Run, steps: int) -> None:
-    """In a page, on disk, and in a page of the next server."""
+    """Check the series of a page, on disk, and of a page after a restart."""
     expected = list(range(1, steps + 1))
     assert polled_steps(registry, run) == expected
     assert [line["step"] for line in read_lines(run.folder)] == expected

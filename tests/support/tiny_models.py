@@ -88,7 +88,7 @@ CHECKS = {
 
 
 class FixtureError(AssertionError):
-    """A fixture has not learned its grammar: input, prediction and target."""
+    """A fixture has not learned its grammar; with input, prediction and target."""
 
 
 def sample_sentence(rng: random.Random, truncate: bool = False) -> str:
@@ -114,7 +114,7 @@ def sample_sentence(rng: random.Random, truncate: bool = False) -> str:
 
 
 def causal_tokenizer(corpus: list[str]) -> Any:
-    """Byte-level BPE, as GPT-2's, small."""
+    """Return a small byte-level BPE tokenizer, as that of GPT-2."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -159,9 +159,7 @@ def masked_tokenizer(corpus: list[str]) -> Any:
 
 
 def causal_batches(tokenizer: Any, rng: random.Random, size: int = 16) -> Iterator[TrainingBatch]:
-    """Sentences end to end, cut into windows that begin at any position, so that every position
-    is learned.
-    """
+    """Return windows of concatenated sentences, which begin at any position."""
     end, newline_ids = tokenizer.convert_tokens_to_ids(END_OF_TEXT), tokenizer("\n")["input_ids"]
     buffer: list[tuple[int, int]] = []  # tokens, each with its label
     while True:
@@ -197,7 +195,7 @@ def causal_batches(tokenizer: Any, rng: random.Random, size: int = 16) -> Iterat
 
 
 def masked_batches(tokenizer: Any, rng: random.Random, size: int = 48) -> Iterator[TrainingBatch]:
-    """Sentences with one to three tokens masked, or the whole of an output."""
+    """Return sentences with one to three masked tokens, or with a masked output."""
     while True:
         encoding = tokenizer(
             [sample_sentence(rng, truncate=True) for _ in range(size)],
@@ -306,7 +304,7 @@ def _save(model: Any, tokenizer: Any, folder: Path) -> Path:
 
 
 def make_models(folder: Path) -> Path:
-    """Both fixtures in a folder."""
+    """Train both fixtures, and save them in a folder."""
     rng = random.Random(1)
     corpus = [sample_sentence(rng) for _ in range(4000)] + PLAIN_SENTENCES * 20
     make_encoder_decoder(folder / "tiny-t5")
@@ -324,9 +322,7 @@ def make_models(folder: Path) -> Path:
 
 
 def cached_models(home: Path) -> Path:
-    """Both fixtures, made only where this file or a version has changed since they were made in
-    `home`.
-    """
+    """Return the fixtures in `home`; train them again if this file or a version has changed."""
     sources = [
         Path(__file__).read_bytes(),
         Path(tiny_encoder_decoder.__file__).read_bytes(),

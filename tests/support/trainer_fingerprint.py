@@ -6,9 +6,7 @@ import torch
 
 
 def fingerprint(trainer):
-    """Over the weights in training and their average, the optimizer's tensors, the generators and
-    the step.
-    """
+    """Hash the weights, their average, the optimizer, the generators and the step."""
     digest = hashlib.sha256()
     for name, tensor in sorted(
         [*trainer.eval_model.state_dict().items(), *trainer.state_dict().items()]

@@ -1,4 +1,4 @@
-"""The sections of docs/extending.md, followed word for word on a copy of the playground."""
+"""The sections of docs/extending.md, applied to a copy of the playground."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The code of docs/api.md, run as it stands."""
+"""The code of docs/api.md runs unchanged."""
 
 import re
 

@@ -256,7 +256,7 @@ def test_every_link_in_the_documents_leads_somewhere():
 
 
 def test_every_environment_variable_is_documented():
-    """Those that the playground reads, and no others."""
+    """The documented variables are exactly those that the code reads."""
     hosting = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8")
     result = set(re.findall(r"^\| `(PLAYGROUND_\w+)`", hosting, re.M))
     renames = re.findall(r"^\| `(PLAYGROUND_\w+)` \| `(PLAYGROUND_\w+)` \|$", hosting, re.M)

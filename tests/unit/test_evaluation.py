@@ -37,7 +37,7 @@ class Oracle(Seq2SeqModel):
 
 
 class Stutterer(Oracle):
-    """Writes the first symbol of the source at every place."""
+    """Predicts the first source token at every position."""
 
     def generate(self, source_BS, max_tokens):
         return source_BS[:, :1].expand(-1, max_tokens)

@@ -40,9 +40,7 @@ def pins(*files):
 
 
 def imported_distributions():
-    """The distribution of every third-party module that the package imports, at the top of a
-    file or inside a function.
-    """
+    """Return the distribution of every third-party import of the package."""
     modules = set()
     for path in [ROOT / "app.py", *(ROOT / "playground").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -85,7 +83,7 @@ def test_declared_packages_are_those_of_the_requirements_files():
 
 @pytest.fixture(scope="module")
 def wheel_files():
-    """Each path in the wheel, with the file that it is copied from."""
+    """Return each path in the wheel, with its source file."""
     builder = WheelBuilder(str(ROOT))
     return {file.distribution_path: file.path for file in builder.recurse_included_files()}
 

@@ -1,4 +1,4 @@
-"""Every family at several ages, small."""
+"""A small model of every architecture, at several training steps."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What holds for every family alike."""
+"""Properties of every architecture."""
 
 import copy
 from itertools import chain
@@ -31,7 +31,7 @@ KINDS = ("encoder", "decoder", "cross")
 
 
 def rows():
-    """Four sequences of 4, 2, 1 and 3 tokens; the third belongs to the held-out set."""
+    """Four sequences of 4, 2, 1 and 3 tokens; the third is held out."""
     sequence_BL = torch.tensor([[3, 4, 5, 6], [6, 5, 0, 0], [4, 0, 0, 0], [3, 3, 4, 0]])
     return make_batch(
         REVERSE, sequence_BL, torch.tensor([4, 2, 1, 3]), torch.tensor([1.0, 1.0, 0.0, 1.0])
@@ -39,7 +39,7 @@ def rows():
 
 
 def alone(batch, b):
-    """One row of a batch without its padding."""
+    """Return one row of a batch without its padding."""
     source_BS, target_BT = (
         x[b : b + 1, : int((x[b] != 0).sum())] for x in (batch.source_BS, batch.target_BT)
     )
@@ -258,9 +258,7 @@ def test_attention_sums_to_one_leaves_out_padding_and_fits_its_axes(name, traine
     "name", [name for name in VARIANTS if name not in ("encoder-only", "bert")]
 )
 def test_a_later_target_token_does_not_affect_earlier_ones(name, trained_models):
-    """By the loss of the first tokens: later ones are changed, and are ignored where they are not
-    evaluated.
-    """
+    """The loss of the first tokens does not change with later ones."""
     model, batch = trained_models(name)[60], rows().select(torch.tensor([0, 3]))
     changed_BT = batch.target_BT.clone()
     changed_BT[:, 3:] = torch.tensor([[5, 5, 6], [6, 6, 6]])
@@ -273,9 +271,7 @@ def test_a_later_target_token_does_not_affect_earlier_ones(name, trained_models)
 
 
 def first_scores(model, batch):
-    """Log-probabilities (BTV) of every token at every place, out of the loss alone: the label
-    is tried, token by token.
-    """
+    """Return log-probabilities (BTV) of every token, from the loss of each label."""
     n_rows, n_tokens = batch.labels_BT.shape
     scores = []
     with torch.no_grad():

@@ -1,6 +1,4 @@
-"""The peers do what they are held to: they learn by our Trainer, look neither ahead nor at
-padding, and have the sizes they are given.
-"""
+"""The reference models learn with our Trainer, and ignore later tokens and padding."""
 
 import copy
 
@@ -21,7 +19,7 @@ SIZES = ModelConfig(d_model=32, n_heads=2, n_layers=1, d_ff=64, max_positions=8)
 
 
 def rows():
-    """Copies of 4, 2 and 1 digits."""
+    """A batch for copying 4, 2 and 1 digits."""
     sequence_BL = torch.tensor([[3, 4, 5, 6], [6, 5, 0, 0], [4, 0, 0, 0]])
     return make_batch(COPY, sequence_BL, torch.tensor([4, 2, 1]))
 
@@ -62,9 +60,7 @@ WITHOUT_DROPOUT = [
 
 @pytest.mark.parametrize(("name", "mode"), WITHOUT_DROPOUT)
 def test_padding_changes_nothing(name, mode, built):
-    """A row alone, without its padding, is scored as in company; in training too, where other
-    paths are taken.
-    """
+    """A row without padding has the same score, in training, too."""
     model = copy.deepcopy(built[name]).train(mode == "train")
     batch = rows()
     with torch.no_grad():

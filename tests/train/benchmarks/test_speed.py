@@ -1,6 +1,4 @@
-"""The measurements of speed run through, at sizes at which they say nothing, and their tables
-name what they measured.
-"""
+"""The speed benchmarks run at tiny sizes, and their tables name the measurements."""
 
 import pytest
 import torch
@@ -15,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("frozen_heap")
 
 @pytest.fixture(autouse=True)
 def briefly(monkeypatch):
-    """Few rounds, and as many threads afterwards as before."""
+    """Measure few rounds, and restore the number of threads."""
     monkeypatch.setattr(_timing, "MIN_ROUNDS", 2)
     before = torch.get_num_threads()
     yield
@@ -36,7 +34,7 @@ def test_steps_are_compared_with_every_peer_in_either_loop():
 
 
 def test_the_flops_of_a_step_are_those_of_its_products():
-    """Three times the FLOPs of a forward pass, computed from the sizes."""
+    """A step has three times the FLOPs of a forward pass, computed from the sizes."""
     setting = steps.Setting(64, 32, 10, seconds=0)
     config = setting.config().model
     d, tokens = 64, 32 * 11

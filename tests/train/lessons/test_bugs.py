@@ -56,7 +56,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def compared(small):
-    """What each bug came to; trained once."""
+    """The comparison of each bug, trained once."""
     results = {}
 
     def result(name, seed=0, steps=80):

@@ -1,6 +1,4 @@
-"""The bookkeeping of the comparison: which runs there are, when one is ended early, and what an
-interruption leaves.
-"""
+"""The comparison with reference models: its runs, early ends and interruptions."""
 
 import json
 
@@ -26,7 +24,7 @@ STEPS_AT = {2e-3: 60, 4e-3: 40, 1e-3: 90}
 
 
 def continues(config, beaten_at=None):
-    """A run with as many steps as its learning rate; a losing one ends in the sweep."""
+    """Return a run with as many steps as its learning rate; a losing one ends early."""
     rate, decay = config.training.learning_rate, config.training.lr_decay_steps
     steps = STEPS_AT.get(rate, 20) - (10 if decay != 80 else 0)
     beaten = beaten_at is not None and steps > beaten_at
@@ -40,7 +38,7 @@ def continues(config, beaten_at=None):
 
 @pytest.fixture
 def requested(monkeypatch, tmp_path):
-    """Record the settings of every run; results are written elsewhere."""
+    """Record the settings of every run, and store results in a test folder."""
     runs = []
 
     def fake(name, config, seconds, beaten_at=None):

@@ -24,7 +24,7 @@ def test_a_call_that_fails_leaves_the_garbage_collector_on():
 
 
 def test_a_ratio_is_that_of_the_same_round():
-    """A neighbour who makes three rounds ten times as slow changes no ratio."""
+    """A busy machine slows three rounds tenfold, which changes no ratio."""
     ours, theirs = [1.0, 1.0, 10.0, 10.0, 10.0], [2.0, 2.0, 20.0, 20.0, 20.0]
     assert speedup(ours, theirs) == {"median": 2.0, "low": 2.0, "high": 2.0}
 

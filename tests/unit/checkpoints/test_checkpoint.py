@@ -42,7 +42,7 @@ def tiny(small_run):
 
 @pytest.fixture(scope="module")
 def trainer(tiny):
-    """A trainer after three steps; it stays there."""
+    """A trainer after three steps; tests do not train it."""
     trainer = Trainer(tiny)
     trainer.metrics = [trainer.train_step() for _ in range(STEPS)]
     return trainer
@@ -57,12 +57,12 @@ def pristine(trainer, tmp_path_factory):
 
 @pytest.fixture
 def folder(pristine, tmp_path):
-    """A copy of the checkpoint to do harm to."""
+    """A copy of the checkpoint that a test may damage."""
     return shutil.copytree(pristine, tmp_path / "x")
 
 
 def split(path):
-    """Header and data of a safetensors file."""
+    """Return the header and the data of a safetensors file."""
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     return json.loads(content[8 : 8 + length]), content[8 + length :]
@@ -74,7 +74,7 @@ def join(header, data, length=None):
 
 
 def refusal(folder, name="model.safetensors", load=load_model):
-    """The message with which a checkpoint is refused; it names the file."""
+    """Return the error of a rejected checkpoint, which names the file."""
     with pytest.raises(CheckpointError) as caught:
         load(folder)
     assert str(folder / name) in str(caught.value)
@@ -529,7 +529,7 @@ def raw_header(raw):
 
 
 def raw_description(text):
-    """The same tensor's description replaced by any JSON."""
+    """Replace the description of the same tensor by any JSON."""
     return lambda header, data: (
         json.dumps(header | {"output_proj.weight": "HERE"}).replace('"HERE"', text).encode(),
         data,

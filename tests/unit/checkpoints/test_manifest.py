@@ -29,7 +29,7 @@ def folder(small_run, tmp_path):
 
 
 def edit(folder, *keys, to):
-    """config.json with one value replaced, or a new one put in."""
+    """Replace or add one value of config.json."""
     content = json.loads((folder / "config.json").read_text())
     inner = content
     for key in keys[:-1]:

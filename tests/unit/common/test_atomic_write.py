@@ -29,7 +29,7 @@ def content(folder):
 
 
 def fail_at(monkeypatch, name, call):
-    """At that call os.`name` fails as on a full disk; the others are real."""
+    """Let one call of os.`name` fail as on a full disk; other calls are real."""
     real, calls = getattr(os, name), iter(range(1000))
 
     def full(*args):

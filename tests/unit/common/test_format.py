@@ -1,4 +1,4 @@
-"""The text of numbers follows the vectors that the page's script follows, too."""
+"""Texts of numbers, with the examples that the page's formatter is tested with."""
 
 import json
 from pathlib import Path

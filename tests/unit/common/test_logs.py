@@ -1,4 +1,4 @@
-"""The log: a level from the environment, no secrets, no forged lines, every thread's exception."""
+"""The log: level, no secrets, no forged lines, and exceptions of all threads."""
 
 import io
 import logging
@@ -14,7 +14,7 @@ TOKEN = "hf_" + "aBcD1234" * 4
 
 @pytest.fixture
 def log():
-    """A logger that formats as the app's, and the text that it has written."""
+    """A logger with the format of the app, and its output."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(SafeFormatter("%(levelname)s %(message)s"))

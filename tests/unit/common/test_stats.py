@@ -85,7 +85,7 @@ def test_an_interval_of_no_trials_is_rejected():
 
 
 def brute_p(one, other):
-    """The p-value by trying every way to divide the pooled values."""
+    """Return the p-value from all ways to divide the pooled values."""
     pooled = [math.inf if value is None else value for value in (*one, *other)]
     ranks = [
         sum(other < value for other in pooled) + (sum(other == value for other in pooled) + 1) / 2

@@ -32,7 +32,7 @@ def test_wilsons_interval_is_the_published_one():
 
 
 def test_wilsons_interval_holds_the_shares_that_do_not_surprise():
-    """Its ends are the shares at which what was seen is just 1.96 standard deviations away."""
+    """At its ends, the observed share is 1.96 standard deviations away."""
     for right, n in ((1, 7), (3, 20), (190, 200)):
         for end in wilson_interval(right, n):
             assert abs(right / n - end) == pytest.approx(

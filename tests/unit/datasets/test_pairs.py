@@ -35,14 +35,12 @@ pairs = st.lists(
 
 
 def rows_of(fields, words=None):
-    """Rows out of lists of fields, numbered from 1, without the smallest number of rows that a
-    task needs.
-    """
+    """Build a dataset from lists of fields, without a minimum number of rows."""
     return read_pairs(lambda: enumerate(fields, start=1), words)
 
 
 def numbers(n=400, length=3):
-    """Rows of numbers written in words and in digits, all different."""
+    """Return distinct rows: numbers in words and in digits."""
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     return [
         (" ".join(names[int(d)] for d in f"{i:0{length}d}"), " ".join(f"{i:0{length}d}"[::-1]))

@@ -328,7 +328,7 @@ def parquet(rows):
 
 @pytest.fixture
 def streamed(hub, tmp_path, monkeypatch):
-    """The stand-in Hub, where the file system of huggingface_hub looks too."""
+    """The stand-in Hub, also for the file system of huggingface_hub."""
     import datasets
     from huggingface_hub import HfFileSystem
 
@@ -418,7 +418,7 @@ def test_a_hub_dataset_keeps_its_name_and_licence(streamed, tmp_path, monkeypatc
 
 
 def test_a_file_whose_name_is_an_address_is_not_opened(streamed):
-    """fsspec takes what stands before `::` for a way to reach what stands behind it."""
+    """fsspec interprets the part before `::` as a protocol."""
     chained = {"x::http/rows.csv": b"a,b\n1,2\n"}
     streamed.put("ada/chained", chained, kind="dataset")
     with (

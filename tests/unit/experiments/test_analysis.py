@@ -25,7 +25,7 @@ VECTORS = json.loads((ROOT / "tests/data/range_vectors.json").read_text(encoding
 
 
 def runs(*times, exact=None, steps=200, done=True):
-    """Runs that reached 99 % at these steps (None: did not)."""
+    """Return runs that reach 99 % at these steps; None means never."""
     exacts = exact or [1.0 if time else 0.4 for time in times]
     return [
         {

@@ -31,9 +31,7 @@ from playground.training.config import RunConfig
 
 
 class KnowsUpTo(EncoderDecoder):
-    """Solves sequences of up to so many symbols, and of the longer ones those that begin with a
-    small symbol.
-    """
+    """Solves sequences up to a length, and longer ones with a small first token."""
 
     def __init__(self, longest: int, positions: int = 40) -> None:
         super().__init__(

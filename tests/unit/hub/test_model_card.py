@@ -52,7 +52,7 @@ right\u202eto left\u2028 \x00\x1b[31m{{ template }} {% raw %}"""
 
 
 def card_of(folder, checkpoint, **arguments):
-    """The folder of a package with the card of a checkpoint in it."""
+    """Return the folder of a package with the card of a checkpoint."""
     folder.mkdir(exist_ok=True)
     write_card(folder, checkpoint, **({"repo": "ada/digits"} | arguments))
     return folder
@@ -63,7 +63,7 @@ def text_of(folder):
 
 
 def saved(folder, config, steps, scores=False, metrics=True, changes=()):
-    """A checkpoint of a run that stands at `steps`."""
+    """A checkpoint of a run after `steps` steps."""
     trainer = Trainer(config, changes)
     lines = [trainer.train_step() for _ in range(steps)]
     save_checkpoint(
@@ -73,7 +73,7 @@ def saved(folder, config, steps, scores=False, metrics=True, changes=()):
 
 
 def rewritten(checkpoint, folder, **values):
-    """A copy of a checkpoint with another config.json."""
+    """Return a copy of a checkpoint with another config.json."""
     shutil.copytree(checkpoint, folder)
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
@@ -91,15 +91,13 @@ def cards(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def young(tmp_path_factory, small_run):
-    """After one step."""
+    """A checkpoint after one step."""
     home = tmp_path_factory.mktemp("young")
     return card_of(home / "package", saved(home / "checkpoint", small_run, 1))
 
 
 def assert_whole(folder):
-    """What holds for every card: it parses, its pictures are there, nothing in it is empty or
-    left over.
-    """
+    """Check a card: it parses, its pictures exist, and no section is empty."""
     text = text_of(folder)
     card = ModelCard.load(folder / "README.md")
     assert str(card) == text
@@ -358,7 +356,7 @@ def test_a_card_describes_its_tokenizer_and_pipelines(cards):
 
 
 def rows_checkpoint(folder, origin=None):
-    """A checkpoint of an uploaded dataset."""
+    """A checkpoint that was trained on an uploaded dataset."""
     rows = from_text(
         "".join(
             f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg"
@@ -417,7 +415,7 @@ def test_the_card_links_an_existing_training_set(tmp_path):
 
 
 def rendered(text):
-    """A card's Markdown as a renderer sees it that lets HTML through, without the front matter."""
+    """Return a card's HTML from a renderer that passes HTML through."""
     return MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(
         re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
     )

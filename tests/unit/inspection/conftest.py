@@ -11,20 +11,18 @@ ROWS = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef" if (a, 
 
 @pytest.fixture(scope="session")
 def mixed():
-    """The shipped model: reverse, lengths 1 to 10, two layers of four heads."""
+    """The bundled model for lengths 1 to 10: two layers of four heads."""
     return load_inspected_model(ROOT / "checkpoints" / "reverse")
 
 
 @pytest.fixture(scope="session")
 def one_head():
-    """The shipped model of one layer with one head."""
+    """The bundled model with one layer and one head."""
     return load_inspected_model(ROOT / "checkpoints" / "reverse-one-head")
 
 
 @pytest.fixture
 def rowed(tmp_path, monkeypatch):
-    """A random model whose dataset has rows of two letters; "b a" has no row, so its target is
-    unknown.
-    """
+    """A random model on a dataset of letter pairs; "b a" has no target."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     return random_model(**load_pairs(store(from_text(ROWS))).task_settings())

@@ -26,7 +26,7 @@ def shipped(mixed):
 
 
 def free_running(ablation, values):
-    """Exact match by writing every answer symbol by symbol."""
+    """Return the exact match of greedy decoding, token by token."""
     with replace_outputs(ablation.model, values):
         written_BT = ablation.model.generate(
             ablation.batch.source_BS, ablation.batch.labels_BT.shape[1]

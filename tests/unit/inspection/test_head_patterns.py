@@ -44,7 +44,7 @@ def scored(monkeypatch):
 
 
 def rows(*places):
-    """Attention whose row i lies wholly on place i."""
+    """Return attention whose row i is entirely on position i."""
     return torch.eye(S)[list(places)]
 
 

@@ -30,7 +30,7 @@ def logits(family, batch):
 
 @torch.no_grad()
 def with_zeroed_weights(family, part):
-    """A copy of the model without `part`, made by changing weights rather than by looking in."""
+    """Return a copy of the model without a component, by changed weights."""
     model = copy.deepcopy(family)
     module = model.get_submodule(part.module_name)
     if part.head is not None:

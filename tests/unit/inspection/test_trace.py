@@ -45,7 +45,7 @@ NETWORK = {
 
 
 def own_attention(config):
-    """The stages of self-attention, where relative positions act."""
+    """Return the stages of self-attention, which has relative positions."""
     before, after = (
         ATTENTION[: ATTENTION.index("scores")],
         ATTENTION[ATTENTION.index("scores") + 1 :],
@@ -108,9 +108,7 @@ def test_stages_are_in_order_of_computation(overrides):
 
 @pytest.mark.parametrize("overrides", VARIANTS)
 def test_every_stage_follows_from_the_stages_before_it(overrides):
-    """Each formula applied to the tensors on show, sublayer by sublayer, gives the next tensor
-    on show.
-    """
+    """Each formula, applied to the displayed tensors, gives the next tensor."""
     subject, _, trace = trace_of(**overrides)
     family, pre = subject.transformer, subject.transformer.config.norm_placement == "pre"
     close = {"atol": 1e-5, "rtol": 1e-5}

@@ -1,4 +1,4 @@
-"""The views of where heads look, as a page gets them."""
+"""The attention views, as a page receives them."""
 
 import base64
 

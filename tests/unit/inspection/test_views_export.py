@@ -26,7 +26,7 @@ OF_TRAINING = {"loss", "exact-match-by-length"}  # they need a run, not a sequen
 
 @pytest.fixture(scope="module")
 def reported(mixed, tmp_path_factory):
-    """A report of the shipped model with two files of earlier weights."""
+    """A report of the bundled model, with two files of earlier weights."""
     message, history = [], {}
     for step in (0, 200):
         history[step] = tmp_path_factory.mktemp("history") / f"{step}.safetensors"

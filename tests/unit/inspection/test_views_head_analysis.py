@@ -33,7 +33,7 @@ WORKING_HEAD = Component("cross", *REVERSING_HEAD)
 
 @pytest.fixture(scope="module")
 def handmade():
-    """One cross-attention head does all the work."""
+    """A model in which one cross-attention head does all the work."""
     return reversing_model()
 
 
@@ -43,7 +43,7 @@ def doubled():
 
 
 def rendered(subject, view, text="3 1 4 1 5", **options):
-    """A view's answer as it travels."""
+    """Return the response of a view as JSON."""
     answer = json.loads(
         json.dumps(render_view(subject, view, {"text": text} | options), allow_nan=False)
     )
@@ -247,7 +247,7 @@ def test_sequence_budget_counts_only_the_time_of_passes(handmade, monkeypatch):
     now = [0.0]
 
     class Slow(Ablation):
-        """Takes 100 s to be made, 30 s for the first pass and a second for every other."""
+        """A model that takes 100 s to load, 30 s for the first pass and 1 s for others."""
 
         def __init__(self, *args):
             now[0] += 100

@@ -191,9 +191,7 @@ def test_wide_tensors_are_truncated_with_a_note():
 @pytest.mark.parametrize("overrides", VARIANTS)
 @pytest.mark.usefixtures("cached_traces")
 def test_every_number_follows_from_the_displayed_inputs(overrides):
-    """Recomputed from the parts alone, without the model, every number comes out as the stage
-    has it.
-    """
+    """Each number is recomputed from the displayed inputs, without the model."""
     subject = random_model(**overrides)
     path = ForwardTrace(subject.transformer, subject.encode_text("5 3 9"))
     head = subject.transformer.config.n_heads - 1
@@ -277,7 +275,7 @@ def mixed_up(origin, column):
 
 
 def joined(origin, column):
-    """The equation of each kind of stage, applied to the parts."""
+    """Return the equation of each kind of stage, applied to its inputs."""
     values = [value for _, value in origin["parts"]]
     if "score" in origin:
         assert origin["score"]["kind"] == "product"

@@ -1,4 +1,4 @@
-"""What the process of a job sends: progress, and a result or an error."""
+"""The messages of a job's process: progress, and a result or an error."""
 
 import errno
 import threading

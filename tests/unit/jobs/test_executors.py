@@ -1,4 +1,4 @@
-"""How the executors use their processes, which are replaced by stand-ins."""
+"""The executors, with stand-ins for their processes."""
 
 import tempfile
 from pathlib import Path

@@ -74,9 +74,7 @@ def trained(tmp_path_factory):
 
 
 def with_lines(run, label, exact, loss=(1.0,)):
-    """A run with these scores instead of its own, one every ten steps, and these losses at its
-    last steps.
-    """
+    """Return the run with these scores, one every ten steps, and these last losses."""
     n = 10 * len(exact)
     losses = [1.0] * max(0, n - LOSS_WINDOW) + [
         loss[i % len(loss)] for i in range(min(n, LOSS_WINDOW))
@@ -163,7 +161,7 @@ def test_numeric_predictions_have_a_tolerance():
 
 
 def agrees(lesson, result):
-    """The measured answer as a prediction is right, and another one is not."""
+    """Check that the measured value is a correct prediction, and another is not."""
     assert is_correct(lesson, result["value"], result["value"])
     others = lesson.choices if lesson.kind == CHOICE else range(lesson.low, lesson.high + 1)
     assert any(not is_correct(lesson, other, result["value"]) for other in others)

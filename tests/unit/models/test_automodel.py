@@ -457,7 +457,7 @@ def test_the_config_accepts_only_valid_models(tmp_path):
 
 
 def test_a_new_one_starts_as_the_transformer_does():
-    """Nothing of transformers' own initialisation gets in between."""
+    """transformers' own initialization does not change the weights."""
     sizes = {"position_type": "sinusoidal", "sinusoidal_scale": 0.3}
     torch.manual_seed(5)
     ours = EncoderDecoder(ModelConfig(**sizes))

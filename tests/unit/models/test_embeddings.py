@@ -15,7 +15,7 @@ def embedding(**changes):
 
 
 def vectors(embedding, sentence):
-    """The sentence's vectors in an order that does not depend on the sentence's."""
+    """Return the embeddings of a sequence, sorted, so that the order does not matter."""
     return torch.tensor(sorted(embedding(torch.tensor([sentence]))[0].tolist()))
 
 

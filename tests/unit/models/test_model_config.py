@@ -16,7 +16,7 @@ NEVER = [math.nan, math.inf, -math.inf, -1, -0.5, None, "text", "", (), 10**30]
 
 
 def unfit(name):
-    """Values that no field of this type takes."""
+    """Return values that no field of this type accepts."""
     kind = type(FIELDS[name].default)
     return (
         NEVER
@@ -26,7 +26,7 @@ def unfit(name):
 
 
 def accepted(name):
-    """Values that the field takes on its own; two fields may still contradict each other."""
+    """Return values that the field accepts; two fields may contradict each other."""
     default, range_ = FIELDS[name].default, FIELDS[name].metadata
     if range_["choices"]:
         return st.sampled_from(range_["choices"])

@@ -1,4 +1,4 @@
-"""Every part against an implementation that is not ours, with the same weights."""
+"""Every component against an independent implementation with the same weights."""
 
 import math
 
@@ -43,7 +43,7 @@ def random(*shape, seed=0):
 
 
 def randomize_weights(module):
-    """The module with no weight at its default, so that each of them matters."""
+    """Randomize all weights, so that each of them matters."""
     with torch.no_grad():
         for i, weight in enumerate(module.parameters()):
             weight += 0.3 * random(*weight.shape, seed=i)
@@ -309,9 +309,7 @@ def test_an_encoder_without_positions_reads_a_set():
 
 
 def test_a_decoder_without_positions_cannot_distinguish_them():
-    """It only looks back, so it can count (Haviv et al. 2022, section 5): the same token twice
-    is not the same vector.
-    """
+    """The causal mask lets it count (Haviv et al. 2022, section 5), so equal tokens differ."""
     model = randomize_weights(Transformer(ModelConfig(position_type="none"))).eval()
     source_BS = torch.tensor([[5, 6, 2]])
     x_TD = model.decode(torch.tensor([[1, 5, 5, 5]]), model.encode(source_BS), source_BS)[0]

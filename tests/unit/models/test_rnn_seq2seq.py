@@ -17,7 +17,7 @@ def network(**sizes):
 
 
 def copied(module, cells):
-    """torch's module with the weights of these cells, layer by layer."""
+    """Return PyTorch's module with the weights of these cells, layer by layer."""
     with torch.no_grad():
         for layer, cell in enumerate(cells):
             for theirs, ours in (("ih", cell.input_proj), ("hh", cell.hidden_proj)):
@@ -43,9 +43,7 @@ def test_a_cell_equals_torchs_with_the_same_weights(name):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_the_encoder_equals_torchs_on_packed_sequences(name):
-    """What stands behind a sequence does not count: neither for the states on the way nor for
-    the last one.
-    """
+    """Padding affects neither the states nor the last state."""
     model = network(cell=name)
     theirs = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.encoder_cells)
     lengths = (SOURCE_BS != 0).sum(1)

@@ -36,7 +36,7 @@ build = functools.partial(build_small, Transformer)
 
 
 def tokens():
-    """Sources (BS) and decoder inputs (BT) of three lengths, padded behind EOS."""
+    """Sources (BS) and decoder inputs (BT) of three lengths, padded after EOS."""
     generator = torch.Generator().manual_seed(1)
     source_BS, target_BT = (torch.randint(3, 13, (3, n), generator=generator) for n in (S, T))
     for row, length in enumerate((6, 4, 1)):
@@ -46,7 +46,7 @@ def tokens():
 
 
 def prebuilt(model):
-    """torch's own encoder and decoder stacks with `model`'s weights."""
+    """Return PyTorch's encoder and decoder with the weights of a model."""
     config = model.config
     sizes = {"d_model": config.d_model, "nhead": config.n_heads, "dim_feedforward": config.d_ff}
     sizes |= {"dropout": 0.0, "batch_first": True, "norm_first": config.norm_placement == "pre"}

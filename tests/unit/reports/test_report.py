@@ -20,7 +20,7 @@ SCRIPT = '<script>alert("&")</script>'
 
 
 class Page(HTMLParser):
-    """The tags, the references, the text and the unclosed elements of a file."""
+    """Parse a file: tags, links, text and unclosed elements."""
 
     def __init__(self, text):
         super().__init__()

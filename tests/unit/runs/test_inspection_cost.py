@@ -1,4 +1,4 @@
-"""Slow requests are priced before a process gets them."""
+"""The cost of a slow request is known before a process gets it."""
 
 from concurrent.futures import Future
 

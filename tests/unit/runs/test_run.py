@@ -1,4 +1,4 @@
-"""One run's record on disk, and what a server makes of the records that it finds."""
+"""The record of a run on disk, and how a server restores runs from records."""
 
 import json
 import os
@@ -29,7 +29,7 @@ SMALL = {
 
 @pytest.fixture
 def run(tmp_path):
-    """A run that has ended, in the folder of a server."""
+    """A finished run in the folder of a server."""
     folder = tmp_path / "runs" / "20260101-000000-reverse-abc123"
     folder.mkdir(parents=True)
     record = RunRecord.new(RunConfig.from_flat(SMALL), owner_id("ada's secret"), "My run · 1")

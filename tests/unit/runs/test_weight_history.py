@@ -1,6 +1,6 @@
-"""What a run leaves on disk of its steps.
+"""The weight history that a run stores on disk.
 
-The bytes of weights and states are any bytes here: history does not look into them.
+The bytes of weights and states are arbitrary here.
 """
 
 import json
@@ -59,7 +59,7 @@ def opened(run, step=0, budget=UNLIMITED, lines=()):
 
 
 def trained(history, steps, weight=100, state=200, rendered=lambda step: False):
-    """Do what a worker does of each step; gives the last step whose weights were put."""
+    """Store the steps as a worker does; return the last step with weights."""
     newest = None
     for step in steps:
         keep = history.should_save_state(step)
@@ -416,7 +416,7 @@ print(json.dumps([tries, failed, steps == list(range(1, 40_003))]))
 
 @contextmanager
 def tmpfs(folder, size):
-    """A file system of so many bytes; the test is skipped where none can be mounted."""
+    """A file system of this size; skips the test if none can be mounted."""
     folder.mkdir()
     mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder],

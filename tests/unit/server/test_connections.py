@@ -1,4 +1,4 @@
-"""Deadlines of a connection, and which one is closed where there are too many."""
+"""Timeouts of connections, and the choice of the one to close at the limit."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def answer(scope, receive, send):
-    """Answers with 20 MB for /large, never for /wait, else with "ok", after the request's body."""
+    """Respond with 20 MB to /large, never to /wait, else with "ok" after the body."""
     while scope["path"] == "/wait":
         if (await receive())["type"] == "http.disconnect":
             return
@@ -33,7 +33,7 @@ async def answer(scope, receive, send):
 
 @pytest.fixture
 def serve(monkeypatch):
-    """Runs a scene against a server on loopback with this protocol."""
+    """Run a coroutine against a local server with this protocol."""
     monkeypatch.setattr(BoundedProtocol, "open_connections", set())
 
     def run(scene):
@@ -66,7 +66,7 @@ def serve(monkeypatch):
 
 
 async def closed(reader):
-    """Wait until the server has closed the connection; returns what it sent."""
+    """Wait until the server closes the connection; return the received bytes."""
     try:
         return await reader.read()
     except ConnectionError:
@@ -166,7 +166,7 @@ def test_a_large_body_is_no_header(serve):
 
 
 class WebSocketProtocol(asyncio.Protocol):
-    """Refuses, as the protocol of a websocket library does where the app closes it."""
+    """A protocol that rejects connections, as a websocket library does."""
 
     def __init__(self, config, server_state, app_state):
         pass

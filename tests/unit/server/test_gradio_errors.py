@@ -1,7 +1,4 @@
-"""What requests leave in the log and on the event loop:
-
-Gradio's tracebacks, letters in paths, large bodies.
-"""
+"""Invalid requests: log entries, and time on the event loop."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Reports and figures: one process at a time, and a queue that no address can fill."""
+"""Reports and figures: one process at a time, and a bounded queue."""
 
 import asyncio
 
@@ -64,7 +64,7 @@ def test_busy_address_delays_another_address_by_one_turn(answer, client_address)
 
 
 class Removed:
-    """A request whose client has left."""
+    """A request of a client that has disconnected."""
 
     def __init__(self):
         self.scope = {"path": "/playground/api/runs/report"}

@@ -22,7 +22,7 @@ from tests.support.coroutines import run_in_thread
 
 
 def used(limits, kind, client, *times):
-    """How many of the calls at these seconds are served."""
+    """Return how many calls at these seconds are served."""
     served = 0
     for now in times:
         try:
@@ -168,9 +168,7 @@ def test_a_large_body_is_a_large_load(monkeypatch):
 
 
 def test_rejected_requests_wait_for_their_response_up_to_a_bound(monkeypatch):
-    """A client that repeats a refused request at once waits; it cannot make the server hold any
-    number of requests.
-    """
+    """A client that repeats rejected requests waits; the number of waiting ones is bounded."""
     monkeypatch.setattr("playground.server.rate_limit.REJECTION_DELAY_S", 3600.0)
     limits = LoadLimits(10, 10)
 

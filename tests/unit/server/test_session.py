@@ -1,4 +1,4 @@
-"""Whose runs a browser may see: what it stores, and who may read it."""
+"""The owner of a browser: what it stores, and which pages may read it."""
 
 import pytest
 from starlette.applications import Starlette

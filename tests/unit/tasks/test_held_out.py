@@ -24,12 +24,12 @@ def held_out(text):
 
 
 def sequences_of(batch):
-    """The sequences behind the sources, as tuples without EOS and PAD."""
+    """Return the sequences of the sources as tuples, without EOS and PAD."""
     return [tuple(token for token in row if token > 2) for row in batch.source_BS.tolist()]
 
 
 def scrambled(x):
-    """splitmix64's mixing in Python's own unbounded numbers."""
+    """Compute splitmix64 with Python's unbounded integers."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     return x ^ x >> 27
 

@@ -16,7 +16,7 @@ PLUS = "+"
 
 
 def scrambled(x):
-    """splitmix64's mixing in Python's own unbounded numbers."""
+    """Compute splitmix64 with Python's unbounded integers."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     return x ^ x >> 27
 
@@ -68,7 +68,7 @@ fillers = st.lists(st.integers(0, 12), min_size=20, max_size=20)
 
 @st.composite
 def requested(draw, name):
-    """A task over some number of symbols, and valid or invalid source sequences for it."""
+    """Return a task with some symbols, and valid or invalid sources for it."""
     n = draw(st.integers(2, 14))
     symbol = st.sampled_from("()") if name == "brackets" else st.integers(0, n - 1)
     sequence = st.lists(symbol, min_size=1, max_size=9)
@@ -86,9 +86,7 @@ def tokens_of(task, values):
 
 
 def padded(sequences, filler):
-    """Rows of one width, and their lengths; what stands behind the length is drawn from
-    `filler`.
-    """
+    """Return padded rows and their lengths; the padding comes from `filler`."""
     width = max(map(len, sequences))
     return torch.tensor([s + filler[: width - len(s)] for s in sequences]), torch.tensor(
         [len(s) for s in sequences]
@@ -262,7 +260,7 @@ def test_half_of_held_out_brackets_are_balanced_if_enough_exist():
 
 
 def bincount_of_targets(batch):
-    """How often each whole target occurs."""
+    """Count how often each target occurs."""
     return batch.labels_BT.unique(dim=0, return_counts=True)[1]
 
 

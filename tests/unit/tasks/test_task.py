@@ -12,7 +12,7 @@ from playground.tasks.task import Task, append_eos, make_batch
 
 
 def documented_task():
-    """The class that Task's docstring shows to newcomers, as they would paste it."""
+    """The class in the docstring of Task."""
     doc = inspect.cleandoc(Task.__doc__)
     names = {"Task": Task}
     exec(textwrap.dedent(doc[doc.index("    class Tail") :]), names)

@@ -1,6 +1,4 @@
-"""Steps taken in a row, as a GPU takes them: here the capturing call alone is replaced, by one
-that repeats the work itself.
-"""
+"""Captured steps, with a replaced capture that runs the captured code again."""
 
 import itertools
 
@@ -249,9 +247,7 @@ def test_a_resumed_run_is_bit_equal(tmp_path):
 
 
 class Silent(TorchDispatchMode):
-    """Refuses what would make a graph impossible: answers of the device, shapes that depend on
-    values, tensors from elsewhere.
-    """
+    """Forbid what a CUDA graph cannot capture, such as shapes that depend on values."""
 
     REQUESTING = (
         "_local_scalar_dense",

@@ -41,7 +41,7 @@ def trainer(**changes):
 
 @pytest.mark.parametrize("kind", [{"optimizer": "adam", "weight_decay": 0.1}, *KINDS], ids=str)
 def test_an_update_is_that_of_the_formula(kind):
-    """Three updates of every weight, written out in double precision from the gradients."""
+    """Three updates of every weight are computed from the gradients in double precision."""
     mine = trainer(**kind)
     training, names = mine.config.training, dict(mine.model.named_parameters())
     weights = {name: weight.detach().double() for name, weight in names.items()}
@@ -91,7 +91,7 @@ def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", STATEFUL_KINDS, ids=str)
 def test_a_first_update_that_is_not_finite_leaves_nothing_behind(kind):
-    """The momentum of torch would begin with uninitialized memory."""
+    """Otherwise the momentum would start with uninitialized memory."""
     mine, fresh = trainer(**kind), trainer(**kind)
     weight = mine.model.output_proj.weight
     stored = weight.detach().clone()
@@ -138,9 +138,7 @@ def test_a_state_of_sgd_that_does_not_fit_is_rejected(tmp_path):
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 def test_torchs_optimizers_take_a_scale_and_a_mask(optimizer):
-    """`grad_scale` and `found_inf` are no documented interface: a new version of torch may drop
-    them.
-    """
+    """`grad_scale` and `found_inf` are not documented, so a new version may drop them."""
     weight = torch.nn.Parameter(torch.zeros(4))
     built = build_optimizer(
         TrainConfig(optimizer=optimizer, learning_rate=0.5, momentum=0.0),

@@ -23,7 +23,7 @@ NAMES = list(section_of_field())
 
 
 def inside(name):
-    """Values within a setting's own range, small enough that most of them fit together."""
+    """Return small values within a setting's range, most of which are compatible."""
     each = field_named(name)
     if each.metadata["choices"]:
         return st.sampled_from(each.metadata["choices"])

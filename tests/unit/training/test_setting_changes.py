@@ -1,4 +1,4 @@
-"""Settings that change on the way: what a Change accepts, and what is in force for which update."""
+"""Settings that change during training: accepted changes, and their first update."""
 
 import pytest
 from hypothesis import given

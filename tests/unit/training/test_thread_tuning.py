@@ -35,7 +35,7 @@ def trainer():
 
 @pytest.fixture
 def tries(monkeypatch):
-    """What trying is to find, and what was tried; from the second step on."""
+    """Return the measured times of each thread count, and those that were tried."""
     monkeypatch.setattr(thread_tuning, "FIRST_TUNING_STEP", 2)
     monkeypatch.setattr(thread_tuning, "FORCED_THREADS", 0)
     monkeypatch.setattr(thread_tuning, "candidate_thread_counts", lambda: [1, 2, 4])

@@ -27,7 +27,7 @@ def snapshot(trainer):
 
 
 def same(one, other):
-    """Whether two snapshots are equal, NaN being equal to NaN."""
+    """Return whether two snapshots are equal; NaN equals NaN."""
     return all(
         a.keys() == b.keys()
         and all(torch.equal(a[name].nan_to_num(7), b[name].nan_to_num(7)) for name in a)
@@ -270,7 +270,7 @@ def test_metrics_without_a_look_have_no_scores():
 @pytest.mark.parametrize("clip", [0.0, 0.5, 100.0])
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
-    """Against torch's plain optimizers and clip_grad_norm_, on the same batches."""
+    """Compared with PyTorch's optimizers and clip_grad_norm_ on the same batches."""
     config = small_run.replace(
         max_grad_norm=clip,
         optimizer=optimizer,
