@@ -13,7 +13,9 @@ WIDE, NARROW = {"width": 1440, "height": 950}, {"width": 390, "height": 844}
 
 
 SETTLED = """() => !document.querySelector(".waiting, .heads-stale, .live.old, .answer.old")
-    && !document.getAnimations().some((a) => a.playState === "running")
+    && !document.getAnimations().some(
+      // a scroll-driven animation runs all the time
+      (each) => each.playState === "running" && each.timeline === document.timeline)
     && ![...document.querySelectorAll("h2, h3, h4")].some(
       (heading) => heading.checkVisibility() && !heading.textContent)"""
 
