@@ -23,7 +23,7 @@ its own folder.
    10  reports/       the HTML report of a model
    10  hub/           publishing and downloading models, a task's data as a dataset
    11  pretrained/    pretrained models: download, files, pipelines, inference
-   12  finetuning/    fine-tuning on a task or on labelled texts
+   12  finetuning/    fine-tuning on a task or on labeled texts
    12  probing/       attention, word vectors and tokenizers of pretrained models
    13  comparison/    the benchmark of a checkpoint and pretrained models; the job process
    14  ui/            the page: its views, the form of a run, the Train tab

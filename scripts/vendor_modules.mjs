@@ -52,9 +52,9 @@ function buildReadme(files) {
 
 \`npm ci && npm run vendor\` builds these files with esbuild from the npm packages that
 \`package-lock.json\` pins. Contributors to other parts of the project need no build step.
-\`LICENSES.txt\` contains the licence of each package.
+\`LICENSES.txt\` contains the license of each package.
 
-| package | version | licence | source |
+| package | version | license | source |
 | --- | --- | --- | --- |
 ${names.map(describePackage).join("\n")}
 

@@ -48,11 +48,11 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option(
     "--license",
-    "licence",
+    "license",
     default="",
     metavar="ID",
     help=(
-        "The licence of the model, such as mit or cc-by-4.0. [default: mit for built-in tasks; "
+        "The license of the model, such as mit or cc-by-4.0. [default: mit for built-in tasks; "
         "that of the source dataset for a dataset from the Hub; none for other datasets]"
     ),
 )
@@ -68,7 +68,7 @@ def push(
     branch: str,
     private: bool,
     with_data: bool,
-    licence: str,
+    license: str,
     dry_run: bool,
     ask_token: bool,
     as_json: bool,
@@ -82,9 +82,9 @@ def push(
             f"--branch {branch!r} is not a valid branch name; use letters, digits, dots, "
             "dashes, underscores and slashes"
         )
-    if licence and licence not in LICENSES:
+    if license and license not in LICENSES:
         exit_with_error(
-            f"--license {licence!r} is not known to the Hub; give one such as mit, apache-2.0, "
+            f"--license {license!r} is not known to the Hub; give one such as mit, apache-2.0, "
             "cc-by-4.0 or cc0-1.0"
         )
     try:
@@ -101,7 +101,7 @@ def push(
         ask_token,
         needed=not dry_run,
         kind="plan" if dry_run else "push",
-        license=licence,
+        license=license,
         repo=repo,
         revision=branch,
         private=private,

@@ -26,12 +26,12 @@ TABLE_FORMATS = {  # formats of tables, none of which can contain code
 
 
 def license_of(repo: str, token: str | bool = False) -> str:
-    """Return the licence of a dataset on the Hub; empty if it has none or several."""
+    """Return the license of a dataset on the Hub; empty if it has none or several."""
     try:
         card = HfApi(token=token).dataset_info(repo).card_data
         named = card.get("license") if card else None
     except Exception:  # the card is untrusted and may contain anything
-        log.exception("the licence of a dataset could not be read")
+        log.exception("the license of a dataset could not be read")
         return ""
     return named if isinstance(named, str) else ""
 

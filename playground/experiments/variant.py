@@ -35,14 +35,14 @@ class Variant:
             return self.full_label
         if name != VARIANT_KEY:
             return format_value(value)
-        labelled = [
+        labeled = [
             format_value(value[each])
             for each in LABEL_SETTINGS
             if value.get(each, "none") != "none"
         ]
         return (
-            " ".join(labelled)
-            if labelled and set(value) <= {*LABEL_SETTINGS, *BUDGET_SETTINGS}
+            " ".join(labeled)
+            if labeled and set(value) <= {*LABEL_SETTINGS, *BUDGET_SETTINGS}
             else self.full_label
         )
 

@@ -89,10 +89,10 @@ def _draw_effects(axes: Axes, rows: Sequence[Row], names: Sequence[str], key: st
     style_chart(axes, grid="x")
     for y in range(len(names)):
         axes.axhline(y, color=GRID, linewidth=0.5, zorder=0)
-    labelled = set()
+    labeled = set()
     for row in rows:
-        label = None if row["method"] in labelled else row["method"]
-        labelled.add(row["method"])
+        label = None if row["method"] in labeled else row["method"]
+        labeled.add(row["method"])
         axes.plot(
             row[key],
             names.index(row["name"]),

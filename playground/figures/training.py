@@ -151,10 +151,10 @@ def exact_match_by_length(scores: Mapping[str, Any]) -> Figure:
         )
         axes.plot([length], [line["exact_match"]], color=ACCENT, marker="o", markersize=4.5)
     set_percent_axis(axes.yaxis, (0, 0.25, 0.5, 0.75, 1))
-    labelled = lines[:: math.ceil(0.42 * len(lines) / (width - 0.9))]
+    labeled = lines[:: math.ceil(0.42 * len(lines) / (width - 0.9))]
     axes.set_xticks(
-        [line["length"] for line in labelled],
-        [f"{line['length']}\n{line['n']:,}" for line in labelled],
+        [line["length"] for line in labeled],
+        [f"{line['length']}\n{line['n']:,}" for line in labeled],
     )
     axes.set_xlim(lines[0]["length"] - 0.6, lines[-1]["length"] + 0.6)
     label_axis(axes.xaxis, "length, and the number of held-out sequences")

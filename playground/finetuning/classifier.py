@@ -36,7 +36,7 @@ from playground.pretrained.requests import JobRequest, ModelName, Seed, Text
 from playground.pretrained.resolver import resolve
 from playground.runs.memory import free_memory
 
-from .labelled_texts import MAX_TEXT_LENGTH, LabelledTexts, read_labelled
+from .labeled_texts import MAX_TEXT_LENGTH, LabeledTexts, read_labeled
 
 # tokens of a text and training steps, at most; the rest of a text is truncated
 MAX_TOKENS, SHARED_MAX_TOKENS = 128, 64
@@ -46,7 +46,7 @@ MIN_USEFUL_STEPS = 60  # a new head hardly changes in fewer steps
 
 
 class ClassifierRequest(JobRequest):
-    """A request to train a new head on labelled texts.
+    """A request to train a new head on labeled texts.
 
     Attributes:
         csv: the content of a CSV file.
@@ -101,7 +101,7 @@ class ClassifierRequest(JobRequest):
 
 
 def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Put a new head on a model and train it on labelled texts. `request`: see ClassifierRequest.
+    """Put a new head on a model and train it on labeled texts. `request`: see ClassifierRequest.
 
     Each evaluation on the held-out texts reports a row: step, loss (mean since the last
     evaluation), held_out_accuracy. The result has `before` and `after` of the sentence,
@@ -113,7 +113,7 @@ def train_classifier(request: dict[str, Any], progress: ProgressReporter) -> dic
         UserError: for an invalid CSV, or if training does not fit into memory, with the estimate.
     """
     parsed = ClassifierRequest.parse(request)
-    rows = read_labelled(parsed.csv, parsed.seed)
+    rows = read_labeled(parsed.csv, parsed.seed)
     epochs = parsed.n_epochs(len(rows.training))
     resolved = resolve(parsed.model, progress)
     unload()  # free memory; other models are loaded again on request
@@ -229,13 +229,13 @@ def _load_with_head(
 
 
 class _ClassifierTrainer:
-    """Trains a model on labelled texts of at most `max_tokens` tokens each."""
+    """Trains a model on labeled texts of at most `max_tokens` tokens each."""
 
     def __init__(
         self,
         model: Any,
         tokenizer: Any,
-        rows: LabelledTexts,
+        rows: LabeledTexts,
         max_tokens: int,
         progress: ProgressReporter,
     ) -> None:

@@ -124,7 +124,7 @@ class PromptTemplate:
         """Split the prompt into its parts, and check that joined they equal a tokenized prompt.
 
         Raises:
-            UserError: if a symbol is not a single token, or the tokens depend on their neighbours.
+            UserError: if a symbol is not a single token, or the tokens depend on their neighbors.
         """
 
         def encode(text: str) -> list[int]:
@@ -158,7 +158,7 @@ class PromptTemplate:
         ]
         if not starts or (kind == CAUSAL and len(after) != 1):
             raise UserError(
-                f"{name} has a tokenizer that merges symbols with their neighbours; choose "
+                f"{name} has a tokenizer that merges symbols with their neighbors; choose "
                 "another model"
             )
         special, ends = ids_of_prompt[: starts[0]], ids_of_prompt[starts[0] + len(parts) :]

@@ -89,7 +89,7 @@ def export_dataset(
     """Write training and held-out set as parquet with a card, for `load_dataset`.
 
     `repo` is the dataset's repository, `model` that of the model. Without a `license`, generated
-    sequences have the MIT licence; data from the Hub has the licence of its dataset, and other user
+    sequences have the MIT license; data from the Hub has the license of its dataset, and other user
     data has none.
 
     Raises:

@@ -58,7 +58,7 @@ class Publication:
     repo      the repository of the model
     dataset   the repository of its training set; empty if it is not published
     revision  the branch that the card describes
-    license   the licence id; empty if the author names none
+    license   the license id; empty if the author names none
     """
 
     repo: str
@@ -100,10 +100,10 @@ def write_card(
         repo: the repository of the model.
         dataset: the repository of its training set, if it is published.
         revision: the branch that the card describes.
-        license: the licence id; empty for that of `default_license`.
+        license: the license id; empty for that of `default_license`.
 
     Raises:
-        HubError: if a repository, the revision or the licence is not valid.
+        HubError: if a repository, the revision or the license is not valid.
         CheckpointError: if the checkpoint cannot be read.
         DatasetError: if the checkpoint has no scores and its dataset is not stored here.
         OSError: if a file cannot be read or written.
@@ -113,7 +113,7 @@ def write_card(
     ensure_revision(revision)
     if license and license not in LICENSES:
         raise HubError(
-            f"the licence {license[:60]!r} is not known to the Hub; "
+            f"the license {license[:60]!r} is not known to the Hub; "
             "give one such as mit, apache-2.0 or cc-by-4.0"
         )
     manifest, model = load_model(checkpoint)
@@ -130,9 +130,9 @@ def write_card(
 
 
 def default_license(task: TaskConfig) -> str:
-    """Return the licence of a model whose author names none.
+    """Return the license of a model whose author names none.
 
-    Models of generated sequences get the MIT licence. Models of a dataset get the licence of the
+    Models of generated sequences get the MIT license. Models of a dataset get the license of the
     Hub dataset that it was loaded from, or none.
     """
     return dataset_origin(task.dataset_sha256).get("license", "") if task.task == LOOKUP else "mit"

@@ -99,7 +99,7 @@ def plan_push(
         FileChange(name, path.stat().st_size, _file_status(path, remote.get(name)))
         for name, path in files.items()
     ]
-    if kind == "model":  # another licence file is the choice of the owner, and stays
+    if kind == "model":  # another license file is the choice of the owner, and stays
         changes = [
             change for change in changes if (change.path, change.status) != ("LICENSE", "changed")
         ]

@@ -1,4 +1,4 @@
-"""Names on the Hub: repositories, branches, files, tags and licences.
+"""Names on the Hub: repositories, branches, files, tags and licenses.
 
 The module has only light imports, because the page's process imports it.
 """
@@ -63,7 +63,7 @@ PACKAGE_FILES = {
     "rotary.py",
     "sizes.py",
 }
-# The accepted licences: the Hub rejects a card with any other id, and "other" needs its own text.
+# The accepted licenses: the Hub rejects a card with any other id, and "other" needs its own text.
 LICENSES = (
     "mit",
     "apache-2.0",

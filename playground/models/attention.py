@@ -51,7 +51,7 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
 class MultiHeadAttention(nn.Module):
     """Attention heads in parallel, each with its own projections (section 3.2.2).
 
-    With fewer key/value heads (G) than query heads (H), neighbouring query heads share one:
+    With fewer key/value heads (G) than query heads (H), neighboring query heads share one:
     grouped-query attention (Ainslie et al. 2023, section 2.2), or multi-query attention if G = 1
     (Shazeer 2019, section 3).
     """

@@ -33,7 +33,7 @@ class RotaryEmbedding(RelativePositionEncoding):
     The numbers i and i + K/2 of a vector are rotated by position * 10000^(-2i/K). The dot product
     of two rotated vectors depends on the distance between their positions only. Which numbers form
     a pair is a convention: this is that of GPT-NeoX and of transformers; the paper and LLaMA's own
-    code pair neighbours.
+    code pair neighbors.
     """
 
     def __init__(self, config: StackConfig, causal: bool) -> None:

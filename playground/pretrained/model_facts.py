@@ -126,7 +126,7 @@ ARCHITECTURE_FACTS: list[dict[str, str]] = [
         "generates": "no: it predicts masked tokens and returns vectors",
         "best_for": "classifying, tagging, searching, comparing texts",
         "objective": (
-            "masked language modelling: predict chosen tokens (BERT chooses 15 %; of these it "
+            "masked language modeling: predict chosen tokens (BERT chooses 15 %; of these it "
             "masks 80 %, replaces 10 % and leaves 10 %); ViT: the class of an image"
         ),
         "cross_attention": "none",

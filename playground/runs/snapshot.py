@@ -67,7 +67,7 @@ class SnapshotBuilder:
         """Return the part of the live view that does not change during training.
 
         It contains the size of the model, and the labels of rows and columns of each kind of
-        attention. The rows of a decoder are labelled with the target tokens.
+        attention. The rows of a decoder are labeled with the target tokens.
         """
         names = self.task.vocabulary.token_name
         return {

@@ -6,7 +6,7 @@ import gradio as gr
 
 
 def build_theme() -> Any:
-    """Return a theme with system fonts and one accent colour.
+    """Return a theme with system fonts and one accent color.
 
     The page loads no fonts from other servers.
     """

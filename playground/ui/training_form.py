@@ -1,4 +1,4 @@
-"""The form of a run: one component per setting, labelled and explained by the setting."""
+"""The form of a run: one component per setting, labeled and explained by the setting."""
 
 from typing import Any
 

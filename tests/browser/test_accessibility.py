@@ -67,7 +67,7 @@ def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
         page.wait_for_load_state("networkidle")
         if tab == "Inspect":  # its script loads the first view shortly after the tab opens
             expect(page.locator(".inspect.pg h4").first).to_have_text(re.compile(r"\S"))
-        # where layouts change, and neither colours nor what the views consist of
+        # where layouts change, and neither colors nor what the views consist of
         if size is NARROW:
             actual += findings(page, tab)
             continue

@@ -214,7 +214,7 @@ def test_an_unknown_revision_is_rejected_with_the_known_ones(hub, published, tmp
     refused(done, 1, "ada/tiny has no revision v9; use ", "main", "or the hash of a commit")
 
 
-def test_a_licence_is_named_on_the_command_line(hub, trained):
+def test_a_license_is_named_on_the_command_line(hub, trained):
     done = hub.playground(
         "push", trained, "ada/licensed", "--license", "cc-by-4.0", "--branch", "exp/1"
     )

@@ -104,13 +104,13 @@ test("long names of columns are vertical, and crowded labels are thinned", () =>
   assert.ok(labels.length < 40);
 });
 
-test("the strongest colour is 1, the largest signed value or the given one", () => {
+test("the strongest color is 1, the largest signed value or the given one", () => {
   assert.equal(maxValue(DATA), 1);
   assert.equal(maxValue({ ...DATA, isSigned: true, values: [[-3, 2, null]] }), 3);
   assert.equal(maxValue({ ...DATA, max: 7 }), 7);
 });
 
-test("colours depend on the theme and differ for both signs", () => {
+test("colors depend on the theme and differ for both signs", () => {
   assert.deepEqual(colorScale(1)(0), [255, 255, 255]);
   assert.deepEqual(colorScale(1, false, "dark")(0), [24, 27, 33]);
   assert.deepEqual(colorScale(2, true)(-2), [178, 82, 0]);

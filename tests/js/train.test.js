@@ -94,7 +94,7 @@ test("a run has a description and a state", () => {
   assert.equal(describeState(RUN), "done");
 });
 
-test("the list is the legend: the colour of a run is drawn while its curves are", async () => {
+test("the list is the legend: the color of a run is drawn while its curves are", async () => {
   listRuns(RUN, { ...RUN, subject: "run:5", name: "other" }, LESSON_RUN);
   render(html`<${RunList} />`, box);
   await settle();
@@ -125,7 +125,7 @@ test("the open model is in the legend also when it is no run of the list", async
   assert.match(box.querySelector(".open-model").textContent, /copy/);
 });
 
-test("the run that was open takes the colour of the overlay that is opened", () => {
+test("the run that was open takes the color of the overlay that is opened", () => {
   setOverlays(["run:2", "run:5"]);
   swapOverlay("run:5", "run:1");
   assert.deepEqual(
@@ -312,7 +312,7 @@ test("the axis of a stopped run keeps its length", () => {
   }
 });
 
-test("the held-out loss is a dashed line of the colour of its run", () => {
+test("the held-out loss is a dashed line of the color of its run", () => {
   const open = { key: "open", label: "mine", color: "--pg-accent", x: [1, 2], y: [3, 2] },
     other = { key: "run:5", label: "other", color: 1, dash: 0, x: [1, 2], y: [3, 2] };
   overlays.value = new Map([

@@ -94,7 +94,7 @@ class FixtureError(AssertionError):
 def sample_sentence(rng: random.Random, truncate: bool = False) -> str:
     """One sentence of the grammar, half of them reversed digits, which are the hardest to learn.
     With `truncate`, counting ends anywhere:
-    who fills gaps is to go by the neighbours and not by the end."""
+    who fills gaps is to go by the neighbors and not by the end."""
     kind = rng.random()
     if kind < 0.45:
         digits = [str(rng.randrange(10)) for _ in range(3)]

@@ -58,13 +58,13 @@ KEYS = {
     "disable_embedding",
     "custom_headers",
 }
-COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+COLORS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 
 
 def test_the_front_matter_has_the_fields_of_the_hub():
     card = front_matter()
     assert set(card) <= KEYS
-    assert {card["colorFrom"], card["colorTo"]} <= COLOURS
+    assert {card["colorFrom"], card["colorTo"]} <= COLORS
     # none that reads or deletes
     assert (card["sdk"], card["hf_oauth"], card["hf_oauth_scopes"]) == (
         "gradio",
@@ -140,7 +140,7 @@ def test_the_tree_in_the_architecture_document_is_the_tree_of_the_repo():
     assert modules - {"__init__"} == result
 
 
-def test_the_licence_is_the_one_that_the_front_matter_names():
+def test_the_license_is_the_one_that_the_front_matter_names():
     assert front_matter()["license"] == "mit"
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")
 
@@ -178,10 +178,10 @@ def test_animation_of_the_readme_shows_a_run_of_ten_seconds():
 
 def test_badges_agree_with_the_repository():
     badges = {Path(picture).stem: picture for picture in PICTURES if picture.endswith(".svg")}
-    assert set(badges) - {"results"} == {"ci", "licence", "python"}
+    assert set(badges) - {"results"} == {"ci", "license", "python"}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    licence, python = ((ROOT / badges[name]).read_text() for name in ("licence", "python"))
-    assert f"licence: {project['license']}<" in licence
+    license, python = ((ROOT / badges[name]).read_text() for name in ("license", "python"))
+    assert f"license: {project['license']}<" in license
     assert f"python: {project['requires-python'].removeprefix('>=')} or later<" in python
 
 

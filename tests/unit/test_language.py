@@ -9,18 +9,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# The spelling is American, as in PyTorch, matplotlib and CSS.
+BRITISH = (
+    r"colour(?:s|ed)?|behaviours?|neighbour(?:s|ing)?|grey|(?:un)?labelled|modelling|"
+    r"licences?|(?:normal|initial|optim|general|summar|token|serial|organ|recogn)"
+    r"is(?:e|ed|es|ing|ation)"
+)
+
 # in identifiers, as one of the words that underscores or capital letters separate
 BANNED_IN_NAMES = re.compile(
     r"told|tells?|heard?|ask(s|ed|ing|er)?|look(s|ed|ing)|sa(y|ys|id)|errands?|weigh(s|ed)?|kept|"
     r"found|taken|given|shown|apart|loud|loudness|grown|recipes?|whoever|somebody|nobody|floors?|"
-    r"rooms?|eyes|house|gone|gist|came|goes|wanted"
+    r"rooms?|eyes|house|gone|gist|came|goes|wanted|" + BRITISH
 )
 # in comments, docstrings, messages and texts of the page
 BANNED_IN_PROSE = re.compile(
     r"\b(told|tells?|asked|asks|looks? at|looked at|who looks|may look|heard|said|says|errands?|"
     r"weighs?|visitors?|strangers?|whoever|somebody|someone|nobody|everybody|anybody|"
     r"taking away|leaving alone|loud(?:er|ness)?|recipes?|floors?|way out|write-up|"
-    r"rooms?|eyes?|house|symbol vectors?|out of sight|thrown away|gone|owed?)\b",
+    r"rooms?|eyes?|house|symbol vectors?|out of sight|thrown away|gone|owed?|" + BRITISH + r")\b",
     re.IGNORECASE,
 )
 # words that are right where they stand, with the reason

@@ -174,7 +174,7 @@ def test_entry_point_names_itself_in_usage(capsys):
     assert capsys.readouterr().out.startswith("Usage: transformer-playground [OPTIONS] COMMAND")
 
 
-def test_citation_names_the_version_and_the_licence():
+def test_citation_names_the_version_and_the_license():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == playground.__version__
     assert citation["license"] == PROJECT["license"]

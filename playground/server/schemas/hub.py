@@ -26,7 +26,7 @@ def _known_license(value: str) -> str:
     license_id = value.strip().lower()
     if license_id and license_id not in LICENSES:
         raise ValueError(
-            f"the licence {license_id[:60]!r} is not known to the Hub; "
+            f"the license {license_id[:60]!r} is not known to the Hub; "
             "enter one such as mit, apache-2.0 or cc-by-4.0"
         )
     return license_id

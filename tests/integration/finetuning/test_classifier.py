@@ -8,7 +8,7 @@ import pytest
 from playground.comparison.process import run
 from playground.errors import UserError
 from playground.finetuning import classifier
-from playground.finetuning.labelled_texts import read_labelled
+from playground.finetuning.labeled_texts import read_labeled
 from playground.jobs.progress import JobCancelled, ProgressReporter
 from playground.pretrained.classification import RANDOM_HEADS
 from playground.pretrained.pipelines import newly_initialized_weights, open_pipeline
@@ -178,7 +178,7 @@ def test_on_a_shared_server_head_training_is_limited(tiny_bert, monkeypatch):
 
 
 def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
-    rows = read_labelled(CSV + CSV.split("\n", 1)[1])
+    rows = read_labeled(CSV + CSV.split("\n", 1)[1])
     assert rows.labels == ["contra", "pro"]
     assert (len(rows.training), len(rows.held_out)) == (48, 12)
     assert [sum(label == place for _, label in rows.held_out) for place in (0, 1)] == [6, 6]
@@ -211,7 +211,7 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
 )
 def test_faults_of_a_csv_are_reported_with_their_lines(content, text_rendered):
     with pytest.raises(UserError, match=text_rendered):
-        read_labelled(content)
+        read_labeled(content)
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_the_model_of_another_owner_is_not_overwritten(hub, ada, package):
     }
 
 
-def test_a_repository_with_a_card_and_a_licence_alone_is_free(hub, ada, package):
+def test_a_repository_with_a_card_and_a_license_alone_is_free(hub, ada, package):
     hub.put("ada/reserved", {"README.md": "# Soon", "LICENSE": "MIT"})
     plan = ada.plan(package, "ada/reserved")
     assert (kinds(plan)["README.md"], kinds(plan)["config.json"]) == ("changed", "new")
@@ -609,7 +609,7 @@ def test_on_a_space_a_rejection_explains_what_signing_in_permits(hub, ada, packa
         assert "only: choose a new name" in str(refused(push, ada, package, "ada/digits"))
 
 
-def test_a_licence_of_its_owners_stays(hub, ada, package):
+def test_a_license_of_its_owners_stays(hub, ada, package):
     (package / "LICENSE").write_text("MIT License")
     push(ada, package, "ada/digits")
     hub.put("ada/digits", {"LICENSE": "Mine"})

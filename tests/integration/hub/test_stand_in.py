@@ -612,7 +612,7 @@ def test_models_are_searched_by_tag_author_and_name(hub, anonymous, shelf):
     assert names(filter="nothing") == []
     hub.put("shelf/digits-0", {"step": "1"})
     assert names(sort="last_modified", limit=1) == ["digits-0"]
-    assert status_of(lambda: list(anonymous.list_models(sort="colour"))) == 400
+    assert status_of(lambda: list(anonymous.list_models(sort="color"))) == 400
     (plain,) = anonymous.list_models(author="shelf", search="words")
     assert (plain.likes, plain.downloads, plain.siblings, plain.card_data) == (100, 0, None, None)
     assert (plain.pipeline_tag, plain.library_name) == ("translation", "transformers")

@@ -167,7 +167,7 @@ def test_letters_of_several_bytes_come_whole(tiny_gpt2):
     assert [row["text"] for row in actual["generated"]] == ["n", "", "é"]
 
 
-def test_an_untrained_head_is_labelled_as_random(tiny_bert):
+def test_an_untrained_head_is_labeled_as_random(tiny_bert):
     actual = run(
         "inference",
         {"task": "text-classification", "model": tiny_bert, "text": "what a good film."},

@@ -401,7 +401,7 @@ def test_parquet_with_oversized_row_group_is_rejected_before_reading(streamed, m
     assert from_hub("ada/bomb", ["source", "target"]).sha256 == from_text(TEXT).sha256
 
 
-def test_a_hub_dataset_keeps_its_name_and_licence(streamed, tmp_path, monkeypatch):
+def test_a_hub_dataset_keeps_its_name_and_license(streamed, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     card = b"---\nlicense: cc-by-4.0\n---\n"
     streamed.put(

@@ -369,16 +369,16 @@ def rows_checkpoint(folder, origin=None):
     return saved(folder, config, 2, scores=True)
 
 
-def test_no_licence_is_claimed_for_other_peoples_rows(tmp_path, monkeypatch):
+def test_no_license_is_claimed_for_other_peoples_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     package = card_of(tmp_path / "p", rows_checkpoint(tmp_path / "c"))
     text, card = text_of(package), ModelCard.load(package / "README.md")
     assert card.data.license is None
-    assert "The author names no licence for the weights" in text
+    assert "The author names no license for the weights" in text
     assert not re.search(r"MIT, for|mit, for", text)
 
 
-def test_the_licence_of_a_hub_dataset_is_copied_and_linked(tmp_path, monkeypatch):
+def test_the_license_of_a_hub_dataset_is_copied_and_linked(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     checkpoint = rows_checkpoint(
         tmp_path / "c", {"dataset": "cy/verses", "license": "cc-by-sa-4.0"}
@@ -395,7 +395,7 @@ def test_the_licence_of_a_hub_dataset_is_copied_and_linked(tmp_path, monkeypatch
     )
 
 
-def test_the_model_card_names_the_licence(tmp_path):
+def test_the_model_card_names_the_license(tmp_path):
     text, card = assert_whole(
         card_of(tmp_path, ROOT / "checkpoints" / "reverse", license="cc-by-4.0")
     )

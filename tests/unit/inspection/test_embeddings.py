@@ -65,7 +65,7 @@ def test_an_empty_or_very_long_sentence_is_rejected(sentence):
         word_order_distance("the dog", sentence)
 
 
-def test_neighbours_are_ordered_by_the_cosine_of_the_learned_vectors():
+def test_neighbors_are_ordered_by_the_cosine_of_the_learned_vectors():
     subject = random_model()
     with torch.no_grad():
         table = subject.transformer.source_embedding.token_embedding.weight

@@ -366,8 +366,8 @@ def test_every_equation_gives_the_value_of_its_stage():
 
 def test_missing_files_are_rejected(mixed):
     _, _, trace = trace_of()
-    with pytest.raises(KeyError, match="no stage 'colour'"):
-        trace.stage("output", "colour")
+    with pytest.raises(KeyError, match="no stage 'color'"):
+        trace.stage("output", "color")
     with pytest.raises(KeyError, match="cross-attention, layer 3"):
         trace.stage(Component("cross", 2).name, "scores")
     with pytest.raises(IndexError):

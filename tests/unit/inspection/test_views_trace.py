@@ -366,7 +366,7 @@ def test_invalid_requests_for_the_trace_are_rejected(options, expected_message):
 @pytest.mark.parametrize(
     ("options", "expected_message"),
     [
-        ({"stage": "output/colour"}, "no stage 'output/colour'"),
+        ({"stage": "output/color"}, "no stage 'output/color'"),
         ({"stage": "output/logits", "row": 4}, "no cell in row 5, column 1; logits is 4 x 13"),
         ({"stage": "output/logits", "column": 13}, "no cell"),
         ({"stage": "output/logits", "column": -1}, "column is -1"),
@@ -400,7 +400,7 @@ def test_the_images_have_their_stated_sizes(picture):
     assert waves["weights"][1][0] == 1  # the cosine of the first position
 
 
-def test_positions_neighbours_and_map_use_the_requested_side():
+def test_positions_neighbors_and_map_use_the_requested_side():
     subject = random_model()
     with torch.no_grad():
         table = subject.transformer.target_embedding.token_embedding.weight

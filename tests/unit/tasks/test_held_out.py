@@ -66,7 +66,7 @@ def test_the_hash_equals_the_same_arithmetic_in_plain_python(sequences):
     st.integers(0, 12),
     st.randoms(use_true_random=False),
 )
-def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbours(
+def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbors(
     sequences, extra, filler, random
 ):
     alone = [is_held_out(*padded([sequence])).item() for sequence in sequences]

@@ -25,10 +25,10 @@ def test_versions_are_those_of_the_lock_file():
     assert recorded == {name: lock[f"node_modules/{name}"]["version"] for name in recorded}
 
 
-def test_every_package_has_its_licence():
-    licences = (VENDOR / "LICENSES.txt").read_text()
+def test_every_package_has_its_license():
+    licenses = (VENDOR / "LICENSES.txt").read_text()
     names = re.findall(r"^\| (\S+) \| [\d.]+ \|", README, re.M)
-    assert all(f"{name}\n{'-' * len(name)}\n" in licences for name in names)
+    assert all(f"{name}\n{'-' * len(name)}\n" in licenses for name in names)
 
 
 def test_lock_file_names_no_registry_and_pins_every_package():

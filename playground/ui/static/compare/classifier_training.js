@@ -1,4 +1,4 @@
-// Training of a classification head on labelled texts (finetuning/classifier.py).
+// Training of a classification head on labeled texts (finetuning/classifier.py).
 import { html, signal, useMemo } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { FileButton } from "../shared/components/file_button.js";
@@ -16,7 +16,7 @@ import { SAMPLE_TEXTS } from "./sample_texts.js";
 import { section } from "./state.js";
 import { toSeries, TrainingCharts } from "./training_charts.js";
 
-const MAX_CSV_BYTES = 1_000_000; // equal to the limit of finetuning/labelled_texts.py
+const MAX_CSV_BYTES = 1_000_000; // equal to the limit of finetuning/labeled_texts.py
 const SCORE_LABEL = "Accuracy on held-out texts";
 const fileError = signal("");
 
@@ -114,7 +114,7 @@ const pipeline = createPipeline("train", {
   hasRows: true,
   fields: [
     modelInput("Model", "bert-base-uncased"),
-    textArea("csv", "Labelled texts, as CSV with the columns text and label", SAMPLE_TEXTS, {
+    textArea("csv", "Labeled texts, as CSV with the columns text and label", SAMPLE_TEXTS, {
       maxLength: MAX_CSV_BYTES,
     }),
     {

@@ -88,7 +88,7 @@ export const SECTIONS = [
   {
     name: "train",
     title: "Train a classifier",
-    about: "Trains a new classification head on labelled texts.",
+    about: "Trains a new classification head on labeled texts.",
     form: "free-train",
     Component: ClassifierTraining,
   },

@@ -1,4 +1,4 @@
-// The labelled texts that the section Train a classifier starts with.
+// The labeled texts that the section Train a classifier starts with.
 export const SAMPLE_TEXTS = `text,label
 a good film and a fine story,good
 what a good film,good

@@ -29,10 +29,10 @@ const FIELDS = [
   { name: "repo", label: "Name on the Hub", maxLength: 190 },
   {
     name: "license",
-    label: "Licence",
+    label: "License",
     maxLength: 40,
     placeholder: "mit, cc-by-4.0, …",
-    hint: "Default: mit for built-in tasks; for a Hub dataset, its licence; otherwise none",
+    hint: "Default: mit for built-in tasks; for a Hub dataset, its license; otherwise none",
   },
   { name: "private", label: "private: visible only to you", type: "checkbox" },
   {

@@ -8,7 +8,7 @@ onThemeChange(() => {
   theme.value = currentTheme();
 });
 
-/** Return the relative luminance of a colour after WCAG 2. @param {number[]} color */
+/** Return the relative luminance of a color after WCAG 2. @param {number[]} color */
 function luminance(color) {
   const [red, green, blue] = color.map((c) =>
     c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4,

@@ -171,7 +171,7 @@ export const headRolesSpec = {
   title: "Head roles",
   explain:
     "How much of each head's attention follows a pattern, clearest first, as a fraction over " +
-    "held-out sequences. Stronger colours: larger fraction.",
+    "held-out sequences. Stronger colors: larger fraction.",
   request: "ablated-answer",
   Component: HeadRoles,
   reset() {

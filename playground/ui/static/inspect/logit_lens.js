@@ -264,7 +264,7 @@ function toRows(data) {
 export const logitLensSpec = {
   title: "Logit lens",
   explain:
-    "Predictions of each decoder layer, teacher-forced. Stronger colours: higher probability; " +
+    "Predictions of each decoder layer, teacher-forced. Stronger colors: higher probability; " +
     "correct " +
     "tokens are framed. Select a cell to see the contribution of each component to its logit.",
   Component: ({ data }) => html`<${Lens} data=${data} /><${Attribution} data=${data} />`,

@@ -12,7 +12,7 @@ export const Part = ({ title, hint, size = "", children }) =>
   </section>`;
 
 /**
- * A table of rows, each with a heading and values. Values in `isOff` are grey.
+ * A table of rows, each with a heading and values. Values in `isOff` are gray.
  * @param {{
  *   label: string,
  *   rows: { name: string, values: any[], isOff?: boolean[], title?: string }[],

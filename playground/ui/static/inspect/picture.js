@@ -3,7 +3,7 @@
 const PADDING = 20,
   HEADER = 64;
 
-/** Whether a colour or style draws something. @param {string} color */
+/** Whether a color or style draws something. @param {string} color */
 const isPaint = (color) => color !== "none" && !/^rgba\(.*, 0\)$/.test(color);
 
 /** @param {CanvasRenderingContext2D} ctx @param {CSSStyleDeclaration} style */

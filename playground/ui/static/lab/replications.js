@@ -39,7 +39,7 @@ export function describeResult(claim, outcome) {
   );
 }
 
-/** Return the verdict of an outcome: its text, and the class of its colour. */
+/** Return the verdict of an outcome: its text, and the class of its color. */
 export function describeVerdict(outcome) {
   if (outcome?.passed === true) return ["✓ pass", "ok"];
   if (outcome?.passed === false) return ["✗ fail", "bad"];

@@ -53,7 +53,7 @@ export const PARTS = [
     title: "Decoder: causal mask and cross-attention",
     text:
       "The decoder generates the output token by token. A mask hides later tokens from its " +
-      "self-attention, the grey cells. In cross-attention, the queries come from the decoder; " +
+      "self-attention, the gray cells. In cross-attention, the queries come from the decoder; " +
       "the keys and values come from the encoder's output.",
     task: "Point at a target token to see what it reads from the source.",
     kinds: ["decoder", "cross"],

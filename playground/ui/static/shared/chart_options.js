@@ -137,7 +137,7 @@ function buildCursor(chart, syncKey) {
   };
 }
 
-/** Return a colour with an opacity. @param {string} color @param {string} alpha hexadecimal */
+/** Return a color with an opacity. @param {string} color @param {string} alpha hexadecimal */
 const withAlpha = (color, alpha) => (/^#[\da-f]{6}$/i.test(color) ? color + alpha : color);
 
 /**

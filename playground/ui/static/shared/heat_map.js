@@ -24,7 +24,7 @@ function isEmptyCell({ values, mask }, row, column) {
   return (mask && !mask[row][column]) || value === null || value === undefined;
 }
 
-/** Return the value with the strongest colour. @param {HeatMapData} data */
+/** Return the value with the strongest color. @param {HeatMapData} data */
 export function maxValue({ values, max, isSigned }) {
   if (max) return max;
   if (!isSigned) return 1;

@@ -1,6 +1,6 @@
-// Colours of charts and heat maps, in light and dark mode.
+// Colors of charts and heat maps, in light and dark mode.
 
-// Colours after Okabe and Ito. Each has its own dash pattern, so lines never differ by colour
+// Colors after Okabe and Ito. Each has its own dash pattern, so lines never differ by color
 // alone.
 const SERIES_COLORS = [
   ["#1f6fb2", "#5aa7e0"],
@@ -14,7 +14,7 @@ const SERIES_COLORS = [
 ];
 const SERIES_DASHES = [[], [7, 3], [2, 2.5], [9, 3, 2, 3]];
 
-// A perceptually uniform ramp from background to text colour, readable without colour vision.
+// A perceptually uniform ramp from background to text color, readable without color vision.
 const RAMPS = {
   light: [
     [255, 255, 255],
@@ -33,7 +33,7 @@ const RAMPS = {
     [240, 249, 255],
   ],
 };
-// The colours of the largest negative and of the largest positive value.
+// The colors of the largest negative and of the largest positive value.
 const SIGNED_ENDS = {
   light: [
     [178, 82, 0],
@@ -54,7 +54,7 @@ export const currentTheme = () => (document.body.classList.contains("dark") ? "d
 /** Return the value of a CSS variable. @param {string} name */
 export const cssVariable = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 
-/** Return a colour for a canvas. @param {number | string} color an index, a variable or a colour */
+/** Return a color for a canvas. @param {number | string} color an index, a variable or a color */
 export function resolveColor(color) {
   if (typeof color === "number")
     return SERIES_COLORS[color % SERIES_COLORS.length][currentTheme() === "dark" ? 1 : 0];
@@ -62,7 +62,7 @@ export function resolveColor(color) {
 }
 
 /**
- * Return the dash pattern of a series. A repeated colour gets another pattern.
+ * Return the dash pattern of a series. A repeated color gets another pattern.
  * @param {Pick<import("./types.js").Series, "color" | "dash">} series
  */
 export function dashOf({ color, dash }) {
@@ -91,7 +91,7 @@ export function colorTable(theme = currentTheme()) {
 
 /**
  * Return a function from a value to red, green and blue. Signed values use a diverging scale.
- * @param {number} max the value with the strongest colour
+ * @param {number} max the value with the strongest color
  * @param {boolean} [isSigned]
  * @param {Theme} [theme]
  * @returns {(value: number) => number[]}
@@ -109,7 +109,7 @@ export function colorScale(max, isSigned = false, theme = currentTheme()) {
   };
 }
 
-/** Return the colour of a value in thousandths. @param {number} thousandths */
+/** Return the color of a value in thousandths. @param {number} thousandths */
 export const scaleColor = (thousandths) => `rgb(${colorScale(RAMP_STEPS)(thousandths).join()})`;
 
 /**

@@ -65,9 +65,9 @@ export interface Series {
   /** The limits of a band, at the positions of `x`. */
   low?: ArrayLike<number | null>;
   high?: ArrayLike<number | null>;
-  /** An index into the palette, or a CSS colour or variable such as "--pg-accent". */
+  /** An index into the palette, or a CSS color or variable such as "--pg-accent". */
   color: number | string;
-  /** An index into the dash patterns; the default is the index of the colour. */
+  /** An index into the dash patterns; the default is the index of the color. */
   dash?: number;
   hasPoints?: boolean;
   /** False: the smoothing of the chart leaves this line as it is. */
@@ -120,7 +120,7 @@ export interface HeatMapData {
   values: ArrayLike<number | null>[];
   /** Whether a cell has a value; masked cells are hatched. */
   mask?: boolean[][] | null;
-  /** The value with the darkest colour; by default 1, or the largest of signed values. */
+  /** The value with the darkest color; by default 1, or the largest of signed values. */
   max?: number;
   isSigned?: boolean;
   selected?: [number, number] | null;

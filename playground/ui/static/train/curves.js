@@ -118,7 +118,7 @@ const scorePoints = (evaluations, column) => ({
 });
 
 /**
- * Return the training loss of each run, and its held-out loss as a dashed line of the same colour.
+ * Return the training loss of each run, and its held-out loss as a dashed line of the same color.
  * @param {Series[]} training
  * @param {boolean} hasOverlays
  * @returns {Series[]}

@@ -9,7 +9,7 @@ import { TERMINAL_STATUSES } from "./status.js";
 
 /** @typedef {{ colorIndex: number, curve: any, status?: string, name?: string }} Overlay */
 
-export const MAX_OVERLAYS = 7; // as many as the palette has colours besides that of the open run
+export const MAX_OVERLAYS = 7; // as many as the palette has colors besides that of the open run
 // The browser stores the overlays, like the open model.
 const STORAGE_KEY = "transformer-playground-laid";
 

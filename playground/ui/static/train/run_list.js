@@ -1,4 +1,4 @@
-// The runs as the legend of the curves: each has a colour, a name, a state and a menu.
+// The runs as the legend of the curves: each has a color, a name, a state and a menu.
 import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/format.js";
 import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
@@ -105,7 +105,7 @@ async function renameRun(run, name) {
   await loadRuns();
 }
 
-/** The colour of the curves of a run, and whether they are drawn. */
+/** The color of the curves of a run, and whether they are drawn. */
 function Swatch({ subject = "" }) {
   const overlay = overlays.value.get(subject),
     isOpen = !subject || subject === state.modelRef,
@@ -113,7 +113,7 @@ function Swatch({ subject = "" }) {
     color = isOpen ? "var(--pg-accent)" : overlay && overlayColor(overlay.colorIndex);
   return html`<label
     class="swatch"
-    style=${{ "--colour": color ?? "transparent" }}
+    style=${{ "--color": color ?? "transparent" }}
     data-dashed=${overlay && overlay.colorIndex % 2 ? "yes" : undefined}
   >
     <input

@@ -50,7 +50,7 @@ function validateForm(fields, values) {
 }
 
 /**
- * A labelled control with its hint and its error.
+ * A labeled control with its hint and its error.
  * @param {{
  *   field: FieldSpec,
  *   value: any,

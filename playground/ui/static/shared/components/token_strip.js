@@ -7,7 +7,7 @@ const SPECIAL_TOKENS = /** @type {Record<string, string>} */ ({
 });
 
 /**
- * A row of tokens. Wrong tokens have an underline and a mark in addition to the colour. With
+ * A row of tokens. Wrong tokens have an underline and a mark in addition to the color. With
  * `onSelect`, each token is a button.
  * @param {{
  *   label: string,

@@ -1,4 +1,4 @@
-"""Labelled texts from a CSV file, divided into training and held-out texts."""
+"""Labeled texts from a CSV file, divided into training and held-out texts."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ MAX_REPORTED_ERRORS = 5  # maximum number of reported CSV errors
 
 
 @dataclass(frozen=True)
-class LabelledTexts:
+class LabeledTexts:
     """Texts with labels: `labels` in alphabetical order; a row is a text and its label index."""
 
     labels: list[str]
@@ -24,7 +24,7 @@ class LabelledTexts:
     notes: list[str]
 
 
-def read_labelled(content: str, seed: int = 0) -> LabelledTexts:
+def read_labeled(content: str, seed: int = 0) -> LabeledTexts:
     """Parse a CSV file with the columns text and label, and hold out a fifth of each label.
 
     At least one text of each label is held out.
@@ -70,7 +70,7 @@ def read_labelled(content: str, seed: int = 0) -> LabelledTexts:
         held_out += [(text, index) for text in texts[:n]]
         training += [(text, index) for text in texts[n:]]
     notes = [f"{table.duplicates} duplicate rows were removed"] if table.duplicates else []
-    return LabelledTexts(labels, training, held_out, notes)
+    return LabeledTexts(labels, training, held_out, notes)
 
 
 @dataclass
