@@ -1,6 +1,6 @@
 """Causal language models: the target continues the source in one sequence.
 
-New letter of shapes: W the tokens of a sequence that holds source and target.
+Shapes: W is the length of a sequence of source and target tokens.
 """
 
 from abc import abstractmethod

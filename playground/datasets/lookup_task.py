@@ -1,8 +1,8 @@
 """The task of a user's dataset: its pairs give sources and targets.
 
-Pairs stay packed in memory; only those of a batch are padded. The same hash decides here which
-sources are held out. It uses the text of the symbols, so a source is on the same side of the
-split in every dataset.
+Pairs stay packed in memory; only those of a batch are padded. As in the built-in tasks, a hash of
+the source decides whether it is held out. Here it hashes the text of the symbols, so a source is on
+the same side of the split in every dataset.
 """
 
 from functools import cached_property
