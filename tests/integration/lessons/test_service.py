@@ -10,7 +10,7 @@ import pytest
 
 from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
-from playground.lessons import service as service_module
+from playground.lessons import service as lesson_service
 from playground.lessons.bugs import BUGS, RANDOM_BUG, resolve_bug
 from playground.lessons.measurement import ACTIVE_STATUSES
 from playground.lessons.service import LessonService
@@ -53,19 +53,19 @@ def wait_for_result(service, measurement_id, owner=OWNER):
             (result := service.poll(measurement_id, owner))["status"] not in ACTIVE_STATUSES
             and result
         ),
-        description="a result",
+        description="the end of the measurement",
     )
 
 
 def start_and_train(service, registry):
-    """Start a measurement, and return its id and its run after some steps."""
+    """Start a measurement; return its id and its run once the run has trained some steps."""
     measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: run.step > 3, description="some steps")
     return measurement_id, run
 
 
-def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(service, registry):
+def test_lesson_trains_a_run_of_the_owner_and_measures_it(service, registry):
     measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
     result = wait_for_result(service, measurement_id)
     assert result["status"] == "done"
@@ -91,12 +91,16 @@ def test_a_lesson_trains_a_run_of_the_owner_and_measures_it(service, registry):
     assert result["result"]["value"] == crossing
     assert result["result"]["is_correct"] == (crossing is not None and abs(crossing - 10) <= 20)
 
-    # the same model: nothing is trained again
-    again = wait_for_result(service, service.start_lesson("lesson-2", 1, {"text": "3 1"}, OWNER))
-    assert again["result"]["value"] in (1, 2, 3)
+    # the same model: the run is reused
+    second_result = wait_for_result(
+        service, service.start_lesson("lesson-2", 1, {"text": "3 1"}, OWNER)
+    )
+    assert second_result["result"]["value"] in (1, 2, 3)
     assert registry.list_for_owner(OWNER) == [run]
-    other = wait_for_result(service, service.start_lesson("lesson-1", 10, {"seed": 1}, OWNER))
-    assert other["runs"][0]["run"] != result["runs"][0]["run"]
+    result_of_other_seed = wait_for_result(
+        service, service.start_lesson("lesson-1", 10, {"seed": 1}, OWNER)
+    )
+    assert result_of_other_seed["runs"][0]["run"] != result["runs"][0]["run"]
     with pytest.raises(UserError, match="no longer exists"):
         service.poll(measurement_id, OTHER)
 
@@ -126,13 +130,13 @@ def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
     result = wait_for_result(service, measurement_id)
     assert (result["status"], "measure again" in result["message"]) == ("failed", True)
     wait_for(lambda: not run.has_worker, description="its process to end")
-    again = service.start_lesson("lesson-1", 10, {}, OWNER)
-    wait_for(lambda: run.status == "training", description="the same run to go on")
-    service.cancel(again, OWNER)
+    second_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    wait_for(lambda: run.status == "training", description="the same run to resume")
+    service.cancel(second_id, OWNER)
     service.close()
 
 
-def test_a_paused_run_continues_for_the_measurement(registry):
+def test_paused_run_resumes_for_a_measurement(registry):
     service = LessonService(registry, SLOW)
     service.cancel(service.start_lesson("lesson-1", 10, {}, OWNER), OWNER)
     (run,) = registry.list_for_owner(OWNER)
@@ -140,13 +144,13 @@ def test_a_paused_run_continues_for_the_measurement(registry):
         lambda: run.status == "stopped" and not run.has_worker, description="the run to be saved"
     )
     registry.control(run, "resume")
-    wait_for(lambda: run.status == "training", description="the run to go on")
+    wait_for(lambda: run.status == "training", description="the run to resume")
     registry.control(run, "pause")
     wait_for(lambda: run.status == "paused", description="the pause")
-    assert run.has_worker  # its process waits for a command, and takes a moment to respond
+    assert run.has_worker  # its process waits for a command and takes a moment to respond
     measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
     assert service.poll(measurement_id, OWNER)["status"] == "training"
-    wait_for(lambda: run.status == "training", description="the run to go on")
+    wait_for(lambda: run.status == "training", description="the run to resume")
     assert service.poll(measurement_id, OWNER)["status"] == "training"
     assert registry.list_for_owner(OWNER) == [run]
     service.cancel(measurement_id, OWNER)
@@ -158,13 +162,13 @@ def test_imported_checkpoint_is_not_reused_as_a_run(service, registry, tmp_path)
     wait_for_result(service, measurement_id)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: not run.has_worker, description="its process to end")
-    sent = registry.import_checkpoint(
+    imported = registry.import_checkpoint(
         shutil.copytree(run.checkpoints()[0][0], tmp_path / "sent"), OTHER, "sent"
     )
-    assert (sent.config, sent.status) == (run.config, "done")
+    assert (imported.config, imported.status) == (run.config, "done")
     measurement_id = service.start_lesson("lesson-1", 10, {}, OTHER)
-    assert f"run:{sent.id}" not in [
-        each["run"] for each in service.poll(measurement_id, OTHER)["runs"]
+    assert f"run:{imported.id}" not in [
+        entry["run"] for entry in service.poll(measurement_id, OTHER)["runs"]
     ]
     service.cancel(measurement_id, OTHER)
 
@@ -172,37 +176,37 @@ def test_imported_checkpoint_is_not_reused_as_a_run(service, registry, tmp_path)
 def test_a_run_without_stored_weights_is_trained_again(registry):
     service = LessonService(registry, SLOW)
     measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
-    (lost,) = registry.list_for_owner(OWNER)
-    wait_for(lambda: lost.step > 3, description="some steps")
+    (evicted,) = registry.list_for_owner(OWNER)
+    wait_for(lambda: evicted.step > 3, description="some steps")
     service.cancel(measurement_id, OWNER)
     wait_for(
-        lambda: registry.storage_quota._truncate(lost, all_weights, WEIGHTS_EVICTED),
+        lambda: registry.storage_quota._truncate(evicted, all_weights, WEIGHTS_EVICTED),
         description="a free slot",
     )
-    assert (lost.status, lost.evicted) == ("stopped", WEIGHTS_EVICTED)
+    assert (evicted.status, evicted.evicted) == ("stopped", WEIGHTS_EVICTED)
     measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
-    _, new_run = registry.list_for_owner(OWNER)
+    _, retrained = registry.list_for_owner(OWNER)
     assert [run["run"] for run in service.poll(measurement_id, OWNER)["runs"]] == [
-        f"run:{new_run.id}"
+        f"run:{retrained.id}"
     ]
-    wait_for(lambda: new_run.step, description="a step of the new run")
+    wait_for(lambda: retrained.step, description="a step of the new run")
     service.cancel(measurement_id, OWNER)
     service.close()
 
 
-def test_a_run_that_still_saves_is_not_used(registry):
+def test_run_that_is_still_saving_is_not_reused(registry):
     service = LessonService(registry, SLOW)
     measurement_id, run = start_and_train(service, registry)
-    # its process cannot report meanwhile that it has saved
+    # the locks keep the process from reporting that it has saved
     with registry._lock, run.lock:
         service.cancel(measurement_id, OWNER)
         assert run.status == "stopping"
         with pytest.raises(UserError, match="still being saved; try again in a moment"):
             service.start_lesson("lesson-1", 10, {}, OWNER)
     wait_for(lambda: run.status == "stopped", description="the run to be saved")
-    again = service.start_lesson("lesson-1", 10, {}, OWNER)
+    second_id = service.start_lesson("lesson-1", 10, {}, OWNER)
     assert registry.list_for_owner(OWNER) == [run]
-    service.cancel(again, OWNER)
+    service.cancel(second_id, OWNER)
     service.close()
 
 
@@ -227,13 +231,13 @@ def test_owner_has_two_measurements_and_abandoned_ones_do_not_count(registry, mo
         service.start_lesson("lesson-1", 10, {"seed": seed}, OWNER)
     with pytest.raises(UserError, match="2 of your measurements"):
         service.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
-    monkeypatch.setattr(service_module, "UNPOLLED_TIMEOUT_S", -1.0)
+    monkeypatch.setattr(lesson_service, "UNPOLLED_TIMEOUT_S", -1.0)
     service.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
     service.close()
 
 
 def test_full_service_evicts_longest_abandoned_waiting_measurement(service, monkeypatch):
-    monkeypatch.setattr(service_module, "MAX_TOTAL", 3)
+    monkeypatch.setattr(lesson_service, "MAX_TOTAL", 3)
     measuring = service.start_bug("last-layer", 0, 1000, OWNER)
     waiting = [service.start_bug("no-return", seed, 20, OTHER) for seed in (0, 1)]
     service.poll(waiting[0], OTHER)
@@ -241,7 +245,7 @@ def test_full_service_evicts_longest_abandoned_waiting_measurement(service, monk
         service.start_bug("no-return", 0, 20, "z" * 32)
     for measurement_id, seconds in ((measuring, 100), (waiting[0], 60), (waiting[1], 80)):
         service._measurements[measurement_id].polled_at -= (
-            service_module.UNPOLLED_TIMEOUT_S + seconds
+            lesson_service.UNPOLLED_TIMEOUT_S + seconds
         )
     latest = service.start_bug("no-return", 0, 20, "z" * 32)
     assert set(service._measurements) == {measuring, waiting[0], latest}
@@ -249,8 +253,8 @@ def test_full_service_evicts_longest_abandoned_waiting_measurement(service, monk
         service.poll(waiting[1], OTHER)
 
 
-def test_one_address_holds_at_most_half_of_the_measurements(service, monkeypatch, client_address):
-    monkeypatch.setattr(service_module, "MAX_TOTAL", 8)
+def test_one_address_has_at_most_half_of_the_measurements(service, monkeypatch, client_address):
+    monkeypatch.setattr(lesson_service, "MAX_TOTAL", 8)
     fake_processes(monkeypatch)
     client_address.set("192.0.2.1")
     for number in range(4):
@@ -261,16 +265,16 @@ def test_one_address_holds_at_most_half_of_the_measurements(service, monkeypatch
         service.start_bug("no-return", 0, 20, f"{4:032d}")
     assert len(service._measurements) == 4
     client_address.set("192.0.2.2")
-    other = service.start_bug("no-return", 0, 20, OWNER)
+    other_id = service.start_bug("no-return", 0, 20, OWNER)
     client_address.set("192.0.2.1")
-    left = list(service._measurements)[2]
-    for measurement_id in (left, other):
-        service._measurements[measurement_id].polled_at -= service_module.UNPOLLED_TIMEOUT_S + 60
-    # left longest ago of all, by a client of another address
-    service._measurements[other].polled_at -= 60
+    abandoned = list(service._measurements)[2]
+    for measurement_id in (abandoned, other_id):
+        service._measurements[measurement_id].polled_at -= lesson_service.UNPOLLED_TIMEOUT_S + 60
+    # the oldest abandoned measurement belongs to another address
+    service._measurements[other_id].polled_at -= 60
     service.start_bug("no-return", 0, 20, f"{5:032d}")
-    assert other in service._measurements
-    assert left not in service._measurements
+    assert other_id in service._measurements
+    assert abandoned not in service._measurements
 
 
 @pytest.mark.smoke
@@ -291,22 +295,22 @@ def test_a_random_bug_reveals_nothing(service):
     assert "It is not" in wrong["feedback"]
     assert not service.submit_guess(measurement_id, OWNER, line=0)[
         "is_correct"
-    ]  # the bug comes first
+    ]  # the bug must be named first
     assert service.submit_guess(measurement_id, OWNER, bug="causal-mask")["is_correct"]
     result = service.poll(measurement_id, OWNER)
     assert (result["title"], "changed_line" in result["result"]) == (bug.title, False)
-    changed = next(
-        at
-        for at, line in enumerate(result["result"]["source"]["lines"])
+    changed_line = next(
+        index
+        for index, line in enumerate(result["result"]["source"]["lines"])
         if line.strip() == bug.correct_line
     )
-    assert not service.submit_guess(measurement_id, OWNER, line=changed - 1)["is_correct"]
-    assert service.submit_guess(measurement_id, OWNER, line=changed)["is_correct"]
+    assert not service.submit_guess(measurement_id, OWNER, line=changed_line - 1)["is_correct"]
+    assert service.submit_guess(measurement_id, OWNER, line=changed_line)["is_correct"]
     result = service.poll(measurement_id, OWNER)
     assert result["explanation"] == bug.explanation
     assert any(line.strip("+ ") == bug.buggy_line for line in result["result"]["diff"])
     with pytest.raises(UserError):
-        service.submit_guess(measurement_id, OTHER, line=changed)
+        service.submit_guess(measurement_id, OTHER, line=changed_line)
 
 
 def test_giving_up_reveals_the_bug(service):
@@ -332,7 +336,7 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(service):
 
     measurement_id = service.start_bug("last-layer", 0, 1000, OWNER)
     wait_for(lambda: service.poll(measurement_id, OWNER).get("done"), description="some steps")
-    # as a machine does that has no memory left
+    # as the out-of-memory killer does
     os.kill(process_id(service, measurement_id), signal.SIGKILL)
     killed = wait_for_result(service, measurement_id)["message"]
     assert "out of memory" in killed
@@ -340,8 +344,8 @@ def test_measuring_is_bounded_cancelled_and_survives_its_process(service):
 
     lane = service.queue.lane("bug")
     lane.policy = replace(lane.policy, run_timeout_s=0.5)
-    late = wait_for_result(service, service.start_bug("last-layer", 0, 1000, OWNER))
-    assert (late["status"], "longer than 0.5 s" in late["message"]) == ("failed", True)
+    timed_out = wait_for_result(service, service.start_bug("last-layer", 0, 1000, OWNER))
+    assert (timed_out["status"], "longer than 0.5 s" in timed_out["message"]) == ("failed", True)
 
 
 def test_later_requests_wait_for_a_slot(service):
@@ -356,14 +360,16 @@ def test_later_requests_wait_for_a_slot(service):
     assert time.monotonic() - service._measurements[second].polled_at < 5
 
 
-def test_a_client_that_left_blocks_no_other_and_can_return(service):
+def test_abandoned_measurement_blocks_no_other_and_resumes_when_polled(service):
     first = service.start_bug("last-layer", 0, 1000, OWNER)
-    left, here = (service.start_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32))
-    service._measurements[left].job.polled_at -= service_module.UNPOLLED_TIMEOUT_S
+    abandoned, polled = (
+        service.start_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32)
+    )
+    service._measurements[abandoned].job.polled_at -= lesson_service.UNPOLLED_TIMEOUT_S
     service.cancel(first, OWNER)
-    assert wait_for_result(service, here, "z" * 32)["status"] == "done"
-    assert service._measurements[left].status == "waiting"
-    assert wait_for_result(service, left, OTHER)["status"] == "done"
+    assert wait_for_result(service, polled, "z" * 32)["status"] == "done"
+    assert service._measurements[abandoned].status == "waiting"
+    assert wait_for_result(service, abandoned, OTHER)["status"] == "done"
 
 
 @pytest.fixture

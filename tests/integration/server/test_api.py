@@ -1,4 +1,4 @@
-"""The public API: clients of a shared instance, and arbitrary input."""
+"""The API for programs: a client of a shared instance, and hostile arguments."""
 
 import asyncio
 import itertools
@@ -56,7 +56,7 @@ def hub(served_hub):
 
 @pytest.fixture(scope="module")
 def app(hub, tmp_path_factory):
-    """A shared server with a token that no user may use."""
+    """Start a public server with a token of its owner that no user may use."""
     folder = tmp_path_factory.mktemp("app")
     (folder / "home").mkdir()
     environment = hub.environment(
@@ -76,7 +76,7 @@ def app(hub, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def call_api(app):
-    """Call an endpoint as a program does."""
+    """Call an endpoint with the Gradio client."""
     client = Client(app.url, verbose=False)
     yield lambda endpoint, **values: client.predict(**values, api_name=f"/{endpoint}")
     client.close()
@@ -84,12 +84,12 @@ def call_api(app):
 
 @pytest.fixture(scope="module")
 def run(call_api):
-    """A run that the API started: the response of `start`."""
-    return call_api("start", settings=SMALL, preset="fast", name="by a program")
+    """Start a run through the API; return the response of `start`."""
+    return call_api("start", settings=SMALL, preset="fast", name="started by a program")
 
 
 @pytest.fixture(scope="module")
-def mine(call_api, run):
+def own_model(call_api, run):
     wait_for(
         lambda: call_api("status", model=run["run"], owner=run["owner"])["step"] > 0,
         60,
@@ -98,10 +98,10 @@ def mine(call_api, run):
     return {"model": run["run"], "owner": run["owner"]}
 
 
-def test_every_endpoint_is_explained_with_its_types(app):
+def test_every_endpoint_has_a_description_and_types(app):
     (link,) = re.findall('href="([^"]+)"[^>]*>API<', page_title(""))
     result = json.loads(app.get("/" + link)[1])
-    # and nothing of the page's own
+    # no endpoint of the page itself is listed
     assert tuple(result["named_endpoints"]) == tuple(f"/{name}" for name in ENDPOINTS)
     assert result["unnamed_endpoints"] == {}
     for name, endpoint in result["named_endpoints"].items():
@@ -112,25 +112,29 @@ def test_every_endpoint_is_explained_with_its_types(app):
 
 
 @pytest.mark.smoke
-def test_a_run_is_started_controlled_and_evaluated(call_api, run, mine):
-    steer = {"run": run["run"], "owner": run["owner"]}
-    assert call_api("pause", **steer)["status"] == "paused"
-    held = call_api("status", **mine, curve=True)
-    assert (held["name"], held["steps"]) == ("by a program", SMALL["max_steps"])
-    assert len(held["curve"]["steps"]) == len(held["curve"]["loss"]) == held["step"]
-    assert call_api("status", **mine)["step"] == held["step"]
-    assert held["queue_position"] is held["place"] is None  # `place` in version 0.1.0
-    assert call_api("resume", **steer)["status"] == "training"
-    wait_for(lambda: call_api("status", **mine)["step"] > held["step"], 60, "a step after resuming")
-    result = call_api("predict", **mine, sequence="3 1")
+def test_a_run_is_started_controlled_and_evaluated(call_api, run, own_model):
+    owned_run = {"run": run["run"], "owner": run["owner"]}
+    assert call_api("pause", **owned_run)["status"] == "paused"
+    paused = call_api("status", **own_model, curve=True)
+    assert (paused["name"], paused["steps"]) == ("started by a program", SMALL["max_steps"])
+    assert len(paused["curve"]["steps"]) == len(paused["curve"]["loss"]) == paused["step"]
+    assert call_api("status", **own_model)["step"] == paused["step"]
+    assert paused["queue_position"] is paused["place"] is None  # `place` in version 0.1.0
+    assert call_api("resume", **owned_run)["status"] == "training"
+    wait_for(
+        lambda: call_api("status", **own_model)["step"] > paused["step"],
+        60,
+        "a step after resuming",
+    )
+    result = call_api("predict", **own_model, sequence="3 1")
     assert result["target"] == ["1", "3"]
     assert result["correct"] == (result["prediction"] == result["target"])
     assert "forward_pass" not in result
-    scores = call_api("evaluate", **mine, n=40)
+    scores = call_api("evaluate", **own_model, n=40)
     assert scores["n"] == sum(line["n"] for line in scores["by_length"]) > 10
     assert scores["interval"][0] <= scores["exact_match"] <= scores["interval"][1]
-    assert call_api("stop", **steer)["status"] == "stopped"
-    assert call_api("predict", **mine, sequence="3 1", step=0)["step"] < held["step"]
+    assert call_api("stop", **owned_run)["status"] == "stopped"
+    assert call_api("predict", **own_model, sequence="3 1", step=0)["step"] < paused["step"]
     assert call_api("models", owner=run["owner"])["runs"][0]["model"] == run["run"]
 
 
@@ -151,24 +155,24 @@ def test_attention_is_returned_by_head_and_every_row_sums_to_one(call_api):
     assert all(
         abs(sum(row) - 1) < 0.01 for layer in result["weights"] for head in layer for row in head
     )
-    one = call_api("attention", model="checkpoint:reverse", sequence="3 1 4", layer=1, head=2)
-    assert one["weights"] == [[result["weights"][1][2]]]
-    own = call_api(
+    one_head = call_api("attention", model="checkpoint:reverse", sequence="3 1 4", layer=1, head=2)
+    assert one_head["weights"] == [[result["weights"][1][2]]]
+    self_attention = call_api(
         "attention", model="checkpoint:reverse", sequence="3 1 4", kind="decoder", layer=0, head=0
     )["weights"][0][0]
     # no query attends to later positions
-    assert all(weight == 0 for i, row in enumerate(own) for weight in row[i + 1 :])
+    assert all(weight == 0 for i, row in enumerate(self_attention) for weight in row[i + 1 :])
 
 
-def test_an_unknown_key_gets_nothing_and_a_watch_link_is_read_only(call_api, run, mine):
-    others = itertools.cycle(
+def test_unknown_owner_key_is_rejected_and_watch_link_is_read_only(call_api, run, own_model):
+    foreign_models = itertools.cycle(
         [
             {"model": run["run"], "owner": new_owner_key()},
             {"model": run["run"]},
             {"model": "watch:" + run["run"]},
         ]
     )
-    for name, more in (
+    for name, arguments in (
         ("status", {}),
         ("predict", {"sequence": "1"}),
         ("attention", {"sequence": "1"}),
@@ -177,14 +181,14 @@ def test_an_unknown_key_gets_nothing_and_a_watch_link_is_read_only(call_api, run
         ("push", {"repo": "a/b", "token": "hf_x"}),
     ):
         with pytest.raises(AppError, match="there is no model"):
-            call_api(name, **next(others), **more)
-    for name, who in (
+            call_api(name, **next(foreign_models), **arguments)
+    for name, credentials in (
         ("pause", {"run": run["run"], "owner": new_owner_key()}),
         ("resume", {"run": run["run"]}),
         ("stop", {"run": run["watch"], "owner": run["owner"]}),
     ):
         with pytest.raises(AppError, match=r"there is no model|not yours"):
-            call_api(name, **who)
+            call_api(name, **credentials)
     assert call_api("models", owner=new_owner_key())["runs"] == call_api("models")["runs"] == []
     assert call_api("predict", model=run["watch"], sequence="3 1")["target"] == ["1", "3"]
     with pytest.raises(AppError, match="choose one of your runs"):
@@ -193,49 +197,54 @@ def test_an_unknown_key_gets_nothing_and_a_watch_link_is_read_only(call_api, run
 
 @pytest.mark.parametrize("name", ["compare", "push"])
 def test_an_impossible_wait_is_rejected_before_the_start(hub, call_api, name):
-    more = {"compare": {}, "push": {"repo": "ada/never", "token": hub.ADA}}[name]
-    with hub.record_requests() as seen:
+    arguments = {"compare": {}, "push": {"repo": "ada/never", "token": hub.ADA}}[name]
+    with hub.record_requests() as requests:
         for wait in (300, -1):
             with pytest.raises(AppError, match="give a number of seconds from 0 to 240"):
-                call_api(name, model=REVERSE, wait=wait, **more)
-        begun = call_api("compare", model=REVERSE, n=1, wait=60)  # nothing is in its way
-    assert begun["status"] == "done"
-    assert [request for request in seen if request.host == hub.host] == []
+                call_api(name, model=REVERSE, wait=wait, **arguments)
+        response = call_api(
+            "compare", model=REVERSE, n=1, wait=60
+        )  # no rejected job holds the slot
+    assert response["status"] == "done"
+    assert [request for request in requests if request.host == hub.host] == []
 
 
 def test_a_comparison_is_a_job_of_its_owner(call_api):
-    begun = call_api("compare", model=REVERSE, n=3, wait=0)
+    job = call_api("compare", model=REVERSE, n=3, wait=0)
     with pytest.raises(AppError, match="no longer stored"):
-        call_api("job", job=begun["job"], owner=new_owner_key())
+        call_api("job", job=job["job"], owner=new_owner_key())
     with pytest.raises(AppError, match="no longer stored"):
-        call_api("cancel", job=begun["job"], owner=new_owner_key())
-    result = call_api("job", job=begun["job"], owner=begun["owner"], wait=60)
+        call_api("cancel", job=job["job"], owner=new_owner_key())
+    result = call_api("job", job=job["job"], owner=job["owner"], wait=60)
     assert result["retryable"] is result["again"]  # `again` in version 0.1.0
     assert result["status"] == "done", result
-    ours = next(row for row in result["rows"] if row["model"] == "reverse-one-head")
-    assert (ours["n"], ours["finished"]) == (3, True)
-    assert (ours["over"], ours["way"]) == (True, ours["decoding"])  # names of version 0.2.0
-    assert ours["symbols"] == ours["n_tokens"]
+    own_row = next(row for row in result["rows"] if row["model"] == "reverse-one-head")
+    assert (own_row["n"], own_row["finished"]) == (3, True)
+    assert (own_row["over"], own_row["way"]) == (
+        True,
+        own_row["decoding"],
+    )  # names of version 0.2.0
+    assert own_row["symbols"] == own_row["n_tokens"]
     assert result["result"]["request"]["n"] == 3
     with pytest.raises(AppError, match="use at most 40"):
         call_api("compare", model=REVERSE, n=41)
-    again = call_api("compare", model=REVERSE, n=40, wait=0)
-    assert call_api("cancel", job=again["job"], owner=again["owner"])["status"] in (
+    second_job = call_api("compare", model=REVERSE, n=40, wait=0)
+    assert call_api("cancel", job=second_job["job"], owner=second_job["owner"])["status"] in (
         "cancelled",
         "done",
     )
 
 
 def test_a_push_uses_the_token_of_the_request_and_never_the_owners(hub, app, call_api):
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         with pytest.raises(AppError, match="needs a token with write access"):
             call_api("push", model=REVERSE, repo="ada/api")
         result = call_api("push", model=REVERSE, repo="ada/api", token=hub.ADA)
     assert result["status"] == "done", result
     assert "playground.json" in hub.files("ada/api")
-    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+    assert {request.token for request in requests if request.host == hub.host} == {hub.ADA}
     assert hub.ADA not in json.dumps(result)
-    # names of files, which the client does not take for files to fetch
+    # these are names; the client must not fetch them as files
     assert "README.md" in json.dumps(result["result"])
     assert not [
         path
@@ -245,7 +254,7 @@ def test_a_push_uses_the_token_of_the_request_and_never_the_owners(hub, app, cal
 
 
 def test_the_example_runs_unchanged(app):
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "playground/examples/api_client.py", app.url],
         cwd=ROOT,
         capture_output=True,
@@ -253,49 +262,51 @@ def test_the_example_runs_unchanged(app):
         check=False,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    assert "3 1 4 -> 4 1 3" in done.stdout
-    assert f"{app.url}/?watch=" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "3 1 4 -> 4 1 3" in completed.stdout
+    assert f"{app.url}/?watch=" in completed.stdout
 
 
 def test_agents_find_the_endpoints_as_tools(app):
     mcp = pytest.importorskip("mcp")
     from mcp.client.streamable_http import streamable_http_client
 
-    async def agent():
+    async def call_tools():
         async with (
-            streamable_http_client(f"{app.url}/gradio_api/mcp/") as (reading, writing, _),
-            mcp.ClientSession(reading, writing) as session,
+            streamable_http_client(f"{app.url}/gradio_api/mcp/") as (read_stream, write_stream, _),
+            mcp.ClientSession(read_stream, write_stream) as session,
         ):
             await session.initialize()
             tools = (await session.list_tools()).tools
-            right = await session.call_tool(
+            valid = await session.call_tool(
                 "playground_predict", {"model": REVERSE, "sequence": "3 1 4"}
             )
-            wrong = await session.call_tool(
+            invalid = await session.call_tool(
                 "playground_predict", {"model": "unknown", "sequence": "3 1 4"}
             )
             # the name in earlier versions
-            former = await session.call_tool("predict", {"model": REVERSE, "sequence": "3 1 4"})
-            return tools, right, wrong, former
+            with_old_name = await session.call_tool(
+                "predict", {"model": REVERSE, "sequence": "3 1 4"}
+            )
+            return tools, valid, invalid, with_old_name
 
-    tools, right, wrong, former = run_in_thread(agent())
+    tools, valid, invalid, with_old_name = run_in_thread(call_tools())
     assert [tool.name for tool in tools] == [f"playground_{name}" for name in ENDPOINTS]
     assert all(
         tool.description
-        and all("description" in each for each in tool.inputSchema["properties"].values())
+        and all("description" in schema for schema in tool.inputSchema["properties"].values())
         for tool in tools
     )
-    assert not right.isError
-    answer = json.loads(right.content[0].text)
-    assert (answer["prediction"], answer["correct"]) == (["4", "1", "3"], True)
-    assert right.structuredContent == former.structuredContent == answer
-    assert wrong.structuredContent is None
-    assert wrong.isError
-    assert "there is no model" in wrong.content[0].text
+    assert not valid.isError
+    response = json.loads(valid.content[0].text)
+    assert (response["prediction"], response["correct"]) == (["4", "1", "3"], True)
+    assert valid.structuredContent == with_old_name.structuredContent == response
+    assert invalid.structuredContent is None
+    assert invalid.isError
+    assert "there is no model" in invalid.content[0].text
 
 
-def test_plain_http_takes_arguments_by_name_as_the_documentation_shows(app):
+def test_documented_curl_commands_work(app):
     hosting = (ROOT / "docs" / "hosting.md").read_text()
     command = re.search(r"^```\n(curl .*?)\n```", hosting, re.M | re.S)[1].replace(
         "http://127.0.0.1:7860", app.url
@@ -304,8 +315,8 @@ def test_plain_http_takes_arguments_by_name_as_the_documentation_shows(app):
     data = re.search(r"-d '(.*?)'", command)[1].encode()
     request = urllib.request.Request(first, data, {"Content-Type": "application/json"})
     event = json.load(urllib.request.urlopen(request, timeout=60))["event_id"]
-    answer = urllib.request.urlopen(second + event, timeout=60).read().decode()
-    assert json.loads(answer.partition("data: ")[2].splitlines()[0])[0]["prediction"] == [
+    response = urllib.request.urlopen(second + event, timeout=60).read().decode()
+    assert json.loads(response.partition("data: ")[2].splitlines()[0])[0]["prediction"] == [
         "4",
         "1",
         "3",
@@ -328,33 +339,33 @@ def test_too_many_runs_get_a_retry_time(call_api):
         start_many()
 
 
-# Called directly
+# Endpoints called directly
 
 
 @pytest.fixture(scope="module")
 def endpoints(tmp_path_factory):
     registry = Registry(tmp_path_factory.mktemp("direct"), idle_timeout_s=0, release_after_s=0)
-    answers = live_handlers(registry) | InspectHandlers(registry).handlers()
-    answers |= (
+    handlers = live_handlers(registry) | InspectHandlers(registry).handlers()
+    handlers |= (
         CompareHandlers(registry, ComparisonQueue(hosted=True)).handlers()
         | HubHandlers(registry, AutoPublisher(registry)).handlers()
     )
-    yield Endpoints(registry, answers, is_public=False)
+    yield Endpoints(registry, handlers, is_public=False)
     registry.shutdown()
 
 
-def request_of(address="10.0.0.1", session=None, **headers):
+def fake_request(address="10.0.0.1", session=None, **headers):
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
     return SimpleNamespace(
         headers=headers, client=SimpleNamespace(host=address), scope={"session": session or {}}
     )
 
 
-def requested(endpoints, endpoint, **values):
-    return run_in_thread(getattr(endpoints, endpoint)(**values, request=request_of()))
+def call_endpoint(endpoints, endpoint, **values):
+    return run_in_thread(getattr(endpoints, endpoint)(**values, request=fake_request()))
 
 
-ODD = (
+HOSTILE_VALUES = (
     None,
     -7,
     True,
@@ -371,57 +382,59 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
-def test_hostile_arguments_get_an_error_message(endpoints, odd):
+@pytest.mark.parametrize("value", HOSTILE_VALUES, ids=lambda value: repr(value)[:20])
+def test_hostile_arguments_get_an_error_message(endpoints, value):
     calls = [
-        ("status", {"model": odd}),
-        ("pause", {"run": odd}),
-        ("predict", {"model": odd, "sequence": "1"}),
-        ("attention", {"model": odd, "sequence": odd}),
-        ("evaluate", {"model": odd}),
-        ("compare", {"model": odd, "models": odd}),
-        ("push", {"model": odd, "repo": odd, "token": odd}),
-        ("job", {"job": odd, "owner": odd}),
-        ("cancel", {"job": odd, "owner": odd}),
-        ("job", {"job": "compare:x", "owner": new_owner_key(), "wait": odd}),
+        ("status", {"model": value}),
+        ("pause", {"run": value}),
+        ("predict", {"model": value, "sequence": "1"}),
+        ("attention", {"model": value, "sequence": value}),
+        ("evaluate", {"model": value}),
+        ("compare", {"model": value, "models": value}),
+        ("push", {"model": value, "repo": value, "token": value}),
+        ("job", {"job": value, "owner": value}),
+        ("cancel", {"job": value, "owner": value}),
+        ("job", {"job": "compare:x", "owner": new_owner_key(), "wait": value}),
     ]
-    calls += [] if odd in (None, {}) else [("start", {"settings": odd})]
-    calls += [] if odd in ("",) else [("start", {"settings": {"task": odd}})]
+    calls += [] if value in (None, {}) else [("start", {"settings": value})]
+    calls += [] if value in ("",) else [("start", {"settings": {"task": value}})]
     calls += [
-        ("start", {"settings": {"max_steps": odd}}),
-        ("start", {"preset": odd}) if odd else ("start", {"name": odd or 7}),
+        ("start", {"settings": {"max_steps": value}}),
+        ("start", {"preset": value}) if value else ("start", {"name": value or 7}),
     ]
-    if odd not in (None, ""):
-        calls += [("start", {"owner": odd}), ("models", {"owner": odd})]
+    if value not in (None, ""):
+        calls += [("start", {"owner": value}), ("models", {"owner": value})]
     for name, values in calls:
-        with pytest.raises((UserError, ValueError)) as refused:
-            requested(endpoints, name, **values)
-        assert len(str(refused.value)) < 1000, name
+        with pytest.raises((UserError, ValueError)) as error:
+            call_endpoint(endpoints, name, **values)
+        assert len(str(error.value)) < 1000, name
     assert endpoints.registry.list_for_owner(endpoints.registry.single_owner) == []
 
 
 def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
     monkeypatch.setattr(endpoints.registry, "single_owner", "l" * 32)
-    started = requested(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1})
+    started = call_endpoint(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1})
     assert started["owner"] == "l" * 32
-    assert requested(endpoints, "status", model=started["run"])["name"] == started["name"]
+    assert call_endpoint(endpoints, "status", model=started["run"])["name"] == started["name"]
     with pytest.raises(UserError, match="there is no model"):
-        requested(endpoints, "status", model=started["run"], owner=new_owner_key())
+        call_endpoint(endpoints, "status", model=started["run"], owner=new_owner_key())
 
 
 def test_a_zerogpu_run_is_rejected_outside_of_a_page(endpoints, monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     with pytest.raises(UserError, match="open page; use device auto or cpu"):
-        requested(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1, "device": "zero"})
+        call_endpoint(
+            endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1, "device": "zero"}
+        )
 
 
-def test_a_preset_and_a_family_that_contradict_each_other_are_rejected(endpoints):
+def test_contradicting_preset_and_architecture_are_rejected(endpoints):
     with pytest.raises(
         UserError,
         match="preset gpt2 is of the architecture gpt2, but architecture is 'bert'; leave one of "
         "them out",
     ):
-        requested(endpoints, "start", settings={"architecture": "bert"}, preset="gpt2")
+        call_endpoint(endpoints, "start", settings={"architecture": "bert"}, preset="gpt2")
 
 
 def test_on_a_space_only_signed_in_users_publish(endpoints, monkeypatch):
@@ -433,20 +446,21 @@ def test_on_a_space_only_signed_in_users_publish(endpoints, monkeypatch):
             (ROOT / "checkpoints/reverse-one-head" / name).read_bytes()
         )
     with pytest.raises(UserError, match="needs a sign-in"):
-        requested(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
+        call_endpoint(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
 
 
 def test_client_address_is_the_one_appended_by_the_space_proxy(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
-    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
+    assert resolve_client_address(fake_request(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
     monkeypatch.setenv("SPACE_ID", "owner/space")
-    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    assert resolve_client_address(fake_request(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
     assert (
-        resolve_client_address(request_of(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+        resolve_client_address(fake_request(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2"))
+        == "1.1.1.1"
     )
-    assert resolve_client_address(request_of(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
-    assert resolve_client_address(request_of()) == "10.0.0.1"
+    assert resolve_client_address(fake_request(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
+    assert resolve_client_address(fake_request()) == "10.0.0.1"
 
 
 def test_client_address_follows_the_configured_proxy_count(monkeypatch):
@@ -456,27 +470,31 @@ def test_client_address_follows_the_configured_proxy_count(monkeypatch):
             monkeypatch.delenv("PLAYGROUND_API_PROXIES", raising=False)
         else:
             monkeypatch.setenv("PLAYGROUND_API_PROXIES", unset)
-        assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "10.0.0.1"
+        assert (
+            resolve_client_address(fake_request(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "10.0.0.1"
+        )
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "1")
-    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
-    assert resolve_client_address(request_of()) == "10.0.0.1"
+    assert resolve_client_address(fake_request(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
+    assert resolve_client_address(fake_request()) == "10.0.0.1"
     monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
-    assert resolve_client_address(request_of(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"
+    assert resolve_client_address(fake_request(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "1.1.1.1"
 
 
 def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monkeypatch):
     polls = []
 
-    async def poll(what, request):
+    async def poll(fields, request):
         polls.append(request.client.host)
         return {"status": "working", "message": "", "retryable": False, "result": None}
 
     monkeypatch.setitem(endpoints.handlers, "hub/poll", poll)
 
-    async def crowd():
+    async def send_many():
         calls = [
             asyncio.create_task(
-                endpoints.job("push:x", new_owner_key(), 240, request=request_of(f"10.0.0.{n % 2}"))
+                endpoints.job(
+                    "push:x", new_owner_key(), 240, request=fake_request(f"10.0.0.{n % 2}")
+                )
             )
             for n in range(100)
         ]
@@ -486,5 +504,5 @@ def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monk
         await asyncio.gather(*waiting, return_exceptions=True)
         return len(done), len(waiting), endpoints.waits_by_client.total()
 
-    done, waiting, left = run_in_thread(crowd())
-    assert (done, waiting, left) == (84, 16, 0)
+    done, waiting, remaining_waits = run_in_thread(send_many())
+    assert (done, waiting, remaining_waits) == (84, 16, 0)

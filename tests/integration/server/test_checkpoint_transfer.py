@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.errors import UserError
 from playground.jobs.executors import ProcessPerJob
-from playground.runs import download_tokens as tickets_module
+from playground.runs import download_tokens as download_tokens
 from playground.runs.download_tokens import DownloadTokens
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
@@ -47,14 +47,14 @@ FIELDS = {
 }
 
 
-def served_by(registry):
-    """Return an app with only the routes of checkpoints."""
+def create_app(registry):
+    """Create an app with only the checkpoint routes."""
     return Starlette(routes=CheckpointTransfer(registry).routes())
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The files of a small checkpoint of step 4, by name."""
+    """Return the files of a small checkpoint at step 4, by name."""
     trainer = Trainer(RunConfig.from_flat(FIELDS))
     metrics = [trainer.train_step() for _ in range(4)]
     folder = tmp_path_factory.mktemp("made") / "x"
@@ -69,31 +69,29 @@ def app(tmp_path_factory):
     server.stop()
 
 
-def zipped(files, prefix="", method=zipfile.ZIP_DEFLATED, **more):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", method) as archive:
-        for name, data in (files | more).items():
+def zip_files(files, prefix="", method=zipfile.ZIP_DEFLATED, **changes):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, data in (files | changes).items():
             archive.writestr(prefix + name, data)
-    return packed.getvalue()
+    return buffer.getvalue()
 
 
 def send(app, data, owner=None, **headers):
-    """Upload a file; return status and JSON."""
-    inputs = {
+    """Upload a file; return the status and JSON of the response."""
+    request_headers = {
         "x-owner": new_owner_key() if owner is None else owner,
         "x-name": "sent%20here",
     } | headers
-    request = urllib.request.Request(app.url + CHECKPOINT_PATH, data, inputs, method="POST")
+    request = urllib.request.Request(
+        app.url + CHECKPOINT_PATH, data, request_headers, method="POST"
+    )
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.loads(answer.read())
+        with urllib.request.urlopen(request, timeout=60) as request_app:
+            return request_app.status, json.loads(request_app.read())
     except urllib.error.HTTPError as error:
         text = error.read().decode()
         return error.code, json.loads(text) if text.startswith("{") else {"error": text}
-
-
-def in_line(work):
-    return run_in_thread(work)
 
 
 def leftovers(app):
@@ -103,72 +101,76 @@ def leftovers(app):
 @pytest.mark.smoke
 @pytest.mark.parametrize("prefix", ["", "my run/"])
 def test_an_imported_archive_becomes_a_run_of_its_owner(app, files, prefix):
-    status, answer = send(app, zipped(files, prefix))
-    assert (status, list(answer)) == (200, ["subject"])
-    assert answer["subject"].startswith("run:")
+    status, request_app = send(app, zip_files(files, prefix))
+    assert (status, list(request_app)) == (200, ["subject"])
+    assert request_app["subject"].startswith("run:")
     assert leftovers(app) == []
 
 
-def test_weights_alone_are_accepted_too(app, files):
-    few = {name: files[name] for name in ("config.json", "model.safetensors")}
-    assert send(app, zipped(few))[0] == 200
+def test_weights_without_training_state_are_accepted(app, files):
+    files_without_state = {name: files[name] for name in ("config.json", "model.safetensors")}
+    assert send(app, zip_files(files_without_state))[0] == 200
 
 
 HOSTILE = {
     "no zip": (lambda files: b"hello", "it is not a zip file"),
-    "empty": (lambda files: zipped({}), "the zip file lacks config.json"),
-    "another file": (
-        lambda files: zipped(files, **{"evil.py": b"x"}),
+    "empty": (lambda files: zip_files({}), "the zip file lacks config.json"),
+    "unexpected file": (
+        lambda files: zip_files(files, **{"evil.py": b"x"}),
         "the zip file contains the file 'evil.py'",
     ),
     "a pickle": (
-        lambda files: zipped(files, **{"pytorch_model.bin": b"x"}),
+        lambda files: zip_files(files, **{"pytorch_model.bin": b"x"}),
         "the zip file contains the file",
     ),
     "a file twice": (
-        lambda files: zipped(files, **{"deeper/config.json": files["config.json"]}),
+        lambda files: zip_files(files, **{"deeper/config.json": files["config.json"]}),
         "a file twice",
     ),
     "broken config": (
-        lambda files: zipped(files, **{"config.json": b"{"}),
+        lambda files: zip_files(files, **{"config.json": b"{"}),
         "config.json is not the JSON",
     ),
     "huge model": (
-        lambda files: zipped(
+        lambda files: zip_files(
             files, **{"config.json": files["config.json"].replace(b'"d_ff": 16', b'"d_ff": 16384')}
         ),
         "model.safetensors",
     ),
     "cut weights": (
-        lambda files: zipped(files, **{"model.safetensors": files["model.safetensors"][:-9]}),
+        lambda files: zip_files(files, **{"model.safetensors": files["model.safetensors"][:-9]}),
         "model.safetensors is not a complete",
     ),
     "cut state": (
-        lambda files: zipped(files, **{"training.safetensors": files["training.safetensors"][:-9]}),
+        lambda files: zip_files(
+            files, **{"training.safetensors": files["training.safetensors"][:-9]}
+        ),
         "training.safetensors is not a complete",
     ),
     "missing steps": (
-        lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"].split(b"\n", 1)[1]}),
+        lambda files: zip_files(
+            files, **{"metrics.jsonl": files["metrics.jsonl"].split(b"\n", 1)[1]}
+        ),
         "metrics.jsonl does not hold a line for each step",
     ),
     "a million names": (
-        lambda files: zipped(files, **{f"a{n}/": b"" for n in range(300)}),
+        lambda files: zip_files(files, **{f"a{n}/": b"" for n in range(300)}),
         "the zip file has too many entries",
     ),
-    "another packing": (
-        lambda files: zipped(files, method=zipfile.ZIP_LZMA),
+    "unsupported compression": (
+        lambda files: zip_files(files, method=zipfile.ZIP_LZMA),
         "unsupported compression",
     ),
-    "a line too many": (
-        lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"] * 2}),
+    "repeated lines": (
+        lambda files: zip_files(files, **{"metrics.jsonl": files["metrics.jsonl"] * 2}),
         "a line for each step",
     ),
     "half a line": (
-        lambda files: zipped(files, **{"metrics.jsonl": files["metrics.jsonl"][:-1]}),
+        lambda files: zip_files(files, **{"metrics.jsonl": files["metrics.jsonl"][:-1]}),
         "a line for each step",
     ),
-    "absurd figures": (
-        lambda files: zipped(
+    "huge number of seconds": (
+        lambda files: zip_files(
             files,
             **{
                 "metrics.jsonl": files["metrics.jsonl"].replace(
@@ -178,15 +180,15 @@ HOSTILE = {
         ),
         "metrics.jsonl",
     ),
-    "lines without figures": (
-        lambda files: zipped(
+    "lines without metrics": (
+        lambda files: zip_files(
             files,
             **{"metrics.jsonl": b"".join(b'{"step": %d, "loss": 1}\n' % n for n in range(1, 5))},
         ),
         "these are not the metrics of a step",
     ),
     "a zip bomb": (
-        lambda files: zipped(files, **{"metrics.jsonl": b"\n" * 200_000_000}),
+        lambda files: zip_files(files, **{"metrics.jsonl": b"\n" * 200_000_000}),
         "the unpacked files are too large; at most 150 MB are accepted",
     ),
 }
@@ -194,20 +196,20 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_invalid_checkpoint_upload_is_rejected_and_leaves_no_files(app, files, name):
-    make, expected_message = HOSTILE[name]
+    create_archive, expected_message = HOSTILE[name]
     before = sorted((app.checkpoints / "runs").glob("*"))
-    status, answer = send(app, make(files))
+    status, request_app = send(app, create_archive(files))
     assert status == 400
-    assert expected_message in answer["error"]
-    assert str(app.checkpoints) not in answer["error"]
+    assert expected_message in request_app["error"]
+    assert str(app.checkpoints) not in request_app["error"]
     assert sorted((app.checkpoints / "runs").glob("*")) == before
     assert leftovers(app) == []
 
 
 @pytest.mark.parametrize("name", ["../../evil/config.json", "/etc/config.json", "..\\config.json"])
-def test_a_name_that_leads_elsewhere_leads_nowhere(tmp_path, files, name):
+def test_archive_paths_outside_the_folder_are_not_written(tmp_path, files, name):
     (tmp_path / "packed.zip").write_bytes(
-        zipped({name: files["config.json"], "model.safetensors": files["model.safetensors"]})
+        zip_files({name: files["config.json"], "model.safetensors": files["model.safetensors"]})
     )
     with suppress(UserError):
         extract_checkpoint(tmp_path / "packed.zip", tmp_path / "inside")
@@ -217,7 +219,7 @@ def test_a_name_that_leads_elsewhere_leads_nowhere(tmp_path, files, name):
 
 def test_an_upload_has_an_owner(app, files):
     for owner in ("", "short", "x" * 31 + "\u00e9".encode().decode("latin-1")):
-        assert send(app, zipped(files), owner=owner)[0] == 400
+        assert send(app, zip_files(files), owner=owner)[0] == 400
 
 
 def test_an_upload_over_the_limit_is_rejected_before_its_body(app):
@@ -230,12 +232,14 @@ def test_only_the_owner_gets_a_download_token_valid_once(tmp_path, files):
     (tmp_path / "sent").mkdir()
     for name, data in files.items():
         (tmp_path / "sent" / name).write_bytes(data)
-    run = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
+    run = registry.import_checkpoint(tmp_path / "sent", "ada", "my run")
     name = run.checkpoints()[0][0].name
-    want = {"subject": f"run:{run.id}", "action": "download", "checkpoint": name}
-    assert "error" in in_line(run_action(registry, want | {"owner": "bob"}))
-    assert "error" in in_line(run_action(registry, want | {"owner": "ada", "checkpoint": "../.."}))
-    assert "error" in in_line(
+    download_request = {"subject": f"run:{run.id}", "action": "download", "checkpoint": name}
+    assert "error" in run_in_thread(run_action(registry, download_request | {"owner": "bob"}))
+    assert "error" in run_in_thread(
+        run_action(registry, download_request | {"owner": "ada", "checkpoint": "../.."})
+    )
+    assert "error" in run_in_thread(
         run_action(
             registry,
             {
@@ -246,16 +250,16 @@ def test_only_the_owner_gets_a_download_token_valid_once(tmp_path, files):
             },
         )
     )
-    ticket = in_line(run_action(registry, want | {"owner": "ada"}))["ticket"]
-    assert registry.download_tokens.redeem(ticket)[1] is run
-    assert registry.download_tokens.redeem(ticket) is None
-    response = in_line(run_details(registry, {"subject": f"watch:{run.share_id}"}))
-    assert "share_id" not in response
-    assert "checkpoints" not in response
+    token = run_in_thread(run_action(registry, download_request | {"owner": "ada"}))["ticket"]
+    assert registry.download_tokens.redeem(token)[1] is run
+    assert registry.download_tokens.redeem(token) is None
+    request_app = run_in_thread(run_details(registry, {"subject": f"watch:{run.share_id}"}))
+    assert "share_id" not in request_app
+    assert "checkpoints" not in request_app
     assert (
-        in_line(run_details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))["checkpoints"][
-            0
-        ]["step"]
+        run_in_thread(run_details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))[
+            "checkpoints"
+        ][0]["step"]
         == 4
     )
     registry.shutdown()
@@ -266,24 +270,24 @@ def test_only_the_owner_gets_a_download_token_valid_once(tmp_path, files):
     ["short", "x" * 33, "\u00e9" * 32, "x" * 100_000],
     ids=("short", "long", "foreign", "huge"),
 )
-def test_another_key_is_not_accepted_as_the_owner(tmp_path, owner):
+def test_invalid_owner_key_is_rejected(tmp_path, owner):
     registry = Registry(tmp_path)
-    assert in_line(list_runs(registry, {"owner": owner}))["runs"] == []
+    assert run_in_thread(list_runs(registry, {"owner": owner}))["runs"] == []
     assert registry.owner_last_seen == {}
-    in_line(list_runs(registry, {"owner": new_owner_key()}))
+    run_in_thread(list_runs(registry, {"owner": new_owner_key()}))
     assert len(registry.owner_last_seen) == 1
     registry.shutdown()
 
 
-def test_packing_and_unpacking_is_a_round_trip(tmp_path, files):
+def test_zip_and_extract_are_a_round_trip(tmp_path, files):
     registry = Registry(tmp_path)
     (tmp_path / "sent").mkdir()
     for name, data in files.items():
         (tmp_path / "sent" / name).write_bytes(data)
-    run = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
-    packed = zip_checkpoint(run.checkpoints()[0][0], run)
-    extract_checkpoint(packed, tmp_path / "back")
-    os.unlink(packed)
+    run = registry.import_checkpoint(tmp_path / "sent", "ada", "my run")
+    archive = zip_checkpoint(run.checkpoints()[0][0], run)
+    extract_checkpoint(archive, tmp_path / "back")
+    os.unlink(archive)
     for name in ("config.json", "model.safetensors", "training.safetensors"):
         assert (tmp_path / "back" / name).read_bytes() == files[name]
     lines = [
@@ -293,26 +297,24 @@ def test_packing_and_unpacking_is_a_round_trip(tmp_path, files):
     registry.shutdown()
 
 
-def test_tickets_grow_old(monkeypatch, tmp_path):
-    tickets = DownloadTokens()
-    monkeypatch.setattr(tickets_module, "TOKEN_TTL_S", -1.0)
-    assert tickets.redeem(tickets.issue(tmp_path, object())) is None
-    assert tickets.redeem("nothing") is None
+def test_download_tokens_expire(monkeypatch, tmp_path):
+    tokens = DownloadTokens()
+    monkeypatch.setattr(download_tokens, "TOKEN_TTL_S", -1.0)
+    assert tokens.redeem(tokens.issue(tmp_path, object())) is None
+    assert tokens.redeem("nothing") is None
 
 
-def test_a_download_needs_a_ticket(app):
+def test_download_needs_a_token(app):
     assert app.get(CHECKPOINT_PATH + "/guess")[0] == 404
     assert app.get(CHECKPOINT_PATH + "/..%2f..%2fconfig.json")[0] in (404, 405)
 
 
-async def response(served, method, path, receive, send=None, address="10.0.0.1"):
-    """Return the status and text of the response to a client that sends and receives with these
-    functions.
-    """
-    answer = []
+async def request_app(app, method, path, receive, send=None, address="10.0.0.1"):
+    """Return the status and text of the response to a client with these functions."""
+    messages = []
 
     async def record(message):
-        answer.append(message)
+        messages.append(message)
         if send:
             await send(message)
 
@@ -324,19 +326,19 @@ async def response(served, method, path, receive, send=None, address="10.0.0.1")
         "headers": [(b"x-owner", new_owner_key().encode())],
         "client": (address, 1),
     }
-    await served(scope, receive, record)
-    return answer[0]["status"], b"".join(message.get("body", b"") for message in answer)
+    await app(scope, receive, record)
+    return messages[0]["status"], b"".join(message.get("body", b"") for message in messages)
 
 
-async def whole(body=b""):
+async def receive_all(body=b""):
     return {"type": "http.request", "body": body, "more_body": False}
 
 
-async def nothing_more():
+async def receive_nothing():
     await asyncio.Event().wait()
 
 
-async def trickle():
+async def receive_slowly():
     await asyncio.sleep(0.01)
     return {"type": "http.request", "body": b"P", "more_body": True}
 
@@ -346,18 +348,18 @@ def test_a_slow_upload_loses_its_slot_after_a_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr("playground.server.checkpoint_transfer.UPLOAD_TIMEOUT_S", 2)
     registry = Registry(tmp_path)
 
-    async def scene():
-        served = served_by(registry)
-        slow = asyncio.create_task(response(served, "POST", CHECKPOINT_PATH, trickle))
+    async def upload_concurrently():
+        app = create_app(registry)
+        slow_upload = asyncio.create_task(request_app(app, "POST", CHECKPOINT_PATH, receive_slowly))
         await asyncio.sleep(0.1)
-        beside = await response(served, "POST", CHECKPOINT_PATH, whole)
-        late = await asyncio.wait_for(slow, 20)
-        return beside, late, await response(served, "POST", CHECKPOINT_PATH, whole)
+        concurrent = await request_app(app, "POST", CHECKPOINT_PATH, receive_all)
+        timed_out = await asyncio.wait_for(slow_upload, 20)
+        return concurrent, timed_out, await request_app(app, "POST", CHECKPOINT_PATH, receive_all)
 
-    beside, late, after = in_line(scene())
+    concurrent, timed_out, after = run_in_thread(upload_concurrently())
     registry.shutdown()
-    assert beside[0] == 503
-    assert (late[0], json.loads(late[1])["error"]) == (
+    assert concurrent[0] == 503
+    assert (timed_out[0], json.loads(timed_out[1])["error"]) == (
         408,
         "the upload took longer than 2 s; use a faster connection",
     )
@@ -376,15 +378,15 @@ def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(
     monkeypatch.setattr(ProcessPerJob, "start", lambda executor, job: True)
     monkeypatch.setattr(ProcessPerJob, "kill", lambda executor, job: killed.append(job.kind))
 
-    async def all_of_it():
-        return await whole(zipped(files))
+    async def receive_archive():
+        return await receive_all(zip_files(files))
 
-    status, text = in_line(
-        response(
-            served_by(registry),
+    status, text = run_in_thread(
+        request_app(
+            create_app(registry),
             "POST",
             CHECKPOINT_PATH,
-            all_of_it,
+            receive_archive,
         )
     )
     registry.shutdown()
@@ -395,7 +397,7 @@ def test_a_check_that_hangs_is_ended_so_that_the_next_upload_is_checked(
     assert killed[:1] == ["check"]
 
 
-def test_unread_downloads_hold_their_slots_only_for_a_time(tmp_path, files, monkeypatch):
+def test_unread_downloads_lose_their_slots_after_a_timeout(tmp_path, files, monkeypatch):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -405,47 +407,49 @@ def test_unread_downloads_hold_their_slots_only_for_a_time(tmp_path, files, monk
     (tmp_path / "sent").mkdir()
     for name, data in files.items():
         (tmp_path / "sent" / name).write_bytes(data)
-    run = registry.import_checkpoint(tmp_path / "sent", "ada", "mine")
+    run = registry.import_checkpoint(tmp_path / "sent", "ada", "my run")
 
-    async def scene():
-        served, unread = (
-            served_by(registry),
+    async def download_concurrently():
+        app, unread_count = (
+            create_app(registry),
             asyncio.Semaphore(0),
         )
 
-        async def full(message):
+        async def block_on_body(message):
             if message["type"] == "http.response.body":
-                unread.release()
-                await nothing_more()
+                unread_count.release()
+                await receive_nothing()
 
         def download(send=None, address="10.0.0.9"):
             ticket = registry.download_tokens.issue(run.checkpoints()[0][0], run)
-            return response(
-                served, "GET", f"{CHECKPOINT_PATH}/{ticket}", nothing_more, send, address
+            return request_app(
+                app, "GET", f"{CHECKPOINT_PATH}/{ticket}", receive_nothing, send, address
             )
 
-        slow = [asyncio.create_task(download(full, f"10.0.0.{number}")) for number in range(2)]
+        slow = [
+            asyncio.create_task(download(block_on_body, f"10.0.0.{number}")) for number in range(2)
+        ]
         for _ in slow:
-            await asyncio.wait_for(unread.acquire(), 60)
-        packed = len(list(temporary.glob("*.zip")))
-        refused = await download()
+            await asyncio.wait_for(unread_count.acquire(), 60)
+        n_archives = len(list(temporary.glob("*.zip")))
+        rejected = await download()
         await asyncio.wait_for(asyncio.gather(*slow), 20)
-        left = list(temporary.iterdir())
+        remaining = list(temporary.iterdir())
         monkeypatch.setattr("playground.server.checkpoint_transfer.DOWNLOAD_TIMEOUT_S", 600)
-        return packed, refused, left, await download()
+        return n_archives, rejected, remaining, await download()
 
-    packed, refused, left, after = in_line(scene())
+    n_archives, rejected, remaining, after = run_in_thread(download_concurrently())
     registry.shutdown()
-    assert (packed, left, list(temporary.iterdir())) == (2, [], [])
-    assert refused == (503, b"other downloads are in progress; try again in a moment")
+    assert (n_archives, remaining, list(temporary.iterdir())) == (2, [], [])
+    assert rejected == (503, b"other downloads are in progress; try again in a moment")
     assert after[0] == 200
     assert set(zipfile.ZipFile(io.BytesIO(after[1])).namelist()) == set(CHECKPOINT_FILES)
 
 
-# Slots: a slow transfer gives way
+# Slots: a slow transfer is ended
 
 
-def held(slots, seconds=60.0):
+def create_slots(slots, seconds=60.0):
     return TransferSlots(slots, seconds, "busy")
 
 
@@ -458,22 +462,22 @@ def test_a_download_that_ends_while_it_is_packed_leaves_no_file(tmp_path):
         is_packed.set()
         return zip_path
 
-    async def scene():
+    async def download_and_disconnect():
         slots = TransferSlots(1, 0.05, "busy")
-        response = TemporaryZipResponse(slots, "a", lambda: asyncio.to_thread(pack), "x.zip")
-        await response({"type": "http"}, None, None)
+        request_app = TemporaryZipResponse(slots, "a", lambda: asyncio.to_thread(pack), "x.zip")
+        await request_app({"type": "http"}, None, None)
         async with slots.hold("b"):  # the slot is free
             release.set()
             await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
         await asyncio.to_thread(is_packed.wait, 20)
 
-    in_line(scene())
+    run_in_thread(download_and_disconnect())
     assert is_packed.is_set()
     assert not zip_path.exists()
 
 
 def test_a_download_is_not_slow_while_it_is_packed():
-    async def scene():
+    async def download():
         slots = TransferSlots(1, 20, "busy")
 
         async def pack():
@@ -481,24 +485,24 @@ def test_a_download_is_not_slow_while_it_is_packed():
                 await slots.hold("b").__aenter__()
             raise FileNotFoundError("deleted")
 
-        sent = []
+        messages = []
 
         async def send(message):
-            sent.append(message)
+            messages.append(message)
 
         started = time.monotonic
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(time, "monotonic", lambda: started() + 10 * len(slots._transfers))
-            response = TemporaryZipResponse(slots, "a", pack, "x.zip")
-            await response({"type": "http"}, None, send)
-        return sent[0]["status"]
+            request_app = TemporaryZipResponse(slots, "a", pack, "x.zip")
+            await request_app({"type": "http"}, None, send)
+        return messages[0]["status"]
 
-    assert in_line(scene()) == 404
+    assert run_in_thread(download()) == 404
 
 
 def test_slots_are_capped_per_address_and_fast_transfers_continue():
-    async def scene():
-        slots = held(4)
+    async def hold_slots():
+        slots = create_slots(4)
         async with slots.hold("a") as first, slots.hold("a") as second:
             for transfer in (first, second):
                 transfer.add_bytes(10**9)
@@ -508,15 +512,15 @@ def test_slots_are_capped_per_address_and_fast_transfers_continue():
             async with slots.hold("b"):
                 return first.reason + second.reason
 
-    assert in_line(scene()) == ""
+    assert run_in_thread(hold_slots()) == ""
 
 
 @pytest.mark.parametrize("same_address", [True, False])
-def test_the_slowest_transfer_gives_way_to_another(same_address):
-    async def scene():
-        slots, ended = held(2), []
+def test_slowest_transfer_is_ended_for_a_new_one(same_address):
+    async def hold_slots():
+        slots, ended = create_slots(2), []
 
-        async def dribble(address, size):
+        async def transfer_slowly(address, size):
             try:
                 async with slots.hold(address) as transfer:
                     transfer.started_at -= 10
@@ -525,55 +529,58 @@ def test_the_slowest_transfer_gives_way_to_another(same_address):
             except TimeoutError:
                 ended.append((address, transfer.reason))
 
-        slow = [asyncio.create_task(dribble("a", 50)), asyncio.create_task(dribble("b", 10))]
+        slow = [
+            asyncio.create_task(transfer_slowly("a", 50)),
+            asyncio.create_task(transfer_slowly("b", 10)),
+        ]
         await asyncio.sleep(0)
         async with slots.hold("a" if same_address else "c"):
             await asyncio.sleep(0.01)
-            left = [task for task in slow if not task.done()]
-        for task in left:
+            remaining = [task for task in slow if not task.done()]
+        for task in remaining:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*remaining, return_exceptions=True)
         return ended
 
-    ((address, reason),) = in_line(scene())
+    ((address, reason),) = run_in_thread(hold_slots())
     assert address == ("a" if same_address else "b")
     assert "too slow" in reason
 
 
-def test_a_transfer_whose_bytes_have_arrived_keeps_its_slot():
-    async def scene():
-        slots = held(1, seconds=0.01)
+def test_complete_transfer_keeps_its_slot():
+    async def hold_slot():
+        slots = create_slots(1, seconds=0.01)
         async with slots.hold("a") as transfer:
             transfer.started_at -= 10
             transfer.complete()
-            await asyncio.sleep(0.05)  # past the deadline that it had
+            await asyncio.sleep(0.05)  # longer than its deadline
             with pytest.raises(UserError):
                 await slots.hold("b").__aenter__()
 
-    in_line(scene())
+    run_in_thread(hold_slot())
 
 
-def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, monkeypatch):
+def test_two_slow_uploads_do_not_block_another_client(tmp_path, monkeypatch):
     monkeypatch.setattr("playground.server.transfer_slots.GRACE_PERIOD_S", 0.05)
     registry = Registry(tmp_path)
 
-    async def scene():
-        served = served_by(registry)
+    async def upload_concurrently():
+        app = create_app(registry)
         slow = [
             asyncio.create_task(
-                response(served, "POST", CHECKPOINT_PATH, trickle, address=f"10.0.0.{n}")
+                request_app(app, "POST", CHECKPOINT_PATH, receive_slowly, address=f"10.0.0.{n}")
             )
             for n in (1, 2)
         ]
         await asyncio.sleep(0.2)
-        other = await response(served, "POST", CHECKPOINT_PATH, whole, address="10.0.0.3")
-        done, left = await asyncio.wait(slow, timeout=5, return_when=asyncio.FIRST_COMPLETED)
-        for task in left:
+        other = await request_app(app, "POST", CHECKPOINT_PATH, receive_all, address="10.0.0.3")
+        done, remaining = await asyncio.wait(slow, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        for task in remaining:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*remaining, return_exceptions=True)
         return other, [task.result() for task in done]
 
-    other, ended = in_line(scene())
+    other, ended = run_in_thread(upload_concurrently())
     registry.shutdown()
     assert (other[0], json.loads(other[1])["error"]) == (
         400,
@@ -586,18 +593,18 @@ def test_two_uploads_that_dribble_do_not_keep_others_from_uploading(tmp_path, mo
 
 def test_a_zip_with_its_directory_out_of_range_is_rejected(tmp_path, files):
     registry = Registry(tmp_path)
-    packed = bytearray(zipped(files))
-    packed[-6:-2] = (len(packed) + 10_000).to_bytes(4, "little")
+    archive = bytearray(zip_files(files))
+    archive[-6:-2] = (len(archive) + 10_000).to_bytes(4, "little")
 
-    async def all_of_it():
-        return await whole(bytes(packed))
+    async def receive_archive():
+        return await receive_all(bytes(archive))
 
-    status, text = in_line(
-        response(
-            served_by(registry),
+    status, text = run_in_thread(
+        request_app(
+            create_app(registry),
             "POST",
             CHECKPOINT_PATH,
-            all_of_it,
+            receive_archive,
         )
     )
     registry.shutdown()

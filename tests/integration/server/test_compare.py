@@ -32,41 +32,52 @@ def registry(tmp_path):
 
 
 @pytest.fixture
-def page(registry, monkeypatch):
-    """Handlers whose jobs start no process."""
-    page = CompareHandlers(registry, ComparisonQueue())
-    monkeypatch.setattr(page.job_queue.executor, "start", lambda job: True)
-    yield page
-    page.job_queue.close()
+def compare_handlers(registry, monkeypatch):
+    """Create handlers whose jobs start no process."""
+    compare_handlers = CompareHandlers(registry, ComparisonQueue())
+    monkeypatch.setattr(compare_handlers.job_queue.executor, "start", lambda job: True)
+    yield compare_handlers
+    compare_handlers.job_queue.close()
 
 
-def send(page, route, what):
-    handlers = page.handlers() | ArchitectureHandlers(page.registry).handlers()
-    return run_in_thread(handlers[route](what, None))
-
-
-def job_of(page, result):
-    return page.job_queue.queue._jobs[result["job"]]
-
-
-def test_job_checkpoint_folder_comes_from_server_never_from_browser(page, registry):
-    wished = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "destination": "/tmp/x"}
-    result = send(
-        page,
-        "jobs/submit",
-        {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:reverse", "request": wished},
+def send(compare_handlers, route, fields):
+    handlers = (
+        compare_handlers.handlers() | ArchitectureHandlers(compare_handlers.registry).handlers()
     )
-    assert job_of(page, result).arguments[0] == {
+    return run_in_thread(handlers[route](fields, None))
+
+
+def find_job(compare_handlers, result):
+    return compare_handlers.job_queue.queue._jobs[result["job"]]
+
+
+def test_job_checkpoint_folder_comes_from_server_never_from_browser(compare_handlers, registry):
+    job_fields = {"models": ["gpt2"], "n": 4, "checkpoint": "/etc", "destination": "/tmp/x"}
+    result = send(
+        compare_handlers,
+        "jobs/submit",
+        {
+            "owner": OWNER,
+            "kind": "benchmark",
+            "subject": "checkpoint:reverse",
+            "request": job_fields,
+        },
+    )
+    assert find_job(compare_handlers, result).arguments[0] == {
         "models": ["gpt2"],
         "n": 4,
         "checkpoint": str(registry.root / "reverse"),
         "name": "reverse",
     }
-    result = send(page, "jobs/submit", {"owner": OWNER, "kind": "benchmark", "request": wished})
-    assert job_of(page, result).arguments[0] == {"models": ["gpt2"], "n": 4}
+    result = send(
+        compare_handlers,
+        "jobs/submit",
+        {"owner": OWNER, "kind": "benchmark", "request": job_fields},
+    )
+    assert find_job(compare_handlers, result).arguments[0] == {"models": ["gpt2"], "n": 4}
 
 
-def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(page, registry):
+def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(compare_handlers, registry):
     config = RunConfig.from_flat(
         {
             "max_length": 3,
@@ -78,52 +89,59 @@ def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(page, registry):
             "eval_size": 8,
         }
     )
-    run = registry.start(config, OWNER, name="mine")
+    run = registry.start(config, OWNER, name="my run")
     wait_for(lambda: run.status == "done", description="the end of the run")
-    what = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "request": {}}
-    result = send(page, "jobs/submit", what | {"owner": OWNER})
-    assert job_of(page, result).arguments[0] == {
+    fields = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "request": {}}
+    result = send(compare_handlers, "jobs/submit", fields | {"owner": OWNER})
+    assert find_job(compare_handlers, result).arguments[0] == {
         "checkpoint": str(run.checkpoints()[0][0]),
-        "name": "mine",
+        "name": "my run",
     }
-    assert "not yours" in send(page, "jobs/submit", what | {"owner": OTHER})["error"]
+    assert "not yours" in send(compare_handlers, "jobs/submit", fields | {"owner": OTHER})["error"]
 
 
 @pytest.mark.parametrize(("old", "new"), JOB_KINDS.items())
-def test_old_kind_of_a_job_still_works(page, old, new):
-    response = send(page, "jobs/submit", {"owner": OWNER, "kind": old, "request": {}})
-    assert job_of(page, response).kind == new
+def test_old_kind_of_a_job_still_works(compare_handlers, old, new):
+    response = send(compare_handlers, "jobs/submit", {"owner": OWNER, "kind": old, "request": {}})
+    assert find_job(compare_handlers, response).kind == new
 
 
-def test_old_kind_of_a_benchmark_has_the_same_limit(page):
-    page.job_queue.hosted = True
+def test_old_kind_of_a_benchmark_has_the_same_limit(compare_handlers):
+    compare_handlers.job_queue.hosted = True
     for kind in ("table", "benchmark"):
         request = {"owner": OWNER, "kind": kind, "request": {"n": SHARED_MAX_EXAMPLES + 1}}
-        assert "too many on a shared instance" in send(page, "jobs/submit", request)["error"]
+        assert (
+            "too many on a shared instance"
+            in send(compare_handlers, "jobs/submit", request)["error"]
+        )
 
 
 @pytest.mark.smoke
-def test_only_its_owner_hears_of_a_job(page):
-    job = send(page, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "request": {}})["job"]
-    assert send(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "working"
+def test_job_is_visible_to_its_owner_only(compare_handlers):
+    job = send(
+        compare_handlers, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "request": {}}
+    )["job"]
+    assert send(compare_handlers, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "working"
     for route in ("jobs/poll", "jobs/cancel"):
-        assert set(send(page, route, {"owner": OTHER, "job": job})) == {"error"}
-    assert send(page, "jobs/cancel", {"owner": OWNER, "job": job}) == {}
-    assert send(page, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
+        assert set(send(compare_handlers, route, {"owner": OTHER, "job": job})) == {"error"}
+    assert send(compare_handlers, "jobs/cancel", {"owner": OWNER, "job": job}) == {}
+    assert (
+        send(compare_handlers, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
+    )
 
 
 def test_on_a_shared_server_a_benchmark_is_limited(registry, monkeypatch):
     monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
     for hosted in (False, True):
-        page = CompareHandlers(registry, ComparisonQueue(hosted=hosted))
-        what = {
+        compare_handlers = CompareHandlers(registry, ComparisonQueue(hosted=hosted))
+        fields = {
             "owner": OWNER,
             "kind": "benchmark",
             "subject": "checkpoint:reverse",
             "request": {"n": SHARED_MAX_EXAMPLES + 1},
         }
-        assert ("error" in send(page, "jobs/submit", what)) is hosted
-        page.job_queue.close()
+        assert ("error" in send(compare_handlers, "jobs/submit", fields)) is hosted
+        compare_handlers.job_queue.close()
 
 
 HOSTILE = [
@@ -144,8 +162,8 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
-def test_a_hostile_request_gets_an_error_message(page, what):
+@pytest.mark.parametrize("fields", HOSTILE, ids=lambda fields: repr(fields)[:50])
+def test_a_hostile_request_gets_an_error_message(compare_handlers, fields):
     for route in (
         "jobs/submit",
         "jobs/poll",
@@ -153,14 +171,14 @@ def test_a_hostile_request_gets_an_error_message(page, what):
         "architectures/matched",
         "architectures/train",
     ):
-        result = send(page, route, what)
+        result = send(compare_handlers, route, fields)
         assert isinstance(result["error"], str)
         assert 10 < len(result["error"]) < 300
-    assert send(page, "architectures/curves", what).get("curves", []) == []
-    assert page.job_queue.process_id is None
+    assert send(compare_handlers, "architectures/curves", fields).get("curves", []) == []
+    assert compare_handlers.job_queue.process_id is None
 
 
-def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
+def test_server_process_imports_neither_torch_nor_transformers(tmp_path):
     code = (
         "import asyncio, sys, time\n"
         "from pathlib import Path\n"
@@ -193,25 +211,27 @@ def test_a_job_is_carried_out_without_torch_or_transformers_here(tmp_path):
     )
 
 
-# Other families
+# Architectures
 
 
-def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeypatch):
+def test_architectures_are_matched_to_the_selected_model_and_lengths(compare_handlers, monkeypatch):
     monkeypatch.setattr(architectures_api, "match_parameters", lambda config, family: config)
-    result = send(page, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"})
+    result = send(
+        compare_handlers, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"}
+    )
     config = read_manifest(ROOT / "checkpoints" / "reverse").config
-    assert {each["architecture"] for each in result["architectures"]} == set(ARCHITECTURES)
-    assert [each["architecture"] for each in result["architectures"] if each["is_current"]] == [
+    assert {entry["architecture"] for entry in result["architectures"]} == set(ARCHITECTURES)
+    assert [entry["architecture"] for entry in result["architectures"] if entry["is_current"]] == [
         config.architecture
     ]
     assert result["parameters"] == config.model.parameter_count()
     assert (result["task"], result["min_length"], result["max_length"]) == ("reverse 1–10", 1, 10)
-    longer = send(
-        page,
+    longer_result = send(
+        compare_handlers,
         "architectures/matched",
         {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 12},
     )
-    assert longer["task"] == "reverse 6–12"
+    assert longer_result["task"] == "reverse 6–12"
     for lengths in (
         {"min_length": 7, "max_length": 6},
         {"max_length": "6"},
@@ -221,14 +241,16 @@ def test_the_families_on_offer_follow_the_chosen_model_and_lengths(page, monkeyp
         assert (
             "length"
             in send(
-                page,
+                compare_handlers,
                 "architectures/matched",
                 {"owner": OWNER, "subject": "checkpoint:reverse", **lengths},
             )["error"]
         )
 
 
-def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, monkeypatch):
+def test_an_architecture_trains_as_a_run_until_its_target_score(
+    compare_handlers, registry, monkeypatch
+):
     small = {
         "d_model": 32,
         "n_heads": 2,
@@ -245,7 +267,7 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, 
         lambda config, family: config.replace(**small, min_length=1),
     )
     result = send(
-        page,
+        compare_handlers,
         "architectures/train",
         {
             "owner": OWNER,
@@ -254,15 +276,18 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, 
             "max_length": 3,
         },
     )
-    (begun,) = result["runs"]
+    (started,) = result["runs"]
     assert not result["error"]
-    requested = {"owner": OWNER, "subjects": [begun["subject"]]}
+    curve_request = {"owner": OWNER, "subjects": [started["subject"]]}
     wait_for(
-        lambda: send(page, "architectures/curves", requested)["curves"][0]["status"] == "done",
+        lambda: (
+            send(compare_handlers, "architectures/curves", curve_request)["curves"][0]["status"]
+            == "done"
+        ),
         description="the end of the run",
     )
-    (curve,) = send(page, "architectures/curves", requested)["curves"]
-    run = registry.find(begun["subject"].removeprefix(RUN_PREFIX), OWNER)
+    (curve,) = send(compare_handlers, "architectures/curves", curve_request)["curves"]
+    run = registry.find(started["subject"].removeprefix(RUN_PREFIX), OWNER)
     step, seconds = curve["reached"]
     assert run.config.training.stop_at_exact_match == architectures_api.TARGET_SCORE
     assert curve["step"] < 400
@@ -272,22 +297,24 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(page, registry, 
     )
     assert seconds == pytest.approx(run.live.points.columns["seconds"][step - 1])
     assert [each[0] for each in curve["loss"]][-1] == curve["step"]
-    assert send(page, "architectures/curves", requested | {"owner": OTHER}) == {"curves": []}
+    assert send(compare_handlers, "architectures/curves", curve_request | {"owner": OTHER}) == {
+        "curves": []
+    }
 
 
-def test_unknown_families_are_rejected(page):
-    for families in ([], ["nothing"], "bert", [3], None):
+def test_unknown_architectures_are_rejected(compare_handlers):
+    for architectures in ([], ["nothing"], "bert", [3], None):
         result = send(
-            page,
+            compare_handlers,
             "architectures/train",
-            {"owner": OWNER, "subject": "checkpoint:reverse", "architectures": families},
+            {"owner": OWNER, "subject": "checkpoint:reverse", "architectures": architectures},
         )
         assert "select architectures" in result["error"]
 
 
-def test_the_families_of_transformers_come_near_the_budget(page):
+def test_transformers_architectures_match_the_parameter_budget(compare_handlers):
     result = send(
-        page,
+        compare_handlers,
         "architectures/matched",
         {"owner": OWNER, "subject": "checkpoint:reverse", "min_length": 6, "max_length": 6},
     )
@@ -298,14 +325,14 @@ def test_the_families_of_transformers_come_near_the_budget(page):
     )
 
 
-def test_fine_tuned_models_have_the_owner_of_the_request(page):
+def test_fine_tuned_model_belongs_to_the_owner_of_the_request(compare_handlers):
     for owner in (OWNER, OTHER):
-        what = {
+        fields = {
             "owner": owner,
             "kind": "finetune",
             "subject": "checkpoint:reverse",
             "request": {"model": "gpt2", "owner": "another"},
         }
-        assert job_of(page, send(page, "jobs/submit", what)).arguments[0]["owner"] == owner_id(
-            owner
-        )
+        assert find_job(compare_handlers, send(compare_handlers, "jobs/submit", fields)).arguments[
+            0
+        ]["owner"] == owner_id(owner)

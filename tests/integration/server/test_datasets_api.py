@@ -39,12 +39,12 @@ from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import fake_processes
 
 TEXT = "".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdef" for b in "abcdef" for c in "abcdef")
-QUOTA_MB = 1  # MB
+QUOTA_MB = 1
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    """A shared instance, which has a quota."""
+    """Start a shared instance with a quota of datasets."""
     server = AppServer(
         tmp_path_factory.mktemp("app"),
         GRADIO_SERVER_NAME="0.0.0.0",
@@ -57,7 +57,7 @@ def app(tmp_path_factory):
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
-    """The SHA-256 of a dataset that is stored on this server."""
+    """Store a dataset on this server; return its SHA-256."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     return store(from_text(TEXT))
 
@@ -65,8 +65,8 @@ def stored(tmp_path, monkeypatch):
 def post(app, path, data, headers):
     request = urllib.request.Request(app.url + path, data, headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read())
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.loads(response.read())
     except urllib.error.HTTPError as error:
         with error:
             text = error.read().decode()
@@ -84,7 +84,7 @@ def upload(app, text, owner, name="", columns=(), words=""):
     return post(app, UPLOAD_PATH, data, headers | {"content-type": "application/octet-stream"})
 
 
-def act(app, action, owner, sha256=""):
+def request_action(app, action, owner, sha256=""):
     fields = {"action": action, "owner": owner, "sha256": sha256}
     return post(
         app,
@@ -94,7 +94,7 @@ def act(app, action, owner, sha256=""):
     )
 
 
-def unfinished(app):
+def find_leftovers(app):
     return [
         path for path in (app.checkpoints / "rows").glob(".*.tmp") if not (path / "rows").is_dir()
     ]
@@ -126,22 +126,25 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
     assert 0 < response["n_held_out"] < 216
     sha256 = response["sha256"]
     assert not (app.checkpoints / "rows" / sha256).exists()  # only previewed so far
-    assert "not on this server" in act(app, "show", owner, sha256)["error"]
-    answer = act(app, "use", other, sha256)  # another user has to upload it
+    assert "not on this server" in request_action(app, "show", owner, sha256)["error"]
+    answer = request_action(app, "use", other, sha256)  # another user has to upload it
     assert answer["retryable"]
     assert "upload it again" in answer["error"]
-    assert act(app, "use", owner, sha256) == {}
+    assert request_action(app, "use", owner, sha256) == {}
     assert (app.checkpoints / "rows" / sha256 / "rows.safetensors").is_file()
-    assert [row["sha256"] for row in act(app, "list", owner)["datasets"]] == [sha256]
-    assert act(app, "list", other)["datasets"] == []
-    assert {**response, "n_duplicates": 0, "n_conflicts": 0, "conflict_lines": []} == act(
-        app, "show", other, sha256
-    )
-    assert "not yours, or was removed" in act(app, "remove", other, sha256)["error"]
-    assert act(app, "use", other, sha256) == {}  # a link led there
-    assert act(app, "remove", owner, sha256) == {}
+    assert [row["sha256"] for row in request_action(app, "list", owner)["datasets"]] == [sha256]
+    assert request_action(app, "list", other)["datasets"] == []
+    assert {
+        **response,
+        "n_duplicates": 0,
+        "n_conflicts": 0,
+        "conflict_lines": [],
+    } == request_action(app, "show", other, sha256)
+    assert "not yours, or was removed" in request_action(app, "remove", other, sha256)["error"]
+    assert request_action(app, "use", other, sha256) == {}  # a link led there
+    assert request_action(app, "remove", owner, sha256) == {}
     assert (app.checkpoints / "rows" / sha256).is_dir()
-    assert act(app, "remove", other, sha256) == {}
+    assert request_action(app, "remove", other, sha256) == {}
     assert not (app.checkpoints / "rows" / sha256).exists()
 
 
@@ -157,7 +160,7 @@ def test_invalid_lines_are_reported_by_number_and_valid_ones_previewed(app):
     assert response["preview"][0] == [["a", "a", "a"], ["a", "a", "a"]]
 
 
-def test_a_table_has_its_columns_by_name(app):
+def test_columns_of_a_table_are_selected_by_name(app):
     owner = new_owner_key()
     table = "id,from,to\n" + "".join(
         f"{n},{line.replace(chr(9), ',')}\n" for n, line in enumerate(TEXT.splitlines())
@@ -176,11 +179,11 @@ def test_a_table_has_its_columns_by_name(app):
     assert upload(app, TEXT.replace(" ", ""), owner, words="words")["vocab_size"] == 216
 
 
-def test_nothing_that_was_sent_is_run(app, tmp_path):
-    place = tmp_path / "task.py"
-    place.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(s): return s\n")
-    for name in (f"{place}:f", "task.py", "hub:../../etc/passwd", f"hub:{place}:f"):
-        assert "error" in upload(app, place.read_bytes(), new_owner_key(), name)
+def test_uploaded_code_is_not_executed(app, tmp_path):
+    script = tmp_path / "task.py"
+    script.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(s): return s\n")
+    for name in (f"{script}:f", "task.py", "hub:../../etc/passwd", f"hub:{script}:f"):
+        assert "error" in upload(app, script.read_bytes(), new_owner_key(), name)
     assert not (tmp_path / "ran").exists()
 
 
@@ -202,24 +205,24 @@ def test_nothing_that_was_sent_is_run(app, tmp_path):
 )
 def test_a_hostile_dataset_gets_an_error_and_leaves_no_file(app, data, expected_message):
     assert expected_message in upload(app, data, new_owner_key())["error"]
-    assert unfinished(app) == []
+    assert find_leftovers(app) == []
 
 
 @pytest.mark.parametrize("owner", ["", "x", "../" * 12, "a" * 33])
 def test_a_request_without_an_owner_stores_nothing(app, owner):
     assert "reload the page" in upload(app, TEXT, owner)["error"]
-    assert "reload the page" in act(app, "list", owner)["error"]
+    assert "reload the page" in request_action(app, "list", owner)["error"]
 
 
 @pytest.mark.parametrize("sha256", ["", "../runs", "a" * 63, 5, None, ["a"], "Z" * 64])
 def test_an_invalid_sha256_is_rejected(app, sha256):
     for action in ("use", "show", "remove"):
-        answer = act(app, action, new_owner_key(), sha256)
-        assert answer["error"] == "the request names no dataset; upload one first"
+        response = request_action(app, action, new_owner_key(), sha256)
+        assert response["error"] == "the request names no dataset; upload one first"
 
 
-def dribbled(owner, ended, address="10.0.0.1"):
-    """A request whose body never ends."""
+def endless_request(owner, ended, address="10.0.0.1"):
+    """Create a request with an endless body."""
 
     async def stream():
         try:
@@ -243,47 +246,51 @@ def test_slow_upload_times_out_and_each_user_holds_one_slot(tmp_path, monkeypatc
         [],
     )
 
-    async def scene():
+    async def upload_concurrently():
         first = [
-            asyncio.create_task(handlers.upload(dribbled(owner, ended, f"10.0.0.{n % 2}")))
+            asyncio.create_task(handlers.upload(endless_request(owner, ended, f"10.0.0.{n % 2}")))
             for n, owner in enumerate(owners)
         ]
         await asyncio.sleep(0.1)
-        full = await handlers.upload(dribbled(new_owner_key(), ended))
-        again = asyncio.create_task(handlers.upload(dribbled(owners[0], ended, "10.0.0.0")))
+        rejected = await handlers.upload(endless_request(new_owner_key(), ended))
+        second_upload = asyncio.create_task(
+            handlers.upload(endless_request(owners[0], ended, "10.0.0.0"))
+        )
         replaced = await asyncio.wait_for(first[0], 1.5)
-        late = await asyncio.wait_for(asyncio.gather(*first[1:], again), 20)
-        return full, replaced, late, len(handlers._slots._transfers)
+        timed_out = await asyncio.wait_for(asyncio.gather(*first[1:], second_upload), 20)
+        return rejected, replaced, timed_out, len(handlers._slots._transfers)
 
     with ThreadPoolExecutor(1) as thread:
-        full, replaced, late, left = thread.submit(asyncio.run, scene()).result(30)
-    assert full.status_code == 503
+        rejected, replaced, timed_out, n_transfers = thread.submit(
+            asyncio.run, upload_concurrently()
+        ).result(30)
+    assert rejected.status_code == 503
     assert json.loads(replaced.body) == {"error": "a newer upload replaced this one"}
-    assert {json.loads(answer.body)["error"] for answer in late} == {
+    assert {json.loads(response.body)["error"] for response in timed_out} == {
         "the upload took longer than 2 s; upload fewer pairs"
     }
-    assert (left, sorted(ended), list((tmp_path / "rows").iterdir())) == (
+    assert (n_transfers, sorted(ended), list((tmp_path / "rows").iterdir())) == (
         0,
         sorted([*owners, owners[0]]),
         [],
     )
 
 
-def test_of_two_uploads_at_once_the_later_one_is_read(tmp_path, monkeypatch):
+def test_second_upload_replaces_first(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     handlers, owner, ended = DatasetHandlers(SimpleNamespace(single_owner="")), new_owner_key(), []
     monkeypatch.setattr(handlers, "read_dataset", read_nothing)
 
-    async def scene():
-        # the first one has not received a byte when the second one starts
-        first = asyncio.create_task(handlers.upload(dribbled(owner, ended)))
+    async def upload_twice():
+        # the second upload starts before the first receives a byte
+        first = asyncio.create_task(handlers.upload(endless_request(owner, ended)))
         await asyncio.sleep(0)
-        request = dribbled(owner, ended)
+        request = endless_request(owner, ended)
         request.stream = empty_stream
         second = await handlers.upload(request)
         return await first, second, handlers._active_uploads
 
-    first, second, active = run_in_thread(scene())
+    first, second, active = run_in_thread(upload_twice())
     assert json.loads(first.body) == {"error": "a newer upload replaced this one"}
     assert json.loads(second.body) == {"rows": 0}
     assert active == {}
@@ -302,18 +309,18 @@ def test_a_preview_does_not_cancel_an_upload_of_the_same_user(tmp_path, monkeypa
     handlers, owner = DatasetHandlers(SimpleNamespace(single_owner="")), new_owner_key()
     started = fake_processes(monkeypatch)
 
-    async def scene():
+    async def send_requests():
         requests = [{"file": "a"}, {"dataset": "0" * 64}, {"dataset": "1" * 64}]
-        tasks = [asyncio.create_task(handlers.read_dataset(owner, each)) for each in requests]
-        await quiet()
+        tasks = [asyncio.create_task(handlers.read_dataset(owner, request)) for request in requests]
+        await run_pending_tasks()
         for process in started:
             process.finish(rows=1)
-        await quiet()
+        await run_pending_tasks()
         for process in started[1:]:
             process.finish(rows=2)
         return await asyncio.gather(*tasks)
 
-    upload, replaced, preview = run_in_thread(scene())
+    upload, replaced, preview = run_in_thread(send_requests())
     assert upload == {"rows": 1}
     assert "a newer preview replaced this one" in replaced["error"]
     assert preview["rows"] in (1, 2)
@@ -321,8 +328,8 @@ def test_a_preview_does_not_cancel_an_upload_of_the_same_user(tmp_path, monkeypa
 
 def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    left = [tmp_path / "rows" / ".0123.tmp", tmp_path / "compared" / ".gpt2.0123.tmp"]
-    for folder in left:
+    leftovers = [tmp_path / "rows" / ".0123.tmp", tmp_path / "compared" / ".gpt2.0123.tmp"]
+    for folder in leftovers:
         folder.mkdir(parents=True)
         (folder / "sent").write_bytes(bytes(2_000_000))
         os.utime(folder, (0, 0))
@@ -330,13 +337,13 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
     DatasetLibrary(SimpleNamespace(single_owner=""))._ensure_quota(new_owner_key(), 1000, 1000)
     registry = Registry(tmp_path)
     try:
-        assert not any(folder.exists() for folder in left)
+        assert not any(folder.exists() for folder in leftovers)
     finally:
         registry.shutdown()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its memory")
-def test_the_process_that_reads_takes_so_much_memory_and_no_more():
+def test_reader_process_has_a_memory_limit():
     """Reserve memory without using it, so that a missing limit does not affect the machine."""
     script = """
 from playground.server import dataset_reader
@@ -369,26 +376,30 @@ def test_an_owner_has_a_quota_of_datasets_and_frees_it_by_removal(app):
         text = "".join(f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500))
         sha256 = upload(app, text, owner)["sha256"]
         first = first or sha256
-        if answer := act(app, "use", owner, sha256):
+        if answer := request_action(app, "use", owner, sha256):
             break
     assert answer["error"].endswith(
         f"{QUOTA_MB} MB are possible, so remove some or upload fewer pairs"
     )
     assert not (app.checkpoints / "rows" / sha256).exists()
-    assert act(app, "use", new_owner_key(), first) == {}  # others have a quota of their own
-    assert act(app, "remove", owner, first) == {}
-    assert act(app, "use", owner, sha256) == {}  # still there from the reading
+    assert (
+        request_action(app, "use", new_owner_key(), first) == {}
+    )  # others have a quota of their own
+    assert request_action(app, "remove", owner, first) == {}
+    assert (
+        request_action(app, "use", owner, sha256) == {}
+    )  # the upload that was read for the preview is stored
 
 
 class DatasetStore:
-    """Datasets of several users on a shared instance."""
+    """Store datasets of several users of a shared instance."""
 
     def __init__(self, root):
         self.root, self.registry = root, Registry(root)
         self.library = DatasetLibrary(self.registry)
 
     def upload(self, symbol, owner, times=1):
-        """Upload a dataset that differs from others by a token, and return its SHA-256."""
+        """Upload a dataset with a token of its own; return its SHA-256."""
         lines = (f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times))
         dataset = from_text("".join(lines))
         folder = self.root / "rows" / f".{symbol}.tmp"
@@ -411,7 +422,7 @@ class DatasetStore:
 
     def start_run(self, sha256, owner):
         """Start a run on a dataset."""
-        small = {
+        settings = {
             "d_model": 16,
             "n_heads": 2,
             "n_layers": 1,
@@ -422,9 +433,9 @@ class DatasetStore:
         }
         folder = self.root / ".made"
         save_checkpoint(
-            folder, Trainer(RunConfig.from_flat(small | load_pairs(sha256).task_settings())), []
+            folder, Trainer(RunConfig.from_flat(settings | load_pairs(sha256).task_settings())), []
         )
-        return self.registry.import_checkpoint(folder, owner, "mine")
+        return self.registry.import_checkpoint(folder, owner, "my run")
 
     def set_free_space(self, n_datasets):
         """Set the quota so that this many more datasets fit, possibly a fraction."""
@@ -454,18 +465,18 @@ def test_unused_datasets_are_evicted_oldest_first(datasets):
         datasets.use("b", ada, since=3 * MIN_RETENTION_S),
         datasets.use("c", ada, since=2 * MIN_RETENTION_S),
     )
-    again = datasets.use("d", ada, since=8 * MIN_RETENTION_S)
-    datasets.library.store(bob, again)
+    shared = datasets.use("d", ada, since=8 * MIN_RETENTION_S)
+    datasets.library.store(bob, shared)
     recent = datasets.use("e", ada, since=MIN_RETENTION_S / 2)
     datasets.set_free_space(0.5)
     new = datasets.use("f", bob)
-    assert datasets.stored_datasets() == {trained, older, again, recent, new}
+    assert datasets.stored_datasets() == {trained, older, shared, recent, new}
     assert oldest not in datasets.listed(ada)
     newer = datasets.use("g", bob)
-    assert datasets.stored_datasets() == {trained, again, recent, new, newer}
+    assert datasets.stored_datasets() == {trained, shared, recent, new, newer}
     with pytest.raises(UserError, match="has no space for more datasets"):
         datasets.use("h", bob)
-    assert datasets.stored_datasets() == {trained, again, recent, new, newer}
+    assert datasets.stored_datasets() == {trained, shared, recent, new, newer}
 
 
 def test_owners_behind_one_address_keep_at_most_half_of_all_datasets(datasets, client_address):
@@ -473,10 +484,10 @@ def test_owners_behind_one_address_keep_at_most_half_of_all_datasets(datasets, c
     ada = new_owner_key()
     other = datasets.use("a", ada, since=3 * MIN_RETENTION_S)
     client_address.set("192.0.2.9")
-    crowd = [new_owner_key() for _ in range(4)]
+    owners = [new_owner_key() for _ in range(4)]
     old, recent = (
-        datasets.use("b", crowd[0], since=2 * MIN_RETENTION_S),
-        datasets.use("c", crowd[1]),
+        datasets.use("b", owners[0], since=2 * MIN_RETENTION_S),
+        datasets.use("c", owners[1]),
     )
     datasets.library.all_mb = (
         2
@@ -487,21 +498,21 @@ def test_owners_behind_one_address_keep_at_most_half_of_all_datasets(datasets, c
         / MB
     )
     # the oldest unused datasets of the address are removed first
-    newer = datasets.use("d", crowd[2])
+    newer = datasets.use("d", owners[2])
     assert datasets.stored_datasets() == {other, recent, newer}
-    assert datasets.listed(crowd[0]) == []
-    sha256 = datasets.upload("e", crowd[3])
+    assert datasets.listed(owners[0]) == []
+    sha256 = datasets.upload("e", owners[3])
     with pytest.raises(
         UserError,
         match=r"datasets from your address take all of the .* MB that one address may store here; "
         r"remove some",
     ):
-        datasets.library.store(crowd[3], sha256)
+        datasets.library.store(owners[3], sha256)
     client_address.set("192.0.2.1")
     assert datasets.use("f", ada) in datasets.stored_datasets()
     client_address.set("192.0.2.9")
-    datasets.library.remove(crowd[1], recent)
-    datasets.library.store(crowd[3], sha256)
+    datasets.library.remove(owners[1], recent)
+    datasets.library.store(owners[3], sha256)
     assert other in datasets.stored_datasets()
     assert old not in datasets.stored_datasets()
 
@@ -517,18 +528,21 @@ def test_a_dataset_above_the_evictable_space_is_rejected(datasets):
     assert datasets.listed(bob) == []
 
 
-def test_a_viewer_of_a_run_does_not_learn_its_dataset(datasets):
+def test_watch_link_does_not_reveal_the_dataset(datasets):
     owner = new_owner_key()
     sha256 = datasets.use("a", owner)
     run = datasets.start_run(sha256, owner)
 
-    def response(**what):
-        return run_in_thread(run_details(datasets.registry, what))
+    def request_details(**fields):
+        return run_in_thread(run_details(datasets.registry, fields))
 
-    watched = response(subject=f"watch:{run.share_id}", owner=new_owner_key())
-    assert watched["settings"]["task"] == "dataset"
-    assert sha256 not in json.dumps(watched)
-    assert response(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"] == sha256
+    response = request_details(subject=f"watch:{run.share_id}", owner=new_owner_key())
+    assert response["settings"]["task"] == "dataset"
+    assert sha256 not in json.dumps(response)
+    assert (
+        request_details(subject=f"run:{run.id}", owner=owner)["settings"]["dataset_sha256"]
+        == sha256
+    )
 
 
 def test_the_form_trains_on_a_stored_dataset(stored):
@@ -603,13 +617,13 @@ def test_stored_datasets_are_loaded_and_invalid_ones_rejected(stored, tmp_path):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_line_under_a_task_shows_its_example(task):
+def test_task_description_shows_its_example(task):
     rendered = task_info.task_description_html(task)
     assert " → ".join(TASKS[task].example).replace("<", "&lt;") in rendered
     assert TASKS[task].description.replace("'", "&#x27;") in rendered
 
 
-def test_how_hard_a_task_is_comes_from_the_measurements():
+def test_difficulty_of_a_task_is_formatted_from_measurements():
     row = {
         "task": "x",
         "seeds": 3,
@@ -633,12 +647,12 @@ def test_how_hard_a_task_is_comes_from_the_measurements():
     )
 
 
-async def quiet():
+async def run_pending_tasks():
     for _ in range(50):
         await asyncio.sleep(0)
 
 
-def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_address):
+def test_one_address_uses_one_of_the_dataset_readers(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     uploads = DatasetHandlers(SimpleNamespace(single_owner=""))
     started, finished = fake_processes(monkeypatch), []
@@ -656,33 +670,35 @@ def test_one_address_holds_one_of_the_row_readers(tmp_path, monkeypatch, client_
         finished.append(name)
         started[names.index(name)].finish(rows=1)
 
-    async def scene():
-        tasks = [read(f"crowd {n}", "192.0.2.1") for n in range(4)]
-        await quiet()
-        alone = running()
+    async def read_concurrently():
+        tasks = [read(f"bulk {n}", "192.0.2.1") for n in range(4)]
+        await run_pending_tasks()
+        running_first = running()
         tasks.append(read("ada", "192.0.2.2"))
-        await quiet()
-        beside, seen = running(), []
+        await run_pending_tasks()
+        running_with_ada, running_after_each = running(), []
         for _ in range(4):
             finish(next(name for name in running() if name != "ada"))
-            await quiet()
-            seen.append(running())
+            await run_pending_tasks()
+            running_after_each.append(running())
         finish("ada")
-        return alone, beside, seen, await asyncio.gather(*tasks)
+        return running_first, running_with_ada, running_after_each, await asyncio.gather(*tasks)
 
-    alone, beside, seen, responses = run_in_thread(scene())
-    assert alone == ["crowd 0"]
-    assert beside == ["crowd 0", "ada"]
-    assert seen == [["ada", "crowd 1"], ["ada", "crowd 2"], ["ada", "crowd 3"], ["ada"]]
+    running_first, running_with_ada, running_after_each, responses = run_in_thread(
+        read_concurrently()
+    )
+    assert running_first == ["bulk 0"]
+    assert running_with_ada == ["bulk 0", "ada"]
+    assert running_after_each == [["ada", "bulk 1"], ["ada", "bulk 2"], ["ada", "bulk 3"], ["ada"]]
     assert responses == [{"rows": 1}] * 5
 
 
-def test_the_number_of_stored_datasets_that_wait_is_limited(tmp_path, monkeypatch, client_address):
+def test_pending_requests_for_stored_datasets_are_limited(tmp_path, monkeypatch, client_address):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr("playground.server.datasets_api.load_metadata", lambda sha256: {})
     handlers, waiting = DatasetHandlers(SimpleNamespace(single_owner="")), []
 
-    async def scene():
+    async def send_many():
         release = asyncio.Event()
 
         async def read(owner, order):
@@ -697,22 +713,23 @@ def test_the_number_of_stored_datasets_that_wait_is_limited(tmp_path, monkeypatc
             request = {"action": "show", "owner": new_owner_key(), "sha256": "0" * 64}
             tasks.append(asyncio.create_task(handlers.act_on_dataset(request)))
         await asyncio.wait(tasks, timeout=2)
-        count = len(waiting)
+        n_waiting = len(waiting)
         release.set()
-        answers = await asyncio.gather(*tasks)
-        later = await handlers.act_on_dataset(
+        responses = await asyncio.gather(*tasks)
+        later_response = await handlers.act_on_dataset(
             {"action": "show", "owner": new_owner_key(), "content": "0" * 64}
         )
-        return count, answers, later
+        return n_waiting, responses, later_response
 
-    count, answers, later = run_in_thread(scene())
-    refused = [answer for answer in answers if answer != {"rows": 1}]
-    assert count <= 8
-    assert [answer for answer in answers[:20] if answer == {"rows": 1}] == [
+    n_waiting, responses, later_response = run_in_thread(send_many())
+    rejected = [response for response in responses if response != {"rows": 1}]
+    assert n_waiting <= 8
+    assert [response for response in responses[:20] if response == {"rows": 1}] == [
         {"rows": 1}
-    ] * 4  # half of them for one address
-    assert len(refused) == 40 - count
+    ] * 4  # one address has half of the slots
+    assert len(rejected) == 40 - n_waiting
     assert all(
-        answer["retryable"] and "try again in a moment" in answer["error"] for answer in refused
+        response["retryable"] and "try again in a moment" in response["error"]
+        for response in rejected
     )
-    assert later == {"rows": 1}
+    assert later_response == {"rows": 1}

@@ -1,4 +1,4 @@
-"""Frames: other sites may embed one view without an owner, and nothing else."""
+"""Framing: other sites may embed one view, which has no owner key, and nothing else."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +16,12 @@ from tests.support.app_server import ROOT, wait_for
 from tests.support.coroutines import run_in_thread
 
 
-def policy(query, answer=None):
-    """Return the frame headers of the response to a request with this query."""
-    sent = []
+def content_security_policy(query, request_report=None):
+    """Return the content security policy of the response to a query."""
+    messages = []
 
     async def send(message):
-        sent.append(message)
+        messages.append(message)
 
     async def receive():
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -33,8 +33,10 @@ def policy(query, answer=None):
         "query_string": query.encode(),
         "headers": [],
     }
-    run_in_thread(SecurityHeadersMiddleware(answer or HTMLResponse("page"))(scope, receive, send))
-    return dict(sent[0]["headers"]).get(b"content-security-policy", b"").decode()
+    run_in_thread(
+        SecurityHeadersMiddleware(request_report or HTMLResponse("page"))(scope, receive, send)
+    )
+    return dict(messages[0]["headers"]).get(b"content-security-policy", b"").decode()
 
 
 FRAMES = "frame-ancestors 'self' https://huggingface.co"
@@ -55,18 +57,18 @@ FRAMES = "frame-ancestors 'self' https://huggingface.co"
         "embed=try&embed=try",
     ],
 )
-def test_the_whole_page_may_be_framed_by_itself_and_the_hub_only(query):
-    assert FRAMES in policy(query)
+def test_full_page_is_framed_by_itself_and_the_hub_only(query):
+    assert FRAMES in content_security_policy(query)
 
 
 @pytest.mark.parametrize("view", EMBED_VIEWS)
-def test_an_embedded_view_may_be_framed_by_anybody(view):
-    assert "frame-ancestors" not in policy(f"model=reverse&embed={view}")
-    assert "script-src 'self'" in policy(f"model=reverse&embed={view}")
+def test_embedded_view_is_framed_by_any_site(view):
+    assert "frame-ancestors" not in content_security_policy(f"model=reverse&embed={view}")
+    assert "script-src 'self'" in content_security_policy(f"model=reverse&embed={view}")
 
 
-def test_only_the_page_may_run_actions():
-    assert policy("", JSONResponse({})) == "default-src 'none'; sandbox"
+def test_json_responses_are_sandboxed():
+    assert content_security_policy("", JSONResponse({})) == "default-src 'none'; sandbox"
 
 
 @pytest.mark.parametrize("query", [{}, {"embed": "x"}, {"embed": None}, {"embed": "learning "}])
@@ -74,7 +76,7 @@ def test_only_existing_views_are_embedded(query):
     assert not is_embedded(query)
 
 
-# The report, which the Share dialog requests
+# The report of the Share dialog
 
 
 @pytest.fixture(scope="module")
@@ -87,48 +89,53 @@ def registry(tmp_path_factory):
     registry.shutdown()
 
 
-def response(registry, **what):
-    return run_in_thread(ReportHandlers(registry).handlers()["runs/report"](what, None))
+def request_report(registry, **fields):
+    return run_in_thread(ReportHandlers(registry).handlers()["runs/report"](fields, None))
 
 
 def test_reports_exist_for_checkpoints_and_own_runs_only(registry):
     from tests.support.small_runs import tiny_config
 
-    actual = response(registry, subject="checkpoint:digits", owner="")
+    actual = request_report(registry, subject="checkpoint:digits", owner="")
     assert actual["name"] == "digits-report.html"
     assert "<h1>digits</h1>" in actual["html"]
     owner = new_owner_key()
-    run = registry.start(tiny_config(max_steps=3), owner, name="<b>mine")
+    run = registry.start(tiny_config(max_steps=3), owner, name="<b>my run")
     wait_for(lambda: run.status == "done", 60, "the end of the run")
-    mine = response(registry, subject=f"run:{run.id}", owner=owner)
-    assert mine["name"] == "b-mine-report.html"
-    assert "<h1>&lt;b&gt;mine</h1>" in mine["html"]
-    assert str(registry.root) not in mine["html"]
-    assert run.id not in mine["html"]
-    assert response(registry, subject=f"watch:{run.share_id}", owner="")["html"] == mine["html"]
+    own_report = request_report(registry, subject=f"run:{run.id}", owner=owner)
+    assert own_report["name"] == "b-my-run-report.html"
+    assert "<h1>&lt;b&gt;my run</h1>" in own_report["html"]
+    assert str(registry.root) not in own_report["html"]
+    assert run.id not in own_report["html"]
+    assert (
+        request_report(registry, subject=f"watch:{run.share_id}", owner="")["html"]
+        == own_report["html"]
+    )
     for owner in (new_owner_key(), "", None):
-        assert "not yours" in response(registry, subject=f"run:{run.id}", owner=owner)["error"]
+        assert (
+            "not yours" in request_report(registry, subject=f"run:{run.id}", owner=owner)["error"]
+        )
 
 
 @pytest.mark.parametrize(
-    "what",
+    "fields",
     [{}, {"subject": None}, {"subject": "checkpoint:../x"}, {"subject": "watch:", "owner": 3}],
 )
-def test_hostile_requests_for_a_report_reach_nothing(registry, what):
-    assert "error" in response(registry, **what)
+def test_hostile_report_requests_get_an_error(registry, fields):
+    assert "error" in request_report(registry, **fields)
 
 
-def test_an_embedded_page_which_knows_no_owner_can_do_nothing_to_a_run(registry):
+def test_embedded_page_without_owner_cannot_control_a_run(registry):
     from tests.support.small_runs import start_run
 
     run = start_run(registry, new_owner_key())
     with ThreadPoolExecutor(1) as thread:
         for subject in (f"watch:{run.share_id}", f"run:{run.id}"):
-            answer = thread.submit(
+            request_report = thread.submit(
                 asyncio.run,
                 live_handlers(registry)["runs/action"](
                     {"owner": "", "subject": subject, "action": "stop"}, None
                 ),
             ).result()
-            assert "not yours" in answer["error"]
+            assert "not yours" in request_report["error"]
     registry.control(run, "stop")

@@ -41,8 +41,8 @@ def registry(registry, tmp_path):
     return registry
 
 
-class Lab:
-    """The handlers of the Lab tab."""
+class LabHandlers:
+    """Combine the handlers of the Lab tab."""
 
     def __init__(self, registry, service):
         self.experiments, self.registry = service, registry
@@ -55,46 +55,46 @@ class Lab:
 
 
 @pytest.fixture
-def page(registry):
+def lab(registry):
     service = ExperimentService(registry)
-    service.scheduler.stop()  # it starts no runs
-    return Lab(registry, service)
+    service.scheduler.stop()  # start no runs
+    return LabHandlers(registry, service)
 
 
 @pytest.fixture
-def busy(registry):
-    page = Lab(registry, ExperimentService(registry))
-    yield page
-    page.experiments.close()
+def busy_lab(registry):
+    lab = LabHandlers(registry, ExperimentService(registry))
+    yield lab
+    lab.experiments.close()
 
 
-def send(page, route, owner=OWNER, **what):
-    response = run_in_thread(page.handlers()[route]({"owner": owner, **what}, None))
+def send(lab, route, owner=OWNER, **fields):
+    response = run_in_thread(lab.handlers()[route]({"owner": owner, **fields}, None))
     json.dumps(response, allow_nan=False)
     return response
 
 
-def form(*grid, base="", seeds="0, 1", kind="grid", name="", **more):
+def form(*grid, base="", seeds="0, 1", kind="grid", name="", **options):
     return {
         "base": base,
         "grid": [list(pair) for pair in grid],
         "seeds": seeds,
         "kind": kind,
         "name": name,
-        **more,
+        **options,
     }
 
 
-def trained(registry, **settings):
+def train_run(registry, **settings):
     run = registry.start(RunConfig.from_flat(SMALL | settings), OWNER)
     wait_for(lambda: run.status == "done", description="the end of a run")
     return run
 
 
 @pytest.mark.smoke
-def test_an_experiment_preset_lists_its_runs_and_status(page):
-    response = send(page, "experiments/presets")
-    norm = next(each for each in response["presets"] if each["name"] == "norm")
+def test_an_experiment_preset_lists_its_runs_and_status(lab):
+    response = send(lab, "experiments/presets")
+    norm = next(entry for entry in response["presets"] if entry["name"] == "norm")
     assert (norm["runs"], norm["varied"], norm["unavailable_reason"], norm["experiment"]) == (
         6,
         "norm_placement: pre, post",
@@ -103,26 +103,26 @@ def test_an_experiment_preset_lists_its_runs_and_status(page):
     )
     assert norm["estimate"]["seconds"] > 0
     assert not norm["estimate"]["is_measured"]
-    begun = send(page, "experiments/submit", question="norm")["experiment"]
+    experiment_id = send(lab, "experiments/submit", question="norm")["experiment"]
     assert {
-        each["name"]: each["experiment"]
-        for each in send(page, "experiments/presets")["presets"]
-        if each["experiment"]
-    } == {"norm": begun}
+        entry["name"]: entry["experiment"]
+        for entry in send(lab, "experiments/presets")["presets"]
+        if entry["experiment"]
+    } == {"norm": experiment_id}
     assert not any(
-        each["experiment"] for each in send(page, "experiments/presets", owner=OTHER)["presets"]
+        entry["experiment"] for entry in send(lab, "experiments/presets", owner=OTHER)["presets"]
     )
-    assert send(page, "experiments/presets")["settings"] == VARIABLE_SETTINGS
+    assert send(lab, "experiments/presets")["settings"] == VARIABLE_SETTINGS
     assert {"architecture", "task", "norm_placement", "cell"} <= {
-        each["name"] for each in VARIABLE_SETTINGS
+        entry["name"] for entry in VARIABLE_SETTINGS
     }
 
 
-def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, registry):
-    run = trained(registry, seed=7, norm_placement="post")
+def test_custom_experiment_keeps_run_settings_except_seed_and_varied(lab, registry):
+    run = train_run(registry, seed=7, norm_placement="post")
     base = f"run:{run.id}"
     response = send(
-        page,
+        lab,
         "experiments/plan",
         form=form(["norm_placement", "pre, post"], ["n_heads", "1,2"], base=base),
     )
@@ -132,37 +132,37 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
         "norm_placement pre, n_heads 1",
         20,
     )
-    requested = send(
-        page,
+    experiment_id = send(
+        lab,
         "experiments/submit",
         form=form(["norm_placement", "pre, post"], ["max_steps", "30"], base=base, seeds="3"),
     )["experiment"]
-    experiment = page.experiments.find(requested, OWNER)
+    experiment = lab.experiments.find(experiment_id, OWNER)
     assert (experiment.name, dict(experiment.grid), experiment.seeds) == (
         "norm_placement",
         {"norm_placement": ["pre", "post"]},
         (3,),
     )
-    assert experiment.base["max_steps"] == 30  # one value does not vary
+    assert experiment.base["max_steps"] == 30  # a single value is no variable
     assert experiment.base["d_model"] == 16
     assert not {"seed", "norm_placement"} & set(experiment.base)
     assert (
         "not yours"
         in send(
-            page,
+            lab,
             "experiments/plan",
             owner=OTHER,
             form=form(["norm_placement", "pre, post"], base=base),
         )["error"]
     )
     response = send(
-        page, "experiments/plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse")
+        lab, "experiments/plan", form=form(["n_heads", "1, 2"], base="checkpoint:reverse")
     )
     assert response["variants"][0]["parameters"] == 171_597
 
 
 @pytest.mark.parametrize(
-    ("wrong", "field", "message"),
+    ("invalid_form", "field", "message"),
     [
         (form(["norm_placement", "pre, up"]), "norm_placement", "choose one of pre, post"),
         (form(["norm_placement", ""]), "norm_placement", "no values"),
@@ -192,54 +192,57 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(page, regis
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_invalid_values_are_reported_with_their_field_and_nothing_starts(
-    page, wrong, field, message
+    lab, invalid_form, field, message
 ):
     for route in ("experiments/plan", "experiments/submit"):
-        response = send(page, route, form=wrong)
+        response = send(lab, route, form=invalid_form)
         assert message in response["error"]
         assert response["field"] == field
-    assert send(page, "experiments/poll")["experiments"] == []
+    assert send(lab, "experiments/poll")["experiments"] == []
 
 
 @pytest.mark.smoke
-def test_only_its_owner_hears_of_an_experiment(page):
-    requested = send(page, "experiments/submit", question="norm")["experiment"]
-    mine = send(page, "experiments/poll", open=requested)
-    assert [row["id"] for row in mine["experiments"]] == [requested]
-    assert mine["open"]["results"]["results"]["summary"] == "No run has finished yet."
-    assert send(page, "experiments/poll", owner=OTHER, open=requested) == {
+def test_experiment_is_visible_to_its_owner_only(lab):
+    experiment_id = send(lab, "experiments/submit", question="norm")["experiment"]
+    response = send(lab, "experiments/poll", open=experiment_id)
+    assert [row["id"] for row in response["experiments"]] == [experiment_id]
+    assert response["open"]["results"]["results"]["summary"] == "No run has finished yet."
+    assert send(lab, "experiments/poll", owner=OTHER, open=experiment_id) == {
         "experiments": [],
         "open": None,
     }
-    for route, what in (
+    for route, fields in (
         ("experiments/action", {"action": "delete"}),
         ("experiments/csv", {}),
         ("experiments/figures", {}),
     ):
-        assert "not yours" in send(page, route, owner=OTHER, experiment=requested, **what)["error"]
-    assert send(page, "experiments/action", experiment=requested, action="delete") == {}
-    assert send(page, "experiments/poll", open=requested) == {"experiments": [], "open": None}
+        assert (
+            "not yours"
+            in send(lab, route, owner=OTHER, experiment=experiment_id, **fields)["error"]
+        )
+    assert send(lab, "experiments/action", experiment=experiment_id, action="delete") == {}
+    assert send(lab, "experiments/poll", open=experiment_id) == {"experiments": [], "open": None}
 
 
-def test_results_are_sent_again_only_after_a_change(page):
-    requested = send(page, "experiments/submit", question="norm")["experiment"]
-    response = send(page, "experiments/poll", open=requested)["open"]
+def test_results_are_sent_again_only_after_a_change(lab):
+    experiment_id = send(lab, "experiments/submit", question="norm")["experiment"]
+    response = send(lab, "experiments/poll", open=experiment_id)["open"]
     assert response["results"] is not None
     assert (
-        send(page, "experiments/poll", open=requested, version=response["version"])["open"][
+        send(lab, "experiments/poll", open=experiment_id, version=response["version"])["open"][
             "results"
         ]
         is None
     )
     assert (
-        send(page, "experiments/poll", open=requested, version="older")["open"]["results"]
+        send(lab, "experiments/poll", open=experiment_id, version="older")["open"]["results"]
         == response["results"]
     )
     assert [line["status"] for line in response["planned_runs"]] == ["planned"] * 6
 
 
-def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, registry):
-    run = trained(registry)
+def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy_lab, registry):
+    run = train_run(registry)
     expected = form(
         ["position_type", "learned, sinusoidal"],
         base=f"run:{run.id}",
@@ -248,13 +251,13 @@ def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, regist
         times=2,
         n=20,
     )
-    requested = send(busy, "experiments/submit", form=expected)["experiment"]
+    experiment_id = send(busy_lab, "experiments/submit", form=expected)["experiment"]
     wait_for(
-        lambda: send(busy, "experiments/poll")["experiments"][0]["state"] == "done",
+        lambda: send(busy_lab, "experiments/poll")["experiments"][0]["state"] == "done",
         90,
         "the experiment",
     )
-    response = send(busy, "experiments/poll", open=requested)
+    response = send(busy_lab, "experiments/poll", open=experiment_id)
     assert response["experiments"][0]["share"] == 1
     actual = response["open"]["results"]
     assert [row["untrained"] for row in actual["lengths"]["rows"]] == [
@@ -265,13 +268,15 @@ def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, regist
         assert variant["loss"]["steps"] == variant["curve"]["steps"] == [10, 20]
         points = registry.find(variant["seeds"][0]["run"].removeprefix("run:"), OWNER).load_points()
         assert variant["loss"]["median"] == pytest.approx(
-            [sum(points.columns["loss"][at : at + 10]) / 10 for at in (0, 10)]
+            [sum(points.columns["loss"][start : start + 10]) / 10 for start in (0, 10)]
         )
-    assert send(busy, "experiments/csv", experiment=requested)["csv"].startswith(
+    assert send(busy_lab, "experiments/csv", experiment=experiment_id)["csv"].startswith(
         "scheme,seed,length,"
     )
     with zipfile.ZipFile(
-        io.BytesIO(base64.b64decode(send(busy, "experiments/figures", experiment=requested)["zip"]))
+        io.BytesIO(
+            base64.b64decode(send(busy_lab, "experiments/figures", experiment=experiment_id)["zip"])
+        )
     ) as archive:
         names = {
             f"{figure}.{kind}"
@@ -282,95 +287,97 @@ def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy, regist
     assert (
         "nothing to draw"
         in send(
-            busy,
+            busy_lab,
             "experiments/figures",
-            experiment=send(busy, "experiments/submit", question="size")["experiment"],
+            experiment=send(busy_lab, "experiments/submit", question="size")["experiment"],
         )["error"]
     )
-    for row in send(busy, "experiments/poll")["experiments"]:
-        send(busy, "experiments/action", experiment=row["id"], action="cancel")
+    for row in send(busy_lab, "experiments/poll")["experiments"]:
+        send(busy_lab, "experiments/action", experiment=row["id"], action="cancel")
 
 
-def test_claim_lists_its_matching_run_and_gets_a_verdict(page, registry, monkeypatch):
+def test_claim_lists_its_matching_run_and_gets_a_verdict(lab, registry, monkeypatch):
     lengths = {"min_length": 6, "max_length": 6}
-    small = dict(claims.CLAIMS["mingpt-sort"].settings) | SMALL | lengths
+    settings = dict(claims.CLAIMS["mingpt-sort"].settings) | SMALL | lengths
     monkeypatch.setitem(
         claims.CLAIMS,
         "mingpt-sort",
-        dataclasses.replace(claims.CLAIMS["mingpt-sort"], settings=small),
+        dataclasses.replace(claims.CLAIMS["mingpt-sort"], settings=settings),
     )
 
     def claim(owner=OWNER):
         return next(
-            each
-            for each in send(page, "replications/list", owner=owner)["claims"]
-            if each["name"] == "mingpt-sort"
+            entry
+            for entry in send(lab, "replications/list", owner=owner)["claims"]
+            if entry["name"] == "mingpt-sort"
         )
 
     assert (claim()["state"], claim()["run"]) == ("none", None)
     assert claim()["command"] == "python -m playground published mingpt-sort --seed 0"
-    assert send(page, "replications/outcome", name="mingpt-sort")["summary"] == "not run yet"
-    begun = send(page, "replications/start", name="mingpt-sort")["run"]
+    assert send(lab, "replications/outcome", name="mingpt-sort")["summary"] == "not run yet"
+    run_id = send(lab, "replications/start", name="mingpt-sort")["run"]
     wait_for(lambda: claim()["state"] == "done", description="the claim's run")
-    assert (claim()["run"], claim()["step"], claim(OTHER)["state"]) == (begun, 20, "none")
-    response = send(page, "replications/outcome", name="mingpt-sort")
+    assert (claim()["run"], claim()["step"], claim(OTHER)["state"]) == (run_id, 20, "none")
+    response = send(lab, "replications/outcome", name="mingpt-sort")
     assert response["passed"] is False  # after 20 steps
     assert "of the sequences, on " in response["measured_text"]
     monkeypatch.setattr(
         "playground.server.replications_api.evaluate_replication",
-        lambda *_: pytest.fail("it was compared already"),
+        lambda *_: pytest.fail("the claim is evaluated twice"),
     )
-    assert send(page, "replications/outcome", name="mingpt-sort") == response
+    assert send(lab, "replications/outcome", name="mingpt-sort") == response
 
 
-def test_a_claim_with_an_experiment_shows_its_result(page):
-    begun = send(page, "replications/start", name="length-order")["experiment"]
+def test_a_claim_with_an_experiment_shows_its_result(lab):
+    experiment_id = send(lab, "replications/start", name="length-order")["experiment"]
     response = next(
-        each for each in send(page, "replications/list")["claims"] if each["name"] == "length-order"
+        entry
+        for entry in send(lab, "replications/list")["claims"]
+        if entry["name"] == "length-order"
     )
-    assert (response["experiment"], response["run"], response["step"]) == (begun, None, 0)
+    assert (response["experiment"], response["run"], response["step"]) == (experiment_id, None, 0)
     assert (
         "not every position encoding"
-        in send(page, "replications/outcome", name="length-order")["summary"]
+        in send(lab, "replications/outcome", name="length-order")["summary"]
     )
 
 
-def test_figures_that_fail_to_start_do_not_block_others(page, monkeypatch):
-    monkeypatch.setattr(page.own._figure_queue.executor, "start", lambda job: False)
-    monkeypatch.setattr(page.own, "_figure_data", lambda *_: {})
+def test_figures_that_fail_to_start_do_not_block_others(lab, monkeypatch):
+    monkeypatch.setattr(lab.own._figure_queue.executor, "start", lambda job: False)
+    monkeypatch.setattr(lab.own, "_figure_data", lambda *_: {})
     for _ in range(2):
-        assert "could not be started" in send(page, "experiments/figures")["error"]
+        assert "could not be started" in send(lab, "experiments/figures")["error"]
 
 
 @pytest.fixture
-def measured(page, registry, monkeypatch):
-    """Runs of two owners whose outcome needs a pending measurement; yields its futures."""
-    small = (
+def pending_evaluations(lab, registry, monkeypatch):
+    """Train runs of two owners; yield the pending futures of their loss evaluations."""
+    settings = (
         dict(claims.CLAIMS["annotated-copy"].settings) | SMALL | {"max_steps": 5, "min_length": 4}
     )
     monkeypatch.setitem(
         claims.CLAIMS,
         "annotated-copy",
-        dataclasses.replace(claims.CLAIMS["annotated-copy"], settings=small),
+        dataclasses.replace(claims.CLAIMS["annotated-copy"], settings=settings),
     )
     for owner in (OWNER, OTHER):
         run = registry.start(replications.replication_config("annotated-copy"), owner)
         wait_for(lambda run=run: run.status == "done", description="the end of a run")
     futures = []
 
-    def prover(*_, **__):
+    def request_evaluation(*_, **__):
         futures.append(Future())
         return futures[-1]
 
-    monkeypatch.setattr(registry.snapshots.slow_inspector, "request", prover)
+    monkeypatch.setattr(registry.snapshots.slow_inspector, "request", request_evaluation)
     yield futures
     for future in futures:
         with contextlib.suppress(InvalidStateError):
             future.set_result({"loss": 0.5})
 
 
-class Page:
-    """The parts of a request that a route reads."""
+class FakeRequest:
+    """Provide what a route reads of a request."""
 
     def __init__(self, address):
         self.client, self.headers, self.scope = (
@@ -389,111 +396,107 @@ class Page:
         return not self.connected
 
 
-def in_a_loop(coroutine):
-    return run_in_thread(coroutine)
-
-
-def test_a_verdict_that_waits_for_a_model_keeps_no_other_one_waiting(page, measured):
-    async def both():
+def test_pending_verdict_does_not_block_another(lab, pending_evaluations):
+    async def request_both():
         slow = asyncio.ensure_future(
-            page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))
+            lab.outcome({"owner": OWNER, "name": "annotated-copy"}, FakeRequest("10.0.0.1"))
         )
-        while not measured:
+        while not pending_evaluations:
             await asyncio.sleep(0.01)
         quick = asyncio.ensure_future(
-            page.outcome({"owner": OTHER, "name": "length-order"}, Page("10.0.0.2"))
+            lab.outcome({"owner": OTHER, "name": "length-order"}, FakeRequest("10.0.0.2"))
         )
         finished, _ = await asyncio.wait({quick}, timeout=10)
-        measured[0].set_result({"loss": 0.25})
+        pending_evaluations[0].set_result({"loss": 0.25})
         return finished, (await quick)["summary"], await slow
 
-    finished, quick, slow = in_a_loop(both())
+    finished, quick, slow = run_in_thread(request_both())
     assert (len(finished), quick) == (1, "not run yet")
     assert slow["measured"] == 0.25
 
 
-def test_waiting_verdicts_are_bounded_in_total_and_per_client(page, measured):
-    async def crowd():
+def test_pending_verdicts_are_limited_in_total_and_per_client(lab, pending_evaluations):
+    async def request_many():
         pending = [
             asyncio.ensure_future(
-                page.outcome({"owner": OWNER, "name": "annotated-copy"}, Page("10.0.0.1"))
+                lab.outcome({"owner": OWNER, "name": "annotated-copy"}, FakeRequest("10.0.0.1"))
             )
             for _ in range(40)
         ]
-        refused, _ = await asyncio.wait(pending, timeout=2)
+        rejected, _ = await asyncio.wait(pending, timeout=2)
         other = asyncio.ensure_future(
-            page.outcome({"owner": OTHER, "name": "annotated-copy"}, Page("10.0.0.2"))
+            lab.outcome({"owner": OTHER, "name": "annotated-copy"}, FakeRequest("10.0.0.2"))
         )
-        waiting = len(measured)
+        waiting = len(pending_evaluations)
         for _ in range(500):
-            if len(measured) > waiting or other.done():
+            if len(pending_evaluations) > waiting or other.done():
                 break
             await asyncio.sleep(0.01)
-        accepted = not other.done() and len(measured) > waiting
-        for future in measured:
+        accepted = not other.done() and len(pending_evaluations) > waiting
+        for future in pending_evaluations:
             future.set_result({"loss": 0.25})
-        while not all(each.done() for each in (*pending, other)):
-            for future in measured:
+        while not all(response.done() for response in (*pending, other)):
+            for future in pending_evaluations:
                 if not future.done():
                     future.set_result({"loss": 0.25})
             await asyncio.sleep(0.01)
-        return waiting, [each.result() for each in refused], accepted, other.result()
+        return waiting, [response.result() for response in rejected], accepted, other.result()
 
-    waiting, refused, accepted, other = in_a_loop(crowd())
+    waiting, rejected, accepted, other = run_in_thread(request_many())
     assert 1 <= waiting <= 4
-    assert len(refused) == 40 - waiting
-    assert all(each["retryable"] and "try again" in each["error"] for each in refused)
+    assert len(rejected) == 40 - waiting
+    assert all(response["retryable"] and "try again" in response["error"] for response in rejected)
     assert accepted
     assert other["measured"] == 0.25
-    # those who were refused get it later
-    assert send(page, "replications/outcome", name="annotated-copy")["measured"] == 0.25
+    # rejected requests succeed later
+    assert send(lab, "replications/outcome", name="annotated-copy")["measured"] == 0.25
 
 
-def test_measurements_stop_when_the_page_closes(page, measured):
-    async def leave():
-        page_of_owner = Page("10.0.0.1")
-        requested = asyncio.ensure_future(
-            page.outcome({"owner": OWNER, "name": "annotated-copy"}, page_of_owner)
+def test_measurements_stop_when_the_page_closes(lab, pending_evaluations):
+    async def disconnect():
+        request = FakeRequest("10.0.0.1")
+        task = asyncio.ensure_future(
+            lab.outcome({"owner": OWNER, "name": "annotated-copy"}, request)
         )
-        while not measured:
+        while not pending_evaluations:
             await asyncio.sleep(0.01)
-        page_of_owner.connected = False
+        request.connected = False
         for _ in range(500):
-            if measured[0].cancelled():
+            if pending_evaluations[0].cancelled():
                 break
             await asyncio.sleep(0.01)
-        cancelled = measured[0].cancelled()
+        cancelled = pending_evaluations[0].cancelled()
         with contextlib.suppress(InvalidStateError):
-            measured[0].set_result({"loss": 0.25})
-        await requested
+            pending_evaluations[0].set_result({"loss": 0.25})
+        await task
         return cancelled
 
-    assert in_a_loop(leave())
+    assert run_in_thread(disconnect())
 
 
-def polled(page, open, known=None):
-    """Return a poll, the run configurations that it built, and the JSON that it sorted."""
-    counted = {"configs": 0, "sorted": 0}
-    make, dumps = RunConfig.from_flat, json.dumps
+def poll_and_count(lab, open, known=None):
+    """Poll; return the response and the numbers of configs built and JSON objects sorted."""
+    counts = {"configs": 0, "sorted": 0}
+    original_from_flat, original_dumps = RunConfig.from_flat, json.dumps
 
-    def from_flat(*arguments):
-        counted["configs"] += 1
-        return make(*arguments)
+    def count_configs(*arguments):
+        counts["configs"] += 1
+        return original_from_flat(*arguments)
 
-    def dumped(*arguments, **more):
-        counted["sorted"] += bool(more.get("sort_keys"))
-        return dumps(*arguments, **more)
+    def count_dumps(*arguments, **options):
+        counts["sorted"] += bool(options.get("sort_keys"))
+        return original_dumps(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunConfig, "from_flat", from_flat)
-        patch.setattr(json, "dumps", dumped)
-        response = send(page, "experiments/poll", open=open, version=known)
-    return response, counted
+        patch.setattr(RunConfig, "from_flat", count_configs)
+        patch.setattr(json, "dumps", count_dumps)
+        response = send(lab, "experiments/poll", open=open, version=known)
+    return response, counts
 
 
 @pytest.mark.parametrize("kind", ["grid", "lengths"])
-def test_a_poll_of_an_unchanged_experiment_computes_nothing(page, registry, kind):
-    trained(registry, max_steps=25, eval_every=5)  # its speed is known
+def test_a_poll_of_an_unchanged_experiment_computes_nothing(lab, registry, kind):
+    train_run(registry, max_steps=25, eval_every=5)  # measures the training speed
     expected = form(
         ["n_heads", "1, 2"],
         base="",
@@ -501,28 +504,29 @@ def test_a_poll_of_an_unchanged_experiment_computes_nothing(page, registry, kind
         kind=kind,
         **({"times": 2, "n": 20} if kind == "lengths" else {}),
     )
-    requested = send(page, "experiments/submit", form=expected)["experiment"]
-    first, _ = polled(page, requested)
-    again, counted = polled(page, requested, first["open"]["version"])
-    assert counted == {"configs": 0, "sorted": 0}
+    experiment_id = send(lab, "experiments/submit", form=expected)["experiment"]
+    first, _ = poll_and_count(lab, experiment_id)
+    second, counts = poll_and_count(lab, experiment_id, first["open"]["version"])
+    assert counts == {"configs": 0, "sorted": 0}
     assert first["open"]["results"]
-    assert again["open"]["results"] is None
-    assert again["open"]["estimate"] == first["open"]["estimate"]
+    assert second["open"]["results"] is None
+    assert second["open"]["estimate"] == first["open"]["estimate"]
 
-    run = trained(registry, seed=1)  # as if the experiment had trained it
-    going = page.experiments.store.states[requested]
-    going.runs["0/1"] = run.id
-    changed, counted = polled(page, requested, first["open"]["version"])
+    run = train_run(registry, seed=1)  # as if the experiment had trained it
+    experiment = lab.experiments.store.states[experiment_id]
+    experiment.runs["0/1"] = run.id
+    changed, counts = poll_and_count(lab, experiment_id, first["open"]["version"])
     assert changed["open"]["version"] != first["open"]["version"]
     assert [
-        each["done"] for each in changed["open"]["results"]["results"]["variants"][0]["seeds"]
+        seed_result["done"]
+        for seed_result in changed["open"]["results"]["results"]["variants"][0]["seeds"]
     ] == [
         False,
         True,
         False,
     ]
-    final, counted = polled(page, requested, changed["open"]["version"])
-    assert (counted, final["open"]["results"]) == ({"configs": 0, "sorted": 0}, None)
+    final, counts = poll_and_count(lab, experiment_id, changed["open"]["version"])
+    assert (counts, final["open"]["results"]) == ({"configs": 0, "sorted": 0}, None)
 
 
 HOSTILE = [
@@ -547,8 +551,8 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:60])
-def test_a_hostile_request_gets_an_error_message(page, what):
+@pytest.mark.parametrize("fields", HOSTILE, ids=lambda fields: repr(fields)[:60])
+def test_a_hostile_request_gets_an_error_message(lab, fields):
     for route in (
         "experiments/plan",
         "experiments/submit",
@@ -558,7 +562,7 @@ def test_a_hostile_request_gets_an_error_message(page, what):
         "replications/start",
         "replications/outcome",
     ):
-        response = run_in_thread(page.handlers()[route](what, None))
+        response = run_in_thread(lab.handlers()[route](fields, None))
         assert isinstance(response["error"], str), route
         assert 10 < len(response["error"]) < 600
-    assert page.experiments.list_for_owner(OWNER) == []
+    assert lab.experiments.list_for_owner(OWNER) == []

@@ -1,4 +1,4 @@
-"""A process that cannot be started: the user gets the reason, and the next attempt works."""
+"""A process that cannot start gives a message, leaves no active job, and the next one works."""
 
 import multiprocessing.context
 import threading
@@ -6,12 +6,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from playground.comparison import job_queue as comparison
+from playground.comparison import job_queue as comparison_queue
 from playground.comparison.process import ENTRY_POINTS
 from tests.support.app_server import wait_for
 
 OWNER = "o" * 32
-OVER = ("done", "failed", "cancelled")
+ENDED = ("done", "failed", "cancelled")
 
 
 def fail_without_descriptors(patch):
@@ -32,50 +32,57 @@ def fail_without_threads(patch):
     patch.setattr(threading.Thread, "start", refuse)
 
 
-FAILURES = pytest.mark.parametrize("fail", [fail_without_descriptors, fail_without_threads])
+with_each_failure = pytest.mark.parametrize(
+    "fail", [fail_without_descriptors, fail_without_threads]
+)
 
 
 @contextmanager
-def failing(fail):
+def fail_starts(fail):
     with pytest.MonkeyPatch.context() as patch:
         fail(patch)
         yield
 
 
 @pytest.fixture
-def comparer():
-    comparer = comparison.ComparisonQueue()
-    yield comparer
-    comparer.close()
+def job_queue():
+    job_queue = comparison_queue.ComparisonQueue()
+    yield job_queue
+    job_queue.close()
 
 
-def over(poll, *arguments):
+def wait_for_result(poll, *arguments):
     return wait_for(
-        lambda: (result := poll(*arguments))["status"] in OVER and result, 60, "the end of a job"
+        lambda: (result := poll(*arguments))["status"] in ENDED and result, 60, "the end of a job"
     )
 
 
-def check_sentence(result):
+def check_message(result):
     assert result["status"] == "failed"
     assert "could not be started" in result["message"]
 
 
-@FAILURES
+@with_each_failure
 @pytest.mark.parametrize("kind", ENTRY_POINTS)
-def test_a_failed_comparison_job_has_a_message(comparer, kind, fail):
-    for _ in range(comparison.MAX_LIGHT_JOBS_PER_OWNER + 1):  # none of them stays under way
-        with failing(fail):
-            job = comparer.submit(kind, {}, OWNER)
-            check_sentence(over(comparer.poll, job, OWNER))
-    assert comparer.process_id is None
+def test_a_failed_comparison_job_has_a_message(job_queue, kind, fail):
+    for _ in range(comparison_queue.MAX_LIGHT_JOBS_PER_OWNER + 1):  # no failed job keeps a slot
+        with fail_starts(fail):
+            job = job_queue.submit(kind, {}, OWNER)
+            check_message(wait_for_result(job_queue.poll, job, OWNER))
+    assert job_queue.process_id is None
 
 
 @pytest.mark.smoke
-@FAILURES
-def test_comparison_jobs_go_on_after_a_failed_start(comparer, fail, tmp_path, monkeypatch):
+@with_each_failure
+def test_comparison_jobs_continue_after_a_failed_start(job_queue, fail, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    with failing(fail):
-        check_sentence(over(comparer.poll, comparer.submit("cached-models", {}, OWNER), OWNER))
+    with fail_starts(fail):
+        check_message(
+            wait_for_result(job_queue.poll, job_queue.submit("cached-models", {}, OWNER), OWNER)
+        )
     assert (
-        over(comparer.poll, comparer.submit("cached-models", {}, OWNER), OWNER)["status"] == "done"
+        wait_for_result(job_queue.poll, job_queue.submit("cached-models", {}, OWNER), OWNER)[
+            "status"
+        ]
+        == "done"
     )

@@ -23,13 +23,13 @@ def registry():
     registry = Registry(ROOT / "checkpoints")
     registry.snapshots.inspector.request("warm", {}).result(
         120
-    )  # the fork server imports torch first
+    )  # warm up: the fork server imports torch
     yield registry
     registry.shutdown()
 
 
-def load_view(registry, **what):
-    request = {"subject": "checkpoint:reverse", "text": "3 1 4"} | what
+def load_view(registry, **fields):
+    request = {"subject": "checkpoint:reverse", "text": "3 1 4"} | fields
     return run_in_thread(InspectHandlers(registry).load_view(request))
 
 
@@ -70,7 +70,7 @@ def test_slow_views_do_not_block_fast_ones(registry, view):
         ([3], "give a sequence of at most 2,000 characters"),
     ],
 )
-def test_a_sequence_that_cannot_be_read_is_explained(registry, text, message):
+def test_invalid_sequence_gets_a_message(registry, text, message):
     assert message in load_view(registry, view="attention", text=text)["error"]
 
 
@@ -93,16 +93,16 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("what", HOSTILE, ids=lambda what: repr(what)[:50])
-def test_a_hostile_request_gets_an_error_message(registry, what):
-    response = load_view(registry, **what)
+@pytest.mark.parametrize("fields", HOSTILE, ids=lambda fields: repr(fields)[:50])
+def test_a_hostile_request_gets_an_error_message(registry, fields):
+    response = load_view(registry, **fields)
     assert set(response) - {"default_input", "field"} == {"error"}
     assert 10 < len(response["error"]) < 300
 
 
-def test_a_body_that_is_no_object_gets_a_message(registry):
-    for what in (None, 3, "x", []):
-        assert "error" in run_in_thread(InspectHandlers(registry).load_view(what))
+def test_body_without_object_gets_an_error(registry):
+    for body in (None, 3, "x", []):
+        assert "error" in run_in_thread(InspectHandlers(registry).load_view(body))
 
 
 def request_from(address):
@@ -111,18 +111,18 @@ def request_from(address):
     )
 
 
-def in_order_of_answers(answerer, requests):
-    """Send all requests at once; return their names in the order of the responses."""
+def send_concurrently(handler, requests):
+    """Send (name, address, fields) concurrently; return the names in order of the responses."""
 
     async def send_all():
         order = []
 
-        async def one(name, address, what):
-            response = await answerer(what, request_from(address))
+        async def send_one(name, address, fields):
+            response = await handler(fields, request_from(address))
             assert "error" not in response, response
             order.append(name)
 
-        await asyncio.gather(*(one(*request) for request in requests))
+        await asyncio.gather(*(send_one(*request) for request in requests))
         return order
 
     return run_in_thread(send_all())
@@ -130,12 +130,12 @@ def in_order_of_answers(answerer, requests):
 
 @pytest.mark.parametrize("name", ["runs/predict", "inspect/view"])
 def test_one_clients_backlog_delays_another_client_by_one_request(registry, name):
-    answerer = (live_handlers(registry) | InspectHandlers(registry).handlers())[name]
-    what = {"subject": "checkpoint:reverse", "view": "attention"}
-    load_view(registry, view="attention")  # the process is there
-    backlog = [("ada", "10.0.0.1", what | {"text": f"3 1 {digit}"}) for digit in range(8)]
-    order = in_order_of_answers(answerer, [*backlog, ("bob", "10.0.0.2", what | {"text": "9 8 7"})])
-    assert order.index("bob") <= 2, order  # one at the process, and one whose answer is on its way
+    handler = (live_handlers(registry) | InspectHandlers(registry).handlers())[name]
+    fields = {"subject": "checkpoint:reverse", "view": "attention"}
+    load_view(registry, view="attention")  # start the process
+    backlog = [("ada", "10.0.0.1", fields | {"text": f"3 1 {digit}"}) for digit in range(8)]
+    order = send_concurrently(handler, [*backlog, ("bob", "10.0.0.2", fields | {"text": "9 8 7"})])
+    assert order.index("bob") <= 2, order  # one request in the process, and one response on its way
 
 
 @pytest.mark.parametrize("size", [1e30, 3.4e38])

@@ -1,4 +1,4 @@
-"""Messages of failed processes, for every kind of job; the next job works."""
+"""Failures of job processes: every kind of job gives a message, and the next job works."""
 
 import multiprocessing.context
 from dataclasses import replace
@@ -19,7 +19,7 @@ from playground.server.inspect_api import InspectHandlers
 from playground.server.report_api import ReportHandlers
 
 REGISTRY = SimpleNamespace(single_owner="", settings=SimpleNamespace(slots=2))
-QUEUES = {  # a kind of job, and how its queue is built
+QUEUES = {  # kind of job -> function that creates its queue
     "push": create_hub_queue,
     "benchmark": lambda: ComparisonQueue().queue,
     "cached-models": lambda: ComparisonQueue(hosted=True).queue,
@@ -56,7 +56,7 @@ def queue(kind):
 
 
 def check_next_job(queue, kind):
-    """Check that a job after the failure has a result, and that no slot is lost."""
+    """Check that a later job runs and has a result, and that no slot is lost."""
     for _ in range(queue.lane(kind).policy.max_running + 1):
         job = queue.submit(kind, "none", owner=OWNER)
         assert job.future.result(60)["process"], job.message

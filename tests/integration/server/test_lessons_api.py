@@ -16,21 +16,21 @@ OWNER = "o" * 32
 
 
 @pytest.fixture
-def page(tmp_path):
+def lesson_handlers(tmp_path):
     registry = Registry(tmp_path, slots=3)
     yield LessonHandlers(registry, LessonService(registry))
     registry.shutdown()
 
 
-def requested(page, name, **what):
+def send(lesson_handlers, name, **fields):
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, page.handlers()[name](what, None)).result()
+        return pool.submit(asyncio.run, lesson_handlers.handlers()[name](fields, None)).result()
 
 
 @pytest.mark.smoke
-def test_the_page_gets_every_question_without_its_answer(page):
-    response = requested(page, "lessons/catalog", owner=OWNER)
-    assert [stop["name"] for stop in response["lessons"]] == list(LESSONS)
+def test_catalog_contains_every_exercise_without_its_solution(lesson_handlers):
+    response = send(lesson_handlers, "lessons/catalog", owner=OWNER)
+    assert [lesson["name"] for lesson in response["lessons"]] == list(LESSONS)
     assert [bug["name"] for bug in response["bugs"]] == list(BUGS)
     assert response["seed"] == FIRST_SEED
     text = json.dumps(response)
@@ -46,16 +46,19 @@ def test_the_page_gets_every_question_without_its_answer(page):
     }
 
 
-def test_the_bug_of_an_exercise_is_revealed_on_request(page):
-    response = requested(page, "lessons/answer-key", owner=OWNER, first=3)
+def test_answer_key_lists_the_bugs_of_seeds(lesson_handlers):
+    response = send(lesson_handlers, "lessons/answer-key", owner=OWNER, first=3)
     assert response["random_bugs"] == [
         [seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in range(3, 3 + ANSWER_KEY_SEEDS)
     ]
-    assert "whole number" in requested(page, "lessons/answer-key", owner=OWNER, first="x")["error"]
+    assert (
+        "whole number"
+        in send(lesson_handlers, "lessons/answer-key", owner=OWNER, first="x")["error"]
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "what", "field", "expected_message"),
+    ("name", "fields", "field", "expected_message"),
     [
         ("start", {"lesson": "lesson-1"}, "prediction", "enter a number from 0 to 200 first"),
         (
@@ -73,12 +76,12 @@ def test_the_bug_of_an_exercise_is_revealed_on_request(page):
         ("cancel", {}, None, "no longer exists"),
     ],
 )
-def test_invalid_requests_get_one_message(page, name, what, field, expected_message):
-    response = requested(page, f"lessons/{name}", owner=OWNER, **what)
+def test_invalid_requests_get_one_message(lesson_handlers, name, fields, field, expected_message):
+    response = send(lesson_handlers, f"lessons/{name}", owner=OWNER, **fields)
     assert expected_message in response["error"]
     assert response.get("field") == field
 
 
-def test_a_page_without_an_owner_gets_nothing(page):
-    for name in page.handlers():
-        assert "reload the page" in requested(page, name, owner="another")["error"]
+def test_request_without_owner_is_rejected(lesson_handlers):
+    for name in lesson_handlers.handlers():
+        assert "reload the page" in send(lesson_handlers, name, owner="another")["error"]

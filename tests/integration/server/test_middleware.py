@@ -1,6 +1,6 @@
 """The routes that are served.
 
-Gradio registers many that this app does not use.
+Gradio registers many unused routes; new ones must be added to one of these lists.
 """
 
 import json
@@ -115,7 +115,7 @@ UNUSED = {
 }
 
 
-# In a process of its own: what Gradio opens while it builds a page stays open until the process
+# In a separate process: what Gradio opens while it builds a page stays open until the process
 # ends.
 BUILD = """
 import json, sys, tempfile
@@ -196,40 +196,44 @@ import os; sys.stdout.flush(); os._exit(0)
 
 
 @pytest.fixture(scope="module")
-def built():
-    """The app as it is launched."""
-    done = subprocess.run([sys.executable, "-c", BUILD], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def launched_app():
+    """Launch the app in a subprocess; return what it registers."""
+    completed = subprocess.run(
+        [sys.executable, "-c", BUILD], cwd=ROOT, capture_output=True, text=True
+    )
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout.splitlines()[-1])
 
 
 @pytest.mark.smoke
-def test_every_registered_route_is_known_and_served_or_not(built):
-    routes = {(method, path) for method, path in built["routes"]}
-    own = {each for each in routes if each[1].startswith("/playground/")}
+def test_every_registered_route_is_listed_as_used_or_unused(launched_app):
+    routes = {(method, path) for method, path in launched_app["routes"]}
+    own_routes = {route for route in routes if route[1].startswith("/playground/")}
     listed = {
         (method, path)
         for group in (USED, UNUSED)
         for method, paths in group.items()
         for path in paths
     }
-    assert routes - own == listed, "Gradio registers other routes: judge each, and list it here"
-    served = RouteFilterMiddleware(None, can_sign_in=False, load=LoadLimits(0, 0))
+    assert routes - own_routes == listed, (
+        "Gradio registers other routes: decide for each, and list it here"
+    )
+    route_filter = RouteFilterMiddleware(None, can_sign_in=False, load=LoadLimits(0, 0))
     for method, template in routes:
         path = re.sub(r"\{[^}]*\}", "list", template)
-        is_used = template in USED.get(method, ()) or (method, template) in own
-        assert (served.find_load(method, path) is not None) is is_used, (method, path)
+        is_used = template in USED.get(method, ()) or (method, template) in own_routes
+        assert (route_filter.find_load(method, path) is not None) is is_used, (method, path)
 
 
-def test_the_page_holds_no_script_or_style_of_a_tab(built):
-    """The modules and stylesheets are files of their own, which browsers cache."""
-    names = {each["elem_id"] for each in built["views"]}
+def test_page_contains_no_script_or_style_of_a_tab(launched_app):
+    """Check that modules and stylesheets are separate files, which browsers cache."""
+    names = {view["elem_id"] for view in launched_app["views"]}
     assert names >= {"live", "inspect", "compare", "lab", "hub", "learn"}
-    for props in built["views"]:
+    for props in launched_app["views"]:
         assert props["css_template"] == ""
         assert re.search(r"playground/static/[\w.+-]+/\w+/\w+\.js", props["js_on_load"])
         assert len(props["js_on_load"]) < 700
-    assert built["config_bytes"] < 150_000
+    assert launched_app["config_bytes"] < 150_000
 
 
 @pytest.mark.parametrize("path", ["/login/huggingface", "/login/callback", "/logout"])
@@ -264,21 +268,23 @@ def test_json_of_the_wrong_shape_is_rejected(body):
 # What gradio_patches.py changes
 
 
-def test_a_session_copies_no_configuration(built):
-    assert built["copies"] == 0
-    assert built["sessions"] <= 100
+def test_a_session_copies_no_configuration(launched_app):
+    assert launched_app["copies"] == 0
+    assert launched_app["sessions"] <= 100
 
 
 @pytest.mark.smoke
-def test_sessions_that_never_read_cost_no_other_session_its_messages(built):
-    assert built["lost"]["estimates"] in range(1, 101), "the queue stops, or keeps every estimate"
-    assert built["lost"]["pending"] <= 2000
-    assert built["lost"]["unread"] <= 4000
+def test_unread_session_does_not_delay_messages_of_others(launched_app):
+    assert launched_app["lost"]["estimates"] in range(1, 101), (
+        "the queue stops, or keeps every estimate"
+    )
+    assert launched_app["lost"]["pending"] <= 2000
+    assert launched_app["lost"]["unread"] <= 4000
 
 
-def test_no_middleware_grants_other_origins(built):
-    assert "without_cors" in built["middleware"]
-    assert not any("CORS" in name for name in built["middleware"])
+def test_no_middleware_grants_other_origins(launched_app):
+    assert "without_cors" in launched_app["middleware"]
+    assert not any("CORS" in name for name in launched_app["middleware"])
 
 
 @pytest.mark.parametrize(
@@ -291,7 +297,7 @@ def test_no_middleware_grants_other_origins(built):
     ],
 )
 def test_hosts_are_checked_locally_and_when_configured(monkeypatch, is_open, environment, checked):
-    """A Space is probed by its address, with an unknown Host header."""
+    """Check no hosts on a Space: health checks use a host name that the app does not know."""
     for name in ("SPACE_HOST", "PLAYGROUND_HOSTS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

@@ -10,7 +10,7 @@ from playground.server.app import page_title
 from playground.server.project_files import PACKAGE, ProjectFiles
 
 
-def client_of(files: ProjectFiles) -> TestClient:
+def create_client(files: ProjectFiles) -> TestClient:
     return TestClient(Starlette(routes=[files.route()]))
 
 
@@ -20,14 +20,14 @@ def test_the_header_links_documentation_source_and_api(space):
     addresses = {name: address for address, name in links.items()}
     assert {"Docs", "Source", "API", "Paper"} <= set(addresses)
     if not space:
-        client = client_of(ProjectFiles())
+        client = create_client(ProjectFiles())
         for name in ("Docs", "Source"):
             assert client.get("/" + addresses[name]).status_code == 200, name
 
 
 @pytest.mark.smoke
-def test_listings_link_files_and_folders_that_open():
-    client = client_of(ProjectFiles())
+def test_listed_files_and_folders_open():
+    client = create_client(ProjectFiles())
     page = client.get("/playground/files/docs")
     addresses = re.findall('href="([^"]+)"', page.text)
     assert {"README.md", "docs/api.md", "docs/images"} <= set(addresses)
@@ -53,18 +53,18 @@ def test_listings_link_files_and_folders_that_open():
     ],
 )
 def test_other_files_are_not_public(path):
-    assert client_of(ProjectFiles()).get("/playground/files/" + path).status_code == 404
+    assert create_client(ProjectFiles()).get("/playground/files/" + path).status_code == 404
 
 
-def test_an_installed_package_has_its_source_only(tmp_path):
+def test_installed_package_serves_its_source_only(tmp_path):
     package = tmp_path / "site-packages" / "playground"
     package.mkdir(parents=True)
     (package / "models.py").write_text("x = 1", encoding="utf-8")
-    (package.parent / "docs").mkdir()  # of another package
+    (package.parent / "docs").mkdir()  # belongs to another package
     (package.parent / "other.py").write_text("", encoding="utf-8")
     files = ProjectFiles(package)
     assert files.links() == {"Source": "playground/files/playground"}
-    client = client_of(files)
+    client = create_client(files)
     assert client.get("/playground/files/playground/models.py").text == "x = 1"
     assert client.get("/playground/files/other.py").status_code == 404
     assert client.get("/playground/files/docs").status_code == 404

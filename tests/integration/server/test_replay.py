@@ -14,7 +14,7 @@ REVERSE = {"subject": "checkpoint:reverse-one-head"}
 
 
 @pytest.fixture(scope="module")
-def handlers(tmp_path_factory):
+def send_request(tmp_path_factory):
     root = tmp_path_factory.mktemp("checkpoints")
     shutil.copytree(ROOT / "checkpoints/reverse-one-head", root / "reverse-one-head")
     shutil.copytree(ROOT / "checkpoints/reverse-one-head", root / "plain")
@@ -27,22 +27,22 @@ def handlers(tmp_path_factory):
 
 
 @pytest.mark.smoke
-def test_a_bundled_checkpoint_has_the_snapshots_of_its_training(handlers):
+def test_bundled_checkpoint_has_snapshots_of_its_training(send_request):
     replay = load_replay(ROOT / "checkpoints/reverse-one-head")
-    assert handlers("runs/poll", REVERSE)["weight_steps"] == list(replay)
+    assert send_request("runs/poll", REVERSE)["weight_steps"] == list(replay)
     for step, nearest in ((0, 0), (21, 20), (10_000, 200)):
-        response = handlers("runs/snapshot", REVERSE | {"step": step})
+        response = send_request("runs/snapshot", REVERSE | {"step": step})
         assert response == {"snapshot": replay[nearest]}
 
 
-def test_a_prediction_at_an_earlier_step_uses_the_last_weights(handlers):
+def test_a_prediction_at_an_earlier_step_uses_the_last_weights(send_request):
     for step in (None, 5):
-        response = handlers("runs/predict", REVERSE | {"text": "3 1 4", "step": step})
+        response = send_request("runs/predict", REVERSE | {"text": "3 1 4", "step": step})
         assert (response["prediction"], response["step"]) == (["4", "1", "3"], 200)
 
 
-def test_a_checkpoint_without_a_replay_has_no_history(handlers):
-    plain = {"subject": "checkpoint:plain"}
-    assert handlers("runs/poll", plain)["weight_steps"] == []
-    assert "no history" in handlers("runs/snapshot", plain | {"step": 3})["error"]
-    assert "no longer" in handlers("runs/snapshot", {"subject": "run:x", "step": 3})["error"]
+def test_a_checkpoint_without_a_replay_has_no_history(send_request):
+    fields = {"subject": "checkpoint:plain"}
+    assert send_request("runs/poll", fields)["weight_steps"] == []
+    assert "no history" in send_request("runs/snapshot", fields | {"step": 3})["error"]
+    assert "no longer" in send_request("runs/snapshot", {"subject": "run:x", "step": 3})["error"]

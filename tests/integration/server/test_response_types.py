@@ -119,7 +119,7 @@ def registry(tmp_path_factory):
     shutil.copytree(ROOT / "checkpoints" / "reverse", root / "reverse")
     registry = Registry(root)
     imported = shutil.copytree(root / "reverse", root / ".imported")
-    registry.import_checkpoint(imported, OWNER, "mine")
+    registry.import_checkpoint(imported, OWNER, "my run")
     registry.snapshots.inspector.request("warm", {}).result(120)
     yield registry
     registry.shutdown()
@@ -142,12 +142,12 @@ def run(registry):
 
 
 def test_the_matcher_reports_each_kind_of_difference():
-    good = {"name": "a", "step": 1, "bytes": 2, "written": 3.5, "exact_match": None}
-    good |= {"is_pinned": True, "resumable": False}
-    assert problems(good, "RunCheckpoint", "x") == []
-    assert problems(good | {"extra": 1}, "RunCheckpoint", "x") == ["x.extra is not declared"]
-    assert problems(good | {"step": True}, "RunCheckpoint", "x") == ["x.step is True, not number"]
-    assert problems(good | {"name": None}, "RunCheckpoint", "x") == ["x.name is None, not string"]
+    valid = {"name": "a", "step": 1, "bytes": 2, "written": 3.5, "exact_match": None}
+    valid |= {"is_pinned": True, "resumable": False}
+    assert problems(valid, "RunCheckpoint", "x") == []
+    assert problems(valid | {"extra": 1}, "RunCheckpoint", "x") == ["x.extra is not declared"]
+    assert problems(valid | {"step": True}, "RunCheckpoint", "x") == ["x.step is True, not number"]
+    assert problems(valid | {"name": None}, "RunCheckpoint", "x") == ["x.name is None, not string"]
     assert problems({}, "LatestPoint", "x") == ["x.step is missing"]
     assert problems({"a": [["b"], [1]]}, "Record<string, [string[], string[]]>", "x") == [
         "x.a[1][0] is 1, not string"
@@ -202,7 +202,9 @@ def read_text(tmp_path, text: str) -> dict:
 
 def test_datasets(registry, request_json, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr(dataset_reader, "_limit_memory", lambda: None)  # of this process
+    monkeypatch.setattr(
+        dataset_reader, "_limit_memory", lambda: None
+    )  # it would limit the test process
     text = "".join(f"{n:03}\t{n}\n" for n in range(200))
     report = read_text(tmp_path, text + "001\t1\n002\t3\n")
     assert report["conflict_lines"] == [202]

@@ -1,4 +1,4 @@
-"""A watch link shows a run, and nothing else of its owner."""
+"""A watch link shows a run and reveals nothing that only its owner may use."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ TINY = {
 
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
-    """A registry with queued runs, the owner's run on a dataset, and all handlers."""
+    """Return a registry without training, a run on an owner's dataset, and all handlers."""
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setattr(Scheduler, "schedule", lambda self: None)
     content = store(from_text(TEXT))
@@ -48,16 +48,16 @@ def shared(tmp_path, monkeypatch):
     metrics = list(trainer)
     save_checkpoint(tmp_path / ".sent", trainer, metrics, trainer.evaluate(8))
     registry, owner = Registry(tmp_path), new_owner_key()
-    laboratory = ExperimentService(registry)
+    experiments = ExperimentService(registry)
     run = registry.import_checkpoint(
-        shutil.copytree(tmp_path / ".sent", tmp_path / ".copy"), owner, "mine"
+        shutil.copytree(tmp_path / ".sent", tmp_path / ".copy"), owner, "my run"
     )
-    yield registry, run, owner, content, build_handlers(registry, laboratory, public=True)
-    laboratory.close()
+    yield registry, run, owner, content, build_handlers(registry, experiments, public=True)
+    experiments.close()
     registry.shutdown()
 
 
-def request():
+def fake_request():
     return Request(
         {
             "type": "http",
@@ -70,8 +70,13 @@ def request():
     )
 
 
-FORM = {"name": "theirs", "grid": [["norm_placement", "pre, post"]], "seeds": "0", "kind": "grid"}
-KINDS = [  # fields of requests beside the subject; each route reads its own
+FORM = {
+    "name": "an experiment",
+    "grid": [["norm_placement", "pre, post"]],
+    "seeds": "0",
+    "kind": "grid",
+}
+KINDS = [  # request fields besides the subject; each route reads its own
     {
         "action": "download",
         "text": "a b",
@@ -103,13 +108,13 @@ KINDS = [  # fields of requests beside the subject; each route reads its own
 
 @pytest.mark.smoke
 def test_no_route_reveals_the_owners_dataset_or_key_to_a_viewer(shared, monkeypatch):
-    registry, run, owner, content, routes = shared
+    registry, run, owner, content, handlers = shared
     viewer, subject = new_owner_key(), f"watch:{run.share_id}"
 
-    def start_here(executor, job):
-        """Start a report in this process, and no other job.
+    def start_in_this_process(executor, job):
+        """Run reports in this process and no other job.
 
-        A fork server that an earlier test started has another folder of datasets.
+        The fork server of an earlier test uses another folder of datasets.
         """
         if job.kind != "report":
             return False
@@ -117,37 +122,41 @@ def test_no_route_reveals_the_owners_dataset_or_key_to_a_viewer(shared, monkeypa
         threading.Thread(target=executor.on_end, args=(job, response, None)).start()
         return True
 
-    monkeypatch.setattr(ProcessPerJob, "start", start_here)
+    monkeypatch.setattr(ProcessPerJob, "start", start_in_this_process)
 
-    async def walk():
-        result = {}
-        for name, answerer in routes.items():
+    async def request_all():
+        responses = {}
+        for name, handler in handlers.items():
             for kind in KINDS:
-                what = {
+                fields = {
                     "subject": subject,
                     "subjects": [subject],
                     "base": subject,
                     "owner": viewer,
                     "form": FORM | {"base": subject},
                 }
-                answer = await asyncio.wait_for(answerer(what | kind, request()), 120)
-                result[name] = result.get(name, "") + json.dumps(answer)
-        return result
+                response = await asyncio.wait_for(handler(fields | kind, fake_request()), 120)
+                responses[name] = responses.get(name, "") + json.dumps(response)
+        return responses
 
-    result = run_in_thread(walk())
-    assert "Settings" in result["runs/report"], result["runs/report"]  # it was written
-    assert '"dataset"' in result["runs/details"]  # the task's name is no secret
-    for name, answer in result.items():
+    responses = run_in_thread(request_all())
+    assert "Settings" in responses["runs/report"], responses[
+        "runs/report"
+    ]  # the report was rendered
+    assert '"dataset"' in responses["runs/details"]  # the name of the task is public
+    for name, response in responses.items():
         for secret in (content, owner, run.owner, run.id):
-            assert secret not in answer, f"{name} reveals {secret!r} to a viewer: {answer[:300]}"
+            assert secret not in response, (
+                f"{name} reveals {secret!r} to a viewer: {response[:300]}"
+            )
     assert [each.config.task.task for each in registry.list_for_owner(viewer)] == []
 
 
-def test_only_its_owner_may_train_with_the_settings_of_a_run_on_rows(shared):
-    registry, run, owner, content, _ = shared
+def test_only_its_owner_trains_on_the_dataset_of_a_run(shared):
+    registry, run, owner, sha256, _ = shared
     assert (
         resolve_config(registry, ModelRef(subject=f"run:{run.id}", owner=owner)).task.dataset_sha256
-        == content
+        == sha256
     )
     with pytest.raises(ValueError, match="only its owner may train on it"):
         resolve_config(registry, ModelRef(subject=f"watch:{run.share_id}", owner=new_owner_key()))
