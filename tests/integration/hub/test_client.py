@@ -1,4 +1,4 @@
-"""Operations of one user on the Hub, with the real client and the stand-in."""
+"""The Hub client of one user against the fake Hub."""
 
 import os
 import threading
@@ -31,7 +31,7 @@ LARGE = {"model.safetensors": os.urandom(40_000), "training.safetensors": os.ura
 
 
 @pytest.fixture(scope="module", autouse=True)
-def prepared(hub):
+def configured_process(hub):
     """Configure this process as that of a hub task, and restore it afterwards."""
     before = logging.get_verbosity()
     configure_process()
@@ -41,8 +41,8 @@ def prepared(hub):
 
 
 @pytest.fixture(autouse=True)
-def empty(hub):
-    """Clear the Hub before each test."""
+def empty_hub(hub):
+    """Empty the Hub before every test."""
     hub.clear()
 
 
@@ -58,7 +58,7 @@ def anonymous(hub):
 
 @pytest.fixture
 def package(tmp_path):
-    """A published folder: files of the commit, and files that are uploaded before."""
+    """Create a package with files for the commit and files for LFS storage."""
     folder = tmp_path / "package"
     folder.mkdir()
     for name, content in (REGULAR | LARGE).items():
@@ -66,8 +66,8 @@ def package(tmp_path):
     return folder
 
 
-def push(hub, folder, repo, message="Step 1", **requested):
-    return hub.push(folder, hub.plan(folder, repo, **requested), message)
+def push(hub, folder, repo, message="Step 1", **options):
+    return hub.push(folder, hub.plan(folder, repo, **options), message)
 
 
 def test_another_job_leaves_the_connections_of_a_download_open(hub):
@@ -79,35 +79,35 @@ def test_another_job_leaves_the_connections_of_a_download_open(hub):
     assert get_session() is client
 
 
-def titles(hub, id, revision="main", kind="model"):
-    """Return the titles of a repository's commits, oldest first."""
+def commit_titles(hub, id, revision="main", kind="model"):
+    """List the commit titles of a repository, oldest first, with the initial one of the Hub."""
     repo = hub.repo(id, kind)
     return [commit.title for commit in reversed(repo.history(repo.find_commit(revision)))]
 
 
-def kinds(plan):
+def statuses_by_path(plan):
     return {change.path: change.status for change in plan.changes}
 
 
-def written(seen):
+def list_writes(requests):
     return [
         f"{request.method} {request.path}"
-        for request in seen
+        for request in requests
         if request.method not in ("GET", "HEAD")
     ]
 
 
-def refused(call, *arguments, **named):
+def get_error(call, *arguments, **options):
     with pytest.raises(HubError) as error:
-        call(*arguments, **named)
+        call(*arguments, **options)
     return error.value
 
 
-# A plan
+# Plans
 
 
 def test_a_plan_of_a_new_repository_writes_nothing(hub, ada, package):
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         plan = ada.plan(package, "ada/digits")
     assert (plan.exists, plan.parent, plan.url, plan.has_writes) == (
         False,
@@ -115,27 +115,27 @@ def test_a_plan_of_a_new_repository_writes_nothing(hub, ada, package):
         f"{hub.url}/ada/digits",
         True,
     )
-    assert set(kinds(plan).values()) == {"new"}
+    assert set(statuses_by_path(plan).values()) == {"new"}
     assert {change.path: change.size for change in plan.changes} == {
         name: len(data) for name, data in (REGULAR | LARGE).items()
     }
     assert hub.repos == {}
-    assert written(seen) == []
+    assert list_writes(requests) == []
 
 
 def test_a_plan_lists_new_changed_equal_and_removed_files(hub, ada, package):
     push(ada, package, "ada/digits")
-    hub.put("ada/digits", {"LICENSE": "MIT", "notes.txt": "mine", "cross-attention.png": b"old"})
+    hub.put("ada/digits", {"LICENSE": "MIT", "notes.txt": "a note", "cross-attention.png": b"old"})
     head = hub.repo("ada/digits").head.oid
     weights = bytearray(LARGE["model.safetensors"])
-    weights[20_000] ^= 1  # the size stays
+    weights[20_000] ^= 1  # the size does not change
     (package / "model.safetensors").write_bytes(weights)
     (package / "config.json").write_bytes(REGULAR["config.json"].replace(b"play", b"clay"))
     (package / "metrics.jsonl").unlink()
     (package / "evaluation.json").write_bytes(b"{}")
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         plan = ada.plan(package, "ada/digits")
-    assert kinds(plan) == {
+    assert statuses_by_path(plan) == {
         "README.md": "same",
         "config.json": "changed",
         "attention.py": "same",
@@ -148,36 +148,39 @@ def test_a_plan_lists_new_changed_equal_and_removed_files(hub, ada, package):
         "cross-attention.png": "removed",
     }
     assert (plan.exists, plan.parent) == (True, head)
-    assert written(seen) == []
+    assert list_writes(requests) == []
 
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         commit = ada.push(package, plan, "Step 2")
     assert commit == hub.repo("ada/digits").head.oid
     assert hub.files("ada/digits") == {
         path.name: path.read_bytes() for path in package.iterdir()
     } | {
         "LICENSE": b"MIT",
-        "notes.txt": b"mine",
+        "notes.txt": b"a note",
     }
-    assert [request.body for request in seen if request.method == "PUT"] == [bytes(weights)]
-    assert titles(hub, "ada/digits") == ["initial commit", "Step 1", "Upload", "Step 2"]
+    assert [request.body for request in requests if request.method == "PUT"] == [bytes(weights)]
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1", "Upload", "Step 2"]
 
 
-def test_the_model_of_another_owner_is_not_overwritten(hub, ada, package):
-    theirs = {"config.json": "{}", "pytorch_model.bin": b"weights", "README.md": "# Mine"}
-    hub.put("ada/theirs", theirs)
-    error = refused(ada.plan, package, "ada/theirs")
+def test_repository_with_other_content_is_not_overwritten(hub, ada, package):
+    files = {"config.json": "{}", "pytorch_model.bin": b"weights", "README.md": "# Another model"}
+    hub.put("ada/other", files)
+    error = get_error(ada.plan, package, "ada/other")
     assert "has other content" in str(error)
     assert "choose another name" in str(error)
-    assert hub.files("ada/theirs") == {
-        name: data.encode() if isinstance(data, str) else data for name, data in theirs.items()
+    assert hub.files("ada/other") == {
+        name: data.encode() if isinstance(data, str) else data for name, data in files.items()
     }
 
 
-def test_a_repository_with_a_card_and_a_license_alone_is_free(hub, ada, package):
+def test_repository_with_card_and_license_only_is_accepted(hub, ada, package):
     hub.put("ada/reserved", {"README.md": "# Soon", "LICENSE": "MIT"})
     plan = ada.plan(package, "ada/reserved")
-    assert (kinds(plan)["README.md"], kinds(plan)["config.json"]) == ("changed", "new")
+    assert (statuses_by_path(plan)["README.md"], statuses_by_path(plan)["config.json"]) == (
+        "changed",
+        "new",
+    )
     ada.push(package, plan, "Step 1")
     assert hub.files("ada/reserved")["LICENSE"] == b"MIT"
 
@@ -203,74 +206,73 @@ def test_a_repository_with_a_card_and_a_license_alone_is_free(hub, ada, package)
     ],
 )
 def test_an_invalid_repository_name_sends_no_request(hub, ada, package, name):
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         for call in (
             lambda: ada.plan(package, name),
             lambda: ada.repo_info(name),
             lambda: ada.revisions(name),
         ):
-            assert "write user/name" in str(refused(call))
-    assert seen == []
+            assert "write user/name" in str(get_error(call))
+    assert requests == []
 
 
 @pytest.mark.parametrize("branch", ["", "a b", "../main", "refs/heads/x", "-x", "x" * 97, "x\n"])
 def test_an_invalid_branch_name_sends_no_request(hub, ada, package, branch):
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         assert "not a valid branch name" in str(
-            refused(ada.plan, package, "ada/digits", revision=branch)
+            get_error(ada.plan, package, "ada/digits", revision=branch)
         )
-    assert seen == []
+    assert requests == []
 
 
-# A push
+# Pushes
 
 
 @pytest.mark.smoke
-def test_a_push_is_one_commit_of_the_very_bytes(hub, ada, package):
-    text_rendered = []
-    with hub.record_requests() as seen:
+def test_push_is_one_commit_with_identical_bytes(hub, ada, package):
+    messages = []
+    with hub.record_requests() as requests:
         commit = ada.push(
             package,
             ada.plan(package, "ada/digits"),
             "Step 1",
-            lambda sentence, *_: text_rendered.append(sentence),
+            lambda message, *_: messages.append(message),
         )
     assert hub.files("ada/digits") == REGULAR | LARGE
-    assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1"]
     assert commit == hub.repo("ada/digits").head.oid
-    assert [line for line in written(seen) if "/commit/" in line] == [
+    assert [line for line in list_writes(requests) if "/commit/" in line] == [
         "POST /api/models/ada/digits/commit/main"
     ]
-    assert sorted(request.body for request in seen if request.method == "PUT") == sorted(
+    assert sorted(request.body for request in requests if request.method == "PUT") == sorted(
         LARGE.values()
     )
-    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
-    assert not any(request.authorization for request in seen if request.host != hub.host)
+    assert {request.token for request in requests if request.host == hub.host} == {hub.ADA}
+    assert not any(request.authorization for request in requests if request.host != hub.host)
     assert all(
-        f"Uploading {name} ({format_bytes(len(data))})" in text_rendered
-        for name, data in LARGE.items()
+        f"Uploading {name} ({format_bytes(len(data))})" in messages for name, data in LARGE.items()
     )
 
 
-def test_until_its_commit_nothing_of_a_push_can_be_seen(hub, ada, anonymous, package):
+def test_failed_push_is_invisible_and_can_be_retried(hub, ada, anonymous, package):
     with hub.fault(hub.COMMIT, 400, message="not today"):
-        refused(push, ada, package, "ada/digits")
-    assert titles(hub, "ada/digits") == ["initial commit"]
+        get_error(push, ada, package, "ada/digits")
+    assert commit_titles(hub, "ada/digits") == ["initial commit"]
     assert hub.files("ada/digits") == {}
-    push(ada, package, "ada/digits")  # and the next try goes on from there
-    assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+    push(ada, package, "ada/digits")  # the next attempt succeeds
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1"]
     assert hub.files("ada/digits") == REGULAR | LARGE
 
 
-def test_pushing_the_same_again_writes_nothing(hub, ada, package):
+def test_repeated_push_writes_nothing(hub, ada, package):
     first = push(ada, package, "ada/digits")
     plan = ada.plan(package, "ada/digits")
     assert not plan.has_writes
-    assert set(kinds(plan).values()) == {"same"}
-    with hub.record_requests() as seen:
+    assert set(statuses_by_path(plan).values()) == {"same"}
+    with hub.record_requests() as requests:
         assert ada.push(package, plan, "Again") == first
-    assert seen == []
-    assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+    assert requests == []
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1"]
 
 
 @pytest.mark.parametrize("private", [False, True])
@@ -279,8 +281,8 @@ def test_a_repository_is_made_public_or_private(hub, ada, anonymous, package, pr
     assert hub.repo("ada/digits").private is private
     assert ada.plan(package, "ada/digits").private is private
     if private:
-        assert isinstance(refused(anonymous.repo_info, "ada/digits"), NotFoundError)
-        assert isinstance(refused(Hub(hub.CY, hub.url).repo_info, "ada/digits"), NotFoundError)
+        assert isinstance(get_error(anonymous.repo_info, "ada/digits"), NotFoundError)
+        assert isinstance(get_error(Hub(hub.CY, hub.url).repo_info, "ada/digits"), NotFoundError)
     else:
         assert anonymous.repo_info("ada/digits").sha == hub.repo("ada/digits").head.oid
 
@@ -305,7 +307,7 @@ def test_a_dataset_is_published_to_a_dataset_repository(hub, ada, tmp_path):
     assert ("model", "ada/digits-data") not in hub.repos
 
 
-# Who may
+# Permissions
 
 
 def test_an_account_lists_its_writable_organizations(hub):
@@ -320,15 +322,15 @@ def test_an_account_lists_its_writable_organizations(hub):
 
 @pytest.mark.smoke
 def test_without_a_token_no_account_is_requested(hub, anonymous):
-    with hub.record_requests() as seen:
-        assert "sign in first" in str(refused(anonymous.account))
-    assert seen == []
+    with hub.record_requests() as requests:
+        assert "sign in first" in str(get_error(anonymous.account))
+    assert requests == []
 
 
-def test_one_publishes_in_an_organization_where_one_may_write(hub, ada, package):
+def test_member_with_write_access_publishes_to_an_organization(hub, ada, package):
     push(ada, package, "attention/digits")
     assert hub.files("attention/digits") == REGULAR | LARGE
-    error = refused(push, Hub(hub.BEN, hub.url), package, "attention/bens")
+    error = get_error(push, Hub(hub.BEN, hub.url), package, "attention/bens")
     assert "has no permission to create attention/bens" in str(error)
     assert ("model", "attention/bens") not in hub.repos
 
@@ -336,44 +338,44 @@ def test_one_publishes_in_an_organization_where_one_may_write(hub, ada, package)
 def test_a_member_with_read_access_cannot_change_an_organization(hub, ada, package):
     push(ada, package, "attention/digits")
     (package / "model.safetensors").write_bytes(b"others")
-    error = refused(push, Hub(hub.BEN, hub.url), package, "attention/digits")
+    error = get_error(push, Hub(hub.BEN, hub.url), package, "attention/digits")
     assert "it needs write access there" in str(error)
     assert hub.files("attention/digits") == REGULAR | LARGE
 
 
-def test_a_token_that_only_reads_makes_nothing(hub, package):
+def test_read_only_token_writes_nothing(hub, package):
     reader = Hub(hub.ADA_READS, hub.url)
-    error = refused(push, reader, package, "ada/digits")
+    error = get_error(push, reader, package, "ada/digits")
     assert "it needs write access there" in str(error)
     assert hub.repos == {}
     hub.put("ada/digits", {"README.md": "# Soon"})
-    assert "it needs write access there" in str(refused(push, reader, package, "ada/digits"))
-    assert titles(hub, "ada/digits") == ["initial commit", "Upload"]
+    assert "it needs write access there" in str(get_error(push, reader, package, "ada/digits"))
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Upload"]
 
 
 @pytest.mark.parametrize("token", ["EXPIRED", "UNKNOWN"])
 def test_an_invalid_token_has_the_same_message_everywhere(hub, package, token):
     hub.put("ada/digits", {MANIFEST: "{}"})
     value = getattr(hub, token)
-    bad = Hub(value, hub.url)
+    client = Hub(value, hub.url)
     calls = (
-        bad.account,
-        bad.gallery,
-        lambda: bad.repo_info("ada/digits"),
-        lambda: bad.plan(package, "ada/digits"),
-        lambda: bad.revisions("ada/digits"),
-        lambda: bad.branches("ada/digits"),
+        client.account,
+        client.gallery,
+        lambda: client.repo_info("ada/digits"),
+        lambda: client.plan(package, "ada/digits"),
+        lambda: client.revisions("ada/digits"),
+        lambda: client.branches("ada/digits"),
     )
     for call in calls:
-        error = refused(call)
+        error = get_error(call)
         assert "create a new one and sign in again" in str(error)
         assert not isinstance(error, NotFoundError)
         assert value not in "".join(traceback.format_exception(error))
-    assert titles(hub, "ada/digits") == ["initial commit", "Upload"]
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Upload"]
 
 
 @pytest.mark.parametrize(
-    "garbage",
+    "token",
     [
         "hf_Secret\nhf_Other",
         "hf_Secret\r",
@@ -384,29 +386,29 @@ def test_an_invalid_token_has_the_same_message_everywhere(hub, package, token):
         "\x7fhf_Secret",
     ],
 )
-def test_an_invalid_token_is_rejected_and_not_printed(hub, garbage):
-    with hub.record_requests() as seen:
-        error = refused(Hub, garbage, hub.url)
+def test_an_invalid_token_is_rejected_and_not_printed(hub, token):
+    with hub.record_requests() as requests:
+        error = get_error(Hub, token, hub.url)
     assert "copy it again" in str(error)
     assert "ecret" not in "".join(traceback.format_exception(error)).replace(f'"{__file__}"', "")
-    assert seen == []
+    assert requests == []
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 409])
 def test_a_token_that_the_hub_echoes_is_redacted(hub, ada, package, status):
-    for where in (hub.WHOAMI, hub.PREUPLOAD, hub.CREATE):
-        with hub.fault(where, status, message=f"{hub.ADA} is not welcome"):
-            error = refused(
-                ada.account if where == hub.WHOAMI else lambda: push(ada, package, "ada/digits")
+    for route in (hub.WHOAMI, hub.PREUPLOAD, hub.CREATE):
+        with hub.fault(route, status, message=f"{hub.ADA} is not welcome"):
+            error = get_error(
+                ada.account if route == hub.WHOAMI else lambda: push(ada, package, "ada/digits")
             )
         assert hub.ADA not in "".join(traceback.format_exception(error))
-        assert "[token] is not welcome" in str(error) or (where, status) == (hub.WHOAMI, 401)
+        assert "[token] is not welcome" in str(error) or (route, status) == (hub.WHOAMI, 401)
         hub.clear()
 
 
 @pytest.mark.smoke
 def test_the_token_of_the_machine_is_never_used(hub, package, tmp_path, monkeypatch):
-    """The owner's token is in every place where huggingface_hub reads one."""
+    """Set the owner's token in every place where huggingface_hub looks for one."""
     monkeypatch.setenv("HF_TOKEN", hub.OWNER)
     (tmp_path / "token").write_text(hub.OWNER)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
@@ -416,54 +418,56 @@ def test_the_token_of_the_machine_is_never_used(hub, package, tmp_path, monkeypa
     sizes = {name: len(data) for name, data in (REGULAR | LARGE).items()}
     for number, token in enumerate(("", hub.CY)):
         user = Hub(token, hub.url)
-        with hub.record_requests() as seen:
+        with hub.record_requests() as requests:
             user.gallery()
             user.repo_info("ada/digits")
             user.revisions("ada/digits")
             user.branches("ada/digits")
             user.fetch("ada/digits", "main", sizes, tmp_path / f"in {number}")
             user.plan(package, "ada/digits")
-            refused(
+            get_error(
                 user.push,
                 package,
                 user.plan(package, "cy/new" if not token else "ada/new"),
                 "Step 1",
             )
-        assert {request.token for request in seen if request.host == hub.host} == {token}
+        assert {request.token for request in requests if request.host == hub.host} == {token}
     assert hub.requests_with(hub.OWNER) == []
 
 
-# Others push too
+# Concurrent pushes
 
 
-def test_commits_made_since_the_plan_stay(hub, ada, package):
+def test_commits_made_since_the_plan_are_not_overwritten(hub, ada, package):
     push(ada, package, "ada/digits")
-    (package / "model.safetensors").write_bytes(b"mine")
+    (package / "model.safetensors").write_bytes(b"own weights")
     plan = ada.plan(package, "ada/digits")
-    theirs = hub.put("ada/digits", {"model.safetensors": b"theirs"}, message="Meanwhile")
-    error = refused(ada.push, package, plan, "Step 2")
+    other_commit = hub.put(
+        "ada/digits", {"model.safetensors": b"other weights"}, message="Meanwhile"
+    )
+    error = get_error(ada.push, package, plan, "Step 2")
     assert "another commit was pushed in the meantime, and nothing was overwritten" in str(error)
     assert error.retryable
-    assert hub.repo("ada/digits").head.oid == theirs
-    assert hub.files("ada/digits")["model.safetensors"] == b"theirs"
-    push(ada, package, "ada/digits", "Step 2")  # after another inspection it is permitted
-    assert titles(hub, "ada/digits") == ["initial commit", "Step 1", "Meanwhile", "Step 2"]
+    assert hub.repo("ada/digits").head.oid == other_commit
+    assert hub.files("ada/digits")["model.safetensors"] == b"other weights"
+    push(ada, package, "ada/digits", "Step 2")  # with a new plan, the push succeeds
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1", "Meanwhile", "Step 2"]
 
 
-def test_a_repository_created_since_the_plan_stays(hub, ada, package):
+def test_repository_created_since_the_plan_is_not_overwritten(hub, ada, package):
     plan = ada.plan(package, "ada/digits")
-    theirs = hub.put("ada/digits", {"pytorch_model.bin": b"theirs"})
-    assert refused(ada.push, package, plan, "Step 1").retryable
-    assert hub.repo("ada/digits").head.oid == theirs
+    other_commit = hub.put("ada/digits", {"pytorch_model.bin": b"other weights"})
+    assert get_error(ada.push, package, plan, "Step 1").retryable
+    assert hub.repo("ada/digits").head.oid == other_commit
 
 
-def test_a_branch_created_since_the_plan_stays(hub, ada, package):
+def test_branch_created_since_the_plan_is_not_overwritten(hub, ada, package):
     push(ada, package, "ada/digits")
-    (package / "model.safetensors").write_bytes(b"mine")
+    (package / "model.safetensors").write_bytes(b"own weights")
     plan = ada.plan(package, "ada/digits", revision="sooner")
-    hub.put("ada/digits", {"model.safetensors": b"theirs"}, revision="sooner")
-    assert refused(ada.push, package, plan, "Step 2").retryable
-    assert hub.files("ada/digits", "sooner")["model.safetensors"] == b"theirs"
+    hub.put("ada/digits", {"model.safetensors": b"other weights"}, revision="sooner")
+    assert get_error(ada.push, package, plan, "Step 2").retryable
+    assert hub.files("ada/digits", "sooner")["model.safetensors"] == b"other weights"
 
 
 # Branches and revisions
@@ -474,14 +478,20 @@ def test_a_branch_starts_from_the_planned_commit_of_main(hub, ada, package):
     (package / "metrics.jsonl").write_bytes(b'{"step": 2, "loss": 2.2}\n')
     plan = ada.plan(package, "ada/digits", revision="while-training")
     assert plan.parent == ""
-    assert {name for name, what in kinds(plan).items() if what != "same"} == {"metrics.jsonl"}
-    # main goes on: weights and metrics must not be mixed
+    assert {name for name, status in statuses_by_path(plan).items() if status != "same"} == {
+        "metrics.jsonl"
+    }
+    # main changes: the branch must not mix its weights and metrics
     hub.put("ada/digits", {"model.safetensors": b"of another step"})
     ada.push(package, plan, "Step 2")
     assert hub.files("ada/digits", "while-training") == {
         path.name: path.read_bytes() for path in package.iterdir()
     }
-    assert titles(hub, "ada/digits", "while-training") == ["initial commit", "Step 1", "Step 2"]
+    assert commit_titles(hub, "ada/digits", "while-training") == [
+        "initial commit",
+        "Step 1",
+        "Step 2",
+    ]
     assert hub.files("ada/digits")["model.safetensors"] == b"of another step"
 
 
@@ -489,7 +499,7 @@ def test_each_push_adds_one_commit_to_a_branch(hub, ada, package):
     for step in (1, 2, 3):
         (package / "model.safetensors").write_bytes(b"weights of step %d" % step)
         push(ada, package, "ada/digits", f"Step {step}", revision="while-training")
-    assert titles(hub, "ada/digits", "while-training") == [
+    assert commit_titles(hub, "ada/digits", "while-training") == [
         "initial commit",
         "Step 1",
         "Step 2",
@@ -503,7 +513,7 @@ def test_a_branch_equal_to_main_needs_no_commit(hub, ada, package):
     first = push(ada, package, "ada/digits")
     assert push(ada, package, "ada/digits", revision="the-same") == first
     assert hub.repo("ada/digits").branches["the-same"] == first
-    assert titles(hub, "ada/digits", "the-same") == ["initial commit", "Step 1"]
+    assert commit_titles(hub, "ada/digits", "the-same") == ["initial commit", "Step 1"]
 
 
 def test_every_revision_can_be_listed_inspected_and_downloaded(
@@ -520,12 +530,12 @@ def test_every_revision_can_be_listed_inspected_and_downloaded(
     ]
     assert result[0]["when"] >= result[1]["when"] > time.time() - 600
     for step, commit in enumerate(commits, start=1):
-        about = anonymous.repo_info("ada/digits", commit)
-        assert about.sizes["model.safetensors"] == 7 * step
+        info = anonymous.repo_info("ada/digits", commit)
+        assert info.sizes["model.safetensors"] == 7 * step
         anonymous.fetch("ada/digits", commit, {"model.safetensors": 7 * step}, tmp_path / commit)
         assert (tmp_path / commit / "model.safetensors").read_bytes() == b"weights" * step
     for revision in ("no-such-branch", "0" * 40):
-        error = refused(anonymous.repo_info, "ada/digits", revision)
+        error = get_error(anonymous.repo_info, "ada/digits", revision)
         assert "no such revision; choose one that it lists" in str(error)
 
 
@@ -542,85 +552,85 @@ def test_a_branch_may_have_slashes_in_its_name(hub, ada, anonymous, package, tmp
     assert (tmp_path / "in" / MANIFEST).read_bytes() == REGULAR[MANIFEST]
 
 
-# A Hub that is busy for a moment
+# Temporary errors of the Hub
 
 
 @pytest.fixture
-def naps(monkeypatch):
-    """Record the waits of the client, in seconds, without waiting."""
-    waited, real_sleep, client = [], time.sleep, threading.current_thread()
+def waits(monkeypatch):
+    """Record the waits of the client instead of waiting; other threads still sleep."""
+    waits, real_sleep, main_thread = [], time.sleep, threading.current_thread()
 
     def sleep(seconds):
-        if threading.current_thread() is client:
-            waited.append(seconds)
+        if threading.current_thread() is main_thread:
+            waits.append(seconds)
         else:
             real_sleep(seconds)
 
     monkeypatch.setattr(time, "sleep", sleep)
-    return waited
+    return waits
 
 
-def test_a_push_waits_where_the_hub_requests_a_few_seconds(hub, ada, package, naps):
-    """All files are uploaded by then, so a failure would waste the upload."""
+def test_push_waits_for_a_short_retry_time(hub, ada, package, waits):
+    """Retry after the requested seconds, because all files are uploaded by then."""
     plan = ada.plan(package, "ada/digits")
-    with hub.fault(hub.COMMIT, 429, times=1, retry_after=3) as busy:
+    with hub.fault(hub.COMMIT, 429, times=1, retry_after=3) as fault:
         ada.push(package, plan, "Step 1")
-    assert (busy.hits, naps) == (1, [3.0])
-    assert titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+    assert (fault.hits, waits) == (1, [3.0])
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1"]
 
 
-@pytest.mark.parametrize(("where", "call"), [("WHOAMI", "account"), ("LIST", "gallery")])
+@pytest.mark.parametrize(("route", "method"), [("WHOAMI", "account"), ("LIST", "gallery")])
 @pytest.mark.parametrize("status", [500, 503])
-def test_a_request_is_repeated_once_after_an_error_of_the_hub(hub, ada, naps, where, call, status):
-    with hub.fault(getattr(hub, where), status, times=1) as trouble:
-        getattr(ada, call)()
-    assert trouble.hits == 1
-    with hub.fault(getattr(hub, where), status) as trouble:
-        assert "has a server error" in str(refused(getattr(ada, call)))
-    assert trouble.hits == 2
+def test_request_is_retried_once_after_a_server_error(hub, ada, waits, route, method, status):
+    with hub.fault(getattr(hub, route), status, times=1) as fault:
+        getattr(ada, method)()
+    assert fault.hits == 1
+    with hub.fault(getattr(hub, route), status) as fault:
+        assert "has a server error" in str(get_error(getattr(ada, method)))
+    assert fault.hits == 2
 
 
-def test_a_request_with_effects_is_not_retried(hub, ada, package, naps):
-    with hub.fault(hub.COMMIT, 503) as trouble:
-        refused(push, ada, package, "ada/digits")
-    assert trouble.hits == 1
+def test_write_request_is_not_retried(hub, ada, package, waits):
+    with hub.fault(hub.COMMIT, 503) as fault:
+        get_error(push, ada, package, "ada/digits")
+    assert fault.hits == 1
 
 
-# What stays behind
+# What remains after an error
 
 
 @pytest.mark.parametrize("status", [403, 412, 413])
-def test_a_repository_that_stays_empty_is_named(hub, ada, package, status):
+def test_message_names_a_repository_that_remains_empty(hub, ada, package, status):
     with hub.fault(hub.COMMIT, status):
-        error = refused(push, ada, package, "ada/empty")
+        error = get_error(push, ada, package, "ada/empty")
         assert hub.files("ada/empty") == {}
         assert (
             "the public repository ada/empty was created before the error and may be empty"
             in str(error)
         )
-        hub.put("ada/there", {MANIFEST: "{}"})
-        assert "was created" not in str(refused(push, ada, package, "ada/there"))
+        hub.put("ada/existing", {MANIFEST: "{}"})
+        assert "was created" not in str(get_error(push, ada, package, "ada/existing"))
 
 
 def test_on_a_space_a_rejection_explains_what_signing_in_permits(hub, ada, package, monkeypatch):
     with hub.fault(hub.CREATE, 403):
-        assert "created from it" not in str(refused(push, ada, package, "ada/digits"))
+        assert "created from it" not in str(get_error(push, ada, package, "ada/digits"))
         monkeypatch.setenv("SPACE_ID", "ada/space")
-        assert "only: choose a new name" in str(refused(push, ada, package, "ada/digits"))
+        assert "only: choose a new name" in str(get_error(push, ada, package, "ada/digits"))
 
 
-def test_a_license_of_its_owners_stays(hub, ada, package):
+def test_license_of_the_repository_is_not_overwritten(hub, ada, package):
     (package / "LICENSE").write_text("MIT License")
     push(ada, package, "ada/digits")
-    hub.put("ada/digits", {"LICENSE": "Mine"})
+    hub.put("ada/digits", {"LICENSE": "Own license"})
     plan = ada.plan(package, "ada/digits")
     assert not plan.has_writes
     (package / "metrics.jsonl").write_bytes(b"")
     push(ada, package, "ada/digits", "Step 2")
-    assert hub.files("ada/digits")["LICENSE"] == b"Mine"
+    assert hub.files("ada/digits")["LICENSE"] == b"Own license"
 
 
-# Looking and fetching
+# Gallery and downloads
 
 
 def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, anonymous):
@@ -629,7 +639,7 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, anon
     hub.put("ben/best", {"README.md": CARD}, likes=9)
     hub.put("ada/secret", {"README.md": CARD}, private=True)
     hub.put("ben/bert", {"README.md": CARD.replace(TAG.encode(), b"transformers")}, likes=99)
-    hub.put("ada/untold", {MANIFEST: "{}"})
+    hub.put("ada/untagged", {MANIFEST: "{}"})
     hub.put("ada/data", {"README.md": CARD}, kind="dataset")
     assert [model["id"] for model in anonymous.gallery()] == ["ben/best", "ada/liked", "cy/new"]
     assert {model["id"] for model in ada.gallery()} == {
@@ -643,78 +653,76 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, anon
 def test_missing_and_private_repositories_have_different_messages(hub, ada, anonymous, tmp_path):
     hub.put("ben/gated", {MANIFEST: "{}"}, gated="manual")
     assert "no repository ada/nothing that is public" in str(
-        refused(anonymous.repo_info, "ada/nothing")
+        get_error(anonymous.repo_info, "ada/nothing")
     )
     assert "no repository ada/nothing that this token can read" in str(
-        refused(ada.repo_info, "ada/nothing")
+        get_error(ada.repo_info, "ada/nothing")
     )
     for user in (anonymous, ada):
-        error = refused(user.fetch, "ben/gated", "main", {MANIFEST: 2}, tmp_path / "in")
+        error = get_error(user.fetch, "ben/gated", "main", {MANIFEST: 2}, tmp_path / "in")
         assert f"request access on its page, {hub.url}/ben/gated" in str(error)
         assert not (tmp_path / "in" / MANIFEST).exists()
 
 
-def test_files_come_bit_equal_from_the_commit_and_from_storage(hub, anonymous, tmp_path):
+def test_fetched_files_are_bit_identical(hub, anonymous, tmp_path):
     files = REGULAR | LARGE | {"data/test.parquet": os.urandom(3_000), "empty.json": b""}
     hub.put("ada/digits", files)
-    text_rendered = []
+    messages = []
     anonymous.fetch(
         "ada/digits",
         "main",
         {name: len(data) for name, data in files.items()},
         tmp_path / "in",
-        lambda sentence, *_: text_rendered.append(sentence),
+        lambda message, *_: messages.append(message),
     )
     assert {name: (tmp_path / "in" / name).read_bytes() for name in files} == files
-    assert len(text_rendered) == len(files)
+    assert len(messages) == len(files)
 
 
-def test_a_file_that_was_cut_off_on_its_way_comes_whole_all_the_same(hub, anonymous, tmp_path):
+def test_truncated_download_is_retried(hub, anonymous, tmp_path):
     hub.put("ada/digits", LARGE)
-    with hub.fault(hub.STORAGE, "cut", times=1, method="GET") as cut:
+    with hub.fault(hub.STORAGE, "cut", times=1, method="GET") as fault:
         anonymous.fetch("ada/digits", "main", {"model.safetensors": 40_000}, tmp_path)
-    assert cut.hits == 1
+    assert fault.hits == 1
     assert (tmp_path / "model.safetensors").read_bytes() == LARGE["model.safetensors"]
 
 
 @pytest.mark.parametrize(
-    ("name", "where"), [("model.safetensors", "STORAGE"), ("metrics.jsonl", "RESOLVE")]
+    ("name", "route"), [("model.safetensors", "STORAGE"), ("metrics.jsonl", "RESOLVE")]
 )
-def test_a_file_that_is_always_cut_off_does_not_count(
-    hub, anonymous, tmp_path, monkeypatch, name, where
-):
-    # the client's waits between its tries
+def test_repeatedly_truncated_file_is_rejected(hub, anonymous, tmp_path, monkeypatch, name, route):
+    # skip the waits between the client's attempts
     monkeypatch.setattr(file_download, "time", SimpleNamespace(sleep=lambda _: None))
     files = REGULAR | LARGE
     hub.put("ada/digits", files)
-    with hub.fault(getattr(hub, where), "cut", method="GET"):
-        error = refused(anonymous.fetch, "ada/digits", "main", {name: len(files[name])}, tmp_path)
+    with hub.fault(getattr(hub, route), "cut", method="GET"):
+        error = get_error(anonymous.fetch, "ada/digits", "main", {name: len(files[name])}, tmp_path)
     assert "try again" in str(error)
     assert error.retryable
     assert not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("size", [39_999, 40_001, 0])
-def test_a_file_with_an_unexpected_size_does_not_count(hub, anonymous, tmp_path, size):
+def test_file_with_an_unexpected_size_is_rejected(hub, anonymous, tmp_path, size):
     hub.put("ada/digits", LARGE)
-    error = refused(anonymous.fetch, "ada/digits", "main", {"model.safetensors": size}, tmp_path)
+    error = get_error(anonymous.fetch, "ada/digits", "main", {"model.safetensors": size}, tmp_path)
     assert f"arrived with 40,000 of {size:,} bytes; try again" in str(error)
 
 
-# A Hub that makes one wait
+# Long retry times
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_a_retry_time_of_a_day_is_not_waited_for(hub, ada, package, status):
+def test_long_retry_time_raises_an_error(hub, ada, package, status):
     hub.put("ada/digits", {MANIFEST: "{}"})
     started = time.monotonic()
-    with hub.fault(hub.PREUPLOAD, status, retry_after=86400) as requested:
-        error = refused(push, ada, package, "ada/digits")
+    with hub.fault(hub.PREUPLOAD, status, retry_after=86400) as fault:
+        error = get_error(push, ada, package, "ada/digits")
     assert "requests a wait of 24 h" in str(error)
     assert error.retryable
-    assert requested.hits == 1
+    assert fault.hits == 1
     assert time.monotonic() - started < 30
-    assert titles(hub, "ada/digits") == ["initial commit", "Upload"]
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Upload"]
 
 
 def test_a_plan_contains_no_token(hub, ada, package):

@@ -32,7 +32,7 @@ REVERSE = ROOT / "checkpoints" / "reverse"
 REPOS = {"repo": "ada/reverse-data", "model": "ada/reverse"}
 
 
-def consumed(monkeypatch, config, steps):
+def record_batches(monkeypatch, config, steps):
     """Return the examples in a Trainer's batches: (step, source tokens, target tokens)."""
     batches, trainer = [], Trainer(config)
     next_batch = trainer._next_batch
@@ -72,7 +72,7 @@ def consumed(monkeypatch, config, steps):
     ],
     ids=["plain", "another seed, evaluated during training", "letters and dropout"],
 )
-def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(
+def test_exported_rows_are_the_training_batches_in_order(
     monkeypatch, tmp_path, small_run, settings
 ):
     config = small_run.replace(**settings)
@@ -83,7 +83,7 @@ def test_the_rows_are_those_that_a_trainer_consumes_in_its_order(
             "source": " ".join(vocabulary.decode(source)),
             "target": " ".join(vocabulary.decode(label)),
         }
-        for step, source, label in consumed(monkeypatch, config, 6)
+        for step, source, label in record_batches(monkeypatch, config, 6)
     ]
     assert training_dataset(config, 6, tmp_path).to_list() == expected
     assert 0.8 * 6 * config.training.batch_size < len(expected) <= 6 * config.training.batch_size
@@ -112,21 +112,24 @@ def test_rows_of_a_fixed_training_set_are_those_of_the_trainer(tmp_path):
 
 
 def test_longer_training_set_extends_shorter_one_in_its_own_file(tmp_path, small_run):
-    few, more = training_dataset(small_run, 3, tmp_path), training_dataset(small_run, 5, tmp_path)
-    assert more.to_list()[: len(few)] == few.to_list()
-    paths = {file["filename"] for each in (few, more) for file in each.cache_files}
+    shorter, longer = (
+        training_dataset(small_run, 3, tmp_path),
+        training_dataset(small_run, 5, tmp_path),
+    )
+    assert longer.to_list()[: len(shorter)] == shorter.to_list()
+    paths = {file["filename"] for each in (shorter, longer) for file in each.cache_files}
     assert paths == {str(path) for path in tmp_path.rglob("*.arrow")}
     assert len(paths) == 2
 
 
-def test_torchs_own_generator_is_left_alone(tmp_path, small_run):
+def test_export_does_not_change_the_random_state_of_torch(tmp_path, small_run):
     torch.manual_seed(3)
     before = torch.get_rng_state()
     training_dataset(small_run, 2, tmp_path)
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_too_many_rows_are_rejected_before_the_first(tmp_path):
+def test_too_many_rows_are_rejected_before_writing(tmp_path):
     config = RunConfig()
     with pytest.raises(
         ValueError,
@@ -160,35 +163,35 @@ def test_an_invalid_repository_is_not_on_a_card(tmp_path, name):
 
 
 @pytest.mark.smoke
-def test_the_test_set_is_the_one_behind_the_scores():
+def test_test_split_is_the_evaluation_set():
     manifest = read_manifest(REVERSE)
-    requested = evaluation_examples(manifest)
+    examples = evaluation_examples(manifest)
     by_length = manifest.scores["by_length"]
-    assert torch.bincount(requested.lengths_B).tolist()[1:] == [line["n"] for line in by_length]
-    assert requested.num_available == {line["length"]: line["available"] for line in by_length}
-    fewer = Manifest(manifest.config, 200, 1.0, "cpu", {**manifest.scores, "n": 300})
-    again = build_held_out_set(load_task("reverse"), 300, 1, 10)
-    assert torch.equal(evaluation_examples(fewer).batch.source_BS, again.batch.source_BS)
+    assert torch.bincount(examples.lengths_B).tolist()[1:] == [line["n"] for line in by_length]
+    assert examples.num_available == {line["length"]: line["available"] for line in by_length}
+    smaller = Manifest(manifest.config, 200, 1.0, "cpu", {**manifest.scores, "n": 300})
+    held_out = build_held_out_set(load_task("reverse"), 300, 1, 10)
+    assert torch.equal(evaluation_examples(smaller).batch.source_BS, held_out.batch.source_BS)
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("written") / "data"
+def exported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported") / "data"
     export_dataset(folder, read_manifest(REVERSE), **REPOS)
     return folder
 
 
 @pytest.mark.smoke
-def test_the_folder_holds_two_tables_and_a_card(written):
+def test_export_contains_two_tables_and_a_card(exported):
     assert sorted(
-        str(path.relative_to(written)) for path in written.rglob("*") if path.is_file()
+        str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()
     ) == [
         "README.md",
         "data/test.parquet",
         "data/train.parquet",
     ]
     train, test = (
-        pyarrow.parquet.read_table(written / "data" / f"{split}.parquet").to_pylist()
+        pyarrow.parquet.read_table(exported / "data" / f"{split}.parquet").to_pylist()
         for split in ("train", "test")
     )
     assert all(row["target"] == row["source"][::-1] for row in train + test)
@@ -203,16 +206,16 @@ def test_the_folder_holds_two_tables_and_a_card(written):
             assert bool(is_held_out(tokens, torch.tensor([tokens.shape[1]]))) is held_out
 
 
-def test_writing_twice_gives_the_same_bytes(written, tmp_path):
+def test_second_export_is_bit_identical(exported, tmp_path):
     export_dataset(tmp_path, read_manifest(REVERSE), **REPOS)
-    for path in written.rglob("*"):
+    for path in exported.rglob("*"):
         assert (
             path.is_dir()
-            or path.read_bytes() == (tmp_path / path.relative_to(written)).read_bytes()
+            or path.read_bytes() == (tmp_path / path.relative_to(exported)).read_bytes()
         )
 
 
-def test_load_dataset_reads_the_export_offline(written, tmp_path):
+def test_load_dataset_reads_the_export_offline(exported, tmp_path):
     code = """
 import json, sys
 from datasets import load_dataset
@@ -226,23 +229,23 @@ print(json.dumps([sizes, whole["train"][0], whole["test"][0], train.num_rows]))
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(written)],
+    completed = subprocess.run(
+        [sys.executable, "-c", code, str(exported)],
         env=os.environ | environment,
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    rows, first, tested, alone = json.loads(done.stdout)
-    assert rows == {"train": alone, "test": 2000}
+    assert completed.returncode == 0, completed.stderr
+    rows, first, first_test_row, n_train_rows = json.loads(completed.stdout)
+    assert rows == {"train": n_train_rows, "test": 2000}
     assert first["step"] == 1
     assert first["target"] == first["source"][::-1]
-    assert tested["step"] is None
+    assert first_test_row["step"] is None
 
 
-def rows_manifest(monkeypatch, tmp_path, origin=None):
+def user_dataset_manifest(monkeypatch, tmp_path, origin=None):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "here"))
     rows = from_text(
         "".join(f"{a}{b}{c}\t{c}{b}{a}\n" for a in "abcdefg" for b in "abcdefg" for c in "abcdefg")
@@ -253,28 +256,33 @@ def rows_manifest(monkeypatch, tmp_path, origin=None):
 
 
 def test_user_dataset_has_no_license_or_machine_generated_tag(monkeypatch, tmp_path):
-    export_dataset(tmp_path / "data", rows_manifest(monkeypatch, tmp_path), **REPOS)
+    export_dataset(tmp_path / "data", user_dataset_manifest(monkeypatch, tmp_path), **REPOS)
     card = DatasetCard.load(tmp_path / "data" / "README.md")
     assert card.data.license is None
     assert card.data.annotations_creators is None
     assert card.data.get("language_creators") is None
     assert "MIT" not in card.text
     export_dataset(
-        tmp_path / "named", rows_manifest(monkeypatch, tmp_path), **REPOS, license="cc-by-4.0"
+        tmp_path / "named",
+        user_dataset_manifest(monkeypatch, tmp_path),
+        **REPOS,
+        license="cc-by-4.0",
     )
     assert DatasetCard.load(tmp_path / "named" / "README.md").data.license == "cc-by-4.0"
 
 
-def test_rows_of_a_dataset_on_the_hub_keep_its_license(monkeypatch, tmp_path):
-    manifest = rows_manifest(monkeypatch, tmp_path, {"dataset": "cy/verses", "license": "odc-by"})
+def test_rows_of_a_dataset_on_the_hub_keep_its_licence(monkeypatch, tmp_path):
+    manifest = user_dataset_manifest(
+        monkeypatch, tmp_path, {"dataset": "cy/verses", "license": "odc-by"}
+    )
     export_dataset(tmp_path / "data", manifest, **REPOS)
     card = DatasetCard.load(tmp_path / "data" / "README.md")
     assert (card.data.license, card.data.get("source_datasets")) == ("odc-by", ["cy/verses"])
     assert "(https://huggingface.co/datasets/cy/verses)" in card.text
 
 
-def test_the_card_describes_the_model(written):
-    card = DatasetCard.load(written / "README.md")
+def test_the_card_describes_the_model(exported):
+    card = DatasetCard.load(exported / "README.md")
     assert (card.data.license, card.data.tags, card.data.size_categories) == (
         "mit",
         ["transformer-playground", "reverse"],
@@ -282,9 +290,9 @@ def test_the_card_describes_the_model(written):
     )
     (config,) = card.data.configs
     assert [
-        (each["split"], (written / each["path"]).is_file()) for each in config["data_files"]
+        (each["split"], (exported / each["path"]).is_file()) for each in config["data_files"]
     ] == [("train", True), ("test", True)]
-    rows = pyarrow.parquet.read_table(written / "data" / "train.parquet").to_pylist()
+    rows = pyarrow.parquet.read_table(exported / "data" / "train.parquet").to_pylist()
     assert f"| train | {len(rows):,} |" in card.text
     assert "(https://huggingface.co/ada/reverse)" in card.text
     assert (

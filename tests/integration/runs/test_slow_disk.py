@@ -1,4 +1,4 @@
-"""A poll must not wait for a lock that another thread holds during disk work."""
+"""A poll must not wait for a lock that another thread holds during a slow disk operation."""
 
 import json
 import threading
@@ -23,26 +23,24 @@ SMALL = {
 
 
 class SlowDisk:
-    """A disk operation that does not return before the test releases it."""
+    """Block a disk operation until the test releases it."""
 
     def __init__(self):
         self.entered, self.released = threading.Event(), threading.Event()
 
-    def around(self, operation):
-        def slow(*arguments, **named):
+    def block(self, operation):
+        def run_when_released(*arguments, **options):
             self.entered.set()
             self.released.wait(60)
-            return operation(*arguments, **named)
+            return operation(*arguments, **options)
 
-        return slow
+        return run_when_released
 
 
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
     registry = Registry(tmp_path, slots=1)
-    monkeypatch.setattr(
-        registry.scheduler, "schedule", lambda: None
-    )  # everything waits in the line
+    monkeypatch.setattr(registry.scheduler, "schedule", lambda: None)  # every run stays queued
     yield registry
     registry.shutdown()
 
@@ -52,19 +50,19 @@ def start(registry, owner="ada"):
 
 
 def slow_write(monkeypatch, disk, registry):
-    monkeypatch.setattr(state, "write_file", disk.around(state.write_file))
+    monkeypatch.setattr(state, "write_file", disk.block(state.write_file))
 
 
 def slow_check(monkeypatch, disk, registry):
     monkeypatch.setattr(
         registry.storage_quota,
         "ensure_available",
-        disk.around(registry.storage_quota.ensure_available),
+        disk.block(registry.storage_quota.ensure_available),
     )
 
 
 def slow_removal(monkeypatch, disk, registry):
-    monkeypatch.setattr(storage_quota.shutil, "rmtree", disk.around(storage_quota.shutil.rmtree))
+    monkeypatch.setattr(storage_quota.shutil, "rmtree", disk.block(storage_quota.shutil.rmtree))
 
 
 ACTIONS = {
@@ -73,7 +71,7 @@ ACTIONS = {
         lambda registry, run: registry.update_metadata(run, name="another"),
     ),
     "a run is deleted": (slow_write, lambda registry, run: registry.delete(run)),
-    "a run leaves the line": (slow_write, lambda registry, run: registry.control(run, "stop")),
+    "a run leaves the queue": (slow_write, lambda registry, run: registry.control(run, "stop")),
     "its worker ends": (slow_write, lambda registry, run: registry.supervisor.on_exit(run, 0)),
     "its worker saves": (
         slow_write,
@@ -81,7 +79,7 @@ ACTIONS = {
     ),
     "a run starts": (slow_write, lambda registry, run: start(registry, "bob")),
     "space is freed for a run": (slow_check, lambda registry, run: start(registry, "bob")),
-    "a run is forgotten": (
+    "a run is evicted": (
         slow_removal,
         lambda registry, run: registry.storage_quota.evict_if_idle(
             run, registry.storage_quota.delete_run
@@ -92,20 +90,20 @@ ACTIONS = {
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, action):
-    make_slow, act = ACTIONS[action]
+    make_slow, change = ACTIONS[action]
     watched, changed = start(registry), start(registry)
-    if action == "a run is forgotten":
+    if action == "a run is evicted":
         registry.control(changed, "stop")
     changed.load_points(), watched.load_points()
     disk = SlowDisk()
     make_slow(monkeypatch, disk, registry)
     with ThreadPoolExecutor(2) as threads:
-        acting = threads.submit(act, registry, changed)
+        pending_change = threads.submit(change, registry, changed)
         try:
             assert disk.entered.wait(60)
             for run in (watched, changed):
-                reported = threads.submit(registry.poll, run, 0, -1, 0).result(20)
-                assert reported["name"] == run.name
+                response = threads.submit(registry.poll, run, 0, -1, 0).result(20)
+                assert response["name"] == run.name
                 assert (
                     "no weights yet"
                     in threads.submit(registry.snapshots.predict, run, "1 2")
@@ -115,27 +113,27 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
                 threads.submit(registry.find_shared, run.share_id).result(20)
         finally:
             disk.released.set()
-        acting.result(60)
+        pending_change.result(60)
 
 
 @pytest.mark.smoke
 def test_a_poll_takes_neither_the_lock_of_the_registry_nor_that_of_the_run(registry):
     run = start(registry)
     run.load_points(), run.load_weight_steps()
-    held, released = threading.Event(), threading.Event()
+    locked, released = threading.Event(), threading.Event()
 
-    def work_on_disk():
+    def hold_locks():
         with registry._lock, run.lock, run.loading_lock, run.writing_lock:
-            held.set()
+            locked.set()
             released.wait(60)
 
     with ThreadPoolExecutor(2) as threads:
-        slow = threads.submit(work_on_disk)
+        disk_task = threads.submit(hold_locks)
         try:
-            assert held.wait(60)
+            assert locked.wait(60)
             response = threads.submit(registry.poll, run, 0, -1, 0).result(20)
             assert (response["name"], response["status"]) == (run.name, "waiting")
-            assert not slow.done()  # the locks are still held
+            assert not disk_task.done()  # the locks are still held
         finally:
             released.set()
 
@@ -167,13 +165,13 @@ def test_a_poll_reads_one_record_while_another_thread_replaces_it(registry):
 def test_a_change_is_on_the_disk_when_the_call_returns(registry):
     run = start(registry)
 
-    def recorded():
+    def read_record():
         return json.loads((run.folder / "run.json").read_text())
 
-    assert recorded()["status"] == "waiting"
+    assert read_record()["status"] == "waiting"
     registry.update_metadata(run, name="another", hidden=True)
-    assert (recorded()["name"], recorded()["hidden"]) == ("another", True)
+    assert (read_record()["name"], read_record()["hidden"]) == ("another", True)
     registry.control(run, "pause")
-    assert recorded()["status"] == "paused"
+    assert read_record()["status"] == "paused"
     registry.delete(run)
-    assert recorded()["deleted_at"] == run.deleted_at
+    assert read_record()["deleted_at"] == run.deleted_at

@@ -28,31 +28,31 @@ SMALL = {
 
 
 @pytest.fixture
-def make(tmp_path):
-    owners = []  # a worker without its parent process ends
+def create_worker(tmp_path):
+    parent_ends = []  # a worker exits when this end of its pipe is closed
 
-    def worker(name: str) -> TrainingWorker:
-        owner, pipe = context().Pipe()
-        owners.append(owner)
+    def create(name: str) -> TrainingWorker:
+        parent_end, pipe = context().Pipe()
+        parent_ends.append(parent_end)
         (tmp_path / name / "checkpoints").mkdir(parents=True)
         return TrainingWorker(
             pipe, WorkerSpec(str(tmp_path / name), RunConfig.from_flat(SMALL).to_flat())
         )
 
-    yield worker
-    for owner in owners:
-        owner.close()
+    yield create
+    for parent_end in parent_ends:
+        parent_end.close()
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Make steps so fast that only due work ends a call."""
+def fast_steps(monkeypatch):
+    """Report a high speed, so that only saving and pausing end a batch of steps."""
     monkeypatch.setattr(Trainer, "recent_steps_per_second", 1e6)
 
 
-def in_rows(worker: TrainingWorker) -> list[int]:
-    """Train several steps per call; return the number of steps of each call."""
-    trainer, rows = worker.trainer, []
+def batch_steps(worker: TrainingWorker) -> list[int]:
+    """Let the worker batch its steps; return the list of batch sizes, filled as it trains."""
+    trainer, batch_sizes = worker.trainer, []
     steps = CudaGraphSteps(
         trainer.model,
         trainer.optimizer,
@@ -63,31 +63,31 @@ def in_rows(worker: TrainingWorker) -> list[int]:
         lambda work, generators: work,
     )
     run = steps.run
-    steps.run = lambda rates, step: rows.append(len(rates)) or run(rates, step)
+    steps.run = lambda rates, step: batch_sizes.append(len(rates)) or run(rates, step)
     trainer.cuda_graph = steps
-    return rows
+    return batch_sizes
 
 
 @pytest.mark.smoke
-def test_rows_of_steps_leave_the_same_history_as_single_steps(make, quick):
-    plain, worker = make("plain"), make("rows")
-    plain.run()
-    rows = in_rows(worker)
+def test_batched_steps_leave_the_same_history_as_single_steps(create_worker, fast_steps):
+    single_steps, worker = create_worker("single"), create_worker("batched")
+    single_steps.run()
+    batch_sizes = batch_steps(worker)
     worker.run()
     assert [line["step"] for line in read_lines(worker.folder)] == list(range(1, 301))
-    on_grid = {
+    expected_steps = {
         step for step in range(301) if WeightHistory(worker.folder).should_save_weights(step)
     }
-    assert on_grid <= set(weight_steps(worker.folder))
-    assert state_steps(worker.folder) == state_steps(plain.folder)
-    assert sum(rows) == 300
-    assert max(rows) > 1
+    assert expected_steps <= set(weight_steps(worker.folder))
+    assert state_steps(worker.folder) == state_steps(single_steps.folder)
+    assert sum(batch_sizes) == 300
+    assert max(batch_sizes) > 1
 
 
-def test_slow_motion_and_a_pause_take_single_steps(make, quick):
-    worker = make("run")
+def test_slow_motion_and_a_pause_take_single_steps(create_worker, fast_steps):
+    worker = create_worker("run")
     assert worker.steps_per_iteration() == 1
-    in_rows(worker)
+    batch_steps(worker)
     worker.trainer.step_count = 192
     assert worker.steps_per_iteration() > 1
     worker.handle_command("change", "speed", 40.0)
@@ -98,9 +98,9 @@ def test_slow_motion_and_a_pause_take_single_steps(make, quick):
     assert worker.steps_per_iteration() == 1
 
 
-def test_a_row_ends_where_the_run_is_to_wait(make, quick):
-    worker = make("run")
-    in_rows(worker)
+def test_batch_ends_at_the_pause_or_the_next_save(create_worker, fast_steps):
+    worker = create_worker("run")
+    batch_steps(worker)
     worker.trainer.step_count, worker.pause_at_step = 192, 194
     assert worker.steps_per_iteration() == 2
     worker.pause_at_step = -1
@@ -115,9 +115,11 @@ def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
     owner, pipe = context().Pipe()
     (tmp_path / "checkpoints").mkdir()
     fields = RunConfig.from_flat(SMALL | {"num_threads": 2}).to_flat()
-    used, take = [], torch.set_num_threads
+    thread_counts, set_num_threads = [], torch.set_num_threads
     monkeypatch.setattr(
-        torch, "set_num_threads", lambda threads: (used.append(threads), take(threads))
+        torch,
+        "set_num_threads",
+        lambda threads: (thread_counts.append(threads), set_num_threads(threads)),
     )
     worker = TrainingWorker(
         pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "num_threads", 8]], threads=1)
@@ -132,18 +134,18 @@ def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
     TrainingWorker(
         pipe, WorkerSpec(str(tmp_path), fields, changes=[[0, "num_threads", 8]], threads=1)
     )
-    assert set(used) == {1}
+    assert set(thread_counts) == {1}
     owner.close()
 
 
-def test_a_state_of_another_device_type_is_accepted(make, tmp_path):
-    """What a GPU adds to a state is all that this machine can have of one."""
+def test_a_state_of_another_device_type_is_accepted(create_worker, tmp_path):
+    """Add the random state of a GPU to a checkpoint, since this machine has no GPU."""
     first = Trainer(RunConfig.from_flat(SMALL))
     folder = tmp_path / "moved" / "checkpoints" / "0000003"
     save_checkpoint(folder, first, [first.train_step() for _ in range(3)])
     state = folder / "training.safetensors"
     save_file(load_file(state) | {"generator.cuda": torch.zeros(16, dtype=torch.uint8)}, state)
-    worker = make("here")
+    worker = create_worker("restored")
     assert restore_state_at_or_before(worker.trainer, tmp_path / "moved", 3) == 3
     assert worker.trainer.step_count == 3
     for name, weight in worker.trainer.model.state_dict().items():

@@ -1,4 +1,4 @@
-"""Training in GPU slices on a simulated ZeroGPU (fake_zerogpu.py)."""
+"""Training in slices of a leased GPU, with a simulated ZeroGPU (fake_zerogpu.py)."""
 
 import contextvars
 import errno
@@ -55,7 +55,7 @@ QUOTA = ZeroGpuError(
 
 
 @pytest.fixture(autouse=True)
-def on_zero(monkeypatch):
+def zerogpu_environment(monkeypatch):
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
 
 
@@ -75,27 +75,27 @@ def registry(tmp_path, zero):
 
 
 @pytest.fixture
-def slices_of(monkeypatch):
-    """Set the seconds of a slice."""
+def set_slice_seconds(monkeypatch):
+    """Set the duration of a slice."""
     return lambda seconds: monkeypatch.setattr(supervisor, "SLICE_SECONDS", seconds)
 
 
-def in_an_event(registry: Registry, run: Run, who: str = "ada") -> threading.Thread:
-    """Start a slice in the event of a user."""
+def start_slice(registry: Registry, run: Run, user: str = "ada") -> threading.Thread:
+    """Start a slice in a thread, as an event of a user does."""
     context = contextvars.copy_context()
-    context.run(CURRENT_REQUEST.set, who)
+    context.run(CURRENT_REQUEST.set, user)
     thread = threading.Thread(target=context.run, args=(registry.supervisor.run_slice, run))
     thread.start()
     return thread
 
 
-def slice_of(registry: Registry, run: Run) -> None:
-    in_an_event(registry, run).join(60)
+def run_one_slice(registry: Registry, run: Run) -> None:
+    start_slice(registry, run).join(60)
 
 
-def to_the_end(registry: Registry, run: Run) -> Run:
+def run_to_end(registry: Registry, run: Run) -> Run:
     while run.status == "waiting":
-        slice_of(registry, run)
+        run_one_slice(registry, run)
     assert run.status == "done", run.message
     return run
 
@@ -110,8 +110,8 @@ def weights(run: Run) -> dict[str, list]:
 
 
 @pytest.fixture(scope="module")
-def at_once():
-    """Return the rounded losses and the weights of a run without slices."""
+def unsliced_result():
+    """Return the losses, rounded as they are stored, and the weights of a run without slices."""
     trainer = Trainer(CONFIG)
     stored = [float(f"{metrics.loss:.6g}") for metrics in trainer]
     return stored, {
@@ -120,22 +120,24 @@ def at_once():
 
 
 @pytest.mark.smoke
-def test_slices_equal_one_training_run_bit_for_bit(registry, zero, slices_of, at_once):
-    slices_of(0.1)
+def test_slices_equal_one_training_run_bit_for_bit(
+    registry, zero, set_slice_seconds, unsliced_result
+):
+    set_slice_seconds(0.1)
     run = registry.start(CONFIG, "ada")
     assert (run.status, run.has_worker) == ("waiting", False)
     result = registry.poll(run, 0, -1, 0)
     assert (result["awaits_zerogpu"], result["queue_position"]) == (True, None)
-    to_the_end(registry, run)
+    run_to_end(registry, run)
     assert len(zero.calls) >= 3
-    # the process that was forked for the first slice was used again
+    # all slices use the process that was forked for the first one
     assert len(set(zero.pids)) == 1
-    assert (losses(run), weights(run)) == at_once
+    assert (losses(run), weights(run)) == unsliced_result
     assert run.scores["n"] > 0
     assert registry.poll(run, 0, -1, 0)["awaits_zerogpu"] is False
 
 
-def test_a_thread_of_ours_is_not_lent_a_gpu_and_the_run_pauses(registry, zero):
+def test_slice_outside_of_an_event_gets_no_gpu_and_pauses_the_run(registry, zero):
     run = registry.start(CONFIG, "ada")
     thread = threading.Thread(target=registry.supervisor.run_slice, args=(run,))
     thread.start()
@@ -146,28 +148,28 @@ def test_a_thread_of_ours_is_not_lent_a_gpu_and_the_run_pauses(registry, zero):
 
 @pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "stopped")])
 def test_run_between_slices_pauses_or_stops_at_once_and_resumes(
-    registry, slices_of, at_once, action, status
+    registry, set_slice_seconds, unsliced_result, action, status
 ):
-    slices_of(0.02)
+    set_slice_seconds(0.02)
     run = registry.start(CONFIG, "ada")
-    slice_of(registry, run)
+    run_one_slice(registry, run)
     assert run.status == "waiting"
     registry.control(run, action)
     assert run.status == status
-    slice_of(registry, run)  # a page that does not know it yet
+    run_one_slice(registry, run)  # an event of a page that does not know the new status yet
     assert run.status == status
     registry.control(run, "resume")
-    slices_of(LONG)
-    assert losses(to_the_end(registry, run)) == at_once[0]
+    set_slice_seconds(LONG)
+    assert losses(run_to_end(registry, run)) == unsliced_result[0]
 
 
 @pytest.mark.parametrize(("action", "status"), [("pause", "paused"), ("stop", "stopped")])
-def test_within_a_slice_a_pause_saves_and_gives_the_gpu_back(
-    registry, slices_of, at_once, action, status
+def test_pause_within_a_slice_saves_and_releases_the_gpu(
+    registry, set_slice_seconds, unsliced_result, action, status
 ):
-    slices_of(LONG)
+    set_slice_seconds(LONG)
     run = registry.start(CONFIG, "ada", changes=[SettingChange(0, "speed", 20)])
-    event = in_an_event(registry, run)
+    event = start_slice(registry, run)
     wait_for(lambda: run.step >= 3, description="three steps")
     registry.control(run, action)
     event.join(30)
@@ -176,28 +178,28 @@ def test_within_a_slice_a_pause_saves_and_gives_the_gpu_back(
     assert run.checkpoints()[0][1].step == run.step >= 3
     registry.change_setting(run, "speed", 0)
     registry.control(run, "resume")
-    slices_of(LONG)
-    assert losses(to_the_end(registry, run)) == at_once[0]
+    set_slice_seconds(LONG)
+    assert losses(run_to_end(registry, run)) == unsliced_result[0]
 
 
-def test_a_step_takes_one_slice(registry, slices_of):
-    slices_of(0.02)
+def test_a_step_takes_one_slice(registry, set_slice_seconds):
+    set_slice_seconds(0.02)
     run = registry.start(CONFIG, "ada")
-    slice_of(registry, run)
+    run_one_slice(registry, run)
     registry.control(run, "pause")
     before = run.step
     registry.control(run, "step")
     assert run.status == "waiting"
-    slice_of(registry, run)
+    run_one_slice(registry, run)
     assert (run.status, run.step) == ("paused", before + 1)
 
 
-def test_killed_during_a_slice_it_pauses_without_losing_reported_points(
-    registry, zero, slices_of, at_once
+def test_kill_during_a_slice_pauses_the_run_and_keeps_its_points(
+    registry, zero, set_slice_seconds, unsliced_result
 ):
-    slices_of(LONG)
+    set_slice_seconds(LONG)
     run = registry.start(CONFIG, "ada", changes=[SettingChange(0, "speed", 20)])
-    event = in_an_event(registry, run)
+    event = start_slice(registry, run)
     wait_for(lambda: run.step >= 5, description="five steps")
     zero.kill()
     event.join(30)
@@ -205,30 +207,30 @@ def test_killed_during_a_slice_it_pauses_without_losing_reported_points(
     assert run.message.startswith("the slice was interrupted (GPU task aborted)")
     result = losses(run)
     assert len(result) >= 5
-    assert result == at_once[0][: len(result)]
+    assert result == unsliced_result[0][: len(result)]
     registry.change_setting(run, "speed", 0)
     registry.control(run, "resume")
-    to_the_end(registry, run)
-    assert (losses(run), weights(run)) == at_once
+    run_to_end(registry, run)
+    assert (losses(run), weights(run)) == unsliced_result
     assert len(set(zero.pids)) == 2
 
 
-def test_a_slice_ends_with_its_granted_time(registry, zero, slices_of):
-    slices_of(LONG)
+def test_a_slice_ends_with_its_granted_time(registry, zero, set_slice_seconds):
+    set_slice_seconds(LONG)
     zero.duration = 1.0
     run = registry.start(CONFIG.replace(max_steps=100_000), "ada")
-    slice_of(registry, run)
+    run_one_slice(registry, run)
     assert (run.status, run.has_worker) == ("paused", False)
     assert run.message.startswith("the slice was interrupted (GPU task aborted)")
 
 
 def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(
-    registry, zero, slices_of, at_once
+    registry, zero, set_slice_seconds, unsliced_result
 ):
-    slices_of(0.02)
+    set_slice_seconds(0.02)
     run = registry.start(CONFIG, "ada")
     zero.next_error = QUOTA
-    slice_of(registry, run)
+    run_one_slice(registry, run)
     assert run.status == "paused"
     assert run.message == (
         "the GPU time that ZeroGPU grants a user is used up (You have exceeded your free "
@@ -236,29 +238,29 @@ def test_a_quota_that_is_used_up_pauses_the_run_with_its_checkpoint(
         "Try again in 2:00); it has no checkpoint yet"
     )
     registry.control(run, "resume")
-    slice_of(registry, run)
-    at = run.step
+    run_one_slice(registry, run)
+    step = run.step
     zero.next_error = QUOTA
-    slice_of(registry, run)
+    run_one_slice(registry, run)
     assert run.message.endswith(
-        f"its checkpoint of step {at} is saved, Resume continues from there"
+        f"its checkpoint of step {step} is saved, Resume continues from there"
     )
     registry.control(run, "resume")
-    slices_of(LONG)
-    assert losses(to_the_end(registry, run)) == at_once[0]
+    set_slice_seconds(LONG)
+    assert losses(run_to_end(registry, run)) == unsliced_result[0]
 
 
 def test_slice_without_connection_pauses_the_run_which_resumes_later(
-    registry, zero, slices_of, at_once, monkeypatch
+    registry, zero, set_slice_seconds, unsliced_result, monkeypatch
 ):
-    def full(*arguments: object, **more: object) -> None:
+    def raise_too_many_files(*arguments: object, **options: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    slices_of(LONG)
+    set_slice_seconds(LONG)
     run = registry.start(CONFIG, "ada")
     with monkeypatch.context() as patch:
-        patch.setattr(zero_module, "Listener", full)
-        slice_of(registry, run)
+        patch.setattr(zero_module, "Listener", raise_too_many_files)
+        run_one_slice(registry, run)
     assert (run.status, run.has_worker, zero.calls) == ("paused", False, [])
     assert (
         run.message
@@ -266,37 +268,37 @@ def test_slice_without_connection_pauses_the_run_which_resumes_later(
     )
     assert registry.poll(run, 0, -1, 0)["message"] == run.message
     registry.control(run, "resume")
-    assert losses(to_the_end(registry, run)) == at_once[0]
+    assert losses(run_to_end(registry, run)) == unsliced_result[0]
     assert run.message == ""
 
 
-def test_concurrent_requests_of_two_pages_get_one_slice(registry, zero, slices_of):
-    slices_of(LONG)
+def test_concurrent_requests_of_two_pages_get_one_slice(registry, zero, set_slice_seconds):
+    set_slice_seconds(LONG)
     run = registry.start(CONFIG, "ada")
-    events = [in_an_event(registry, run) for _ in range(2)]
+    events = [start_slice(registry, run) for _ in range(2)]
     for event in events:
         event.join(60)
     assert (run.status, len(zero.calls)) == ("done", 1)
 
 
-def test_a_zerogpu_run_uses_no_slot(registry, slices_of):
-    slices_of(LONG)
+def test_a_zerogpu_run_uses_no_slot(registry, set_slice_seconds):
+    set_slice_seconds(LONG)
     registry.settings.slots = registry.settings.slots_per_owner = 1
-    sliced = registry.start(CONFIG.replace(max_steps=100_000), "ada")
-    event = in_an_event(registry, sliced)
-    wait_for(lambda: sliced.step, description="a step on the GPU that is lent")
-    here = registry.start(CONFIG.replace(device="auto"), "ada")
-    wait_for(lambda: here.status == "done", description="the end of a run beside it")
-    assert sliced.status == "training"
-    registry.control(sliced, "stop")
+    zerogpu_run = registry.start(CONFIG.replace(max_steps=100_000), "ada")
+    event = start_slice(registry, zerogpu_run)
+    wait_for(lambda: zerogpu_run.step, description="a step on the leased GPU")
+    local_run = registry.start(CONFIG.replace(device="auto"), "ada")
+    wait_for(lambda: local_run.status == "done", description="the end of a concurrent run")
+    assert zerogpu_run.status == "training"
+    registry.control(zerogpu_run, "stop")
     event.join(30)
-    assert sliced.status == "stopped"
+    assert zerogpu_run.status == "stopped"
 
 
-def test_shutdown_saves_the_steps_of_a_slice(registry, slices_of, tmp_path):
-    slices_of(LONG)
+def test_shutdown_saves_the_steps_of_a_slice(registry, set_slice_seconds, tmp_path):
+    set_slice_seconds(LONG)
     run = registry.start(CONFIG.replace(max_steps=100_000), "ada")
-    event = in_an_event(registry, run)
+    event = start_slice(registry, run)
     wait_for(lambda: run.step >= 3, description="three steps")
     assert registry.shutdown() == (1, 0)
     event.join(30)
@@ -304,21 +306,21 @@ def test_shutdown_saves_the_steps_of_a_slice(registry, slices_of, tmp_path):
     assert (actual.status, actual.checkpoints()[0][1].step) == ("paused", run.step)
 
 
-def test_elsewhere_the_device_zero_is_auto(registry, monkeypatch):
+def test_device_zero_is_auto_without_zerogpu(registry, monkeypatch):
     monkeypatch.delenv("SPACES_ZERO_GPU")
     assert resolve_device("zero") == resolve_device("auto")
     run = registry.start(CONFIG, "ada")
     assert not run.awaits_zerogpu
-    wait_for(lambda: run.status == "done", description="the end of a run in a process of its own")
+    wait_for(lambda: run.status == "done", description="the end of a run in its own process")
 
 
 def test_the_form_offers_zerogpu_if_available(monkeypatch):
-    def offered() -> list[str]:
+    def device_choices() -> list[str]:
         return [value for _, value in component_for("device").choices]
 
-    assert offered() == ["auto", "cpu", "cuda", "zero"]
+    assert device_choices() == ["auto", "cpu", "cuda", "zero"]
     monkeypatch.delenv("SPACES_ZERO_GPU")
-    assert offered() == ["auto", "cpu", "cuda"]
+    assert device_choices() == ["auto", "cpu", "cuda"]
 
 
 def test_a_run_on_a_leased_gpu_requests_extra_time_for_transfers(monkeypatch):
@@ -326,14 +328,12 @@ def test_a_run_on_a_leased_gpu_requests_extra_time_for_transfers(monkeypatch):
     monkeypatch.setitem(
         sys.modules,
         "spaces",
-        SimpleNamespace(GPU=lambda **how: requested.update(how) or (lambda task: task)),
+        SimpleNamespace(GPU=lambda **options: requested.update(options) or (lambda task: task)),
     )
     assert zerogpu_decorated() is run_slice
     assert requested == {"duration": SLICE_SECONDS + SLICE_MARGIN_S}
-    order = WorkerSpec(
-        "folder", CONFIG.to_flat(), [[0, "speed", 2.0]], "train", None, SLICE_SECONDS
-    )
-    assert pickle.loads(pickle.dumps((run_slice, order))) == (run_slice, order)
+    spec = WorkerSpec("folder", CONFIG.to_flat(), [[0, "speed", 2.0]], "train", None, SLICE_SECONDS)
+    assert pickle.loads(pickle.dumps((run_slice, spec))) == (run_slice, spec)
 
 
 SPACES = """
