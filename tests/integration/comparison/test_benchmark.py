@@ -14,42 +14,42 @@ from playground.pretrained.model_names import METADATA_FILE
 from playground.pretrained.pipelines import unload
 
 
-def reported_by(what, until=None):
+def run_benchmark(fields, cancel_when=None):
     """Return the rows and the result of a benchmark; `until` may cancel it after a row."""
-    response, cancelled = [], threading.Event()
+    messages, cancelled = [], threading.Event()
 
     def receive(kind, *content):
-        response.append((kind, *content))
-        if until and kind == "row" and until(content[0]):
+        messages.append((kind, *content))
+        if cancel_when and kind == "row" and cancel_when(content[0]):
             cancelled.set()
 
     try:
-        result = run("benchmark", what, ProgressReporter(receive, cancelled))
+        result = run("benchmark", fields, ProgressReporter(receive, cancelled))
     except JobCancelled:
         result = None
     return (
-        [content[0] for kind, *content in response if kind == "row"],
+        [content[0] for kind, *content in messages if kind == "row"],
         result,
-        [entry for entry in response if entry[0] != "row"],
+        [entry for entry in messages if entry[0] != "row"],
     )
 
 
 @pytest.fixture(scope="module")
-def whole(digits, tiny_gpt2, tiny_bert):
-    what = {
+def full_benchmark(digits, tiny_gpt2, tiny_bert):
+    fields = {
         "checkpoint": str(digits),
-        "name": "mine",
+        "name": "own",
         "models": [tiny_gpt2, tiny_bert, "/no/such folder"],
         "n": 6,
         "shots": 1,
         "rank": 3,
     }
-    return reported_by(what)
+    return run_benchmark(fields)
 
 
 @pytest.mark.smoke
-def test_every_line_has_its_label(whole, tiny_gpt2, tiny_bert):
-    rows, result, _ = whole
+def test_every_line_has_its_label(full_benchmark, tiny_gpt2, tiny_bert):
+    rows, result, _ = full_benchmark
     lines = [
         (row["model"], row["description"], row["n"], row["ranked"], bool(row["error"]))
         for row in result["rows"]
@@ -60,7 +60,7 @@ def test_every_line_has_its_label(whole, tiny_gpt2, tiny_bert):
         ("copy the input", "baseline", 6, 3, False),
         ("most frequent token", "baseline", 6, 0, False),
         ("commonest target", "baseline", 6, 3, False),
-        ("mine", "trained on this task", 6, 3, False),
+        ("own", "trained on this task", 6, 3, False),
         (tiny_gpt2, unknown, 6, 3, False),
         (tiny_bert, unknown, 6, 3, False),
         (tiny_bert, unknown, 6, 0, False),
@@ -81,21 +81,23 @@ def test_every_line_has_its_label(whole, tiny_gpt2, tiny_bert):
     assert len(result["leaks"]) == 1
 
 
-def test_the_caption_names_the_comparison(whole):
-    rows, result, _ = whole
+def test_the_caption_names_the_comparison(full_benchmark):
+    rows, result, _ = full_benchmark
     assert rows[0]["kind"] == "settings"
     assert rows[0]["caption"] == result["caption"]
-    assert "mine (" in result["caption"]
+    assert "own (" in result["caption"]
     assert "was trained on exactly this task, reverse of 3 tokens" in result["caption"]
     assert "do not compete on equal terms" in result["caption"]
     assert rows[0]["few_shot_examples"] == [
-        [" ".join(each) for each in (example.split(), example.split()[::-1])]
+        [" ".join(tokens) for tokens in (example.split(), example.split()[::-1])]
         for example, _ in rows[0]["few_shot_examples"]
     ]
 
 
-def test_every_item_has_the_input_of_the_model(whole, tiny_gpt2):
-    items = [row for row in whole[0] if row["kind"] == "example" and row["model"] == tiny_gpt2]
+def test_every_item_has_the_input_of_the_model(full_benchmark, tiny_gpt2):
+    items = [
+        row for row in full_benchmark[0] if row["kind"] == "example" and row["model"] == tiny_gpt2
+    ]
     assert [row["number"] for row in items] == [1, 2, 3, 4, 5, 6]
     for row in items:
         assert row["prompt"].endswith(f"Input: {row['source']}\nOutput:")
@@ -103,30 +105,32 @@ def test_every_item_has_the_input_of_the_model(whole, tiny_gpt2):
         assert row["correct"] == all(row["correct_positions"]) or len(row["prediction"]) > 3
         assert (row["rank"] is None) == (row["number"] > 3)
         if row["rank"]:
-            scores = {each["tokens"]: each["score"] for each in row["candidates"]}
-            assert sum(each["is_target"] for each in row["candidates"]) == 1
+            scores = {candidate["tokens"]: candidate["score"] for candidate in row["candidates"]}
+            assert sum(candidate["is_target"] for candidate in row["candidates"]) == 1
             assert row["rank"] == 1 + sum(
                 score >= scores[row["target"]]
                 for text, score in scores.items()
                 if text != row["target"]
             )
-    json.dumps(whole[0], allow_nan=False)
+    json.dumps(full_benchmark[0], allow_nan=False)
 
 
-def test_the_duration_is_reported_before_the_first_item(whole, tiny_gpt2):
-    order = [row["kind"] for row in whole[0] if row.get("model") == tiny_gpt2]
+def test_the_duration_is_reported_before_the_first_item(full_benchmark, tiny_gpt2):
+    order = [row["kind"] for row in full_benchmark[0] if row.get("model") == tiny_gpt2]
     assert order[:3] == ["estimate", "example", "model"]
-    estimate = next(row for row in whole[0] if row["kind"] == "estimate")
+    estimate = next(row for row in full_benchmark[0] if row["kind"] == "estimate")
     assert estimate["seconds"] > 0
     assert "one forward pass of" in estimate["message"]
-    assert ("message", estimate["message"]) in [message[:2] for message in whole[2]]
+    assert ("message", estimate["message"]) in [message[:2] for message in full_benchmark[2]]
 
 
 def test_a_cancelled_benchmark_keeps_its_finished_rows(digits, tiny_gpt2):
-    what = {"checkpoint": str(digits), "models": [tiny_gpt2], "n": 20, "shots": 0, "rank": 0}
-    rows, result, _ = reported_by(
-        what,
-        until=lambda row: row["kind"] == "model" and row["model"] == tiny_gpt2 and row["n"] == 2,
+    fields = {"checkpoint": str(digits), "models": [tiny_gpt2], "n": 20, "shots": 0, "rank": 0}
+    rows, result, _ = run_benchmark(
+        fields,
+        cancel_when=lambda row: (
+            row["kind"] == "model" and row["model"] == tiny_gpt2 and row["n"] == 2
+        ),
     )
     assert result is None
     lines = latest_rows(rows)
@@ -137,27 +141,27 @@ def test_a_cancelled_benchmark_keeps_its_finished_rows(digits, tiny_gpt2):
     assert sum(row["kind"] == "example" and row["model"] == tiny_gpt2 for row in rows) == 2
 
 
-def test_a_fine_tuned_folder_is_described_as_such(digits, tiny_gpt2, tmp_path):
+def test_fine_tuned_folder_has_a_description(digits, tiny_gpt2, tmp_path):
     import shutil
 
     folder = shutil.copytree(tiny_gpt2, tmp_path / "tuned")
     (folder / METADATA_FILE).write_text(
         json.dumps({"from": "gpt2", "task": "reverse", "steps": 50})
     )
-    _, result, _ = reported_by(
+    _, result, _ = run_benchmark(
         {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0}
     )
     assert result["rows"][-1]["description"] == "fine-tuned: 50 steps on reverse, from gpt2"
     unload(str(folder))
     (folder / METADATA_FILE).write_text("[1]")
-    _, result, _ = reported_by(
+    _, result, _ = run_benchmark(
         {"checkpoint": str(digits), "models": [str(folder)], "n": 1, "shots": 0, "rank": 0}
     )
     assert "unknown" in result["rows"][-1]["description"]
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"n": 0}, "n is 0; give a whole number from 1 to 500"),
         ({"n": True}, "n is True"),
@@ -173,13 +177,13 @@ def test_a_fine_tuned_folder_is_described_as_such(digits, tiny_gpt2, tmp_path):
         ({"checkpoint": ""}, "give a checkpoint to compare with"),
     ],
 )
-def test_browser_state_is_validated(change, sentence):
-    with pytest.raises(UserError) as refused:
+def test_browser_state_is_validated(change, message):
+    with pytest.raises(UserError) as error:
         BenchmarkRequest.parse({"checkpoint": "somewhere"} | change)
-    assert sentence in str(refused.value)
+    assert message in str(error.value)
 
 
-def test_on_a_shared_server_fewer_items_are_ranked(monkeypatch):
+def test_shared_server_ranks_fewer_examples(monkeypatch):
     assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 10
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     assert BenchmarkRequest.parse({"checkpoint": "somewhere"}).rank == 5
@@ -192,10 +196,10 @@ def test_a_checkpoint_that_cannot_be_used_is_rejected_at_once(tmp_path):
         run("benchmark", {"checkpoint": str(tmp_path), "models": []}, ProgressReporter())
 
 
-def test_a_line_in_a_terminal_does_not_round_up_to_all():
+def test_terminal_row_does_not_round_up_to_100_percent():
     row = dict.fromkeys(("token_accuracy", "rank_accuracy", "parameters"), None)
     row |= {
-        "model": "mine",
+        "model": "own",
         "error": "",
         "decoding": "",
         "exact_match": 0.9996,

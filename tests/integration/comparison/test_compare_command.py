@@ -15,19 +15,19 @@ from tests.support.app_server import ROOT
 from tests.support.command_runner import run_command, run_in_interpreter
 
 
-def files_of(folder):
+def read_files(folder):
     return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
 
 
 @pytest.fixture(scope="module")
 def environment(hub, tiny_gpt2, tiny_bert, tmp_path_factory):
     """The environment of a machine with a token and a Hub that serves the fixtures."""
-    hub.put("gpt2", files_of(tiny_gpt2))
-    hub.put("bert-base-uncased", files_of(tiny_bert))
+    hub.put("gpt2", read_files(tiny_gpt2))
+    hub.put("bert-base-uncased", read_files(tiny_bert))
     return os.environ | hub.environment(tmp_path_factory.mktemp("home"), token=hub.OWNER)
 
 
-def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digits, tmp_path):
+def test_documented_command_compares_models_of_the_hub(hub, environment, digits, tmp_path):
     arguments = (
         "--models",
         "gpt2",
@@ -42,9 +42,9 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
         "--csv",
         tmp_path / "table.csv",
     )
-    done = run_in_interpreter("compare", digits, *arguments, **environment)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    completed = run_in_interpreter("compare", digits, *arguments, **environment)
+    assert completed.returncode == 0, completed.stderr
+    result = json.loads(completed.stdout)
     models = [
         "chance",
         "copy the input",
@@ -61,12 +61,12 @@ def test_the_command_of_the_readme_with_names_of_the_hub(hub, environment, digit
     assert (len(result["leaks"]), result["request"]["shots"]) == (1, 1)
     with open(tmp_path / "table.csv") as file:
         assert [row["model"] for row in csv.DictReader(file)] == models
-    assert "Downloading gpt2" in done.stderr
+    assert "Downloading gpt2" in completed.stderr
     assert hub.requests_with(hub.OWNER) == []
 
 
 def test_a_folder_is_accepted_as_a_model_and_a_failure_is_one_line(environment, digits, tiny_bert):
-    done = run_command(
+    completed = run_command(
         "compare",
         digits,
         "--n",
@@ -78,9 +78,9 @@ def test_a_folder_is_accepted_as_a_model_and_a_failure_is_one_line(environment, 
         "ben/nothing",
         **environment,
     )
-    assert done.returncode == 1
-    lines = done.stdout.splitlines()
-    assert max(map(len, lines[9:])) <= 100  # notes and the caption, below the table
+    assert completed.returncode == 1
+    lines = completed.stdout.splitlines()
+    assert max(map(len, lines[9:])) <= 100  # notes and caption below the table
     assert "exact match" in lines[0]
     assert lines[5].startswith("digits")
     assert " 100 % " in lines[5]
@@ -90,7 +90,7 @@ def test_a_folder_is_accepted_as_a_model_and_a_failure_is_one_line(environment, 
     assert "do not compete on equal terms" in " ".join(lines)
 
 
-def test_a_signal_ends_it_and_the_rows_so_far_are_reported(environment, digits):
+def test_interrupted_command_reports_its_finished_rows(environment, digits):
     command = [
         sys.executable,
         "-m",
@@ -130,7 +130,7 @@ def test_a_signal_ends_it_and_the_rows_so_far_are_reported(environment, digits):
 
 @pytest.mark.smoke
 def test_invalid_arguments_get_a_one_line_error(environment, digits, tmp_path):
-    for arguments, sentence in (
+    for arguments, message in (
         (["compare", tmp_path], "config.json"),
         (["compare", digits, "--shots", 33], "33 is not in the range"),
         (
@@ -138,29 +138,32 @@ def test_invalid_arguments_get_a_one_line_error(environment, digits, tmp_path):
             "folder does not exist",
         ),
     ):
-        done = run_command(*arguments, **environment)
-        assert done.returncode == 2
-        assert sentence in done.stderr
-        assert done.stdout == ""
+        completed = run_command(*arguments, **environment)
+        assert completed.returncode == 2
+        assert message in completed.stderr
+        assert completed.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("inputs", "models"),
+    ("arguments", "models"),
     [
         (
-            ["here", "--models", "gpt2", "bert-base-uncased", "--n", "3"],
+            ["checkpoint", "--models", "gpt2", "bert-base-uncased", "--n", "3"],
             ("gpt2", "bert-base-uncased"),
         ),
-        (["here", "--n", "3", "--models", "gpt2", "ben/a", "ben/b"], ("gpt2", "ben/a", "ben/b")),
-        (["here", "--models", "gpt2", "--models", "ben/a", "--n", "3"], ("gpt2", "ben/a")),
-        (["here", "--models=gpt2", "--n", "3"], ("gpt2",)),
-        (["--n", "3", "here"], ("gpt2", "bert-base-uncased")),
+        (
+            ["checkpoint", "--n", "3", "--models", "gpt2", "ben/a", "ben/b"],
+            ("gpt2", "ben/a", "ben/b"),
+        ),
+        (["checkpoint", "--models", "gpt2", "--models", "ben/a", "--n", "3"], ("gpt2", "ben/a")),
+        (["checkpoint", "--models=gpt2", "--n", "3"], ("gpt2",)),
+        (["--n", "3", "checkpoint"], ("gpt2", "bert-base-uncased")),
     ],
 )
-def test_several_models_follow_one_flag(inputs, models):
-    with compare.make_context("compare", list(inputs)) as context:
+def test_several_models_follow_one_flag(arguments, models):
+    with compare.make_context("compare", list(arguments)) as context:
         assert (
             context.params["models"],
             context.params["n"],
             str(context.params["checkpoint"]),
-        ) == (models, 3, "here")
+        ) == (models, 3, "checkpoint")

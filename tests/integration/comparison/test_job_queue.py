@@ -20,71 +20,77 @@ from playground.jobs.progress import ProgressReporter, to_json_safe, to_user_err
 from tests.support.app_server import ROOT, wait_for
 
 
-def files_of(folder):
+def read_files(folder):
     return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
 
 
 @pytest.fixture(scope="module")
-def served(hub, tiny_gpt2, tiny_bert):
-    hub.put("gpt2", files_of(tiny_gpt2))
-    hub.put("bert-base-uncased", files_of(tiny_bert))
+def hub_with_models(hub, tiny_gpt2, tiny_bert):
+    hub.put("gpt2", read_files(tiny_gpt2))
+    hub.put("bert-base-uncased", read_files(tiny_bert))
     return hub
 
 
 @pytest.fixture(scope="module")
-def comparer(served, tmp_path_factory):
+def job_queue(hub_with_models, tmp_path_factory):
     warm_up().join()
-    comparer = ComparisonQueue()
+    job_queue = ComparisonQueue()
     with pytest.MonkeyPatch.context() as patch:
-        # its process inherits it
+        # inherited by the process of the queue
         patch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path_factory.mktemp("checkpoints")))
-        yield comparer
-    comparer.close()
+        yield job_queue
+    job_queue.close()
 
 
-def set_limits(monkeypatch, comparer, **limits):
+def set_limits(monkeypatch, job_queue, **limits):
     """Change the limits of heavy jobs for one test."""
-    lane = comparer.queue.lane("benchmark")
+    lane = job_queue.queue.lane("benchmark")
     monkeypatch.setattr(lane, "policy", replace(lane.policy, **limits))
 
 
-def over(comparer, job, owner="ada", seconds=100):
-    """Poll as a page does until a job ends; return its last response with all rows."""
+def wait_for_result(job_queue, job, owner="ada", seconds=100):
+    """Poll a job until it ends; return its last response with all rows."""
     rows, cursor = [], 0
 
-    def look():
+    def poll_rows():
         nonlocal cursor
-        answer = comparer.poll(job, owner, cursor)
-        rows.extend(answer["rows"])
-        cursor = answer["cursor"]
-        return answer if answer["status"] in ("done", "failed", "cancelled") else None
+        response = job_queue.poll(job, owner, cursor)
+        rows.extend(response["rows"])
+        cursor = response["cursor"]
+        return response if response["status"] in ("done", "failed", "cancelled") else None
 
-    return wait_for(look, seconds, "the end of the job") | {"rows": rows}
+    return wait_for(poll_rows, seconds, "the end of the job") | {"rows": rows}
 
 
-def working(comparer, job, message="", owner="ada"):
+def wait_until_working(job_queue, job, message="", owner="ada"):
     wait_for(
         lambda: (
-            message in comparer.poll(job, owner)["message"]
-            and comparer.poll(job, owner)["status"] == "working"
+            message in job_queue.poll(job, owner)["message"]
+            and job_queue.poll(job, owner)["status"] == "working"
         ),
         100,
         message,
     )
 
 
-def table(digits, *models, **more):
-    return {"checkpoint": str(digits), "models": list(models), "n": 4, "shots": 0, "rank": 1} | more
+def benchmark_request(digits, *models, **options):
+    return {
+        "checkpoint": str(digits),
+        "models": list(models),
+        "n": 4,
+        "shots": 0,
+        "rank": 1,
+    } | options
 
 
 @pytest.mark.smoke
-def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
-    job = comparer.submit(
-        "benchmark", table(digits, "gpt2", "ada/missing", "bert-base-uncased"), "ada"
+def test_benchmark_downloads_models_of_the_hub(job_queue, hub_with_models, digits):
+    job = job_queue.submit(
+        "benchmark", benchmark_request(digits, "gpt2", "ada/missing", "bert-base-uncased"), "ada"
     )
-    answer = over(comparer, job)
-    assert answer["status"] == "done", answer["message"]
-    lines = [(row["model"], row["description"], row["n"]) for row in answer["result"]["rows"][4:]]
+    response = wait_for_result(job_queue, job)
+    assert response["status"] == "done", response["message"]
+    lines = [(row["model"], row["description"], row["n"]) for row in response["result"]["rows"][4:]]
     pretrained = "pretrained, never trained on this task"
     assert lines == [
         ("digits", "trained on this task", 4),
@@ -93,145 +99,163 @@ def test_a_table_with_the_models_of_the_hub(comparer, served, digits):
         ("bert-base-uncased", pretrained, 4),
         ("bert-base-uncased", pretrained, 4),
     ]
-    assert "no repository ada/missing" in answer["result"]["rows"][6]["error"]
-    assert {row["kind"] for row in answer["rows"]} == {
+    assert "no repository ada/missing" in response["result"]["rows"][6]["error"]
+    assert {row["kind"] for row in response["rows"]} == {
         "settings",
         "model",
         "estimate",
         "example",
         "leak",
     }
-    assert served.received_tokens() == set()
-    assert comparer.poll(job, "ada", 10**9)["rows"] == []
-    with served.record_requests() as seen:  # the process keeps what it has loaded
-        again = over(comparer, comparer.submit("benchmark", table(digits, "gpt2"), "ada"))
-    assert again["status"] == "done"
-    assert seen == []
+    assert hub_with_models.received_tokens() == set()
+    assert job_queue.poll(job, "ada", 10**9)["rows"] == []
+    with hub_with_models.record_requests() as requests:  # the process caches the loaded models
+        second = wait_for_result(
+            job_queue, job_queue.submit("benchmark", benchmark_request(digits, "gpt2"), "ada")
+        )
+    assert second["status"] == "done"
+    assert requests == []
 
 
 def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
-    comparer, served, digits, tiny_gpt2
+    job_queue, hub_with_models, digits, tiny_gpt2
 ):
-    served.put("ben/hangs", files_of(tiny_gpt2))
-    with served.fault(served.STORAGE, "hang", method="GET"):
-        job = comparer.submit("benchmark", table(digits, "ben/hangs"), "ada")
-        working(comparer, job, "Downloading ben/hangs")
-        behind = comparer.submit("benchmark", table(digits), "ben")
-        assert comparer.poll(behind, "ben")["status"] == "waiting"
-        assert comparer.poll(behind, "ben")["queue_position"] == 1
-        # queries need not wait
-        light = over(comparer, comparer.submit("cached-models", {}, "cy"), "cy")
-        assert "gpt2" in [row["name"] for row in light["result"]["models"]]
-        at = time.monotonic()
-        comparer.cancel(job, "ada")
-        answer = comparer.poll(job, "ada")
-        assert answer["status"] == "cancelled"
+    hub_with_models.put("ben/hangs", read_files(tiny_gpt2))
+    with hub_with_models.fault(hub_with_models.STORAGE, "hang", method="GET"):
+        job = job_queue.submit("benchmark", benchmark_request(digits, "ben/hangs"), "ada")
+        wait_until_working(job_queue, job, "Downloading ben/hangs")
+        next_job = job_queue.submit("benchmark", benchmark_request(digits), "ben")
+        assert job_queue.poll(next_job, "ben")["status"] == "waiting"
+        assert job_queue.poll(next_job, "ben")["queue_position"] == 1
+        # queries do not wait for other jobs
+        query = wait_for_result(job_queue, job_queue.submit("cached-models", {}, "cy"), "cy")
+        assert "gpt2" in [row["name"] for row in query["result"]["models"]]
+        cancelled_at = time.monotonic()
+        job_queue.cancel(job, "ada")
+        response = job_queue.poll(job, "ada")
+        assert response["status"] == "cancelled"
         assert [
-            row["model"] for row in answer["rows"] if row["kind"] == "model" and row["finished"]
-        ][-1] == "digits"  # what had come stays
+            row["model"] for row in response["rows"] if row["kind"] == "model" and row["finished"]
+        ][-1] == "digits"  # finished rows are kept
         wait_for(
-            lambda: comparer.poll(behind, "ben")["status"] != "waiting", 60, "the next job's turn"
+            lambda: job_queue.poll(next_job, "ben")["status"] != "waiting",
+            60,
+            "the next job's turn",
         )
-        # a second, and what a busy machine adds; the download itself hangs for longer
-        assert time.monotonic() - at < 5
-    assert over(comparer, behind, "ben")["status"] == "done"
+        # includes the delay of a busy machine; the download hangs for longer
+        assert time.monotonic() - cancelled_at < 5
+    assert wait_for_result(job_queue, next_job, "ben")["status"] == "done"
 
 
-def test_the_process_is_killed_and_the_next_job_has_a_new_one(comparer, served, digits, tiny_gpt2):
-    served.put("ben/dies", files_of(tiny_gpt2))
-    with served.fault(served.STORAGE, "hang", method="GET"):
-        job = comparer.submit("benchmark", table(digits, "ben/dies"), "ada")
-        behind = comparer.submit("benchmark", table(digits, "gpt2"), "ada")
-        working(comparer, job, "Downloading ben/dies")
-        first = comparer.process_id
+def test_the_process_is_killed_and_the_next_job_has_a_new_one(
+    job_queue, hub_with_models, digits, tiny_gpt2
+):
+    hub_with_models.put("ben/dies", read_files(tiny_gpt2))
+    with hub_with_models.fault(hub_with_models.STORAGE, "hang", method="GET"):
+        job = job_queue.submit("benchmark", benchmark_request(digits, "ben/dies"), "ada")
+        next_job = job_queue.submit("benchmark", benchmark_request(digits, "gpt2"), "ada")
+        wait_until_working(job_queue, job, "Downloading ben/dies")
+        first = job_queue.process_id
         os.kill(first, signal.SIGKILL)
-        answer = over(comparer, job)
-    assert answer["status"] == "failed"
-    assert answer["message"].startswith(
+        response = wait_for_result(job_queue, job)
+    assert response["status"] == "failed"
+    assert response["message"].startswith(
         "ben/dies: the process was killed, probably because the machine ran out"
     )
-    assert answer["retryable"]
-    assert [row["model"] for row in answer["rows"] if row["kind"] == "model" and row["finished"]][
+    assert response["retryable"]
+    assert [row["model"] for row in response["rows"] if row["kind"] == "model" and row["finished"]][
         -1
     ] == "digits"
-    second = over(comparer, behind)
+    second = wait_for_result(job_queue, next_job)
     assert second["status"] == "done", second["message"]
-    assert comparer.process_id not in (None, first)
+    assert job_queue.process_id not in (None, first)
 
 
-def test_a_job_that_is_deaf_costs_its_process_only(comparer, digits, monkeypatch):
-    job = comparer.submit("benchmark", table(digits, n=400, rank=400), "ada")
-    working(comparer, job, "Evaluating digits")
-    first = comparer.process_id
-    os.kill(first, signal.SIGSTOP)  # it no longer responds
-    set_limits(monkeypatch, comparer, cancel_grace_s=0.5)
-    comparer.cancel(job, "ada")
-    behind = comparer.submit("benchmark", table(digits), "ben")
-    assert over(comparer, behind, "ben")["status"] == "done"
-    assert comparer.process_id != first
+def test_unresponsive_job_is_ended_with_its_process(job_queue, digits, monkeypatch):
+    job = job_queue.submit("benchmark", benchmark_request(digits, n=400, rank=400), "ada")
+    wait_until_working(job_queue, job, "Evaluating digits")
+    first = job_queue.process_id
+    os.kill(first, signal.SIGSTOP)  # the process stops responding
+    set_limits(monkeypatch, job_queue, cancel_grace_s=0.5)
+    job_queue.cancel(job, "ada")
+    next_job = job_queue.submit("benchmark", benchmark_request(digits), "ben")
+    assert wait_for_result(job_queue, next_job, "ben")["status"] == "done"
+    assert job_queue.process_id != first
 
 
-def test_jobs_are_their_owners_and_only_so_many(comparer, digits):
-    first = comparer.submit("benchmark", table(digits, n=400, rank=400), "ada")
-    second = comparer.submit("benchmark", table(digits), "ada")
+def test_jobs_are_private_and_limited_per_owner(job_queue, digits):
+    first = job_queue.submit("benchmark", benchmark_request(digits, n=400, rank=400), "ada")
+    second = job_queue.submit("benchmark", benchmark_request(digits), "ada")
     with pytest.raises(
         UserError, match=f"{MAX_JOBS_PER_OWNER} of your jobs are still queued or running"
     ):
-        comparer.submit("benchmark", table(digits), "ada")
-    comparer.submit("cached-models", {}, "ada")  # queries do not count
-    for act in (comparer.poll, comparer.cancel):
+        job_queue.submit("benchmark", benchmark_request(digits), "ada")
+    job_queue.submit("cached-models", {}, "ada")  # queries do not count
+    for method in (job_queue.poll, job_queue.cancel):
         for owner in ("ben", "", "ada "):
             with pytest.raises(UserError, match="no longer stored"):
-                act(first, owner)
-        for unknown in ("nothing", None, 7, ["x"]):
+                method(first, owner)
+        for invalid_id in ("nothing", None, 7, ["x"]):
             with pytest.raises(UserError):
-                act(unknown, "ada")
-    comparer.cancel(second, "ada")  # it had not begun
-    assert comparer.poll(second, "ada")["status"] == "cancelled"
-    comparer.cancel(first, "ada")
-    comparer.cancel(first, "ada")
-    assert over(comparer, comparer.submit("cached-models", {}, "ada"))["status"] == "done"
+                method(invalid_id, "ada")
+    job_queue.cancel(second, "ada")  # the job has not started
+    assert job_queue.poll(second, "ada")["status"] == "cancelled"
+    job_queue.cancel(first, "ada")
+    job_queue.cancel(first, "ada")
+    assert (
+        wait_for_result(job_queue, job_queue.submit("cached-models", {}, "ada"))["status"] == "done"
+    )
     with pytest.raises(UserError, match="is not a kind of job"):
-        comparer.submit("shell", {}, "ada")
+        job_queue.submit("shell", {}, "ada")
 
 
-def test_unpolled_jobs_give_way_and_are_removed(comparer, served, digits, tiny_gpt2, monkeypatch):
-    served.put("ben/hangs", files_of(tiny_gpt2))
-    with served.fault(served.STORAGE, "hang", method="GET"):
-        left = comparer.submit("benchmark", table(digits, "ben/hangs"), "ada")
-        working(comparer, left, "Downloading ben/hangs")
-        set_limits(monkeypatch, comparer, unpolled_timeout_s=1.0)
+def test_unpolled_job_is_ended_for_the_next_and_removed(
+    job_queue, hub_with_models, digits, tiny_gpt2, monkeypatch
+):
+    hub_with_models.put("ben/hangs", read_files(tiny_gpt2))
+    with hub_with_models.fault(hub_with_models.STORAGE, "hang", method="GET"):
+        abandoned = job_queue.submit("benchmark", benchmark_request(digits, "ben/hangs"), "ada")
+        wait_until_working(job_queue, abandoned, "Downloading ben/hangs")
+        set_limits(monkeypatch, job_queue, unpolled_timeout_s=1.0)
         assert (
-            over(comparer, comparer.submit("benchmark", table(digits), "ben"), "ben")["status"]
+            wait_for_result(
+                job_queue, job_queue.submit("benchmark", benchmark_request(digits), "ben"), "ben"
+            )["status"]
             == "done"
         )
-    assert "its page no longer polls" in comparer.poll(left, "ada")["message"]
-    set_limits(monkeypatch, comparer, result_ttl_s=0.1)
-    wait_for(lambda: left not in comparer.queue._jobs, 60, "the end of what was kept")
+    assert "its page no longer polls" in job_queue.poll(abandoned, "ada")["message"]
+    set_limits(monkeypatch, job_queue, result_ttl_s=0.1)
+    wait_for(lambda: abandoned not in job_queue.queue._jobs, 60, "the removal of the result")
 
 
-def test_an_idle_process_gives_its_memory_back(comparer, monkeypatch):
-    assert over(comparer, comparer.submit("cached-models", {}, "ada"))["status"] == "done"
-    assert comparer.process_id
-    monkeypatch.setattr(comparer.executor, "idle_timeout_s", 0.5)
-    wait_for(lambda: comparer.process_id is None, 60, "the end of the idle process")
-    assert over(comparer, comparer.submit("cached-models", {}, "ada"))["status"] == "done"
+def test_idle_process_is_ended(job_queue, monkeypatch):
+    assert (
+        wait_for_result(job_queue, job_queue.submit("cached-models", {}, "ada"))["status"] == "done"
+    )
+    assert job_queue.process_id
+    monkeypatch.setattr(job_queue.executor, "idle_timeout_s", 0.5)
+    wait_for(lambda: job_queue.process_id is None, 60, "the end of the idle process")
+    assert (
+        wait_for_result(job_queue, job_queue.submit("cached-models", {}, "ada"))["status"] == "done"
+    )
 
 
-def test_hosted_comparer_rejects_local_folders_and_limits_downloads(served, digits, tiny_gpt2):
-    comparer = ComparisonQueue(hosted=True)
+def test_hosted_comparer_rejects_local_folders_and_limits_downloads(
+    hub_with_models, digits, tiny_gpt2
+):
+    job_queue = ComparisonQueue(hosted=True)
     try:
-        result = over(comparer, comparer.submit("model-info", {"models": [tiny_gpt2]}, "ada"))[
-            "result"
-        ]
+        result = wait_for_result(
+            job_queue, job_queue.submit("model-info", {"models": [tiny_gpt2]}, "ada")
+        )["result"]
         assert "is not the name of a model" in result["models"][0]["message"]
         assert (result["folders"], result["max_bytes"]) == (False, 600_000_000)
     finally:
-        comparer.close()
-    wait_for(lambda: comparer.process_id is None, 60, "the end of the process")
+        job_queue.close()
+    wait_for(lambda: job_queue.process_id is None, 60, "the end of the process")
 
 
-PAGE = """
+SERVER_SCRIPT = """
 import sys, time
 from playground.comparison.job_queue import (ComparisonQueue)
 from playground.comparison.export import (to_csv)
@@ -247,15 +271,15 @@ if __name__ == "__main__":
 
 
 def test_the_server_process_does_not_import_torch(tmp_path):
-    (tmp_path / "page.py").write_text(PAGE)
-    done = subprocess.run(
+    (tmp_path / "page.py").write_text(SERVER_SCRIPT)
+    completed = subprocess.run(
         [sys.executable, tmp_path / "page.py"],
         capture_output=True,
         text=True,
         timeout=100,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-    assert done.stdout.strip() == "[]", done.stderr
+    assert completed.stdout.strip() == "[]", completed.stderr
 
 
 def test_every_failure_becomes_a_message():
@@ -263,7 +287,7 @@ def test_every_failure_becomes_a_message():
     assert str(to_user_error(OSError(28, "No space left on device"), "gpt2")).startswith(
         "gpt2: the system reported an error: No space left"
     )
-    assert to_user_error(UserError("as it is"), "gpt2").args == ("as it is",)
+    assert to_user_error(UserError("a message"), "gpt2").args == ("a message",)
     assert "an unexpected error occurred (KeyError" in str(to_user_error(KeyError("x"), "gpt2"))
     with pytest.raises(UserError, match="is not a kind of job"):
         run("no such kind", {}, ProgressReporter())
@@ -274,7 +298,7 @@ def test_only_unexpected_errors_are_logged_with_traceback(caplog):
     def fail():
         raise KeyError("layers")
 
-    for expected in (MemoryError(), OSError(28, "No space left on device"), UserError("as it is")):
+    for expected in (MemoryError(), OSError(28, "No space left on device"), UserError("a message")):
         to_user_error(expected, "gpt2")
     assert caplog.records == []
     try:
@@ -296,34 +320,32 @@ def test_rows_are_strict_json_with_null_for_nan():
         to_json_safe({"a": object()})
 
 
-def tuning(digits, model, **more):
+def finetune_request(digits, model, **options):
     return {
         "checkpoint": str(digits),
         "model": model,
         "steps": 5000,
         "batch_size": 32,
         "n": 4,
-    } | more
+    } | options
 
 
-def test_cancelled_fine_tuning_is_over_when_its_weights_are_on_the_disk(
-    comparer, digits, tiny_gpt2
-):
-    job = comparer.submit("finetune", tuning(digits, tiny_gpt2), "ada")
-    wait_for(lambda: len(comparer.poll(job, "ada")["rows"]) > 4, 100, "a few steps")
-    comparer.cancel(job, "ada")
-    result = comparer.poll(job, "ada")
+def test_cancelled_fine_tuning_ends_after_saving_its_weights(job_queue, digits, tiny_gpt2):
+    job = job_queue.submit("finetune", finetune_request(digits, tiny_gpt2), "ada")
+    wait_for(lambda: len(job_queue.poll(job, "ada")["rows"]) > 4, 100, "a few steps")
+    job_queue.cancel(job, "ada")
+    result = job_queue.poll(job, "ada")
     assert result["status"] in ("working", "cancelled")
     if result["status"] == "working":
         assert "saving the result" in result["message"]
-    result = over(comparer, job)
+    result = wait_for_result(job_queue, job)
     assert (result["status"], result["message"]) == (
         "cancelled",
         "cancelled; the results so far are available",
     )
     assert 0 < result["result"]["steps"] < 5000
-    known = comparer.submit("model-info", {"models": [result["result"]["model"]]}, "ada")
-    assert not over(comparer, known)["result"]["models"][0]["message"]
+    query = job_queue.submit("model-info", {"models": [result["result"]["model"]]}, "ada")
+    assert not wait_for_result(job_queue, query)["result"]["models"][0]["message"]
 
 
 def test_fine_tuning_is_saved_when_the_server_is_killed(digits, tiny_gpt2, tmp_path):
@@ -341,7 +363,11 @@ def test_fine_tuning_is_saved_when_the_server_is_killed(digits, tiny_gpt2, tmp_p
         "PLAYGROUND_CHECKPOINTS": str(tmp_path / "checkpoints"),
         "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, str(tmp_path / "server.py"), json.dumps(tuning(digits, tiny_gpt2))]
+    command = [
+        sys.executable,
+        str(tmp_path / "server.py"),
+        json.dumps(finetune_request(digits, tiny_gpt2)),
+    ]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout.readline() == "learning\n"
         server.kill()

@@ -91,13 +91,13 @@ def masked(tiny_bert):
     return open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
 
 
-def writer(pipe, shots=4, items=EXAMPLES, examples=FEW_SHOT, report=None):
+def causal_lm(pipe, shots=4, examples=EXAMPLES, few_shot=FEW_SHOT, report=None):
     return PretrainedCausalLM(
-        "stub", "pretrained", pipe, DIGITS, report or ProgressReporter(), items, examples, shots
+        "stub", "pretrained", pipe, DIGITS, report or ProgressReporter(), examples, few_shot, shots
     )
 
 
-def filler(pipe, at_once, shots=4, items=EXAMPLES):
+def masked_lm(pipe, at_once, shots=4, items=EXAMPLES):
     return PretrainedMaskedLM(
         "stub",
         "pretrained",
@@ -111,21 +111,21 @@ def filler(pipe, at_once, shots=4, items=EXAMPLES):
     )
 
 
-RIGHT = {
-    "right": lambda source: " " + " ".join(reversed(source)) + "\n\nInput:",
+OUTPUT_RULES = {
+    "correct": lambda source: " " + " ".join(reversed(source)) + "\n\nInput:",
     "copies": lambda source: " " + " ".join(source) + "\n",
-    "rambles": lambda source: f" {' '.join(reversed(source))} is what I would say, because\n",
+    "text after": lambda source: f" {' '.join(reversed(source))} is my guess, because\n",
     "empty": lambda source: "\n",
-    "joins": lambda source: " " + "".join(reversed(source)) + "\n",
-    "goes on": lambda source: " " + " ".join([*reversed(source), "0"]) + "\n",
+    "joined": lambda source: " " + "".join(reversed(source)) + "\n",
+    "extra token": lambda source: " " + " ".join([*reversed(source), "0"]) + "\n",
 }
 
 
 @pytest.mark.smoke
 def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
     result = {}
-    for name, rule in RIGHT.items():
-        tally, _ = build_benchmark(rank=0).evaluate(writer(StubPipe(tokenizer, rule)))
+    for name, rule in OUTPUT_RULES.items():
+        tally, _ = build_benchmark(rank=0).evaluate(causal_lm(StubPipe(tokenizer, rule)))
         result[name] = tally.compute()
     copied = build_benchmark(rank=0).evaluate(CopyBaseline())[0].compute()
     assert (result["right"]["exact_match"], result["right"]["token_accuracy"]) == (1.0, 1.0)
@@ -146,8 +146,8 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
 
 
 def test_the_prompt_and_its_tokens_match_the_request(tokenizer):
-    pipe = StubPipe(tokenizer, RIGHT["right"])
-    stub = writer(pipe, shots=2)
+    pipe = StubPipe(tokenizer, OUTPUT_RULES["correct"])
+    stub = causal_lm(pipe, shots=2)
     answer = stub.generate(EXAMPLES[0])
     prompt, settings = pipe.calls[0]
     assert prompt == answer.prompt == few_shot_prompt(EXAMPLES[0], FEW_SHOT[:2])
@@ -158,35 +158,35 @@ def test_the_prompt_and_its_tokens_match_the_request(tokenizer):
 
 
 def test_examples_are_limited_by_positions_with_a_note(tokenizer):
-    stub = writer(StubPipe(tokenizer, RIGHT["right"], positions=80), shots=32)
+    stub = causal_lm(StubPipe(tokenizer, OUTPUT_RULES["correct"], positions=80), shots=32)
     tokens = len(tokenizer(few_shot_prompt(EXAMPLES[0], stub.examples))["input_ids"])
     assert 0 < len(stub.examples) < 32
     assert tokens + stub.max_new_tokens <= 80
     assert f"{len(stub.examples)} few-shot examples instead of 32" in stub.caveat
-    assert not writer(StubPipe(tokenizer, RIGHT["right"]), shots=2).caveat
+    assert not causal_lm(StubPipe(tokenizer, OUTPUT_RULES["correct"]), shots=2).caveat
     with pytest.raises(UserError, match="has 8 positions"):
-        writer(StubPipe(tokenizer, RIGHT["right"], positions=8), shots=2)
+        causal_lm(StubPipe(tokenizer, OUTPUT_RULES["correct"], positions=8), shots=2)
 
 
 @torch.no_grad()
 def test_ranking_equals_a_sum_over_tokens(tiny_gpt2, tokenizer, causal):
     model = AutoModelForCausalLM.from_pretrained(tiny_gpt2).eval()
-    stub = writer(causal)
+    stub = causal_lm(causal)
     for item in EXAMPLES[:3]:
-        candidates = [each.tokens for each in choices_for(item)]
+        candidates = [choice.tokens for choice in choices_for(item)]
         prompt = few_shot_prompt(item, stub.examples)
-        brute = []
+        expected = []
         for candidate in candidates:
             ids = tokenizer(prompt + " " + " ".join(candidate), return_tensors="pt")["input_ids"]
             start = len(tokenizer(prompt)["input_ids"])
             log_probabilities = model(ids).logits[0].log_softmax(-1)
-            brute.append(
+            expected.append(
                 sum(
-                    float(log_probabilities[place - 1, ids[0, place]])
-                    for place in range(start, ids.shape[1])
+                    float(log_probabilities[position - 1, ids[0, position]])
+                    for position in range(start, ids.shape[1])
                 )
             )
-        assert stub.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
+        assert stub.loglikelihoods(item, candidates) == pytest.approx(expected, abs=1e-4)
 
 
 @torch.no_grad()
@@ -194,10 +194,10 @@ def test_choice_log_probs_are_independent_of_batching(tiny_gpt2, tokenizer, caus
     monkeypatch.setattr("playground.comparison.models.BATCH_SIZE", 2)
     item = Example(("3", "1", "4"), ("4", "1", "3"))
     candidates = [("4",), ("4", "1", "3"), ("4", "1"), ("9", "9", "9", "9", "9")]
-    together = writer(causal).loglikelihoods(item, candidates)
-    alone = [writer(causal).loglikelihoods(item, [each])[0] for each in candidates]
-    assert together == pytest.approx(alone, abs=1e-4)
-    assert together[0] > together[2] > together[1]  # each goes on from the one before
+    batched = causal_lm(causal).loglikelihoods(item, candidates)
+    single = [causal_lm(causal).loglikelihoods(item, [candidate])[0] for candidate in candidates]
+    assert batched == pytest.approx(single, abs=1e-4)
+    assert batched[0] > batched[2] > batched[1]  # each sequence extends the next one
 
 
 @torch.no_grad()
@@ -206,27 +206,29 @@ def test_pseudo_log_likelihood_equals_a_sum_over_slots(tiny_bert, masked):
         AutoTokenizer.from_pretrained(tiny_bert),
         AutoModelForMaskedLM.from_pretrained(tiny_bert).eval(),
     )
-    stub = filler(masked, at_once=True)
+    stub = masked_lm(masked, at_once=True)
     item = EXAMPLES[0]
-    candidates = [each.tokens for each in choices_for(item)]
-    brute = []
+    candidates = [choice.tokens for choice in choices_for(item)]
+    expected = []
     for candidate in candidates:
         total = 0.0
-        for place, symbol in enumerate(candidate):
+        for position, symbol in enumerate(candidate):
             text = masked_prompt(
-                Example(item.source, candidate), stub.examples, tokenizer.mask_token, {place}
+                Example(item.source, candidate), stub.examples, tokenizer.mask_token, {position}
             )
-            coded = tokenizer(text, return_tensors="pt")
-            (slot,) = (coded["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0].tolist()
+            encoded = tokenizer(text, return_tensors="pt")
+            (mask_position,) = (
+                (encoded["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0].tolist()
+            )
             total += float(
-                model(**coded)
-                .logits[0, slot]
+                model(**encoded)
+                .logits[0, mask_position]
                 .log_softmax(-1)[tokenizer.convert_tokens_to_ids(symbol)]
             )
-        brute.append(total)
-    assert stub.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
-    one_by_one = filler(masked, at_once=False).generate(item)
-    assert one_by_one.log_prob == pytest.approx(brute[candidates.index(item.target)], abs=1e-4)
+        expected.append(total)
+    assert stub.loglikelihoods(item, candidates) == pytest.approx(expected, abs=1e-4)
+    one_by_one = masked_lm(masked, at_once=False).generate(item)
+    assert one_by_one.log_prob == pytest.approx(expected[candidates.index(item.target)], abs=1e-4)
 
 
 @torch.no_grad()
@@ -234,57 +236,59 @@ def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
     _, family = load_model(digits)
     scratch = CheckpointModel("digits", TASK, family)
     item = EXAMPLES[0]
-    candidates = [each.tokens for each in choices_for(item)]
+    candidates = [choice.tokens for choice in choices_for(item)]
     source = torch.tensor([[*TASK.vocabulary.encode(item.source_text), EOS]])
-    brute = []
+    expected = []
     for candidate in candidates:
-        written, total = [1], 0.0
+        decoder_input, total = [1], 0.0
         for token in [*TASK.vocabulary.encode(" ".join(candidate)), EOS]:
-            total += float(family(source, torch.tensor([written]))[0, -1].log_softmax(-1)[token])
-            written.append(token)
-        brute.append(total)
-    assert scratch.loglikelihoods(item, candidates) == pytest.approx(brute, abs=1e-4)
-    every = sample_examples(TASK, 500, 3, 3)
-    tally = build_benchmark(every, rank=0).evaluate(scratch)[0]
-    palindromes = 1000  # `evaluate` uses all held-out sequences, palindromes too
-    scores = evaluate(family, build_held_out_set(TASK, palindromes, 3, 3))
+            total += float(
+                family(source, torch.tensor([decoder_input]))[0, -1].log_softmax(-1)[token]
+            )
+            decoder_input.append(token)
+        expected.append(total)
+    assert scratch.loglikelihoods(item, candidates) == pytest.approx(expected, abs=1e-4)
+    all_examples = sample_examples(TASK, 500, 3, 3)
+    tally = build_benchmark(all_examples, rank=0).evaluate(scratch)[0]
+    n_held_out = 1000  # `evaluate` uses all held-out sequences, palindromes too
+    scores = evaluate(family, build_held_out_set(TASK, n_held_out, 3, 3))
     assert tally.exact == tally.n
     assert scores.exact_match == 1.0
     assert tally.n < scores.n
 
 
-def test_a_scratch_prediction_counts_only_if_it_ends(digits):
+def test_checkpoint_prediction_without_eos_is_wrong(digits):
     _, family = load_model(digits)
-    for tail, right in (([EOS], True), ([9], False), ([0], False)):
+    for tail, is_correct in (([EOS], True), ([9], False), ([0], False)):
         numbers = TASK.vocabulary.encode("4 1 3") + tail
         stub = SimpleNamespace(
-            generate=lambda source, most, numbers=numbers: torch.tensor([numbers]),
+            generate=lambda source, max_tokens, numbers=numbers: torch.tensor([numbers]),
             config=family.config,
         )
         scratch = CheckpointModel("stub", TASK, family)
         scratch.model = stub
-        answer = scratch.generate(Example(("3", "1", "4"), ("4", "1", "3")))
-        assert (answer.parsed == ("4", "1", "3")) is right
+        output = scratch.generate(Example(("3", "1", "4"), ("4", "1", "3")))
+        assert (output.parsed == ("4", "1", "3")) is is_correct
 
 
 @pytest.mark.smoke
 def test_trained_fixture_reverses_through_the_real_pipeline(causal):
     """It has learned to reverse three digits, so it beats every baseline."""
     table = build_benchmark(rank=6)
-    tally = table.evaluate(writer(causal, shots=0))[0]
+    tally = table.evaluate(causal_lm(causal, shots=0))[0]
     assert tally.exact / tally.n > 0.5
     assert tally.first >= 3
     items = table.rows[0]
     assert items["n_few_shot"] is None
-    assert items["parameters"] == sum(each.numel() for each in causal.model.parameters())
+    assert items["parameters"] == sum(parameter.numel() for parameter in causal.model.parameters())
 
 
 def test_generation_stops_at_the_end_of_the_line(causal):
-    answer = writer(causal, shots=1).generate(EXAMPLES[0])
-    assert answer.raw_output.count("\n") <= 1
+    output = causal_lm(causal, shots=1).generate(EXAMPLES[0])
+    assert output.raw_output.count("\n") <= 1
     assert (
-        answer.raw_output.endswith("\n")
-        or len(causal.tokenizer(answer.raw_output)["input_ids"]) == 7
+        output.raw_output.endswith("\n")
+        or len(causal.tokenizer(output.raw_output)["input_ids"]) == 7
     )
 
 
@@ -306,20 +310,24 @@ class StubFiller:
     def __call__(self, ids_BP):
         logits_BPV = torch.zeros(*ids_BP.shape, len(self.tokenizer))
         for row, ids in enumerate(ids_BP.tolist()):
-            left = [
+            digits = [
                 int(token) for token in self.tokenizer.convert_ids_to_tokens(ids) if token.isdigit()
             ]
-            source, others = left[:3], left[3:]
-            gaps = [
-                place for place, token in enumerate(ids) if token == self.tokenizer.mask_token_id
+            source, visible_targets = digits[:3], digits[3:]
+            mask_positions = [
+                position
+                for position, token in enumerate(ids)
+                if token == self.tokenizer.mask_token_id
             ]
-            for other in others:
-                source.remove(other)
-            for gap in gaps:
+            for visible in visible_targets:
+                source.remove(visible)
+            for mask_position in mask_positions:
                 logits_BPV[
                     row,
-                    gap,
-                    self.tokenizer.convert_tokens_to_ids(str(source[0]) if len(gaps) == 1 else "0"),
+                    mask_position,
+                    self.tokenizer.convert_tokens_to_ids(
+                        str(source[0]) if len(mask_positions) == 1 else "0"
+                    ),
                 ] = 9.0
         return SimpleNamespace(logits=logits_BPV)
 
@@ -327,14 +335,20 @@ class StubFiller:
         return {"logits": self(inputs["input_ids"]).logits, "input_ids": inputs["input_ids"]}
 
     def postprocess(self, outputs, top_k):
-        gaps = (outputs["input_ids"][0] == self.tokenizer.mask_token_id).nonzero()[:, 0]
+        mask_positions = (outputs["input_ids"][0] == self.tokenizer.mask_token_id).nonzero()[:, 0]
         return [
-            [{"token_str": self.tokenizer.decode([int(outputs["logits"][0, gap].argmax())])}]
-            for gap in gaps
+            [
+                {
+                    "token_str": self.tokenizer.decode(
+                        [int(outputs["logits"][0, mask_position].argmax())]
+                    )
+                }
+            ]
+            for mask_position in mask_positions
         ]
 
 
-def leak_of(pipe):
+def measure_leak(pipe):
     rows = []
     table = build_benchmark(
         rank=2,
@@ -343,8 +357,8 @@ def leak_of(pipe):
         ),
     )
     at_once, one_by_one = (
-        table.evaluate(filler(pipe, True, shots=0)),
-        table.evaluate(filler(pipe, False, shots=0)),
+        table.evaluate(masked_lm(pipe, True, shots=0)),
+        table.evaluate(masked_lm(pipe, False, shots=0)),
     )
     table.elimination_gain("stub", at_once, one_by_one)
     (leak,) = table.leak_by_model
@@ -360,7 +374,9 @@ def leak_of(pipe):
 
 
 def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
-    leak, rows, at_once, one_by_one = leak_of(StubFiller(AutoTokenizer.from_pretrained(tiny_bert)))
+    leak, rows, at_once, one_by_one = measure_leak(
+        StubFiller(AutoTokenizer.from_pretrained(tiny_bert))
+    )
     zeros = sum(item.target.count("0") for item in EXAMPLES)
     assert (at_once.correct_tokens, one_by_one.correct_tokens) == (zeros, 75)
     assert at_once.exact == 0
@@ -368,21 +384,21 @@ def test_masking_one_token_at_a_time_leaks_target_by_elimination(tiny_bert):
     assert leak["nats_per_token"] > 5
     assert "times as likely" in leak["message"]
     assert "without knowing the rule" in leak["message"]
-    requested_one_by_one = [row for row in rows if row["kind"] == "example" and row["index"] == 1]
-    assert all(row["prompt"].count("[MASK]") == 1 for row in requested_one_by_one)
-    assert "sees the other answers" in requested_one_by_one[0]["decoding"]
-    requested_at_once = [row for row in rows if row["kind"] == "example" and row["index"] == 0]
-    assert all(row["tokens"].count("[MASK]") == 3 for row in requested_at_once)
+    single_mask_rows = [row for row in rows if row["kind"] == "example" and row["index"] == 1]
+    assert all(row["prompt"].count("[MASK]") == 1 for row in single_mask_rows)
+    assert "sees the other answers" in single_mask_rows[0]["decoding"]
+    joint_rows = [row for row in rows if row["kind"] == "example" and row["index"] == 0]
+    assert all(row["tokens"].count("[MASK]") == 3 for row in joint_rows)
 
 
-def test_a_fixture_that_knows_the_rule_gains_nothing_by_the_leak(masked):
-    leak, _, at_once, one_by_one = leak_of(masked)
+def test_model_that_learned_the_rule_gains_nothing_by_elimination(masked):
+    leak, _, at_once, one_by_one = measure_leak(masked)
     assert at_once.exact / at_once.n > 0.5
     assert one_by_one.exact >= at_once.exact - 2
     assert leak["nats_per_token"] < 5
 
 
-def test_elimination_knows_nothing_but_the_symbols():
+def test_elimination_baseline_predicts_the_remaining_symbols():
     assert elimination_baseline(Example(("3", "1", "4"), ("4", "1", "3"))) == ("4", "1", "3")
     assert elimination_baseline(Example(("3", "1", "3"), ("1", "3", "3"))) == ("1", "3", "3")
     assert elimination_baseline(Example(("3", "1"), ("9", "1"))) == ("3", None)
@@ -392,7 +408,7 @@ def test_the_baselines_match_their_description():
     item = Example(("3", "1", "1", "4"), ("4", "1", "1", "3"))
     assert CopyBaseline().generate(item).parsed == item.source
     assert MajorityTokenBaseline().generate(item).parsed == ("1", "1", "1", "1")
-    candidates = [each.tokens for each in choices_for(item)]
+    candidates = [choice.tokens for choice in choices_for(item)]
     assert CopyBaseline().loglikelihoods(item, candidates).index(0.0) == candidates.index(
         item.source
     )
@@ -408,7 +424,7 @@ def test_the_baselines_match_their_description():
 @pytest.mark.parametrize(
     ("name", "low", "high", "symbols"), [("parity", 1, 8, DIGITS), ("brackets", 4, 16, "01()")]
 )
-def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, symbols):
+def test_random_baseline_uses_the_symbols_of_the_targets(name, low, high, symbols):
     sample = sample_examples(load_task(name), 40, low, high)
     settings = TaskConfig(task=name, min_length=low, max_length=high)
     table = Benchmark(
@@ -425,7 +441,7 @@ def test_chance_guesses_among_the_symbols_that_targets_hold(name, low, high, sym
 
 
 @pytest.mark.smoke
-def test_chance_guesses_among_all_symbols_where_targets_hold_them_all():
+def test_random_baseline_uses_all_symbols_if_all_are_targets():
     table = build_benchmark()
     table.add_random_baseline()
     assert (table.rows[0]["exact_match"], table.rows[0]["token_accuracy"]) == (
@@ -439,12 +455,12 @@ def test_majority_baseline_is_the_best_constant_prediction():
     tally = MetricAccumulator()
     for item in items:
         tally.add(MajorityTargetBaseline(items).generate(item).parsed, item.target, 0.0)
-    shares = [sum(item.target == (symbol,) for item in items) / len(items) for symbol in "01"]
-    assert tally.compute()["exact_match"] == max(shares) >= 0.5
-    candidates = [each.tokens for each in choices_for(items[0], items)]
+    fractions = [sum(item.target == (symbol,) for item in items) / len(items) for symbol in "01"]
+    assert tally.compute()["exact_match"] == max(fractions) >= 0.5
+    candidates = [choice.tokens for choice in choices_for(items[0], items)]
     assert [
-        each
-        for each, score in zip(
+        choice
+        for choice, score in zip(
             candidates,
             MajorityTargetBaseline(items).loglikelihoods(items[0], candidates),
             strict=True,
@@ -453,7 +469,7 @@ def test_majority_baseline_is_the_best_constant_prediction():
     ] == [MajorityTargetBaseline(items).target]
 
 
-class KnowsOnlySymbols(CopyBaseline):
+class UniformOverPermutations(CopyBaseline):
     """Gives every permutation of the source the same log-probability, up to float rounding."""
 
     def loglikelihoods(self, example, choices):
@@ -462,14 +478,14 @@ class KnowsOnlySymbols(CopyBaseline):
 
 def test_rank_ties_from_float_noise_score_at_chance_level():
     table = build_benchmark(rank=12)
-    table.evaluate(KnowsOnlySymbols())
+    table.evaluate(UniformOverPermutations())
     row = table.rows[0]
     assert row["ranked"] == 12
     assert row["rank_accuracy"] == pytest.approx(row["rank_chance"])
     assert row["rank_accuracy_low"] < row["rank_accuracy"] < row["rank_accuracy_high"]
 
 
-def test_a_tokenizer_that_merges_symbols_is_named(masked):
+def test_tokenizer_that_merges_symbols_is_reported(masked):
     upper = [Example(("a", "B"), ("B", "a"))]
     stub = PretrainedMaskedLM(
         "lower", "", masked, "abAB", ProgressReporter(), upper, [], 0, fills_jointly=True
@@ -481,9 +497,9 @@ def test_a_tokenizer_that_merges_symbols_is_named(masked):
         )
 
 
-def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_output(causal):
+def test_cancelled_job_ends_during_generation(causal):
     cancelled = threading.Event()
-    stub = writer(causal, report=ProgressReporter(cancelled=cancelled))
+    stub = causal_lm(causal, report=ProgressReporter(cancelled=cancelled))
     cancelled.set()
     with pytest.raises(JobCancelled):
         stub.generate(EXAMPLES[0])
@@ -492,16 +508,16 @@ def test_a_job_that_is_cancelled_ends_in_the_middle_of_an_output(causal):
 
 
 def test_error_during_benchmark_is_recorded_and_scores_remain(tokenizer):
-    pipe = StubPipe(tokenizer, RIGHT["right"])
+    pipe = StubPipe(tokenizer, OUTPUT_RULES["correct"])
 
-    def breaks(source):
+    def run_out_of_memory(source):
         if len(pipe.calls) > 5:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return RIGHT["right"](source)
+        return OUTPUT_RULES["correct"](source)
 
-    pipe.rule = breaks
+    pipe.rule = run_out_of_memory
     table = build_benchmark(rank=0)
-    tally, _ = table.evaluate(writer(pipe))
+    tally, _ = table.evaluate(causal_lm(pipe))
     assert tally.n == 5
     row = table.rows[0]
     assert (row["n"], row["exact_match"]) == (5, 1.0)

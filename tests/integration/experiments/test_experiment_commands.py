@@ -34,26 +34,26 @@ FATAL = [
     *TINY,
 ]
 # some terabytes
-VAST = ["max_length=100", "d_model=4096", "d_ff=16384", "n_layers=6", "batch_size=65536"]
+HUGE = ["max_length=100", "d_model=4096", "d_ff=16384", "n_layers=6", "batch_size=65536"]
 
 
 @pytest.fixture
-def here():
+def run_in_process():
     """Run a command in this process with a warm fork server; restore its signal handlers."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield lambda *words: CliRunner().invoke(main, [*map(str, words)])
+    yield lambda *arguments: CliRunner().invoke(main, [*map(str, arguments)])
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
 
-def last(done: subprocess.CompletedProcess) -> dict:
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def parse_json_output(completed: subprocess.CompletedProcess) -> dict:
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout.splitlines()[-1])
 
 
 def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
     out, table = tmp_path / "out", tmp_path / "lengths.csv"
-    words = (
+    arguments = (
         "lengths",
         "--schemes",
         "learned",
@@ -67,9 +67,9 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
         "--n",
         20,
     )
-    words += ("--out", out, "--csv", table, "--json", "--set", "steps=400", *TINY)
+    arguments += ("--out", out, "--csv", table, "--json", "--set", "steps=400", *TINY)
     with subprocess.Popen(
-        [*COMMAND, *map(str, words)],
+        [*COMMAND, *map(str, arguments)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -84,7 +84,7 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
     assert process.returncode == 130
     assert "the same command continues from here" in message
     started = {path.name for path in out.glob("runs/*")}
-    results = last(run_in_interpreter(*words))
+    results = parse_json_output(run_in_interpreter(*arguments))
     assert started <= {path.name for path in out.glob("runs/*")}
     assert len(list(out.glob("runs/*"))) == 2
     assert [row["label"] for row in results["rows"]] == ["learned", "sinusoidal"]
@@ -95,16 +95,18 @@ def test_interrupted_lengths_command_resumes_without_repeated_work(tmp_path):
     }
     assert len(table.read_text().splitlines()) == 1 + 2 * 8
     metrics = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/metrics.jsonl")}
-    assert last(run_command(*words)) == results
+    assert parse_json_output(run_command(*arguments)) == results
     assert {path: path.stat().st_mtime_ns for path in metrics} == metrics
 
 
 def test_checkpoints_are_evaluated_up_to_their_positions(tmp_path):
-    done = run_command("lengths", "checkpoints/reverse", "checkpoints/copy", "--n", 20, "--json")
-    results = last(done)
+    completed = run_command(
+        "lengths", "checkpoints/reverse", "checkpoints/copy", "--n", 20, "--json"
+    )
+    results = parse_json_output(completed)
     assert (
         "checkpoints/reverse has positions for 10 tokens; longer sequences are skipped"
-        in done.stderr
+        in completed.stderr
     )
     assert (results["max_length"], [row["label"] for row in results["rows"]]) == (
         10,
@@ -115,7 +117,7 @@ def test_checkpoints_are_evaluated_up_to_their_positions(tmp_path):
     assert "no length beyond 10 was evaluated" in results["summary"]
 
 
-def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_path):
+def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(run_in_process, tmp_path):
     fields = {
         "task": "sort",
         "min_length": 1,
@@ -128,10 +130,10 @@ def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_p
         RunConfig.from_flat(fields | {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 16})
     )
     save_checkpoint(tmp_path / "sorter", trainer, [trainer.train_step()])
-    done = here(
+    completed = run_in_process(
         "lengths", "checkpoints/reverse", tmp_path / "sorter", "--n", 20, "--times", 2, "--json"
     )
-    results = json.loads(done.stdout.splitlines()[-1])
+    results = json.loads(completed.stdout.splitlines()[-1])
     assert results["summary"].startswith(
         "reverse (task reverse): Trained on length 1–10 and evaluated up to 10, reverse keeps 99 %"
     )
@@ -150,7 +152,7 @@ def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(here, tmp_p
 
 @pytest.mark.smoke
 def test_experiment_command_writes_report_figures_and_table(tmp_path):
-    words = (
+    arguments = (
         "experiment",
         "--vary",
         "norm=pre,post",
@@ -164,7 +166,7 @@ def test_experiment_command_writes_report_figures_and_table(tmp_path):
         "max_length=4",
         *TINY,
     )
-    results = last(run_command(*words))
+    results = parse_json_output(run_command(*arguments))
     assert [variant["values"] for variant in results["variants"]] == [
         {"norm_placement": "pre"},
         {"norm_placement": "post"},
@@ -173,12 +175,12 @@ def test_experiment_command_writes_report_figures_and_table(tmp_path):
     assert (tmp_path / "experiment.png").is_file()
 
 
-@pytest.mark.parametrize("others", ["", ",0.001"], ids=["all of them", "one of two"])
-def test_divergence_is_a_result(here, tmp_path, others):
-    done = here(
+@pytest.mark.parametrize("more_arguments", ["", ",0.001"], ids=["all of them", "one of two"])
+def test_divergence_is_a_result(run_in_process, tmp_path, more_arguments):
+    completed = run_in_process(
         "experiment",
         "--vary",
-        f"learning_rate=100.0{others}",
+        f"learning_rate=100.0{more_arguments}",
         "--seeds",
         1,
         "--out",
@@ -186,15 +188,15 @@ def test_divergence_is_a_result(here, tmp_path, others):
         "--set",
         *FATAL,
     )
-    assert done.exit_code == 0, done.output
-    assert "learning_rate 100            diverged in 1 of 1 runs" in done.stdout
-    assert (" exact match " in done.stdout) == bool(others)
-    # where there is something to draw
-    assert (tmp_path / "experiment.png").is_file() == bool(others)
+    assert completed.exit_code == 0, completed.output
+    assert "learning_rate 100            diverged in 1 of 1 runs" in completed.stdout
+    assert (" exact match " in completed.stdout) == bool(more_arguments)
+    # runs with points to draw
+    assert (tmp_path / "experiment.png").is_file() == bool(more_arguments)
 
 
-def test_schemes_without_a_finished_run_are_reported(here, tmp_path):
-    words = (
+def test_schemes_without_a_finished_run_are_reported(run_in_process, tmp_path):
+    arguments = (
         "lengths",
         "--schemes",
         "learned",
@@ -209,12 +211,17 @@ def test_schemes_without_a_finished_run_are_reported(here, tmp_path):
         "--out",
         tmp_path,
     )
-    done = here(*words, "--set", "learning_rate=100.0", *FATAL)
-    assert done.exit_code == 0, done.output
-    assert "no run could be evaluated; never trained: positions 5 to 8 of its source" in done.stdout
+    completed = run_in_process(*arguments, "--set", "learning_rate=100.0", *FATAL)
+    assert completed.exit_code == 0, completed.output
+    assert (
+        "no run could be evaluated; never trained: positions 5 to 8 of its source"
+        in completed.stdout
+    )
 
 
-def test_interrupted_replication_continues_and_is_not_repeated(here, tmp_path, monkeypatch):
+def test_interrupted_replication_continues_and_is_not_repeated(
+    run_in_process, tmp_path, monkeypatch
+):
     small = CLAIMS["uva-reversal"].settings | {
         "max_length": 4,
         "min_length": 4,
@@ -229,18 +236,21 @@ def test_interrupted_replication_continues_and_is_not_repeated(here, tmp_path, m
     trainer = Trainer(replication_config("uva-reversal", 0))
     save_checkpoint(tmp_path / "out", trainer, [trainer.train_step() for _ in range(15)])
     before = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
-    words = ("published", "uva-reversal", "--out", tmp_path / "out", "--json")
-    first = here(*words)
+    arguments = ("published", "uva-reversal", "--out", tmp_path / "out", "--json")
+    first = run_in_process(*arguments)
     lines = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
     assert (lines[:15], [json.loads(line)["step"] for line in lines]) == (
         before,
         list(range(1, 41)),
     )
-    again = here(*words)
-    assert again.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
+    second = run_in_process(*arguments)
+    assert second.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
     assert (tmp_path / "out" / "metrics.jsonl").read_text().splitlines() == lines
-    other = here(*words, "--seed", 1)
-    assert (other.exit_code, "already holds a checkpoint with other settings" in other.output) == (
+    other_result = run_in_process(*arguments, "--seed", 1)
+    assert (
+        other_result.exit_code,
+        "already holds a checkpoint with other settings" in other_result.output,
+    ) == (
         2,
         True,
     )
@@ -271,21 +281,21 @@ def tiny_claim(claim):
     return dataclasses.replace(claim, experiment={**spec, "base": {**spec["base"], **sizes}})
 
 
-def test_all_claims_are_replicated_one_after_the_other(here, tmp_path, monkeypatch):
+def test_all_claims_are_replicated_one_after_the_other(run_in_process, tmp_path, monkeypatch):
     chosen = {name: tiny_claim(CLAIMS[name]) for name in ("mingpt-sort", "benchmark-page")}
     monkeypatch.setattr("playground.experiments.claims.CLAIMS", chosen)
     monkeypatch.setattr("playground.experiments.replications.CLAIMS", chosen)
-    done = here("published", "--all", "--seeds", 2, "--json", "--out", tmp_path)
-    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    completed = run_in_process("published", "--all", "--seeds", 2, "--json", "--out", tmp_path)
+    first, second = (json.loads(line) for line in completed.stdout.splitlines())
     assert (first["name"], first["passed"], len(first["by_seed"])) == ("mingpt-sort", False, 2)
     assert (second["name"], second["verdict"], len(second["measured"])) == (
         "benchmark-page",
         "compared",
         2,
     )
-    assert done.exit_code == 1  # sorting is not learned in 6 steps
+    assert completed.exit_code == 1  # sorting is not learned in 6 steps
     assert {path.name for path in (tmp_path / "mingpt-sort").iterdir()} == {"seed-0", "seed-1"}
-    assert "mingpt-sort: Sorting with a tiny GPT, about " in done.stderr
+    assert "mingpt-sort: Sorting with a tiny GPT, about " in completed.stderr
 
 
 def test_presets_and_claims_are_listed():
@@ -296,7 +306,7 @@ def test_presets_and_claims_are_listed():
 
 
 @pytest.mark.parametrize(
-    ("words", "expected_message"),
+    ("arguments", "expected_message"),
     [
         (
             ("lengths", "--schemes", "learned", "backwards"),
@@ -315,9 +325,9 @@ def test_presets_and_claims_are_listed():
             ("lengths", "checkpoints/reverse", "--times", 0),
             "Invalid value for '--times': 0 is not in the range 1<=x<=20",
         ),
-        (("lengths", "--set", *VAST), "batch_size is 65536: this run needs about"),
+        (("lengths", "--set", *HUGE), "batch_size is 65536: this run needs about"),
         (
-            ("experiment", "--vary", "norm=pre,post", "--set", *VAST),
+            ("experiment", "--vary", "norm=pre,post", "--set", *HUGE),
             "are free; use a smaller batch_size, d_model, d_ff or max_length",
         ),
         (("lengths", "--set", "steps"), "use NAME=VALUE"),
@@ -342,10 +352,11 @@ def test_presets_and_claims_are_listed():
         ),
     ],
 )
-def test_invalid_commands_fail_with_one_line(words, expected_message, tmp_path):
-    done = run_command(
-        *words, *(() if words[0] == "lengths" and "nowhere" in words else ("--out", tmp_path))
+def test_invalid_commands_fail_with_one_line(arguments, expected_message, tmp_path):
+    completed = run_command(
+        *arguments,
+        *(() if arguments[0] == "lengths" and "nowhere" in arguments else ("--out", tmp_path)),
     )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert expected_message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert expected_message in completed.stderr
+    assert len(completed.stderr.splitlines()) == 1

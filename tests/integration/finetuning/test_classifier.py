@@ -28,14 +28,14 @@ QUICK = {"csv": CSV, "learning_rate": 2e-3, "epochs": 6, "sentence": "a great, s
 
 
 @pytest.fixture(autouse=True)
-def own_place(monkeypatch, tmp_path):
+def checkpoints_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
 
 
-def train(name, messages=None, **what):
+def train(name, messages=None, **fields):
     return run(
         "train-classifier",
-        {"model": name, **QUICK, **what},
+        {"model": name, **QUICK, **fields},
         ProgressReporter(lambda *message: (messages or []).append(message)),
     )
 
@@ -44,7 +44,7 @@ def train(name, messages=None, **what):
 def test_a_trained_classification_head_is_saved_as_a_model(kind, request, tmp_path):
     name, messages = request.getfixturevalue(kind), [("", "")]
     result = train(name, messages)
-    rows = [content[0] for word, *content in messages if word == "row"]
+    rows = [content[0] for message_kind, *content in messages if message_kind == "row"]
     assert rows[0]["step"] == 0
     assert rows[-1]["step"] == result["steps"]
     assert rows[-1]["loss"] < rows[1]["loss"]
@@ -56,15 +56,15 @@ def test_a_trained_classification_head_is_saved_as_a_model(kind, request, tmp_pa
     assert after[0]["label"] == "pro"
     assert Path(result["folder"]).parent == tmp_path / "runs" / "classifiers"
     assert [path.name for path in Path(result["folder"]).parent.glob(".*")] == []
-    again = run(
+    inference = run(
         "inference",
         {"task": "text-classification", "model": result["folder"], "text": QUICK["sentence"]},
         ProgressReporter(),
     )
-    assert again["trained"]
-    assert again["notes"] == []
-    assert {each["label"]: each["probability"] for each in again["labels"]} == pytest.approx(
-        {each["label"]: each["probability"] for each in after}, abs=1e-5
+    assert inference["trained"]
+    assert inference["notes"] == []
+    assert {entry["label"]: entry["probability"] for entry in inference["labels"]} == pytest.approx(
+        {entry["label"]: entry["probability"] for entry in after}, abs=1e-5
     )
     assert (
         run("classify", {"model": result["folder"], "text": QUICK["sentence"]}, ProgressReporter())[
@@ -95,40 +95,40 @@ def test_seed_determines_model_and_head_training_freezes_encoder(tiny_bert):
     )
 
 
-def test_heads_drawn_by_chance_disagree_and_are_put_back(tiny_bert):
+def test_random_heads_disagree_and_the_model_is_restored(tiny_bert):
     import torch
 
     actual = resolve(tiny_bert, ProgressReporter())
     pipe = open_pipeline("text-classification", actual, ProgressReporter())
-    before = {name: each.clone() for name, each in pipe.model.named_parameters()}
-    text_rendered = run(
-        "classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter()
-    )
-    assert not text_rendered["trained"]
-    assert min(text_rendered["votes"].values()) >= 1
-    assert sum(text_rendered["votes"].values()) == len(text_rendered["heads"]) == RANDOM_HEADS
-    assert text_rendered["notes"][0].startswith("untrained: randomly initialized")
+    before = {name: parameter.clone() for name, parameter in pipe.model.named_parameters()}
+    result = run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())
+    assert not result["trained"]
+    assert min(result["votes"].values()) >= 1
+    assert sum(result["votes"].values()) == len(result["heads"]) == RANDOM_HEADS
+    assert result["notes"][0].startswith("untrained: randomly initialized")
     assert "classifier.weight" in newly_initialized_weights("text-classification", actual)
-    assert all(torch.equal(each, before[name]) for name, each in pipe.model.named_parameters())
+    assert all(
+        torch.equal(parameter, before[name]) for name, parameter in pipe.model.named_parameters()
+    )
     assert (
         run("classify", {"model": tiny_bert, "text": "what a good film."}, ProgressReporter())[
             "heads"
         ]
-        == text_rendered["heads"]
+        == result["heads"]
     )
 
 
-def test_training_stops_when_it_is_cancelled_and_leaves_nothing(tiny_bert, tmp_path):
-    cancelled, shares = threading.Event(), []
+def test_cancelled_training_stops_and_saves_nothing(tiny_bert, tmp_path):
+    cancelled, step_rows = threading.Event(), []
 
-    def send(word, *content):
-        if word == "row" and content[0]["step"] > 0:
-            shares.append(content)
+    def send(message_kind, *content):
+        if message_kind == "row" and content[0]["step"] > 0:
+            step_rows.append(content)
             cancelled.set()
 
     with pytest.raises(JobCancelled):
         run("train-classifier", {"model": tiny_bert, **QUICK}, ProgressReporter(send, cancelled))
-    assert len(shares) == 1
+    assert len(step_rows) == 1
     assert not (tmp_path / "runs").exists()
 
 
@@ -136,9 +136,9 @@ def test_memory_is_checked_first(tiny_bert, monkeypatch):
     monkeypatch.setattr(classifier, "free_memory", lambda: 30_000_000)
     with pytest.raises(
         UserError, match=r"takes about [\d.]+ MB and 30\.0 MB are free; train the head alone"
-    ) as refused:
+    ) as error:
         train(tiny_bert)
-    assert refused.value.retryable
+    assert error.value.retryable
     assert train(tiny_bert, train="head", epochs=1)["memory_estimate"] < 27_000_000
 
 
@@ -146,10 +146,10 @@ def test_the_memory_estimate_grows_with_the_model(tiny_bert):
     model = open_pipeline(
         "text-classification", resolve(tiny_bert, ProgressReporter()), ProgressReporter()
     ).model
-    n = sum(each.numel() for each in model.parameters())
+    n = sum(parameter.numel() for parameter in model.parameters())
     small, large = (classifier.memory_estimate(model, size, 128) for size in (1, 16))
     assert small > 16 * n
-    # the rest is activations, which grow with the batch
+    # activations grow with the batch size
     assert large - small == 15 * (small - 16 * n)
 
 
@@ -169,25 +169,27 @@ def test_on_a_shared_server_head_training_is_limited(tiny_bert, monkeypatch):
         UserError, match="100 epochs of 48 rows are 300 steps; the maximum is 200: use fewer epochs"
     ):
         train(tiny_bert, epochs=100)
-    many = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(1500))
+    long_csv = "text,label\n" + "".join(f"text {number},{number % 2}\n" for number in range(1500))
     monkeypatch.setattr(
-        classifier, "resolve", lambda *_: pytest.fail("the usual number of epochs is affordable")
+        classifier,
+        "resolve",
+        lambda *_: pytest.fail("the default number of epochs is within the limit"),
     )
-    with pytest.raises(pytest.fail.Exception, match="affordable"):
-        classifier.train_classifier({"csv": many}, ProgressReporter())
+    with pytest.raises(pytest.fail.Exception, match="within the limit"):
+        classifier.train_classifier({"csv": long_csv}, ProgressReporter())
 
 
-def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
-    rows = read_labeled(CSV + CSV.split("\n", 1)[1])
+def test_a_fifth_of_each_label_is_held_out_without_duplicates():
+    rows = read_labelled(CSV + CSV.split("\n", 1)[1])
     assert rows.labels == ["contra", "pro"]
     assert (len(rows.training), len(rows.held_out)) == (48, 12)
-    assert [sum(label == place for _, label in rows.held_out) for place in (0, 1)] == [6, 6]
+    assert [sum(label == index for _, label in rows.held_out) for index in (0, 1)] == [6, 6]
     assert not {text for text, _ in rows.training} & {text for text, _ in rows.held_out}
     assert rows.notes == ["60 duplicate rows were removed"]
 
 
 @pytest.mark.parametrize(
-    ("content", "text_rendered"),
+    ("content", "message"),
     [
         ("a,b\n1,2\n", "line 1 is 'a,b'; it must name two columns: text,label"),
         ("text,label\nx,1\nx,2\n", "line 3 labels a text '2' that line 2 labels '1'"),
@@ -209,13 +211,13 @@ def test_a_fifth_of_each_label_is_held_out_and_no_text_is_on_both_sides():
         ("text,label\n" + "x" * 1_000_001, "larger than 1,000 KB"),
     ],
 )
-def test_faults_of_a_csv_are_reported_with_their_lines(content, text_rendered):
-    with pytest.raises(UserError, match=text_rendered):
-        read_labeled(content)
+def test_faults_of_a_csv_are_reported_with_their_lines(content, message):
+    with pytest.raises(UserError, match=message):
+        read_labelled(content)
 
 
 @pytest.mark.parametrize(
-    ("what", "text_rendered"),
+    ("fields", "message"),
     [
         ({"csv": ""}, "the CSV is missing"),
         ({"csv": None}, "the CSV is missing"),
@@ -225,6 +227,6 @@ def test_faults_of_a_csv_are_reported_with_their_lines(content, text_rendered):
         ({"learning_rate": 0.1, "model": 3}, "model is 3; give the name of a model"),
     ],
 )
-def test_invalid_requests_get_an_error_message(tiny_bert, what, text_rendered):
-    with pytest.raises(UserError, match=text_rendered):
-        run("train-classifier", {"model": tiny_bert, **QUICK, **what}, ProgressReporter())
+def test_invalid_requests_get_an_error_message(tiny_bert, fields, message):
+    with pytest.raises(UserError, match=message):
+        run("train-classifier", {"model": tiny_bert, **QUICK, **fields}, ProgressReporter())

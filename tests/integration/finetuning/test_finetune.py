@@ -29,12 +29,12 @@ from playground.training.trainer import Trainer
 from tests.support.command_runner import run_command
 
 ROOT = Path(__file__).resolve().parents[3]
-BOTH = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
+for_both_models = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
 # half as many sufficed for six seeds of each, but not on every processor
 STEPS = {"tiny-gpt2": 60, "tiny-bert": 120}
 
 
-class Received:
+class RecordedMessages:
     """Records the messages of a job; `until` cancels it after this many steps."""
 
     def __init__(self, until=None):
@@ -61,7 +61,7 @@ def root(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def checkpoint(small_run, tmp_path_factory):
-    """An almost untrained checkpoint; only its task is used."""
+    """Save an almost untrained checkpoint; only its task is used."""
     folder = tmp_path_factory.mktemp("checkpoint") / "small"
     trainer = Trainer(small_run.replace(min_length=3, max_length=4, max_steps=2))
     save_checkpoint(folder, trainer, list(trainer))
@@ -69,80 +69,82 @@ def checkpoint(small_run, tmp_path_factory):
 
 
 @pytest.fixture
-def requested(checkpoint, tiny_models):
-    def make(fixture="tiny-gpt2", **more):
+def finetune_request(checkpoint, tiny_models):
+    def create(fixture="tiny-gpt2", **fields):
         return {
             "checkpoint": checkpoint,
             "model": str(tiny_models / fixture),
             "steps": 2,
             "batch_size": 4,
             "n": 4,
-            **more,
+            **fields,
         }
 
-    return make
+    return create
 
 
 @pytest.fixture
 def load_model(tiny_models):
-    """A fixture as a family, on reversal of digits."""
+    """Open a fixture as a sequence-to-sequence model for the reversal of digits."""
 
-    def make(fixture, n_symbols=10):
-        received = Received()
-        actual = resolve(str(tiny_models / fixture), received.reporter)
+    def load(fixture, n_symbols=10):
+        messages = RecordedMessages()
+        actual = resolve(str(tiny_models / fixture), messages.reporter)
         kind = "text-generation" if fixture == "tiny-gpt2" else "fill-mask"
-        pipe = open_pipeline(kind, actual, received.reporter)
-        make = seq2seq.CausalSeq2Seq if fixture == "tiny-gpt2" else seq2seq.MaskedSeq2Seq
-        return make(
+        pipe = open_pipeline(kind, actual, messages.reporter)
+        model_class = seq2seq.CausalSeq2Seq if fixture == "tiny-gpt2" else seq2seq.MaskedSeq2Seq
+        return model_class(
             pipe.model, pipe.tokenizer, load_task("reverse", n_symbols), fixture
         ), pipe.tokenizer
 
-    return make
+    return load
 
 
-@BOTH
-def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, requested, root):
-    received = Received()
+@for_both_models
+def test_finetuned_model_beats_few_shot_and_joins_the_benchmark(fixture, finetune_request, root):
+    messages = RecordedMessages()
     result = job.finetune(
-        requested(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64),
-        received.reporter,
+        finetune_request(fixture, steps=STEPS[fixture], batch_size=32, learning_rate=2e-3, n=64),
+        messages.reporter,
     )
     assert result["after"]["exact_match"] >= 0.95 > 0.6 > result["before"]["exact_match"]
-    losses = [row["loss"] for row in received.steps[1:]]
+    losses = [row["loss"] for row in messages.steps[1:]]
     assert sum(losses[-5:]) < 0.1 * sum(losses[:5])
-    assert [row["step"] for row in received.steps] == list(range(STEPS[fixture] + 1))
+    assert [row["step"] for row in messages.steps] == list(range(STEPS[fixture] + 1))
     assert os.listdir(root / "compared") == [f"{fixture}-reverse-3-4"]
 
     table = process.run(
         "benchmark",
-        requested(models=[requested(fixture)["model"], result["model"]], n=12, shots=4, rank=0),
+        finetune_request(
+            models=[finetune_request(fixture)["model"], result["model"]], n=12, shots=4, rank=0
+        ),
         ProgressReporter(),
     )
-    shots, after = (
+    few_shot, after = (
         next(
             row
             for row in table["rows"]
             if row["model"] == name and "sees the other answers" not in row["decoding"]
         )
-        for name in (requested(fixture)["model"], result["model"])
+        for name in (finetune_request(fixture)["model"], result["model"])
     )
-    assert after["exact_match"] >= 0.9 > 0.5 >= shots["exact_match"]
+    assert after["exact_match"] >= 0.9 > 0.5 >= few_shot["exact_match"]
     assert after["description"].startswith(f"fine-tuned: {STEPS[fixture]} steps on reverse")
     assert "after 0 few-shot examples" in after["decoding"]
-    assert "after 4 few-shot examples" in shots["decoding"]
+    assert "after 4 few-shot examples" in few_shot["decoding"]
 
 
-@BOTH
-def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, load_model):
+@for_both_models
+def test_training_inputs_are_the_tokens_of_the_benchmark_prompts(fixture, load_model):
     model, tokenizer = load_model(fixture)
     model.eval()
     causal = fixture == "tiny-gpt2"
     batch = build_held_out_set(model.task, 9, 2, 4).batch
-    row_BW, there_BW = (
+    row_BW, mask_BW = (
         model._row(batch) if causal else model._row(batch.source_BS, batch.labels_BT > EOS)
     )
-    for row, there, source_S, target_T in zip(
-        row_BW, there_BW, batch.source_BS, batch.target_BT, strict=True
+    for row, mask, source_S, target_T in zip(
+        row_BW, mask_BW, batch.source_BS, batch.target_BT, strict=True
     ):
         source, target = (
             tuple(model.task.vocabulary.decode(ids[ids != SOS].tolist()))
@@ -155,28 +157,28 @@ def test_rows_are_the_tokens_of_the_prompts_that_the_table_sends(fixture, load_m
             else masked_prompt(item, [], tokenizer.mask_token)
         )
         ids = tokenizer(text)["input_ids"]
-        inputs = row[there].tolist()
+        inputs = row[mask].tolist()
         assert inputs == (ids[: len(inputs)] if causal else ids)
-        # the last token of the longest is only a label
+        # the last token of the longest sequence is a label only
         assert not causal or len(ids) - len(inputs) == int(len(target) == 4)
 
 
-@BOTH
+@for_both_models
 def test_generation_is_batch_invariant_and_agrees_with_exact_match(fixture, load_model):
     model, _ = load_model(fixture)
     model.train()
     batch = build_held_out_set(model.task, 24, 2, 5).batch
-    together_BT = model.generate(batch.source_BS, 6)
+    batched_BT = model.generate(batch.source_BS, 6)
     assert model.training
     for row, source_S in enumerate(batch.source_BS):
-        rendered = int((source_S != PAD).sum())
-        assert torch.equal(model.generate(source_S[None, :rendered], 6)[0], together_BT[row])
-    right_B = (together_BT == batch.labels_BT).all(1)
-    assert torch.equal(model.is_exact_match(batch), right_B)
-    assert 0 < int(right_B.sum()) < len(right_B)
+        length = int((source_S != PAD).sum())
+        assert torch.equal(model.generate(source_S[None, :length], 6)[0], batched_BT[row])
+    correct_B = (batched_BT == batch.labels_BT).all(1)
+    assert torch.equal(model.is_exact_match(batch), correct_B)
+    assert 0 < int(correct_B.sum()) < len(correct_B)
 
 
-@BOTH
+@for_both_models
 def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, load_model):
     model, _ = load_model(fixture)
     batch = build_held_out_set(model.task, 6, 2, 4).batch
@@ -193,13 +195,13 @@ def test_attention_rows_sum_to_one_and_exclude_padding_and_future(fixture, load_
             queries_BQ.shape[1],
             memory_BM.shape[1],
         )
-        there_BHQM = (queries_BQ != PAD)[:, None, :, None].expand_as(weights_BHQM)
+        valid_BHQM = (queries_BQ != PAD)[:, None, :, None].expand_as(weights_BHQM)
         sums_BHQ = weights_BHQM.sum(-1)
         torch.testing.assert_close(sums_BHQ, torch.ones_like(sums_BHQ))
-        nothing_BHQM = there_BHQM & (memory_BM == PAD)[:, None, None, :]
-        assert float(weights_BHQM[nothing_BHQM].abs().max()) < 1e-6
+        padding_BHQM = valid_BHQM & (memory_BM == PAD)[:, None, None, :]
+        assert float(weights_BHQM[padding_BHQM].abs().max()) < 1e-6
         if kind == "decoder":
-            assert float(weights_BHQM.triu(1)[there_BHQM].abs().max()) == 0
+            assert float(weights_BHQM.triu(1)[valid_BHQM].abs().max()) == 0
 
 
 @pytest.mark.smoke
@@ -208,27 +210,27 @@ def test_held_out_examples_contribute_no_loss(load_model):
     model.eval()
     model.requires_grad_(False)
     batch = build_held_out_set(model.task, 8, 3, 4).batch
-    silent = type(batch)(batch.source_BS, batch.target_BT, torch.zeros(8))
-    assert float(model.loss(silent)) == 0
-    half = torch.tensor([1.0, 0.0] * 4)
-    mixed = type(batch)(batch.source_BS, batch.target_BT, half)
-    torch.testing.assert_close(model.loss(mixed), model.loss(batch.select(half > 0)))
+    unweighted = type(batch)(batch.source_BS, batch.target_BT, torch.zeros(8))
+    assert float(model.loss(unweighted)) == 0
+    weights = torch.tensor([1.0, 0.0] * 4)
+    half_weighted = type(batch)(batch.source_BS, batch.target_BT, weights)
+    torch.testing.assert_close(model.loss(half_weighted), model.loss(batch.select(weights > 0)))
     model.requires_grad_(True)
 
 
-def test_the_same_seed_gives_the_same_losses_and_another_one_others(requested):
-    def losses(seed):
-        received = Received()
-        job.finetune(requested(steps=4, seed=seed), received.reporter)
-        return [row["loss"] for row in received.steps[1:]]
+def test_losses_depend_on_the_seed_only(finetune_request):
+    def train_and_get_losses(seed):
+        messages = RecordedMessages()
+        job.finetune(finetune_request(steps=4, seed=seed), messages.reporter)
+        return [row["loss"] for row in messages.steps[1:]]
 
-    first = losses(0)
-    assert losses(0) == first != losses(1)
+    first = train_and_get_losses(0)
+    assert train_and_get_losses(0) == first != train_and_get_losses(1)
 
 
-def test_a_symbol_without_a_token_of_its_own_is_named(load_model):
+def test_symbol_without_a_single_token_is_reported(load_model):
     with pytest.raises(UserError, match="tiny-bert has no single token for the symbol A"):
-        load_model("tiny-bert", n_symbols=62)  # its tokenizer makes small letters of capitals
+        load_model("tiny-bert", n_symbols=62)  # its tokenizer converts to lower case
 
 
 def test_sequences_beyond_the_models_positions_are_rejected(load_model):
@@ -237,9 +239,9 @@ def test_sequences_beyond_the_models_positions_are_rejected(load_model):
         model.ensure_fits_context(200)
 
 
-def test_cancelling_saves_the_weights_so_far(requested, root, tiny_models):
-    received = Received(until=3)
-    result = job.finetune(requested(steps=50, learning_rate=1e-3), received.reporter)
+def test_cancelling_saves_the_weights_so_far(finetune_request, root, tiny_models):
+    messages = RecordedMessages(until=3)
+    result = job.finetune(finetune_request(steps=50, learning_rate=1e-3), messages.reporter)
     assert result["cancelled"]
     assert result["steps"] == 3
     assert (
@@ -257,29 +259,27 @@ def test_cancelling_saves_the_weights_so_far(requested, root, tiny_models):
     assert not torch.equal(before, after)
 
 
-def test_cancelling_before_the_first_step_leaves_nothing(requested, root):
+def test_cancelling_before_the_first_step_leaves_nothing(finetune_request, root):
     with pytest.raises(JobCancelled):
-        job.finetune(requested(), Received(until=0).reporter)
+        job.finetune(finetune_request(), RecordedMessages(until=0).reporter)
     assert not (root / "compared").exists()
 
 
-def test_finetuning_beyond_free_memory_is_rejected_before_loading(requested, monkeypatch):
+def test_finetuning_beyond_free_memory_is_rejected_before_loading(finetune_request, monkeypatch):
     monkeypatch.setattr(job, "free_memory", lambda: 3_000_000)
-    plan = job.plan(requested(batch_size=64), ProgressReporter())
+    plan = job.plan(finetune_request(batch_size=64), ProgressReporter())
     assert plan["bytes"] == sum(plan["parts"].values()) > plan["free_bytes"] == 3_000_000
     assert not plan["fits"]
-    received = Received()
-    with pytest.raises(
-        UserError, match=r"takes about [\d.]+ MB .* and 3\.0 MB are free"
-    ) as refused:
-        job.finetune(requested(batch_size=64), received.reporter)
-    assert refused.value.retryable
-    assert received.rows == []
+    messages = RecordedMessages()
+    with pytest.raises(UserError, match=r"takes about [\d.]+ MB .* and 3\.0 MB are free") as error:
+        job.finetune(finetune_request(batch_size=64), messages.reporter)
+    assert error.value.retryable
+    assert messages.rows == []
 
 
-def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(requested, tiny_models):
+def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(finetune_request, tiny_models):
     small, large = (
-        job.plan(requested(batch_size=size), ProgressReporter())["parts"] for size in (4, 8)
+        job.plan(finetune_request(batch_size=size), ProgressReporter())["parts"] for size in (4, 8)
     )
     assert large["activations"] == 2 * small["activations"]
     parameters = resolve(str(tiny_models / "tiny-gpt2"), ProgressReporter()).parameters
@@ -293,33 +293,35 @@ def test_memory_plan_scales_with_batch_and_has_16_bytes_per_weight(requested, ti
         SafetensorError("No space left on device (os error 28)"),
     ],
 )
-def test_a_full_disk_is_reported_and_leaves_no_partial_file(requested, root, monkeypatch, error):
-    job.finetune(requested(), ProgressReporter())
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(
+    finetune_request, root, monkeypatch, error
+):
+    job.finetune(finetune_request(), ProgressReporter())
     folder = root / "compared" / "tiny-gpt2-reverse-3-4"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    def full(*_, **__):
+    def raise_error(*_, **__):
         raise error
 
-    monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", full)
+    monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", raise_error)
     with pytest.raises(
         UserError, match=r"could not be saved \(No space left on device.*Free some space"
     ):
-        job.finetune(requested(steps=3), ProgressReporter())
+        job.finetune(finetune_request(steps=3), ProgressReporter())
     assert os.listdir(root / "compared") == [folder.name]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_disk_that_is_full_already_rejects_before_training(requested, monkeypatch):
+def test_full_disk_is_rejected_before_training(finetune_request, monkeypatch):
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
-    received = Received()
+    messages = RecordedMessages()
     with pytest.raises(UserError, match="are free on this disk"):
-        job.finetune(requested(), received.reporter)
-    assert received.rows == []
+        job.finetune(finetune_request(), messages.reporter)
+    assert messages.rows == []
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sentence"),
+    ("fields", "message"),
     [
         ({"steps": 0}, "steps is 0; give a whole number from 1"),
         ({"steps": 2.5}, "steps is 2.5"),
@@ -332,24 +334,26 @@ def test_a_disk_that_is_full_already_rejects_before_training(requested, monkeypa
         ({"checkpoint": None}, "give a checkpoint, whose task is used"),
     ],
 )
-def test_an_unusable_model_is_rejected_with_a_message(requested, wrong, sentence):
-    with pytest.raises(UserError, match=sentence):
-        process.run("finetune", requested(**wrong), ProgressReporter())
+def test_an_unusable_model_is_rejected_with_a_message(finetune_request, fields, message):
+    with pytest.raises(UserError, match=message):
+        process.run("finetune", finetune_request(**fields), ProgressReporter())
 
 
-def test_too_large_a_learning_rate_is_reported_and_nothing_is_saved(requested, root, monkeypatch):
+def test_too_large_a_learning_rate_is_reported_and_nothing_is_saved(
+    finetune_request, root, monkeypatch
+):
     monkeypatch.setattr(
         seq2seq.CausalSeq2Seq,
         "_loss",
         lambda *_: torch.tensor(float("nan"), requires_grad=True),
     )
     with pytest.raises(UserError, match="try again with a learning rate below"):
-        job.finetune(requested(), ProgressReporter())
+        job.finetune(finetune_request(), ProgressReporter())
     assert not (root / "compared").exists()
 
 
 def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
-    requested, root, monkeypatch, tiny_models
+    finetune_request, root, monkeypatch, tiny_models
 ):
     monkeypatch.setattr(
         resolver,
@@ -359,9 +363,9 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     monkeypatch.setattr(storage, "SHARED_MAX_MODELS", 2)
     with pytest.raises(UserError, match="steps is 201; give a whole number from 1 to 200"):
-        job.finetune(requested(model="tiny-gpt2", steps=201), ProgressReporter())
+        job.finetune(finetune_request(model="tiny-gpt2", steps=201), ProgressReporter())
     names = [
-        job.finetune(requested(model="tiny-gpt2", steps=1), ProgressReporter())["model"]
+        job.finetune(finetune_request(model="tiny-gpt2", steps=1), ProgressReporter())["model"]
         for _ in range(3)
     ]
     assert len(set(names)) == 3
@@ -374,12 +378,12 @@ def test_hosted_finetuning_limits_steps_and_evicts_the_oldest_model(
         )
 
 
-def test_the_command_line_does_not_replace_a_model_without_a_flag(requested, tmp_path):
+def test_the_command_line_does_not_replace_a_model_without_a_flag(finetune_request, tmp_path):
     out = tmp_path / "model"
-    words = [
+    arguments = [
         "finetune",
-        requested()["model"],
-        requested()["checkpoint"],
+        finetune_request()["model"],
+        finetune_request()["checkpoint"],
         "--steps",
         "2",
         "--n",
@@ -388,45 +392,45 @@ def test_the_command_line_does_not_replace_a_model_without_a_flag(requested, tmp
         str(out),
         "--json",
     ]
-    command = [sys.executable, "-W", "error", "-m", "playground", *words]
+    command = [sys.executable, "-W", "error", "-m", "playground", *arguments]
     first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
     result = json.loads(first.stdout.splitlines()[-1])
     assert result["model"] == str(out)
     assert result["steps"] == 2
     assert resolve(str(out), ProgressReporter()).parameters == result["parameters"]
-    again = run_command(*words)
-    assert again.returncode == 2
+    second = run_command(*arguments)
+    assert second.returncode == 2
     assert (
         "already holds a fine-tuned model; choose another folder, or add --overwrite"
-        in again.stderr
+        in second.stderr
     )
 
 
 def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "SHARED_MAX_MODELS", 3)
 
-    def keep(name, owner, minutes):
+    def save_model(name, owner, minutes):
         (tmp_path / name).mkdir()
         (tmp_path / name / "fine-tuned.json").write_text(json.dumps({"owner": owner}))
         os.utime(tmp_path / name, (time.time() - 60 * minutes,) * 2)
 
-    def going(owner):
+    def names_to_evict(owner):
         return [path.name for path in storage.models_to_evict(tmp_path, owner)]
 
-    keep("bens-old", "ben", 50)
-    keep("adas-old", "ada", 40)
-    assert going("ada") == []
-    keep("adas-new", "ada", 10)
-    assert going("ada") == ["adas-old"]
-    assert going("ben") == ["bens-old"]
+    save_model("old-of-ben", "ben", 50)
+    save_model("old-of-ada", "ada", 40)
+    assert names_to_evict("ada") == []
+    save_model("new-of-ada", "ada", 10)
+    assert names_to_evict("ada") == ["old-of-ada"]
+    assert names_to_evict("ben") == ["old-of-ben"]
     with pytest.raises(
         UserError, match=r"of other users are stored here.* try again in about 10 minutes"
     ):
-        going("cy")
-    os.utime(tmp_path / "bens-old", (time.time() - 3700,) * 2)
-    assert going("cy") == ["bens-old"]
-    assert going("ada") == ["adas-old"]
+        names_to_evict("cy")
+    os.utime(tmp_path / "old-of-ben", (time.time() - 3700,) * 2)
+    assert names_to_evict("cy") == ["old-of-ben"]
+    assert names_to_evict("ada") == ["old-of-ada"]
 
 
 def test_evaluation_batches_are_bounded_by_the_vocabulary():

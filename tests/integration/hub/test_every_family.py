@@ -23,12 +23,12 @@ from tests.support.auto_classes import register
 from tests.support.hub_tasks import run_hub_task
 from tests.support.small_configs import small_config
 
-CODELESS = {"bert", "gpt2", "bart"}  # classes of transformers
+CODELESS = {"bert", "gpt2", "bart"}  # architectures with classes in transformers
 STEPS = 50
-MEMBERS = {
+PUBLISHED = {
     family: (family if family != "recurrent" else "lstm-additive", {}) for family in ARCHITECTURES
 }
-VARIANTS = MEMBERS | {
+VARIANTS = PUBLISHED | {
     "gru-none": ("gru-none", {}),
     "rnn-dot": ("rnn-dot", {}),
     "transformer-rope": (
@@ -42,9 +42,9 @@ VARIANTS = MEMBERS | {
     ),
     "decoder-only-rope": ("decoder-only", {"position_type": "rope"}),
 }
-# After the card's own lines: those again, on every line of stdin. It prints the predictions, and
-# whether code of a repository was run.
-ON_ALL = """
+# Runs after the code of the card: repeats its last lines for every text of stdin, and prints the
+# predictions and the modules that were loaded from a repository.
+PREDICT_ALL = """
 import json, sys
 predictions = []
 for text in json.load(sys.stdin):
@@ -64,7 +64,7 @@ def warm():
     warm_up().join()
 
 
-def trained(folder, name, changes):
+def train_checkpoint(folder, name, changes):
     """A checkpoint of an architecture after some steps."""
     trainer = Trainer(small_config(name, **changes))
     metrics = [trainer.train_step() for _ in range(STEPS)]
@@ -72,16 +72,18 @@ def trained(folder, name, changes):
     return folder
 
 
-@pytest.fixture(scope="module", params=MEMBERS)
+@pytest.fixture(scope="module", params=PUBLISHED)
 def published(request, hub, tmp_path_factory):
     """The checkpoint and the repository of one architecture."""
-    folder = trained(tmp_path_factory.mktemp("checkpoint") / "0", *MEMBERS[request.param])
+    folder = train_checkpoint(
+        tmp_path_factory.mktemp("checkpoint") / "0", *PUBLISHED[request.param]
+    )
     repo = f"ada/{request.param}"
-    carry_out(HubTask("push", repo, hub.ADA, hub.url, checkpoint=str(folder)))
+    run_to_end(HubTask("push", repo, hub.ADA, hub.url, checkpoint=str(folder)))
     return folder, repo
 
 
-def carry_out(hub_task):
+def run_to_end(hub_task):
     job = run_hub_task(hub_task)
     assert job.status == "done", job.message
     return job.result
@@ -106,56 +108,59 @@ def held_out_predictions(folder):
     return texts, predictions
 
 
-def test_the_lines_of_its_card_answer_as_the_checkpoint_does(hub, published, tmp_path):
+def test_code_of_the_card_gives_the_predictions_of_the_checkpoint(hub, published, tmp_path):
     folder, repo = published
     texts, predictions = held_out_predictions(folder)
     assert len(texts) > 20
     card = hub.files(repo)["README.md"].decode()
     snippet = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0]
     lines = re.search(r"inputs = .*\n((?:.*\n)+)", snippet).group(1)
-    program = snippet + ON_ALL.format(lines="".join(f"    {line}\n" for line in lines.splitlines()))
-    bare = {
+    program = snippet + PREDICT_ALL.format(
+        lines="".join(f"    {line}\n" for line in lines.splitlines())
+    )
+    environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-I", "-c", program],
         cwd=tmp_path,
-        env=bare | hub.environment(tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules")),
+        env=environment
+        | hub.environment(tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules")),
         input=json.dumps(texts),
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    first, *_, last = done.stdout.splitlines()
-    provided, modules = json.loads(last)
-    assert provided == predictions
-    promised = re.search(r"print\(.*\)  # (.+)", snippet)
-    if promised:
-        assert first == promised.group(1)
+    assert completed.returncode == 0, completed.stderr
+    first_line, *_, last_line = completed.stdout.splitlines()
+    actual, modules = json.loads(last_line)
+    assert actual == predictions
+    documented = re.search(r"print\(.*\)  # (.+)", snippet)
+    if documented:
+        assert first_line == documented.group(1)
     assert bool(modules) == ("trust_remote_code=True" in snippet)
     assert bool(modules) == (
         json.loads((folder / "config.json").read_text())["architecture"] not in CODELESS
     )
-    for complaint in ("MISSING", "UNEXPECTED", "newly initialized"):
-        assert complaint not in done.stderr
+    for warning in ("MISSING", "UNEXPECTED", "newly initialized"):
+        assert warning not in completed.stderr
 
 
-def test_a_pulled_checkpoint_is_equal_bit_for_bit(hub, published, tmp_path):
+def test_pulled_checkpoint_is_bit_identical(hub, published, tmp_path):
     folder, repo = published
-    carry_out(HubTask("pull", repo, endpoint=hub.url, destination=str(tmp_path / "in")))
+    run_to_end(HubTask("pull", repo, endpoint=hub.url, destination=str(tmp_path / "in")))
     assert {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()} == {
         path.name: path.read_bytes() for path in folder.iterdir()
     }
 
 
-def test_a_later_push_may_remove_all_that_this_one_wrote(hub, published):
+def test_every_published_file_is_a_known_package_file(hub, published):
     _, repo = published
     assert set(hub.files(repo)) - {"LICENSE"} <= PACKAGE_FILES
 
 
-def test_its_card_counts_the_code_that_is_run(hub, published):
+def test_card_reports_the_lines_of_executed_code(hub, published):
     files = hub.files(published[1])
     code = [data.decode() for name, data in files.items() if name.endswith(".py")]
     card = files["README.md"].decode()
@@ -170,11 +175,11 @@ def test_its_card_counts_the_code_that_is_run(hub, published):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
+def test_batched_predictions_equal_single_predictions(variant, tmp_path):
     """Rows of different lengths are padded, which must not change an output."""
     from playground.hub.formats import package_format
 
-    folder = trained(tmp_path / "checkpoint", *VARIANTS[variant])
+    folder = train_checkpoint(tmp_path / "checkpoint", *VARIANTS[variant])
     texts, predictions = held_out_predictions(folder)
     form = package_format(json.loads((folder / "config.json").read_text())["architecture"])
     if form.has_code:
@@ -193,21 +198,21 @@ def test_a_batch_is_answered_as_its_rows_are(variant, tmp_path):
             if form.needs_mask_tokens
             else tokens
         )
-        provided = [
+        actual = [
             text.split(tokenizer.eos_token)[0].strip() for text in tokenizer.batch_decode(rows)
         ]
     else:
         first = inputs["input_ids"].shape[1] if form.auto_class == "AutoModelForCausalLM" else 0
-        provided = tokenizer.batch_decode(
+        actual = tokenizer.batch_decode(
             model.generate(**inputs)[:, first:], skip_special_tokens=True
         )
-    assert provided == predictions
+    assert actual == predictions
 
 
 @pytest.mark.parametrize("harm", ["cut off", "another number", "names of a checkpoint", "no file"])
-def test_a_broken_package_of_a_class_of_transformers_leaves_no_checkpoint(tmp_path, harm):
-    """Its weights have other names than in a checkpoint; they are checked as strictly."""
-    folder = trained(tmp_path / "checkpoint", *VARIANTS["gpt2"])
+def test_damaged_package_of_a_transformers_class_leaves_no_checkpoint(tmp_path, harm):
+    """Damage a package whose weights have other names than in a checkpoint."""
+    folder = train_checkpoint(tmp_path / "checkpoint", *VARIANTS["gpt2"])
     build_package(folder, tmp_path / "package")
     weights = tmp_path / "package" / "model.safetensors"
     data = bytearray(weights.read_bytes())

@@ -90,20 +90,20 @@ def registered_classes():
 
 
 @pytest.fixture
-def messages():
+def log_messages():
     """Record the warnings and errors that transformers logs."""
-    messages = []
+    log_messages = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: messages.append(record.getMessage())
+    handler.emit = lambda record: log_messages.append(record.getMessage())
     logger = logging.getLogger("transformers")
     logger.addHandler(handler)
-    yield messages
+    yield log_messages
     logger.removeHandler(handler)
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """The package of the bundled checkpoint `reverse`."""
+    """Build the package of the bundled checkpoint `reverse`."""
     folder = tmp_path_factory.mktemp("package")
     build_package(REVERSE, folder)
     return folder
@@ -111,7 +111,7 @@ def package(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def resumable(small_run, tmp_path_factory):
-    """A resumable checkpoint of a model with many non-default settings and 40 symbols."""
+    """Save a resumable checkpoint with many non-default settings and 40 symbols."""
     run = small_run.replace(
         n_symbols=40,
         d_model=8,
@@ -136,16 +136,16 @@ def resumable(small_run, tmp_path_factory):
 
 @pytest.fixture
 def copied(package, tmp_path):
-    """A copy of the package, which a test may damage."""
+    """Copy the package, so that a test may damage it."""
     return shutil.copytree(package, tmp_path / "copied")
 
 
 def published_contents(folder):
-    """The files of a checkpoint that a package contains: all but the snapshots of its training."""
-    return {name: data for name, data in contents(folder).items() if name != REPLAY_FILE}
+    """Return the files of a checkpoint that a package contains: all but the replay."""
+    return {name: data for name, data in read_files(folder).items() if name != REPLAY_FILE}
 
 
-def contents(folder):
+def read_files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -169,7 +169,7 @@ def test_a_package_contains_only_the_files_for_loading_it(package, tmp_path):
         == {path.name for path in package.iterdir()}
     )
     assert all(path.parent == tmp_path / "new" for path in paths)
-    assert contents(tmp_path / "new") == contents(package)
+    assert read_files(tmp_path / "new") == read_files(package)
 
 
 def test_the_space_contains_code_and_checkpoint_unchanged(package):
@@ -183,7 +183,7 @@ def test_the_space_contains_code_and_checkpoint_unchanged(package):
 def test_the_config_has_every_size_and_its_class(package):
     config = json.loads((package / "config.json").read_text())
     sizes = json.loads((REVERSE / "config.json").read_text())["model"]
-    # also settings that the old file does not have
+    # includes settings that the old file does not have
     assert {name: config[name] for name in ModelConfig.__dataclass_fields__} == dataclasses.asdict(
         ModelConfig(**sizes)
     )
@@ -196,11 +196,11 @@ def test_the_config_has_every_size_and_its_class(package):
     assert json.loads((package / "generation_config.json").read_text())["max_length"] == 12
 
 
-def test_a_package_needs_an_empty_folder(tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
+def test_package_is_rejected_in_a_folder_with_files(tmp_path):
+    (tmp_path / "notes.txt").write_text("a note")
     with pytest.raises(FileExistsError, match="is not empty"):
         build_package(REVERSE, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_a_damaged_checkpoint_is_not_packaged(tmp_path):
@@ -215,15 +215,15 @@ def test_a_damaged_checkpoint_is_not_packaged(tmp_path):
 
 
 def test_package_of_unsupported_architecture_is_rejected_with_remedy(tmp_path, monkeypatch):
-    # as docs/extending.md adds one
+    # registers an architecture, as docs/extending.md describes
     monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])
-    other = shutil.copytree(REVERSE, tmp_path / "other")
-    manifest = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(manifest | {"architecture": "tail"}))
+    unsupported = shutil.copytree(REVERSE, tmp_path / "other")
+    manifest = json.loads((unsupported / "config.json").read_text())
+    (unsupported / "config.json").write_text(json.dumps(manifest | {"architecture": "tail"}))
     with pytest.raises(
         NotPublishableError, match=r"'tail' cannot be published.* Share its folder or a report"
     ):
-        build_package(other, tmp_path / "package")
+        build_package(unsupported, tmp_path / "package")
     assert issubclass(NotPublishableError, ValueError)
 
 
@@ -236,14 +236,14 @@ def test_a_bundled_checkpoint_is_restored_bit_for_bit(name, tmp_path):
     original = ROOT / "checkpoints" / name
     build_package(original, tmp_path / "package")
     checkpoint_from_package(tmp_path / "package", tmp_path / "checkpoint")
-    assert contents(tmp_path / "checkpoint") == published_contents(original)
+    assert read_files(tmp_path / "checkpoint") == published_contents(original)
 
 
 def test_the_training_state_is_transferred(resumable, tmp_path):
     names = {path.name for path in build_package(resumable, tmp_path / "package")}
     assert names == ALWAYS | {"metrics.jsonl", "training.safetensors"}
     checkpoint_from_package(tmp_path / "package", tmp_path / "checkpoint")
-    assert contents(tmp_path / "checkpoint") == contents(resumable)
+    assert read_files(tmp_path / "checkpoint") == read_files(resumable)
     trainer, metrics = resume_trainer(tmp_path / "checkpoint")
     assert (trainer.step_count, len(metrics)) == (3, 3)
 
@@ -252,10 +252,10 @@ def test_other_files_of_a_package_are_not_copied(copied, tmp_path):
     (copied / "README.md").write_text("# A card")
     (copied / "pytorch_model.bin").write_bytes(b"\x80\x04")
     config = json.loads((copied / "config.json").read_text())
-    # only playground.json counts
+    # only playground.json is read
     (copied / "config.json").write_text(json.dumps(config | {"d_model": 4096, "n_layers": 48}))
     checkpoint_from_package(copied, tmp_path / "checkpoint")
-    assert contents(tmp_path / "checkpoint") == published_contents(REVERSE)
+    assert read_files(tmp_path / "checkpoint") == published_contents(REVERSE)
 
 
 def test_a_repository_of_another_type_is_rejected(copied, tmp_path):
@@ -287,77 +287,82 @@ def test_a_broken_package_leaves_no_checkpoint(copied, tmp_path, harm):
 
 
 def test_an_existing_checkpoint_is_never_overwritten(copied, tmp_path):
-    mine = shutil.copytree(ROOT / "checkpoints/copy", tmp_path / "mine")
+    existing = shutil.copytree(ROOT / "checkpoints/copy", tmp_path / "existing")
     with pytest.raises(FileExistsError, match="already exists"):
-        checkpoint_from_package(copied, mine)
-    assert contents(mine) == contents(ROOT / "checkpoints/copy")
+        checkpoint_from_package(copied, existing)
+    assert read_files(existing) == read_files(ROOT / "checkpoints/copy")
 
 
 # Tokens
 
 
-def test_the_tokenizer_gives_the_vocabularys_tokens(package, messages):
-    read = AutoTokenizer.from_pretrained(package)
-    ours = Vocabulary("0123456789")
+def test_tokenizer_encodes_as_the_vocabulary(package, log_messages):
+    loaded = AutoTokenizer.from_pretrained(package)
+    vocabulary = Vocabulary("0123456789")
     for text in ("3 1 4", "314", "3,1,4", " 3,  1 4\n", "0 1 2 3 4 5 6 7 8 9", ""):
-        assert read.encode(text, add_special_tokens=False) == ours.encode(text)
-        result = read(text)
+        assert loaded.encode(text, add_special_tokens=False) == vocabulary.encode(text)
+        result = loaded(text)
         assert set(result) == {"input_ids", "attention_mask"}
-        assert result["input_ids"] == [*ours.encode(text), EOS]
-    assert read(text_target="4 1 3")["input_ids"] == [*ours.encode("4 1 3"), EOS]
-    assert read.decode([1, 7, 4, 6, 2, 0, 0], skip_special_tokens=True) == "4 1 3"
-    assert (read.pad_token_id, read.bos_token_id, read.eos_token_id, len(read)) == (0, 1, 2, 13)
-    padded = read(["3 1 4", "5"], padding=True, return_tensors="pt")
+        assert result["input_ids"] == [*vocabulary.encode(text), EOS]
+    assert loaded(text_target="4 1 3")["input_ids"] == [*vocabulary.encode("4 1 3"), EOS]
+    assert loaded.decode([1, 7, 4, 6, 2, 0, 0], skip_special_tokens=True) == "4 1 3"
+    assert (loaded.pad_token_id, loaded.bos_token_id, loaded.eos_token_id, len(loaded)) == (
+        0,
+        1,
+        2,
+        13,
+    )
+    padded = loaded(["3 1 4", "5"], padding=True, return_tensors="pt")
     assert padded["input_ids"].tolist() == [[6, 4, 7, 2], [8, 2, 0, 0]]
     assert padded["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
-    assert messages == []
+    assert log_messages == []
 
 
-def test_an_unknown_symbol_is_rejected_as_by_the_vocabulary(package):
-    read = AutoTokenizer.from_pretrained(package)
+def test_tokenizer_rejects_unknown_symbols(package):
+    loaded = AutoTokenizer.from_pretrained(package)
     for text in ("3 x 4", "é", "3 -1"):
         with pytest.raises(UnknownSymbolError):
             Vocabulary("0123456789").encode(text)
         with pytest.raises(Exception, match="WordLevel"):
-            read(text)
+            loaded(text)
 
 
 @pytest.mark.parametrize("symbols", [1, 12, 36, 62])
-def test_letters_are_tokens_too(symbols, tmp_path):
-    ours = Vocabulary(ALPHABET[:symbols])
-    tokenizer(ours, 11).save_pretrained(tmp_path)
-    read = AutoTokenizer.from_pretrained(tmp_path)
-    text = " ".join(ours.symbols[-9:])
-    assert read.encode(text, add_special_tokens=False) == ours.encode(text)
-    assert read.decode(read(text)["input_ids"], skip_special_tokens=True) == text
-    if symbols == 62:  # names of special tokens of other tokenizers are letters here
+def test_tokenizer_encodes_letters(symbols, tmp_path):
+    vocabulary = Vocabulary(ALPHABET[:symbols])
+    tokenizer(vocabulary, 11).save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    text = " ".join(vocabulary.symbols[-9:])
+    assert loaded.encode(text, add_special_tokens=False) == vocabulary.encode(text)
+    assert loaded.decode(loaded(text)["input_ids"], skip_special_tokens=True) == text
+    if symbols == 62:  # the letters of special tokens of other tokenizers are plain tokens
         for text in ("PAD", "SOS EOS"):
-            assert read.encode(text, add_special_tokens=False) == ours.encode(text)
+            assert loaded.encode(text, add_special_tokens=False) == vocabulary.encode(text)
 
 
 # The model
 
 
 @pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
-def test_generate_equals_our_own_generation(name, tmp_path, messages):
+def test_generate_of_transformers_equals_generation_of_the_playground(name, tmp_path, log_messages):
     build_package(ROOT / "checkpoints" / name, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path / "package", trust_remote_code=False, use_safetensors=True
     )
     batch = build_held_out_set(load_task("reverse"), 200, 1, 10).batch
     _, family = load_model(ROOT / "checkpoints" / name)
-    ours_BT = family.generate(batch.source_BS, 11)
+    expected_BT = family.generate(batch.source_BS, 11)
     inputs = {"input_ids": batch.source_BS, "attention_mask": (batch.source_BS != PAD).long()}
-    written_BT = model.generate(**inputs)[:, 1:]
-    assert torch.equal(written_BT, ours_BT)
+    generated_BT = model.generate(**inputs)[:, 1:]
+    assert torch.equal(generated_BT, expected_BT)
     beams_BT = model.generate(**inputs, num_beams=4)[:, 1:]
-    past_eos_BT = (ours_BT == EOS).cumsum(1) - (ours_BT == EOS).long() > 0
+    past_eos_BT = (expected_BT == EOS).cumsum(1) - (expected_BT == EOS).long() > 0
     # the model is confident, so beam search returns the same sequences
-    assert torch.equal(beams_BT.masked_fill(past_eos_BT, PAD), ours_BT)
-    assert messages == []
+    assert torch.equal(beams_BT.masked_fill(past_eos_BT, PAD), expected_BT)
+    assert log_messages == []
 
 
-def test_every_setting_survives_publication(resumable, tmp_path, messages):
+def test_every_setting_survives_publication(resumable, tmp_path, log_messages):
     build_package(resumable, tmp_path / "package")
     model = AutoModelForSeq2SeqLM.from_pretrained(
         tmp_path / "package", trust_remote_code=False, use_safetensors=True
@@ -373,32 +378,34 @@ def test_every_setting_survives_publication(resumable, tmp_path, messages):
         logits_BTV, record = family.forward_with_attention(batch.source_BS, batch.decoder_input_BT)
     assert torch.allclose(result.logits, logits_BTV, atol=1e-6, rtol=0)
     assert torch.allclose(result.cross_attentions[-1], record.cross[-1], atol=1e-6, rtol=0)
-    written_BT = model.generate(
+    generated_BT = model.generate(
         input_ids=batch.source_BS, attention_mask=(batch.source_BS != PAD).long()
     )[:, 1:]
-    assert torch.equal(written_BT, family.generate(batch.source_BS, 6)[:, : written_BT.shape[1]])
-    assert messages == []
+    assert torch.equal(
+        generated_BT, family.generate(batch.source_BS, 6)[:, : generated_BT.shape[1]]
+    )
+    assert log_messages == []
 
 
-def test_code_in_a_package_is_never_run_here(copied, tmp_path, monkeypatch):
-    mark = tmp_path / "executed"
+def test_loading_without_remote_code_executes_no_package_code(copied, tmp_path, monkeypatch):
+    marker = tmp_path / "executed"
     with open(copied / "automodel.py", "a") as file:
-        file.write(f"\nopen({str(mark)!r}, 'w').close()\n")
+        file.write(f"\nopen({str(marker)!r}, 'w').close()\n")
     model = AutoModelForSeq2SeqLM.from_pretrained(
         copied, trust_remote_code=False, use_safetensors=True
     )
     tokens = AutoTokenizer.from_pretrained(copied, trust_remote_code=False)
-    written = model.generate(**tokens("3 1 4", return_tensors="pt"))
-    assert tokens.batch_decode(written, skip_special_tokens=True) == ["4 1 3"]
+    generated = model.generate(**tokens("3 1 4", return_tensors="pt"))
+    assert tokens.batch_decode(generated, skip_special_tokens=True) == ["4 1 3"]
     checkpoint_from_package(copied, tmp_path / "checkpoint")
     assert type(model).__module__ == "playground.models.automodel"
-    assert not mark.exists()
+    assert not marker.exists()
 
-    # The canary works: the same file leaves its mark when it is executed.
+    # Control: the same file creates the marker when it is executed.
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
     dynamic_module_utils.get_class_from_dynamic_module("automodel.PlaygroundConfig", str(copied))
-    assert mark.exists()
+    assert marker.exists()
 
 
 def test_a_pickle_is_not_loaded(copied):
@@ -423,15 +430,15 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
     assert weights == hashlib.sha256((REVERSE / "model.safetensors").read_bytes()).hexdigest()
 
     texts, targets = held_out(100)
-    alone = {
+    environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PYTHON", "HF_", "TRANSFORMERS_"))
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-I", "-W", "error", "-c", LOADER_SCRIPT, "ada/reverse-digits"],
         input=json.dumps(texts),
-        env=alone
+        env=environment
         | hub.environment(
             tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules"), OMP_NUM_THREADS="1"
         ),
@@ -440,24 +447,24 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
         text=True,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    assert completed.returncode == 0, completed.stderr
+    result = json.loads(completed.stdout)
     assert len(targets) == 100
     assert result["generated"] == targets
     assert result["beams"] == targets
     assert result["plain"] == [6, 4, 7, EOS]
     assert result["module"].startswith("transformers_modules.")
-    # transformers reports that the repository contains code, and that without it there is no config
+    # transformers warns that the repository contains code, and that without it there is no config
     # class; it logs nothing else.
-    warnings = [line for line in done.stderr.splitlines() if line.startswith("[transformers]")]
+    warnings = [line for line in completed.stderr.splitlines() if line.startswith("[transformers]")]
     assert {
         re.sub(" from http.*| `.*", "", line.removeprefix("[transformers] ")) for line in warnings
     } == {
         "A new version of the following files was downloaded",
         "You are using a model of type",
     }
-    assert "MISSING" not in done.stderr
-    assert "UNEXPECTED" not in done.stderr
+    assert "MISSING" not in completed.stderr
+    assert "UNEXPECTED" not in completed.stderr
 
 
 def test_a_published_dataset_loads_from_the_hub(hub, resumable, tmp_path):
@@ -473,7 +480,7 @@ def test_a_published_dataset_loads_from_the_hub(hub, resumable, tmp_path):
         "ada/whole", cache_dir=tmp_path / "cache"
     )
     checkpoint_from_package(pulled, tmp_path / "checkpoint")
-    assert contents(tmp_path / "checkpoint") == contents(resumable)
+    assert read_files(tmp_path / "checkpoint") == read_files(resumable)
 
 
 WORDS = Vocabulary(("a", "cat,", "it's", "<b>", "`x`", "sat|on", "ÄÖ", "👋🏽"))

@@ -24,7 +24,7 @@ from playground.training.trainer import Trainer
 from tests.support.small_runs import tiny_config
 
 
-class Singing:
+class TouchOnUnpickle:
     """An object whose unpickling creates a file."""
 
     def __init__(self, canary):
@@ -38,20 +38,20 @@ class Singing:
 def canary(tmp_path):
     """A file that exists after any execution of the repository's code, and that code."""
     path = tmp_path / "canary"
-    pickled, code = (
-        pickle.dumps(Singing(path)),
+    pickle_bytes, code = (
+        pickle.dumps(TouchOnUnpickle(path)),
         f"import pathlib\npathlib.Path({str(path)!r}).touch()\nclass Evil: pass\n".encode(),
     )
-    for sing in (lambda: pickle.loads(pickled), lambda: exec(code)):
-        sing()
+    for execute in (lambda: pickle.loads(pickle_bytes), lambda: exec(code)):
+        execute()
         assert path.exists()
         path.unlink()
-    yield path, pickled, code
+    yield path, pickle_bytes, code
     assert not path.exists(), "code of a foreign repository was executed"
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory):
+def valid_files(tmp_path_factory):
     """The files of a valid model of the playground, as in a repository."""
     folder = tmp_path_factory.mktemp("own") / "checkpoint"
     trainer = Trainer(tiny_config(max_steps=20))
@@ -80,85 +80,91 @@ AUTO_MAP = {
 }
 
 
-def changed(data, **values):
+def update_json(data, **values):
     return json.dumps(json.loads(data) | values).encode()
 
 
-def zipped_pickle(pickled, folder):
+def torch_save_file(pickle_bytes, folder):
     """Return the format of torch.save: a zip file with a pickle."""
     path = folder / "saved.bin"
     torch.save({"w": torch.zeros(1)}, path)
-    return path.read_bytes().replace(b"ctorch._utils", pickled[: len(b"ctorch._utils")])
+    return path.read_bytes().replace(b"ctorch._utils", pickle_bytes[: len(b"ctorch._utils")])
 
 
-def repositories(own, gpt2, canary, folder):
+def repositories(valid_files, gpt2, canary, folder):
     """Return repositories by name: their files, and the messages of pull, reproduce and compare.
 
     None means that the model is used without its code.
     """
-    _, pickled, code = canary
+    _, pickle_bytes, code = canary
     evil = {
         "evil.py": code,
         "__init__.py": code,
         "modeling.py": code,
         "custom_generate/generate.py": code,
     }
-    without = {name: data for name, data in own.items() if name != "model.safetensors"}
-    mapped = evil | {
-        "tokenizer_config.json": changed(
+    without_weights = {
+        name: data for name, data in valid_files.items() if name != "model.safetensors"
+    }
+    with_auto_map = evil | {
+        "tokenizer_config.json": update_json(
             gpt2["tokenizer_config.json"], auto_map={"AutoTokenizer": ["evil.Evil", None]}
         )
     }
-    model = json.loads(own["playground.json"])["model"]
-    header = struct.pack("<Q", len(pickled)) + pickled
+    model = json.loads(valid_files["playground.json"])["model"]
+    header = struct.pack("<Q", len(pickle_bytes)) + pickle_bytes
     return {
         "pickle-only": (
-            without
+            without_weights
             | {
-                "pytorch_model.bin": pickled,
-                "training.pt": pickled,
+                "pytorch_model.bin": pickle_bytes,
+                "training.pt": pickle_bytes,
                 "config.json": gpt2["config.json"],
             },
             "model.safetensors is missing",
             "has no weights in the safetensors format",
         ),
-        "pickle-in-disguise": (
-            own | gpt2 | {"model.safetensors": zipped_pickle(pickled, folder)},
+        "pickle-named-safetensors": (
+            valid_files | gpt2 | {"model.safetensors": torch_save_file(pickle_bytes, folder)},
             "not a complete safetensors file",
             "is not a complete safetensors file",
         ),
         "pickle-as-header": (
-            own | gpt2 | {"model.safetensors": header},
+            valid_files | gpt2 | {"model.safetensors": header},
             "its header is invalid",
             "is not a complete safetensors file",
         ),
         "auto-map": (
             gpt2
-            | mapped
-            | {"config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP, model_type="mine")},
+            | with_auto_map
+            | {
+                "config.json": update_json(
+                    gpt2["config.json"], auto_map=AUTO_MAP, model_type="unknown"
+                )
+            },
             "playground.json is missing",
             "needs its own code, which is not run here",
         ),
-        "auto-map-of-a-known-kind": (
+        "auto-map-of-a-known-type": (
             gpt2
-            | mapped
+            | with_auto_map
             | {
-                "config.json": changed(gpt2["config.json"], auto_map=AUTO_MAP),
-                "playground.json": changed(own["playground.json"], auto_map=AUTO_MAP),
+                "config.json": update_json(gpt2["config.json"], auto_map=AUTO_MAP),
+                "playground.json": update_json(valid_files["playground.json"], auto_map=AUTO_MAP),
             },
             "it holds the unknown key 'auto_map'",
             None,
         ),
         "unknown-keys": (
-            own
+            valid_files
             | gpt2
             | evil
             | {
-                "playground.json": changed(
-                    own["playground.json"], model=model | {"custom_class": "evil.Evil"}
+                "playground.json": update_json(
+                    valid_files["playground.json"], model=model | {"custom_class": "evil.Evil"}
                 ),
-                "model.safetensors": own["model.safetensors"],
-                "config.json": changed(
+                "model.safetensors": valid_files["model.safetensors"],
+                "config.json": update_json(
                     gpt2["config.json"], custom_pipelines={"text-generation": {"impl": "evil.Evil"}}
                 ),
             },
@@ -170,26 +176,26 @@ def repositories(own, gpt2, canary, folder):
 
 NAMES = (
     "pickle-only",
-    "pickle-in-disguise",
+    "pickle-named-safetensors",
     "pickle-as-header",
     "auto-map",
-    "auto-map-of-a-known-kind",
+    "auto-map-of-a-known-type",
     "unknown-keys",
 )
 
 
 @pytest.fixture
-def repository(request, hub, own, gpt2, canary, tmp_path, monkeypatch):
-    """The repository of this name on the Hub, and its description."""
+def repository(request, hub, valid_files, gpt2, canary, tmp_path, monkeypatch):
+    """Create the repository on the Hub; return its id and the expected errors."""
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
-    made = repositories(own, gpt2, canary, tmp_path)
-    assert tuple(made) == NAMES
-    files, pulled, compared = made[request.param]
+    all_repositories = repositories(valid_files, gpt2, canary, tmp_path)
+    assert tuple(all_repositories) == NAMES
+    files, pull_error, compare_error = all_repositories[request.param]
     hub.put(f"eve/{request.param}", files)
-    return f"eve/{request.param}", pulled, compared
+    return f"eve/{request.param}", pull_error, compare_error
 
 
 @pytest.mark.smoke
@@ -200,18 +206,18 @@ def test_a_hub_task_runs_no_code_and_reports_the_rejection(
 ):
     repo, expected_message, _ = repository
     (tmp_path / "work").mkdir()
-    into = tmp_path / "in"
-    outcome, sentence, *again = run_task_in_process(
-        HubTask(kind, repo, endpoint=hub.url, destination=str(into)), tmp_path / "work"
+    destination = tmp_path / "in"
+    outcome, message, *retryable = run_task_in_process(
+        HubTask(kind, repo, endpoint=hub.url, destination=str(destination)), tmp_path / "work"
     )
-    # its weights are not read
+    # repo_info does not read weights
     if kind == "repo_info" and repo.startswith("eve/pickle-") and repo != "eve/pickle-only":
         assert outcome == "result"
     else:
-        assert (outcome, again) == ("failed", [False])
-        assert expected_message in sentence
-        assert str(tmp_path) not in sentence
-    assert not into.exists()
+        assert (outcome, retryable) == ("failed", [False])
+        assert expected_message in message
+        assert str(tmp_path) not in message
+    assert not destination.exists()
     fetched = {request.path.split("/")[-1] for request in hub.requests_with(f"{repo}/resolve")}
     assert not [name for name in fetched if name.endswith((".py", ".bin", ".pt"))]
 
@@ -221,19 +227,19 @@ def test_a_hub_task_runs_no_code_and_reports_the_rejection(
 def test_a_comparison_runs_no_code_and_reports_the_rejection(hub, repository, tmp_path):
     repo, _, expected_message = repository
 
-    def opened():
+    def open_model():
         return open_pipeline(
             "text-generation", resolve(repo, ProgressReporter()), ProgressReporter()
         )
 
     if expected_message is None:
-        pipe = opened()
+        pipe = open_model()
         assert type(pipe.model) is GPT2LMHeadModel
         assert type(pipe.tokenizer).__module__.startswith("transformers.")
     else:
-        with pytest.raises(UserError) as refused:
-            opened()
-        assert expected_message in str(refused.value)
+        with pytest.raises(UserError) as error:
+            open_model()
+        assert expected_message in str(error.value)
     assert not (tmp_path / "modules").exists()
     fetched = {request.path.split("/")[-1] for request in hub.requests_with(f"{repo}/resolve")}
     assert not [name for name in fetched if name.endswith((".py", ".bin", ".pt"))]

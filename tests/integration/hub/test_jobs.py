@@ -52,7 +52,7 @@ def warm():
 
 
 @pytest.fixture(autouse=True)
-def scratch(tmp_path, monkeypatch):
+def scratch_folder(tmp_path, monkeypatch):
     """The folder for temporary files of hub tasks. It is empty after every test."""
     folder = tmp_path / "scratch"
     folder.mkdir()
@@ -80,16 +80,16 @@ def save_trained(folder):
 @pytest.fixture(scope="module")
 def published(hub, checkpoint):
     """The files of a repository with the pushed checkpoint."""
-    job = carry_out(HubTask("push", "ada/digits", hub.ADA, hub.url, checkpoint=str(checkpoint)))
+    job = run_to_end(HubTask("push", "ada/digits", hub.ADA, hub.url, checkpoint=str(checkpoint)))
     assert job.status == "done", job.message
     return hub.files("ada/digits")
 
 
-def carry_out(hub_task, on_message=lambda _: None):
+def run_to_end(hub_task, on_message=lambda _: None):
     return run_hub_task(hub_task, on_message)
 
 
-def contents(folder):
+def read_files(folder):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -97,22 +97,24 @@ def contents(folder):
     }
 
 
-def titles(hub, id, revision="main", kind="model"):
+def commit_titles(hub, id, revision="main", kind="model"):
     repo = hub.repo(id, kind)
     return [commit.title for commit in reversed(repo.history(repo.find_commit(revision)))]
 
 
-# There and back
+# Push and pull
 
 
 @pytest.mark.smoke
 def test_a_published_model_is_inspected_and_downloaded_bit_equal(
     hub, checkpoint, published, tmp_path
 ):
-    assert titles(hub, "ada/digits") == ["initial commit", "Step 6"]
-    assert {published[name] for name in CHECKPOINT_FILES[1:]} <= set(contents(checkpoint).values())
+    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 6"]
+    assert {published[name] for name in CHECKPOINT_FILES[1:]} <= set(
+        read_files(checkpoint).values()
+    )
 
-    inspected = carry_out(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result
+    inspected = run_to_end(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result
     assert (inspected["repo"], inspected["commit"], inspected["step"]) == (
         "ada/digits",
         hub.repo("ada/digits").head.oid,
@@ -126,52 +128,52 @@ def test_a_published_model_is_inspected_and_downloaded_bit_equal(
     assert [line["title"] for line in inspected["revisions"]] == ["Step 6", "initial commit"]
     assert {file["path"] for file in inspected["files"]} == {*published, ".gitattributes"}
 
-    pulled = carry_out(
+    pulled = run_to_end(
         HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in"))
     )
     assert pulled.status == "done"
-    assert contents(tmp_path / "in") == contents(checkpoint)
-    ours, theirs = resume_trainer(checkpoint)[0], resume_trainer(tmp_path / "in")[0]
-    assert ours.train_step().loss == theirs.train_step().loss
+    assert read_files(tmp_path / "in") == read_files(checkpoint)
+    original, restored = resume_trainer(checkpoint)[0], resume_trainer(tmp_path / "in")[0]
+    assert original.train_step().loss == restored.train_step().loss
 
 
 def test_an_old_revision_is_pulled_unchanged(hub, checkpoint, published, tmp_path):
-    old = hub.put("ada/aged", published)
-    hub.put("ada/aged", dict.fromkeys(published))
-    hub.put("ada/aged", {"README.md": "# Given up"})
+    old = hub.put("ada/older", published)
+    hub.put("ada/older", dict.fromkeys(published))
+    hub.put("ada/older", {"README.md": "# Given up"})
     assert (
         "not a model of the playground"
-        in carry_out(HubTask("repo_info", "ada/aged", endpoint=hub.url)).message
+        in run_to_end(HubTask("repo_info", "ada/older", endpoint=hub.url)).message
     )
-    job = carry_out(
+    job = run_to_end(
         HubTask(
-            "pull", "ada/aged", endpoint=hub.url, revision=old, destination=str(tmp_path / "in")
+            "pull", "ada/older", endpoint=hub.url, revision=old, destination=str(tmp_path / "in")
         )
     )
     assert job.result["commit"] == old
-    assert contents(tmp_path / "in") == contents(checkpoint)
+    assert read_files(tmp_path / "in") == read_files(checkpoint)
 
 
 def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_path):
-    before, text_rendered = contents(checkpoint), []
-    job = carry_out(
+    before, messages = read_files(checkpoint), []
+    job = run_to_end(
         HubTask("push", "ada/results", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True),
-        text_rendered.append,
+        messages.append,
     )
-    assert contents(checkpoint) == before
+    assert read_files(checkpoint) == before
     assert hub.repo("ada/results").private
     assert job.result["commit"] == hub.repo("ada/results").head.oid
-    assert text_rendered[0] == "Connecting to the Hub"
-    assert text_rendered[-1] == "Committing"
+    assert messages[0] == "Connecting to the Hub"
+    assert messages[-1] == "Committing"
     assert job.arguments == ()
-    assert hub.ADA not in repr([job.to_json(), text_rendered, job])
+    assert hub.ADA not in repr([job.to_json(), messages, job])
     assert not [name for name, data in hub.files("ada/results").items() if hub.ADA.encode() in data]
-    assert not [name for name, data in contents(tmp_path).items() if hub.ADA.encode() in data]
+    assert not [name for name, data in read_files(tmp_path).items() if hub.ADA.encode() in data]
 
 
 def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint):
-    with hub.record_requests() as seen:
-        job = carry_out(
+    with hub.record_requests() as requests:
+        job = run_to_end(
             HubTask(
                 "plan",
                 "ada/planned",
@@ -185,7 +187,7 @@ def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint):
     assert job.result["step"] == 6
     assert job.result["card"].startswith("---\n")
     assert "# planned" in job.result["card"]
-    assert {request.method for request in seen} == {"GET"}
+    assert {request.method for request in requests} == {"GET"}
     assert not [id for _, id in hub.repos if "planned" in id]
 
 
@@ -193,36 +195,38 @@ def test_publishing_with_data_includes_the_training_dataset(hub, checkpoint):
     hub_task = HubTask(
         "push", "ada/shared", hub.ADA, hub.url, checkpoint=str(checkpoint), include_dataset=True
     )
-    first = carry_out(hub_task)
+    first = run_to_end(hub_task)
     assert first.status == "done", first.message
     data = hub.files("ada/shared-data", kind="dataset")
     assert set(data) == {"README.md", "data/train.parquet", "data/test.parquet"}
     assert b"ada/shared-data" in hub.files("ada/shared")["README.md"]
     assert (
-        titles(hub, "ada/shared-data", kind="dataset")
-        == titles(hub, "ada/shared")
+        commit_titles(hub, "ada/shared-data", kind="dataset")
+        == commit_titles(hub, "ada/shared")
         == ["initial commit", "Step 6"]
     )
-    again = carry_out(hub_task)  # the same checkpoint gives the same bytes, data and pictures too
-    assert again.result["commit"] == first.result["commit"]
+    second = run_to_end(
+        hub_task
+    )  # the same checkpoint gives the same bytes, including data and figures
+    assert second.result["commit"] == first.result["commit"]
     assert (
-        titles(hub, "ada/shared-data", kind="dataset")
-        == titles(hub, "ada/shared")
+        commit_titles(hub, "ada/shared-data", kind="dataset")
+        == commit_titles(hub, "ada/shared")
         == ["initial commit", "Step 6"]
     )
 
 
 def test_commits_of_others_since_the_plan_are_not_overwritten(hub, checkpoint, published):
-    seen = hub.put("ada/watched", published)
-    theirs = hub.put("ada/watched", {"metrics.jsonl": None}, message="Meanwhile")
-    job = carry_out(
+    expected_parent = hub.put("ada/watched", published)
+    other_commit = hub.put("ada/watched", {"metrics.jsonl": None}, message="Meanwhile")
+    job = run_to_end(
         HubTask(
             "push",
             "ada/watched",
             hub.ADA,
             hub.url,
             checkpoint=str(checkpoint),
-            expected_parent=seen,
+            expected_parent=expected_parent,
         )
     )
     assert (job.status, job.retryable, job.result) == ("failed", True, None)
@@ -230,22 +234,29 @@ def test_commits_of_others_since_the_plan_are_not_overwritten(hub, checkpoint, p
         job.message
         == "another commit was pushed after the preview, and nothing was overwritten; preview again"
     )
-    assert hub.repo("ada/watched").head.oid == theirs
+    assert hub.repo("ada/watched").head.oid == other_commit
 
 
-def test_a_repository_that_was_inspected_is_replaced(hub, checkpoint, published):
-    head = hub.put("ada/mine", published | {"metrics.jsonl": None})
-    job = carry_out(
+def test_push_to_an_inspected_repository_replaces_its_files(hub, checkpoint, published):
+    head = hub.put("ada/inspected", published | {"metrics.jsonl": None})
+    job = run_to_end(
         HubTask(
-            "push", "ada/mine", hub.ADA, hub.url, checkpoint=str(checkpoint), expected_parent=head
+            "push",
+            "ada/inspected",
+            hub.ADA,
+            hub.url,
+            checkpoint=str(checkpoint),
+            expected_parent=head,
         )
     )
     assert job.status == "done", job.message
-    assert hub.files("ada/mine")["metrics.jsonl"] == (checkpoint / "metrics.jsonl").read_bytes()
+    assert (
+        hub.files("ada/inspected")["metrics.jsonl"] == (checkpoint / "metrics.jsonl").read_bytes()
+    )
 
 
 def test_a_published_score_is_measured_again(hub, checkpoint, published):
-    job = carry_out(HubTask("reproduce", "ada/digits", endpoint=hub.url))
+    job = run_to_end(HubTask("reproduce", "ada/digits", endpoint=hub.url))
     claimed, measured = job.result["card"], job.result["measured"]
     scores = json.loads((checkpoint / "config.json").read_text())["scores"]
     assert (claimed["n"], claimed["exact_match"]) == (scores["n"], scores["exact_match"])
@@ -256,23 +267,23 @@ def test_a_published_score_is_measured_again(hub, checkpoint, published):
     )
 
 
-def test_a_score_that_is_not_so_is_seen(hub, published):
+def test_false_score_of_a_card_differs_from_the_measured_score(hub, published):
     """A card may claim any score; the measured one is shown beside it."""
     card = published["README.md"].decode()
-    claimed = carry_out(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result["card"]
-    boasting = card.replace(f"value: {claimed['exact_match']}", "value: 1.0")
-    assert boasting != card
-    hub.put("cy/boasting", published | {"README.md": boasting})
-    result = carry_out(HubTask("reproduce", "cy/boasting", endpoint=hub.url)).result
+    claimed = run_to_end(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result["card"]
+    false_card = card.replace(f"value: {claimed['exact_match']}", "value: 1.0")
+    assert false_card != card
+    hub.put("cy/false-score", published | {"README.md": false_card})
+    result = run_to_end(HubTask("reproduce", "cy/false-score", endpoint=hub.url)).result
     assert result["card"]["exact_match"] == 1.0
     assert result["measured"]["exact_match"] < 1.0
 
 
-# Who may
+# Permissions
 
 
 @pytest.mark.parametrize(
-    ("who", "repo", "response"),
+    ("user", "repo", "expected_message"),
     [
         ("", "ada/digits", "sign in first"),
         ("ADA_READS", "ada/digits", "this token is read-only: create one with write access"),
@@ -284,21 +295,21 @@ def test_a_score_that_is_not_so_is_seen(hub, published):
     ],
 )
 def test_missing_permission_is_reported_before_any_file_is_written(
-    hub, checkpoint, published, who, repo, response
+    hub, checkpoint, published, user, repo, expected_message
 ):
-    text_rendered, head = [], hub.repo("ada/digits").head.oid
-    token = getattr(hub, who) if who else ""
-    job = carry_out(
-        HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint)), text_rendered.append
+    messages, head = [], hub.repo("ada/digits").head.oid
+    token = getattr(hub, user) if user else ""
+    job = run_to_end(
+        HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint)), messages.append
     )
     assert (job.status, job.result) == ("failed", None)
-    assert response in job.message
+    assert expected_message in job.message
     assert not token or token not in job.message
-    assert set(text_rendered) <= {"Connecting to the Hub"}
+    assert set(messages) <= {"Connecting to the Hub"}
     assert hub.repo("ada/digits").head.oid == head
 
 
-# Repositories of others
+# Invalid repositories
 
 
 def manifest_with(published, **changed):
@@ -315,10 +326,10 @@ def with_first_weight(weights, value):
 def hostile(hub, published):
     """Return invalid repositories by fault: the change, and the message of the rejection."""
     weights = published["model.safetensors"]
-    other = serialize_tensors(weights_by_name(Trainer(tiny_config(d_model=16)).model))
+    other_weights = serialize_tensors(weights_by_name(Trainer(tiny_config(d_model=16)).model))
     model = json.loads(published["playground.json"])["model"]
-    wide = model | {"d_model": 65536, "d_ff": 65536, "n_heads": 1}
-    many = [json.loads(line) for line in published["metrics.jsonl"].splitlines()]
+    wide_model = model | {"d_model": 65536, "d_ff": 65536, "n_heads": 1}
+    metrics = [json.loads(line) for line in published["metrics.jsonl"].splitlines()]
     return {
         "no-manifest": ({"playground.json": None}, "playground.json is missing"),
         "no-weights": (
@@ -339,7 +350,7 @@ def hostile(hub, published):
             "has schema_version 99",
         ),
         "odd-key": ({"playground.json": manifest_with(published, run="rm -rf")}, "unknown key"),
-        "too-wide": ({"playground.json": manifest_with(published, model=wide)}, "65536"),
+        "too-wide": ({"playground.json": manifest_with(published, model=wide_model)}, "65536"),
         "nan": (
             {"model.safetensors": with_first_weight(weights, float("nan"))},
             "holds NaN or infinity",
@@ -349,7 +360,7 @@ def hostile(hub, published):
             "holds NaN or infinity",
         ),
         "altered": ({"model.safetensors": with_first_weight(weights, 0.5)}, "its checksum differs"),
-        "other-shapes": ({"model.safetensors": other}, "expected torch.float32"),
+        "other-shapes": ({"model.safetensors": other_weights}, "expected torch.float32"),
         "cut-off": ({"model.safetensors": weights[:-4]}, "not a complete safetensors file"),
         "empty": ({"model.safetensors": b""}, "not a complete safetensors file"),
         "pickle": ({"model.safetensors": PICKLE}, "its header claims"),
@@ -359,7 +370,7 @@ def hostile(hub, published):
         ),
         "metrics": ({"metrics.jsonl": b'{"step": 1, "loss": NaN}\n'}, "metrics.jsonl, line 1"),
         "too-few-metrics": (
-            {"metrics.jsonl": json.dumps(many[0]).encode()},
+            {"metrics.jsonl": json.dumps(metrics[0]).encode()},
             "does not hold a line for each step",
         ),
         "too-large": (
@@ -369,7 +380,7 @@ def hostile(hub, published):
     }
 
 
-HOSTILE = (  # their names, for pytest
+HOSTILE = (  # names of the fixture `hostile`, for pytest
     "no-manifest",
     "no-weights",
     "long-manifest",
@@ -396,8 +407,8 @@ HOSTILE = (  # their names, for pytest
 def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(
     hub, published, hostile, run_task_in_process, tmp_path, name
 ):
-    changed, reason = hostile[name]
-    hub.put(f"cy/{name}", published | changed)
+    changed_files, reason = hostile[name]
+    hub.put(f"cy/{name}", published | changed_files)
     (tmp_path / "work").mkdir()
     hub_task = HubTask(
         "pull",
@@ -406,10 +417,10 @@ def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(
         destination=str(tmp_path / "in"),
         max_bytes=2_000_000,
     )
-    kind, sentence, again = run_task_in_process(hub_task, tmp_path / "work")
-    assert (kind, again) == ("failed", False)
-    assert reason in sentence
-    assert str(tmp_path) not in sentence
+    kind, message, retryable = run_task_in_process(hub_task, tmp_path / "work")
+    assert (kind, retryable) == ("failed", False)
+    assert reason in message
+    assert str(tmp_path) not in message
     assert {path.name for path in tmp_path.iterdir()} <= {"work", "scratch"}
     paths = [request.path.split("/")[-1] for request in hub.requests_with(f"cy/{name}/resolve")]
     assert not [path for path in paths if path.endswith((".py", ".bin"))]
@@ -422,27 +433,33 @@ def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(
 def test_unpublishable_architecture_is_rejected_before_network_use(
     run_task_in_process, checkpoint, tmp_path, monkeypatch
 ):
-    # as docs/extending.md adds one
+    # registers an architecture, as docs/extending.md describes
     monkeypatch.setitem(ARCHITECTURES, "tail", ARCHITECTURES["transformer"])
-    other = shutil.copytree(checkpoint, tmp_path / "other")
-    manifest = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(manifest | {"architecture": "tail"}))
+    unpublishable = shutil.copytree(checkpoint, tmp_path / "other")
+    manifest = json.loads((unpublishable / "config.json").read_text())
+    (unpublishable / "config.json").write_text(json.dumps(manifest | {"architecture": "tail"}))
     (tmp_path / "work").mkdir()
-    # where no server listens
-    hub_task = HubTask("push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(other))
-    kind, sentence, again = run_task_in_process(hub_task, tmp_path / "work")
-    assert (kind, again) == ("failed", False)
-    assert "'tail' cannot be published" in sentence
-    assert "python -m playground report" in sentence
+    # no server listens at this address
+    hub_task = HubTask(
+        "push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(unpublishable)
+    )
+    kind, message, retryable = run_task_in_process(hub_task, tmp_path / "work")
+    assert (kind, retryable) == ("failed", False)
+    assert "'tail' cannot be published" in message
+    assert "python -m playground report" in message
 
 
 def test_model_above_server_limits_is_rejected_before_download(hub, published, tmp_path):
     before = len(hub.requests)
     for kind in ("pull", "reproduce"):
-        into = str(tmp_path / "in") if kind == "pull" else ""
-        job = carry_out(
+        destination = str(tmp_path / "in") if kind == "pull" else ""
+        job = run_to_end(
             HubTask(
-                kind, "ada/digits", endpoint=hub.url, destination=into, limits=Limits(d_model=4)
+                kind,
+                "ada/digits",
+                endpoint=hub.url,
+                destination=destination,
+                limits=Limits(d_model=4),
             )
         )
         assert job.status == "failed"
@@ -457,7 +474,7 @@ def test_model_above_server_limits_is_rejected_before_download(hub, published, t
 def test_the_process_of_a_hub_task_rejects_invalid_models_too(hub, published, hostile, tmp_path):
     for name in ("garbage", "nan", "too-large"):
         hub.put(f"cy/{name}", published | hostile[name][0])
-        job = carry_out(
+        job = run_to_end(
             HubTask(
                 "pull",
                 f"cy/{name}",
@@ -472,11 +489,11 @@ def test_the_process_of_a_hub_task_rejects_invalid_models_too(hub, published, ho
         assert not (tmp_path / name).exists()
 
 
-def test_code_and_pickles_beside_a_model_are_neither_run_nor_fetched(
+def test_code_and_pickles_of_a_repository_are_neither_run_nor_fetched(
     hub, checkpoint, published, tmp_path
 ):
     canary = tmp_path / "canary"
-    code = f"open({str(canary)!r}, 'w').write('sung')\n"
+    code = f"open({str(canary)!r}, 'w').write('executed')\n"
     evil = {name: code for name in published if name.endswith(".py")} | {
         "__init__.py": code,
         "sitecustomize.py": code,
@@ -496,21 +513,21 @@ def test_code_and_pickles_beside_a_model_are_neither_run_nor_fetched(
     }
     hub.put("cy/evil", published | evil)
     for kind in ("repo_info", "pull", "reproduce"):
-        into = str(tmp_path / "in") if kind == "pull" else ""
-        job = carry_out(HubTask(kind, "cy/evil", endpoint=hub.url, destination=into))
+        destination = str(tmp_path / "in") if kind == "pull" else ""
+        job = run_to_end(HubTask(kind, "cy/evil", endpoint=hub.url, destination=destination))
         assert job.status == "done", job.message
     assert not canary.exists()
-    assert contents(tmp_path / "in") == contents(checkpoint)
+    assert read_files(tmp_path / "in") == read_files(checkpoint)
     requested = {request.path.split("/")[-1] for request in hub.requests_with("cy/evil/resolve")}
     assert requested == {"playground.json", "README.md", *CHECKPOINT_FILES[1:]}
 
 
-def test_a_card_that_is_hostile_or_missing_hinders_nothing(hub, published):
+def test_hostile_or_missing_card_is_ignored(hub, published):
     yaml = "---\nmodel-index: &a [*a]\ntags: !!python/object/apply:os.system [true]\n---\n"
     for number, card in enumerate((yaml, "\x00" * 1000, "#" * 1_000_001, None)):
         repo = f"cy/card-{number}"
         hub.put(repo, published | {"README.md": card})
-        job = carry_out(HubTask("repo_info", repo, endpoint=hub.url))
+        job = run_to_end(HubTask("repo_info", repo, endpoint=hub.url))
         assert (job.status, job.result["card"], job.result["step"]) == ("done", None, 6)
 
 
@@ -518,7 +535,7 @@ def test_a_card_that_is_hostile_or_missing_hinders_nothing(hub, published):
 
 
 def test_a_gallery_lists_published_models(hub, published):
-    job = carry_out(HubTask("gallery", endpoint=hub.url))
+    job = run_to_end(HubTask("gallery", endpoint=hub.url))
     row = next(row for row in job.result["models"] if row["repo"] == "ada/digits")
     assert row["commit"] == hub.repo("ada/digits").head.oid
     assert row["task"]
@@ -526,25 +543,25 @@ def test_a_gallery_lists_published_models(hub, published):
 
 
 def test_a_hub_task_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
-    with hub.fault(hub.UPLOAD, "silent", method="PUT") as silent:
+    with hub.fault(hub.UPLOAD, "silent", method="PUT") as fault:
         queue, job = start_hub_task(
             HubTask("push", "ada/cancelled", hub.ADA, hub.url, checkpoint=str(checkpoint))
         )
-        wait_for(lambda: silent.hits, 60, "the first upload")
+        wait_for(lambda: fault.hits, 60, "the first upload")
         queue.cancel(job)
         assert job.released.wait(60)
     assert (job.status, job.retryable) == ("cancelled", True)
     assert "cancelled" in job.message
-    assert titles(hub, "ada/cancelled") == ["initial commit"]
+    assert commit_titles(hub, "ada/cancelled") == ["initial commit"]
     assert job.arguments == ()
 
 
 def test_a_hub_task_whose_process_is_killed_has_a_message(hub, published, tmp_path):
-    with hub.fault(hub.STORAGE, "silent", method="GET") as silent:
+    with hub.fault(hub.STORAGE, "silent", method="GET") as fault:
         queue, job = start_hub_task(
             HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in"))
         )
-        wait_for(lambda: silent.hits, 60, "the first file in storage")
+        wait_for(lambda: fault.hits, 60, "the first file in storage")
         queue.executor._processes[job].process.kill()
         assert job.released.wait(60)
     assert (job.status, job.retryable) == ("failed", True)
@@ -566,47 +583,47 @@ def test_a_silent_hub_task_is_ended(hub, monkeypatch):
 @pytest.mark.smoke
 def test_owners_can_poll_only_their_own_hub_tasks(hub):
     jobs = AutoPublisher(None)
-    adas = jobs.start(HubTask("repo_info", "ada/nothing", hub.ADA, hub.url), "ada")
-    bens = jobs.start(HubTask("repo_info", "ada/nothing", hub.BEN, hub.url), "ben")
-    assert jobs.queue.find(adas.id, "ada") is adas
-    assert jobs.queue.find(bens.id, "ben") is bens
-    others = (
-        (adas.id, "ben"),
-        (adas.id, ""),
-        (adas.id, "ada "),
-        (adas.id, "\udfff"),
-        (bens.id, "ada"),
+    job_of_ada = jobs.start(HubTask("repo_info", "ada/nothing", hub.ADA, hub.url), "ada")
+    job_of_ben = jobs.start(HubTask("repo_info", "ada/nothing", hub.BEN, hub.url), "ben")
+    assert jobs.queue.find(job_of_ada.id, "ada") is job_of_ada
+    assert jobs.queue.find(job_of_ben.id, "ben") is job_of_ben
+    wrong_owners = (
+        (job_of_ada.id, "ben"),
+        (job_of_ada.id, ""),
+        (job_of_ada.id, "ada "),
+        (job_of_ada.id, "\udfff"),
+        (job_of_ben.id, "ada"),
     )
-    for expected, owner in (
-        *others,
+    for job_id, owner in (
+        *wrong_owners,
         ("", "ada"),
         (None, "ada"),
-        ([adas.id], "ada"),
+        ([job_of_ada.id], "ada"),
         ("ada", "ada"),
     ):
-        assert jobs.queue.find(expected, owner) is None
-    for job in (adas, bens):
+        assert jobs.queue.find(job_id, owner) is None
+    for job in (job_of_ada, job_of_ben):
         assert job.released.wait(60)
         assert "there is no repository ada/nothing that this token can read" in job.message
 
 
-def test_the_public_gallery_is_shared_and_a_private_one_is_not(hub):
+def test_public_gallery_is_shared_and_private_gallery_is_not(hub):
     jobs = AutoPublisher(None)
-    open_to_all = jobs.start(HubTask("gallery", endpoint=hub.url), "ada")
-    assert jobs.start(HubTask("gallery", endpoint=hub.url), "ben") is open_to_all
-    own = jobs.start(HubTask("gallery", token=hub.ADA, endpoint=hub.url), "ada")
-    assert own is not open_to_all
-    assert jobs.queue.find(open_to_all.id, "ben") is open_to_all
-    assert jobs.queue.find(own.id, "ben") is None
-    for job in (open_to_all, own):
+    public = jobs.start(HubTask("gallery", endpoint=hub.url), "ada")
+    assert jobs.start(HubTask("gallery", endpoint=hub.url), "ben") is public
+    private = jobs.start(HubTask("gallery", token=hub.ADA, endpoint=hub.url), "ada")
+    assert private is not public
+    assert jobs.queue.find(public.id, "ben") is public
+    assert jobs.queue.find(private.id, "ben") is None
+    for job in (public, private):
         assert job.released.wait(60)
 
 
 def test_the_number_of_concurrent_hub_tasks_is_limited(hub):
-    jobs, going = AutoPublisher(None), []
+    jobs, started = AutoPublisher(None), []
 
     def start(owner):
-        going.append(jobs.start(HubTask("account", token=hub.ADA, endpoint=hub.url), owner))
+        started.append(jobs.start(HubTask("account", token=hub.ADA, endpoint=hub.url), owner))
 
     with hub.fault(hub.WHOAMI, "silent"):
         for _ in range(MAX_TASKS_PER_OWNER):
@@ -617,25 +634,25 @@ def test_the_number_of_concurrent_hub_tasks_is_limited(hub):
             start(f"user {number}")
         with pytest.raises(UserError, match="too many Hub jobs"):
             start("late")
-        for job in going:
+        for job in started:
             jobs.queue.cancel(job)
             assert job.released.wait(60)
         start("ada")
-        jobs.queue.cancel(going[-1])
-        assert going[-1].released.wait(60)
+        jobs.queue.cancel(started[-1])
+        assert started[-1].released.wait(60)
 
 
 @pytest.mark.parametrize(
     ("kind", "token"), [("account", "secret"), ("gallery", "secret"), ("gallery", "")]
 )
-def test_one_address_holds_at_most_half_of_the_hub_jobs(monkeypatch, client_address, kind, token):
+def test_one_address_has_at_most_half_of_the_hub_jobs(monkeypatch, client_address, kind, token):
     started = fake_processes(monkeypatch)
     jobs = AutoPublisher(None)
     client_address.set("192.0.2.1")
     for number in range(MAX_CONCURRENT_TASKS // 2):
-        jobs.start(HubTask(kind, token=token), f"invented {number}", refresh=True)
+        jobs.start(HubTask(kind, token=token), f"generated {number}", refresh=True)
     with pytest.raises(UserError, match="from your address are still queued or running"):
-        jobs.start(HubTask(kind, token=token), "invented too", refresh=True)
+        jobs.start(HubTask(kind, token=token), "generated too", refresh=True)
     client_address.set("192.0.2.2")
     assert jobs.start(HubTask(kind, token=token), "ada", refresh=True)
     for process in started:
@@ -674,19 +691,19 @@ def test_lists_of_signed_in_users_do_not_use_slots_of_hub_tasks(hub):
     """
     jobs = AutoPublisher(None)
     with hub.fault(hub.WHOAMI, "silent"), hub.fault(hub.LIST, "silent"):
-        going = [
+        started = [
             jobs.start(HubTask(kind, token=hub.ADA, endpoint=hub.url), "ada")
             for kind in ("account", "gallery", "gallery", "account")
         ]
         for kind in ("account", "gallery"):
             with pytest.raises(UserError):
                 jobs.start(HubTask(kind, token=hub.ADA, endpoint=hub.url), "ada")
-        for job in going:
+        for job in started:
             jobs.queue.cancel(job)
             assert job.released.wait(60)
 
 
-# Publishing as it goes on
+# Automatic publishing
 
 
 @pytest.fixture
@@ -703,39 +720,39 @@ def test_a_run_is_published_during_training_and_at_its_end(hub, registry, monkey
     for minutes in (0, 121, True, None, "5", float("nan")):
         with pytest.raises(UserError, match="minutes between two pushes"):
             jobs.enable_auto_publish(
-                run, "ada", "ada/going-on", hub.ADA, private=True, interval_minutes=minutes
+                run, "ada", "ada/in-progress", hub.ADA, private=True, interval_minutes=minutes
             )
     wait_for(lambda: run.step > 0, 60, "the first points")
     pause_and_wait(registry, run)
     jobs.enable_auto_publish(
-        run, "ada", "ada/going-on", hub.ADA, private=True, interval_minutes=0.01
+        run, "ada", "ada/in-progress", hub.ADA, private=True, interval_minutes=0.01
     )
     assert hub.ADA not in repr([jobs._auto_publishes, jobs.auto_publish_status(run)])
 
-    def pushed(step):
+    def is_pushed(step):
         response = jobs.auto_publish_status(run)
         return response is None or response["pushed_step"] == step
 
     first = newest_checkpoint_step(run)
-    wait_for(lambda: pushed(first), 60, "the first push")
+    wait_for(lambda: is_pushed(first), 60, "the first push")
     assert jobs.auto_publish_status(run)["push_error"] == ""
     registry.control(run, "resume")
     wait_for_status(run, "training")
     pause_and_wait(registry, run)
     second = newest_checkpoint_step(run)
     with hub.fault(hub.COMMIT, 403, times=1) as fault:
-        wait_for(lambda: fault.hits, 60, "a push that is refused")
+        wait_for(lambda: fault.hits, 60, "a rejected push")
         wait_for(
             lambda: (jobs.auto_publish_status(run) or {}).get("push_error"),
             60,
             "the report of the error",
         )
     assert "this token has no permission to" in jobs.auto_publish_status(run)["push_error"]
-    wait_for(lambda: pushed(second), 60, "the second push")
-    assert hub.files("ada/going-on") == {}  # main waits for the end
-    card = hub.files("ada/going-on", AUTO_BRANCH)["README.md"].decode()
-    assert card.count(f'from_pretrained("ada/going-on", revision="{AUTO_BRANCH}"') == 2
-    assert f"\npython -m playground pull ada/going-on --revision {AUTO_BRANCH}\n" in card
+    wait_for(lambda: is_pushed(second), 60, "the second push")
+    assert hub.files("ada/in-progress") == {}  # main is written at the end only
+    card = hub.files("ada/in-progress", AUTO_BRANCH)["README.md"].decode()
+    assert card.count(f'from_pretrained("ada/in-progress", revision="{AUTO_BRANCH}"') == 2
+    assert f"\npython -m playground pull ada/in-progress --revision {AUTO_BRANCH}\n" in card
     registry.control(run, "resume")
     wait_for_status(run, "training")
     wait_for(lambda: run.step > second, 60, "more steps")
@@ -743,14 +760,18 @@ def test_a_run_is_published_during_training_and_at_its_end(hub, registry, monkey
     wait_for_status(run, "stopped")
     wait_for(lambda: jobs.auto_publish_status(run) is None, 90, "the last push")
     last = newest_checkpoint_step(run)
-    steps = [int(title.split()[1]) for title in titles(hub, "ada/going-on", AUTO_BRANCH)[1:]]
+    steps = [
+        int(title.split()[1]) for title in commit_titles(hub, "ada/in-progress", AUTO_BRANCH)[1:]
+    ]
     assert steps == sorted({*steps})
     assert {first, second} <= set(steps)
-    assert titles(hub, "ada/going-on") == ["initial commit", f"Step {last}"]
-    assert hub.repo("ada/going-on").private
-    files = hub.files("ada/going-on")
+    assert commit_titles(hub, "ada/in-progress") == ["initial commit", f"Step {last}"]
+    assert hub.repo("ada/in-progress").private
+    files = hub.files("ada/in-progress")
     assert (
-        files["README.md"].decode().count('from_pretrained("ada/going-on", trust_remote_code=True)')
+        files["README.md"]
+        .decode()
+        .count('from_pretrained("ada/in-progress", trust_remote_code=True)')
         == 2
     )
     assert [json.loads(line)["step"] for line in files["metrics.jsonl"].splitlines()] == list(
@@ -759,7 +780,7 @@ def test_a_run_is_published_during_training_and_at_its_end(hub, registry, monkey
     assert json.loads(files["playground.json"])["step"] == last
     with pytest.raises(UserError, match="this run has ended"):
         jobs.enable_auto_publish(
-            run, "ada", "ada/going-on", hub.ADA, private=True, interval_minutes=5
+            run, "ada", "ada/in-progress", hub.ADA, private=True, interval_minutes=5
         )
 
 
@@ -769,7 +790,7 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
     jobs, run = AutoPublisher(registry), start_run(registry, "ada")
     wait_for(lambda: run.step > 0, 60, "the first points")
     with hub.fault(hub.CREATE, 403) as fault:
-        # or a busy Hub ends it
+        # the last push fails with this error
         jobs.enable_auto_publish(
             run, "ada", "ada/refused", hub.ADA, private=True, interval_minutes=0.01
         )
@@ -790,7 +811,7 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
     assert jobs.auto_publish_status(run) is None
 
 
-def ended_for_good(registry, monkeypatch, hub):
+def failed_permanently(registry, monkeypatch, hub):
     """A run whose last push failed permanently, and the jobs with the reason."""
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     jobs, run = AutoPublisher(registry), start_run(registry, "ada")
@@ -813,7 +834,7 @@ def ended_for_good(registry, monkeypatch, hub):
 
 
 def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monkeypatch):
-    jobs, run = ended_for_good(registry, monkeypatch, hub)
+    jobs, run = failed_permanently(registry, monkeypatch, hub)
     jobs._push_if_due(jobs._auto_publishes[run.id])
     assert jobs.auto_publish_status(run) is not None
     registry.delete(run)
@@ -824,7 +845,7 @@ def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monk
 def test_a_cancelled_push_has_a_message_about_its_branch(hub, checkpoint, published):
     """The message follows from the finished operations, not from their texts."""
     hub.put("ada/branching", published)
-    with hub.fault(r"/branch/", "silent") as silent:
+    with hub.fault(r"/branch/", "silent") as fault:
         queue, job = start_hub_task(
             HubTask(
                 "push",
@@ -835,13 +856,13 @@ def test_a_cancelled_push_has_a_message_about_its_branch(hub, checkpoint, publis
                 checkpoint=str(checkpoint),
             )
         )
-        wait_for(lambda: silent.hits or job.released.is_set(), 60, "the branch")
+        wait_for(lambda: fault.hits or job.released.is_set(), 60, "the branch")
         queue.cancel(job)
         assert job.released.wait(60)
     assert "a new repository or branch may exist" in job.message
 
 
-IMPORTED = """
+IMPORT_SCRIPT = """
 import sys
 from pathlib import Path
 from playground.hub import tasks
@@ -871,15 +892,13 @@ assert not late, late
 
 
 @pytest.mark.parametrize("kind", ["plan", "repo_info", "pull", "reproduce", "gallery"])
-def test_imports_that_take_long_on_a_busy_machine_are_announced(
-    hub, checkpoint, published, tmp_path, kind
-):
+def test_slow_imports_are_announced_by_a_message(hub, checkpoint, published, tmp_path, kind):
     """Slow imports must not count as silence, which ends a job."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             sys.executable,
             "-c",
-            IMPORTED,
+            IMPORT_SCRIPT,
             kind,
             "ada/digits",
             hub.ADA,
@@ -893,7 +912,7 @@ def test_imports_that_take_long_on_a_busy_machine_are_announced(
         text=True,
         timeout=200,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert completed.returncode == 0, completed.stderr[-2000:]
 
 
 def test_auto_publishing_ends_when_stopped_or_run_is_deleted(hub, registry, monkeypatch):
@@ -905,11 +924,15 @@ def test_auto_publishing_ends_when_stopped_or_run_is_deleted(hub, registry, monk
         )
     jobs.disable_auto_publish(runs[0])
     registry.delete(runs[1])
-    wait_for(lambda: not any(jobs.auto_publish_status(run) for run in runs), 60, "the end of it")
+    wait_for(
+        lambda: not any(jobs.auto_publish_status(run) for run in runs),
+        60,
+        "the end of automatic publishing",
+    )
     registry.control(runs[0], "stop")
     wait_for_status(runs[0], "stopped")
     wait_for(
         lambda: not any(job.is_active for job in jobs.queue._jobs.values()),
         60,
-        "the end of what was under way",
+        "the end of running jobs",
     )

@@ -28,7 +28,7 @@ def published(hub):
     return "ada/reverse-10"
 
 
-def test_its_card_is_read_and_validated_as_the_hub_does(hub, published):
+def test_card_is_valid_for_the_hub(hub, published):
     card = ModelCard(hub.files(published)["README.md"].decode())
     assert "transformer-playground" in card.data.tags
     assert card.data.eval_results[0].metric_type == "exact_match"
@@ -36,22 +36,22 @@ def test_its_card_is_read_and_validated_as_the_hub_does(hub, published):
     card.validate()  # sends a request to the Hub
 
 
-def test_the_code_of_the_card_runs_unchanged(hub, published, tmp_path):
+def test_code_of_the_card_prints_its_documented_output(hub, published, tmp_path):
     text = hub.files(published)["README.md"].decode()
     snippet = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
-    promised = re.search(r"print\(.*\)  # (.+)", snippet).group(1)
-    bare = {
+    expected = re.search(r"print\(.*\)  # (.+)", snippet).group(1)
+    environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-I", "-c", snippet],
         cwd=tmp_path,
-        env=bare | hub.environment(tmp_path / "home"),
+        env=environment | hub.environment(tmp_path / "home"),
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == promised
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines()[-1] == expected

@@ -30,10 +30,10 @@ def deploy(hub, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
 
     def deploy(*arguments: object, token: str = FakeHub.ADA) -> subprocess.CompletedProcess:
-        done = run_command("deploy", *arguments, **hub.environment(home, token=token))
-        assert not token or token not in done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done
+        completed = run_command("deploy", *arguments, **hub.environment(home, token=token))
+        assert not token or token not in completed.stdout + completed.stderr
+        assert "Traceback" not in completed.stderr
+        return completed
 
     return deploy
 
@@ -41,10 +41,10 @@ def deploy(hub, tmp_path_factory):
 @pytest.fixture(scope="module")
 def deployed(hub, deploy):
     """The first deployment to ada/play: its output, and its requests to the Hub."""
-    with hub.record_requests() as seen:
-        done = deploy("ada/play")
-    assert done.returncode == 0, done.stderr
-    return done, seen
+    with hub.record_requests() as requests:
+        completed = deploy("ada/play")
+    assert completed.returncode == 0, completed.stderr
+    return completed, requests
 
 
 @pytest.mark.smoke
@@ -82,35 +82,37 @@ def test_a_space_contains_only_required_files():
     assert not [name for name in names if name.endswith(".pyc") or "__pycache__" in name]
 
 
-def test_a_folder_that_is_no_copy_of_the_repository_is_named(tmp_path):
+def test_folder_without_the_app_is_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"app\.py is missing"):
         space_files(tmp_path)
 
 
 def test_a_dry_run_lists_the_files_and_writes_nothing(hub, deploy):
-    with hub.record_requests() as seen:
-        done = deploy("ada/dry", "--dry-run")
-    assert done.returncode == 0, done.stderr
-    first, *files, last = done.stdout.splitlines()
-    assert first == "space ada/dry (private, branch main): would be created"
+    with hub.record_requests() as requests:
+        completed = deploy("ada/dry", "--dry-run")
+    assert completed.returncode == 0, completed.stderr
+    first_line, *files, last_line = completed.stdout.splitlines()
+    assert first_line == "space ada/dry (private, branch main): would be created"
     assert sorted(line.split()[-1] for line in files) == sorted(space_files())
-    assert last == "nothing was written"
-    assert {request.method for request in seen} <= {"GET", "HEAD"}
+    assert last_line == "nothing was written"
+    assert {request.method for request in requests} <= {"GET", "HEAD"}
     assert ("space", "ada/dry") not in hub.repos
 
 
-def test_a_space_is_made_private_and_filled_in_one_commit(hub, deployed):
-    done, seen = deployed
-    assert done.stdout.splitlines()[0] == "space ada/play (private, branch main): was created"
-    assert done.stdout.splitlines()[-1] == f"{hub.url}/spaces/ada/play"
-    assert len([request for request in seen if "/commit/" in request.path]) == 1
-    (made,) = [json.loads(request.body) for request in seen if request.path == "/api/repos/create"]
-    assert (made["type"], made["sdk"], made["name"]) == ("space", "gradio", "play")
+def test_new_space_is_private_and_has_one_commit(hub, deployed):
+    completed, requests = deployed
+    assert completed.stdout.splitlines()[0] == "space ada/play (private, branch main): was created"
+    assert completed.stdout.splitlines()[-1] == f"{hub.url}/spaces/ada/play"
+    assert len([request for request in requests if "/commit/" in request.path]) == 1
+    (created,) = [
+        json.loads(request.body) for request in requests if request.path == "/api/repos/create"
+    ]
+    assert (created["type"], created["sdk"], created["name"]) == ("space", "gradio", "play")
     assert hub.repo("ada/play", "space").private
-    there = hub.files("ada/play", kind="space")
-    assert set(there) - {".gitattributes"} == set(space_files())
+    deployed_files = hub.files("ada/play", kind="space")
+    assert set(deployed_files) - {".gitattributes"} == set(space_files())
     assert all(
-        there[name] == path.read_bytes()
+        deployed_files[name] == path.read_bytes()
         for name, path in space_files().items()
         if name != "README.md"
     )
@@ -128,7 +130,7 @@ def test_the_readme_names_an_existing_thumbnail(hub, deployed):
 def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tmp_path):
     hub.put(
         "ada/play",
-        {"playground/old.py": "removed = 1", "notes.md": "mine", "app.py": "edited"},
+        {"playground/old.py": "removed = 1", "notes.md": "a note", "app.py": "edited"},
         kind="space",
     )
     result = HubTaskRunner(
@@ -138,51 +140,51 @@ def test_redeployment_removes_stale_files_and_keeps_user_files(hub, deployed, tm
     ).deploy()
     (plan,) = result["plans"]
     changes = {change["path"]: change["status"] for change in plan["changes"]}
-    assert {path: what for path, what in changes.items() if what != "same"} == {
+    assert {path: status for path, status in changes.items() if status != "same"} == {
         "app.py": "changed",
         "playground/old.py": "removed",
     }
-    there = hub.files("ada/play", kind="space")
-    assert there["app.py"] == (ROOT / "app.py").read_bytes()
-    assert there["notes.md"] == b"mine"
-    assert "playground/old.py" not in there
+    deployed_files = hub.files("ada/play", kind="space")
+    assert deployed_files["app.py"] == (ROOT / "app.py").read_bytes()
+    assert deployed_files["notes.md"] == b"a note"
+    assert "playground/old.py" not in deployed_files
     assert is_deployed_path("playground/old.py")
-    assert not is_deployed_path("checkpoints/mine/config.json")
+    assert not is_deployed_path("checkpoints/uploaded/config.json")
 
 
 @pytest.mark.parametrize(
     ("space", "token", "expected_message"),
     [
         ("ada/other", FakeHub.ADA, "has other content"),
-        ("ada/mine", FakeHub.ADA_READS, "this token is read-only"),
-        ("ada/theirs", FakeHub.BEN, "ben cannot publish under ada"),
+        ("ada/read-only", FakeHub.ADA_READS, "this token is read-only"),
+        ("ada/foreign", FakeHub.BEN, "ben cannot publish under ada"),
         ("ada", FakeHub.ADA, "write user/name"),
     ],
 )
 def test_an_impossible_deployment_gets_one_message(hub, tmp_path, space, token, expected_message):
-    hub.put("ada/other", {"app.py": "theirs", "README.md": "---\nsdk: gradio\n---\n"}, kind="space")
+    hub.put("ada/other", {"app.py": "other", "README.md": "---\nsdk: gradio\n---\n"}, kind="space")
     with pytest.raises(HubError, match=expected_message):
         HubTaskRunner(
             Hub(token, hub.url),
             HubTask("deploy", space, token, private=True),
             ProgressReporter(lambda *message: None, scratch=tmp_path),
         ).deploy()
-    assert hub.files("ada/other", kind="space")["app.py"] == b"theirs"
+    assert hub.files("ada/other", kind="space")["app.py"] == b"other"
 
 
 def test_without_a_token_the_command_prints_instructions(deploy):
-    done = deploy("ada/play2", token="")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "hf auth login" in done.stderr
+    completed = deploy("ada/play2", token="")
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert "hf auth login" in completed.stderr
 
 
 def test_the_app_predicts_with_the_uploaded_weights(hub, deployed, tmp_path):
-    inside = tmp_path / "space"
+    space_folder = tmp_path / "space"
     for name, data in hub.files("ada/play", kind="space").items():
-        (inside / name).parent.mkdir(parents=True, exist_ok=True)
-        (inside / name).write_bytes(data)
-    (inside / "app.py").write_bytes((ROOT / "app.py").read_bytes())  # another test edits it there
-    app = AppServer(tmp_path, root=inside, SPACE_ID="ada/play")
+        (space_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (space_folder / name).write_bytes(data)
+    (space_folder / "app.py").write_bytes((ROOT / "app.py").read_bytes())  # another test edits it
+    app = AppServer(tmp_path, root=space_folder, SPACE_ID="ada/play")
     try:
         result = app.request("runs/poll", {"subject": "checkpoint:reverse"})
         assert result["status"] == "checkpoint"

@@ -59,13 +59,13 @@ def add(path, content):
     return CommitOperationAdd(path_in_repo=path, path_or_fileobj=content)
 
 
-def status_of(call, *arguments, **named):
-    with pytest.raises(HfHubHTTPError) as refused:
-        call(*arguments, **named)
-    return refused.value.response.status_code
+def get_error_status(call, *arguments, **options):
+    with pytest.raises(HfHubHTTPError) as error:
+        call(*arguments, **options)
+    return error.value.response.status_code
 
 
-def weights_of(**shapes):
+def create_safetensors(**shapes):
     """Return a handmade safetensors file."""
     header, data = {}, b""
     for name, numbers in shapes.items():
@@ -79,29 +79,29 @@ def weights_of(**shapes):
     return len(text).to_bytes(8, "little") + text + data
 
 
-# Who is there
+# Accounts
 
 
-def test_a_token_has_an_account(hub, ada):
-    about = ada.whoami()
-    assert about["name"] == "ada"
-    assert about["type"] == "user"
-    assert [(org["name"], org["roleInOrg"]) for org in about["orgs"]] == [("attention", "admin")]
-    assert about["auth"]["accessToken"]["role"] == "write"
+def test_token_belongs_to_an_account(hub, ada):
+    account = ada.whoami()
+    assert account["name"] == "ada"
+    assert account["type"] == "user"
+    assert [(org["name"], org["roleInOrg"]) for org in account["orgs"]] == [("attention", "admin")]
+    assert account["auth"]["accessToken"]["role"] == "write"
     assert ada.whoami(token=hub.ADA_READS)["auth"]["accessToken"]["role"] == "read"
 
 
 @pytest.mark.parametrize("token", ["EXPIRED", "UNKNOWN"])
 def test_an_invalid_token_is_rejected_everywhere(hub, token):
     hub.put("ada/public", {"README.md": README})
-    bad = HfApi(endpoint=hub.url, token=getattr(hub, token))
+    api = HfApi(endpoint=hub.url, token=getattr(hub, token))
     for call in (
-        bad.whoami,
-        lambda: bad.model_info("ada/public"),
-        lambda: list(bad.list_models()),
-        lambda: bad.create_repo("ada/x"),
+        api.whoami,
+        lambda: api.model_info("ada/public"),
+        lambda: list(api.list_models()),
+        lambda: api.create_repo("ada/x"),
     ):
-        assert status_of(call) == 401
+        assert get_error_status(call) == 401
 
 
 # Push and pull
@@ -110,7 +110,7 @@ def test_an_invalid_token_is_rejected_everywhere(hub, token):
 @pytest.fixture(scope="module")
 def pushed(hub, ada):
     """A repository from one commit of LFS and regular files, and its requests."""
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         url = ada.create_repo("ada/reverse")
         commit = ada.create_commit(
             "ada/reverse",
@@ -123,20 +123,20 @@ def pushed(hub, ada):
             commit_message="Step 100",
             commit_description="Trained for 100 steps",
         )
-    return url, commit, seen
+    return url, commit, requests
 
 
 @pytest.mark.smoke
 def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, pushed):
-    url, commit, seen = pushed
+    url, commit, requests = pushed
     assert url == f"{hub.url}/ada/reverse"
     assert url.repo_id == "ada/reverse"
     assert commit.oid == hub.repo("ada/reverse").head.oid
-    requested = [
+    actual = [
         (request.method, request.path.split("/")[-2 if "ada/reverse/" in request.path else -1])
-        for request in seen
+        for request in requests
     ]
-    assert requested == [
+    assert actual == [
         ("POST", "create"),
         ("POST", "validate-yaml"),
         ("POST", "preupload"),
@@ -145,12 +145,12 @@ def test_push_is_one_commit_and_uploads_large_files_without_token(hub, ada, push
         ("POST", "verify"),
         ("POST", "commit"),
     ]
-    stored = [request for request in seen if request.host == hub.storage_host]
-    assert [(request.method, request.authorization, request.body) for request in stored] == [
-        ("PUT", "", WEIGHTS)
-    ]
-    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
-    assert all(request.status == 200 for request in seen)
+    storage_requests = [request for request in requests if request.host == hub.storage_host]
+    assert [
+        (request.method, request.authorization, request.body) for request in storage_requests
+    ] == [("PUT", "", WEIGHTS)]
+    assert {request.token for request in requests if request.host == hub.host} == {hub.ADA}
+    assert all(request.status == 200 for request in requests)
 
 
 def test_a_pushed_model_is_listed(hub, ada, anonymous, pushed):
@@ -173,17 +173,17 @@ def test_a_pushed_model_is_listed(hub, ada, anonymous, pushed):
         (False, "weights"),
         (True, "weights/model.safetensors"),
     ]
-    about = anonymous.model_info("ada/reverse", files_metadata=True)
-    assert {file.rfilename: file.size for file in about.siblings}[
+    info = anonymous.model_info("ada/reverse", files_metadata=True)
+    assert {file.rfilename: file.size for file in info.siblings}[
         "weights/model.safetensors"
     ] == len(WEIGHTS)
-    assert about.sha == hub.repo("ada/reverse").head.oid
+    assert info.sha == hub.repo("ada/reverse").head.oid
     with pytest.raises(EntryNotFoundError):
         list(anonymous.list_repo_tree("ada/reverse", "no/folder"))
 
 
 def test_a_downloaded_file_equals_the_uploaded_one(hub, anonymous, pushed, tmp_path):
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         path = hf_hub_download(
             "ada/reverse",
             "weights/model.safetensors",
@@ -191,7 +191,7 @@ def test_a_downloaded_file_equals_the_uploaded_one(hub, anonymous, pushed, tmp_p
             cache_dir=tmp_path / "a",
             token=hub.ADA,
         )
-        whole = snapshot_download(
+        snapshot_folder = snapshot_download(
             "ada/reverse", endpoint=hub.url, cache_dir=tmp_path / "b", token=hub.ADA
         )
     with open(path, "rb") as file:
@@ -202,11 +202,13 @@ def test_a_downloaded_file_equals_the_uploaded_one(hub, anonymous, pushed, tmp_p
         "empty.txt": b"",
         "weights/model.safetensors": WEIGHTS,
     }.items():
-        with open(f"{whole}/{name}", "rb") as file:
+        with open(f"{snapshot_folder}/{name}", "rb") as file:
             assert file.read() == content
-    stored = [request for request in seen if request.host == hub.storage_host]
-    assert [(request.method, request.authorization) for request in stored] == [("GET", "")] * 2
-    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+    storage_requests = [request for request in requests if request.host == hub.storage_host]
+    assert [(request.method, request.authorization) for request in storage_requests] == [
+        ("GET", "")
+    ] * 2
+    assert {request.token for request in requests if request.host == hub.host} == {hub.ADA}
 
 
 def test_storage_rejects_a_token_and_an_unsigned_address(hub, pushed):
@@ -220,7 +222,9 @@ def test_storage_rejects_a_token_and_an_unsigned_address(hub, pushed):
         assert client.put(signed, content=b"other").status_code == 403
         assert client.get(signed, headers={"Range": "bytes=10-19"}).content == WEIGHTS[10:20]
         assert client.get(signed, headers={"Range": "bytes=-7"}).content == WEIGHTS[-7:]
-        assert client.get(f"{hub.storage_url}/api/models").status_code == 403  # storage is no Hub
+        assert (
+            client.get(f"{hub.storage_url}/api/models").status_code == 403
+        )  # the storage host has no API
 
 
 def test_an_existing_file_is_not_uploaded_again(hub, ada):
@@ -228,8 +232,8 @@ def test_an_existing_file_is_not_uploaded_again(hub, ada):
     first = ada.create_commit(
         "ada/twice", [add("a.safetensors", b"one"), add("b.txt", b"two")], commit_message="First"
     )
-    with hub.record_requests() as seen:
-        again = ada.create_commit(
+    with hub.record_requests() as requests:
+        second = ada.create_commit(
             "ada/twice",
             [add("a.safetensors", b"one"), add("b.txt", b"two")],
             commit_message="Again",
@@ -237,8 +241,8 @@ def test_an_existing_file_is_not_uploaded_again(hub, ada):
         ada.create_commit(
             "ada/twice", [add("c.safetensors", b"one")], commit_message="Same content, other name"
         )
-    assert again.oid == first.oid
-    assert not [request for request in seen if request.method == "PUT"]
+    assert second.oid == first.oid
+    assert not [request for request in requests if request.method == "PUT"]
     assert hub.files("ada/twice") == {
         "a.safetensors": b"one",
         "b.txt": b"two",
@@ -269,7 +273,7 @@ def test_a_file_is_large_by_its_name_or_by_its_size(hub, ada, tmp_path):
 # History
 
 
-def test_every_revision_can_be_had_again(hub, ada, anonymous, tmp_path):
+def test_every_revision_can_be_downloaded(hub, ada, anonymous, tmp_path):
     ada.create_repo("ada/history")
     commits = [
         ada.create_commit(
@@ -279,12 +283,12 @@ def test_every_revision_can_be_had_again(hub, ada, anonymous, tmp_path):
         ).oid
         for n, content in enumerate((b"one", b"two", b"three"))
     ]
-    line = anonymous.list_repo_commits("ada/history")
-    assert [commit.title for commit in line] == ["Step 2", "Step 1", "Step 0", "initial commit"]
-    assert [commit.commit_id for commit in line[:3]] == commits[::-1]
-    assert line[0].authors == ["ada"]
-    assert line[0].created_at > line[1].created_at
-    assert abs((datetime.now(UTC) - line[0].created_at).total_seconds()) < 60
+    history = anonymous.list_repo_commits("ada/history")
+    assert [commit.title for commit in history] == ["Step 2", "Step 1", "Step 0", "initial commit"]
+    assert [commit.commit_id for commit in history[:3]] == commits[::-1]
+    assert history[0].authors == ["ada"]
+    assert history[0].created_at > history[1].created_at
+    assert abs((datetime.now(UTC) - history[0].created_at).total_seconds()) < 60
     for revision, content in (
         (commits[0], b"one"),
         (commits[1], b"two"),
@@ -311,13 +315,13 @@ def test_every_revision_can_be_had_again(hub, ada, anonymous, tmp_path):
 def test_branches_and_tags(hub, ada, anonymous, tmp_path):
     first = hub.put("ada/branches", {"step": "100"})
     ada.create_branch("ada/branches", branch="wide/er")
-    assert status_of(ada.create_branch, "ada/branches", branch="wide/er") == 409
+    assert get_error_status(ada.create_branch, "ada/branches", branch="wide/er") == 409
     ada.create_branch("ada/branches", branch="wide/er", exist_ok=True)
     ada.create_commit(
         "ada/branches", [add("step", b"200")], commit_message="Wider", revision="wide/er"
     )
     ada.create_tag("ada/branches", tag="best", revision=first)
-    assert status_of(ada.create_tag, "ada/branches", tag="best") == 409
+    assert get_error_status(ada.create_tag, "ada/branches", tag="best") == 409
     refs = anonymous.list_repo_refs("ada/branches")
     assert {ref.name: ref.ref for ref in refs.branches} == {
         "main": "refs/heads/main",
@@ -332,7 +336,7 @@ def test_branches_and_tags(hub, ada, anonymous, tmp_path):
             assert file.read() == content
     ada.delete_tag("ada/branches", tag="best")
     ada.delete_branch("ada/branches", branch="wide/er")
-    assert status_of(ada.delete_branch, "ada/branches", branch="main") == 403
+    assert get_error_status(ada.delete_branch, "ada/branches", branch="main") == 403
     assert [ref.name for ref in anonymous.list_repo_refs("ada/branches").branches] == ["main"]
     with pytest.raises(RevisionNotFoundError):
         ada.create_commit(
@@ -345,15 +349,15 @@ def test_the_second_of_two_pushes_on_one_commit_is_rejected(hub, ada):
     ada.create_commit(
         "attention/race", [add("step", b"1")], commit_message="One", parent_commit=parent
     )
-    with pytest.raises(HfHubHTTPError, match="A commit has happened since") as late:
+    with pytest.raises(HfHubHTTPError, match="A commit has happened since") as error:
         ada.create_commit(
             "attention/race", [add("step", b"2")], commit_message="Two", parent_commit=parent
         )
-    assert late.value.response.status_code == 412
+    assert error.value.response.status_code == 412
     assert hub.files("attention/race") == {"step": b"1"}
 
 
-def test_sixteen_at_once_lose_nothing(hub, ada):
+def test_sixteen_concurrent_pushes_are_all_committed(hub, ada):
     hub.put("ada/together", {})
 
     def push(n):
@@ -383,22 +387,23 @@ def test_files_are_deleted_and_copied(hub, ada):
     )
     assert hub.files("ada/tidy") == {"c.safetensors": WEIGHTS, "d.safetensors": WEIGHTS}
     with pytest.raises(EntryNotFoundError):
-        ada.create_commit("ada/tidy", [CommitOperationDelete("b")], commit_message="Once more")
+        ada.create_commit("ada/tidy", [CommitOperationDelete("b")], commit_message="Delete twice")
 
 
 @pytest.mark.parametrize("path", ["../up", "a//b", ".git/config"])
 def test_a_path_that_leaves_the_repository_is_rejected(hub, path):
     hub.put("ada/paths", {})
-    line = {"key": "file", "value": {"path": path, "content": "", "encoding": "base64"}}
+    item_of_path = {"key": "file", "value": {"path": path, "content": "", "encoding": "base64"}}
     body = "\n".join(
-        json.dumps(item) for item in ({"key": "header", "value": {"summary": "Hm"}}, line)
+        json.dumps(item)
+        for item in ({"key": "header", "value": {"summary": "Message"}}, item_of_path)
     )
-    answer = httpx.post(
+    response = httpx.post(
         f"{hub.url}/api/models/ada/paths/commit/main",
         content=body,
         headers={"Authorization": f"Bearer {hub.ADA}"},
     )
-    assert answer.status_code == 400
+    assert response.status_code == 400
 
 
 def test_a_malformed_request_is_rejected(hub):
@@ -419,26 +424,26 @@ def test_a_large_file_that_was_never_sent_cannot_be_committed(hub, ada):
     body = "".join(
         json.dumps(item) + "\n"
         for item in (
-            {"key": "header", "value": {"summary": "Hm", "description": ""}},
+            {"key": "header", "value": {"summary": "Message", "description": ""}},
             {
                 "key": "lfsFile",
                 "value": {"path": "a.safetensors", "algo": "sha256", "oid": "0" * 64, "size": 3},
             },
         )
     )
-    answer = httpx.post(
+    response = httpx.post(
         f"{hub.url}/api/models/ada/pointer/commit/main",
         content=body,
         headers={"Authorization": f"Bearer {hub.ADA}"},
     )
-    assert answer.status_code == 400
-    assert "does not exist" in answer.json()["error"]
+    assert response.status_code == 400
+    assert "does not exist" in response.json()["error"]
 
 
 def test_a_pull_request_is_rejected(hub, ada):
     hub.put("ada/no-requests", {})
     assert (
-        status_of(
+        get_error_status(
             ada.create_commit,
             "ada/no-requests",
             [add("a", b"1")],
@@ -455,7 +460,7 @@ def test_a_card_is_read_and_a_broken_one_rejected(hub, ada):
         ada.create_commit(
             "ada/card",
             [add("README.md", b"---\ntags: {a: 1}\n---\n")],
-            commit_message="Tags that are none",
+            commit_message="Invalid tags",
         )
     with pytest.raises(ValueError, match="YAML"):
         ada.create_commit(
@@ -465,11 +470,11 @@ def test_a_card_is_read_and_a_broken_one_rejected(hub, ada):
         ada.create_commit("ada/card", [add("README.md", b"# No card\n")], commit_message="No card")
     ada.create_commit(
         "ada/card",
-        [add("README.md", README), add("model.safetensors", weights_of(a=6, b=4))],
+        [add("README.md", README), add("model.safetensors", create_safetensors(a=6, b=4))],
         commit_message="Card",
     )
-    about = ada.model_info("ada/card")
-    assert (about.pipeline_tag, about.library_name, about.card_data.license) == (
+    info = ada.model_info("ada/card")
+    assert (info.pipeline_tag, info.library_name, info.card_data.license) == (
         "translation",
         "transformers",
         "mit",
@@ -482,17 +487,17 @@ def test_a_card_is_read_and_a_broken_one_rejected(hub, ada):
         "translation",
         "license:mit",
         "region:us",
-    } == set(about.tags)
-    assert (about.safetensors.total, about.safetensors.parameters) == (10, {"F32": 10})
-    assert about.card_data.tags == [TAG, "reverse"]
+    } == set(info.tags)
+    assert (info.safetensors.total, info.safetensors.parameters) == (10, {"F32": 10})
+    assert info.card_data.tags == [TAG, "reverse"]
 
 
-# Who may
+# Permissions
 
 
-def test_a_repository_that_exists(hub, ada):
+def test_existing_repository_is_reported(hub, ada):
     ada.create_repo("ada/exists")
-    assert status_of(ada.create_repo, "ada/exists") == 409
+    assert get_error_status(ada.create_repo, "ada/exists") == 409
     assert ada.create_repo("ada/exists", exist_ok=True) == f"{hub.url}/ada/exists"
     assert ada.create_repo("unnamed").repo_id == "ada/unnamed"
     assert ada.create_repo("attention/exists").repo_id == "attention/exists"
@@ -504,7 +509,7 @@ def test_a_private_repository_is_hidden_from_others(hub, ada, outsider, anonymou
         "attention/secret", [add("model.safetensors", WEIGHTS)], commit_message="Hidden"
     )
     ben = HfApi(endpoint=hub.url, token=hub.BEN)
-    # the Hub answers 401 to who shows no token
+    # the Hub responds with 401 to a request without a token
     for api, status in ((outsider, 404), (anonymous, 401)):
         assert not api.repo_exists("attention/secret")
         assert "attention/secret" not in [model.id for model in api.list_models()]
@@ -521,9 +526,9 @@ def test_a_private_repository_is_hidden_from_others(hub, ada, outsider, anonymou
             lambda api=api: api.snapshot_download("attention/secret", cache_dir=tmp_path),
             lambda api=api: api.delete_repo("attention/secret"),
         ):
-            with pytest.raises(RepositoryNotFoundError) as refused:
+            with pytest.raises(RepositoryNotFoundError) as error:
                 call()
-            assert refused.value.response.status_code == status
+            assert error.value.response.status_code == status
     for api in (ada, ben):
         assert api.model_info("attention/secret").private
         assert "attention/secret" in [model.id for model in api.list_models(author="attention")]
@@ -535,16 +540,14 @@ def test_a_private_repository_is_hidden_from_others(hub, ada, outsider, anonymou
     assert anonymous.repo_exists("attention/secret")
 
 
-def test_a_gated_repository_shows_its_card_and_keeps_its_files(
-    hub, ada, outsider, anonymous, tmp_path
-):
+def test_gated_repository_shows_its_card_but_not_its_files(hub, ada, outsider, anonymous, tmp_path):
     hub.put("ada/gated", {"config.json": "{}", "model.safetensors": WEIGHTS}, gated="manual")
     for api, status in ((outsider, 403), (anonymous, 401)):
         assert api.model_info("ada/gated").gated == "manual"
         for name in ("config.json", "model.safetensors"):
-            with pytest.raises(GatedRepoError) as refused:
+            with pytest.raises(GatedRepoError) as error:
                 api.hf_hub_download("ada/gated", name, cache_dir=tmp_path)
-            assert refused.value.response.status_code == status
+            assert error.value.response.status_code == status
     with pytest.raises(GatedRepoError):
         outsider.auth_check("ada/gated")
     hub.repo("ada/gated").allowed_users.add("cy")
@@ -557,81 +560,92 @@ def test_a_gated_repository_shows_its_card_and_keeps_its_files(
 
 
 def test_only_users_with_write_access_write(hub, ada, outsider, anonymous):
-    hub.put("attention/ours", {"step": "1"})
-    change = {"operations": [add("step", b"2")], "commit_message": "Mine now"}
+    hub.put("attention/shared", {"step": "1"})
+    change = {"operations": [add("step", b"2")], "commit_message": "Overwritten"}
     reader, ben = (HfApi(endpoint=hub.url, token=token) for token in (hub.ADA_READS, hub.BEN))
     for api, status in ((reader, 403), (ben, 403), (outsider, 403), (anonymous, 401)):
-        assert status_of(api.create_commit, "attention/ours", **change) == status
-        assert status_of(api.create_repo, "attention/theirs") == status
-        assert status_of(api.create_branch, "attention/ours", branch="b") == status
-        assert status_of(api.delete_repo, "attention/ours") == status
-    assert hub.files("attention/ours") == {"step": b"1"}
-    assert status_of(outsider.create_repo, "ada/theirs") == 403
-    assert ben.create_repo("mine").repo_id == "ben/mine"
+        assert get_error_status(api.create_commit, "attention/shared", **change) == status
+        assert get_error_status(api.create_repo, "attention/forbidden") == status
+        assert get_error_status(api.create_branch, "attention/shared", branch="b") == status
+        assert get_error_status(api.delete_repo, "attention/shared") == status
+    assert hub.files("attention/shared") == {"step": b"1"}
+    assert get_error_status(outsider.create_repo, "ada/forbidden") == 403
+    assert ben.create_repo("own").repo_id == "ben/own"
 
 
 def test_a_deleted_repository_is_missing(hub, ada):
-    hub.put("ada/brief", {"a": "1"})
-    ada.delete_repo("ada/brief")
-    assert not ada.repo_exists("ada/brief")
+    hub.put("ada/deleted", {"a": "1"})
+    ada.delete_repo("ada/deleted")
+    assert not ada.repo_exists("ada/deleted")
     with pytest.raises(RepositoryNotFoundError):
-        ada.delete_repo("ada/brief")
-    ada.delete_repo("ada/brief", missing_ok=True)
+        ada.delete_repo("ada/deleted")
+    ada.delete_repo("ada/deleted", missing_ok=True)
 
 
 # Lists
 
 
 @pytest.fixture(scope="module")
-def shelf(hub):
+def library(hub):
     for n in range(7):
         hub.put(
-            f"shelf/digits-{n}",
+            f"library/digits-{n}",
             {"README.md": README if n % 2 else "---\ntags: [other]\n---\n"},
             likes=n,
             downloads=10 - n,
         )
-    hub.put("shelf/words", {"README.md": README}, likes=100)
-    hub.put("shelf/hidden", {"README.md": README}, private=True)
+    hub.put("library/words", {"README.md": README}, likes=100)
+    hub.put("library/hidden", {"README.md": README}, private=True)
 
 
-def test_models_are_searched_by_tag_author_and_name(hub, anonymous, shelf):
-    def names(**requested):
+def test_models_are_searched_by_tag_author_and_name(hub, anonymous, library):
+    def list_names(**filters):
         return [
-            model.id.removeprefix("shelf/")
-            for model in anonymous.list_models(author="shelf", **requested)
+            model.id.removeprefix("library/")
+            for model in anonymous.list_models(author="library", **filters)
         ]
 
-    assert names(filter=TAG, sort="likes") == ["words", "digits-5", "digits-3", "digits-1"]
-    assert names(filter=[TAG, "reverse"], search="DIGITS", sort="downloads") == [
+    assert list_names(filter=TAG, sort="likes") == ["words", "digits-5", "digits-3", "digits-1"]
+    assert list_names(filter=[TAG, "reverse"], search="DIGITS", sort="downloads") == [
         "digits-1",
         "digits-3",
         "digits-5",
     ]
-    assert names(filter="other", limit=2, sort="created_at") == ["digits-6", "digits-4"]
-    assert names(filter="nothing") == []
-    hub.put("shelf/digits-0", {"step": "1"})
-    assert names(sort="last_modified", limit=1) == ["digits-0"]
-    assert status_of(lambda: list(anonymous.list_models(sort="color"))) == 400
-    (plain,) = anonymous.list_models(author="shelf", search="words")
-    assert (plain.likes, plain.downloads, plain.siblings, plain.card_data) == (100, 0, None, None)
-    assert (plain.pipeline_tag, plain.library_name) == ("translation", "transformers")
-    (full,) = anonymous.list_models(author="shelf", search="words", full=True, cardData=True)
-    assert [file.rfilename for file in full.siblings] == [".gitattributes", "README.md"]
-    assert full.card_data.tags == [TAG, "reverse"]
-    assert full.last_modified.tzinfo == UTC
-    (little,) = anonymous.list_models(author="shelf", search="words", expand=["likes", "cardData"])
-    assert (little.likes, little.card_data.license, little.downloads) == (100, "mit", None)
+    assert list_names(filter="other", limit=2, sort="created_at") == ["digits-6", "digits-4"]
+    assert list_names(filter="nothing") == []
+    hub.put("library/digits-0", {"step": "1"})
+    assert list_names(sort="last_modified", limit=1) == ["digits-0"]
+    assert get_error_status(lambda: list(anonymous.list_models(sort="colour"))) == 400
+    (default_info,) = anonymous.list_models(author="library", search="words")
+    assert (
+        default_info.likes,
+        default_info.downloads,
+        default_info.siblings,
+        default_info.card_data,
+    ) == (100, 0, None, None)
+    assert (default_info.pipeline_tag, default_info.library_name) == ("translation", "transformers")
+    (full_info,) = anonymous.list_models(author="library", search="words", full=True, cardData=True)
+    assert [file.rfilename for file in full_info.siblings] == [".gitattributes", "README.md"]
+    assert full_info.card_data.tags == [TAG, "reverse"]
+    assert full_info.last_modified.tzinfo == UTC
+    (expanded_info,) = anonymous.list_models(
+        author="library", search="words", expand=["likes", "cardData"]
+    )
+    assert (expanded_info.likes, expanded_info.card_data.license, expanded_info.downloads) == (
+        100,
+        "mit",
+        None,
+    )
 
 
-def test_long_lists_come_in_pages(hub, anonymous, shelf, monkeypatch):
+def test_long_lists_come_in_pages(hub, anonymous, library, monkeypatch):
     monkeypatch.setattr(hub, "page_size", 3)
-    with hub.record_requests() as seen:
-        assert len({model.id for model in anonymous.list_models(author="shelf")}) == 8
-    assert len(seen) == 3
-    with hub.record_requests() as seen:
-        assert len(list(anonymous.list_models(author="shelf", limit=2))) == 2
-    assert len(seen) == 1
+    with hub.record_requests() as requests:
+        assert len({model.id for model in anonymous.list_models(author="library")}) == 8
+    assert len(requests) == 3
+    with hub.record_requests() as requests:
+        assert len(list(anonymous.list_models(author="library", limit=2))) == 2
+    assert len(requests) == 1
     hub.put("ada/many", {f"{n}/{n}": str(n) for n in range(5)})
     assert len(anonymous.list_repo_files("ada/many")) == 6
     assert len(anonymous.list_repo_commits("ada/many")) == 2
@@ -652,17 +666,17 @@ def test_a_dataset_and_a_model_may_have_the_same_name(hub, ada, anonymous, tmp_p
         repo_type="dataset",
     )
     assert not anonymous.repo_exists("ada/both")
-    about = anonymous.dataset_info("ada/both")
-    assert set(about.tags) == {TAG, "language:en", "task_categories:translation", "region:us"}
+    info = anonymous.dataset_info("ada/both")
+    assert set(info.tags) == {TAG, "language:en", "task_categories:translation", "region:us"}
     actual = anonymous.list_datasets(
         author="ada", filter=TAG, task_categories="translation", search="both"
     )
     assert [dataset.id for dataset in actual] == ["ada/both"]
-    whole = snapshot_download(
+    snapshot_folder = snapshot_download(
         "ada/both", repo_type="dataset", endpoint=hub.url, cache_dir=tmp_path, token=False
     )
     for name, content in hub.files("ada/both", kind="dataset").items():
-        with open(f"{whole}/{name}", "rb") as file:
+        with open(f"{snapshot_folder}/{name}", "rb") as file:
             assert file.read() == content
     hub.put("ada/both", {"config.json": "{}"})
     ada.delete_repo("ada/both", repo_type="dataset")
@@ -673,7 +687,7 @@ def test_a_dataset_and_a_model_may_have_the_same_name(hub, ada, anonymous, tmp_p
 # Other processes
 
 
-def test_transformers_reads_a_repository_in_a_process_of_its_own(hub, tmp_path):
+def test_transformers_loads_a_config_in_a_subprocess(hub, tmp_path):
     hub.put(
         "ada/config",
         {
@@ -687,36 +701,36 @@ def test_transformers_reads_a_repository_in_a_process_of_its_own(hub, tmp_path):
         "from transformers import AutoConfig; print(AutoConfig.from_pretrained('ada/config', "
         f"token={hub.ADA!r}).hidden_size)"
     )
-    with hub.record_requests() as seen:
-        done = subprocess.run(
+    with hub.record_requests() as requests:
+        completed = subprocess.run(
             [sys.executable, "-c", code],
             env=os.environ | hub.environment(tmp_path / "home", token=hub.OWNER),
             capture_output=True,
             text=True,
             timeout=120,
         )
-    assert done.stdout.strip() == "48", done.stderr
-    assert {request.token for request in seen} == {hub.ADA}
+    assert completed.stdout.strip() == "48", completed.stderr
+    assert {request.token for request in requests} == {hub.ADA}
 
 
 def test_a_token_of_the_environment_is_used_when_needed(hub, tmp_path):
     """Otherwise the test that this token is never sent proves nothing."""
     hub.put("ada/canary", {"config.json": "{}"})
     code = "from huggingface_hub import HfApi; print(HfApi().model_info('ada/canary').id)"
-    for disabled, sent in (("1", {""}), ("0", {hub.OWNER})):
-        with hub.record_requests() as seen:
+    for disabled, expected_tokens in (("1", {""}), ("0", {hub.OWNER})):
+        with hub.record_requests() as requests:
             environment = hub.environment(
                 tmp_path, token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN=disabled
             )
-            done = subprocess.run(
+            completed = subprocess.run(
                 [sys.executable, "-c", code],
                 env=os.environ | environment,
                 capture_output=True,
                 text=True,
                 timeout=60,
             )
-        assert done.stdout.strip() == "ada/canary", done.stderr
-        assert {request.token for request in seen} == sent
+        assert completed.stdout.strip() == "ada/canary", completed.stderr
+        assert {request.token for request in requests} == expected_tokens
     assert hub.requests_with(hub.OWNER)
 
 
@@ -724,8 +738,8 @@ def test_a_token_of_the_environment_is_used_when_needed(hub, tmp_path):
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 412, 429, 500, 503])
-@pytest.mark.parametrize("where", ["CREATE", "COMMIT", "INFO"])
-def test_a_status_on_demand(hub, ada, status, where):
+@pytest.mark.parametrize("route", ["CREATE", "COMMIT", "INFO"])
+def test_fault_returns_the_requested_status(hub, ada, status, route):
     hub.put("ada/faulty", {"step": "1"})
     call = {
         "CREATE": lambda: ada.create_repo("ada/never"),
@@ -733,87 +747,87 @@ def test_a_status_on_demand(hub, ada, status, where):
             "ada/faulty", [add("step", b"2")], commit_message="Never"
         ),
         "INFO": lambda: ada.model_info("ada/faulty"),
-    }[where]
+    }[route]
     with (
-        hub.fault(getattr(hub, where), status, times=1) as fault,
-        pytest.raises(HfHubHTTPError) as refused,
+        hub.fault(getattr(hub, route), status, times=1) as fault,
+        pytest.raises(HfHubHTTPError) as error,
     ):
         call()
     assert fault.hits == 1
-    answer = refused.value.response
-    assert answer.status_code == status
-    assert answer.headers.get("Retry-After") == ("86400" if status == 429 else None)
+    response = error.value.response
+    assert response.status_code == status
+    assert response.headers.get("Retry-After") == ("86400" if status == 429 else None)
     assert hub.files("ada/faulty") == {"step": b"1"}
     assert not ada.repo_exists("ada/never")
 
 
-def test_faults_are_counted_and_end(hub, ada):
+def test_fault_counts_its_hits_and_ends(hub, ada):
     hub.put("ada/counted", {})
     fault = hub.fault(hub.INFO, 503, times=2)
-    assert [status_of(ada.model_info, "ada/counted") for _ in range(2)] == [503, 503]
+    assert [get_error_status(ada.model_info, "ada/counted") for _ in range(2)] == [503, 503]
     assert ada.model_info("ada/counted").id == "ada/counted"
     assert fault.hits == 2
     hub.fault(hub.INFO, 500)
     hub.fault(hub.INFO, 404, times=1, code="RepoNotFound")
     with pytest.raises(RepositoryNotFoundError):
         ada.model_info("ada/counted")
-    assert status_of(ada.model_info, "ada/counted") == 500
+    assert get_error_status(ada.model_info, "ada/counted") == 500
     hub.clear_faults()
     assert ada.model_info("ada/counted").id == "ada/counted"
     with pytest.raises(ValueError, match="a fault is"):
         hub.fault(hub.INFO, "explode")
 
 
-def test_a_gateway_answers_with_a_page_of_its_own(hub, ada):
+def test_fault_can_return_an_html_page(hub, ada):
     hub.put("ada/gateway", {})
-    with hub.fault(hub.INFO, 503, page=True), pytest.raises(HfHubHTTPError) as refused:
+    with hub.fault(hub.INFO, 503, page=True), pytest.raises(HfHubHTTPError) as error:
         ada.model_info("ada/gateway")
-    assert refused.value.response.headers["Content-Type"] == "text/html"
+    assert error.value.response.headers["Content-Type"] == "text/html"
 
 
-def test_the_connection_is_reset(hub, ada):
+def test_fault_resets_the_connection(hub, ada):
     hub.put("ada/reset", {})
     with hub.fault(hub.INFO, "reset", times=1), pytest.raises(httpx.HTTPError):
         ada.model_info("ada/reset")
     assert ada.model_info("ada/reset").id == "ada/reset"
 
 
-def test_a_commit_can_be_done_and_its_answer_lost(hub, ada):
+def test_fault_loses_the_response_of_a_finished_commit(hub, ada):
     hub.put("ada/lost", {"step": "1"})
     with hub.fault(hub.COMMIT, "lost", times=1), pytest.raises(httpx.HTTPError):
-        ada.create_commit("ada/lost", [add("step", b"2")], commit_message="Done, unheard")
+        ada.create_commit("ada/lost", [add("step", b"2")], commit_message="Response lost")
     assert hub.files("ada/lost") == {"step": b"2"}
 
 
 @pytest.mark.parametrize("kind", ["silent", "hang"])
-def test_an_answer_that_never_comes_is_ended_by_a_timeout_or_by_healing(hub, ada, kind):
-    hub.put("ada/mute", {"README.md": README})
+def test_silent_fault_lasts_until_a_timeout_or_until_it_is_cleared(hub, ada, kind):
+    hub.put("ada/silent", {"README.md": README})
     with hub.fault(hub.INFO, kind), pytest.raises(httpx.TimeoutException):
-        ada.model_info("ada/mute", timeout=0.2)
-    fault, ended = hub.fault(hub.INFO, kind), []
+        ada.model_info("ada/silent", timeout=0.2)
+    fault, errors = hub.fault(hub.INFO, kind), []
 
     def send_request():
         try:
-            ada.model_info("ada/mute")
+            ada.model_info("ada/silent")
         except httpx.HTTPError as error:
-            ended.append(error)
+            errors.append(error)
 
-    requesting = threading.Thread(target=send_request)
-    requesting.start()
+    thread = threading.Thread(target=send_request)
+    thread.start()
     while not fault.hits:
         time.sleep(0.01)
-    assert requesting.is_alive()
+    assert thread.is_alive()
     hub.clear_faults()
-    requesting.join(60)
-    assert len(ended) == 1
-    assert ada.model_info("ada/mute").id == "ada/mute"
+    thread.join(60)
+    assert len(errors) == 1
+    assert ada.model_info("ada/silent").id == "ada/silent"
 
 
-def test_a_download_that_is_cut_is_tried_again(hub, tmp_path):
+def test_truncated_download_is_retried(hub, tmp_path):
     hub.put("ada/cut", {"model.safetensors": WEIGHTS})
     with (
         hub.fault(hub.STORAGE, "cut", times=1, method="GET") as fault,
-        hub.record_requests() as seen,
+        hub.record_requests() as requests,
     ):
         path = hf_hub_download(
             "ada/cut", "model.safetensors", endpoint=hub.url, cache_dir=tmp_path, token=False
@@ -821,13 +835,13 @@ def test_a_download_that_is_cut_is_tried_again(hub, tmp_path):
     assert fault.hits == 1
     with open(path, "rb") as file:
         assert file.read() == WEIGHTS
-    assert [request.method for request in seen if request.host == hub.storage_host] == [
+    assert [request.method for request in requests if request.host == hub.storage_host] == [
         "GET",
         "GET",
     ]
 
 
-def test_an_upload_is_tried_again(hub, ada):
+def test_failed_upload_is_retried(hub, ada):
     hub.put("ada/again", {})
     with hub.fault(hub.UPLOAD, 500, times=1, method="PUT") as fault:
         ada.create_commit(
@@ -837,7 +851,7 @@ def test_an_upload_is_tried_again(hub, ada):
     assert hub.files("ada/again") == {"model.safetensors": WEIGHTS}
 
 
-def test_a_slow_answer_comes(hub, ada):
+def test_slow_response_arrives(hub, ada):
     hub.put("ada/slow", {})
     with hub.fault(hub.INFO, "slow", seconds=0.3):
         with pytest.raises(httpx.TimeoutException):

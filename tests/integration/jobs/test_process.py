@@ -57,19 +57,21 @@ def no_threads(monkeypatch):
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("missing", ["no_descriptors", "no_threads"])
-def test_failed_child_start_reports_its_end_from_another_thread(missing, request):
-    # before resources run out
+@pytest.mark.parametrize("resource", ["no_descriptors", "no_threads"])
+def test_failed_child_start_reports_its_end_from_another_thread(resource, request):
+    # start the thread of the module before resources run out
     WorkerProcess("builtins:id", "first", on_message=lambda: None, on_exit=lambda code: None)
-    request.getfixturevalue(missing)
+    request.getfixturevalue(resource)
     lock, codes = threading.Lock(), []
 
-    def end(code):
-        with lock:  # a callback from the constructor would wait for ever
+    def record_exit(code):
+        with lock:  # a callback within the constructor would deadlock
             codes.append(code)
 
     with lock:
-        child = WorkerProcess("builtins:id", "refused", on_message=lambda: None, on_exit=end)
+        child = WorkerProcess(
+            "builtins:id", "refused", on_message=lambda: None, on_exit=record_exit
+        )
     assert child.exited.wait(30)
     assert codes == [None]
     assert child.process.pid is None
@@ -97,27 +99,27 @@ def test_a_run_whose_process_cannot_be_started_fails_and_can_be_resumed(tmp_path
             assert "could not be started" in run.message
             assert not run.has_worker
         registry.control(run, "resume")
-        wait_for(lambda: run.status == "done", 120, "the end of a run that was resumed")
+        wait_for(lambda: run.status == "done", 120, "the end of the resumed run")
     finally:
         registry.shutdown()
 
 
-def test_a_request_to_a_process_that_cannot_be_started_is_answered(no_descriptors):
-    answer = InspectorClient().request("warm", {}).result(60)
-    assert "could not be started" in answer["error"]
-    assert answer["retryable"]
+def test_request_to_a_process_that_cannot_start_gets_an_error(no_descriptors):
+    response = InspectorClient().request("warm", {}).result(60)
+    assert "could not be started" in response["error"]
+    assert response["retryable"]
 
 
 @pytest.mark.parametrize("name", ["runs/report", "inspect/figures"])
 def test_report_and_figures_return_error_if_process_cannot_start(name, no_descriptors):
     registry = Registry(ROOT / "checkpoints")
-    answerer = (ReportHandlers(registry).handlers() | InspectHandlers(registry).handlers())[name]
-    response = run_in_thread(answerer({"subject": "checkpoint:reverse", "text": "3 1 4"}, None))
+    handler = (ReportHandlers(registry).handlers() | InspectHandlers(registry).handlers())[name]
+    response = run_in_thread(handler({"subject": "checkpoint:reverse", "text": "3 1 4"}, None))
     assert "could not be started" in response["error"]
     registry.shutdown()
 
 
-def test_waiting_for_a_processor_counts_as_active(tmp_path):
+def test_waiting_for_a_cpu_counts_as_active(tmp_path):
     for thread, text in (
         ("7", "1000000000 50000000000 3\n"),
         ("8", "500000000 0 1\n"),

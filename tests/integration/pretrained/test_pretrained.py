@@ -30,13 +30,13 @@ from playground.probing.tokenizer_mismatch import load_other_tokenizer
 pytestmark = pytest.mark.usefixtures("restore_hub_client")
 
 
-def files_of(folder):
+def read_files(folder):
     return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
 
 
 @pytest.fixture
 def cache(hub, tmp_path, monkeypatch):
-    """An empty cache, and a Hub that has the fixtures."""
+    """Create an empty cache and an empty Hub."""
     from huggingface_hub import constants
 
     hub.clear()
@@ -48,23 +48,23 @@ def cache(hub, tmp_path, monkeypatch):
 def served(hub, cache, tiny_gpt2, tiny_bert):
     hub.put(
         "gpt2",
-        files_of(tiny_gpt2)
+        read_files(tiny_gpt2)
         | {"pytorch_model.bin": b"pickle", "onnx/model.onnx": b"graph", "README.md": "# card"},
     )
-    hub.put("bert-base-uncased", files_of(tiny_bert))
+    hub.put("bert-base-uncased", read_files(tiny_bert))
     return hub
 
 
-def refusal(name, report=None, **settings):
-    with pytest.raises(UserError) as refused:
+def get_error(name, report=None, **settings):
+    with pytest.raises(UserError) as error:
         resolve(name, report or ProgressReporter(), **settings)
-    return str(refused.value), refused.value.retryable
+    return str(error.value), error.value.retryable
 
 
 @pytest.mark.smoke
 def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
-    result = []
-    actual = resolve("gpt2", ProgressReporter(lambda *entry: result.append(entry)))
+    messages = []
+    actual = resolve("gpt2", ProgressReporter(lambda *message: messages.append(message)))
     assert (actual.location, actual.commit) == ("downloaded", served.repo("gpt2").head.oid)
     assert {path.name for path in Path(actual.folder).iterdir()} == set(served.files("gpt2")) - {
         "pytorch_model.bin",
@@ -73,35 +73,35 @@ def test_model_is_downloaded_once_and_then_loaded_from_cache(served, cache):
     }
     weights = len(served.files("gpt2")["model.safetensors"])
     assert actual.bytes == weights
-    shares = [entry for entry in result if entry[0] == "progress"]
-    assert shares[-1][1] <= shares[-1][2]
-    assert any("KB in" in entry[1] for entry in result if entry[0] == "message")
-    with served.record_requests() as seen:
-        again = resolve("gpt2", ProgressReporter())
-    assert (again.location, again.folder, seen) == ("cache", actual.folder, [])
+    progress = [message for message in messages if message[0] == "progress"]
+    assert progress[-1][1] <= progress[-1][2]
+    assert any("KB in" in message[1] for message in messages if message[0] == "message")
+    with served.record_requests() as requests:
+        second = resolve("gpt2", ProgressReporter())
+    assert (second.location, second.folder, requests) == ("cache", actual.folder, [])
     assert served.received_tokens() == set()
     assert list_cached_names() == ["gpt2"]
 
 
 def test_weights_are_downloaded_last_to_mark_completeness(served):
-    with served.record_requests() as seen:
+    with served.record_requests() as requests:
         resolve("bert-base-uncased", ProgressReporter())
-    requested = [request.path.rpartition("/")[2] for request in seen if "/resolve/" in request.path]
-    assert requested[-1] == "model.safetensors"
-    assert requested.index("model.safetensors") >= len(set(requested)) - 1
+    names = [request.path.rpartition("/")[2] for request in requests if "/resolve/" in request.path]
+    assert names[-1] == "model.safetensors"
+    assert names.index("model.safetensors") >= len(set(names)) - 1
 
 
 def test_the_size_is_capped_before_the_download(served, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_MAX_MODEL_MB", "0.1")
-    with served.record_requests() as seen:
-        sentence, again = refusal("gpt2")
-    assert "KB of weights, more than the maximum of 100 KB; choose a smaller model" in sentence
-    assert not again
-    assert not [request for request in seen if "/resolve/" in request.path]
+    with served.record_requests() as requests:
+        message, retryable = get_error("gpt2")
+    assert "KB of weights, more than the maximum of 100 KB; choose a smaller model" in message
+    assert not retryable
+    assert not [request for request in requests if "/resolve/" in request.path]
 
 
 def test_facts_contain_sizes_without_a_download(served, tiny_gpt2):
-    with served.record_requests() as seen:
+    with served.record_requests() as requests:
         rows = describe_models(
             {"models": ["gpt2", "bert-base-uncased", "ada/missing", tiny_gpt2, 7]},
             ProgressReporter(),
@@ -115,40 +115,40 @@ def test_facts_contain_sizes_without_a_download(served, tiny_gpt2):
     assert (rows[3]["location"], rows[3]["kind"]) == ("directory", "causal")
     assert "is not the name of a model" in rows[4]["message"]
     assert not any(row["hub_unreachable"] for row in rows)
-    assert not [request for request in seen if "/resolve/" in request.path]
+    assert not [request for request in requests if "/resolve/" in request.path]
     assert list_cached({}, ProgressReporter())["models"] == []
 
 
 def test_an_unknown_model_shows_an_error(served):
-    sentence, again = refusal("gpt9")
-    assert "no repository gpt9" in sentence
-    assert not again
+    message, retryable = get_error("gpt9")
+    assert "no repository gpt9" in message
+    assert not retryable
 
 
 def test_a_gated_model_is_not_requested(served, tiny_gpt2):
-    served.put("meta/gated", files_of(tiny_gpt2), gated="manual")
-    sentence, _ = refusal("meta/gated")
-    assert sentence.startswith("meta/gated is gated")
-    assert "give its folder" in sentence
+    served.put("meta/gated", read_files(tiny_gpt2), gated="manual")
+    message, _ = get_error("meta/gated")
+    assert message.startswith("meta/gated is gated")
+    assert "give its folder" in message
 
 
 @pytest.mark.smoke
 def test_pickles_and_foreign_code_are_not_loaded(served, tiny_gpt2):
-    files = files_of(tiny_gpt2)
+    files = read_files(tiny_gpt2)
     served.put("ben/pickled", {"config.json": files["config.json"], "pytorch_model.bin": b"pickle"})
-    assert "has no weights in the safetensors format" in refusal("ben/pickled")[0]
-    own = json.loads(files["config.json"]) | {
-        "model_type": "mine",
-        "auto_map": {"AutoModel": "code.Mine"},
+    assert "has no weights in the safetensors format" in get_error("ben/pickled")[0]
+    config = json.loads(files["config.json"]) | {
+        "model_type": "unknown",
+        "auto_map": {"AutoModel": "code.Model"},
     }
     served.put(
         "ben/code",
-        files | {"config.json": json.dumps(own).encode(), "code.py": b"raise SystemExit"},
+        files | {"config.json": json.dumps(config).encode(), "code.py": b"raise SystemExit"},
     )
-    assert "needs its own code" in refusal("ben/code")[0]
-    with served.record_requests() as seen:
-        refusal("ben/code")
-    assert not [request for request in seen if request.path.endswith(".py")]
+    assert "needs its own code" in get_error("ben/code")[0]
+    with served.record_requests() as requests:
+        get_error("ben/code")
+    assert not [request for request in requests if request.path.endswith(".py")]
 
 
 def test_on_a_space_models_that_were_preloaded_are_used_without_a_download(
@@ -171,10 +171,10 @@ def test_an_interrupted_download_continues_or_has_a_message(served, cache):
         assert resolve("gpt2", ProgressReporter()).location == "downloaded"
     shutil.rmtree(cache)
     with served.fault(served.RESOLVE, 503, method="GET"):
-        sentence, again = refusal("gpt2")
-    assert "of gpt2" in sentence
-    assert "try again" in sentence
-    assert again
+        message, retryable = get_error("gpt2")
+    assert "of gpt2" in message
+    assert "try again" in message
+    assert retryable
     assert not list(cache.rglob("*.safetensors"))
     assert list_cached_names() == []
 
@@ -186,65 +186,65 @@ def test_a_download_that_hangs_can_be_cancelled_and_times_out(served, monkeypatc
         started = time.monotonic()
         with pytest.raises(JobCancelled):
             resolve("gpt2", ProgressReporter(cancelled=cancelled))
-        assert time.monotonic() - started < 1.5 + 5  # a second, and what a busy machine adds
+        assert time.monotonic() - started < 1.5 + 5  # includes the delay of a busy machine
     monkeypatch.setattr(download, "SILENCE_TIMEOUT_S", 1.0)
     with served.fault(served.INFO.replace("/[^/]+/[^/]+", "/.+"), "silent"):
-        sentence, again = refusal("bert-base-uncased")
-    assert "bert-base-uncased: the Hub sent no data for 1 s" in sentence
-    assert again
+        message, retryable = get_error("bert-base-uncased")
+    assert "bert-base-uncased: the Hub sent no data for 1 s" in message
+    assert retryable
 
 
 def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch):
     resolve("bert-base-uncased", ProgressReporter())
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
+    with socket.socket() as closed_socket:
+        closed_socket.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed_socket.getsockname()[1]}")
     started = time.monotonic()
-    sentence, again = refusal("gpt2")
-    assert "cannot be reached" in sentence
-    assert "Already on this machine: bert-base-uncased" in sentence
-    assert again
+    message, retryable = get_error("gpt2")
+    assert "cannot be reached" in message
+    assert "Already on this machine: bert-base-uncased" in message
+    assert retryable
     rows = describe_models(
         {"models": ["gpt2", "bert-base-uncased", "x" * 200]}, ProgressReporter()
     )["models"]
-    # that a name is none is known without the Hub
+    # an invalid name is reported without a request
     assert [row["hub_unreachable"] for row in rows] == [True, False, False]
     assert [row["code"] for row in rows] == ["hub_unreachable", "", ""]
 
-    def anonymous(*_, **__):
+    def connect_slowly(*_, **__):
         time.sleep(20)
-        raise TimeoutError  # in its thread, long after this test
+        raise TimeoutError  # raised in its thread after the end of this test
 
-    monkeypatch.setattr(socket, "create_connection", anonymous)
-    assert "cannot be reached" in refusal("gpt2")[0]
-    # what a busy machine adds; both would take 20 s and more
+    monkeypatch.setattr(socket, "create_connection", connect_slowly)
+    assert "cannot be reached" in get_error("gpt2")[0]
+    # includes the delay of a busy machine; with retries, it takes more than 20 s
     assert time.monotonic() - started < 3 + 3
     # no request is sent
     assert resolve("bert-base-uncased", ProgressReporter()).location == "cache"
-    assert "not on this machine yet" in refusal("gpt2", local_only=True)[0]
+    assert "not on this machine yet" in get_error("gpt2", local_only=True)[0]
 
 
-def test_a_disk_that_is_full_or_fills(served, monkeypatch):
+def test_full_disk_is_reported_before_and_during_a_download(served, monkeypatch):
     import huggingface_hub
 
     usage = shutil.disk_usage(".")
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
-        sentence, again = refusal("gpt2")
-    assert "gpt2 takes" in sentence
-    assert "are free on this disk; free some space" in sentence
-    assert again
+        message, retryable = get_error("gpt2")
+    assert "gpt2 takes" in message
+    assert "are free on this disk; free some space" in message
+    assert retryable
 
-    def full(*_, **__):
+    def raise_disk_full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "hf_hub_download", full)
-    sentence, again = refusal("gpt2")
-    assert "of gpt2: No space left on device; free disk space" in sentence
-    assert again
+    monkeypatch.setattr(huggingface_hub.HfApi, "hf_hub_download", raise_disk_full)
+    message, retryable = get_error("gpt2")
+    assert "of gpt2: No space left on device; free disk space" in message
+    assert retryable
 
 
-ODD = [
+INVALID_NAMES = [
     "",
     "a/b/c",
     "../secrets",
@@ -260,66 +260,68 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("name", INVALID_NAMES)
 def test_invalid_names_are_rejected_before_any_request(served, name):
-    with served.record_requests() as seen:
-        sentence, _ = refusal(name)
-    assert "is not the name of a model; give one of the Hub, such as gpt2 or user/name" in sentence
-    assert seen == []
+    with served.record_requests() as requests:
+        message, _ = get_error(name)
+    assert "is not the name of a model; give one of the Hub, such as gpt2 or user/name" in message
+    assert requests == []
 
 
-def test_on_a_shared_server_a_folder_is_no_model(cache, tiny_gpt2, monkeypatch):
+def test_shared_server_rejects_folders_as_models(cache, tiny_gpt2, monkeypatch):
     assert resolve(tiny_gpt2, ProgressReporter()).location == "directory"
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
-    assert "is not the name of a model" in refusal(tiny_gpt2)[0]
-    assert "folder" not in refusal(tiny_gpt2)[0]
+    assert "is not the name of a model" in get_error(tiny_gpt2)[0]
+    assert "folder" not in get_error(tiny_gpt2)[0]
 
 
-def changed(folder, into, **config):
-    shutil.copytree(folder, into)
-    path = into / "config.json"
+def copy_with_config(folder, destination, **config):
+    shutil.copytree(folder, destination)
+    path = destination / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | config))
-    return into
+    return destination
 
 
-def cannot_open(folder, task="text-generation"):
-    with pytest.raises(UserError) as refused:
+def get_load_error(folder, task="text-generation"):
+    with pytest.raises(UserError) as error:
         open_pipeline(task, resolve(str(folder), ProgressReporter()), ProgressReporter())
-    assert str(folder) in str(refused.value)
-    return str(refused.value)
+    assert str(folder) in str(error.value)
+    return str(error.value)
 
 
 def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert, tmp_path):
-    assert "sets n_layer to 1e+05; the maximum is 200" in cannot_open(
-        changed(tiny_gpt2, tmp_path / "deep", n_layer=100_000)
+    assert "sets n_layer to 1e+05; the maximum is 200" in get_load_error(
+        copy_with_config(tiny_gpt2, tmp_path / "deep", n_layer=100_000)
     )
-    assert "has -4 layers" in cannot_open(changed(tiny_gpt2, tmp_path / "negative", n_layer=-4))
-    assert "parameters and its weights contain" in cannot_open(
-        changed(tiny_gpt2, tmp_path / "wide", n_embd=65536)
+    assert "has -4 layers" in get_load_error(
+        copy_with_config(tiny_gpt2, tmp_path / "negative", n_layer=-4)
     )
-    assert "cannot be loaded for text-generation" in cannot_open(
-        changed(tiny_gpt2, tmp_path / "odd", n_embd=30)
+    assert "parameters and its weights contain" in get_load_error(
+        copy_with_config(tiny_gpt2, tmp_path / "wide", n_embd=65536)
     )
-    headless = changed(tiny_bert, tmp_path / "headless")
+    assert "cannot be loaded for text-generation" in get_load_error(
+        copy_with_config(tiny_gpt2, tmp_path / "odd", n_embd=30)
+    )
+    headless = copy_with_config(tiny_bert, tmp_path / "headless")
     tensors = load_file(headless / "model.safetensors")
     save_file(
         {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")},
         headless / "model.safetensors",
         {"format": "pt"},
     )
-    assert "its predictions would be random" in cannot_open(headless, "fill-mask")
-    nan = changed(tiny_gpt2, tmp_path / "nan")
+    assert "its predictions would be random" in get_load_error(headless, "fill-mask")
+    nan = copy_with_config(tiny_gpt2, tmp_path / "nan")
     tensors = load_file(nan / "model.safetensors")
     tensors["transformer.ln_f.weight"] = torch.full_like(
         tensors["transformer.ln_f.weight"], torch.nan
     )
     save_file(tensors, nan / "model.safetensors", {"format": "pt"})
-    assert "not finite" in cannot_open(nan)
-    cut = changed(tiny_gpt2, tmp_path / "cut")
+    assert "not finite" in get_load_error(nan)
+    cut = copy_with_config(tiny_gpt2, tmp_path / "cut")
     (cut / "model.safetensors").write_bytes((cut / "model.safetensors").read_bytes()[:100])
-    assert "is not a complete safetensors file" in refusal(str(cut))[0]
+    assert "is not a complete safetensors file" in get_error(str(cut))[0]
     (cut / "config.json").write_text("[" * 100_000)
-    assert "cannot be read" in refusal(str(cut))[0]
+    assert "cannot be read" in get_error(str(cut))[0]
 
 
 SHAPES = {
@@ -338,10 +340,10 @@ def test_weights_of_impossible_shape_are_rejected_without_overflow(
     tiny_gpt2, tmp_path, monkeypatch, shape
 ):
     monkeypatch.setattr(model_files.math, "prod", lambda _: pytest.fail("this may take hours"))
-    odd = changed(tiny_gpt2, tmp_path / "odd")
+    odd = copy_with_config(tiny_gpt2, tmp_path / "odd")
     header = f'{{"a": {{"dtype": "F32", "shape": {shape}, "data_offsets": [0, 4]}}}}'.encode()
     (odd / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
-    assert "model.safetensors is not a complete safetensors file" in refusal(str(odd))[0]
+    assert "model.safetensors is not a complete safetensors file" in get_error(str(odd))[0]
 
 
 INDEX = {
@@ -354,11 +356,13 @@ INDEX = {
 @pytest.mark.parametrize("index", INDEX.values(), ids=INDEX)
 def test_bad_weight_index_is_rejected_and_hides_no_other_model(served, cache, tiny_gpt2, index):
     resolve("gpt2", ProgressReporter())
-    odd = changed(tiny_gpt2, cache / "models--ada--odd" / "snapshots" / "0")
-    (odd / "model.safetensors").rename(odd / "model-00001-of-00001.safetensors")
-    (odd / "model.safetensors.index.json").write_text(index)
+    invalid_folder = copy_with_config(tiny_gpt2, cache / "models--ada--odd" / "snapshots" / "0")
+    (invalid_folder / "model.safetensors").rename(
+        invalid_folder / "model-00001-of-00001.safetensors"
+    )
+    (invalid_folder / "model.safetensors.index.json").write_text(index)
     assert [row["name"] for row in list_cached({}, ProgressReporter())["models"]] == ["gpt2"]
-    assert "contains no model.safetensors" in refusal(str(odd))[0]
+    assert "contains no model.safetensors" in get_error(str(invalid_folder))[0]
 
 
 COUNTS = {
@@ -380,9 +384,9 @@ def test_excessive_config_counts_are_rejected_before_transformers(
     monkeypatch.setattr(
         AutoConfig,
         "from_pretrained",
-        lambda *_, **__: pytest.fail("this may take all the memory there is"),
+        lambda *_, **__: pytest.fail("this may use up all memory"),
     )
-    message = cannot_open(changed(tiny_gpt2, tmp_path / "vast", **COUNTS[name]))
+    message = get_load_error(copy_with_config(tiny_gpt2, tmp_path / "vast", **COUNTS[name]))
     assert f"its config.json sets {name} to 1e+" in message
     assert (
         f"the maximum is {'200' if 'layer' in name else '1,000,000'}; choose another model"
@@ -403,9 +407,9 @@ def test_without_memory_models_are_unloaded_before_an_error(tiny_gpt2, tiny_bert
     monkeypatch.setattr(pipelines, "free_memory", lambda: 50_000_000)
     with pytest.raises(
         UserError, match=r"needs about 300 MB and 50\.0 MB are free; choose a smaller model"
-    ) as refused:
+    ) as error:
         open_pipeline("fill-mask", small, ProgressReporter())
-    assert refused.value.retryable
+    assert error.value.retryable
     unload()
 
 
@@ -433,12 +437,12 @@ def test_concurrent_requests_load_a_model_once(tiny_bert, monkeypatch):
     unload()
     loads, load = [], pipelines._load
 
-    def slowly(task, actual):
+    def load_slowly(task, actual):
         loads.append(task)
         time.sleep(0.3)
         return load(task, actual)
 
-    monkeypatch.setattr(pipelines, "_load", slowly)
+    monkeypatch.setattr(pipelines, "_load", load_slowly)
     actual, pipes = resolve(tiny_bert, ProgressReporter()), []
     threads = [
         threading.Thread(
@@ -454,14 +458,14 @@ def test_concurrent_requests_load_a_model_once(tiny_bert, monkeypatch):
     assert len(set(map(id, pipes))) == 1
 
 
-def test_attention_comes_back_and_the_model_is_in_evaluation_mode(tiny_bert):
+def test_loaded_model_returns_attention_and_is_in_evaluation_mode(tiny_bert):
     pipe = open_pipeline("fill-mask", resolve(tiny_bert, ProgressReporter()), ProgressReporter())
     assert not pipe.model.training
     with torch.no_grad():
         attentions = pipe.model(
             **pipe.tokenizer("the cat sat", return_tensors="pt"), output_attentions=True
         ).attentions
-    assert [tuple(each.shape) for each in attentions] == [(1, 4, 5, 5)] * 2
+    assert [tuple(weights.shape) for weights in attentions] == [(1, 4, 5, 5)] * 2
 
 
 @pytest.mark.parametrize(
@@ -477,16 +481,16 @@ def test_attention_comes_back_and_the_model_is_in_evaluation_mode(tiny_bert):
         ({"architectures": [3]}, ""),
     ],
 )
-def test_the_config_names_the_type_of_a_model(config, kind):
+def test_type_of_a_model_is_read_from_its_config(config, kind):
     assert kind_of(config) == kind
 
 
 def test_own_model_cache_evicts_the_least_recently_used_model(
     served, cache, tiny_gpt2, monkeypatch
 ):
-    size = sum(len(content) for path, content in files_of(tiny_gpt2).items())
+    size = sum(len(content) for path, content in read_files(tiny_gpt2).items())
     for name in ("ada/a", "ada/b", "ada/c", "ada/d"):
-        served.put(name, files_of(tiny_gpt2))
+        served.put(name, read_files(tiny_gpt2))
     monkeypatch.setenv("PLAYGROUND_MODEL_CACHE_MB", str(2.5 * size / 1e6))
     resolve("ada/a", ProgressReporter())
     resolve("ada/b", ProgressReporter())
@@ -495,14 +499,14 @@ def test_own_model_cache_evicts_the_least_recently_used_model(
     assert list_cached_names() == ["ada/a", "ada/b", "ada/c"]
 
     monkeypatch.setenv("PLAYGROUND_MODELS", str(cache))
-    sentence, again = refusal("ada/d")
-    # by a job that may be about to open them
-    assert "are in use; choose a cached model" in sentence
-    assert again
+    message, retryable = get_error("ada/d")
+    # a job may be about to open the cached models
+    assert "are in use; choose a cached model" in message
+    assert retryable
     monkeypatch.setattr(model_cache, "IN_USE_TTL_S", -1.0)
     for age, name in enumerate(("c", "b", "a")):
         os.utime(cache / f"models--ada--{name}", (1e9 - age, 1e9 - age))
-    # in memory
+    # a loaded model is not evicted
     open_pipeline(
         "text-generation", resolve("ada/b", ProgressReporter(), local_only=True), ProgressReporter()
     )
@@ -512,4 +516,4 @@ def test_own_model_cache_evicts_the_least_recently_used_model(
     unload()
 
     monkeypatch.setattr(model_cache, "SHARED_MIN_FREE_DISK_BYTES", 10**15)
-    assert "are free on this disk" in refusal("ada/a")[0]
+    assert "are free on this disk" in get_error("ada/a")[0]

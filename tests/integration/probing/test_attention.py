@@ -23,11 +23,11 @@ from playground.probing.attention import (
 ENCODER = str(get_model_path())  # a real pretrained BERT encoder: 6 layers, 12 heads
 
 
-def unpacked(rendered):
+def unpack_weights(result):
     """Return the attention weights of a result (LHQM)."""
-    n = len(rendered["tokens"])
-    flat = np.frombuffer(base64.b64decode(rendered["weights"]), "<i2")
-    return flat.reshape(rendered["layers"], rendered["heads"], n, n) / 1000
+    n = len(result["tokens"])
+    flat = np.frombuffer(base64.b64decode(result["weights"]), "<i2")
+    return flat.reshape(result["layers"], result["heads"], n, n) / 1000
 
 
 @pytest.fixture(params=["tiny_gpt2", "tiny_bert", "encoder"])
@@ -37,27 +37,31 @@ def name(request):
 
 @pytest.mark.smoke
 def test_attention_weights_match_transformers_and_softmax_of_scores(name):
-    inside = load_for_inspection(name, ProgressReporter())
-    ids = inside.tokenizer(DEFAULT_PROMPT)["input_ids"]
-    look = forward(inside.model, ids)
+    inspected = load_for_inspection(name, ProgressReporter())
+    ids = inspected.tokenizer(DEFAULT_PROMPT)["input_ids"]
+    result = forward(inspected.model, ids)
     with torch.no_grad():
-        own = inside.model(torch.tensor([ids]), output_attentions=True, output_hidden_states=True)
-    own_LHQM = torch.cat(own.attentions)
-    torch.testing.assert_close(look.weights_LHQM, own_LHQM, atol=1e-5, rtol=0)
-    torch.testing.assert_close(look.hidden_LQD, torch.cat(own.hidden_states), atol=1e-5, rtol=0)
-    by_hand_LHQM = look.scores_LHQM.masked_fill(~look.mask_QM, float("-inf")).softmax(-1)
-    torch.testing.assert_close(by_hand_LHQM, own_LHQM, atol=1e-5, rtol=0)
+        expected = inspected.model(
+            torch.tensor([ids]), output_attentions=True, output_hidden_states=True
+        )
+    expected_LHQM = torch.cat(expected.attentions)
+    torch.testing.assert_close(result.weights_LHQM, expected_LHQM, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        result.hidden_LQD, torch.cat(expected.hidden_states), atol=1e-5, rtol=0
+    )
+    softmax_LHQM = result.scores_LHQM.masked_fill(~result.mask_QM, float("-inf")).softmax(-1)
+    torch.testing.assert_close(softmax_LHQM, expected_LHQM, atol=1e-5, rtol=0)
 
 
 def test_scores_are_queries_times_keys_over_the_root_of_the_head_size():
-    inside = load_for_inspection(ENCODER, ProgressReporter())
-    look = forward(inside.model, inside.tokenizer(DEFAULT_PROMPT)["input_ids"])
-    first = inside.model.encoder.layer[0].attention.self
+    inspected = load_for_inspection(ENCODER, ProgressReporter())
+    result = forward(inspected.model, inspected.tokenizer(DEFAULT_PROMPT)["input_ids"])
+    first = inspected.model.encoder.layer[0].attention.self
     with torch.no_grad():
-        query_QHK = first.query(look.hidden_LQD[0]).unflatten(-1, (12, 32))
-        key_MHK = first.key(look.hidden_LQD[0]).unflatten(-1, (12, 32))
+        query_QHK = first.query(result.hidden_LQD[0]).unflatten(-1, (12, 32))
+        key_MHK = first.key(result.hidden_LQD[0]).unflatten(-1, (12, 32))
     torch.testing.assert_close(
-        look.scores_LHQM[0],
+        result.scores_LHQM[0],
         torch.einsum("qhk,mhk->hqm", query_QHK, key_MHK) / 32**0.5,
         atol=1e-5,
         rtol=1e-5,
@@ -65,45 +69,45 @@ def test_scores_are_queries_times_keys_over_the_root_of_the_head_size():
 
 
 def test_a_failed_inspection_leaves_the_model_unchanged():
-    inside = load_for_inspection(ENCODER, ProgressReporter())
-    with recording_scores(inside.model) as scores:
-        assert inside.model.config._attn_implementation == ATTENTION_IMPLEMENTATION
+    inspected = load_for_inspection(ENCODER, ProgressReporter())
+    with recording_scores(inspected.model) as scores:
+        assert inspected.model.config._attn_implementation == ATTENTION_IMPLEMENTATION
     assert scores == []
-    assert inside.model.config._attn_implementation == "eager"
+    assert inspected.model.config._attn_implementation == "eager"
     with pytest.raises(IndexError):
-        forward(inside.model, [10**6])
-    assert inside.model.config._attn_implementation == "eager"
+        forward(inspected.model, [10**6])
+    assert inspected.model.config._attn_implementation == "eager"
 
 
-def test_a_causal_model_cannot_look_ahead_and_a_masked_one_can(tiny_gpt2):
+def test_causal_model_attends_to_earlier_tokens_only_and_masked_model_to_all(tiny_gpt2):
     causal = run("attention", {"model": tiny_gpt2}, ProgressReporter())
     n = len(causal["tokens"])
     assert causal["mask"] == np.tri(n, dtype=int).tolist()
-    assert (unpacked(causal)[:, :, np.tri(n) == 0] == 0).all()
-    both_ways = run("attention", {"model": ENCODER}, ProgressReporter())
-    assert np.all(both_ways["mask"])
-    assert unpacked(both_ways)[:, :, 0, -1].max() > 0
-    np.testing.assert_allclose(unpacked(both_ways).sum(-1), 1, atol=0.01)
+    assert (unpack_weights(causal)[:, :, np.tri(n) == 0] == 0).all()
+    bidirectional = run("attention", {"model": ENCODER}, ProgressReporter())
+    assert np.all(bidirectional["mask"])
+    assert unpack_weights(bidirectional)[:, :, 0, -1].max() > 0
+    np.testing.assert_allclose(unpack_weights(bidirectional).sum(-1), 1, atol=0.01)
 
 
 def test_the_row_of_the_word_and_the_scores_of_a_head_are_returned():
-    rendered = run("attention", {"model": ENCODER, "layer": 3, "head": 12}, ProgressReporter())
-    assert rendered["tokens"] == ["[CLS]", "the", "cat", "sat", "on", "the", "mat", "[SEP]"]
-    assert rendered["word_tokens"] == [[3]]
-    scores, weights = np.array(rendered["scores"]), np.array(rendered["head_weights"])
-    by_hand = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-    np.testing.assert_allclose(by_hand, weights, atol=1e-5)
-    np.testing.assert_allclose(weights, unpacked(rendered)[2, 11], atol=6e-4)
+    result = run("attention", {"model": ENCODER, "layer": 3, "head": 12}, ProgressReporter())
+    assert result["tokens"] == ["[CLS]", "the", "cat", "sat", "on", "the", "mat", "[SEP]"]
+    assert result["word_tokens"] == [[3]]
+    scores, weights = np.array(result["scores"]), np.array(result["head_weights"])
+    expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    np.testing.assert_allclose(expected, weights, atol=1e-5)
+    np.testing.assert_allclose(weights, unpack_weights(result)[2, 11], atol=6e-4)
 
 
 def test_a_long_text_is_truncated_with_a_note(tiny_bert):
-    rendered = run(
+    result = run(
         "attention",
         {"model": tiny_bert, "text": "the cat sat on the mat. " * 30},
         ProgressReporter(),
     )
-    assert len(rendered["tokens"]) == MAX_TOKENS
-    assert rendered["note"] == "the text has 212 tokens; the first 64 of them are shown"
+    assert len(result["tokens"]) == MAX_TOKENS
+    assert result["note"] == "the text has 212 tokens; the first 64 of them are shown"
     assert run("attention", {"model": tiny_bert}, ProgressReporter())["note"] == ""
 
 
@@ -156,7 +160,7 @@ def test_models_that_softcap_attention_scores_are_rejected(softcap, rendered):
         forward(model, [3, 4, 5])
 
 
-def test_nor_are_those_of_a_model_with_sinks():
+def test_models_with_attention_sinks_are_rejected():
     from transformers import GptOssConfig, GptOssModel
 
     sizes = {

@@ -17,17 +17,17 @@ ENCODER = str(get_model_path())
 def test_two_meanings_of_bank_separate_over_the_layers():
     """In this sentence encoder, the last layers bring the meanings together again."""
     actual = run("word-in-context", {"model": ENCODER}, ProgressReporter())
-    assert [actual["tokens"][i] for place in actual["occurrences"] for i in place] == [
+    assert [actual["tokens"][i] for positions in actual["occurrences"] for i in positions] == [
         "bank",
         "bank",
     ]
-    # before positions are added it is one vector
+    # both occurrences have the same token embedding
     assert actual["word_vectors"] == pytest.approx(1, abs=1e-6)
-    alike = [layer["similarity"] for layer in actual["layers"]]
-    assert len(alike) == 7
-    assert 0.9 < alike[0] < 1
-    assert alike[0] > alike[1] > alike[2] > alike[3]
-    assert min(alike) == alike[3] < alike[0] - 0.05
+    similarities = [layer["similarity"] for layer in actual["layers"]]
+    assert len(similarities) == 7
+    assert 0.9 < similarities[0] < 1
+    assert similarities[0] > similarities[1] > similarities[2] > similarities[3]
+    assert min(similarities) == similarities[3] < similarities[0] - 0.05
     assert "lowest after layer 3 of 6" in actual["finding"]
     assert all(layer["baseline"] < layer["similarity"] for layer in actual["layers"])
 
@@ -46,14 +46,17 @@ def test_cosines_equal_a_direct_computation(tiny_bert):
     actual = run(
         "word-in-context", {"model": tiny_bert, "text": text, "references": []}, ProgressReporter()
     )
-    inside = load_for_inspection(tiny_bert, ProgressReporter())
+    inspected = load_for_inspection(tiny_bert, ProgressReporter())
     with torch.no_grad():
-        hidden = inside.model(
-            **inside.tokenizer(text, return_tensors="pt"), output_hidden_states=True
+        hidden = inspected.model(
+            **inspected.tokenizer(text, return_tensors="pt"), output_hidden_states=True
         ).hidden_states
-    one, two = (place[0] for place in actual["occurrences"])
-    by_hand = [torch.cosine_similarity(each[0, one], each[0, two], dim=0).item() for each in hidden]
-    assert [layer["similarity"] for layer in actual["layers"]] == pytest.approx(by_hand, abs=1e-5)
+    first_position, second_position = (positions[0] for positions in actual["occurrences"])
+    expected = [
+        torch.cosine_similarity(states[0, first_position], states[0, second_position], dim=0).item()
+        for states in hidden
+    ]
+    assert [layer["similarity"] for layer in actual["layers"]] == pytest.approx(expected, abs=1e-5)
 
 
 def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
@@ -67,7 +70,7 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
 
 
 @pytest.mark.parametrize(
-    ("what", "message"),
+    ("fields", "message"),
     [
         ({"word": "loan"}, "'loan' occurs once in the text"),
         ({"word": "cat"}, "'cat' occurs not at all in the text"),
@@ -76,24 +79,26 @@ def test_multi_token_word_is_averaged_and_causal_direction_is_noted(tiny_gpt2):
         ({"word": ""}, "word is empty"),
     ],
 )
-def test_an_impossible_comparison_has_a_message(tiny_bert, what, message):
+def test_invalid_comparison_has_a_message(tiny_bert, fields, message):
     with pytest.raises(UserError, match=message):
-        run("word-in-context", {"model": tiny_bert, **what}, ProgressReporter())
+        run("word-in-context", {"model": tiny_bert, **fields}, ProgressReporter())
 
 
-def test_king_minus_man_plus_woman_in_a_real_encoder():
+def test_analogy_in_a_pretrained_encoder():
     actual = run("analogy", {"model": ENCODER}, ProgressReporter())
-    assert actual["nearest"][0]["token"] == "king"  # one of the three: why they are left out
+    assert (
+        actual["nearest"][0]["token"] == "king"
+    )  # the nearest token is an input word, so input words are excluded
     assert actual["nearest"][0]["is_input"]
     expected = actual["expected"]
     assert expected["without_input_words"] < expected["with_input_words"]
     assert expected["without_input_words"] == 1
-    assert expected["of_the_first_alone"] == 2  # the arithmetic gains one place
+    assert expected["of_the_first_alone"] == 2  # the arithmetic improves the rank by one
     assert "'queen' has rank 2, and rank 1 without" in actual["finding"]
 
 
-class FourWords:
-    """A tokenizer of a few words, one token each."""
+class SmallTokenizer:
+    """Tokenize a few words, one token each."""
 
     unk_token, unk_token_id = "?", 0
     words = ("?", "king", "man", "woman", "queen", "prince")
@@ -103,7 +108,9 @@ class FourWords:
         return {"input_ids": [self.words.index(text) if text in self.words else 0]}
 
     def convert_ids_to_tokens(self, ids):
-        return [self.words[each] for each in ids] if isinstance(ids, list) else self.words[ids]
+        return (
+            [self.words[token_id] for token_id in ids] if isinstance(ids, list) else self.words[ids]
+        )
 
 
 class Embedding:
@@ -120,13 +127,13 @@ class Embedding:
         (
             [1.0, -1.0, 1.0],
             (1, 1, 2),
-            # exactly royal and female, although a prince is nearer to the king
+            # exactly the sum, although the prince is nearer to the king
         ),
         ([0.1, 1.0, 1.0], (4, 2, 2)),
     ],
 )
 def test_ranks_count_nearer_candidates(monkeypatch, tiny_bert, queen, ranks):
-    # What is royal, what is male, what all words have in common
+    # Dimensions: royal, male, common to all words
     rows = [
         [0.0, 0.0, -1.0],
         [1.0, 1.0, 1.0],
@@ -135,10 +142,10 @@ def test_ranks_count_nearer_candidates(monkeypatch, tiny_bert, queen, ranks):
         queen,
         [0.9, 1.0, 0.8],
     ]
-    inside = InspectedModel(
-        resolve(tiny_bert, ProgressReporter()), Embedding(rows), FourWords(), "masked"
+    inspected = InspectedModel(
+        resolve(tiny_bert, ProgressReporter()), Embedding(rows), SmallTokenizer(), "masked"
     )
-    monkeypatch.setattr(embeddings, "load_for_inspection", lambda *_: inside)
+    monkeypatch.setattr(embeddings, "load_for_inspection", lambda *_: inspected)
     actual = embeddings.analogy({"model": tiny_bert}, ProgressReporter())["expected"]
     assert (
         actual["with_input_words"],
@@ -158,49 +165,49 @@ def test_reference_word_has_leading_space_and_is_not_first_token(tiny_gpt2):
         {"model": tiny_gpt2, "text": text, "references": ["river"]},
         ProgressReporter(),
     )
-    inside = load_for_inspection(tiny_gpt2, ProgressReporter())
-    read = [
-        [inside.tokenizer.eos_token_id, *inside.tokenizer(" river")["input_ids"]],
-        inside.tokenizer(text)["input_ids"],
+    inspected = load_for_inspection(tiny_gpt2, ProgressReporter())
+    token_ids = [
+        [inspected.tokenizer.eos_token_id, *inspected.tokenizer(" river")["input_ids"]],
+        inspected.tokenizer(text)["input_ids"],
     ]
     with torch.no_grad():
-        alone, whole = (
-            inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
-            for ids in read
+        reference_states, text_states = (
+            inspected.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+            for ids in token_ids
         )
-    for layer, (reference, hidden) in enumerate(zip(alone, whole, strict=True)):
+    for layer, (reference, hidden) in enumerate(zip(reference_states, text_states, strict=True)):
         word = reference[0, 1:].mean(0)
-        by_hand = [
-            torch.cosine_similarity(hidden[0, place].mean(0), word, dim=0).item()
-            for place in actual["occurrences"]
+        expected = [
+            torch.cosine_similarity(hidden[0, positions].mean(0), word, dim=0).item()
+            for positions in actual["occurrences"]
         ]
-        assert actual["layers"][layer]["references"][0] == pytest.approx(by_hand, abs=1e-5)
+        assert actual["layers"][layer]["references"][0] == pytest.approx(expected, abs=1e-5)
 
 
-def test_other_pairs_are_without_the_very_first_token(tiny_gpt2):
+def test_baseline_pairs_exclude_the_first_token(tiny_gpt2):
     text = "the bank by the river, the bank and my loan"
     actual = run(
         "word-in-context", {"model": tiny_gpt2, "text": text, "references": []}, ProgressReporter()
     )
-    inside = load_for_inspection(tiny_gpt2, ProgressReporter())
-    ids = inside.tokenizer(text)["input_ids"]
+    inspected = load_for_inspection(tiny_gpt2, ProgressReporter())
+    ids = inspected.tokenizer(text)["input_ids"]
     with torch.no_grad():
-        hidden = inside.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
-    keep = [
+        hidden = inspected.model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+    positions = [
         i
         for i in range(1, len(ids))
         if i not in [*actual["occurrences"][0], *actual["occurrences"][1]]
     ]
-    pairs = [(i, j) for i in keep for j in keep if i < j and ids[i] != ids[j]]
-    for layer, each in zip(actual["layers"], hidden, strict=True):
-        by_hand = sum(
-            torch.cosine_similarity(each[0, i], each[0, j], dim=0).item() for i, j in pairs
+    pairs = [(i, j) for i in positions for j in positions if i < j and ids[i] != ids[j]]
+    for layer, states in zip(actual["layers"], hidden, strict=True):
+        expected = sum(
+            torch.cosine_similarity(states[0, i], states[0, j], dim=0).item() for i, j in pairs
         ) / len(pairs)
-        assert layer["baseline"] == pytest.approx(by_hand, abs=1e-5)
+        assert layer["baseline"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_states_after_the_final_norm_are_compared_separately(tiny_gpt2, tiny_bert):
-    """transformers gives the last layer of a GPT-2 behind its final norm only; a BERT has none."""
+    """Check the last layer: GPT-2 in transformers returns it after the final norm, BERT has none."""
     text = "the bank refused my loan. the bank by the river was steep."
     causal, masked = (
         run("word-in-context", {"model": name, "text": text, "references": []}, ProgressReporter())
@@ -208,7 +215,7 @@ def test_states_after_the_final_norm_are_compared_separately(tiny_gpt2, tiny_ber
     )
     assert any("after the final norm" in note for note in causal["notes"])
     assert "after the last layer and the final norm" in causal["finding"]
-    assert not any("norm" in each for each in [*masked["notes"], masked["finding"]])
+    assert not any("norm" in note for note in [*masked["notes"], masked["finding"]])
 
 
 def test_the_first_word_of_a_text_has_a_note(tiny_gpt2, tiny_bert):

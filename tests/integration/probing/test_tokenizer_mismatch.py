@@ -12,7 +12,7 @@ from playground.probing.tokenizer_mismatch import mean_nll
 
 
 @pytest.mark.smoke
-def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
+def test_other_tokenizer_changes_the_continuation(tiny_gpt2, tiny_bert):
     actual = run(
         "tokenizer-mismatch",
         {"model": tiny_gpt2, "tokenizer": tiny_bert, "text": "The capital of France is"},
@@ -26,21 +26,21 @@ def test_the_wrong_tokenizer_spoils_a_continuation(tiny_gpt2, tiny_bert):
     assert actual["notes"] == ["0 of 7 ids stand for the same token in both tokenizers"]
 
 
-def test_surprise_is_the_loss_of_the_model_itself(tiny_gpt2):
+def test_mean_nll_is_the_loss_of_the_model(tiny_gpt2):
     pipe = open_pipeline(
         "text-generation", resolve(tiny_gpt2, ProgressReporter()), ProgressReporter()
     )
     inputs = pipe.tokenizer("one two three", return_tensors="pt")["input_ids"]
     with torch.no_grad():
         probabilities = pipe.model(inputs).logits[0].log_softmax(-1)
-    by_hand = -sum(
-        probabilities[place, token].item() for place, token in enumerate(inputs[0, 1:])
+    expected = -sum(
+        probabilities[position, token].item() for position, token in enumerate(inputs[0, 1:])
     ) / (inputs.shape[1] - 1)
-    assert mean_nll(pipe.model, inputs[0].tolist()) == pytest.approx(by_hand, abs=1e-5)
+    assert mean_nll(pipe.model, inputs[0].tolist()) == pytest.approx(expected, abs=1e-5)
     assert mean_nll(pipe.model, [5]) is None
 
 
-def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert):
+def test_ids_out_of_range_are_counted_and_skipped(tiny_gpt2, tiny_bert):
     actual = run(
         "tokenizer-mismatch",
         {"model": tiny_bert, "tokenizer": tiny_gpt2, "text": "the capital of [MASK] is Paris."},
@@ -53,14 +53,14 @@ def test_ids_beyond_the_embedding_are_counted_and_left_out(tiny_gpt2, tiny_bert)
         .model.get_input_embeddings()
         .num_embeddings
     )
-    beyond = [token for token in actual["other"]["tokens"] if token["id"] >= embeddings]
-    assert beyond
-    assert all(not token["in_range"] and token["own_token"] is None for token in beyond)
-    assert f"{len(beyond)} ids are {embeddings} or more" in actual["notes"][1]
+    out_of_range = [token for token in actual["other"]["tokens"] if token["id"] >= embeddings]
+    assert out_of_range
+    assert all(not token["in_range"] and token["own_token"] is None for token in out_of_range)
+    assert f"{len(out_of_range)} ids are {embeddings} or more" in actual["notes"][1]
     assert "has no mask token" in actual["notes"][2]
 
 
-def test_the_right_tokenizer_under_another_name_spoils_nothing(tiny_gpt2):
+def test_same_tokenizer_gives_the_same_result(tiny_gpt2):
     actual = run(
         "tokenizer-mismatch",
         {"model": tiny_gpt2, "tokenizer": tiny_gpt2, "text": "The capital of Japan is"},

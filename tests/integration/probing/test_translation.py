@@ -45,19 +45,19 @@ def test_output_tokens_and_probabilities_are_those_of_transformers(tiny_t5):
     tokenizer = AutoTokenizer.from_pretrained(tiny_t5)
     model = AutoModelForSeq2SeqLM.from_pretrained(tiny_t5)
     inputs = tokenizer(SENTENCE, return_tensors="pt")
-    assert [each["id"] for each in result["source"]] == inputs["input_ids"][0].tolist()
+    assert [token["id"] for token in result["source"]] == inputs["input_ids"][0].tolist()
     ids = model.generate(**inputs, do_sample=False, max_new_tokens=30)[0]
-    generated = [each["id"] for each in result["generated"]]
+    generated = [token["id"] for token in result["generated"]]
     assert [result["start"]["id"], *generated] == ids.tolist()
     with torch.no_grad():
         logits = model(**inputs, decoder_input_ids=ids[None, :-1]).logits[0]
     expected = logits.softmax(-1)[range(len(generated)), generated]
-    probabilities = [each["probability"] for each in result["generated"]]
+    probabilities = [token["probability"] for token in result["generated"]]
     np.testing.assert_allclose(probabilities, expected, atol=1e-5)
     first = result["generated"][0]["candidates"]
     assert first[0]["token"] == "▁der"
-    assert [each["probability"] for each in first] == sorted(
-        (each["probability"] for each in first), reverse=True
+    assert [token["probability"] for token in first] == sorted(
+        (token["probability"] for token in first), reverse=True
     )
     assert result["notes"] == []
 
@@ -65,17 +65,17 @@ def test_output_tokens_and_probabilities_are_those_of_transformers(tiny_t5):
 def test_attention_weights_of_all_kinds_are_those_of_transformers(tiny_t5):
     result = translate(tiny_t5)
     model = AutoModelForSeq2SeqLM.from_pretrained(tiny_t5, attn_implementation="eager")
-    source = torch.tensor([[each["id"] for each in result["source"]]])
-    target = [result["start"]["id"], *(each["id"] for each in result["generated"])][:-1]
+    source = torch.tensor([[weights["id"] for weights in result["source"]]])
+    target = [result["start"]["id"], *(weights["id"] for weights in result["generated"])][:-1]
     with torch.no_grad():
-        own = model(
+        expected = model(
             input_ids=source, decoder_input_ids=torch.tensor([target]), output_attentions=True
         )
     n_target, n_source = len(target), source.shape[1]
     for kind, layers, shape in (
-        ("cross", own.cross_attentions, (n_target, n_source)),
-        ("encoder", own.encoder_attentions, (n_source, n_source)),
-        ("decoder", own.decoder_attentions, (n_target, n_target)),
+        ("cross", expected.cross_attentions, (n_target, n_source)),
+        ("encoder", expected.encoder_attentions, (n_source, n_source)),
+        ("decoder", expected.decoder_attentions, (n_target, n_target)),
     ):
         np.testing.assert_allclose(unpack(result, kind, *shape), torch.cat(layers), atol=6e-4)
 

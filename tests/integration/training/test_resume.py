@@ -76,24 +76,24 @@ def train_to_end(run):
     return trainer
 
 
-def forget_torchs_generator(trainer, fresh):
-    torch.set_rng_state(fresh["generator.torch"])
+def reset_torch_generator(trainer, initial_state):
+    torch.set_rng_state(initial_state["generator.torch"])
 
 
-def forget_the_data_generator(trainer, fresh):
-    trainer.data_generator.set_state(fresh["generator.data"])
+def reset_data_generator(trainer, initial_state):
+    trainer.data_generator.set_state(initial_state["generator.data"])
 
 
-def forget_the_optimizer(trainer, fresh):
+def reset_optimizer(trainer, initial_state):
     trainer.optimizer.state.clear()
 
 
-def forget_nothing(trainer, fresh):
+def reset_nothing(trainer, initial_state):
     pass
 
 
 @pytest.mark.smoke
-def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropout_run, tmp_path):
+def test_run_resumed_in_new_process_is_bit_identical(dropout_run, tmp_path):
     variants = {
         "plain": {"dropout": 0.0},
         "dropout": {"dropout": 0.1},
@@ -108,90 +108,90 @@ def test_run_resumed_in_new_process_is_bit_identical_to_uncut_run(dropout_run, t
     resumed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
     ).stdout.split()
-    uncut = {
+    expected = {
         name: fingerprint(train_to_end(dropout_run.replace(**changes)))
         for name, changes in variants.items()
     }
-    assert resumed == [uncut[name] for name, _ in cuts]
+    assert resumed == [expected[name] for name, _ in cuts]
 
 
-def train(run, until=N, scheduled=(), by_hand=(), folder=None):
+def train(run, until=N, scheduled=(), live_changes=(), folder=None):
     """Train in a new process; return its fingerprint, or None if it was killed after saving."""
     spec = {
         "fields": run.to_flat(),
         "until": until,
         "scheduled": scheduled,
-        "by_hand": by_hand,
+        "by_hand": live_changes,
         "folder": folder and str(folder),
     }
     command = [sys.executable, "-W", "error", "-c", TRAIN, json.dumps(spec)]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
     )
-    assert done.returncode == (-9 if folder else 0), done.stderr
-    return done.stdout.strip()
+    assert completed.returncode == (-9 if folder else 0), completed.stderr
+    return completed.stdout.strip()
 
 
 def test_killed_and_resumed_live_change_equals_scheduled_change(dropout_run, tmp_path):
     change = [4, "learning_rate", 0.02]
-    undisturbed = train(dropout_run, scheduled=[change])
-    train(dropout_run, until=7, by_hand=[change], folder=tmp_path / "changed before the cut")
-    train(dropout_run, until=4, by_hand=[], folder=tmp_path / "changed at the cut")
+    uninterrupted = train(dropout_run, scheduled=[change])
+    train(dropout_run, until=7, live_changes=[change], folder=tmp_path / "changed before the cut")
+    train(dropout_run, until=4, live_changes=[], folder=tmp_path / "changed at the cut")
     train(dropout_run, until=2, scheduled=[change], folder=tmp_path / "changed after the cut")
-    at_the_cut, _ = resume_trainer(tmp_path / "changed at the cut")
-    at_the_cut.schedule_change(*change[1:])
-    save_checkpoint(tmp_path / "changed at the cut", at_the_cut, None)
-    folders = [tmp_path / f"changed {when} the cut" for when in ("before", "at", "after")]
+    trainer, _ = resume_trainer(tmp_path / "changed at the cut")
+    trainer.schedule_change(*change[1:])
+    save_checkpoint(tmp_path / "changed at the cut", trainer, None)
+    folders = [tmp_path / f"changed {position} the cut" for position in ("before", "at", "after")]
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
     resumed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
     ).stdout.split()
-    assert resumed == [undisturbed] * 3
-    others = [
+    assert resumed == [uninterrupted] * 3
+    different = [
         train(dropout_run),
         *(train(dropout_run, scheduled=[[step, *change[1:]]]) for step in (3, 5)),
     ]
-    assert len({undisturbed, *others}) == 4
+    assert len({uninterrupted, *different}) == 4
 
 
-def test_a_change_that_a_checkpoint_forgot_would_show(dropout_run, tmp_path):
-    uncut = Trainer(dropout_run, [SettingChange(4, "learning_rate", 0.02)])
-    list(uncut)
-    for forgotten in (False, True):
+def test_change_missing_from_a_checkpoint_changes_the_result(dropout_run, tmp_path):
+    uninterrupted = Trainer(dropout_run, [SettingChange(4, "learning_rate", 0.02)])
+    list(uninterrupted)
+    for is_dropped in (False, True):
         trainer = Trainer(dropout_run, [SettingChange(4, "learning_rate", 0.02)])
         for _ in range(6):
             trainer.train_step()
-        trainer.changes = [] if forgotten else trainer.changes
+        trainer.changes = [] if is_dropped else trainer.changes
         save_checkpoint(tmp_path / "cut", trainer, None)
         resumed, _ = resume_trainer(tmp_path / "cut")
         list(resumed)
-        assert (fingerprint(resumed) == fingerprint(uncut)) != forgotten
+        assert (fingerprint(resumed) == fingerprint(uninterrupted)) != is_dropped
 
 
 @pytest.mark.parametrize(
-    ("forget", "matters"),
+    ("reset", "matters"),
     [
-        (forget_nothing, False),
-        (forget_torchs_generator, True),
-        (forget_the_data_generator, True),
-        (forget_the_optimizer, True),
+        (reset_nothing, False),
+        (reset_torch_generator, True),
+        (reset_data_generator, True),
+        (reset_optimizer, True),
     ],
 )
-def test_each_part_of_the_state_is_needed_to_end_with_the_same_bits(
-    dropout_run, tmp_path, forget, matters
+def test_each_part_of_the_state_is_needed_to_resume_bit_identically(
+    dropout_run, tmp_path, reset, matters
 ):
-    uncut = train_to_end(dropout_run)
+    uninterrupted = train_to_end(dropout_run)
     folder = save_after(dropout_run, 6, tmp_path / "cut")
-    fresh = Trainer(dropout_run).state_dict()
+    initial_state = Trainer(dropout_run).state_dict()
     trainer, _ = resume_trainer(folder)
-    forget(trainer, fresh)
+    reset(trainer, initial_state)
     list(trainer)
     weights = [
         torch.equal(a, b)
-        for a, b in zip(trainer.model.parameters(), uncut.model.parameters(), strict=True)
+        for a, b in zip(trainer.model.parameters(), uninterrupted.model.parameters(), strict=True)
     ]
     assert all(weights) != matters
-    assert (fingerprint(trainer) == fingerprint(uncut)) != matters
+    assert (fingerprint(trainer) == fingerprint(uninterrupted)) != matters
 
 
 def test_a_resumed_run_continues_its_metrics_and_its_clock(dropout_run, tmp_path):
@@ -204,7 +204,7 @@ def test_a_resumed_run_continues_its_metrics_and_its_clock(dropout_run, tmp_path
     assert resumed.seconds == pytest.approx(trainer.seconds, abs=1e-3)
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert [line["loss"] for line in lines] == pytest.approx(
-        [each.loss for each in metrics], rel=1e-5
+        [step_metrics.loss for step_metrics in metrics], rel=1e-5
     )
     assert [("exact_match" in line) for line in lines] == [False, False, False, False, True, False]
     assert resumed.train_step().step == 7
@@ -217,19 +217,19 @@ def test_settings_may_change_when_a_run_is_resumed(dropout_run, tmp_path):
         folder, max_steps=9, learning_rate=1e-3, lr_schedule="constant", warmup_steps=0
     )
     metrics = list(resumed)
-    assert [each.step for each in metrics] == [7, 8, 9]
-    assert {each.learning_rate for each in metrics} == {1e-3}
+    assert [step_metrics.step for step_metrics in metrics] == [7, 8, 9]
+    assert {step_metrics.learning_rate for step_metrics in metrics} == {1e-3}
 
 
 @pytest.mark.parametrize("steps", [0, 3])
 @pytest.mark.parametrize("change", [{"n_layers": 2}, {"d_model": 32}])
-def test_a_model_of_another_shape_cannot_take_up_a_run(dropout_run, tmp_path, change, steps):
+def test_run_cannot_resume_with_another_model_shape(dropout_run, tmp_path, change, steps):
     folder = save_after(dropout_run, steps, tmp_path / "cut")
     with pytest.raises(CheckpointError):
         resume_trainer(folder, **change)
 
 
-def test_weights_alone_can_be_used_but_not_resumed(dropout_run, tmp_path):
+def test_checkpoint_with_weights_only_cannot_be_resumed(dropout_run, tmp_path):
     trainer = Trainer(dropout_run)
     save_checkpoint(tmp_path / "weights", trainer, [], resumable=False)
     assert not (tmp_path / "weights" / "training.safetensors").exists()
@@ -249,8 +249,8 @@ def test_run_diverged_at_first_step_can_resume_once_repaired(dropout_run, tmp_pa
         trainer.train_step()
     with torch.no_grad():
         weight[3] = 0.0
-    save_checkpoint(tmp_path / "healed", trainer, [])
-    assert resume_trainer(tmp_path / "healed")[0].train_step().step == 1
+    save_checkpoint(tmp_path / "repaired", trainer, [])
+    assert resume_trainer(tmp_path / "repaired")[0].train_step().step == 1
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +294,7 @@ def test_early_stopped_run_continues_if_its_goal_or_steps_change(ended_early, se
     assert next(iter(changed)).step == len(metrics) + 1
 
 
-def test_a_state_without_a_word_of_its_end_is_read_as_before(ended_early, tmp_path):
+def test_state_of_an_earlier_version_without_end_flag_is_read(ended_early, tmp_path):
     folder = shutil.copytree(ended_early, tmp_path / "old")
     state = load_file(folder / "training.safetensors")
     state.pop("finished", None)
