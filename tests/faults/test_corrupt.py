@@ -30,7 +30,7 @@ FILES = ("config.json", "model.safetensors", "training.safetensors")
 
 
 @pytest.fixture
-def saved(tmp_path):
+def checkpoint(tmp_path):
     trainer = Trainer(tiny_config())
     trainer.train_step()
     save_checkpoint(tmp_path / "saved", trainer, None)
@@ -50,14 +50,14 @@ def reader_of(name):
     return load_model if name == "model.safetensors" else resume_trainer
 
 
-def flipped_bytes(path, offsets):
+def flip_each_byte(path, offsets):
     """Flip a bit at each offset in turn, and restore it afterwards."""
     content = bytearray(path.read_bytes())
-    for at in offsets:
-        content[at] ^= 0x01
+    for offset in offsets:
+        content[offset] ^= 0x01
         path.write_bytes(content)
-        content[at] ^= 0x01
-        yield at
+        content[offset] ^= 0x01
+        yield offset
 
 
 def header_length(path):
@@ -70,42 +70,44 @@ EVERY_BYTE = [
 
 
 @pytest.mark.parametrize(
-    ("name", "every"), [("model.safetensors", 5), ("training.safetensors", 17), *EVERY_BYTE]
+    ("name", "interval"), [("model.safetensors", 5), ("training.safetensors", 17), *EVERY_BYTE]
 )
-def test_flipped_bytes_of_a_header_are_rejected(saved, name, every):
-    path = saved / name
+def test_flipped_bytes_of_a_header_are_rejected(checkpoint, name, interval):
+    path = checkpoint / name
     expected = {
         name: (tensor.dtype, tuple(tensor.shape))
         for name, tensor in safetensors.torch.load_file(path).items()
     }
     load_checked_tensors(path, expected)
-    offsets = range(0, header_length(path), every)
+    offsets = range(0, header_length(path), interval)
     assert [
-        at
-        for at in flipped_bytes(path, offsets)
+        position
+        for position in flip_each_byte(path, offsets)
         if not is_rejected(name, load_checked_tensors, path, expected)
     ] == []
 
 
 @repeat_counts(50, 250)
 @pytest.mark.parametrize("name", FILES[1:])
-def test_flipped_bytes_of_the_data_are_rejected(saved, name, count):
-    path, chance = saved / name, random.Random(0)
-    offsets = chance.sample(range(header_length(path), path.stat().st_size), count)
+def test_flipped_bytes_of_the_data_are_rejected(checkpoint, name, count):
+    path, rng = checkpoint / name, random.Random(0)
+    offsets = rng.sample(range(header_length(path), path.stat().st_size), count)
     accepted = [
-        at for at in flipped_bytes(path, offsets) if not is_rejected(name, reader_of(name), saved)
+        position
+        for position in flip_each_byte(path, offsets)
+        if not is_rejected(name, reader_of(name), checkpoint)
     ]
     assert not accepted, f"{len(accepted)} of {len(offsets)} damaged files were accepted"
 
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", FILES)
-def test_truncations_are_rejected(saved, name):
-    content, chance = (saved / name).read_bytes(), random.Random(0)
+def test_truncations_are_rejected(checkpoint, name):
+    content, rng = (checkpoint / name).read_bytes(), random.Random(0)
     # config.json ends with a line break
-    for end in (0, *chance.sample(range(len(content) - 2), 38), len(content) - 2):
-        (saved / name).write_bytes(content[:end])
-        assert is_rejected(name, reader_of(name), saved), end
+    for end in (0, *rng.sample(range(len(content) - 2), 38), len(content) - 2):
+        (checkpoint / name).write_bytes(content[:end])
+        assert is_rejected(name, reader_of(name), checkpoint), end
 
 
 def flip_bit(path):
@@ -124,7 +126,7 @@ def delete(path):
 
 @pytest.fixture(scope="module")
 def stored_root(tmp_path_factory):
-    """The folder of a stopped server, with a run that has two checkpoints."""
+    """Return the folder of a stopped server with a run that has two checkpoints."""
     root = tmp_path_factory.mktemp("stored")
     registry = Registry(root, idle_timeout_s=0, release_after_s=0)
     run = start_run(registry, max_steps=STEPS)
@@ -139,7 +141,7 @@ def stored_root(tmp_path_factory):
 
 @pytest.fixture
 def restarted_run(registries, stored_root, tmp_path):
-    """A new registry on that folder, the run, and its checkpoint folders, newest first."""
+    """Restart on that folder; return the registry, the run, and its checkpoints, newest first."""
     registry = registries(shutil.copytree(stored_root, tmp_path / "root"))
     (run,) = registry.list_for_owner("ada")
     return registry, run, [path for path, _ in run.checkpoints()]
@@ -150,9 +152,9 @@ DAMAGES = (flip_bit, truncate, delete)
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", FILES)
-def test_every_damaged_file_is_rejected(saved, name, damage):
-    damage(saved / name)
-    assert is_rejected(str(saved), reader_of(name), saved)
+def test_every_damaged_file_is_rejected(checkpoint, name, damage):
+    damage(checkpoint / name)
+    assert is_rejected(str(checkpoint), reader_of(name), checkpoint)
 
 
 # Each file and each kind of damage once; the other pairs are soak tests.

@@ -39,8 +39,8 @@ class Disk:
         with open(self.filler, "wb") as file:
             used = 0
             # replacing a file frees the space of the old one
-            for wait in (0, pause):
-                time.sleep(wait)
+            for pause_s in (0, pause):
+                time.sleep(pause_s)
                 used = max(PAGE, used + self.free() - free)
                 os.posix_fallocate(file.fileno(), 0, used)
 
@@ -68,7 +68,7 @@ def registry(disk, registries):
     disk.clear()  # so that the shutdown can save the runs
 
 
-def paused_at(registry, step):
+def start_and_pause_at(registry, step):
     """Return a run that is paused at `step` with a checkpoint."""
     run = start_run(registry, max_steps=STEPS)
     registry.control(run, "pause")
@@ -102,8 +102,8 @@ def check_run_pauses_with_disk_message(run, before):
     )
     assert run.folder.name in run.message
     wait_for_status(run, "paused")
-    assert run.has_worker  # it holds the unsaved data in memory
-    assert run.step < STEPS  # it did not continue to train
+    assert run.has_worker  # the worker keeps the unsaved data in memory
+    assert run.step < STEPS  # the run did not continue
     assert resumable_steps(run)[0] >= before
 
 
@@ -117,7 +117,7 @@ def check_run_finishes_with_all_metrics(registry, disk, run):
     wait_for_end(run)
 
 
-def begin(registry):
+def try_to_start(registry):
     """Start a run on a disk that may be full; return the run, if any, and the message."""
     try:
         run = start_run(registry, max_steps=STEPS)
@@ -135,18 +135,18 @@ def begin(registry):
 @pytest.mark.parametrize("free", [0, PAGE, 2 * PAGE, 6 * PAGE])
 def test_full_disk_at_start_is_reported_and_run_starts_once_freed(registry, disk, free):
     disk.leave(free)
-    run, message = begin(registry)
+    run, message = try_to_start(registry)
     assert FULL in message
     if run is None:  # its folder could not be created
         disk.clear()
         assert registry.list_for_owner("ada") == []
-        run, message = begin(registry)
+        run, message = try_to_start(registry)
     wait_for_status(run, "paused", "failed", "done")
     check_run_finishes_with_all_metrics(registry, disk, run)
 
 
 def test_a_disk_that_fills_while_the_history_is_written_pauses_the_run(registry, disk):
-    run = paused_at(registry, 5)
+    run = start_and_pause_at(registry, 5)
     disk.leave(0)
     registry.control(run, "resume")
     check_run_pauses_with_disk_message(run, 5)
@@ -155,13 +155,13 @@ def test_a_disk_that_fills_while_the_history_is_written_pauses_the_run(registry,
 
 
 def test_a_disk_that_fills_while_metrics_are_written_pauses_the_run(registry, disk):
-    run = paused_at(registry, 5)
+    run = start_and_pause_at(registry, 5)
     size = {
         suffix: (run.folder / "history" / f"{step}{suffix}").stat().st_size
         for step, suffix in ((5, ".safetensors"),)
     }
     weights = -(-size[".safetensors"] // PAGE) * PAGE
-    while True:  # a line needs a new page of the disk every thirty steps or so
+    while True:  # the metrics need a new page of the disk about every thirty steps
         state = 0 if (run.step + 1) % 8 else 40 * PAGE
         disk.leave(weights + state, pause=0.1)
         if state:
@@ -170,13 +170,13 @@ def test_a_disk_that_fills_while_metrics_are_written_pauses_the_run(registry, di
             break
         assert run.step < 55, "the metrics needed no new page of the disk"
     check_run_pauses_with_disk_message(run, 5)
-    # only the metrics did not fit
+    # only the metrics were not written
     assert (run.folder / "history" / f"{run.step}.safetensors").exists()
     check_run_finishes_with_all_metrics(registry, disk, run)
 
 
 def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry, disk):
-    run = paused_at(registry, 5)
+    run = start_and_pause_at(registry, 5)
     assert train_one_step(registry, run)
     disk.leave(3 * PAGE)
     registry.control(run, "save")
@@ -190,7 +190,7 @@ def test_a_disk_that_fills_while_a_checkpoint_is_written_pauses_the_run(registry
 
 
 def test_record_write_on_full_disk_is_reported_and_retried(registry, disk):
-    run = paused_at(registry, 5)
+    run = start_and_pause_at(registry, 5)
     disk.leave(0)
     registry.update_metadata(run, name="Renamed on a full disk")
     check_run_pauses_with_disk_message(run, 5)
@@ -200,7 +200,7 @@ def test_record_write_on_full_disk_is_reported_and_retried(registry, disk):
 
 
 def test_run_stopped_on_full_disk_waits_until_it_can_save(registry, disk):
-    run = paused_at(registry, 5)
+    run = start_and_pause_at(registry, 5)
     assert train_one_step(registry, run)
     disk.leave(0)
     registry.control(run, "stop")
@@ -213,14 +213,14 @@ def test_run_stopped_on_full_disk_waits_until_it_can_save(registry, disk):
 @pytest.mark.parametrize("free", range(0, SIZE, 16 * 1024))
 def test_a_full_disk_loses_no_saved_data(registry, disk, free):
     disk.leave(free)
-    run, message = begin(registry)
+    run, message = try_to_start(registry)
     if run is None:
         assert FULL in message
         return
     if run.status != "done":
         assert FULL in run.message
         wait_for_status(run, "paused", "failed")
-        assert run.status == "paused" or not run.step  # only a run without a step fails
+        assert run.status == "paused" or not run.step  # a run fails only before its first step
         for path in (run.folder / "checkpoints").glob("[0-9]*"):
             resume_trainer(path)
         check_run_finishes_with_all_metrics(registry, disk, run)

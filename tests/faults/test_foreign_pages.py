@@ -19,7 +19,7 @@ from tests.support.app_server import AppServer
 from tests.support.chromium import FLAGS, find_browser
 from tests.support.page_client import PageClient
 
-# The server resolves and fetches public addresses only. Here 127.0.0.1 counts as one.
+# The server fetches public addresses only; this makes 127.0.0.1 count as public.
 LOOPBACK_IS_PUBLIC = """
 import ipaddress
 for name in ("is_private", "is_loopback", "is_reserved"):
@@ -69,7 +69,7 @@ def environment(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory, environment):
+def local_app(tmp_path_factory, environment):
     app = AppServer(
         tmp_path_factory.mktemp("local"), **environment, PLAYGROUND_HOSTS="play.example.org"
     )
@@ -78,9 +78,9 @@ def local(tmp_path_factory, environment):
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory, environment):
+def shared_app(tmp_path_factory, environment):
     app = AppServer(
-        tmp_path_factory.mktemp("opened"),
+        tmp_path_factory.mktemp("shared"),
         **environment,
         GRADIO_SERVER_NAME="0.0.0.0",
         PLAYGROUND_ADDRESS_MS="0",
@@ -89,7 +89,7 @@ def opened(tmp_path_factory, environment):
     app.stop()
 
 
-@pytest.fixture(params=[pytest.param("local", marks=pytest.mark.smoke), "opened"])
+@pytest.fixture(params=[pytest.param("local_app", marks=pytest.mark.smoke), "shared_app"])
 def app(request):
     return request.getfixturevalue(request.param)
 
@@ -106,7 +106,7 @@ def send(app, method, path, body=b"", **headers):
 # C1: a link takes over the app
 
 
-def test_a_link_cannot_run_a_script_on_the_apps_origin(local, opened, site):
+def test_a_link_cannot_run_a_script_on_the_apps_origin(local_app, shared_app, site):
     path = find_browser()
     if path is None:
         pytest.skip("no Chromium or Chrome on the path")
@@ -115,7 +115,7 @@ def test_a_link_cannot_run_a_script_on_the_apps_origin(local, opened, site):
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
             actual = []
-            for app in (local, opened):
+            for app in (local_app, shared_app):
                 page = browser.new_page()
                 response = page.goto(
                     f"{app.url}/gradio_api/file={site.url}/x.png", wait_until="load"
@@ -126,7 +126,7 @@ def test_a_link_cannot_run_a_script_on_the_apps_origin(local, opened, site):
 
     with ThreadPoolExecutor(
         1
-    ) as thread:  # the browser tests' event loop may be running in this one
+    ) as thread:  # the event loop of the browser tests may be running in this thread
         actual = thread.submit(follow_links).result()
     assert actual == [(404, False)] * 2
     assert site.requests == []
@@ -175,7 +175,7 @@ CALLS = [
 )
 def test_a_request_of_another_site_is_rejected(app, headers, method, path, body):
     owner = {"X_Owner": new_owner_key(), "Accept": "application/json, text/event-stream"}
-    status, answer, _ = send(
+    status, response_headers, _ = send(
         app,
         method,
         path,
@@ -184,22 +184,22 @@ def test_a_request_of_another_site_is_rejected(app, headers, method, path, body)
         **headers,
     )
     assert status == 403
-    assert answer["access-control-allow-origin"] is None
+    assert response_headers["access-control-allow-origin"] is None
 
 
 @pytest.mark.parametrize(
     "path", ["/playground/api/hub/submit", "/gradio_api/run/push", "/gradio_api/queue/join", "/"]
 )
-def test_no_preflight_is_granted(app, path):
-    requested = {
+def test_cross_origin_preflights_are_rejected(app, path):
+    preflight_headers = {
         "Access_Control_Request_Method": "POST",
         "Access_Control_Request_Headers": "x-forwarded-host",
     }
     for origin in (EVIL, "http://localhost:1"):
-        status, answer, _ = send(app, "OPTIONS", path, Origin=origin, **requested)
+        status, response_headers, _ = send(app, "OPTIONS", path, Origin=origin, **preflight_headers)
         assert status >= 400
-        assert answer["access-control-allow-origin"] is None
-        assert answer["access-control-allow-credentials"] is None
+        assert response_headers["access-control-allow-origin"] is None
+        assert response_headers["access-control-allow-credentials"] is None
 
 
 def test_a_page_of_this_server_is_served(app):
@@ -216,23 +216,25 @@ def test_a_page_of_this_server_is_served(app):
         )[0]
         == 200
     )
-    assert send(app, "GET", "/", Sec_Fetch_Site="cross-site")[0] == 200  # a link on another site
+    assert (
+        send(app, "GET", "/", Sec_Fetch_Site="cross-site")[0] == 200
+    )  # following a link on another site
 
 
 def test_a_forwarded_host_is_not_reflected_into_the_page(app):
-    _, answer, html = send(app, "GET", "/", X_Forwarded_Host="cdn.evil.example")
+    _, response_headers, html = send(app, "GET", "/", X_Forwarded_Host="cdn.evil.example")
     assert b"cdn.evil.example" not in html
-    assert "no-cache" in answer["cache-control"]
+    assert "no-cache" in response_headers["cache-control"]
 
 
 @pytest.mark.smoke
-def test_configured_hosts_are_served_and_others_rejected(local):
-    assert local.get("/", Host="play.example.org")[0] == 200
-    assert local.get("/", Host="evil.example")[0] == 400
+def test_configured_hosts_are_served_and_others_rejected(local_app):
+    assert local_app.get("/", Host="play.example.org")[0] == 200
+    assert local_app.get("/", Host="evil.example")[0] == 400
     body = json.dumps({"owner": new_owner_key()}).encode()
     # a proxy that rewrites Host
-    own = {"Origin": "https://play.example.org", "Host": f"127.0.0.1:{local.port}"}
-    assert send(local, "POST", "/playground/api/runs/list", body, **own)[0] == 200
+    headers = {"Origin": "https://play.example.org", "Host": f"127.0.0.1:{local_app.port}"}
+    assert send(local_app, "POST", "/playground/api/runs/list", body, **headers)[0] == 200
 
 
 # C3: the server fetches a URL of the request
@@ -300,7 +302,7 @@ def test_a_file_in_a_request_is_rejected_and_not_fetched(app, site, form):
         ("POST", "/gradio_api/stream/abc"),
     ],
 )
-def test_routes_that_the_page_does_not_use_answer_404(app, method, path):
+def test_unused_routes_return_404(app, method, path):
     assert send(app, method, path)[0] == 404
 
 
@@ -309,14 +311,17 @@ def test_routes_that_the_page_does_not_use_answer_404(app, method, path):
 TOKEN = "hf_" + "CanaryToken" * 3
 
 
-def test_wrong_numbers_of_values_print_no_secret(opened):
-    info = json.loads(opened.get("/gradio_api/info")[1])["named_endpoints"]
+def test_invalid_requests_write_no_secret_to_the_log(shared_app):
+    info = json.loads(shared_app.get("/gradio_api/info")[1])["named_endpoints"]
     owner = new_owner_key()
-    config = json.loads(opened.get("/config")[1])
-    private = [each["id"] for each in config["dependencies"]]
+    config = json.loads(shared_app.get("/config")[1])
+    event_ids = [event["id"] for event in config["dependencies"]]
     for name, endpoint in info.items():
-        right = len(endpoint["parameters"])
-        for count in {0, 1, 2, 3, right - 1, right + 1, right + 5} - {right, -1}:
+        n_parameters = len(endpoint["parameters"])
+        for count in {0, 1, 2, 3, n_parameters - 1, n_parameters + 1, n_parameters + 5} - {
+            n_parameters,
+            -1,
+        }:
             body = json.dumps(
                 {
                     "data": [TOKEN, owner, TOKEN, owner, TOKEN, owner, TOKEN, owner, TOKEN, owner][
@@ -324,46 +329,47 @@ def test_wrong_numbers_of_values_print_no_secret(opened):
                     ]
                 }
             ).encode()
-            for way in ("run", "call", "api"):
-                assert send(opened, "POST", f"/gradio_api/{way}{name}", body)[0] == 422, name
-        odd = [
+            for route in ("run", "call", "api"):
+                assert send(shared_app, "POST", f"/gradio_api/{route}{name}", body)[0] == 422, name
+        invalid_bodies = [
             {"data": {TOKEN: owner}},
             {"data": TOKEN},
             {"data": None},
             {TOKEN: owner},
             [TOKEN, owner],
         ]
-        for body in odd:
+        for body in invalid_bodies:
             assert (
-                send(opened, "POST", f"/gradio_api/run{name}", json.dumps(body).encode())[0] == 422
+                send(shared_app, "POST", f"/gradio_api/run{name}", json.dumps(body).encode())[0]
+                == 422
             )
-        wrong = json.dumps({"data": [[TOKEN, {"owner": owner}]] * right}).encode()
-        assert send(opened, "POST", f"/gradio_api/run{name}", wrong)[0] in (200, 500)
-    for index in private:  # the page's own events, by their number
+        invalid_values = json.dumps({"data": [[TOKEN, {"owner": owner}]] * n_parameters}).encode()
+        assert send(shared_app, "POST", f"/gradio_api/run{name}", invalid_values)[0] in (200, 500)
+    for index in event_ids:  # the events of the page, by index
         body = json.dumps(
             {"data": [TOKEN, owner], "fn_index": index, "session_hash": secrets.token_hex(5)}
         ).encode()
-        send(opened, "POST", "/gradio_api/queue/join", body)
-        send(opened, "POST", "/gradio_api/run/predict", body)
-    PageClient(opened, owner).call("runs/list")
-    log = opened.log.read_text()
+        send(shared_app, "POST", "/gradio_api/queue/join", body)
+        send(shared_app, "POST", "/gradio_api/run/predict", body)
+    PageClient(shared_app, owner).call("runs/list")
+    log = shared_app.log.read_text()
     assert TOKEN not in log
     assert owner not in log
     assert "Received inputs" not in log
 
 
-def test_an_aborted_request_leaves_no_traceback(opened):
+def test_an_aborted_request_leaves_no_traceback(shared_app):
     for path in (
         "/playground/api/runs/poll",
         "/gradio_api/run/models",
         "/playground/datasets",
         "/playground/checkpoints",
     ):
-        connection = http.client.HTTPConnection("127.0.0.1", opened.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", shared_app.port, timeout=60)
         connection.putrequest("POST", path)
         connection.putheader("content-length", "1000")
         connection.putheader("x-owner", new_owner_key())
         connection.endheaders(b'{"half":')
         connection.close()
-    assert send(opened, "GET", "/config")[0] == 200
-    assert "Traceback" not in opened.log.read_text()
+    assert send(shared_app, "GET", "/config")[0] == 200
+    assert "Traceback" not in shared_app.log.read_text()

@@ -236,14 +236,14 @@ def watched(server, tmp_path):  # noqa: F811
 
 
 def send(client, route, **request):
-    answer = client.post(API_PREFIX + route, content=json.dumps(request))
-    assert answer.status_code == 200
-    return answer.json()
+    response = client.post(API_PREFIX + route, content=json.dumps(request))
+    assert response.status_code == 200
+    return response.json()
 
 
-def test_a_run_may_be_called_so_and_its_files_are_not(watched):
+def test_hostile_run_names_do_not_change_file_names(watched):
     client, _, run, owner = watched
-    used = 0
+    n_accepted = 0
     for name in NAMES:
         result = send(
             client, "runs/action", owner=owner, subject=f"run:{run.id}", action="rename", name=name
@@ -251,11 +251,11 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
         if "error" in result:
             assert len(result["error"]) < 200
             continue
-        used += 1
+        n_accepted += 1
         assert run.name.isprintable()
         assert run.name == " ".join(name.split())
         assert json.loads((run.folder / "run.json").read_text())["name"] == run.name
-        ticket = send(
+        token = send(
             client,
             "runs/action",
             owner=owner,
@@ -263,35 +263,35 @@ def test_a_run_may_be_called_so_and_its_files_are_not(watched):
             action="download",
             checkpoint=run.checkpoints()[0][0].name,
         )["ticket"]
-        answer = client.get(f"{CHECKPOINT_PATH}/{ticket}")
-        assert answer.status_code == 200
+        response = client.get(f"{CHECKPOINT_PATH}/{token}")
+        assert response.status_code == 200
         assert re.fullmatch(
-            r'attachment; filename="[A-Za-z0-9-]+\.zip"', answer.headers["content-disposition"]
+            r'attachment; filename="[A-Za-z0-9-]+\.zip"', response.headers["content-disposition"]
         )
-    # markup and code are names like others here; control characters are none
-    assert 50 < used < 140
+    # markup and code are valid names; control characters are not
+    assert 50 < n_accepted < 140
 
 
-def test_an_upload_may_be_called_so_and_its_files_are_not(watched, checkpoint):  # noqa: F811
+def test_hostile_upload_names_do_not_change_file_names(watched, checkpoint):  # noqa: F811
     client, registry, _, owner = watched
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name in CHECKPOINT_FILES[:2]:
             archive.write(checkpoint / name, name)
-    known = {run.id for run in registry.list_for_owner(owner)}
+    known_ids = {run.id for run in registry.list_for_owner(owner)}
     for name in NAMES[::5]:
         header = quote(name, errors="replace")[:4000]
-        answer = client.post(
-            CHECKPOINT_PATH, content=packed.getvalue(), headers={"x-owner": owner, "x-name": header}
+        response = client.post(
+            CHECKPOINT_PATH, content=buffer.getvalue(), headers={"x-owner": owner, "x-name": header}
         )
-        assert answer.status_code == 200, answer.text
-        (run,) = (each for each in registry.list_for_owner(owner) if each.id not in known)
+        assert response.status_code == 200, response.text
+        (run,) = (other for other in registry.list_for_owner(owner) if other.id not in known_ids)
         assert run.name.isprintable()
         assert run.name
-        known.add(run.id)
+        known_ids.add(run.id)
 
 
-def test_no_such_name_opens_anything(watched):
+def test_hostile_names_find_nothing(watched):
     client, _, run, owner = watched
     for name in NAMES:
         for kind in ("checkpoint:", "run:", "watch:", ""):
@@ -299,12 +299,12 @@ def test_no_such_name_opens_anything(watched):
             response = send(client, "runs/poll", **subject)
             assert response.get("status") == "not-found" or "error" in response
         subject = {"owner": owner, "subject": f"checkpoint:{name}"}
-        for route, more in (
+        for route, fields in (
             ("runs/predict", {"text": "1"}),
             ("inspect/view", {"view": "attention", "text": "1"}),
             ("runs/details", {}),
         ):
-            assert "error" in send(client, route, **subject, **more)
+            assert "error" in send(client, route, **subject, **fields)
         for action in ("download", "remove"):
             assert "error" in send(
                 client,
@@ -329,7 +329,7 @@ def test_no_such_name_opens_anything(watched):
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_no_member_of_a_zip_leads_out_of_its_folder(watched, tmp_path):
+def test_zip_members_are_not_extracted_outside_of_the_folder(watched, tmp_path):
     for number, name in enumerate(NAMES):
         folder = tmp_path / "runs" / f"unpacked{number}"
         folder.mkdir(parents=True)
@@ -349,35 +349,35 @@ def test_no_member_of_a_zip_leads_out_of_its_folder(watched, tmp_path):
 
 @pytest.mark.smoke
 def test_invalid_repository_names_and_revisions_cause_no_request(watched, tmp_path, monkeypatch):
-    visited = []
+    requested_paths = []
     hub = Hub("", "http://127.0.0.1:9")
-    monkeypatch.setattr(Hub, "_get", lambda self, path, _: visited.append(path) or {})
+    monkeypatch.setattr(Hub, "_get", lambda self, path, _: requested_paths.append(path) or {})
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     (tmp_path / "runs" / "push").mkdir()
     for name, repo in itertools.product(NAMES, (True, False)):
-        where = (name,) if repo else ("ada/x", name)
-        calls = [partial(hub.repo_info, *where), partial(hub.revisions, *where)]
+        arguments = (name,) if repo else ("ada/x", name)
+        calls = [partial(hub.repo_info, *arguments), partial(hub.revisions, *arguments)]
         calls.append(
             partial(hub.plan, tmp_path / "runs" / "push", name)
             if repo
-            else partial(hub.raw_repo_info, *where)
+            else partial(hub.raw_repo_info, *arguments)
         )
         for call in calls:
-            before = len(visited)
+            before = len(requested_paths)
             with suppress(HubError):
                 call()
-            good = is_repo(name) if repo else is_revision(name)
-            assert good or len(visited) == before, name
+            is_valid = is_repo(name) if repo else is_revision(name)
+            assert is_valid or len(requested_paths) == before, name
     assert all(
         re.fullmatch(r"[A-Za-z0-9%._/+@-]+", path) and ".." not in path and "//" not in path
-        for path in visited
+        for path in requested_paths
     )
-    # as good a name as any, and so are some of branches
+    # a valid repository id, and some names are valid branches
     assert [name for name in NAMES if is_repo(name)] == ["small/config.json"]
     assert sum(map(is_revision, NAMES)) < 25
 
 
-def test_no_such_name_is_a_dataset_or_a_model(watched, monkeypatch):
+def test_hostile_names_are_no_dataset_or_model(watched, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for name in NAMES:
@@ -392,15 +392,15 @@ def test_no_such_name_is_a_dataset_or_a_model(watched, monkeypatch):
                 read(name)
 
 
-def test_rows_of_such_symbols_are_rejected_or_stored_by_their_hash(watched, tmp_path):
-    stored = 0
+def test_datasets_with_hostile_symbols_are_rejected_or_stored_by_hash(watched, tmp_path):
+    n_stored = 0
     for name in NAMES:
         with suppress(DatasetError):
             rows = from_text(
                 "".join(f"{name} a{n}\t{name} b{n % 7}\n" for n in range(100)), split_on_spaces=True
             )
             content = store(rows)
-            stored += 1
+            n_stored += 1
             assert (tmp_path / "rows" / content / "rows.json").is_file()
             assert all(symbol.isprintable() and not symbol.isspace() for symbol in rows.vocabulary)
             assert load_pairs(content).vocabulary == rows.vocabulary
@@ -409,45 +409,47 @@ def test_rows_of_such_symbols_are_rejected_or_stored_by_their_hash(watched, tmp_
             RunConfig.from_flat(
                 {"task": "dataset", "dataset_sha256": name, "dataset_symbols": "a b"}
             )
-    assert 40 < stored < 140
+    assert 40 < n_stored < 140
 
 
 def test_a_link_with_markup_shows_it_escaped(watched):
     _, registry, _, _ = watched
 
-    # in a loop that is closed again: Gradio leaves one behind where there is none
-    async def opened_with_each():
+    # run in an event loop that is closed afterwards: Gradio does not close its own
+    async def open_links():
         page = build_app(registry, Endpoints(registry, {}, is_public=False))
-        opened = next(
-            each.fn for each in page.fns.values() if getattr(each.fn, "__name__", "") == "on_load"
+        on_load = next(
+            item.fn for item in page.fns.values() if getattr(item.fn, "__name__", "") == "on_load"
         )
-        expected = [name.encode("utf-8", "replace").decode() for name in NAMES]  # as a query comes
+        expected = [
+            name.encode("utf-8", "replace").decode() for name in NAMES
+        ]  # as decoded from a query
         queries = [
-            {"inspect": each, "settings": json.dumps({each: 1}), "watch": each} for each in expected
+            {"inspect": item, "settings": json.dumps({item: 1}), "watch": item} for item in expected
         ]
         without_cookies = Request({"type": "http", "headers": []})
         return [
             (
                 query["inspect"],
-                opened(
+                on_load(
                     query["inspect"], SimpleNamespace(query_params=query, request=without_cookies)
                 ),
             )
             for query in queries
         ]
 
-    result = run_in_thread(opened_with_each())
-    for expected, (_, *views, inspect, live, trouble) in (
+    result = run_in_thread(open_links())
+    for expected, (_, *views, inspect, live, problem) in (
         (expected, values[:8]) for expected, values in result
     ):
         assert json.loads(inspect)["link"] == expected
         assert json.loads(live)["subject"] == ""  # the page reads the link
         assert all(set(json.loads(view)) == {"owner"} for view in views)
-        assert trouble.startswith("The form ignores the settings of this link")
-        assert not set("<>\"'") & set(trouble)
+        assert problem.startswith("The form ignores the settings of this link")
+        assert not set("<>\"'") & set(problem)
 
 
-DOORS = (
+ROUTES = (
     "runs/poll",
     "runs/predict",
     "runs/details",
@@ -459,10 +461,10 @@ DOORS = (
 )
 
 
-def test_responses_contain_nothing_of_the_machine(watched):
+def test_responses_contain_no_path_of_the_server(watched):
     client, _, run, owner = watched
-    here = os.fspath(run.folder.parent.parent)
-    for name, route in zip(NAMES, itertools.cycle(DOORS), strict=False):
+    root_path = os.fspath(run.folder.parent.parent)
+    for name, route in zip(NAMES, itertools.cycle(ROUTES), strict=False):
         result = json.dumps(
             send(
                 client,
@@ -475,5 +477,5 @@ def test_responses_contain_nothing_of_the_machine(watched):
                 repo=name,
             )
         )
-        assert here not in result
+        assert root_path not in result
         assert "root:" not in result

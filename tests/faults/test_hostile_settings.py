@@ -35,14 +35,13 @@ from playground.ui.setting_groups import ADVANCED_SETTINGS, BASIC_SETTINGS, DERI
 from playground.ui.task_info import task_description_html
 from tests.support.small_runs import repeat_counts
 
-MOST = 50_000_000  # bytes that one of them may take
+MAX_MEMORY_BYTES = 50_000_000  # of one example
 NAMES = [*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for name in names)]
-LONGEST_SENTENCE = 2500  # characters; one of them lists every setting there is
-FEWEST_VALID = (
-    5  # one in so many must be a run, or hardly anything was tried that could go wrong later
-)
+MAX_MESSAGE_LENGTH = 2500  # characters; one message lists every setting
+# At least one in five examples must be valid; otherwise later code is hardly tested.
+MAX_EXAMPLES_PER_VALID = 5
 
-ODD = st.one_of(
+HOSTILE_VALUES = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-(10**30), 10**30),
@@ -67,30 +66,33 @@ ODD = st.one_of(
     st.dictionaries(st.text(max_size=5), st.integers(), max_size=3),
     st.integers(1, 900).map(lambda depth: json.loads("[" * depth + "]" * depth)),
 )
-ODD_NAMES = st.one_of(
+HOSTILE_NAMES = st.one_of(
     st.text(max_size=12),
     st.sampled_from(["__class__", "self", "d_model ", "D_MODEL", "\ud800", "", "x" * 5000]),
 )
 
 
-def inside(name):
+def valid_values(name):
     """Return a value within the range of a setting.
 
     It may contradict other settings.
     """
-    each = field_named(name)
-    low, high = each.metadata["low"], each.metadata["high"]
-    if each.metadata["choices"]:
-        return st.sampled_from(each.metadata["choices"])
-    if isinstance(each.default, bool):
+    field = field_named(name)
+    low, high = field.metadata["low"], field.metadata["high"]
+    if field.metadata["choices"]:
+        return st.sampled_from(field.metadata["choices"])
+    if isinstance(field.default, bool):
         return st.booleans()
-    if isinstance(each.default, str):
-        return st.just(each.default)
-    return st.integers(low, high) if isinstance(each.default, int) else st.floats(low, high)
+    if isinstance(field.default, str):
+        return st.just(field.default)
+    return st.integers(low, high) if isinstance(field.default, int) else st.floats(low, high)
 
 
-TAMED = {"task": "reverse", "architecture": "transformer"}  # most of the others go with these
-PLAIN = sorted(
+BASE_SETTINGS = {
+    "task": "reverse",
+    "architecture": "transformer",
+}  # compatible with most other settings
+INDEPENDENT_SETTINGS = sorted(
     set(section_of_field())
     - {
         "dataset_sha256",
@@ -101,9 +103,9 @@ PLAIN = sorted(
         "max_positions",
     }
 )
-OF_TRANSFORMER = [
+TRANSFORMER_SETTINGS = [
     name
-    for name in PLAIN
+    for name in INDEPENDENT_SETTINGS
     if name in ModelConfig.__dataclass_fields__ or section_of_field()[name] != "model"
 ]
 
@@ -111,31 +113,31 @@ OF_TRANSFORMER = [
 @st.composite
 def fields(draw):
     """Generate flat settings: the default run with some changes, often an odd one."""
-    changed = draw(st.lists(st.sampled_from(OF_TRANSFORMER), max_size=3, unique=True))
-    values = TAMED | {name: draw(inside(name)) for name in changed}
+    changed = draw(st.lists(st.sampled_from(TRANSFORMER_SETTINGS), max_size=3, unique=True))
+    values = BASE_SETTINGS | {name: draw(valid_values(name)) for name in changed}
     if draw(st.integers(0, 2)) == 0:
         for name in draw(
             st.lists(
-                st.one_of(st.sampled_from([*PLAIN, "architecture"]), ODD_NAMES),
+                st.one_of(st.sampled_from([*INDEPENDENT_SETTINGS, "architecture"]), HOSTILE_NAMES),
                 min_size=1,
                 max_size=2,
             )
         ):
-            values[name] = draw(ODD)
+            values[name] = draw(HOSTILE_VALUES)
     return values
 
 
 @contextmanager
-def in_little_memory():
+def limit_memory():
     tracemalloc.start()
     try:
         yield
-        assert tracemalloc.get_traced_memory()[1] < MOST
+        assert tracemalloc.get_traced_memory()[1] < MAX_MEMORY_BYTES
     finally:
         tracemalloc.stop()
 
 
-def examined(count, strategy, examine):
+def run_examples(count, strategy, examine):
     """Run `examine` on this many examples; it returns whether an example is valid.
 
     At least one in five must be valid, and some must not.
@@ -144,16 +146,16 @@ def examined(count, strategy, examine):
 
     @settings(max_examples=count)
     @given(strategy)
-    def each(example):
-        with in_little_memory():
+    def run_example(example):
+        with limit_memory():
             valid.append(examine(example))
 
-    each()
+    run_example()
     assert len(valid) >= 0.8 * count
-    assert len(valid) / FEWEST_VALID <= sum(valid) < len(valid)
+    assert len(valid) / MAX_EXAMPLES_PER_VALID <= sum(valid) < len(valid)
 
 
-def used(config):
+def check_config(config):
     """Compute what every run needs before its start, which must be cheap."""
     assert RunConfig.from_flat(config.to_flat()) == config
     assert config.estimate_memory() > 16 * config.model.parameter_count() > 0
@@ -163,36 +165,36 @@ def used(config):
         ensure_memory_available(config)
 
 
-def refusal_of(make, *arguments):
+def get_error(create, *arguments):
     """Return the error of these settings, or None for valid ones.
 
     The error is a short message, and always a ValueError.
     """
-    refusal = None
+    caught = None
     try:
-        used(make(*arguments))
+        check_config(create(*arguments))
     except ValueError as error:
-        refusal = error
-    assert refusal is None or 10 < len(str(refusal)) < LONGEST_SENTENCE, str(refusal)[:200]
-    return refusal
+        caught = error
+    assert caught is None or 10 < len(str(caught)) < MAX_MESSAGE_LENGTH, str(caught)[:200]
+    return caught
 
 
 @repeat_counts(100, 5000)
 def test_flat_settings(count):
     def examine(values):
-        error = refusal_of(RunConfig.from_flat, values)
+        error = get_error(RunConfig.from_flat, values)
         assert error is None or isinstance(error, ConfigError)
         return error is None
 
-    examined(count, fields(), examine)
+    run_examples(count, fields(), examine)
 
 
 @repeat_counts(100, 5000)
 def test_settings_in_a_link(count):
     def examine(values):
-        return refusal_of(parse_settings, json.dumps(values)) is None
+        return get_error(parse_settings, json.dumps(values)) is None
 
-    examined(count, fields(), examine)
+    run_examples(count, fields(), examine)
 
 
 @pytest.mark.smoke
@@ -225,12 +227,12 @@ def test_settings_in_a_link(count):
     ids=lambda text: repr(text[:30]),
 )
 def test_invalid_settings_in_a_link_are_rejected(text):
-    assert refusal_of(parse_settings, text) is not None
+    assert get_error(parse_settings, text) is not None
 
 
 def parts(values):
     """Return flat settings as config.json stores them."""
-    config = Manifest(RunConfig.from_flat(TAMED), 3, 1.0, "cpu").to_json()
+    config = Manifest(RunConfig.from_flat(BASE_SETTINGS), 3, 1.0, "cpu").to_json()
     content = json.loads(config)
     for name, value in values.items():
         part = section_of_field().get(name) if isinstance(name, str) else None
@@ -263,7 +265,7 @@ def manifests(draw):
     """Generate the content of config.json, in part with other damaged keys."""
     content = parts(draw(fields()))
     if draw(st.integers(0, 4)) == 0:
-        content[draw(OUTSIDE)] = draw(ODD)
+        content[draw(OUTSIDE)] = draw(HOSTILE_VALUES)
     if draw(st.integers(0, 9)) == 0:
         del content[draw(st.sampled_from(sorted(content)))]
     return content
@@ -272,13 +274,13 @@ def manifests(draw):
 @repeat_counts(100, 5000)
 def test_config_json(tmp_path, count):
     def examine(content):
-        # NaN, infinity and lone surrogates as JSON has them
+        # NaN, infinity and lone surrogates, as in JSON
         (tmp_path / "config.json").write_text(json.dumps(content))
-        error = refusal_of(lambda folder: read_manifest(folder).config, tmp_path)
+        error = get_error(lambda folder: read_manifest(folder).config, tmp_path)
         assert error is None or (isinstance(error, CheckpointError) and str(tmp_path) in str(error))
         return error is None
 
-    examined(count, manifests(), examine)
+    run_examples(count, manifests(), examine)
 
 
 @pytest.mark.parametrize(
@@ -301,31 +303,33 @@ def test_a_megabyte_of_any_text_is_rejected_in_little_memory(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     tracemalloc.start()
     try:
-        with in_little_memory(), pytest.raises(CheckpointError):
+        with limit_memory(), pytest.raises(CheckpointError):
             read_manifest(tmp_path)
     finally:
         tracemalloc.stop()
 
 
 DEFAULTS = {name: field_named(name).default for name in NAMES if name in section_of_field()}
-SENT = {"preset": "fast"} | DEFAULTS | form_values(RunConfig())
+DEFAULT_FORM = {"preset": "fast"} | DEFAULTS | form_values(RunConfig())
 
 
 @repeat_counts(100, 5000)
-def test_a_form(count):
+def test_form(count):
     """The components send numbers as floats, and a client may send anything."""
 
     def examine(values):
-        sent = SENT | {name: value for name, value in values.items() if name in NAMES}
-        wrong = validate_form(list(sent), list(sent.values()))
-        weight, problem = estimate_and_validate(sent)
-        assert bool(wrong) == bool(problem) != bool(weight)
-        assert set(wrong) <= set(NAMES)
+        form_values_sent = DEFAULT_FORM | {
+            name: value for name, value in values.items() if name in NAMES
+        }
+        field_errors = validate_form(list(form_values_sent), list(form_values_sent.values()))
+        estimate, problem = estimate_and_validate(form_values_sent)
+        assert bool(field_errors) == bool(problem) != bool(estimate)
+        assert set(field_errors) <= set(NAMES)
         assert "<" not in problem
-        assert isinstance(task_description_html(sent["task"]), str)
-        if not wrong:
-            used(run_config(sent))
-        return not wrong
+        assert isinstance(task_description_html(form_values_sent["task"]), str)
+        if not field_errors:
+            check_config(run_config(form_values_sent))
+        return not field_errors
 
     floating = fields().map(
         lambda values: {
@@ -333,17 +337,17 @@ def test_a_form(count):
             for n, v in values.items()
         }
     )
-    examined(count, floating, examine)
+    run_examples(count, floating, examine)
 
 
 @pytest.mark.parametrize(
     "kind", [kind for kinds in SECTIONS.values() for kind in kinds], ids=lambda kind: kind.__name__
 )
-def test_each_part_on_its_own(kind):
-    names = [each.name for each in dataclasses.fields(kind)]
+def test_each_section_separately(kind):
+    names = [field.name for field in dataclasses.fields(kind)]
 
     @settings(max_examples=50)
-    @given(st.dictionaries(st.sampled_from(names), ODD, max_size=2))
+    @given(st.dictionaries(st.sampled_from(names), HOSTILE_VALUES, max_size=2))
     def examine(values):
         try:
             kind(**values)
@@ -354,18 +358,20 @@ def test_each_part_on_its_own(kind):
     examine()
 
 
-AS_THEY_SHOULD_BE = st.one_of(
+VALID_VALUES = st.one_of(
     st.tuples(st.integers(0, 9), st.just("steps"), st.integers(1, 9)),
     st.tuples(st.integers(0, 9), st.sampled_from(["speed", "until"]), st.floats(0, 1)),
 )
-HARMED = st.tuples(
-    st.one_of(st.integers(0, 9), ODD), st.sampled_from([*MUTABLE_SETTINGS, "seed"]), ODD
+DAMAGED_VALUES = st.tuples(
+    st.one_of(st.integers(0, 9), HOSTILE_VALUES),
+    st.sampled_from([*MUTABLE_SETTINGS, "seed"]),
+    HOSTILE_VALUES,
 )
-CHANGES = st.one_of(AS_THEY_SHOULD_BE, AS_THEY_SHOULD_BE, HARMED).map(list)
+CHANGES = st.one_of(VALID_VALUES, VALID_VALUES, DAMAGED_VALUES).map(list)
 
 
 @repeat_counts(100, 4000)
-def test_changes_on_the_way(count):
+def test_changes_during_training(count):
     def examine(lines):
         try:
             changes = SettingChange.parse(lines)
@@ -375,25 +381,25 @@ def test_changes_on_the_way(count):
         assert SettingChange.parse([change.to_list() for change in changes]) == changes
         return True
 
-    examined(count, st.lists(CHANGES, max_size=2), examine)
+    run_examples(count, st.lists(CHANGES, max_size=2), examine)
 
 
-# the rest as large as can be
-FAST_ENOUGH = {"dropout": 0.0, "n_heads": 64, "n_kv_heads": 0, "d_k": 0, "d_v": 0, "n_layers": 2}
+# all other settings have their maximum
+FAST_SETTINGS = {"dropout": 0.0, "n_heads": 64, "n_kv_heads": 0, "d_k": 0, "d_v": 0, "n_layers": 2}
 
 
 def test_largest_valid_settings_are_estimated_without_allocation():
     """Valid settings may describe a model that no machine can hold."""
-    expected_tensors(RunConfig())  # what torch and a family import is not what is measured
+    expected_tensors(RunConfig())  # exclude the memory of imports from the measurement
     for family in ARCHITECTURES:
         load_architecture(family)
         kind = ARCHITECTURES[family].config_class
         largest = {
-            each.name: each.metadata["high"]
-            for each in dataclasses.fields(kind)
-            if each.metadata["high"] is not None
+            field.name: field.metadata["high"]
+            for field in dataclasses.fields(kind)
+            if field.metadata["high"] is not None
         }
-        largest |= FAST_ENOUGH | {
+        largest |= FAST_SETTINGS | {
             "source_vocab_size": 65,
             "target_vocab_size": 65,
             "max_positions": 4096,
@@ -406,6 +412,6 @@ def test_largest_valid_settings_are_estimated_without_allocation():
         config = RunConfig.from_flat(
             {"architecture": family, "max_length": 512, "n_symbols": 62} | values
         )
-        with in_little_memory():
+        with limit_memory():
             assert config.estimate_memory() > 10**9
             assert expected_tensors(config)

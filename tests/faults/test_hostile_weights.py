@@ -39,12 +39,12 @@ from tests.faults.test_corrupt import is_rejected
 from tests.support.small_runs import repeat_counts, tiny_config
 
 WEIGHTS, STATE = "model.safetensors", "training.safetensors"
-MODEL_AND_HEADER = 2_000_000  # bytes that reading the good file may take, and then some
+MODEL_AND_HEADER = 2_000_000  # more than the bytes that reading the valid file takes
 STEPS = 3
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory):
+def valid_checkpoint(tmp_path_factory):
     """The files of a valid checkpoint, by name, and the trainer that wrote them."""
     trainer = Trainer(tiny_config())
     metrics = [trainer.train_step() for _ in range(STEPS)]
@@ -64,7 +64,7 @@ def join(header, data, length=None):
     return struct.pack("<Q", len(raw) if length is None else length) + raw + data
 
 
-def vouched(files):
+def with_checksums(files):
     """Return the files with valid checksums in config.json, as an author would write them."""
     config = json.loads(files["config.json"])
     config["sha256"] = {
@@ -75,67 +75,67 @@ def vouched(files):
     return files | {"config.json": json.dumps(config).encode()}
 
 
-# Handmade files. Each is given the header and the data of a good one; output.weight has 13 x 8
-# numbers in 416 bytes.
+# Handcrafted files. Each function gets the header and the data of a valid file; output.weight has
+# 13 x 8 numbers in 416 bytes.
 
 
-def first_number(value):
+def set_first_number(value):
     return lambda header, data: join(header, struct.pack("<f", value) + data[4:])
 
 
-def described(**changes):
+def change_entry(**changes):
     return lambda header, data: join(
         header | {"output_proj.weight": header["output_proj.weight"] | changes}, data
     )
 
 
-def a_key_twice(header, data):
+def duplicate_key(header, data):
     name, entry = next(iter(header.items()))
     return join(
         f"{{{json.dumps(name)}: {json.dumps(entry)}, {json.dumps(header)[1:]}".encode(), data
     )
 
 
-def overlapping(header, data):
-    one, other = [name for name in header if name.endswith("norm.bias")][:2]
-    return join(header | {one: header[other]}, data)
+def overlap_tensors(header, data):
+    first, second = [name for name in header if name.endswith("norm.bias")][:2]
+    return join(header | {first: header[second]}, data)
 
 
-def moved(header, by):
+def shift_offsets(header, n_bytes):
     return {
-        name: entry | {"data_offsets": [at + by for at in entry["data_offsets"]]}
+        name: entry | {"data_offsets": [offset + n_bytes for offset in entry["data_offsets"]]}
         for name, entry in header.items()
     }
 
 
-def empty_and_endless(header, data):
+def add_empty_huge_tensor(header, data):
     entry = {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [len(data), len(data)]}
     return join(header | {"payload": entry}, data)
 
 
-def many(header, data):
+def many_tensors(header, data):
     return join(
         {f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)},
         b"",
     )
 
 
-def one_missing(header, data):
+def remove_tensor(header, data):
     last = max(header, key=lambda name: header[name]["data_offsets"])
     begin, _ = header[last]["data_offsets"]
     return join({name: entry for name, entry in header.items() if name != last}, data[:begin])
 
 
-def one_more(header, data):
+def add_tensor(header, data):
     entry = {"dtype": "F32", "shape": [1], "data_offsets": [len(data), len(data) + 4]}
     return join(header | {"payload": entry}, data + bytes(4))
 
 
-HANDMADE = {
-    "NaN": (first_number(float("nan")), "holds NaN or infinity"),
-    "infinite": (first_number(float("-inf")), "holds NaN or infinity"),
-    "a key twice": (a_key_twice, "a key occurs twice"),
-    "huge shape": (described(shape=[2**40, 2**40]), "overflow computing buffer size"),
+HANDCRAFTED = {
+    "NaN": (set_first_number(float("nan")), "holds NaN or infinity"),
+    "infinite": (set_first_number(float("-inf")), "holds NaN or infinity"),
+    "duplicate key": (duplicate_key, "a key occurs twice"),
+    "huge shape": (change_entry(shape=[2**40, 2**40]), "overflow computing buffer size"),
     "header of 90 MB": (
         lambda header, data: join(b'{"a": "' + b"x" * 90_000_000 + b'"}', data),
         "its header claims 90,000,009 bytes",
@@ -144,149 +144,156 @@ HANDMADE = {
         lambda header, data: join(header, data, 2**64 - 1),
         "its header claims 18,446,744,073,709,551,615 bytes",
     ),
-    "200,000 tensors": (many, "bytes"),
-    "wrong type": (described(dtype="F64"), "invalid shape, data type, or offset"),
-    "overlapping": (overlapping, "invalid offset for tensor"),
+    "200,000 tensors": (many_tensors, "bytes"),
+    "wrong type": (change_entry(dtype="F64"), "invalid shape, data type, or offset"),
+    "overlapping": (overlap_tensors, "invalid offset for tensor"),
     "a gap": (
-        lambda header, data: join(moved(header, 64), bytes(64) + data),
+        lambda header, data: join(shift_offsets(header, 64), bytes(64) + data),
         "invalid offset for tensor",
     ),
     "trailing bytes": (
         lambda header, data: join(header, data + bytes(64)),
         "file not fully covered",
     ),
-    "negative offsets": (described(data_offsets=[-416, 0]), "expected usize"),
-    "reversed offsets": (described(data_offsets=[416, 0]), "invalid offset for tensor"),
+    "negative offsets": (change_entry(data_offsets=[-416, 0]), "expected usize"),
+    "reversed offsets": (change_entry(data_offsets=[416, 0]), "invalid offset for tensor"),
     "no JSON": (
-        lambda header, data: join(b"\x80\x04hello, I am a pickle", data),
+        lambda header, data: join(b"\x80\x04a pickle", data),
         "its header is invalid",
     ),
-    "a tensor missing": (one_missing, "lacks tensor"),
-    "a tensor too many": (one_more, "holds the unexpected tensor 'payload'"),
-    "empty and endless": (empty_and_endless, "holds the unexpected tensor 'payload'"),
+    "missing tensor": (remove_tensor, "lacks tensor"),
+    "unexpected tensor": (add_tensor, "holds the unexpected tensor 'payload'"),
+    "empty and huge shape": (add_empty_huge_tensor, "holds the unexpected tensor 'payload'"),
     "cut off": (lambda header, data: join(header, data[:-4]), "file not fully covered"),
 }
-ONLY_IN_THE_NUMBERS = ("NaN", "infinite")  # visible in no header
+INVALID_NUMBERS_ONLY = ("NaN", "infinite")  # the header is valid
 
 
 @pytest.fixture(scope="module")
-def handmade(good):
+def handcrafted(valid_checkpoint):
     """Return the files of a checkpoint with these weights, and the error, by name."""
-    files, _ = good
+    files, _ = valid_checkpoint
     return {
-        name: (vouched(files | {WEIGHTS: make(*split(files[WEIGHTS]))}), expected_message)
-        for name, (make, expected_message) in HANDMADE.items()
+        name: (
+            with_checksums(files | {WEIGHTS: create_file(*split(files[WEIGHTS]))}),
+            expected_message,
+        )
+        for name, (create_file, expected_message) in HANDCRAFTED.items()
     }
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("name", HANDMADE)
+@pytest.mark.parametrize("name", HANDCRAFTED)
 def test_crafted_hub_weights_are_rejected_before_memory_mapping(
-    handmade, tmp_path, monkeypatch, name
+    handcrafted, tmp_path, monkeypatch, name
 ):
-    files, expected_message = handmade[name]
+    files, expected_message = handcrafted[name]
     package = tmp_path / "package"
     package.mkdir()
-    for each, data in files.items():
-        (package / FILE_MAP[each]).write_bytes(data)
+    for file_name, data in files.items():
+        (package / FILE_MAP[file_name]).write_bytes(data)
     mapped, load = [], safetensors.torch.load_file
     monkeypatch.setattr(
         safetensors.torch, "load_file", lambda path: mapped.append(path) or load(path)
     )
-    with pytest.raises(CheckpointError, match=WEIGHTS) as caught:
+    with pytest.raises(CheckpointError, match=WEIGHTS) as error:
         checkpoint_from_package(package, tmp_path / "pulled")
-    assert expected_message in str(caught.value)
-    assert bool(mapped) == (name in ONLY_IN_THE_NUMBERS)
-    assert len(str(caught.value)) < 600
+    assert expected_message in str(error.value)
+    assert bool(mapped) == (name in INVALID_NUMBERS_ONLY)
+    assert len(str(error.value)) < 600
     assert {path.name for path in tmp_path.iterdir()} == {"package"}
 
 
-@pytest.mark.parametrize("name", HANDMADE)
-def test_inspecting_handmade_weights_takes_no_memory(good, handmade, tmp_path, name):
-    files, expected_message = handmade[name]
-    for each, data in files.items():
-        (tmp_path / each).write_bytes(data)
+@pytest.mark.parametrize("name", HANDCRAFTED)
+def test_inspecting_handcrafted_weights_takes_little_memory(
+    valid_checkpoint, handcrafted, tmp_path, name
+):
+    files, expected_message = handcrafted[name]
+    for file_name, data in files.items():
+        (tmp_path / file_name).write_bytes(data)
     expected = {
-        each: (weight.dtype, tuple(weight.shape))
-        for each, weight in weights_by_name(good[1].model).items()
+        tensor_name: (weight.dtype, tuple(weight.shape))
+        for tensor_name, weight in weights_by_name(valid_checkpoint[1].model).items()
     }
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tracemalloc.start()
     try:
-        with pytest.raises(CheckpointError) as caught:
+        with pytest.raises(CheckpointError) as error:
             checkpoint.load_checked_tensors(tmp_path / WEIGHTS, expected)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # what torch and safetensors allocate is not traced
-    trained = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    # tracemalloc does not trace allocations of torch and safetensors
+    resident_growth = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     assert peak < MODEL_AND_HEADER
-    assert trained < 20 * MODEL_AND_HEADER
-    assert expected_message in str(caught.value)
+    assert resident_growth < 20 * MODEL_AND_HEADER
+    assert expected_message in str(error.value)
 
 
 @pytest.fixture
-def uploads(registries):
+def upload_client(registries):
     """The upload of a new server, and the folder of its runs."""
     registry = registries()
     with TestClient(Starlette(routes=CheckpointTransfer(registry).routes())) as client:
         yield client, registry.root / "runs"
 
 
-def zipped(files):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+def zip_files(files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, data in files.items():
             archive.writestr(name, data)
-    return packed.getvalue()
+    return buffer.getvalue()
 
 
-def test_handmade_weights_that_are_uploaded_become_no_run(good, handmade, uploads):
-    client, runs = uploads
-    owner = {"x-owner": new_owner_key(), "x-name": "mine"}
-    for name in HANDMADE:
-        files, expected_message = handmade[name]
-        answer = client.post(CHECKPOINT_PATH, content=zipped(files), headers=owner)
-        assert answer.status_code == 400, name
-        assert expected_message in answer.json()["error"]
-        assert str(runs) not in answer.json()["error"]
+def test_uploaded_handcrafted_weights_are_rejected(valid_checkpoint, handcrafted, upload_client):
+    client, runs = upload_client
+    owner = {"x-owner": new_owner_key(), "x-name": "my run"}
+    for name in HANDCRAFTED:
+        files, expected_message = handcrafted[name]
+        response = client.post(CHECKPOINT_PATH, content=zip_files(files), headers=owner)
+        assert response.status_code == 400, name
+        assert expected_message in response.json()["error"]
+        assert str(runs) not in response.json()["error"]
         assert list(runs.iterdir()) == []
-    # the same files unharmed are taken
-    answer = client.post(CHECKPOINT_PATH, content=zipped(vouched(good[0])), headers=owner)
-    assert answer.status_code == 200, answer.text
+    # the valid files are accepted
+    response = client.post(
+        CHECKPOINT_PATH, content=zip_files(with_checksums(valid_checkpoint[0])), headers=owner
+    )
+    assert response.status_code == 200, response.text
     assert len(list(runs.iterdir())) == 1
 
 
 # Mutations
 
 
-def flipped(content, chance):
+def flip_bits(content, rng):
     content = bytearray(content)
-    for _ in range(chance.choice((1, 1, 1, 2, 8, 100))):
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    for _ in range(rng.choice((1, 1, 1, 2, 8, 100))):
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
     return bytes(content)
 
 
-def flipped_in_the_header(content, chance):
+def flip_header_bits(content, rng):
     length = 8 + struct.unpack("<Q", content[:8])[0]
-    return flipped(content[:length], chance) + content[length:]
+    return flip_bits(content[:length], rng) + content[length:]
 
 
-def cut(content, chance):
-    return content[: chance.randrange(len(content))]
+def truncate(content, rng):
+    return content[: rng.randrange(len(content))]
 
 
-def trained(content, chance):
-    return content + chance.randbytes(chance.choice((1, 4, 100)))
+def append_bytes(content, rng):
+    return content + rng.randbytes(rng.choice((1, 4, 100)))
 
 
-def spliced(content, chance):
-    start, stop = sorted(chance.randrange(len(content)) for _ in range(2))
-    to = chance.randrange(len(content))
+def splice(content, rng):
+    start, stop = sorted(rng.randrange(len(content)) for _ in range(2))
+    position = rng.randrange(len(content))
     return (
-        content[:to]
+        content[:position]
         + content[start:stop]
-        + content[to + (stop - start if chance.random() < 0.7 else 0) :]
+        + content[position + (stop - start if rng.random() < 0.7 else 0) :]
     )
 
 
@@ -316,44 +323,48 @@ NUMBERS = (
 )
 
 
-def edited(content, chance):
+def edit_header(content, rng):
     """Return a JSON header with one entry changed, swapped, renamed, removed or added."""
     header, data = split(content)
-    name, other = chance.sample(list(header), 2)
+    name, other = rng.sample(list(header), 2)
     entry = dict(header[name])
-    what = chance.randrange(7)
-    if what == 0:
-        at = chance.randrange(len(entry["shape"]) or 1)
-        entry["shape"] = [*entry["shape"][:at], chance.choice(NUMBERS), *entry["shape"][at + 1 :]]
-    elif what == 1:
-        at = chance.randrange(2)
-        near = entry["data_offsets"][at] + chance.choice((-416, -4, -1, 1, 4, 416))
-        entry["data_offsets"] = [
-            chance.choice((near, *NUMBERS)) if n == at else old
-            for n, old in enumerate(entry["data_offsets"])
+    kind_of_edit = rng.randrange(7)
+    if kind_of_edit == 0:
+        index = rng.randrange(len(entry["shape"]) or 1)
+        entry["shape"] = [
+            *entry["shape"][:index],
+            rng.choice(NUMBERS),
+            *entry["shape"][index + 1 :],
         ]
-    elif what == 2:
-        entry["dtype"] = chance.choice(
+    elif kind_of_edit == 1:
+        index = rng.randrange(2)
+        near_offset = entry["data_offsets"][index] + rng.choice((-416, -4, -1, 1, 4, 416))
+        entry["data_offsets"] = [
+            rng.choice((near_offset, *NUMBERS)) if n == index else offset
+            for n, offset in enumerate(entry["data_offsets"])
+        ]
+    elif kind_of_edit == 2:
+        entry["dtype"] = rng.choice(
             ("F32", "I32", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "", None, ["F32"])
         )
-    # a file that is as good, where both have the same shape: their numbers have changed places
-    elif what == 3:
+    # swaps two tensors; valid if both have the same shape
+    elif kind_of_edit == 3:
         entry["data_offsets"], header[other] = (
             header[other]["data_offsets"],
             header[other] | {"data_offsets": entry["data_offsets"]},
         )
-    elif what == 4:
-        header[chance.choice((name.upper(), name + " ", "\u0000", "__metadata__", other))] = (
+    elif kind_of_edit == 4:
+        header[rng.choice((name.upper(), name + " ", "\u0000", "__metadata__", other))] = (
             header.pop(name)
         )
         return join(header, data)
-    elif what == 5:
-        entry[chance.choice(("dtype", "shape", "extra"))] = chance.choice(NUMBERS)
-    else:  # as good as before: other tools write metadata, other orders, and blanks
-        shuffled = chance.sample(list(header.items()), len(header))
+    elif kind_of_edit == 5:
+        entry[rng.choice(("dtype", "shape", "extra"))] = rng.choice(NUMBERS)
+    else:  # valid: other tools write metadata, another order, and spaces
+        shuffled = rng.sample(list(header.items()), len(header))
         return join(
             json.dumps(
-                dict(shuffled) | {"__metadata__": {"format": "pt"}}, indent=chance.choice((None, 1))
+                dict(shuffled) | {"__metadata__": {"format": "pt"}}, indent=rng.choice((None, 1))
             ).encode()
             + b"  ",
             data,
@@ -361,20 +372,29 @@ def edited(content, chance):
     return join(header | {name: entry}, data)
 
 
-def rewritten(content, chance):
+def change_number(content, rng):
     """Replace the numbers, some by odd ones, and keep the header."""
     header, data = split(content)
-    at = 4 * chance.randrange(len(data) // 4)
-    value = chance.choice(
+    offset = 4 * rng.randrange(len(data) // 4)
+    value = rng.choice(
         (0.0, -0.0, 1.0, 1e-45, 3.4e38, -1e30, float("nan"), float("inf"), float("-inf"))
     )
-    return join(header, data[:at] + struct.pack("<f", value) + data[at + 4 :])
+    return join(header, data[:offset] + struct.pack("<f", value) + data[offset + 4 :])
 
 
-MUTATIONS = (flipped, flipped_in_the_header, cut, trained, spliced, edited, edited, rewritten)
+MUTATIONS = (
+    flip_bits,
+    flip_header_bits,
+    truncate,
+    append_bytes,
+    splice,
+    edit_header,
+    edit_header,
+    change_number,
+)
 
 
-def meaning(content):
+def parse_tensors(content):
     """Parse a safetensors file by hand: for each tensor its type, shape and bytes."""
     header, data = split(content)
     header.pop("__metadata__", None)
@@ -384,96 +404,102 @@ def meaning(content):
     }
 
 
-def contents(tensors):
+def describe_tensors(tensors):
     """Return type, shape and bytes of each tensor."""
     names = {torch.float32: "F32", torch.int64: "I64", torch.uint8: "U8"}
     return {
-        name: (names[each.dtype], list(each.shape), each.detach().numpy().tobytes())
-        for name, each in tensors.items()
+        name: (names[tensor.dtype], list(tensor.shape), tensor.detach().numpy().tobytes())
+        for name, tensor in tensors.items()
     }
 
 
 @repeat_counts(200, 3000)
-def test_mutated_weights_are_rejected_or_loaded_exactly(good, tmp_path, monkeypatch, count):
+def test_mutated_weights_are_rejected_or_loaded_exactly(
+    valid_checkpoint, tmp_path, monkeypatch, count
+):
     """With the checksums of the valid file, only that file is loaded. Without checksums, the loaded
     tensors equal those of the file, have the shapes of the settings, and are finite.
     """
-    files, trainer = good
-    # of the same settings, again and again: all its weights are replaced each time
+    files, trainer = valid_checkpoint
+    # reuse one model: each load replaces all of its weights
     build = cache(checkpoint.build_model)
     build(trainer.config)
     monkeypatch.setattr(checkpoint, "build_model", build)
     monkeypatch.setattr(checkpoint, "expected_tensors", cache(checkpoint.expected_tensors))
     config = json.loads(files["config.json"])
     folders = {}
-    for name, sums in (("summed", config["sha256"]), ("unsummed", {})):
+    for name, checksums in (("with checksums", config["sha256"]), ("without checksums", {})):
         folders[name] = tmp_path / name
         folders[name].mkdir()
-        (folders[name] / "config.json").write_text(json.dumps(config | {"sha256": sums}))
+        (folders[name] / "config.json").write_text(json.dumps(config | {"sha256": checksums}))
         (folders[name] / WEIGHTS).write_bytes(files[WEIGHTS])
-        assert contents(weights_by_name(load_model(folders[name])[1])) == meaning(files[WEIGHTS])
-    chance = random.Random(count)
-    used = dict.fromkeys(folders, 0)
+        assert describe_tensors(weights_by_name(load_model(folders[name])[1])) == parse_tensors(
+            files[WEIGHTS]
+        )
+    rng = random.Random(count)
+    n_loaded = dict.fromkeys(folders, 0)
     for number in range(count):
-        mutated = chance.choice(MUTATIONS)(files[WEIGHTS], chance)
-        name = "summed" if number % 3 == 0 else "unsummed"
+        mutated = rng.choice(MUTATIONS)(files[WEIGHTS], rng)
+        name = "with checksums" if number % 3 == 0 else "without checksums"
         (folders[name] / WEIGHTS).write_bytes(mutated)
         if is_rejected(WEIGHTS, load_model, folders[name]):
             continue
         tensors = weights_by_name(build(trainer.config))
-        assert contents(tensors) == meaning(mutated), (
+        assert describe_tensors(tensors) == parse_tensors(mutated), (
             f"mutation {number} was loaded with other values than those of the file"
         )
         assert all(tensor.isfinite().all() for tensor in tensors.values())
-        assert name == "unsummed" or mutated == files[WEIGHTS]
-        used[name] += 1
-    assert count / 20 < used["unsummed"] < count / 2  # some are as good as the first one
+        assert name == "without checksums" or mutated == files[WEIGHTS]
+        n_loaded[name] += 1
+    assert count / 20 < n_loaded["without checksums"] < count / 2  # some mutations are valid
 
 
 @repeat_counts(100, 5_000)
-def test_mutated_training_states_are_rejected_or_restored_exactly(good, tmp_path, count):
-    files, _ = good
+def test_mutated_training_states_are_rejected_or_restored_exactly(
+    valid_checkpoint, tmp_path, count
+):
+    files, _ = valid_checkpoint
     trainer = Trainer(tiny_config())
     (tmp_path / WEIGHTS).write_bytes(files[WEIGHTS])
-    chance, used = random.Random(count), 0
+    rng, n_restored = random.Random(count), 0
     for number in range(count):
-        mutated = chance.choice(MUTATIONS)(files[STATE], chance)
+        mutated = rng.choice(MUTATIONS)(files[STATE], rng)
         (tmp_path / STATE).write_bytes(mutated)
         if not is_rejected(
             STATE, restore_trainer, trainer, tmp_path / WEIGHTS, tmp_path / STATE, STEPS, "cpu"
         ):
-            result, message = (
-                # torch's have bytes of no use
+            actual, expected = (
+                # the states of the torch generators have unused bytes
                 {
                     name: content
-                    for name, content in each.items()
+                    for name, content in tensors.items()
                     if not name.startswith("generator.")
                 }
-                for each in (contents(trainer.state_dict()), meaning(mutated))
+                for tensors in (describe_tensors(trainer.state_dict()), parse_tensors(mutated))
             )
-            assert result == message, (
+            assert actual == expected, (
                 f"mutation {number} was restored with other values than those of the file"
             )
-            used += 1
-    assert used > count / 20
+            n_restored += 1
+    assert n_restored > count / 20
 
 
-def test_the_upload_check_receives_the_uploaded_file(good, tmp_path):
+def test_upload_check_accepts_valid_files_only(valid_checkpoint, tmp_path):
     """Uploads and pulls share the check: it accepts valid files and rejects the others."""
-    files, _ = good
+    files, _ = valid_checkpoint
 
     def check(files):
-        for each, data in files.items():
-            (tmp_path / each).write_bytes(data)
+        for file_name, data in files.items():
+            (tmp_path / file_name).write_bytes(data)
         return Inspector().validate(tmp_path)
 
-    assert check(vouched(files)) == {"step": STEPS, "resumable": True}
+    assert check(with_checksums(files)) == {"step": STEPS, "resumable": True}
     for name in (WEIGHTS, STATE):
         header, data = split(files[name])
         with pytest.raises(CheckpointError, match=name):
-            check(vouched(files | {name: join(moved(header, 8), bytes(8) + data)}))
+            check(with_checksums(files | {name: join(shift_offsets(header, 8), bytes(8) + data)}))
     with pytest.raises(CheckpointError, match="its checksum differs"):
-        check(files | {WEIGHTS: first_number(0.5)(*split(files[WEIGHTS]))})
+        check(files | {WEIGHTS: set_first_number(0.5)(*split(files[WEIGHTS]))})
 
 
 SIZES = ["[1e999]", "[NaN]", '["x"]', "[" * 500 + "]" * 500, "null", "[" + "9" * 5000 + "]"]

@@ -1,8 +1,8 @@
 """Faults of the Hub while a repository is created, or a file is uploaded, committed or downloaded.
 
-The client gets instructions within two minutes, nothing stays half written on either side, and the
-checkpoint is unchanged. Every fault meets every operation in this process, and each fault meets one
-hub task in a process of its own. All of them wait at the same time.
+The client gets instructions within two minutes, neither side has incomplete files, and the
+checkpoint is unchanged. Every fault is tested with every operation in this process, and with one
+hub task in its own process. The cases run concurrently.
 """
 
 import socket
@@ -32,13 +32,12 @@ from tests.support.small_runs import start_run, tiny_config, wait_for_status
 
 pytestmark = pytest.mark.timeout(400)
 
-LONGEST = 120  # seconds until the client gets a message
-HERE_WITHIN = 6  # seconds that the client in this process waits for an answer
-BUSY = 3  # seconds that a busy machine may add; the client's own retries would take 23 s
-CHILDREN = 3  # hub tasks that have a process at the same time
-# cases in this process: with all at once, a busy machine takes longer to answer than the client
-# waits
-AT_ONCE = 16
+MAX_SECONDS = 120  # seconds until the client gets a message
+IN_PROCESS_TIMEOUT_S = 6  # seconds that the client in this process waits for a response
+BUSY_MACHINE_S = 3  # seconds that a busy machine may add; the retries of the client would take 23 s
+MAX_HUB_TASKS = 3  # concurrent hub tasks in their own processes
+# concurrent cases in this process; with more, a busy machine responds after the client's timeout
+MAX_IN_PROCESS = 16
 
 FAULTS = {
     "401": {"kind": 401},
@@ -53,14 +52,14 @@ FAULTS = {
     "hang": {"kind": "hang"},
     "tomorrow": {"kind": 503, "retry_after": 86400},
 }
-PLACES = {  # where each operation meets it
+PATTERNS = {  # where the fault of each operation occurs
     "create": (FakeHub.CREATE, ""),
     "upload": (FakeHub.UPLOAD, "PUT"),
     "commit": (FakeHub.COMMIT, ""),
     "download": (FakeHub.RESOLVE, "GET"),
-    "find": (FakeHub.RESOLVE, "HEAD"),  # what a download begins with
+    "find": (FakeHub.RESOLVE, "HEAD"),  # the first request of a download
 }
-FETCHING = ("download", "find")
+DOWNLOADS = ("download", "find")
 # Parts of the instructions in the message; 404 and 401 depend on the request.
 ADVICE = {
     "401": ("sign in again", "spelling"),
@@ -75,10 +74,9 @@ ADVICE = {
     "hang": ("try again",),
     "tomorrow": ("requests a wait of 24 h",),
 }
-CASES = [f"{operation}-{fault}" for operation in PLACES for fault in FAULTS]
-# A process of its own meets each fault once, and each operation at least twice; the others
-# would only take longer.
-USUAL = {
+CASES = [f"{operation}-{fault}" for operation in PATTERNS for fault in FAULTS]
+# Cases with hub tasks: each fault once, each operation at least twice; the others are soak tests.
+DEFAULT_HUB_TASK_CASES = {
     "create-401",
     "create-503",
     "create-409",
@@ -97,18 +95,18 @@ USUAL = {
 class Outcome:
     """The result of one case."""
 
-    sentence: str = ""
+    message: str = ""
     retryable: bool = False
     seconds: float = 0.0
     hits: int = 0
-    # of every repository, without the Hub's own first
+    # of all repositories, without the initial commits
     commits: list[str] = field(default_factory=list)
     response: str = ""
-    stored: bool = False
-    left: list[str] = field(default_factory=list)
+    is_unchanged: bool = False
+    leftovers: list[str] = field(default_factory=list)
 
 
-def contents(folder):
+def read_files(folder):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in folder.rglob("*")
@@ -127,17 +125,17 @@ def checkpoint(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def prepared():
+def configured_process():
     """Configure this process as that of a hub task, and restore it afterwards."""
     verbosity = logging.get_verbosity()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        # instead of 10 s six times; hub tasks with their own process have those
+        # instead of 10 s, six times; hub tasks in their own process use the default
         patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 3)
-        patch.setattr(transport, "READ_TIMEOUT_S", HERE_WITHIN)
+        patch.setattr(transport, "READ_TIMEOUT_S", IN_PROCESS_TIMEOUT_S)
         for name in ("NO_PROXY", "no_proxy"):
             patch.setenv(name, "127.0.0.1,localhost")
-        # they are drawn by many threads, on a stream that pytest changes beneath them
+        # several threads draw them, on a stream that pytest replaces
         disable_progress_bars()
         configure_process()
         yield
@@ -146,7 +144,7 @@ def prepared():
         logging.set_verbosity(verbosity)
 
 
-def files_of(checkpoint):
+def package_files(checkpoint):
     """Return the files of a package that the Hub knows."""
     files = {name: (checkpoint / name).read_bytes() for name in CHECKPOINT_FILES[1:]}
     return files | {
@@ -155,7 +153,7 @@ def files_of(checkpoint):
     }
 
 
-def commits_of(hub):
+def commit_titles(hub):
     return [
         commit.title
         for repo in hub.repos.values()
@@ -164,32 +162,32 @@ def commits_of(hub):
     ]
 
 
-def settle(outcome, hub, fault, started):
+def complete_outcome(outcome, hub, fault, started):
     outcome.seconds, outcome.hits, outcome.commits = (
         time.monotonic() - started,
         fault.hits,
-        commits_of(hub),
+        commit_titles(hub),
     )
     return outcome
 
 
-def case_here(case, checkpoint, folder):
+def run_in_process(case, checkpoint, folder):
     """Run one fault with the client in this process."""
     operation, name = case.split("-")
     package, outcome = folder / "package", Outcome()
     package.mkdir(parents=True)
-    for path, data in files_of(checkpoint).items():
+    for path, data in package_files(checkpoint).items():
         (package / path).write_bytes(data)
-    before = contents(package)
-    with FakeHub() as stand_in:
-        client = Hub(stand_in.ADA, stand_in.url)
-        if operation in FETCHING:
-            stand_in.put("ada/digits", dict(before), message="Here before")
-        where, method = PLACES[operation]
+    before = read_files(package)
+    with FakeHub() as fake_hub:
+        client = Hub(fake_hub.ADA, fake_hub.url)
+        if operation in DOWNLOADS:
+            fake_hub.put("ada/digits", dict(before), message="Existing")
+        pattern, method = PATTERNS[operation]
         started = time.monotonic()
-        with stand_in.fault(where, method=method, **FAULTS[name]) as fault:
+        with fake_hub.fault(pattern, method=method, **FAULTS[name]) as fault:
             try:
-                if operation in FETCHING:
+                if operation in DOWNLOADS:
                     client.fetch(
                         "ada/digits",
                         "main",
@@ -199,159 +197,168 @@ def case_here(case, checkpoint, folder):
                 else:
                     client.push(package, client.plan(package, "ada/digits"), "Step 2")
             except HubError as error:
-                outcome.sentence, outcome.retryable, outcome.response = (
+                outcome.message, outcome.retryable, outcome.response = (
                     str(error),
                     error.retryable,
                     repr(error),
                 )
-        settle(outcome, stand_in, fault, started)
-    outcome.stored = contents(package) == before
-    outcome.left = (
-        sorted(path for path in contents(folder / "in") if not path.startswith(".cache"))
+        complete_outcome(outcome, fake_hub, fault, started)
+    outcome.is_unchanged = read_files(package) == before
+    outcome.leftovers = (
+        sorted(path for path in read_files(folder / "in") if not path.startswith(".cache"))
         if (folder / "in").exists()
         else []
     )
     return outcome
 
 
-def case_separate(case, checkpoint, folder, times=None, **hub_task):
+def run_as_hub_task(case, checkpoint, folder, times=None, **hub_task):
     """Run one fault with a hub task in its own process, supervised as by a server."""
     operation, name = case.split("-")
-    before, text_rendered, outcome = contents(checkpoint), [], Outcome()
+    before, messages, outcome = read_files(checkpoint), [], Outcome()
     folder.mkdir(parents=True)
-    with FakeHub() as stand_in:
-        if operation in FETCHING:
-            stand_in.put("ada/digits", files_of(checkpoint), message="Here before")
-            requested = HubTask(
-                "pull", "ada/digits", stand_in.ADA, stand_in.url, destination=str(folder / "in")
+    with FakeHub() as fake_hub:
+        if operation in DOWNLOADS:
+            fake_hub.put("ada/digits", package_files(checkpoint), message="Existing")
+            task = HubTask(
+                "pull", "ada/digits", fake_hub.ADA, fake_hub.url, destination=str(folder / "in")
             )
         else:
-            requested = HubTask(
-                "push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint)
+            task = HubTask(
+                "push", "ada/digits", fake_hub.ADA, fake_hub.url, checkpoint=str(checkpoint)
             )
-        where, method = PLACES[operation]
+        pattern, method = PATTERNS[operation]
         started = time.monotonic()
-        with stand_in.fault(where, method=method, times=times, **FAULTS[name]) as fault:
-            job = run_hub_task(requested, text_rendered.append, LONGEST + 30)
-        outcome.sentence, outcome.retryable, outcome.response = (
+        with fake_hub.fault(pattern, method=method, times=times, **FAULTS[name]) as fault:
+            job = run_hub_task(task, messages.append, MAX_SECONDS + 30)
+        outcome.message, outcome.retryable, outcome.response = (
             job.message,
             job.retryable,
-            repr([job.to_json(), text_rendered, job]),
+            repr([job.to_json(), messages, job]),
         )
-        settle(outcome, stand_in, fault, started)
-    outcome.stored = contents(checkpoint) == before
-    outcome.left = sorted(path.name for path in folder.iterdir())
+        complete_outcome(outcome, fake_hub, fault, started)
+    outcome.is_unchanged = read_files(checkpoint) == before
+    outcome.leftovers = sorted(path.name for path in folder.iterdir())
     return outcome
 
 
 @pytest.fixture(scope="module")
-def outcomes(request, prepared, checkpoint, tmp_path_factory):
+def outcomes(request, configured_process, checkpoint, tmp_path_factory):
     """A future for each selected case; the cases mostly wait, so they run concurrently."""
     folder = tmp_path_factory.mktemp("cases")
     items = [item for item in request.session.items if item.path == Path(__file__)]
     expected = [item.callspec.params for item in items if "case" in item.fixturenames]
-    with ThreadPoolExecutor(AT_ONCE) as here, ThreadPoolExecutor(CHILDREN) as separate:
+    with (
+        ThreadPoolExecutor(MAX_IN_PROCESS) as in_process,
+        ThreadPoolExecutor(MAX_HUB_TASKS) as separate_processes,
+    ):
         futures = {}
-        for number, requested in enumerate(expected):
-            case, carry_out = requested["case"], requested["carry_out"]
-            pool = here if carry_out is case_here else separate
+        for number, params in enumerate(expected):
+            case, carry_out = params["case"], params["carry_out"]
+            pool = in_process if carry_out is run_in_process else separate_processes
             futures[carry_out, case] = pool.submit(
                 carry_out, case, checkpoint, folder / str(number)
             )
         yield futures
 
 
-def separate(case):
+def hub_task_param(case):
     return pytest.param(
-        case_separate, case, id=f"apart-{case}", marks=[] if case in USUAL else [pytest.mark.soak]
+        run_as_hub_task,
+        case,
+        id=f"separate-{case}",
+        marks=[] if case in DEFAULT_HUB_TASK_CASES else [pytest.mark.soak],
     )
 
 
 @pytest.mark.parametrize(
     ("carry_out", "case"),
-    [*(pytest.param(case_here, case, id=f"here-{case}") for case in CASES), *map(separate, CASES)],
+    [
+        *(pytest.param(run_in_process, case, id=f"in-process-{case}") for case in CASES),
+        *map(hub_task_param, CASES),
+    ],
 )
 def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, carry_out, case):
     operation, name = case.split("-")
     outcome = outcomes[carry_out, case].result(timeout=300)
     assert outcome.hits >= 1
-    assert outcome.seconds < LONGEST
-    # a download that stops in the middle continues from there
+    assert outcome.seconds < MAX_SECONDS
+    # a download that stops in the middle is continued
     if name == "hang" and operation != "download":
         assert outcome.hits <= 2
-    assert any(words in outcome.sentence for words in ADVICE[name]), outcome.sentence
-    assert "unexpected error" not in outcome.sentence
-    assert outcome.retryable == (name not in ("401", "403", "404")), outcome.sentence
-    assert "hf_" not in outcome.sentence + outcome.response
-    # What hangs is the answer: that commit was made, and whole. To try again then writes nothing
-    # (below, where an answer is lost).
+    assert any(advice in outcome.message for advice in ADVICE[name]), outcome.message
+    assert "unexpected error" not in outcome.message
+    assert outcome.retryable == (name not in ("401", "403", "404")), outcome.message
+    assert "hf_" not in outcome.message + outcome.response
+    # Only the response hangs: the commit is complete. A retry writes nothing (see the test of a
+    # lost response below).
     assert outcome.commits == (
-        ["Here before"] if operation in FETCHING else ["Step 2"] if case == "commit-hang" else []
+        ["Existing"] if operation in DOWNLOADS else ["Step 2"] if case == "commit-hang" else []
     )
-    assert outcome.stored
-    assert outcome.left == []
+    assert outcome.is_unchanged
+    assert outcome.leftovers == []
 
 
-def test_a_fault_that_passes_is_not_even_noticed(prepared, checkpoint, tmp_path):
+def test_temporary_faults_are_retried_without_a_message(configured_process, checkpoint, tmp_path):
     """One rejection, one cut and one timeout: the client retries, and the file is complete."""
     package = tmp_path / "package"
     package.mkdir()
-    for path, data in files_of(checkpoint).items():
+    for path, data in package_files(checkpoint).items():
         (package / path).write_bytes(data)
-    with FakeHub() as stand_in:
-        client = Hub(stand_in.ADA, stand_in.url)
-        for where, kind in (
+    with FakeHub() as fake_hub:
+        client = Hub(fake_hub.ADA, fake_hub.url)
+        for pattern, kind in (
             (FakeHub.BATCH, 503),
             (FakeHub.UPLOAD, "reset"),
             (FakeHub.PREUPLOAD, 500),
         ):
-            stand_in.fault(where, kind, times=1)
+            fake_hub.fault(pattern, kind, times=1)
         client.push(package, client.plan(package, "ada/digits"), "Step 2")
-        assert stand_in.files("ada/digits") == contents(package)
-        assert commits_of(stand_in) == ["Step 2"]
-        stand_in.fault(FakeHub.RESOLVE, 503, times=1)
-        stand_in.fault(FakeHub.STORAGE, "cut", times=1, method="GET")
+        assert fake_hub.files("ada/digits") == read_files(package)
+        assert commit_titles(fake_hub) == ["Step 2"]
+        fake_hub.fault(FakeHub.RESOLVE, 503, times=1)
+        fake_hub.fault(FakeHub.STORAGE, "cut", times=1, method="GET")
         client.fetch(
             "ada/digits",
             "main",
-            {path: len(data) for path, data in contents(package).items()},
+            {path: len(data) for path, data in read_files(package).items()},
             tmp_path / "in",
         )
-    assert {path: (tmp_path / "in" / path).read_bytes() for path in contents(package)} == contents(
-        package
-    )
+    assert {
+        path: (tmp_path / "in" / path).read_bytes() for path in read_files(package)
+    } == read_files(package)
 
 
 def test_a_hub_task_survives_a_temporary_fault(checkpoint, tmp_path):
-    outcome = case_separate("upload-503", checkpoint, tmp_path / "case", times=1)
-    assert outcome.sentence == ""
+    outcome = run_as_hub_task("upload-503", checkpoint, tmp_path / "case", times=1)
+    assert outcome.message == ""
     assert outcome.commits == ["Step 2"]
-    assert outcome.stored
+    assert outcome.is_unchanged
 
 
-def test_a_commit_with_a_lost_response_is_not_repeated(prepared, checkpoint, tmp_path):
-    for path, data in files_of(checkpoint).items():
+def test_a_commit_with_a_lost_response_is_not_repeated(configured_process, checkpoint, tmp_path):
+    for path, data in package_files(checkpoint).items():
         (tmp_path / path).write_bytes(data)
-    with FakeHub() as stand_in:
-        client = Hub(stand_in.ADA, stand_in.url)
+    with FakeHub() as fake_hub:
+        client = Hub(fake_hub.ADA, fake_hub.url)
         with (
-            stand_in.fault(FakeHub.COMMIT, "lost", times=1),
+            fake_hub.fault(FakeHub.COMMIT, "lost", times=1),
             pytest.raises(HubError, match="try again") as lost,
         ):
             client.push(tmp_path, client.plan(tmp_path, "ada/digits"), "Step 2")
         assert lost.value.retryable
         plan = client.plan(tmp_path, "ada/digits")
         assert not plan.has_writes
-        assert client.push(tmp_path, plan, "Step 2") == stand_in.repo("ada/digits").head.oid
-        assert commits_of(stand_in) == ["Step 2"]
+        assert client.push(tmp_path, plan, "Step 2") == fake_hub.repo("ada/digits").head.oid
+        assert commit_titles(fake_hub) == ["Step 2"]
 
 
 def test_training_continues_while_the_hub_hangs(registries, checkpoint, tmp_path):
     run = start_run(registries(), "ada")
     wait_for_status(run, "training")
-    with FakeHub() as stand_in, stand_in.fault(FakeHub.WHOAMI, "hang") as hang:
+    with FakeHub() as fake_hub, fake_hub.fault(FakeHub.WHOAMI, "hang") as hang:
         queue, job = start_hub_task(
-            HubTask("push", "ada/digits", stand_in.ADA, stand_in.url, checkpoint=str(checkpoint))
+            HubTask("push", "ada/digits", fake_hub.ADA, fake_hub.url, checkpoint=str(checkpoint))
         )
         wait_for(lambda: hang.hits, 60, "the first request")
         before = run.step
@@ -361,11 +368,11 @@ def test_training_continues_while_the_hub_hangs(registries, checkpoint, tmp_path
         assert job.released.wait(60)
 
 
-# No server at all
+# Without a server
 
 
 @pytest.fixture
-def nowhere():
+def closed_port_url():
     """The address of a port without a server."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -373,34 +380,38 @@ def nowhere():
 
 
 @pytest.fixture
-def black_hole():
+def silent_server_url():
     """The address of a server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def timed(call, *arguments):
+def measure_error(call, *arguments):
     started = time.monotonic()
-    with pytest.raises(HubError) as refused:
+    with pytest.raises(HubError) as error:
         call(*arguments)
-    return time.monotonic() - started, refused.value
+    return time.monotonic() - started, error.value
 
 
 @pytest.mark.smoke
-def test_without_a_network_the_error_comes_within_three_seconds(prepared, nowhere):
-    seconds, error = timed(Hub("", nowhere).connect)
-    assert seconds < 3 + BUSY
+def test_without_a_network_the_error_comes_within_three_seconds(
+    configured_process, closed_port_url
+):
+    seconds, error = measure_error(Hub("", closed_port_url).connect)
+    assert seconds < 3 + BUSY_MACHINE_S
     assert error.retryable
     assert "cannot be reached: Connection refused; check the network and try again" in str(error)
 
 
 @pytest.mark.parametrize("trouble", ["slow", "no name", "unreachable"])
-def test_an_unknown_host_or_route_fails_within_three_seconds(prepared, monkeypatch, trouble):
-    over = threading.Event()
+def test_an_unknown_host_or_route_fails_within_three_seconds(
+    configured_process, monkeypatch, trouble
+):
+    is_over = threading.Event()
 
     def connect(*_):
         if trouble == "slow":
-            over.wait(30)
+            is_over.wait(30)
         raise (
             socket.gaierror(-2, "Name or service not known")
             if trouble == "no name"
@@ -408,10 +419,10 @@ def test_an_unknown_host_or_route_fails_within_three_seconds(prepared, monkeypat
         )
 
     monkeypatch.setattr(socket, "create_connection", connect)
-    seconds, error = timed(Hub("", "https://hub.invalid").connect)
-    over.set()
+    seconds, error = measure_error(Hub("", "https://hub.invalid").connect)
+    is_over.set()
     assert CONNECT_TIMEOUT_S < 3
-    assert seconds < 3 + BUSY
+    assert seconds < 3 + BUSY_MACHINE_S
     response = {
         "slow": "no response",
         "no name": "no internet connection, or an unknown host name",
@@ -424,57 +435,63 @@ def test_an_unknown_host_or_route_fails_within_three_seconds(prepared, monkeypat
 @pytest.mark.parametrize(
     "kind", ["account", "gallery", "repo_info", "plan", "push", "pull", "reproduce"]
 )
-def test_no_hub_task_retries_without_a_network(checkpoint, nowhere, tmp_path, kind):
-    before, text_rendered = contents(checkpoint), []
-    received = []
+def test_no_hub_task_retries_without_a_network(checkpoint, closed_port_url, tmp_path, kind):
+    before, messages = read_files(checkpoint), []
+    received_at = []
 
-    def on_message(sentence):
-        text_rendered.append(sentence)
-        received.append(time.monotonic())
+    def on_message(message):
+        messages.append(message)
+        received_at.append(time.monotonic())
 
     hub_task = HubTask(
         kind,
         "ada/digits",
         "hf_none",
-        nowhere,
+        closed_port_url,
         checkpoint=str(checkpoint),
         destination=str(tmp_path / "in"),
     )
     job = run_hub_task(hub_task, on_message, 60)
-    assert time.monotonic() - received[0] < 3 + 2 + BUSY  # and the end of its process
-    assert (job.status, job.retryable, text_rendered) == ("failed", True, ["Connecting to the Hub"])
+    assert (
+        time.monotonic() - received_at[0] < 3 + 2 + BUSY_MACHINE_S
+    )  # includes the end of its process
+    assert (job.status, job.retryable, messages) == ("failed", True, ["Connecting to the Hub"])
     assert "check the network and try again" in job.message
-    assert contents(checkpoint) == before
+    assert read_files(checkpoint) == before
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_never_responds_times_out_once(prepared, black_hole, tmp_path, monkeypatch):
+def test_a_server_that_never_responds_times_out_once(
+    configured_process, silent_server_url, tmp_path, monkeypatch
+):
     assert READ_TIMEOUT_S <= 12
     monkeypatch.setattr(transport, "READ_TIMEOUT_S", 2)
     (tmp_path / "README.md").write_text("# Digits")
 
-    def user():
+    def connected_hub():
         """Connect to the Hub, as every hub task does first."""
-        hub = Hub("hf_none", black_hole)
+        hub = Hub("hf_none", silent_server_url)
         hub.connect()
         return hub
 
     calls = {
-        "account": lambda: user().account(),
-        "gallery": lambda: user().gallery(),
-        "repo_info": lambda: user().repo_info("ada/digits"),
-        "plan": lambda: user().plan(tmp_path, "ada/digits"),
-        "revisions": lambda: user().revisions("ada/digits"),
+        "account": lambda: connected_hub().account(),
+        "gallery": lambda: connected_hub().gallery(),
+        "repo_info": lambda: connected_hub().repo_info("ada/digits"),
+        "plan": lambda: connected_hub().plan(tmp_path, "ada/digits"),
+        "revisions": lambda: connected_hub().revisions("ada/digits"),
     }
     with ThreadPoolExecutor(len(calls)) as pool:
-        response = dict(zip(calls, pool.map(lambda name: timed(calls[name]), calls), strict=True))
+        response = dict(
+            zip(calls, pool.map(lambda name: measure_error(calls[name]), calls), strict=True)
+        )
     for seconds, error in response.values():
-        assert seconds < CONNECT_TIMEOUT_S + 2 + BUSY
+        assert seconds < CONNECT_TIMEOUT_S + 2 + BUSY_MACHINE_S
         assert "no response from the Hub within 2 s" in str(error)
         assert error.retryable
 
 
-def test_offline_mode_has_its_own_message(prepared, monkeypatch):
+def test_offline_mode_has_its_own_message(configured_process, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with FakeHub() as stand_in, pytest.raises(HubError, match="unset it"):
-        Hub("", stand_in.url).repo_info("ada/digits")
+    with FakeHub() as fake_hub, pytest.raises(HubError, match="unset it"):
+        Hub("", fake_hub.url).repo_info("ada/digits")

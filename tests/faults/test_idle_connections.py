@@ -9,7 +9,7 @@ import pytest
 from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient
 
-HALF = (
+HALF_REQUEST = (
     b"",
     b"GET / HTTP/1.1\r\nHost: 127",
     b"POST /playground/api/runs/poll HTTP/1.1\r\nContent-Length: 90\r\n\r\n{",
@@ -38,20 +38,20 @@ def test_idle_connections_block_no_client_and_fill_no_log(tmp_path):
             opened.append(connection)
             try:
                 connection.connect(("127.0.0.1", app.port))
-                connection.sendall(HALF[number % 3])
+                connection.sendall(HALF_REQUEST[number % 3])
             except OSError:
-                continue  # refused at once, which is fine
+                continue  # the server may refuse connections
         started = time.monotonic()
         for _ in range(5):
             assert app.get("/config")[0] == 200
             assert PageClient(app, "a" * 32).call("runs/list")["runs"] == []
             time.sleep(0.5)
-        # each of these waits up to a minute if the server accepts no connection
+        # each request waits up to a minute if the server accepts no connection
         assert time.monotonic() - started < 60
     finally:
         for connection in opened:
             connection.close()
         app.stop()
     assert app.log.stat().st_size < 1_000_000
-    # a burst may reach the limit for a moment
+    # many connections may reach the limit for a moment
     assert app.log.read_text().count("Too many open files") < 10

@@ -11,7 +11,7 @@ from tests.support.app_server import wait_for
 from tests.support.small_runs import start_run, wait_for_status
 
 SLOTS = 4
-WITHIN = 15  # seconds: what the page itself waits for an answer (live_api.py)
+TIMEOUT_S = 15  # seconds that the page waits for a response (live_api.py)
 LARGE = {
     "d_model": 64,
     "n_heads": 4,
@@ -23,11 +23,12 @@ LARGE = {
 }
 
 
-async def both(registry, run):
+async def inspect_and_predict(registry, run):
     """Inspect a run and predict with it at once, while it trains."""
-    what = {"owner": "ada", "subject": f"run:{run.id}", "text": "3 1 4"}
+    fields = {"owner": "ada", "subject": f"run:{run.id}", "text": "3 1 4"}
     return await asyncio.gather(
-        InspectHandlers(registry).load_view(what | {"view": "attention"}), predict(registry, what)
+        InspectHandlers(registry).load_view(fields | {"view": "attention"}),
+        predict(registry, fields),
     )
 
 
@@ -44,9 +45,11 @@ def test_inspection_and_prediction_work_while_all_slots_train(registries):
     before = [run.step for run in runs[:SLOTS]]
     with ThreadPoolExecutor(1) as thread:
         for run in runs[:SLOTS]:
-            inspected, tried = thread.submit(asyncio.run, both(registry, run)).result(2 * WITHIN)
+            inspected, prediction = thread.submit(
+                asyncio.run, inspect_and_predict(registry, run)
+            ).result(2 * TIMEOUT_S)
             assert inspected.get("columns") == ["3", "1", "4", "EOS"], inspected
-            assert "prediction" in tried, tried
+            assert "prediction" in prediction, prediction
     assert [run.status for run in runs[:SLOTS]] == ["training"] * SLOTS
     wait_for(
         lambda: all(run.step > step for run, step in zip(runs, before, strict=False)),

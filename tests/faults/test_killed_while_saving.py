@@ -34,61 +34,62 @@ from tests.support.exit_at_call import ExitAtCall
 from tests.support.small_runs import repeat_counts, start_run, tiny_config, wait_for_status
 
 
-class Saving:
+class SavingWorker:
     """A worker that saves continuously, and the saves that it has reported."""
 
     def __init__(self, folder, config):
-        self.began = None
+        self.started_step = None
         self.acknowledged = 0
-        self.trouble, self.ended = [], None
-        self.removed = threading.Event()
-        order = WorkerSpec(str(folder), config.to_flat())
+        self.errors, self.end_message = [], None
+        self.exited = threading.Event()
+        spec = WorkerSpec(str(folder), config.to_flat())
         self.child = WorkerProcess(
             "playground.runs.training_worker:main",
             "saving",
-            order,
-            on_message=self.take,
-            on_exit=lambda code: self.removed.set(),
+            spec,
+            on_message=self.on_message,
+            on_exit=lambda code: self.exited.set(),
         )
 
-    def take(self, kind, *content):
+    def on_message(self, kind, *content):
         if kind == "started":
-            self.began = content[0]
+            self.started_step = content[0]
         elif kind == "saved":
             self.acknowledged = content[0]
             self.child.send("pause")
-        # a pause saves, and only goes on to the next step between two of them
+        # a pause saves; the worker trains a step between two pauses
         elif kind == "status":
             self.child.send("resume" if content[0] == "paused" else "pause")
         elif kind == "trouble" and content[0]:
-            self.trouble.append(content[0])
+            self.errors.append(content[0])
         elif kind == "ended":
-            self.ended = content
+            self.end_message = content
 
     def kill_after(self, seconds):
-        wait_for(lambda: self.acknowledged or self.removed.is_set(), 60, "the first checkpoint")
+        wait_for(lambda: self.acknowledged or self.exited.is_set(), 60, "the first checkpoint")
         time.sleep(seconds)
         self.child.process.kill()
-        assert self.removed.wait(60)
+        assert self.exited.wait(60)
 
 
 @repeat_counts(15, 1000)
 def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
-    chance, config, folder = random.Random(count), tiny_config(), tmp_path / "run"
+    rng, config, folder = random.Random(count), tiny_config(), tmp_path / "run"
     checkpoints = folder / "checkpoints"
-    acknowledged, cut = 0, 0
-    for turn in range(20 * count):
-        worker = Saving(folder, config)
-        worker.kill_after(chance.uniform(0, 0.08))
-        assert worker.ended is None, worker.ended
-        assert worker.trouble == []  # it never had to fall back
-        assert worker.began >= acknowledged, (
-            f"kill {turn}: step {acknowledged} was saved, the next worker began at {worker.began}"
+    acknowledged, n_interrupted = 0, 0
+    for index in range(20 * count):
+        worker = SavingWorker(folder, config)
+        worker.kill_after(rng.uniform(0, 0.08))
+        assert worker.end_message is None, worker.end_message
+        assert worker.errors == []  # no fallback to an earlier checkpoint
+        assert worker.started_step >= acknowledged, (
+            f"kill {index}: step {acknowledged} was saved, "
+            f"but the next worker started at {worker.started_step}"
         )
         acknowledged = max(acknowledged, worker.acknowledged)
-        left = [path.name for path in checkpoints.glob(".*")]
-        cut += bool(left)
-        if turn % 10 == 9 or left:
+        remaining = [path.name for path in checkpoints.glob(".*")]
+        n_interrupted += bool(remaining)
+        if index % 10 == 9 or remaining:
             clean_up_stale(checkpoints)
             assert list(checkpoints.glob(".*")) == []
         steps = sorted(
@@ -97,14 +98,14 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
             if not path.name.startswith(".")
         )
         assert steps[-1] >= acknowledged
-        assert len(steps) <= N_AUTOMATIC_CHECKPOINTS + 1  # killed before it let the oldest one go
+        assert len(steps) <= N_AUTOMATIC_CHECKPOINTS + 1  # killed before it deleted the oldest one
         lines = [line["step"] for line in read_lines(folder)]
         assert lines == list(range(1, len(lines) + 1))
         assert lines[-1] >= steps[-1]
-        if turn + 1 >= count and cut > count // 50:
+        if index + 1 >= count and n_interrupted > count // 50:
             break
-    # otherwise the kills came at the wrong moments and this test shows nothing
-    assert cut > count // 50
+    # otherwise no kill interrupted a save
+    assert n_interrupted > count // 50
     family, trainer = build_model(config), Trainer(config)
     for step in weight_steps(folder):
         load_weights(family, weights_path(folder, step))
@@ -112,13 +113,13 @@ def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
         restore_trainer(trainer, weights_path(folder, step), state_path(folder, step), step, "cpu")
 
 
-def die_while_saving(folder, point):
+def exit_while_saving(folder, call_number):
     """Save three times in a worker that ends at this call of a removal."""
     worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(folder), tiny_config().to_flat()))
     for _ in range(N_AUTOMATIC_CHECKPOINTS):
         worker.trainer.train_step()
         worker.save()
-    os.unlink, os.rmdir = map(ExitAtCall(point).wrap, (os.unlink, os.rmdir))
+    os.unlink, os.rmdir = map(ExitAtCall(call_number).wrap, (os.unlink, os.rmdir))
     worker.trainer.train_step()
     worker.save()
     os._exit(0)
@@ -126,11 +127,13 @@ def die_while_saving(folder, point):
 
 def test_worker_killed_while_pruning_leaves_no_partial_checkpoint(tmp_path):
     codes = []
-    for point in range(20):
-        process = context().Process(target=die_while_saving, args=(tmp_path / str(point), point))
+    for call_number in range(20):
+        process = context().Process(
+            target=exit_while_saving, args=(tmp_path / str(call_number), call_number)
+        )
         process.start()
         process.join(60)
-        for path in (tmp_path / str(point) / "checkpoints").glob("[0-9]*"):
+        for path in (tmp_path / str(call_number) / "checkpoints").glob("[0-9]*"):
             resume_trainer(path)
         codes.append(process.exitcode)
         if process.exitcode == 0:
@@ -139,9 +142,8 @@ def test_worker_killed_while_pruning_leaves_no_partial_checkpoint(tmp_path):
     assert set(codes[:-1]) == {9}
 
 
-# Where unfinished writes of a killed process may lie: in the root, beside the runs, in a run, in
-# its folders.
-LITTER = (
+# Possible places of unfinished writes: the root, the folder of runs, a run, and its folders.
+LEFTOVERS = (
     ".x.0123abcd.tmp/config.json",
     "runs/.x.0123abcd.tmp/packed.zip",
     "{}/checkpoints/.0000005.0123abcd.tmp/config.json",
@@ -151,24 +153,26 @@ LITTER = (
 )
 
 
-@pytest.mark.parametrize("where", LITTER)
-def test_a_starting_server_deletes_leftovers_of_a_killed_one(registries, tmp_path, where):
+@pytest.mark.parametrize("pattern", LEFTOVERS)
+def test_a_starting_server_deletes_leftovers_of_a_killed_one(registries, tmp_path, pattern):
     registry = registries()
     run = start_run(registry, max_steps=5)
     wait_for_status(run, "done")
     registry.shutdown()
-    wait_for(lambda: not run.has_worker, 60, "the worker's end, which is noted in run.json")
+    wait_for(lambda: not run.has_worker, 60, "the end of the worker, which writes run.json")
     stored = sorted(
         path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name
     )
-    litter = tmp_path / where.format(run.folder.relative_to(tmp_path))
-    litter.parent.mkdir(exist_ok=True)
-    litter.write_bytes(b"half of it")
-    for path in (litter, litter.parent) if litter.parent.name.endswith(".tmp") else (litter,):
+    leftover = tmp_path / pattern.format(run.folder.relative_to(tmp_path))
+    leftover.parent.mkdir(exist_ok=True)
+    leftover.write_bytes(b"incomplete")
+    for path in (
+        (leftover, leftover.parent) if leftover.parent.name.endswith(".tmp") else (leftover,)
+    ):
         os.utime(path, (time.time() - 86_400,) * 2)
-    again = registries()
-    assert [each.id for each in again.list_for_owner("ada")] == [run.id]
-    assert not litter.exists()
+    restored = registries()
+    assert [found.id for found in restored.list_for_owner("ada")] == [run.id]
+    assert not leftover.exists()
     assert (
         sorted(
             path for path in tmp_path.rglob("*") if path.is_file() and "run.json" not in path.name
@@ -197,14 +201,14 @@ def test_server_killed_while_writing_loses_no_run_record(registries, tmp_path, c
     wait_for_status(run, "done")
     registry.update_metadata(run, name="0")
     registry.shutdown()
-    chance, written = random.Random(count), 0
+    rng, names = random.Random(count), 0
     for _ in range(count):
         command = [sys.executable, "-c", RENAMES, str(tmp_path)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-            written = int(server.stdout.readline())
-            time.sleep(chance.uniform(0, 0.05))
+            names = int(server.stdout.readline())
+            time.sleep(rng.uniform(0, 0.05))
             server.kill()
-            written = max([written, *map(int, server.stdout.read().split("\n")[:-1])])
-        # the last one may not have been reported
-        assert int(Run.read(run.folder).name) in (written, written + 1)
+            names = max([names, *map(int, server.stdout.read().split("\n")[:-1])])
+        # the last name may not have been reported
+        assert int(Run.read(run.folder).name) in (names, names + 1)
         assert Run.read(run.folder).status == "done"

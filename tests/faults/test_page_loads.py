@@ -14,9 +14,9 @@ from tests.support.app_server import AppServer, wait_for
 from tests.support.page_client import PageClient
 from tests.support.small_runs import repeat_counts
 
-MAX_GROWTH_BYTES = 20e6  # the allocator alone may hold 12 MB more after 100 page loads
+MAX_GROWTH_BYTES = 20e6  # the allocator alone may hold 12 MB after 100 page loads
 
-# Writes how many of Gradio's heartbeats run in the server.
+# Prints the number of running heartbeat tasks of Gradio.
 COUNT_HEARTBEATS = """
 import asyncio, os, pathlib, sys, threading, time
 
@@ -51,7 +51,9 @@ def test_abandoned_streams_leave_no_task_and_no_traceback(app):
     page = PageClient(app)
     events = json.loads(page.get("/config"))["dependencies"]
     load = next(
-        each["id"] for each in events if any(target[1] == "load" for target in each["targets"])
+        stream_number["id"]
+        for stream_number in events
+        if any(target[1] == "load" for target in stream_number["targets"])
     )
     for _ in range(6):
         session = secrets.token_hex(6)

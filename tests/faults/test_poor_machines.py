@@ -36,14 +36,13 @@ SMALL = {
     "eval_every": 6,
 }
 READ_ONLY = "Read-only file system"
-# Shared memory and semaphores are files in /dev/shm; here it is empty, and nothing can be made in
-# it.
+# Shared memory and semaphores are files in /dev/shm; this makes it empty and read-only.
 NO_SHARED_MEMORY = (
     'mount -t tmpfs -o ro none /dev/shm && ! touch /dev/shm/x 2>/dev/null && exec "$@"'
 )
 
-# Gradio requests its own page before it serves it, with a timeout of three seconds. One core that
-# also imports torch may take longer.
+# Gradio requests its own page at the start, with a timeout of three seconds. One core that also
+# imports torch may take longer.
 TOO_SLOW_FOR_GRADIO = """
 import runpy, sys
 from gradio import networking
@@ -54,7 +53,7 @@ runpy.run_path("app.py", run_name="__main__")
 
 
 @contextmanager
-def going(*arguments, **settings):
+def running_app(*arguments, **settings):
     app = AppServer(*arguments, **settings)
     try:
         yield app
@@ -65,8 +64,8 @@ def going(*arguments, **settings):
     assert "Traceback" not in app.log.read_text()
 
 
-def train(app):
-    """Start a run, wait for its end and request a prediction, as a first user does."""
+def train_to_end(app):
+    """Start a run, wait for its end, and request a prediction."""
     page = PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
     subject = page.train(**SMALL)
     assert subject.startswith("run:"), subject
@@ -84,7 +83,7 @@ def train(app):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """This checkout on a read-only disk."""
+    """Mount this checkout read-only."""
     folder = tmp_path / "checkout"
     folder.mkdir()
     if not run_as_root("mount", "--bind", str(ROOT), str(folder)):
@@ -99,8 +98,8 @@ def checkout(tmp_path):
 
 
 def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, checkout):
-    """With the default settings; the folder of checkpoints is read-only, too."""
-    with going(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
+    """Use the default settings, with a read-only folder of checkpoints."""
+    with running_app(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
         page = PageClient(app, new_owner_key())
         assert page.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")["target"] == [
             "4",
@@ -111,9 +110,9 @@ def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, ch
         assert message.startswith("Not started: the run")
         assert READ_ONLY in message
         assert "set PLAYGROUND_CHECKPOINTS to a folder that can be written" in message
-        packed = zipped_small_checkpoint(tmp_path, tiny_config())
+        archive_bytes = zipped_small_checkpoint(tmp_path, tiny_config())
         with pytest.raises(RuntimeError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS"):
-            page.upload(packed)
+            page.upload(archive_bytes)
         log = app.log.read_text()
         assert (
             f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be "
@@ -122,17 +121,17 @@ def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, ch
 
 
 def test_read_only_checkout_and_home_without_fork_server_can_train(tmp_path, checkout):
-    """New interpreters start the processes, as on Windows."""
-    with going(
+    """Start processes in new interpreters, as on Windows."""
+    with running_app(
         tmp_path, checkout=checkout, HOME=str(checkout), PLAYGROUND_START_METHOD="spawn"
     ) as app:
-        train(app)
-        begun = [
+        train_to_end(app)
+        command_lines = [
             " ".join(child.cmdline())
             for child in psutil.Process(app.process.pid).children(recursive=True)
         ]
-        assert any("spawn_main" in each for each in begun)
-        assert not any("forkserver" in each for each in begun)
+        assert any("spawn_main" in command_line for command_line in command_lines)
+        assert not any("forkserver" in command_line for command_line in command_lines)
 
 
 @pytest.fixture
@@ -153,10 +152,10 @@ def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registr
         assert not IN_CI, "no disk can be mounted here, and this gate must not be skipped in CI"
         pytest.skip("mounting a disk takes root, or sudo without a password")
     try:
-        for half in (".half.tmp", ".folder.previous/half"):
-            (runs / half).parent.mkdir(exist_ok=True)
-            (runs / half).write_text("half of it")
-            os.utime(runs / half.split("/")[0], (0, 0))
+        for name in (".incomplete.tmp", ".folder.previous/incomplete"):
+            (runs / name).parent.mkdir(exist_ok=True)
+            (runs / name).write_text("incomplete")
+            os.utime(runs / name.split("/")[0], (0, 0))
         assert run_as_root("mount", "-o", "remount,ro", str(runs))
         registry = registries(runs.parent)
         assert registry.storage.error().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
@@ -166,7 +165,10 @@ def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registr
             "try again",
         ):
             registry.start(tiny_config(), "ada")
-        assert sorted(path.name for path in runs.iterdir()) == [".folder.previous", ".half.tmp"]
+        assert sorted(path.name for path in runs.iterdir()) == [
+            ".folder.previous",
+            ".incomplete.tmp",
+        ]
     finally:
         assert run_as_root("umount", "-l", str(runs))
 
@@ -176,24 +178,26 @@ def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
         pytest.skip(
             "no unshare here, with which /dev/shm could be taken away from one process alone"
         )
-    # as root, or as any user where the system permits it
-    ways = (["unshare", "-m"], ["unshare", "-r", "-m"])
-    inputs = [[*way, "sh", "-c", NO_SHARED_MEMORY, "sh"] for way in ways]
-    by = next(
+    # as root, or as any user if the system permits it
+    unshare_commands = (["unshare", "-m"], ["unshare", "-r", "-m"])
+    prefixes = [[*command, "sh", "-c", NO_SHARED_MEMORY, "sh"] for command in unshare_commands]
+    prefix = next(
         (
-            way
-            for way in inputs
-            if subprocess.run([*way, "true"], capture_output=True).returncode == 0
+            command
+            for command in prefixes
+            if subprocess.run([*command, "true"], capture_output=True).returncode == 0
         ),
         None,
     )
-    if by is None:
+    if prefix is None:
         pytest.skip(
             "a name space of its own, in which /dev/shm could be taken away, takes root, or a "
             "system that permits it to any user"
         )
-    with going(tmp_path, command_prefix=[*by, sys.executable, "-c", TOO_SLOW_FOR_GRADIO]) as app:
-        train(app)
+    with running_app(
+        tmp_path, command_prefix=[*prefix, sys.executable, "-c", TOO_SLOW_FOR_GRADIO]
+    ) as app:
+        train_to_end(app)
         assert os.sched_getaffinity(app.process.pid) == one_core
 
 
@@ -214,11 +218,11 @@ def test_an_app_without_the_start_method_exits_with_a_message():
         [sys.executable, "app.py"],
         os.environ | {"PLAYGROUND_START_METHOD": "threads"},
     )
-    ended = subprocess.run(
+    completed = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
     )
-    assert ended.returncode == 1
-    assert ended.stderr.startswith("PLAYGROUND_START_METHOD is 'threads'; this system has ")
+    assert completed.returncode == 1
+    assert completed.stderr.startswith("PLAYGROUND_START_METHOD is 'threads'; this system has ")
 
 
 @pytest.mark.parametrize(
@@ -228,10 +232,10 @@ def test_an_app_without_the_start_method_exits_with_a_message():
 def test_a_run_with_a_full_disk_reports_a_remedy(tmp_path, number, advice):
     worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(tmp_path), tiny_config().to_flat()))
 
-    def refused():
+    def raise_disk_error():
         raise OSError(number, os.strerror(number), "metrics.jsonl")
 
-    assert worker.write_or_pause(refused) is False
+    assert worker.write_or_pause(raise_disk_error) is False
     assert worker.paused
     assert worker.write_error.endswith(
         f"{os.strerror(number)}; the run is paused: {advice} and resume"

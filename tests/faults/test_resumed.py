@@ -47,23 +47,23 @@ MODELS = (
 )
 
 
-def chance_models(n):
-    chance = random.Random(n)
+def random_models(n):
+    rng = random.Random(n)
     for _ in range(n):
         yield {
-            "norm_placement": chance.choice(["pre", "post"]),
-            "position_type": chance.choice(["learned", "sinusoidal"]),
-            "share_embeddings": chance.random() < 0.5,
-            "tie_output_embeddings": chance.random() < 0.5,
-            "attention_bias": chance.random() < 0.5,
-            "n_layers": chance.choice([1, 2, 3]),
-            "n_heads": chance.choice([1, 2, 4]),
-            "dropout": chance.choice([0.0, 0.1, 0.5]),
-            "max_grad_norm": chance.choice([0.0, 0.1, 1.0]),
-            "lr_schedule": chance.choice(["constant", "cosine", "noam"]),
-            "task": chance.choice(["reverse", "copy"]),
-            "seed": chance.randrange(1000),
-            "eval_every": chance.choice([3, 50]),
+            "norm_placement": rng.choice(["pre", "post"]),
+            "position_type": rng.choice(["learned", "sinusoidal"]),
+            "share_embeddings": rng.random() < 0.5,
+            "tie_output_embeddings": rng.random() < 0.5,
+            "attention_bias": rng.random() < 0.5,
+            "n_layers": rng.choice([1, 2, 3]),
+            "n_heads": rng.choice([1, 2, 4]),
+            "dropout": rng.choice([0.0, 0.1, 0.5]),
+            "max_grad_norm": rng.choice([0.0, 0.1, 1.0]),
+            "lr_schedule": rng.choice(["constant", "cosine", "noam"]),
+            "task": rng.choice(["reverse", "copy"]),
+            "seed": rng.randrange(1000),
+            "eval_every": rng.choice([3, 50]),
         }
 
 
@@ -73,13 +73,13 @@ def chance_models(n):
     [
         (MODELS, (0, 1, 7)),
         pytest.param(
-            tuple(chance_models(20)), range(10), marks=[pytest.mark.soak, pytest.mark.timeout(3600)]
+            tuple(random_models(20)), range(10), marks=[pytest.mark.soak, pytest.mark.timeout(3600)]
         ),
     ],
     ids=["5 models x 3 cuts", "20 models x 10 cuts"],
 )
 def test_resumed_run_is_bit_identical_for_any_model_and_cut(tmp_path, models, cuts):
-    folders, uncut = [], []
+    folders, expected = [], []
     for number, model in enumerate(models):
         trainer = Trainer(tiny_config(**{"max_steps": STEPS} | model))
         for step in range(STEPS):
@@ -87,10 +87,10 @@ def test_resumed_run_is_bit_identical_for_any_model_and_cut(tmp_path, models, cu
                 folders.append(tmp_path / f"{number}-{step}")
                 save_checkpoint(folders[-1], trainer, None)
             trainer.train_step()
-        uncut += [fingerprint(trainer)] * len(cuts)
+        expected += [fingerprint(trainer)] * len(cuts)
     command = [sys.executable, "-W", "error", "-c", RESUME, *map(str, folders)]
     resumed = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=3000
     ).stdout.split()
-    assert resumed == uncut
-    assert len(set(uncut)) == len(models)
+    assert resumed == expected
+    assert len(set(expected)) == len(models)

@@ -20,7 +20,7 @@ REQUIREMENTS = sorted(ROOT.glob("requirements*.txt"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
 
 
-def unpinned(text):
+def unpinned_requirements(text):
     """Return the lines of a requirements file without an exact version."""
     lines = [line.partition(" #")[0].strip() for line in text.splitlines()]
     return [
@@ -30,7 +30,7 @@ def unpinned(text):
     ]
 
 
-def floating(text):
+def unpinned_actions(text):
     """Return the actions of a workflow that are not pinned to a commit."""
     return [
         name
@@ -42,7 +42,7 @@ def floating(text):
 @pytest.mark.smoke
 @pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
 def test_every_requirement_has_one_version(path):
-    assert unpinned(path.read_text()) == []
+    assert unpinned_requirements(path.read_text()) == []
     assert all(
         (ROOT / line.removeprefix("-r ").strip()).is_file()
         for line in path.read_text().splitlines()
@@ -55,37 +55,37 @@ def requirements(path):
     lines = [
         line for line in path.read_text().splitlines() if line and not line.startswith(("#", "-"))
     ]
-    return {canonicalize_name(each.name): each for each in map(Requirement, lines)}
+    return {canonicalize_name(line.name): line for line in map(Requirement, lines)}
 
 
 def installed_dependencies(expected):
     """Return the version of every installed package that these requirements need."""
-    actual, todo, seen = (
+    actual, pending, visited = (
         {},
-        [(name, frozenset(each.extras)) for name, each in expected.items()],
+        [(name, frozenset(requirement.extras)) for name, requirement in expected.items()],
         set(),
     )
-    while todo:
-        name, extras = todo.pop()
-        if (name, extras) in seen:
+    while pending:
+        name, extras = pending.pop()
+        if (name, extras) in visited:
             continue
-        seen.add((name, extras))
+        visited.add((name, extras))
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             continue
         actual[name] = distribution.version
-        todo += [
-            (canonicalize_name(each.name), frozenset(each.extras))
-            for each in map(Requirement, distribution.requires or [])
-            if each.marker is None
-            or any(each.marker.evaluate({"extra": extra}) for extra in (*extras, ""))
+        pending += [
+            (canonicalize_name(requirement.name), frozenset(requirement.extras))
+            for requirement in map(Requirement, distribution.requires or [])
+            if requirement.marker is None
+            or any(requirement.marker.evaluate({"extra": extra}) for extra in (*extras, ""))
         ]
     return actual
 
 
 def test_every_indirect_dependency_has_one_version_in_the_constraints():
-    direct = {name: each for path in REQUIREMENTS for name, each in requirements(path).items()}
+    direct = {name: name for path in REQUIREMENTS for name, name in requirements(path).items()}
     installed = {
         name: version
         for name, version in installed_dependencies(direct).items()
@@ -97,12 +97,12 @@ def test_every_indirect_dependency_has_one_version_in_the_constraints():
         f"{name}=={version}" for name, version in installed.items() if name not in constraints
     )
     assert missing == [], "put these lines into constraints.txt:\n" + "\n".join(missing)
-    assert unpinned((ROOT / "constraints.txt").read_text()) == []
+    assert unpinned_requirements((ROOT / "constraints.txt").read_text()) == []
     assert "-c constraints.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_no_checkout_keeps_its_credential(path):
+def test_checkouts_do_not_persist_credentials(path):
     jobs = yaml.safe_load(path.read_text())["jobs"].values()
     checkouts = [
         step
@@ -118,12 +118,12 @@ def test_no_checkout_keeps_its_credential(path):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_every_action_is_named_by_its_commit(path):
+def test_every_action_is_pinned_to_a_commit(path):
     assert ACTION.search(path.read_text())
-    assert floating(path.read_text()) == []
+    assert unpinned_actions(path.read_text()) == []
 
 
-def test_there_are_files_to_look_at():
+def test_requirements_and_workflows_exist():
     assert {"requirements.txt", "requirements-dev.txt"} <= {path.name for path in REQUIREMENTS}
     assert WORKFLOWS
 
@@ -145,8 +145,8 @@ def test_there_are_files_to_look_at():
         "torch@file:///x",
     ],
 )
-def test_open_sections_are_visible(line):
-    assert unpinned(f"# a comment\nnumpy==2.1.0\n\n{line}\n") == [line]
+def test_unpinned_requirement_is_detected(line):
+    assert unpinned_requirements(f"# a comment\nnumpy==2.1.0\n\n{line}\n") == [line]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_open_sections_are_visible(line):
         "docker://x:1",
     ],
 )
-def test_an_action_that_can_be_replaced_is_seen(name):
-    assert floating(
+def test_unpinned_action_is_detected(name):
+    assert unpinned_actions(
         f"steps:\n  - uses: {name} # v4\n  - uses: a/b@{'0' * 40} # v1\n  - uses: ./local\n"
     ) == [name]
 
@@ -185,5 +185,5 @@ def test_no_requirement_is_known_to_be_vulnerable():
         "--vulnerability-service",
         "osv",
     ]
-    done = subprocess.run(audit, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(audit, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -1,7 +1,7 @@
 """Which tokens the Hub receives: never that of a Space, a user's only for its own hub tasks.
 
 No token is stored. A canary is present wherever huggingface_hub reads tokens, in the environment
-and in its file. The requests to the stand-in Hub, the responses to the pages, the app's log and
+and in its file. The requests to the fake Hub, the responses to the pages, the app's log and
 every file that it leaves must not contain it, or the tokens of users.
 """
 
@@ -56,20 +56,20 @@ def session_of(token, seconds=SIGNED_IN):
     }
 
 
-def holding(folder, *secrets, but=()):
+def files_with(folder, *secrets, exclude=()):
     """Return the files below a folder that contain any of these texts."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path not in but]
+    files = [path for path in folder.rglob("*") if path.is_file() and path not in exclude]
     return [
         path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)
     ]
 
 
-# The rule itself
+# resolve_token
 
 
 @pytest.mark.parametrize("typed", ["", "hf_typed", " hf_typed\n"])
 @pytest.mark.parametrize("local", [False, True])
-def test_on_a_space_only_signing_in_counts(hub, canary, monkeypatch, typed, local):
+def test_space_uses_the_session_token_only(hub, canary, monkeypatch, typed, local):
     monkeypatch.setenv("SPACE_ID", "owner/space")
     assert resolve_token(typed, session_of(hub.ADA), local) == hub.ADA
     anonymous = [
@@ -92,12 +92,12 @@ def test_a_local_server_uses_its_own_token_unless_one_is_entered(
     assert resolve_token("  ", {}, True) == hub.OWNER
     assert resolve_token(f" {hub.ADA}\n", {}, True) == hub.ADA
     monkeypatch.delenv("HF_TOKEN")
-    assert resolve_token("", {}, True) == hub.OWNER  # from its file
+    assert resolve_token("", {}, True) == hub.OWNER  # from the token file
     (tmp_path / "token").unlink()
     assert resolve_token("", {}, True) == ""
 
 
-def test_where_a_default_may_apply_only_explicit_values_count(hub, canary):
+def test_missing_values_do_not_fall_back_to_defaults(hub, canary):
     assert resolve_token("", {}, False) == ""
     assert resolve_token("", session_of(hub.ADA), False) == ""
     assert resolve_token(hub.ADA, {}, False) == hub.ADA
@@ -107,22 +107,18 @@ def test_where_a_default_may_apply_only_explicit_values_count(hub, canary):
     "typed", ["hf_two words", "hf_a\nhf_b", "hf_ä", "hf_\x00", "hf_" + "x" * 198]
 )
 def test_an_invalid_token_is_rejected_without_echoing_it(canary, typed):
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as error:
         resolve_token(typed, {}, True)
-    assert "copy it again" in str(refused.value)
-    assert typed[3:] not in str(refused.value)
+    assert "copy it again" in str(error.value)
+    assert typed[3:] not in str(error.value)
 
 
 # Users of a Space who have signed in: Gradio creates their session, so these tests call the
 # route directly
 
 
-def waited_for(answer):
-    return run_in_thread(answer)
-
-
 @pytest.fixture
-def visited(hub, canary, registries, monkeypatch):
+def visit_space(hub, canary, registries, monkeypatch):
     """Run a hub task of a user with a session.
 
     Return the response to hub-start, or the result of the task.
@@ -133,43 +129,43 @@ def visited(hub, canary, registries, monkeypatch):
     wait_for(lambda: run.status == "done", 60, "a short run")
     page = HubHandlers(registry, AutoPublisher(registry))
 
-    def visit(session, **what):
+    def visit(session, **fields):
         request = SimpleNamespace(scope={"session": session})
-        begun = waited_for(
+        started = run_in_thread(
             page.submit(
-                {"owner": owner, "token": hub.CY, "subject": f"run:{run.id}"} | what, request
+                {"owner": owner, "token": hub.CY, "subject": f"run:{run.id}"} | fields, request
             )
         )
-        if "error" in begun:
-            return begun
-        assert page.publisher.queue.find(begun["job"], owner).released.wait(110)
-        return waited_for(page.poll({"owner": owner, "job": begun["job"]}, request))
+        if "error" in started:
+            return started
+        assert page.publisher.queue.find(started["job"], owner).released.wait(110)
+        return run_in_thread(page.poll({"owner": owner, "job": started["job"]}, request))
 
     return visit
 
 
-def test_a_space_user_publishes_with_the_session_token(hub, visited):
-    with hub.record_requests() as seen:
-        result = visited(session_of(hub.ADA), kind="push", repo="ada/from-a-space", expected="")
+def test_a_space_user_publishes_with_the_session_token(hub, visit_space):
+    with hub.record_requests() as requests:
+        result = visit_space(session_of(hub.ADA), kind="push", repo="ada/from-a-space", expected="")
     assert result["status"] == "done", result
-    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
+    assert {request.token for request in requests if request.host == hub.host} == {hub.ADA}
     assert hub.ADA not in json.dumps(result)
     assert "playground.json" in hub.files("ada/from-a-space")
 
 
-@pytest.mark.parametrize("session", ["signed out", "expired here", "expired there"])
-def test_a_space_user_without_a_session_publishes_nothing(hub, visited, session):
+@pytest.mark.parametrize("session", ["signed out", "expired session", "expired token"])
+def test_a_space_user_without_a_session_publishes_nothing(hub, visit_space, session):
     sessions = {
         "signed out": {},
-        "expired here": session_of(hub.ADA, -1),
-        "expired there": session_of(hub.EXPIRED),
+        "expired session": session_of(hub.ADA, -1),
+        "expired token": session_of(hub.EXPIRED),
     }
-    with hub.record_requests() as seen:
-        result = visited(sessions[session], kind="push", repo="ada/signed-out")
-    sentence = result.get("error") or result["message"]
-    assert ("sign in again" if session == "expired there" else "sign in first") in sentence
-    assert {request.token for request in seen} == (
-        {hub.EXPIRED} if session == "expired there" else set()
+    with hub.record_requests() as requests:
+        result = visit_space(sessions[session], kind="push", repo="ada/signed-out")
+    message = result.get("error") or result["message"]
+    assert ("sign in again" if session == "expired token" else "sign in first") in message
+    assert {request.token for request in requests} == (
+        {hub.EXPIRED} if session == "expired token" else set()
     )
     assert hub.EXPIRED not in json.dumps(result)
     assert ("model", "ada/signed-out") not in hub.repos
@@ -183,53 +179,57 @@ class User(PageClient):
 
     def __init__(self, app):
         super().__init__(app, new_owner_key())
-        self.answers = []
+        self.responses = []
 
     def call(self, function, **request):
-        self.answers.append(super().call(function, **request))
-        return self.answers[-1]
+        self.responses.append(super().call(function, **request))
+        return self.responses[-1]
 
-    def hub_task(self, **what):
+    def hub_task(self, **fields):
         """Return the response to hub-start if it is an error, else the result of the hub task."""
-        begun = self.call("hub/submit", **what)
-        return begun if "error" in begun else self.ended(begun["job"])
+        started = self.call("hub/submit", **fields)
+        return started if "error" in started else self.wait_for_end(started["job"])
 
-    def ended(self, job):
+    def wait_for_end(self, job):
         wait_for(
             lambda: self.call("hub/poll", job=job)["status"] != "working",
             110,
             "the end of a hub task",
         )
-        return self.answers[-1]
+        return self.responses[-1]
 
     def was_reported(self, *secrets):
-        return any(secret in json.dumps(answer) for answer in self.answers for secret in secrets)
+        return any(
+            secret in json.dumps(response) for response in self.responses for secret in secrets
+        )
 
 
-def serving(hub, folder, token, **more):
-    """The app with all its files in one folder, and a token in all usual places."""
+def start_app(hub, folder, token, **settings):
+    """Start the app with all files in one folder, and a token in its environment and file."""
     for name in ("home", "temporary"):
         (folder / name).mkdir()
     (folder / "home/token").write_text(token)
     environment = hub.environment(
         folder / "home", token=token, HF_HUB_DISABLE_IMPLICIT_TOKEN="0", HF_HUB_DISABLE_XET="0"
     )
-    return AppServer(folder, **environment, TMPDIR=str(folder / "temporary"), **more)
+    return AppServer(folder, **environment, TMPDIR=str(folder / "temporary"), **settings)
 
 
 @pytest.fixture(scope="module")
 def space(hub, tmp_path_factory):
-    """The app as on a Space, with the Space's own token."""
+    """Start the app as on a Space, with the token of the Space."""
     folder = tmp_path_factory.mktemp("space")
-    app = serving(hub, folder, hub.OWNER, SPACE_ID="owner/space", GRADIO_SERVER_NAME="0.0.0.0")
+    app = start_app(hub, folder, hub.OWNER, SPACE_ID="owner/space", GRADIO_SERVER_NAME="0.0.0.0")
     yield app
     app.stop()
 
 
 @pytest.fixture(scope="module")
 def local(hub, tmp_path_factory):
-    """The app of a single user who is signed in on this machine."""
-    app = serving(hub, tmp_path_factory.mktemp("local"), hub.ADA, OAUTH_CLIENT_SECRET=CLIENT_SECRET)
+    """Start the app of a single user who is signed in on this machine."""
+    app = start_app(
+        hub, tmp_path_factory.mktemp("local"), hub.ADA, OAUTH_CLIENT_SECRET=CLIENT_SECRET
+    )
     yield app
     app.stop()
 
@@ -238,21 +238,19 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
     folder, user = space.log.parent, User(space)
     hub.put("owner/secret", {"playground.json": "{}", "model.safetensors": b""}, private=True)
     hub.put("dee/digits", packaged(space))
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         for kind in ("push", "plan"):
             for typed in ({}, {"token": hub.ADA}, {"token": hub.CY}):
                 assert (
                     "sign in first"
-                    in user.hub_task(kind=kind, repo="owner/mine", subject=REVERSE, **typed)[
-                        "error"
-                    ]
+                    in user.hub_task(kind=kind, repo="owner/own", subject=REVERSE, **typed)["error"]
                 )
         assert "sign in first" in user.hub_task(kind="account", token=hub.ADA)["message"]
         assert user.call("hub/session", token=hub.ADA)["signed_in"] is False
         for kind in ("gallery", "repo_info", "reproduce", "pull"):
             result = user.hub_task(kind=kind, repo="dee/digits", token=hub.ADA)
             assert result["status"] == "done", result
-        subject = result["result"]["subject"]  # of the run that the pull has made
+        subject = result["result"]["subject"]  # the run that the pull created
         for kind in ("repo_info", "reproduce", "pull"):
             result = user.hub_task(kind=kind, repo="owner/secret", token=hub.ADA)
             assert "there is no repository owner/secret that is public" in result["message"]
@@ -269,18 +267,18 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
         assert user.call("hub/auto-publish", subject=subject)["auto_publish"] is None
         assert user.call("hub/cancel", job="none") == {}
         assert "is not a Hub job" in user.hub_task(kind="token")["error"]
-    assert {request.path.split("/")[2] for request in seen if request.path.startswith("/api/")} == {
-        "models"
-    }
-    assert {request.token for request in seen} == {""}
-    assert not [request for request in seen if hub.OWNER in request or hub.ADA in request]
+    assert {
+        request.path.split("/")[2] for request in requests if request.path.startswith("/api/")
+    } == {"models"}
+    assert {request.token for request in requests} == {""}
+    assert not [request for request in requests if hub.OWNER in request or hub.ADA in request]
     assert hub.requests_with(hub.OWNER) == []
     assert not user.was_reported(hub.OWNER, hub.ADA)
-    assert holding(folder, hub.OWNER, hub.ADA, but={folder / "home/token"}) == []
+    assert files_with(folder, hub.OWNER, hub.ADA, exclude={folder / "home/token"}) == []
 
 
 def packaged(app):
-    """The files of a small published model, without a Hub."""
+    """Return the files of a small published model, without a Hub."""
     folder = app.checkpoints / "reverse-one-head"
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     files["playground.json"] = files.pop("config.json")
@@ -297,36 +295,38 @@ def packaged(app):
         "http://127.0.0.1:1",
     ],
 )
-def test_a_page_of_another_site_starts_nothing(hub, space, origin):
+def test_request_of_another_site_starts_nothing(hub, space, origin):
     user = User(space)
     body = json.dumps({"owner": user.owner, "kind": "repo_info", "repo": "dee/digits"}).encode()
-    theirs = {"Content-Type": "application/json", "Origin": origin.format(port=space.port)}
-    with hub.record_requests() as seen:
+    foreign_headers = {"Content-Type": "application/json", "Origin": origin.format(port=space.port)}
+    with hub.record_requests() as requests:
         for name in ("hub/submit", "hub/poll", "hub/cancel", "hub/session", "hub/auto-publish"):
             with pytest.raises(RuntimeError, match="403"):
-                user.post(f"/playground/api/{name}", body, theirs)
-    ours = theirs | {"Origin": f"http://127.0.0.1:{space.port}"}
-    assert "error" not in user.post("/playground/api/hub/session", b"{}", ours)
-    assert seen == []
+                user.post(f"/playground/api/{name}", body, foreign_headers)
+    own_headers = foreign_headers | {"Origin": f"http://127.0.0.1:{space.port}"}
+    assert "error" not in user.post("/playground/api/hub/session", b"{}", own_headers)
+    assert requests == []
 
 
 def test_a_single_user_publishes_with_the_token_of_the_machine(hub, local):
     user = User(local)
     assert user.call("hub/session")["way"] == "machine"
-    with hub.record_requests() as seen:
-        result = user.hub_task(kind="push", repo="ada/at-home", subject=REVERSE, expected="")
+    with hub.record_requests() as requests:
+        result = user.hub_task(kind="push", repo="ada/local", subject=REVERSE, expected="")
     assert result["status"] == "done", result
-    assert {request.token for request in seen if request.host == hub.host} == {hub.ADA}
-    assert not any(request.authorization for request in seen if request.host == hub.storage_host)
-    assert "playground.json" in hub.files("ada/at-home")
+    assert {request.token for request in requests if request.host == hub.host} == {hub.ADA}
+    assert not any(
+        request.authorization for request in requests if request.host == hub.storage_host
+    )
+    assert "playground.json" in hub.files("ada/local")
     assert not user.was_reported(hub.ADA)
 
 
 def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
     folder, user = local.log.parent, User(local)
-    but = {folder / "home/token"}
-    with hub.record_requests() as seen, hub.fault(hub.COMMIT, "silent") as silent:
-        begun = user.call(
+    excluded = {folder / "home/token"}
+    with hub.record_requests() as requests, hub.fault(hub.COMMIT, "silent") as fault:
+        started = user.call(
             "hub/submit",
             kind="push",
             repo="cy/typed",
@@ -334,27 +334,29 @@ def test_a_typed_token_has_precedence_and_is_not_stored(hub, local):
             token=f" {hub.CY}\n",
             expected="",
         )
-        wait_for(lambda: silent.hits, 110, "the commit")
-        assert holding(folder, hub.CY, hub.ADA, but=but) == []  # in the midst of it
-        assert user.call("hub/poll", job=begun["job"])["status"] == "working"
-    result = user.ended(begun["job"])
+        wait_for(lambda: fault.hits, 110, "the commit")
+        assert (
+            files_with(folder, hub.CY, hub.ADA, exclude=excluded) == []
+        )  # while the push is running
+        assert user.call("hub/poll", job=started["job"])["status"] == "working"
+    result = user.wait_for_end(started["job"])
     assert (result["status"], result["retryable"]) == ("failed", True)
     result = user.hub_task(kind="push", repo="cy/typed", subject=REVERSE, token=hub.CY)
     assert result["status"] == "done", result
-    with hub.record_requests() as more:
-        refused = user.hub_task(
+    with hub.record_requests() as later_requests:
+        rejected = user.hub_task(
             kind="push", repo="cy/typed", subject=REVERSE, token=f"{hub.CY}\n{hub.BEN}"
         )
-        assert "copy it again" in refused["error"]
+        assert "copy it again" in rejected["error"]
         assert "create a new one" in user.hub_task(kind="account", token=hub.UNKNOWN)["message"]
-    assert {request.token for request in seen if request.host == hub.host} == {hub.CY}
-    assert {request.token for request in more} == {hub.UNKNOWN}
+    assert {request.token for request in requests if request.host == hub.host} == {hub.CY}
+    assert {request.token for request in later_requests} == {hub.UNKNOWN}
     assert not user.was_reported(hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN)
-    assert holding(folder, hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN, but=but) == []
+    assert files_with(folder, hub.CY, hub.BEN, hub.ADA, hub.UNKNOWN, exclude=excluded) == []
 
 
 @pytest.mark.smoke
-def test_no_process_below_the_server_inherits_a_secret(hub, local):
+def test_child_processes_inherit_no_secret(hub, local):
     """Workers read files of other users, so they must not have a secret."""
     page = PageClient(local, (local.checkpoints / "runs" / ".owner").read_text().strip())
     page.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")
@@ -371,7 +373,7 @@ def test_no_process_below_the_server_inherits_a_secret(hub, local):
         for secret in (hub.ADA, CLIENT_SECRET):
             assert secret in server.environ().values()
             assert not any(secret in environment.values() for environment in environments)
-        # the server itself still has the token of the machine's owner
+        # the server has the token of the owner of the machine
         assert page.call("hub/session")["signed_in"] is True
     finally:
         page.run_action(run, "stop")

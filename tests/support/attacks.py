@@ -31,9 +31,7 @@ JSON_HEADERS = {"Content-Type": "application/json"}
 
 
 class Attacker:
-    """One hostile client: runs loops in threads until `stop`, and counts the statuses of its
-    responses.
-    """
+    """A hostile client that runs loops in threads until `stop`, and counts response statuses."""
 
     def __init__(self, app: AppServer) -> None:
         self.app, self.statuses, self.stopping = app, Counter[int](), threading.Event()
@@ -208,9 +206,7 @@ def form_events(attacker: Attacker, folder: Path) -> None:
 
 
 def slow_transfers(attacker: Attacker, folder: Path) -> None:
-    """Hold every slot for uploads and datasets with bytes that dribble, and for downloads that
-    are not read.
-    """
+    """Hold every slot for uploads and datasets with slow requests, and for unread downloads."""
 
     def send_slowly(path: str) -> None:
         with suppress(OSError), closing(attacker.connect()) as connection:
@@ -227,7 +223,7 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
     attacker.repeat(lambda: send_slowly("/playground/checkpoints"), 2)
     attacker.repeat(lambda: send_slowly("/playground/datasets"), 8)
     model_ref = ""
-    for _ in range(3):  # a slot of one's own may be taken by one's own dribbling
+    for _ in range(3):  # the attacker's own slow requests may hold the slot
         model_ref = model_ref or upload(attacker, zipped_checkpoint(folder))
 
     def download() -> None:

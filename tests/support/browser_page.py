@@ -116,7 +116,7 @@ def settings_link(url: str, **fields: object) -> str:
 def start_run(page: Page, url: str, speed: int = 0, **fields: object) -> None:
     """Start a small run on the page, and wait for its first points."""
     if page.url != "about:blank":
-        # or Gradio complains of what is cut off
+        # otherwise Gradio reports a truncated value
         page.wait_for_selector(".live:not([data-status=opening])", state="attached")
     page.goto(settings_link(url, **fields))
     page.wait_for_selector(".live:not([data-status=opening])")

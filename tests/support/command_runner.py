@@ -1,9 +1,8 @@
-"""The command line as its users meet it: a process with an environment, two streams and an exit
-code of its own.
+"""Run commands in processes with their own environment, streams and exit code.
 
-A new interpreter spends two to six seconds of a core on importing torch and what comes with it. So
-most tests fork the process from the fork server that the app forks its workers from too; each
-command is also run at least once by an interpreter of its own.
+A new interpreter imports torch for two to six CPU seconds. Therefore most tests fork the process
+from the fork server that the app uses for its workers; at least one test of each command uses a new
+interpreter.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def _run_forked(argv: list[str], environment: dict[str, str], folder: str) -> No
 def _set_environment(environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    tempfile.tempdir = None  # what the fork server had found is not this environment's
+    tempfile.tempdir = None  # cached by the fork server for another environment
 
 
 class _ForkedProcess(WorkerProcess):

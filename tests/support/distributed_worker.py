@@ -204,7 +204,7 @@ def one_rank_exits(ranks, config, folder):
 
 def main(folder):
     warnings.simplefilter("error")
-    faulthandler.dump_traceback_later(120, exit=True)  # should one wait for the other for ever
+    faulthandler.dump_traceback_later(120, exit=True)  # if the processes deadlock
     config = RunConfig.from_flat(json.loads((folder / "order.json").read_text())["fields"])
     ranks = init_distributed(torch.device("cpu"))
     results = {"rank": ranks.rank, "size": ranks.world_size}

@@ -1,4 +1,4 @@
-"""A stand-in Hugging Face Hub for tests: the HTTP API of huggingface_hub 2.4, with faults.
+"""A fake Hugging Face Hub for tests: the HTTP API of huggingface_hub 2.4, with faults.
 
     with FakeHub() as hub:
         api = HfApi(endpoint=hub.url, token=hub.ADA)
@@ -7,11 +7,10 @@
         with hub.record_requests() as requests: ...
         assert not hub.requests_with(hub.OWNER)  # this token was never sent
 
-As on the real Hub, another host stores the files in LFS and receives no token: the Hub is
-`127.0.0.1`, its storage is `localhost`, and storage rejects a token beside a signed
-address. Where this client distinguishes https and http (a 401 about a repository is
-RepositoryNotFoundError over https alone), the stand-in sends the `X-Error-Code` that makes it act
-as it does over https.
+As on the real Hub, another host stores the LFS files and receives no token: the Hub is `127.0.0.1`,
+the storage is `localhost`, and the storage rejects a request with a token and a signed URL. The
+client treats some errors differently over https (a 401 for a repository is a
+RepositoryNotFoundError); for these, the fake Hub sends the `X-Error-Code` with the same effect.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ MESSAGE_BY_STATUS = {
     503: "Service Unavailable",
 }
 DROP_KINDS = ("reset", "silent", "lost", "hang", "cut")
-# where a 401 means: no such repository
+# paths where a 401 means that the repository is missing
 _REPO_PATH = re.compile(r"/api/(models|datasets|spaces)/|/resolve/")
 
 
@@ -81,7 +80,7 @@ class Response:
 
 
 class HubError(Exception):
-    """An answer that is an error, with the words and the code that the client reads."""
+    """An error response, with the message and the code that the client reads."""
 
     def __init__(self, status: int, message: str = "", code: str = "", **fields: object) -> None:
         super().__init__(message)
@@ -94,14 +93,14 @@ class HubError(Exception):
 
 
 class ConnectionDropped(Exception):
-    """Close this connection without a further response."""
+    """Close this connection without another response."""
 
 
 @dataclass
 class Request:
-    """One request as it came.
+    """A received request.
 
-    `path` is unquoted and has no query; `status` is 0 until it is answered.
+    `path` is unquoted and has no query; `status` is 0 until the response.
     """
 
     method: str
@@ -118,14 +117,14 @@ class Request:
 
     @property
     def token(self) -> str:
-        """The token shown, or nothing."""
+        """Return the token of the request, or an empty string."""
         return self.authorization.removeprefix("Bearer ").strip()
 
     def first(self, name: str, default: str = "") -> str:
         return self.query.get(name, [default])[0]
 
     def __contains__(self, text: str) -> bool:
-        """Whether `text` stands anywhere in the request."""
+        """Return whether `text` is anywhere in the request."""
         parts = [
             self.path,
             self.host,
@@ -138,9 +137,9 @@ class Request:
 
 @dataclass
 class Fault:
-    """What happens to the requests that `pattern` and `method` fit, `times` times over.
+    """A fault of the requests that match `pattern` and `method`, at most `times` times.
 
-    A context manager: over at its end.
+    As a context manager, it ends with the block.
     """
 
     pattern: re.Pattern[str]
@@ -167,10 +166,10 @@ class Fault:
 
 
 class FakeHub:
-    """The Hub.
+    """The Hub, with four users.
 
-    Ada and Ben are in the club `attention`, where Ben only reads; Cy is an outsider; the owner is a
-    canary.
+    Ada and Ben are members of the organization `attention`, where Ben has read access only. Cy is
+    not a member. No test may send the token of the owner.
     """
 
     ADA = "hf_StandInTokenOfAdaWhoWrites"
@@ -178,11 +177,11 @@ class FakeHub:
     BEN = "hf_StandInTokenOfBenWhoWrites"
     CY = "hf_StandInTokenOfCyTheOutsider"
     EXPIRED = "hf_StandInTokenOfAdaLongExpired"
-    # a Space's own HF_TOKEN: no user's request may bear it
+    # the HF_TOKEN of a Space: no request of a user may contain it
     OWNER = "hf_StandInTokenOfTheOwnerCanary"
     UNKNOWN = "hf_StandInTokenThatNobodyHas"
 
-    # Paths at which a fault may strike.
+    # Patterns of paths for `fault`.
     WHOAMI = r"^/api/whoami-v2$"
     CREATE = r"^/api/repos/create$"
     DELETE = r"^/api/repos/delete$"
@@ -220,7 +219,7 @@ class FakeHub:
         self.host, self.storage_host = f"127.0.0.1:{self.port}", f"localhost:{self.port}"
         self.url, self.storage_url = f"http://{self.host}", f"http://{self.storage_host}"
         self.thread = threading.Thread(
-            target=self.server.serve_forever, args=(0.02,), name="stand-in-hub", daemon=True
+            target=self.server.serve_forever, args=(0.02,), name="fake-hub", daemon=True
         )
         self.thread.start()
 
@@ -231,22 +230,19 @@ class FakeHub:
         self.stop()
 
     def stop(self) -> None:
-        """End every connection, those that wait in a fault too.
-
-        From then on connections are refused.
-        """
+        """End every connection, including those that a fault blocks, and refuse new ones."""
         self.clear_faults()
         self.server.shutdown()
         self.server.server_close()
         self.server.close_connections()
         self.thread.join()
 
-    # What a test arranges
+    # Setup
 
     def add_user(self, name: str, token: str, **orgs: str) -> User:
-        """A person with a write token;
+        """Add a user with a write token.
 
-        `orgs` gives the role (admin, write or read) in each organization.
+        `orgs` are the roles (admin, write or read) by organization.
         """
         with self.lock:
             self.users[name] = User(name, orgs)
@@ -254,9 +250,9 @@ class FakeHub:
             return self.users[name]
 
     def add_token(self, name: str, value: str, role: str = "write", expired: bool = False) -> Token:
-        """A further token of a person;
+        """Add another token of a user.
 
-        `revoke` is `hub.tokens.pop(value)`, and `.expired` may be set at any time.
+        `hub.tokens.pop(value)` revokes it, and `.expired` may be set at any time.
         """
         with self.lock:
             self.tokens[value] = Token(value, self.users[name], role, expired)
@@ -271,11 +267,10 @@ class FakeHub:
         message: str = "Upload",
         **settings: object,
     ) -> str:
-        """Commit files without a client (None deletes one), making the repository where there is
-        none; the commit's id.
+        """Commit files without a client; create the repository if missing; return the commit id.
 
-        `settings` are the repository's: private, gated ("auto" or "manual"), guests, likes,
-        downloads.
+        A content of None deletes a file. `settings` are attributes of the repository: private,
+        gated ("auto" or "manual"), allowed_users, likes, downloads.
         """
         with self.lock:
             repo = self.repos.get((kind, id)) or Repo(kind, id, id.split("/")[0])
@@ -294,21 +289,18 @@ class FakeHub:
             return repo.commit(revision, tree, message, "", id.split("/")[0]).oid
 
     def repo(self, id: str, kind: str = "model") -> Repo:
-        """The repository itself:
-
-        `.head.files`, `.branches`, `.likes`, ... KeyError where there is none.
-        """
+        """Return a repository, with `.head.files`, `.branches`, `.likes`, ...."""
         return self.repos[kind, id]
 
     def files(self, id: str, revision: str = "main", kind: str = "model") -> dict[str, bytes]:
-        """Every file's content at a revision, without the Hub's own .gitattributes."""
+        """Return the files of a revision, without the .gitattributes of the Hub."""
         commit = self.repos[kind, id].find_commit(revision)
         if commit is None:
             raise KeyError(f"{id} has no revision {revision}")
         return {path: blob.data for path, blob in commit.files.items() if path != ".gitattributes"}
 
     def clear(self) -> None:
-        """Forget every repository and request, and end every fault. People and tokens stay."""
+        """Delete all repositories, requests and faults; keep the users and their tokens."""
         self.clear_faults()
         with self.lock:
             self.repos.clear()
@@ -326,21 +318,21 @@ class FakeHub:
         page: bool = False,
         seconds: float = 0,
     ) -> Fault:
-        """Let the next `times` requests (None: all until it is healed) whose path `pattern` is
-        found in meet a fault:
+        """Add a fault of the next `times` requests whose path contains `pattern` (None: of all).
 
-        - an HTTP status: refused, with `message` and `X-Error-Code: code`; 429 bears `Retry-After:
-        86400` unless
-          `retry_after` has another value (0: none); `page` makes the answer the HTML page of a
-          gateway;
-        - "reset": the connection is reset before anything is read;
-        - "silent": the request is read and never answered;
-        - "lost": the request is carried out, then the connection is reset: the answer is lost;
-        - "hang": carried out, the answer begins and stops at its middle; "cut": there it is closed;
-        - "slow": answered after `seconds`.
+        `kind` is one of:
+        - an HTTP status: the error response has `message` and `X-Error-Code: code`. A 429 has
+          `Retry-After: 86400` unless `retry_after` is set (0: no header). With `page`, the body is
+          the HTML page of a gateway.
+        - "reset": reset the connection before reading the request.
+        - "silent": read the request, and send no response.
+        - "lost": process the request, and reset the connection instead of a response.
+        - "hang": process the request, and stop in the middle of the response.
+        - "cut": process the request, and close the connection in the middle of the response.
+        - "slow": respond after `seconds`.
 
-        The newest fault that fits is the one that strikes. `.hits` counts; leaving its `with` or
-        `heal()` ends it.
+        The newest matching fault applies. `.hits` counts its requests. It ends with its `with`
+        block, or with `clear_faults()`.
         """
         if not (isinstance(kind, int) and 400 <= kind < 600) and kind not in (*DROP_KINDS, "slow"):
             raise ValueError(
@@ -357,7 +349,7 @@ class FakeHub:
         return fault
 
     def clear_faults(self) -> None:
-        """End all faults, and close the connections that wait in one."""
+        """End all faults, and close the connections that they block."""
         with self.lock:
             for fault in self.faults:
                 fault.ended.set()
@@ -367,7 +359,7 @@ class FakeHub:
 
     @contextlib.contextmanager
     def record_requests(self) -> Iterator[list[Request]]:
-        """The requests that come inside the `with`; the list is filled at its end."""
+        """Yield a list, filled with the requests of the block when it ends."""
         recorded: list[Request] = []
         with self.lock:
             first = len(self.requests)
@@ -378,19 +370,19 @@ class FakeHub:
                 recorded.extend(self.requests[first:])
 
     def requests_with(self, secret: str) -> list[Request]:
-        """Every request that bears this text anywhere: address, headers or body."""
+        """Return every request that contains a text in its address, headers or body."""
         with self.lock:
             return [request for request in self.requests if secret in request]
 
     def received_tokens(self) -> set[str]:
-        """Every token shown in an Authorization header, of any host."""
+        """Return every token of an Authorization header, on either host."""
         with self.lock:
             return {request.token for request in self.requests if request.authorization}
 
-    def environment(self, home: Path, token: str = "", **more: str) -> dict[str, str]:
-        """What a process needs to take this for the Hub:
+    def environment(self, home: Path, token: str = "", **variables: str) -> dict[str, str]:
+        """Return the variables of a process that uses this Hub.
 
-        `os.environ | hub.environment(tmp_path)`.
+        For example, `os.environ | hub.environment(tmp_path)`.
         """
         return {
             "HF_ENDPOINT": self.url,
@@ -405,12 +397,12 @@ class FakeHub:
             "HF_HUB_OFFLINE": "0",
             "NO_PROXY": "127.0.0.1,localhost",
             "no_proxy": "127.0.0.1,localhost",
-        } | more
+        } | variables
 
-    # How it answers
+    # Responses
 
     def handle(self, request: Request) -> Response:
-        """Carry a request out."""
+        """Process a request."""
         try:
             if request.host == self.storage_host:
                 return self._storage(request)
@@ -427,7 +419,7 @@ class FakeHub:
             return error_response(request, HubError(400, f"Malformed request: {error!r}"))
 
     def next_fault(self, method: str, path: str) -> Fault | None:
-        """The fault that this request meets."""
+        """Return the fault that applies to a request, and count it."""
         with self.lock:
             for fault in reversed(self.faults):
                 if fault.matches(method, path):
@@ -439,9 +431,7 @@ class FakeHub:
         return size > 0 and (path.endswith(LFS_SUFFIXES) or size >= self.lfs_min_bytes)
 
     def _token(self, request: Request) -> Token | None:
-        """Whose token this is; a token that is no good is refused everywhere, an absent one is
-        not.
-        """
+        """Return the token of a request, None without one; raise HubError for an invalid one."""
         if not request.authorization:
             return None
         token = self.tokens.get(request.token)
@@ -485,7 +475,7 @@ class FakeHub:
         return repo, self._ensure_can_write(token, repo.namespace)
 
     def _paginate(self, request: Request, entries: list[dict], size: int = 0) -> Response:
-        """One page of a list, with a link to the next."""
+        """Return one page of a list, with a link to the next page."""
         size, start = min(size or self.page_size, self.page_size), int(request.first("cursor", "0"))
         headers = {}
         if start + size < len(entries):
@@ -587,25 +577,23 @@ class FakeHub:
             if repo.kind != kind or (repo.private and not self._member(repo, token)):
                 continue
             labels = repo.labels()
-            labels_expected = all(
+            is_match = all(
                 label in labels
                 for label in [
                     f for values in request.query.get("filter", []) for f in values.split(",")
                 ]
             )
-            labels_expected &= all(
-                text.lower() in id.lower() for text in request.query.get("search", [])
-            )
-            labels_expected &= request.first("author", repo.namespace) == repo.namespace
-            labels_expected &= request.first("pipeline_tag") in (
+            is_match &= all(text.lower() in id.lower() for text in request.query.get("search", []))
+            is_match &= request.first("author", repo.namespace) == repo.namespace
+            is_match &= request.first("pipeline_tag") in (
                 "",
                 *as_list(repo.card().get("pipeline_tag")),
             )
-            labels_expected &= (
+            is_match &= (
                 request.first("gated", str(bool(repo.gated)).lower()).lower()
                 == str(bool(repo.gated)).lower()
             )
-            if labels_expected:
+            if is_match:
                 repos.append(repo.to_json(repo.head))
         sort = request.first("sort", "trendingScore")
         if sort not in ("trendingScore", "likes", "downloads", "createdAt", "lastModified"):
@@ -659,7 +647,7 @@ class FakeHub:
         )
 
     def _entries(self, repo: Repo, commit: Commit, expand: bool) -> dict[str, dict]:
-        """Every file and every folder of a commit, by path, as a tree lists them."""
+        """Return every file and folder of a commit, by path, in the format of a tree."""
         entries: dict[str, dict] = {}
         for path, blob in commit.files.items():
             for folder in [str(parent) for parent in Path(path).parents][:-1]:
@@ -691,8 +679,10 @@ class FakeHub:
                 if name == path or name.startswith(path + "/")
             ]
 
-        line = repo.history(commit)
-        last = next((new for new, old in pairwise(line) if content(new) != content(old)), line[-1])
+        history = repo.history(commit)
+        last = next(
+            (new for new, old in pairwise(history) if content(new) != content(old)), history[-1]
+        )
         return {"id": last.oid, "title": last.title, "date": format_timestamp(last.date)}
 
     def tree(
@@ -703,15 +693,17 @@ class FakeHub:
         entries = self._entries(repo, commit, is_true(request.first("expand")))
         if folder and entries.get(folder, {}).get("type") != "directory":
             raise HubError(404, f"{folder} does not exist on {revision!r}", "EntryNotFound")
-        inside = [
+        entries_of_folder = [
             entry
             for path, entry in sorted(entries.items())
             if path.startswith(folder + "/" if folder else "")
         ]
         if not is_true(request.first("recursive")):
             depth = folder.count("/") + 1 if folder else 0
-            inside = [entry for entry in inside if entry["path"].count("/") == depth]
-        return self._paginate(request, inside)
+            entries_of_folder = [
+                entry for entry in entries_of_folder if entry["path"].count("/") == depth
+            ]
+        return self._paginate(request, entries_of_folder)
 
     def paths_info(self, request: Request, kinds: str, id: str, revision: str) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
@@ -737,7 +729,7 @@ class FakeHub:
 
     def history(self, request: Request, kinds: str, id: str, revision: str) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
-        line = [
+        commits = [
             {
                 "id": c.oid,
                 "title": c.title,
@@ -747,7 +739,7 @@ class FakeHub:
             }
             for c in repo.history(self._find_commit(repo, revision))
         ]
-        return self._paginate(request, line)
+        return self._paginate(request, commits)
 
     def branch(self, request: Request, kinds: str, id: str, name: str) -> Response:
         repo, _ = self._writable_repo(request, kinds, id)
@@ -772,7 +764,7 @@ class FakeHub:
             if repo.tags.pop(unquote(name), None) is None:
                 raise HubError(404, f"Invalid rev id: {name}", "RevisionNotFound")
             return json_response({})
-        # in a POST the path names what is tagged
+        # the path of a POST is the revision to tag
         commit, new = (self._find_commit(repo, name), json_body(request)["tag"])
         if new in repo.tags:
             raise HubError(409, f"Tag reference already exists: refs/tags/{new}")
@@ -784,7 +776,7 @@ class FakeHub:
         return json_response({"discussions": [], "count": 0, "start": 0})
 
     def _branch(self, request: Request, repo: Repo, revision: str) -> str:
-        """The branch that a commit goes to."""
+        """Return the branch that receives a commit."""
         if is_true(request.first("create_pr")):
             raise HubError(403, "Pull requests are disabled for this repository")
         if (name := unquote(revision)) not in repo.branches:
@@ -794,15 +786,15 @@ class FakeHub:
     def preupload(self, request: Request, kinds: str, id: str, revision: str) -> Response:
         repo, _ = self._writable_repo(request, kinds, id)
         existing = repo.commits[repo.branches[self._branch(request, repo, revision)]].files
-        answers = []
+        results = []
         for file in json_body(request)["files"]:
             old = existing.get(file["path"])
             oid = None if old is None else old.sha256 if old.lfs else old.oid
             mode = "lfs" if self._is_lfs_file(file["path"], file["size"]) else "regular"
-            answers.append(
+            results.append(
                 {"path": file["path"], "uploadMode": mode, "shouldIgnore": False, "oid": oid}
             )
-        return json_response({"files": answers})
+        return json_response({"files": results})
 
     def batch(self, request: Request, kinds: str | None, id: str) -> Response:
         repo, _ = self._writable_repo(request, kinds, id)
@@ -922,9 +914,9 @@ class FakeHub:
         self._ensure_gate_access(repo, token)
         blob = commit.files.get(path)
         if blob is None:
-            missing = error_response(request, HubError(404, "Entry not found", "EntryNotFound"))
-            missing.headers["X-Repo-Commit"] = commit.oid
-            return missing
+            not_found = error_response(request, HubError(404, "Entry not found", "EntryNotFound"))
+            not_found.headers["X-Repo-Commit"] = commit.oid
+            return not_found
         headers = {"X-Repo-Commit": commit.oid, "ETag": f'"{blob.oid}"'}
         if not blob.lfs:
             return range_response(
@@ -940,7 +932,7 @@ class FakeHub:
             headers | {"Location": self._signed("GET", repo, blob.sha256)},
         )
 
-    # Storage: another host, which knows signed addresses and no tokens
+    # Storage: another host, with signed URLs instead of tokens
 
     def _signature(self, method: str, path: str) -> str:
         return hmac.new(self.secret, f"{method} {path}".encode(), hashlib.sha256).hexdigest()
@@ -978,7 +970,7 @@ class FakeHub:
 
 
 def _routes() -> Iterator[tuple[str, re.Pattern[str], Callable[..., Response]]]:
-    # a repository's id has one part or, as ours, two
+    # the id of a repository has one or two parts
     api = r"/api/(models|datasets|spaces)/([^/]+(?:/[^/]+)?)"
     page = r"/(datasets/|spaces/)?([^/]+(?:/[^/]+)?)"
     for methods, pattern, handler in (
@@ -1018,7 +1010,7 @@ def json_response(value: object, status: int = 200, **headers: str) -> Response:
 
 
 def error_response(request: Request, error: HubError) -> Response:
-    """An error as the Hub words it: in the body, and in two headers that the client reads first."""
+    """Return an error in the format of the Hub: in the body and in two headers."""
     code = error.code
     if (
         error.status == 401
@@ -1026,7 +1018,7 @@ def error_response(request: Request, error: HubError) -> Response:
         and error.message != INVALID_TOKEN_MESSAGE
         and _REPO_PATH.search(request.path)
     ):
-        code = "RepoNotFound"  # what the client itself makes of it over https
+        code = "RepoNotFound"  # the client assumes this code over https only
     response = json_response(
         {"error": error.message} | error.fields, error.status, **{"X-Error-Message": error.message}
     )
@@ -1078,7 +1070,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
-        # HTTPServer's own looks its name up, which may take seconds
+        # HTTPServer.server_bind looks up the host name, which may take seconds
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: socket.socket, client_address: tuple[str, int]) -> None:
@@ -1114,8 +1106,8 @@ class _Handler(BaseHTTPRequestHandler):
     def serve(self) -> None:
         hub, address = self.server.hub, urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        # A slash quoted in a revision or a folder is part of it: quoted marks stay until their part
-        # is taken out.
+        # A quoted slash belongs to the name of a revision or a folder, so it stays quoted until the
+        # path is split.
         path = unquote(address.path.replace("%2F", "%252F").replace("%2f", "%252F"))
         query = parse_qs(address.query, keep_blank_values=True)
         request = Request(self.command, path, query, headers.get("host", ""), headers)
@@ -1184,14 +1176,14 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(parts)
 
     def reset(self) -> None:
-        """Close so that the other side sees a reset, not an end."""
+        """Close the connection with a TCP reset."""
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.rfile.close()
         self.connection.close()
         raise ConnectionDropped
 
     def stall(self, fault: Fault) -> None:
-        """Say nothing until the fault is healed or the other side gives up."""
+        """Send nothing until the fault ends or the client disconnects."""
         while not fault.ended.is_set():
             ready, _, _ = select.select([self.connection], [], [], 0.02)
             if ready and not self.connection.recv(1, socket.MSG_PEEK):
@@ -1201,7 +1193,7 @@ class _Handler(BaseHTTPRequestHandler):
         raise ConnectionDropped
 
 
-if __name__ == "__main__":  # to try it by hand: python -m tests.support.fake_hub
+if __name__ == "__main__":  # manual use: python -m tests.support.fake_hub
     with FakeHub() as hub:
         print(
             f"HF_ENDPOINT={hub.url}  tokens: {', '.join(hub.tokens)}  (process {os.getpid()}; "

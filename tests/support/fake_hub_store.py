@@ -1,4 +1,4 @@
-"""What a Hub keeps: people and their tokens, repositories and their commits. No HTTP here."""
+"""The data of the fake Hub: users with tokens, and repositories with commits, without HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import yaml
 
 KINDS = ("model", "dataset", "space")
-WRITERS = ("admin", "write")  # roles that may write, of an organization's member and of a token
+WRITERS = ("admin", "write")  # roles with write access, of members of an organization and of tokens
 LFS_SUFFIXES = (
     ".7z",
     ".arrow",
@@ -56,19 +56,19 @@ _clock_lock = threading.Lock()
 
 
 def now() -> datetime:
-    """Return the time, each millisecond at most once, so that all events have an order."""
+    """Return the time in milliseconds, later than any time before, so that events have an order."""
     with _clock_lock:
         _clock[0] = max(datetime.now(UTC), _clock[0] + timedelta(milliseconds=1))
         return _clock[0]
 
 
 def git_hash(data: bytes) -> str:
-    """What git calls a file with this content."""
+    """Return the git object id of a file."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
 def as_list(value: object) -> list[str]:
-    """A card's field may hold one value or several."""
+    """Return the values of a field of a card, which may have one or several."""
     return (
         []
         if value is None
@@ -80,7 +80,7 @@ def as_list(value: object) -> list[str]:
 
 @dataclass
 class User:
-    """A person; `orgs` gives the role in each organization: admin, write or read."""
+    """A user; `orgs` are the roles (admin, write or read) by organization."""
 
     name: str
     orgs: dict[str, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class User:
 
 @dataclass
 class Token:
-    """An access token. `role` is write or read; `display` is the name that its owner gave it."""
+    """An access token; `role` is write or read, and `display` is its name."""
 
     value: str
     user: User
@@ -99,7 +99,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Blob:
-    """A file's content at one commit."""
+    """The content of a file at one commit."""
 
     data: bytes
     lfs: bool
@@ -110,7 +110,7 @@ class Blob:
 
     @property
     def pointer(self) -> bytes:
-        """The text that git keeps in place of an LFS file."""
+        """Return the pointer that git stores instead of an LFS file."""
         return (
             f"version https://git-lfs.github.com/spec/v1\noid sha256:{self.sha256}\nsize "
             f"{len(self.data)}\n"
@@ -144,9 +144,9 @@ def format_timestamp(date: datetime) -> str:
 
 
 class Repo:
-    """A repository: commits by their id, branches and tags by their name.
+    """A repository: commits by id, branches and tags by name.
 
-    Made with the Hub's own first commit.
+    It starts with the initial commit of the Hub.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Repo:
     ) -> None:
         self.kind, self.id, self.private, self.gated = kind, id, private, gated
         self.namespace = id.split("/")[0] if "/" in id else ""
-        self.allowed_users: set[str] = set()  # who was let into a gated repository
+        self.allowed_users: set[str] = set()  # users with access to a gated repository
         self.likes = self.downloads = 0
         self.commits: dict[str, Commit] = {}
         self.branches: dict[str, str] = {}
@@ -168,7 +168,7 @@ class Repo:
     def commit(
         self, branch: str, files: dict[str, Blob], title: str, message: str, author: str
     ) -> Commit:
-        """Put `files`, the whole tree, on a branch."""
+        """Add a commit with all its files to a branch."""
         parent, date = self.branches.get(branch), now()
         tree = {path: blob.oid for path, blob in sorted(files.items())}
         oid = hashlib.sha1(
@@ -183,9 +183,7 @@ class Repo:
         return self.commits[oid]
 
     def find_commit(self, revision: str) -> Commit | None:
-        """The commit that a branch, a tag, a commit id or the first seven or more of its digits
-        names.
-        """
+        """Return the commit of a branch, a tag or a commit id (at least its first seven digits)."""
         oid = self.branches.get(revision) or self.tags.get(revision) or revision
         if oid in self.commits:
             return self.commits[oid]
@@ -197,7 +195,7 @@ class Repo:
         return self.commits[matches[0]] if len(matches) == 1 else None
 
     def history(self, commit: Commit) -> list[Commit]:
-        """The newest first."""
+        """Return a commit and its ancestors, newest first."""
         line = [commit]
         while line[-1].parent:
             line.append(self.commits[line[-1].parent])
@@ -208,12 +206,12 @@ class Repo:
         return self.commits[self.branches["main"]]
 
     def card(self, commit: Commit | None = None) -> dict:
-        """The YAML at the head of README.md."""
+        """Return the front matter of README.md."""
         readme = (commit or self.head).files.get("README.md")
         return card_data(readme.data.decode(errors="replace"))[0] if readme else {}
 
     def labels(self, commit: Commit | None = None) -> list[str]:
-        """What the Hub calls tags: the card's own and those it derives."""
+        """Return the tags of the Hub: those of the card, and those derived from it."""
         card, files = self.card(commit), (commit or self.head).files
         if self.kind == "model":
             labels = as_list(card.get("library_name")) + (
@@ -297,9 +295,7 @@ def read_json(data: bytes) -> object:
 
 
 def parameters(commit: Commit) -> dict[str, int]:
-    """Numbers by dtype, from the header of model.safetensors; none of a file that has no such
-    header.
-    """
+    """Return the number of parameters by dtype, from the header of model.safetensors."""
     blob = commit.files.get("model.safetensors")
     try:
         (length,) = struct.unpack_from("<Q", blob.data)

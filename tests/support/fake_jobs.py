@@ -1,4 +1,4 @@
-"""Stand-ins for the processes of jobs, so that a test decides what happens in them."""
+"""Fake processes of jobs, whose messages and results a test controls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from playground.jobs.executors import Executor
 
 
 class FakeClock:
-    """A clock that only the test moves."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -18,7 +18,7 @@ class FakeClock:
 
 
 class FakeExecutor(Executor):
-    """Starts no process; the test sends the messages of each job."""
+    """Start no process; the test sends the messages of each job."""
 
     def __init__(self) -> None:
         self.started: list[Any] = []
@@ -47,12 +47,12 @@ class FakeExecutor(Executor):
 
     @property
     def names(self):
-        """The first argument of each started job."""
+        """Return the first argument of each started job."""
         return [job.label for job in self.started]
 
 
 class FakeProcess:
-    """A `WorkerProcess` that sends and ends as the test decides."""
+    """A `WorkerProcess` whose messages and exit the test controls."""
 
     def __init__(self, started, entry, name, *arguments, on_message, on_exit, fresh=False):
         self.name, self.arguments = name, arguments

@@ -1,7 +1,8 @@
-"""ZeroGPU as far as it matters here, in the manner of the package `spaces`: what is decorated runs
-in a process forked from this one, which is used again while it lives; arguments and results are
-pickled; it may be called where a user's request is known only; and
-it is ended when its time is over."""
+"""A fake ZeroGPU that acts as the package `spaces`.
+
+A task runs in a process forked from this one, which later calls reuse. Arguments and results are
+pickled. A call needs the request of a user, and the process is killed after `duration` seconds.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-# whose event it is; threads of ours do not have it
+# the request of the current event; other threads have none
 CURRENT_REQUEST: contextvars.ContextVar[Any] = contextvars.ContextVar("request")
 
 
 class ZeroGpuError(Exception):
-    """As Gradio's error, which `spaces` raises: a title beside the message."""
+    """An error with a title and a message, as the Gradio error that `spaces` raises."""
 
     def __init__(self, message: str, title: str = "Error") -> None:
         super().__init__(message)
@@ -28,13 +29,13 @@ class ZeroGpuError(Exception):
 
 
 class FakeZeroGpu:
-    """Lends its GPU, which is none, for `duration` seconds at a time."""
+    """Run a task without a GPU, for at most `duration` seconds."""
 
     def __init__(self, task: Callable[..., Any], duration: float) -> None:
         self.task, self.duration = task, duration
         self.calls: list[Any] = []  # callers
         self.pids: list[int] = []  # the process of each call
-        self.next_error: ZeroGpuError | None = None  # what the next call gets instead
+        self.next_error: ZeroGpuError | None = None  # raised by the next call
         self._process: Any = None
         self._connection: Any = None
         self._lock = threading.Lock()
@@ -74,7 +75,7 @@ class FakeZeroGpu:
             self._process.join(10)
 
     def _serve(self, connection: Connection) -> None:
-        self._connection.close()  # of the parent, whose end then ends this process as well
+        self._connection.close()  # the end of the parent: this process exits with the parent
         while True:
             try:
                 arguments = pickle.loads(connection.recv_bytes())
@@ -82,13 +83,13 @@ class FakeZeroGpu:
                 return
             response: list[Any] = []
 
-            def run_task(arguments: Any = arguments, answer: list[Any] = response) -> None:
+            def run_task(arguments: Any = arguments, result: list[Any] = response) -> None:
                 try:
-                    answer[:] = ["ok", self.task(*arguments)]
+                    result[:] = ["ok", self.task(*arguments)]
                 except Exception as error:
-                    answer[:] = ["error", type(error).__name__]
+                    result[:] = ["error", type(error).__name__]
 
-            # as there: not the main thread of the process
+            # as `spaces` does, not in the main thread of the process
             thread = threading.Thread(target=run_task)
             thread.start()
             thread.join()

@@ -62,17 +62,17 @@ def step_data(layers, heads, source):
     names = [
         f"layer {layer + 1}, head {head + 1}" for layer in range(layers) for head in range(heads)
     ]
-    answer = [*source[-2::-1], "EOS"]
+    prediction = [*source[-2::-1], "EOS"]
     steps = [
         {
-            "prefix": ["SOS", *answer[:t]],
+            "prefix": ["SOS", *prediction[:t]],
             "token": symbol,
-            "target": None if t == 2 else answer[0],
+            "target": None if t == 2 else prediction[0],
             "probability": 0.999,
             "candidates": [[symbol, 0.999]],
             "weights": weights(len(names), len(source)).tolist(),
         }
-        for t, symbol in enumerate(answer)
+        for t, symbol in enumerate(prediction)
     ]
     return {"columns": source, "heads": names, "steps": steps}
 

@@ -1,6 +1,6 @@
-"""Fixtures that several layers share: the stand-in Hub, and a client that finds no other.
+"""Fixtures that several layers share: the fake Hub, and a client that uses no other.
 
-A plugin of pytest, loaded by tests/conftest.py; what few tests need is imported in the fixture.
+A plugin of pytest, loaded by tests/conftest.py. Fixtures of few tests import what they need.
 """
 
 import gc
@@ -13,11 +13,10 @@ from tests.support.fake_hub import FakeHub
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """A stand-in Hub. Nothing in this process or in one started from it finds any other, nor this
-    machine's own token.
+    """Start a fake Hub that this process and its children use, without the token of the machine.
 
-    huggingface_hub reads the environment once, when it is imported, perhaps long before this: what
-    it has read is changed too. Still give `endpoint=` where a function takes one.
+    huggingface_hub reads the environment when it is imported, so its constants are patched too.
+    Tests still pass `endpoint=` to functions that accept it.
     """
     from huggingface_hub import constants, hf_api
     from huggingface_hub.utils import close_session
@@ -39,21 +38,23 @@ def hub(tmp_path_factory):
             "HF_HUB_DISABLE_PROGRESS_BARS": True,
         }.items():
             patch.setattr(constants, name, value)
-        patch.setattr(hf_api.api, "endpoint", hub.url)  # behind the functions of the package
+        patch.setattr(
+            hf_api.api, "endpoint", hub.url
+        )  # the instance behind the functions of the package
         yield hub
         close_session()
 
 
 @pytest.fixture(scope="module")
 def served_hub():
-    """A stand-in Hub for servers that a test starts; this process is not pointed at it."""
+    """Start a fake Hub for the servers of a test; this process does not use it."""
     with FakeHub() as hub:
         yield hub
 
 
 @pytest.fixture
 def registry(tmp_path):
-    """A registry with two training places, in a folder of its own."""
+    """Create a registry with two slots in an empty folder."""
     from playground.jobs.process import warm_up
     from playground.runs.registry import Registry
 
@@ -83,7 +84,7 @@ def clear_hub_faults(request):
 
 @pytest.fixture
 def restore_hub_client():
-    """Restore the client of huggingface_hub, which a test sets up as a process of its own does."""
+    """Restore the client of huggingface_hub, which a test configures as a hub task does."""
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils import close_session
     from huggingface_hub.utils._http import default_client_factory

@@ -1,6 +1,4 @@
-"""Models that are not trained: one of random weights, and one whose every weight is set by hand so
-that what each part is for
-is known beforehand."""
+"""Untrained models: with random weights, and with handcrafted weights of known functions."""
 
 import torch
 
@@ -13,7 +11,7 @@ VOCAB_SIZE = 13  # PAD, SOS, EOS and ten digits
 POSITION_COLUMNS = slice(13, 19)
 REVERSING_HEAD = (0, 0)  # layer and head of the cross-attention that reverses
 
-NON_STANDARD_SETTINGS = [  # models in which something is not as in the paper
+NON_STANDARD_SETTINGS = [  # settings that differ from the paper
     {"position_type": "none", "activation": "gelu", "bias": False},
     {"position_type": "learned-from-end", "norm_type": "rms", "norm_placement": "post"},
     {"position_type": "rope", "n_kv_heads": 2, "d_k": 6, "d_v": 5},
@@ -30,9 +28,7 @@ NON_STANDARD_SETTINGS = [  # models in which something is not as in the paper
 
 
 def random_model(**changes):
-    """A small model in which no bias and no norm is at its default, so that each of them
-    matters.
-    """
+    """Build a small model whose biases and norms differ from their defaults."""
     torch.manual_seed(0)
     settings = {
         "d_model": 16,
@@ -65,11 +61,11 @@ def reversing_model():
 
     A vector has the layout [token: 13 | position: 6 | next token: 13].
 
-    The working head attends, at target position t, to the source position of the next token,
-    4 - t (EOS for t = 5), and carries what the token there is over to the third part, which the
-    output layer reads. All other heads have random queries, keys and values, and write random
-    numbers where no component reads them: into the first part in the decoder, into the third in the
-    encoder. Feed-forward networks write zero.
+    At target position t, the reversing head attends to the source position of the next token,
+    4 - t (EOS for t = 5), and copies its token to the third part, which the output layer reads. All
+    other heads have random queries, keys and values, and write random numbers where no component
+    reads them: to the first part in the decoder, and to the third part in the encoder. The
+    feed-forward networks output zero.
     """
     torch.manual_seed(0)
     config = RunConfig.from_flat(
@@ -128,9 +124,7 @@ def reversing_model():
 
 @torch.no_grad()
 def redundant_heads_model():
-    """The same, but two cross-attention heads of the first layer do the same work, so that
-    either can be missed.
-    """
+    """Build the reversing model with two equal cross-attention heads, either of which suffices."""
     model = reversing_model()
     attention = model.transformer.decoder_layers[0].cross_attn
     for projection in (attention.q_proj, attention.k_proj, attention.v_proj):

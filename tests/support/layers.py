@@ -25,7 +25,7 @@ DEFAULT_MARKERS = "(unit or smoke) and not soak"
 FULL_MARKERS = "not soak"
 # seconds by file, of one process on the machine that docs/testing.md names
 DURATIONS = TESTS / "durations.json"
-LAST_FILE = "faults/test_load.py"  # it takes the whole machine
+LAST_FILE = "faults/test_load.py"  # uses all cores
 deselected_counts: Counter[str] = Counter()
 
 
@@ -62,7 +62,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.path.relative_to(TESTS).as_posix()
         return name == LAST_FILE, -seconds.get(name, 0.0), name
 
-    items.sort(key=rank)  # the longest files first: no process is left alone with one at the end
+    items.sort(
+        key=rank
+    )  # the longest files first, so that the processes end at about the same time
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

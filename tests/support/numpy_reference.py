@@ -1,14 +1,13 @@
-"""The transformer once more, from its weights alone: numpy in double precision, head by head,
-row by row, no code of ours.
+"""A reference transformer in numpy, in double precision, without code of the playground.
+
+It computes each head of each sequence separately.
 """
 
 import numpy as np
 
 
 def reference_attention(model, source_BS, decoder_input_BT):
-    """Attention of every kind as nested lists [kind][layer][row][head] of matrices QM, and
-    logits [row] TV.
-    """
+    """Return attention weights QM as lists [kind][layer][row][head], and logits TV by row."""
     w = {name: tensor.detach().double().numpy() for name, tensor in model.state_dict().items()}
     config = model.config
     d, width = config.d_model, config.d_model // config.n_heads

@@ -1,4 +1,4 @@
-"""A page of the app without a browser: what static/train sends, over real HTTP."""
+"""A client that sends the requests of a page (static/train) over HTTP, without a browser."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tests.support.small_runs import tiny_config
 
 
 class PageClient:
-    """One user's page; `keeps_connection` keeps the connection open until it is closed.
+    """The page of one user; with `keeps_connection`, all requests use one connection.
 
-    Raises RuntimeError for every status but 200.
+    Requests raise RuntimeError for every status except 200.
     """
 
     def __init__(self, app: AppServer, owner: str = "", keeps_connection: bool = False) -> None:
@@ -49,12 +49,12 @@ class PageClient:
         return json.loads(text)
 
     def get(self, path: str) -> str:
-        """The text of a GET."""
+        """Send a GET request; return the text of the response."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as response:
             return response.read().decode()
 
     def call(self, route: str, **fields: Any) -> Any:
-        """What a function of the live view answers."""
+        """Send a request to a route of the page; return the response."""
         body = {"owner": self.owner} | fields
         return self.post(
             f"/playground/api/{route}",
@@ -97,9 +97,7 @@ class PageClient:
         return response
 
     def train(self, **fields: Any) -> str:
-        """Press Train on the form as it comes, but for these fields; the subject that is on
-        show then, or why nothing was started.
-        """
+        """Submit the training form with these fields; return the subject of the run or an error."""
         config = json.loads(self.get("/config"))
         components = {component["id"]: component for component in config["components"]}
         ids = {part["props"].get("elem_id"): number for number, part in components.items()}
@@ -125,14 +123,16 @@ class PageClient:
             for line in self.get(f"/gradio_api/queue/data?session_hash={session}").splitlines()
             if line.startswith("data: ")
         ]
-        output = next(each["output"] for each in messages if each["msg"] == "process_completed")
+        output = next(
+            message["output"] for message in messages if message["msg"] == "process_completed"
+        )
         if "data" not in output:
             raise RuntimeError(f"Train: {output}")
         _, live_value, problem = output["data"]
         return problem or json.loads(live_value)["subject"]
 
     def upload(self, archive_bytes: bytes) -> str:
-        """Make a run of a checkpoint; the subject under which it can be begun again."""
+        """Upload a checkpoint as a run; return its subject."""
         return self.post(
             "/playground/checkpoints", archive_bytes, {"X-Owner": self.owner, "X-Name": "uploaded"}
         )["subject"]
@@ -144,7 +144,7 @@ class PageClient:
 
 
 def zipped_small_checkpoint(folder: Path, config: RunConfig | None = None) -> bytes:
-    """The zip file of a checkpoint at step 1."""
+    """Train one step; return the zip file of the checkpoint."""
     trainer = Trainer(config or tiny_config())
     metrics = [trainer.train_step()]
     save_checkpoint(folder / "small", trainer, metrics)
@@ -160,9 +160,7 @@ def run_folders(app: AppServer) -> list[Path]:
 
 
 class PollingThread(threading.Thread):
-    """A page that polls at a steady pace, as one does that has a run on show, and keeps the
-    seconds that each answer took.
-    """
+    """Poll a run at a constant rate, as a page does, and record the response times."""
 
     def __init__(self, page: PageClient, model_ref: str, polls_per_second: float) -> None:
         super().__init__(daemon=True)

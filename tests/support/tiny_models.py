@@ -1,12 +1,12 @@
-"""Two tiny models with tokenizers of their own, trained here on a small grammar: fixtures, so that
-tests run the real pipelines on weights that mean something. They are no pretrained BERT or GPT-2
-and know nothing but the grammar below.
+"""Two tiny models with tokenizers, trained on a small grammar, for tests of the real pipelines.
 
-    python -m tests.support.tiny_models FOLDER      makes FOLDER/tiny-gpt2 and FOLDER/tiny-bert
+They are not pretrained models, and have learned only the grammar below.
 
-The grammar: capitals, counting in words and in digits, a few plain sentences, and reversed digits
-("Input: 3 1 4", "Output: 4 1 3"). What they must be right about is in `CHECKS`; a fixture that is
-not raises.
+    python -m tests.support.tiny_models FOLDER   creates FOLDER/tiny-gpt2 and FOLDER/tiny-bert
+
+The grammar has capitals, counting in words and in digits, a few plain sentences, and reversed
+digits ("Input: 3 1 4", "Output: 4 1 3"). `CHECKS` lists predictions that must be correct; otherwise
+training raises FixtureError.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ PLAIN_SENTENCES = [
     "what a bad film.",
 ]
 END_OF_TEXT = "<|endoftext|>"
-CONTEXT_LENGTH = 48  # tokens that GPT-2's fixture sees at once while it learns
-MAX_SEEDS = 4  # tried until everything that is checked is right
+CONTEXT_LENGTH = 48  # tokens of a training sequence of tiny-gpt2
+MAX_SEEDS = 4  # seeds to try until all checks pass
 MAX_POSITIONS = 256
-IGNORE_INDEX = -100  # a label that counts for nothing
-# what a model is given, and what is right at every token
+IGNORE_INDEX = -100  # a label without a loss
+# inputs of the model, and the label of every token
 TrainingBatch = tuple[dict[str, Tensor], Tensor]
 
 CHECKS = {
@@ -88,13 +88,15 @@ CHECKS = {
 
 
 class FixtureError(AssertionError):
-    """A fixture has not learned its grammar; with input, prediction and target."""
+    """A fixture has not learned the grammar; the message has input, prediction and target."""
 
 
 def sample_sentence(rng: random.Random, truncate: bool = False) -> str:
-    """One sentence of the grammar, half of them reversed digits, which are the hardest to learn.
-    With `truncate`, counting ends anywhere:
-    who fills gaps is to go by the neighbors and not by the end."""
+    """Return a sentence of the grammar; half of them are reversed digits, the hardest to learn.
+
+    With `truncate`, counting ends at any number, so that a masked model learns to use the
+    neighbors of a mask and not the end of the sentence.
+    """
     kind = rng.random()
     if kind < 0.45:
         digits = [str(rng.randrange(10)) for _ in range(3)]
@@ -132,10 +134,10 @@ def causal_tokenizer(corpus: list[str]) -> Any:
 
 
 def masked_tokenizer(corpus: list[str]) -> Any:
-    """WordPiece in lower case, as bert-base-uncased's, small: letters, letters that go on, and
-    every word of the corpus. It is not
-    trained: a trained one numbers its pieces, and chooses some, differently in each process, and
-    the fixture with them.
+    """Return a small lower-case WordPiece tokenizer, as that of bert-base-uncased.
+
+    Its pieces are letters, continued letters, and the words of the corpus. It is not trained,
+    because training gives different pieces and ids in each process.
     """
     lower, split = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
     words = {
@@ -167,9 +169,9 @@ def causal_batches(tokenizer: Any, rng: random.Random, size: int = 16) -> Iterat
             lines = [sample_sentence(rng) for _ in range(64)]
             for ids, line in zip(tokenizer(lines)["input_ids"], lines, strict=True):
                 is_few_shot = line.startswith("Input")
-                # shots follow one another, other sentences begin a text
+                # few-shot examples follow one another; other sentences start a text
                 separator = newline_ids if is_few_shot and rng.random() < 0.7 else [end]
-                # digits drawn by chance: nothing to learn
+                # random digits cannot be learned
                 random_positions = range(2, ids.index(newline_ids[0])) if is_few_shot else ()
                 buffer += [
                     (token, IGNORE_INDEX if position in random_positions else token)
@@ -315,7 +317,7 @@ def make_models(folder: Path) -> Path:
                 break
             except (
                 FixtureError
-            ):  # processors round differently, so that no seed is right on all of them
+            ):  # CPUs round differently, so no seed passes the checks on all of them
                 if seed == MAX_SEEDS - 1:
                     raise
     return folder
@@ -330,7 +332,7 @@ def cached_models(home: Path) -> Path:
         transformers.__version__.encode(),
     ]
     folder = home / hashlib.sha256(b"".join(sources)).hexdigest()[:16]
-    with FileLock(home / "making.lock"):  # several processes of one test session want them
+    with FileLock(home / "making.lock"):  # several processes of one test session may train them
         if not folder.is_dir():
             temporary_folder = Path(tempfile.mkdtemp(dir=home))
             make_models(temporary_folder)

@@ -207,7 +207,7 @@ def test_baseline_pairs_exclude_the_first_token(tiny_gpt2):
 
 
 def test_states_after_the_final_norm_are_compared_separately(tiny_gpt2, tiny_bert):
-    """Check the last layer: GPT-2 in transformers returns it after the final norm, BERT has none."""
+    """Check the last layer: transformers returns that of GPT-2 after the final norm."""
     text = "the bank refused my loan. the bank by the river was steep."
     causal, masked = (
         run("word-in-context", {"model": name, "text": text, "references": []}, ProgressReporter())

@@ -65,8 +65,8 @@ def test_output_tokens_and_probabilities_are_those_of_transformers(tiny_t5):
 def test_attention_weights_of_all_kinds_are_those_of_transformers(tiny_t5):
     result = translate(tiny_t5)
     model = AutoModelForSeq2SeqLM.from_pretrained(tiny_t5, attn_implementation="eager")
-    source = torch.tensor([[weights["id"] for weights in result["source"]]])
-    target = [result["start"]["id"], *(weights["id"] for weights in result["generated"])][:-1]
+    source = torch.tensor([[token["id"] for token in result["source"]]])
+    target = [result["start"]["id"], *(token["id"] for token in result["generated"])][:-1]
     with torch.no_grad():
         expected = model(
             input_ids=source, decoder_input_ids=torch.tensor([target]), output_attentions=True
@@ -82,8 +82,8 @@ def test_attention_weights_of_all_kinds_are_those_of_transformers(tiny_t5):
 
 def test_final_verb_attends_to_the_verb_of_the_source(tiny_t5):
     result = translate(tiny_t5, "the woman fed the man")
-    rows = [each["word"] for each in result["generated"]]
-    columns = [each["word"] for each in result["source"]]
+    rows = [entry["word"] for entry in result["generated"]]
+    columns = [entry["word"] for entry in result["source"]]
     weights = unpack(result, "cross", len(rows), len(columns))
     verb = weights[:, :, rows.index("gefüttert"), columns.index("fed")]
     assert verb.max() > 0.5
@@ -129,7 +129,7 @@ def test_bart_may_have_different_encoder_and_decoder_sizes(tiny_t5, tmp_path):
     tokenizer.save_pretrained(tmp_path)
     result = translate(str(tmp_path), new_tokens=4)
     attention = result["attention"]
-    assert {kind: (each["layers"], each["heads"]) for kind, each in attention.items()} == {
+    assert {kind: (entry["layers"], entry["heads"]) for kind, entry in attention.items()} == {
         "cross": (2, 4),
         "encoder": (3, 2),
         "decoder": (2, 4),
@@ -178,6 +178,6 @@ def test_marian_without_sentencepiece_names_the_package_to_install(tmp_path):
 
 def test_cancellation_stops_the_generation(tiny_t5):
     progress = ProgressReporter()
-    progress.progress = lambda done, *_: progress.cancelled.set() if done == 2 else None
+    progress.progress = lambda n_steps, *_: progress.cancelled.set() if n_steps == 2 else None
     with pytest.raises(JobCancelled):
         translate(tiny_t5, progress=progress)
