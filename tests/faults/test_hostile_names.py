@@ -217,9 +217,9 @@ def tree(folder):
 
 @pytest.fixture
 def watched(server, tmp_path):  # noqa: F811
-    """The server, and the folder around its own.
+    """Yield the server, and check the folders around its own.
 
-    Nothing there may change except in `runs` and `rows`, under names of the server.
+    No file may change except in `runs` and `rows`, under names of the server.
     """
     outside = tmp_path.parent
     before = tree(tmp_path)

@@ -84,7 +84,7 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture
 def server(registries, checkpoint, tmp_path, monkeypatch):
-    """All handlers of the page, with a checkpoint and a run of an owner.
+    """Serve all routes of the page, with a checkpoint and a run of an owner.
 
     Nothing trains, and no process is started.
     """

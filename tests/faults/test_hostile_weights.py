@@ -45,7 +45,7 @@ STEPS = 3
 
 @pytest.fixture(scope="module")
 def valid_checkpoint(tmp_path_factory):
-    """The files of a valid checkpoint, by name, and the trainer that wrote them."""
+    """Return the files of a valid checkpoint by name, and the trainer that wrote them."""
     trainer = Trainer(tiny_config())
     metrics = [trainer.train_step() for _ in range(STEPS)]
     folder = tmp_path_factory.mktemp("good") / "checkpoint"
@@ -232,7 +232,7 @@ def test_inspecting_handcrafted_weights_takes_little_memory(
 
 @pytest.fixture
 def upload_client(registries):
-    """The upload of a new server, and the folder of its runs."""
+    """Start a server for uploads; return a client and the folder of runs."""
     registry = registries()
     with TestClient(Starlette(routes=CheckpointTransfer(registry).routes())) as client:
         yield client, registry.root / "runs"

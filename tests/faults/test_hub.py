@@ -93,7 +93,7 @@ DEFAULT_HUB_TASK_CASES = {
 
 @dataclass
 class Outcome:
-    """The result of one case."""
+    """Result of one case."""
 
     message: str = ""
     retryable: bool = False

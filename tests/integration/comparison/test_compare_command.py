@@ -1,4 +1,4 @@
-"""`python -m playground compare` as a process, with a stand-in Hub."""
+"""`python -m playground compare` as a process, with a fake Hub."""
 
 import csv
 import json

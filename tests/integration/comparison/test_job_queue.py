@@ -1,4 +1,4 @@
-"""Jobs as the page starts them: a real process, a stand-in Hub, and their failures."""
+"""Jobs as the page starts them: a real process, a fake Hub, and their failures."""
 
 import json
 import os

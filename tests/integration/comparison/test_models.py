@@ -128,7 +128,7 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
         tally, _ = build_benchmark(rank=0).evaluate(causal_lm(StubPipe(tokenizer, rule)))
         result[name] = tally.compute()
     copied = build_benchmark(rank=0).evaluate(CopyBaseline())[0].compute()
-    assert (result["right"]["exact_match"], result["right"]["token_accuracy"]) == (1.0, 1.0)
+    assert (result["correct"]["exact_match"], result["correct"]["token_accuracy"]) == (1.0, 1.0)
     for score in (
         "exact_match",
         "token_accuracy",
@@ -139,10 +139,13 @@ def test_perfect_copying_and_invalid_outputs_score_as_expected(tokenizer):
     ):
         assert result["copies"][score] == copied[score], score
     assert copied["exact_match"] == 0
-    assert 0 < copied["token_accuracy"] < 1  # the middle of three stays where it is
-    for name in ("rambles", "empty", "joins"):
+    assert 0 < copied["token_accuracy"] < 1  # the middle of three digits is correct
+    for name in ("text after", "empty", "joined"):
         assert (result[name]["exact_match"], result[name]["token_accuracy"]) == (0.0, 0.0), name
-    assert (result["goes on"]["exact_match"], result["goes on"]["token_accuracy"]) == (0.0, 1.0)
+    assert (result["extra token"]["exact_match"], result["extra token"]["token_accuracy"]) == (
+        0.0,
+        1.0,
+    )
 
 
 def test_the_prompt_and_its_tokens_match_the_request(tokenizer):
@@ -470,7 +473,7 @@ def test_majority_baseline_is_the_best_constant_prediction():
 
 
 class UniformOverPermutations(CopyBaseline):
-    """Gives every permutation of the source the same log-probability, up to float rounding."""
+    """Give every permutation of the source the same log-probability, up to float rounding."""
 
     def loglikelihoods(self, example, choices):
         return [-20.0 + 1e-7 * (number % 3) for number in range(len(choices))]

@@ -631,14 +631,14 @@ def test_deleted_experiment_leaves_nothing_in_memory(create_server):
     (run,) = registry.list_for_owner("ada")
     assert cached_curves(run)
     experiments.delete(experiment, "ada")
-    wait_for(lambda: not cached_curves(run), 10, "the end of what was computed")
+    wait_for(lambda: not cached_curves(run), 10, "the end of its cached results")
 
 
 def test_cached_results_are_limited(create_server):
     _, experiments = create_server()
     experiments.close()  # no run has started
-    stored = 64
-    for number in range(2 * stored + 20):
+    n_cached = 64
+    for number in range(2 * n_cached + 20):
         owner = f"owner {number // MAX_EXPERIMENTS_PER_OWNER}"
         experiment = experiments.submit(
             experiment_spec({**ENDLESS, "max_steps": 200_000 + number}), owner
@@ -647,11 +647,11 @@ def test_cached_results_are_limited(create_server):
         assert experiments.results(experiment, owner)["fields"] == ["norm_placement"]
     gc.collect()
     variants = [
-        each
-        for each in gc.get_objects()
-        if type(each) is dict and {"label", "planned", "curve"} <= set(each)
+        value
+        for value in gc.get_objects()
+        if type(value) is dict and {"label", "planned", "curve"} <= set(value)
     ]
-    assert len(variants) <= 2 * stored + 4  # two of each experiment
+    assert len(variants) <= 2 * n_cached + 4  # two of each experiment
 
 
 def test_error_of_one_experiment_is_logged_once_and_others_continue(

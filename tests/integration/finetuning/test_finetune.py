@@ -30,7 +30,7 @@ from tests.support.command_runner import run_command
 
 ROOT = Path(__file__).resolve().parents[3]
 for_both_models = pytest.mark.parametrize("fixture", ["tiny-gpt2", "tiny-bert"])
-# half as many sufficed for six seeds of each, but not on every processor
+# half as many suffice for six seeds of each model, but not on every CPU
 STEPS = {"tiny-gpt2": 60, "tiny-bert": 120}
 
 

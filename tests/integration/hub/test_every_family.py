@@ -65,7 +65,7 @@ def warm():
 
 
 def train_checkpoint(folder, name, changes):
-    """A checkpoint of an architecture after some steps."""
+    """Train an architecture for some steps; return its checkpoint."""
     trainer = Trainer(small_config(name, **changes))
     metrics = [trainer.train_step() for _ in range(STEPS)]
     save_checkpoint(folder, trainer, metrics, trainer.evaluate(100))
@@ -74,7 +74,7 @@ def train_checkpoint(folder, name, changes):
 
 @pytest.fixture(scope="module", params=PUBLISHED)
 def published(request, hub, tmp_path_factory):
-    """The checkpoint and the repository of one architecture."""
+    """Publish one architecture; return its checkpoint and its repository."""
     folder = train_checkpoint(
         tmp_path_factory.mktemp("checkpoint") / "0", *PUBLISHED[request.param]
     )

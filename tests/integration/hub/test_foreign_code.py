@@ -52,7 +52,7 @@ def canary(tmp_path):
 
 @pytest.fixture(scope="module")
 def valid_files(tmp_path_factory):
-    """The files of a valid model of the playground, as in a repository."""
+    """Return the files of a valid model of the playground, as in a repository."""
     folder = tmp_path_factory.mktemp("own") / "checkpoint"
     trainer = Trainer(tiny_config(max_steps=20))
     save_checkpoint(folder, trainer, [trainer.train_step()])
@@ -62,7 +62,7 @@ def valid_files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
-    """The files of an untrained tiny GPT-2, which transformers loads."""
+    """Return the files of an untrained tiny GPT-2 that transformers loads."""
     folder = tmp_path_factory.mktemp("gpt2")
     vocabulary = Vocabulary("0123456789")
     GPT2LMHeadModel(

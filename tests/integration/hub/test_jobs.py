@@ -53,7 +53,7 @@ def warm():
 
 @pytest.fixture(autouse=True)
 def scratch_folder(tmp_path, monkeypatch):
-    """The folder for temporary files of hub tasks. It is empty after every test."""
+    """Create the folder of temporary files of hub tasks; check that it is empty after a test."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -64,7 +64,7 @@ def scratch_folder(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """A complete checkpoint, as a run saves it."""
+    """Save a complete checkpoint, as a run does."""
     folder = tmp_path_factory.mktemp("run") / "0000006"
     save_trained(folder)
     return folder
@@ -79,7 +79,7 @@ def save_trained(folder):
 
 @pytest.fixture(scope="module")
 def published(hub, checkpoint):
-    """The files of a repository with the pushed checkpoint."""
+    """Push the checkpoint; return the files of the repository."""
     job = run_to_end(HubTask("push", "ada/digits", hub.ADA, hub.url, checkpoint=str(checkpoint)))
     assert job.status == "done", job.message
     return hub.files("ada/digits")
@@ -660,17 +660,17 @@ def test_one_address_has_at_most_half_of_the_hub_jobs(monkeypatch, client_addres
 
 
 def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_address):
-    started, seen = fake_processes(monkeypatch), []
+    started, addresses = fake_processes(monkeypatch), []
     client_address.set("192.0.2.1")
 
     def import_result(result):
-        seen.append(client_address.get())
+        addresses.append(client_address.get())
         return result
 
     AutoPublisher(None).start(HubTask("pull", token="secret"), "ada", import_result)
     client_address.set("")  # as in the thread that waits for the process
     started[0].finish()
-    assert (seen, client_address.get()) == (["192.0.2.1"], "")
+    assert (addresses, client_address.get()) == (["192.0.2.1"], "")
 
 
 def test_the_owner_of_a_local_instance_may_request_every_list(monkeypatch, client_address):
@@ -811,8 +811,8 @@ def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monke
     assert jobs.auto_publish_status(run) is None
 
 
-def failed_permanently(registry, monkeypatch, hub):
-    """A run whose last push failed permanently, and the jobs with the reason."""
+def create_failed_publish(registry, monkeypatch, hub):
+    """Return a run whose last push failed permanently, and the publisher with the error."""
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     jobs, run = AutoPublisher(registry), start_run(registry, "ada")
     wait_for(lambda: run.step > 0, 60, "the first points")
@@ -834,7 +834,7 @@ def failed_permanently(registry, monkeypatch, hub):
 
 
 def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monkeypatch):
-    jobs, run = failed_permanently(registry, monkeypatch, hub)
+    jobs, run = create_failed_publish(registry, monkeypatch, hub)
     jobs._push_if_due(jobs._auto_publishes[run.id])
     assert jobs.auto_publish_status(run) is not None
     registry.delete(run)

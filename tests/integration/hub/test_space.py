@@ -1,4 +1,4 @@
-"""The playground, deployed to a Space of the stand-in and started from its files."""
+"""The playground, deployed to a Space of the fake Hub and started from its files."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def deploy(hub, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def deployed(hub, deploy):
-    """The first deployment to ada/play: its output, and its requests to the Hub."""
+    """Deploy to ada/play for the first time; return the process and its requests to the Hub."""
     with hub.record_requests() as requests:
         completed = deploy("ada/play")
     assert completed.returncode == 0, completed.stderr

@@ -1,4 +1,4 @@
-"""The stand-in Hub with the real client."""
+"""The fake Hub with the real client."""
 
 import io
 import json

@@ -45,7 +45,7 @@ def no_descriptors(monkeypatch):
 
 @pytest.fixture
 def no_threads(monkeypatch):
-    """Prevent the threads of child processes."""
+    """Let the threads of child processes fail to start."""
     start = threading.Thread.start
 
     def refuse(thread):

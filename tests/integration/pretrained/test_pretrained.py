@@ -1,4 +1,4 @@
-"""Models of a stand-in Hub are listed, measured and downloaded; errors have messages.
+"""Models of a fake Hub are listed, measured and downloaded; errors have messages.
 
 The models are fixtures with the names of the real ones.
 """

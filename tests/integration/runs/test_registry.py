@@ -1254,23 +1254,25 @@ def test_every_stored_step_can_be_inspected_and_evaluated(registry):
         assert get_result(registry.snapshots.predict(run, "1 2 3", step))["step"] == step
     assert len({json.dumps(responses[step]["snapshot"]["attention"]) for step in (0, 37, 120)}) == 3
     heads = responses[120]["snapshot"]["attention"]["cross"]
-    source, written = (
+    n_source, n_target = (
         len(responses[120]["probe_info"]["source"]),
         len(responses[120]["probe_info"]["axes"]["cross"][0]),
     )
-    assert [len(heads), len(heads[0]), len(heads[0][0])] == [1, 2, source * written]
-    for row in range(written):
-        assert abs(sum(heads[0][0][row * source : (row + 1) * source]) - 1000) <= source
+    assert [len(heads), len(heads[0]), len(heads[0][0])] == [1, 2, n_source * n_target]
+    for row in range(n_target):
+        assert abs(sum(heads[0][0][row * n_source : (row + 1) * n_source]) - 1000) <= n_source
     assert get_result(registry.snapshots.predict(run, "1 2 3"))["step"] == 120
-    thinned = (
+    thinned_step = (
         next(step for step in range(1, 120) if step not in recorded)
         if len(recorded) < 121
         else None
     )
-    for missing, near in [(10**9, 120), (-5, 0)] + ([(thinned, None)] if thinned else []):
-        actual = get_result(registry.snapshots.snapshot_at(run, missing))["snapshot"]["step"]
+    for requested, expected in [(10**9, 120), (-5, 0)] + (
+        [(thinned_step, None)] if thinned_step else []
+    ):
+        actual = get_result(registry.snapshots.snapshot_at(run, requested))["snapshot"]["step"]
         assert actual in recorded
-        assert near in (None, actual)
+        assert expected in (None, actual)
 
 
 def test_broken_weights_are_reported_and_do_not_affect_later_views(registry):
@@ -1653,7 +1655,7 @@ def test_an_imported_checkpoint_becomes_a_run_that_continues(registry, trained, 
     assert get_result(registry.snapshots.predict(run, "1 2"))["step"] == 12
     run_to_end(registry, run)
     expected = metrics + list(trainer)
-    assert losses(run) == pytest.approx([each.loss for each in expected], rel=1e-5)
+    assert losses(run) == pytest.approx([step_metrics.loss for step_metrics in expected], rel=1e-5)
     assert registry.find(run.id, "ada") is run
     assert registry.find(run.id, "bob") is None
 

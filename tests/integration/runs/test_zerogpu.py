@@ -348,14 +348,14 @@ raise RuntimeError("no device API")
 
 def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
     (tmp_path / "spaces.py").write_text(SPACES)
-    path, seen = os.pathsep.join((str(tmp_path), str(ROOT))), tmp_path / "seen.json"
-    app = AppServer(tmp_path, PYTHONPATH=path, SPACES_ZERO_GPU="true", SEEN=str(seen))
+    path, state_path = os.pathsep.join((str(tmp_path), str(ROOT))), tmp_path / "seen.json"
+    app = AppServer(tmp_path, PYTHONPATH=path, SPACES_ZERO_GPU="true", SEEN=str(state_path))
     try:
         wait_for(lambda: "Training on" in app.log.read_text(), 60, "the line about the device")
         result = app.request("runs/list", {"owner": ""})
     finally:
         app.stop()
-    assert json.loads(seen.read_text()) == {"threads": 1, "fork server": False}
+    assert json.loads(state_path.read_text()) == {"threads": 1, "fork server": False}
     log = app.log.read_text()
     assert "RuntimeError: no device API" in log
     assert "Runs train on the CPU" in log
@@ -364,7 +364,7 @@ def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("trouble", "expected_message"),
+    ("error", "expected_message"),
     [
         (
             ZeroGpuError("No GPU was available after 60s", "ZeroGPU queue timeout"),
@@ -381,5 +381,5 @@ def test_app_imports_spaces_first_and_trains_on_cpu_if_that_fails(tmp_path):
         (TimeoutError(), "the GPU was not available (TimeoutError)"),
     ],
 )
-def test_an_exception_becomes_a_message(trouble, expected_message):
-    assert describe_error(trouble) == expected_message
+def test_an_exception_becomes_a_message(error, expected_message):
+    assert describe_error(error) == expected_message

@@ -141,7 +141,7 @@ def test_a_run_is_started_controlled_and_evaluated(call_api, run, own_model):
 def test_a_checkpoint_needs_no_key_for_a_prediction(call_api):
     assert call_api("predict", model=REVERSE, sequence="3 1 4")["prediction"] == ["4", "1", "3"]
     assert call_api("evaluate", model=REVERSE, n=100)["exact_match"] > 0.9
-    assert REVERSE in [each["model"] for each in call_api("models")["checkpoints"]]
+    assert REVERSE in [entry["model"] for entry in call_api("models")["checkpoints"]]
     assert call_api("status", model=REVERSE)["status"] == "checkpoint"
 
 

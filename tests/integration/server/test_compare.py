@@ -292,11 +292,13 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(
     assert run.config.training.stop_at_exact_match == architectures_api.TARGET_SCORE
     assert curve["step"] < 400
     assert (
-        next(each[0] for each in curve["evaluations"] if each[1] >= architectures_api.TARGET_SCORE)
+        next(
+            point[0] for point in curve["evaluations"] if point[1] >= architectures_api.TARGET_SCORE
+        )
         == step
     )
     assert seconds == pytest.approx(run.live.points.columns["seconds"][step - 1])
-    assert [each[0] for each in curve["loss"]][-1] == curve["step"]
+    assert [point[0] for point in curve["loss"]][-1] == curve["step"]
     assert send(compare_handlers, "architectures/curves", curve_request | {"owner": OTHER}) == {
         "curves": []
     }

@@ -141,7 +141,7 @@ def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(app):
         "conflict_lines": [],
     } == request_action(app, "show", other, sha256)
     assert "not yours, or was removed" in request_action(app, "remove", other, sha256)["error"]
-    assert request_action(app, "use", other, sha256) == {}  # a link led there
+    assert request_action(app, "use", other, sha256) == {}  # created by the link
     assert request_action(app, "remove", owner, sha256) == {}
     assert (app.checkpoints / "rows" / sha256).is_dir()
     assert request_action(app, "remove", other, sha256) == {}
@@ -356,16 +356,16 @@ print(dataset_reader.read_dataset({}))
     assert "these pairs need more memory than is free" in done.stdout, done.stderr
 
 
-def test_more_than_50_mb_are_rejected_before_they_are_read(app):
+def test_upload_of_more_than_50_mb_is_rejected_before_its_body(app):
     request = urllib.request.Request(
         app.url + UPLOAD_PATH,
         io.BytesIO(b""),
         {"x-owner": new_owner_key(), "content-length": "50000001"},
         method="POST",
     )
-    with pytest.raises(urllib.error.HTTPError) as refused:
+    with pytest.raises(urllib.error.HTTPError) as error_info:
         urllib.request.urlopen(request, timeout=20)
-    with refused.value as error:
+    with error_info.value as error:
         assert error.code == 413
 
 

@@ -149,7 +149,7 @@ def test_no_route_reveals_the_owners_dataset_or_key_to_a_viewer(shared, monkeypa
             assert secret not in response, (
                 f"{name} reveals {secret!r} to a viewer: {response[:300]}"
             )
-    assert [each.config.task.task for each in registry.list_for_owner(viewer)] == []
+    assert [run.config.task.task for run in registry.list_for_owner(viewer)] == []
 
 
 def test_only_its_owner_trains_on_the_dataset_of_a_run(shared):

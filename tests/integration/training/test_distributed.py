@@ -54,7 +54,7 @@ def run(small_run):
 
 @pytest.fixture(scope="module")
 def distributed(run, tmp_path_factory):
-    """The states of two processes, their output, and the folder of their checkpoints."""
+    """Run two processes; return their results, their output and the folder of checkpoints."""
     folder = tmp_path_factory.mktemp("together")
     trainer = Trainer(run)
     save_checkpoint(folder / "one", trainer, [trainer.train_step() for _ in range(5)])
@@ -75,7 +75,7 @@ def distributed(run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def single_process(run, tmp_path_factory):
-    """The same run in one process, and its checkpoint."""
+    """Train the same run in one process; return the result and its checkpoint."""
     folder = tmp_path_factory.mktemp("alone")
     return uninterrupted(SINGLE_PROCESS, run, folder), folder / "uncut"
 

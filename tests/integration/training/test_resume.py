@@ -255,7 +255,7 @@ def test_run_diverged_at_first_step_can_resume_once_repaired(dropout_run, tmp_pa
 
 @pytest.fixture(scope="module")
 def ended_early(small_run, tmp_path_factory):
-    """The checkpoint of a run that reached its goal early."""
+    """Train a run that reaches its goal early; return its checkpoint."""
     trainer = Trainer(
         small_run.replace(
             stop_at_exact_match=0.3, eval_every=5, eval_size=20, max_steps=300, learning_rate=1e-2
