@@ -171,7 +171,7 @@ def test_a_starting_server_deletes_leftovers_of_a_killed_one(registries, tmp_pat
     ):
         os.utime(path, (time.time() - 86_400,) * 2)
     restored = registries()
-    assert [found.id for found in restored.list_for_owner("ada")] == [run.id]
+    assert [stored_run.id for stored_run in restored.list_for_owner("ada")] == [run.id]
     assert not leftover.exists()
     assert (
         sorted(

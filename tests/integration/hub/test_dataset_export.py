@@ -117,7 +117,7 @@ def test_longer_training_set_extends_shorter_one_in_its_own_file(tmp_path, small
         training_dataset(small_run, 5, tmp_path),
     )
     assert longer.to_list()[: len(shorter)] == shorter.to_list()
-    paths = {file["filename"] for path in (shorter, longer) for file in path.cache_files}
+    paths = {file["filename"] for dataset in (shorter, longer) for file in dataset.cache_files}
     assert paths == {str(path) for path in tmp_path.rglob("*.arrow")}
     assert len(paths) == 2
 
