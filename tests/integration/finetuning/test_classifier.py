@@ -180,7 +180,7 @@ def test_on_a_shared_server_head_training_is_limited(tiny_bert, monkeypatch):
 
 
 def test_a_fifth_of_each_label_is_held_out_without_duplicates():
-    rows = read_labelled(CSV + CSV.split("\n", 1)[1])
+    rows = read_labeled(CSV + CSV.split("\n", 1)[1])
     assert rows.labels == ["contra", "pro"]
     assert (len(rows.training), len(rows.held_out)) == (48, 12)
     assert [sum(label == index for _, label in rows.held_out) for index in (0, 1)] == [6, 6]
@@ -213,7 +213,7 @@ def test_a_fifth_of_each_label_is_held_out_without_duplicates():
 )
 def test_faults_of_a_csv_are_reported_with_their_lines(content, message):
     with pytest.raises(UserError, match=message):
-        read_labelled(content)
+        read_labeled(content)
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ def test_user_dataset_has_no_license_or_machine_generated_tag(monkeypatch, tmp_p
     assert DatasetCard.load(tmp_path / "named" / "README.md").data.license == "cc-by-4.0"
 
 
-def test_rows_of_a_dataset_on_the_hub_keep_its_licence(monkeypatch, tmp_path):
+def test_rows_of_a_dataset_on_the_hub_keep_its_license(monkeypatch, tmp_path):
     manifest = user_dataset_manifest(
         monkeypatch, tmp_path, {"dataset": "cy/verses", "license": "odc-by"}
     )

@@ -615,7 +615,7 @@ def test_models_are_searched_by_tag_author_and_name(hub, anonymous, library):
     assert list_names(filter="nothing") == []
     hub.put("library/digits-0", {"step": "1"})
     assert list_names(sort="last_modified", limit=1) == ["digits-0"]
-    assert get_error_status(lambda: list(anonymous.list_models(sort="colour"))) == 400
+    assert get_error_status(lambda: list(anonymous.list_models(sort="color"))) == 400
     (default_info,) = anonymous.list_models(author="library", search="words")
     assert (
         default_info.likes,

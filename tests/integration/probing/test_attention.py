@@ -79,7 +79,7 @@ def test_a_failed_inspection_leaves_the_model_unchanged():
     assert inspected.model.config._attn_implementation == "eager"
 
 
-def test_causal_model_attends_to_earlier_tokens_only_and_masked_model_to_all(tiny_gpt2):
+def test_causal_model_attends_backward_and_masked_model_to_all(tiny_gpt2):
     causal = run("attention", {"model": tiny_gpt2}, ProgressReporter())
     n = len(causal["tokens"])
     assert causal["mask"] == np.tri(n, dtype=int).tolist()
