@@ -85,7 +85,11 @@ def installed_dependencies(expected):
 
 
 def test_every_indirect_dependency_has_one_version_in_the_constraints():
-    direct = {name: name for path in REQUIREMENTS for name, name in requirements(path).items()}
+    direct = {
+        name: requirement
+        for path in REQUIREMENTS
+        for name, requirement in requirements(path).items()
+    }
     installed = {
         name: version
         for name, version in installed_dependencies(direct).items()
