@@ -113,7 +113,7 @@ function indexOfNextStep() {
 
 /**
  * Play the recorded steps from the displayed one, or from the start.
- * @param {(index: number) => number} [frameMs] minimum time of a step
+ * @param {(index: number) => number} [frameMs] the time that a step lasts
  * @param {() => void} [onStep] called after each step is displayed
  * @returns {Promise<boolean>} whether the playback reached the end
  */
@@ -124,14 +124,12 @@ export async function startPlayback(frameMs = () => FRAME_MS, onStep = () => {})
   store.isPlaying.value = true;
   let at = indexOfNextStep();
   while (isCurrent() && at < state.weightSteps.length) {
-    const started = Date.now();
     for (const next of state.weightSteps.slice(at + 1, at + 4)) fetchSnapshot(next).catch(() => {});
     await showStep(state.weightSteps[at]);
     if (id !== playbackId) return false;
     onStep();
-    const untilNext = frameMs(at) - (Date.now() - started);
+    await sleep(frameMs(at)); // from the display on: a snapshot may arrive late
     at = nearestIndex(state.weightSteps, state.weightSteps[at] ?? 0) + 1;
-    await sleep(Math.max(0, untilNext));
   }
   if (id !== playbackId) return false;
   showLatest();
