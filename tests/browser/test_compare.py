@@ -237,7 +237,7 @@ def test_local_models_work_offline_and_the_outage_is_reported_once(
         page.get_by_role("tab", name="Compare").click()
         # the first view needs no network
         expect(page.locator("#compare-architectures")).to_have_attribute("aria-selected", "true")
-        expect(page.locator(".train-them")).to_have_text("Train 4 models")
+        expect(page.locator(".train-all")).to_have_text("Train 4 models")
         began = time.monotonic()
         to_compare(page)
         expect(page.locator(".compare .outage")).to_contain_text(
@@ -302,8 +302,8 @@ def test_three_architectures_train_side_by_side_to_the_goal(app_with_models, ope
     expect(page.locator(".of-architectures .total-cost")).to_contain_text("reverse 3;")
     for line in page.locator(".of-architectures .choices li").all():
         line.locator("input").set_checked("from scratch" in line.locator(".name").text_content())
-    expect(page.locator(".train-them")).to_have_text("Train 3 models")
-    page.click(".train-them")
+    expect(page.locator(".train-all")).to_have_text("Train 3 models")
+    page.click(".train-all")
     reached = """() => { const cells = [...document.querySelectorAll('.learners .reached')];
         return cells.length === 3 && cells.every(cell => /\\d/.test(cell.textContent)); }"""
     wait_until(page, reached, timeout=300_000)

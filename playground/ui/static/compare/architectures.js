@@ -143,7 +143,7 @@ function Choices() {
       onInput=${(name, value) => (lengths.value = { ...lengths.value, [name]: value })}
       onSubmit=${trainArchitectures}
       submitLabel=${count ? "Train " + formatCount(count, "model") : "Train"}
-      submitClass="train-them"
+      submitClass="train-all"
       isBusy=${isTraining.value}
       disabledReason=${count || !architectures ? "" : "Select an architecture."}
     >

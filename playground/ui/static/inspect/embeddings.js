@@ -67,8 +67,8 @@ function NearestTokens({ data, onSelect }) {
 export function orderRows({ words, without, with: withPositions }) {
   const distance = (value) => formatNumber(value) + (value ? "" : ": the same set of vectors");
   return [
-    { name: "words of the first, sorted", values: [words[0].join(" ")] },
-    { name: "words of the second, sorted", values: [words[1].join(" ")] },
+    { name: "words of the first sentence, sorted", values: [words[0].join(" ")] },
+    { name: "words of the second sentence, sorted", values: [words[1].join(" ")] },
     {
       name: "distance without positions",
       values: [distance(without)],
