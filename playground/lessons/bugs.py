@@ -141,7 +141,7 @@ BUGS = {
         "code initializes them with a standard deviation of 1 / sqrt(d_model), so the product has "
         "one of 1. Initialized from N(0, 1), embeddings become sqrt(d_model) times larger than "
         "the sine waves, whose amplitude is 1. The token embeddings then dominate, and the model "
-        "cannot read the positions.",
+        "learns the positions much more slowly.",
         settings={"position_type": "sinusoidal"},
     ),
     "causal-mask": Bug(
