@@ -83,7 +83,7 @@ BUGS = {
         "a tutorial whose PositionalEncoding lacks its return",
         "A Python function without a return statement returns None. The embedding raises "
         "no error. The error comes one call later, from the first module that receives "
-        "the None, so the line that Python reports is not the line with the bug.",
+        "None. So the line that Python reports is not the line with the bug.",
     ),
     "lost-positions": Bug(
         "Positional encoding computed but never added",
@@ -102,11 +102,11 @@ BUGS = {
         "return (tokens_BM != 0)[:, None, None, :]",
         "return (tokens_BM != 0)[:, None, :]",
         "a tutorial that uses a mask for one head with several heads",
-        "Broadcasting aligns shapes from the right, so the batch dimension of the mask "
-        "meets the head dimension of the scores. Python raises an error unless the batch "
-        "size is one, where the bug does no harm, or equals the number of heads. In that "
-        "case the first head uses the padding of the first sequence and the second head "
-        "that of the second, for every sequence in the batch.",
+        "PyTorch combines two shapes from the right (broadcasting), so the batch dimension of the "
+        "mask meets the head dimension of the scores. Python raises an error in most cases. With "
+        "a batch size of one, the bug does no harm. If the batch size equals the number of heads, "
+        "the first head uses the padding of the first sequence for every sequence in the batch. "
+        "The second head uses that of the second.",
         silent_settings={"batch_size": 2},
         silent_when="the batch size equals the number of heads (2 and 2)",
     ),
@@ -125,10 +125,10 @@ BUGS = {
         "return self.output_proj(self.decode(target_BT, self.encode(source_BS), source_BS))",
         "return nn.Linear(self.config.d_model, "
         "self.config.target_vocab_size)(self.decode(target_BT, self.encode(source_BS), source_BS))",
-        "a tutorial that adds a new head to a pretrained model and prints POSITIVE",
+        "a tutorial that adds an untrained classifier to a pretrained model and reports its output",
         "A layer created inside forward is a new one at every call. No optimizer updates it, so it "
-        "stays at random weights, and the outputs stay at chance level. The model still answers: a "
-        "softmax always has a largest value, and its probability is no evidence of training.",
+        "stays at random weights, and the outputs stay at chance level. The model still has an "
+        "output: a softmax always has a largest value. Its probability is no evidence of training.",
     ),
     "loud-embeddings": Bug(
         "Embeddings too large, so that the positional signal is too weak",
@@ -137,11 +137,12 @@ BUGS = {
         "nn.init.normal_(embedding.weight)",
         "a tutorial that scales the N(0, 1) initialization of nn.Embedding by the square "
         "root of d_model, as the paper scales its smaller embeddings",
-        "The paper multiplies embeddings by the square root of d_model and gives no reason. Its "
-        "code initializes them with a standard deviation of 1 / sqrt(d_model), so the product has "
-        "one of 1. Initialized from N(0, 1), embeddings become sqrt(d_model) times larger than "
-        "the sine waves, whose amplitude is 1. The token embeddings then dominate, and the model "
-        "learns the positions much more slowly.",
+        "The paper multiplies embeddings by the square root of d_model, the size of a vector, and "
+        "gives no reason. Its code initializes them with a standard deviation of "
+        "1 / sqrt(d_model), so the product has a standard deviation of 1. From N(0, 1), a standard "
+        "deviation of 1, the product gets sqrt(d_model). The sine waves of the positions have an "
+        "amplitude of 1. The token embeddings then dominate, and the model learns the positions "
+        "much more slowly.",
         settings={"position_type": "sinusoidal"},
     ),
     "causal-mask": Bug(

@@ -80,7 +80,7 @@ def recurrent_or_transformer(runs: list[TrainedRun], options: Mapping[str, Any])
         "sizes differ: "
         + " and ".join(f"{size:,} ({label})" for label, size in sizes.items())
         + f" parameters. For the {length} tokens of this source, the recurrent encoder computes "
-        f"{length} states, one after the other; the transformer computes all {length} vectors at "
+        f"{length} states, one after the other. The transformer computes all {length} vectors at "
         f"once, in each of its {transformer.config.model.n_layers} layers."
     )
     maps = [_attention_map(run, options["text"]) for run in runs]
@@ -138,5 +138,6 @@ def _describe_alignment(run: TrainedRun, text: str) -> str:
     ]
     return (
         f"Output tokens with their largest weight on the source token to copy: {offsets.count(0)} "
-        f"of {len(expected)}; on the token after it, whose state has read both: {offsets.count(1)}."
+        f"of {len(expected)}; on the token after it, whose state includes both tokens: "
+        f"{offsets.count(1)}."
     )

@@ -72,9 +72,9 @@ LESSONS = {
     "lesson-1": Lesson(
         "Watch it learn",
         "The model reads up to ten digits and has to output them in reverse order. It "
-        "starts with random weights and receives no rule, only examples. Each update uses "
-        "128 of them and changes the weights to reduce the error. An output counts as correct "
-        "only when every token in it is correct.",
+        "starts with random weights and receives no rule, only examples. Each training step uses "
+        "128 of them and changes the weights to reduce the error. Held-out sequences are not used "
+        "for training. An output counts as correct only when every token in it is correct.",
         "Train the model and watch the curve.",
         "At which step will the model first generate half of the held-out sequences exactly right?",
         NUMBER,
@@ -87,15 +87,15 @@ LESSONS = {
     ),
     "lesson-2": Lesson(
         "See what it attends to",
-        "Through cross-attention the decoder reads the source while it generates. For every output "
-        "token, each head assigns weights to the source positions; they sum to 1. Each output "
-        "token has a query vector, and each source position has a key vector. The larger their dot "
-        "product, the larger the weight. In the figure, rows are output tokens (queries) and "
-        "columns are source positions (keys).",
+        "The decoder generates the output. Through cross-attention it reads the source, which is "
+        "the input sequence. For every output token, each attention head assigns weights to the "
+        "source positions; they sum to 1. Each output token has a query vector, and each source "
+        "position has a key vector. The larger their dot product, the larger the weight. In the "
+        "figure, rows are output tokens (queries) and columns are source positions (keys).",
         "Enter your own digits, and think about the first output token.",
         "When the model generates the first output token, which source position receives "
         "the largest attention weight, averaged over all cross-attention heads? The "
-        "first token is at position 1; EOS follows the last one.",
+        "first token is at position 1; EOS (end of sequence) follows the last one.",
         NUMBER,
         _default_run,
         "first_token_attention",
@@ -110,7 +110,8 @@ LESSONS = {
         "Remove positional encoding",
         "Attention compares vectors; their order has no effect on it. This model "
         "therefore adds a position vector to each token embedding. Here you train the same model "
-        "without position vectors. Only the causal mask of the decoder still depends on the order.",
+        "without position vectors. Only the causal mask of the decoder, which hides later tokens, "
+        "still depends on the order.",
         "Predict what the model loses, then train it.",
         "What will the outputs look like?",
         CHOICE,
@@ -140,10 +141,11 @@ LESSONS = {
     ),
     "lesson-5": Lesson(
         "Change the learning rate during training",
-        "The learning rate scales each update. Both runs first increase it for 20 steps "
-        "(warm-up). Then one run keeps it constant, and the other lowers it along a cosine curve.",
+        "Each training step changes the weights to lower the loss, which measures the error. The "
+        "learning rate scales this change. Both runs first increase it for 20 steps (warm-up). "
+        "Then one run keeps it constant, and the other lowers it along a cosine curve.",
         "Predict which run ends with the lower loss, then train both.",
-        "Which schedule ends with the lower training loss, over the last 20 steps?",
+        "Which schedule ends with the lower training loss, as a mean of the last 20 steps?",
         CHOICE,
         lambda _: {"cosine": {}, "constant": {"lr_schedule": "constant"}},
         "lower_loss_run",
@@ -174,8 +176,10 @@ LESSONS = {
     "lesson-7": Lesson(
         "Length generalization",
         f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested on "
-        f"longer ones, up to {EVAL_MAX_LENGTH}. Whether it has learned to reverse any sequence, or "
-        "only sequences of the lengths it has seen, depends on its position encoding, too.",
+        f"longer ones, up to {EVAL_MAX_LENGTH}. It may have learned to reverse any sequence, or "
+        "only sequences of the lengths in training. This depends on its position encoding, too. "
+        "Learned and sinusoidal encodings add a vector for each position. In rope, alibi and t5, "
+        "the distance between two positions changes their attention weight.",
         "Choose a position encoding, predict how far the model generalizes, then train "
         "and test it.",
         f"At which length does exact match first fall below 50 %? Enter {EVAL_MAX_LENGTH + 1} if "
@@ -193,8 +197,8 @@ LESSONS = {
     "lesson-8": Lesson(
         "Label smoothing",
         "With label smoothing, the target is no longer a single token with probability "
-        "1. Here a tenth of the probability is spread over all 13 tokens of the "
-        "vocabulary. The model therefore learns to be less confident.",
+        "1. Here a tenth of the probability is spread over all 13 tokens of the vocabulary: ten "
+        "digits and three special tokens. The model therefore learns to be less confident.",
         "Predict the confidence of the model, then train with and without smoothing.",
         "After training with label smoothing of 0.1, what is the mean probability of the "
         "most likely token?",
@@ -238,10 +242,11 @@ LESSONS |= {
     "lesson-10": Lesson(
         "Attention: read the source again",
         "With attention, the decoder receives more than the last state. For each output token, it "
-        "compares its own state with every state of the encoder, and a softmax turns the scores "
-        "into weights. The decoder then receives the weighted sum of the encoder states (Bahdanau, "
-        "Cho and Bengio, 2015).",
-        "The model of lesson 9 now trains with attention; all other settings are the same.",
+        "compares its own state with every state of the encoder. Each comparison gives a score, "
+        "and a softmax turns the scores into weights that sum to 1. The decoder then receives the "
+        "weighted sum of the encoder states (Bahdanau, Cho and Bengio, 2015).",
+        "Make a prediction, then train the model of lesson 9 with attention. All other settings "
+        "are the same.",
         "What percentage of the longest sequences, those of 10 digits, does the model with "
         "attention generate exactly right?",
         NUMBER,
@@ -283,9 +288,9 @@ LESSONS |= {
 LESSONS |= {
     "lesson-12": Lesson(
         "Cross-attention of a pretrained model",
-        "T5 (Raffel et al., 2020) is an encoder-decoder like yours, pretrained on text from the "
-        "web and trained to translate, among other tasks. To generate a word, a translator needs "
-        "the source word that it translates, as your model needs the digit that it copies. The "
+        "T5 (Raffel et al., 2020) is an encoder-decoder, like your model. Its authors trained it "
+        "on text from the web, and on tasks such as translation. To generate a word, a translator "
+        "needs the source word that it translates. Your model needs the digit that it copies. The "
         "measurement compares the cross-attention heads of both models on one sequence each.",
         "The server downloads the pretrained model once. Choose a "
         "sentence whose translation keeps the order of the words.",

@@ -51,16 +51,17 @@ def half_accuracy_step(runs: list[TrainedRun], options: Mapping[str, Any]) -> Re
         best = max(line["exact_match"] for line in run.evaluations)
         text = (
             f"It never reached one half: the best of {len(run.evaluations)} evaluations was "
-            f"{percent(best)}. Seeds differ; with this one, the training was too short."
+            f"{percent(best)}. The seed, which fixes the random numbers, changes the result; with "
+            "this one, the training was too short."
         )
         return {"value": None, "outcome": "at none", "explanation": text, "figures": figures}
     first = run.lines[0]["loss"]
     text = (
         f"At step {evaluation['step']}, exact match was {percent(evaluation['exact_match'])} of "
-        f"{evaluation['eval_size']} held-out sequences, while token accuracy was "
-        f"{percent(evaluation['token_accuracy'])}. An output is an exact match only when all "
-        "of its tokens are right, so exact match rises late and then quickly. The loss "
-        f"had fallen from {first:.2f} to {evaluation['loss']:.2f}. At the end exact match was "
+        f"{evaluation['eval_size']} held-out sequences. Token accuracy, the fraction of correct "
+        f"tokens, was already {percent(evaluation['token_accuracy'])}. An output is an exact match "
+        "only when all of its tokens are right, so exact match rises late and then quickly. The "
+        f"loss had fallen from {first:.2f} to {evaluation['loss']:.2f}. At the end exact match was "
         f"{percent(last['exact_match'])}."
     )
     return {
@@ -140,8 +141,8 @@ def without_positions(runs: list[TrainedRun], options: Mapping[str, Any]) -> Res
     }[value]
     text = (
         f"Of {n} held-out sequences, the model generates {percent(exact)} exactly right "
-        f"({percent(before)} with positions), and {percent(multiset)} have exactly the "
-        "right tokens in any order. Without positions, the encoder gives the decoder an "
+        f"({percent(before)} with positions). {percent(multiset)} have exactly the right tokens, "
+        "in any order. Without positions, the encoder gives the decoder an "
         "unordered set of vectors: equal tokens get equal vectors at every position. The "
         "decoder can generate the tokens of that set, but it cannot know their order"
         + {
@@ -197,8 +198,8 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         if len(set(sizes.values())) == 1
         else f"{line}. "
     ) + (
-        "This is one seed of each, and seeds differ: the Lab tab trains both with "
-        "several seeds and reports whether the difference holds."
+        "Each has one seed, which fixes its random numbers, and other seeds give other results. "
+        "The Lab tab trains both with several seeds and reports whether the difference holds."
     )
     outcome = "neither" if value == "same" else value
     return {
@@ -217,17 +218,16 @@ def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     rates = {run.label: run.lines[-1]["learning_rate"] for run in runs}
     exact_matches = {run.label: run.evaluations[-1]["exact_match"] for run in runs}
     text = (
-        f"Mean loss of the last {LOSS_WINDOW} steps: {losses[low]:.4f} with {low}, "
-        f"{losses[high]:.4f} with {high}, {losses[high] / losses[low]:.1f} times as much. "
+        f"Mean loss of the last {LOSS_WINDOW} steps: {losses[low]:.4f} with {low}, and "
+        f"{losses[high] / losses[low]:.1f} times as much, {losses[high]:.4f}, with {high}. "
         f"At the end, the learning rates were {rates[low]:.2g} and {rates[high]:.2g}, and "
         f"exact match was {percent(exact_matches[low])} and {percent(exact_matches[high])}. "
         + (
-            "The learning rate determines how far each update overshoots when the model "
-            "is close to a minimum."
+            "Close to a minimum of the loss, a step with a high learning rate goes too far."
             if rates[low] < rates[high] and value != "same"
             else (
-                "A decreasing rate makes updates overshoot less when the model is close to a "
-                "minimum; these steps do not show that effect."
+                "Close to a minimum of the loss, a step with a high learning rate goes too far. "
+                "These steps do not show that effect."
             )
         )
     )
@@ -268,8 +268,9 @@ def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
         others = "At most one of the heads has a negligible effect by itself."
     text = (
         f"Without {first.name}, exact match falls from {percent(before)} to "
-        f"{percent(after)} of {len(ablation.batch.source_BS)} held-out sequences, and the "
-        f"log-probability of the targets falls by {first.log_prob_drop:.1f} nats. "
+        f"{percent(after)} of {len(ablation.batch.source_BS)} held-out sequences. The mean "
+        f"log-probability of a target falls by {first.log_prob_drop:.1f} nats, the unit of the "
+        "natural logarithm. "
         f"{others} A plot of its attention does not show how important a head is."
     )
     bars = [
@@ -278,7 +279,7 @@ def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     ]
     figure = {
         "kind": "bars",
-        "title": "Without each head: loss of log-probability in nats · exact match",
+        "title": "Without each head: decrease of the log-probability in nats · exact match",
         "bars": bars,
     }
     return {"value": kind, "outcome": first.name, "explanation": text, "figures": [figure]}
@@ -331,10 +332,10 @@ def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Resul
     exact = [run.evaluations[-1]["exact_match"] for run in runs]
     text = (
         f"{percent(smooth)} with smoothing, {percent(plain)} without. The smoothed target "
-        f"gives the correct one of {vocabulary} tokens 1 − {smoothing:g} + {smoothing:g} "
-        f"/ {vocabulary} = {percent(expected)}, and a higher probability increases the "
-        f"loss. Exact match was {percent(exact[1])} and {percent(exact[0])}: confidence "
-        "and accuracy are two different things."
+        f"gives the correct one of {vocabulary} tokens a probability of 1 − {smoothing:g} + "
+        f"{smoothing:g} / {vocabulary} = {percent(expected)}. A higher probability increases the "
+        f"loss. Exact match was {percent(exact[1])} with smoothing and {percent(exact[0])} "
+        "without: confidence and accuracy are two different things."
     )
     bars = [
         {

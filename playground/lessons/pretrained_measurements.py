@@ -35,15 +35,15 @@ def pretrained_alignment(runs: list[TrainedRun], options: Mapping[str, Any]) -> 
     own_LHQM, source, target, alignment = _align_own_model(runs[0])
     own = torch.tensor(alignment["scores"])
     text = (
-        f"{name} translates to “{translation['output']}”. Of the attention of its "
-        f"{pretrained.numel()} cross-attention heads, {percent(aligned)} is within one position "
-        f"of the translated token (uniform attention: {percent(baseline['score'])}), "
-        f"{percent(last)} on the last source token (uniform: {percent(baseline['last'])}), and "
+        f"{name} translates to “{translation['output']}”. It has {pretrained.numel()} "
+        f"cross-attention heads. Of their attention, {percent(aligned)} is within one position of "
+        f"the translated token; uniform attention would have {percent(baseline['score'])} there. "
+        f"{percent(last)} is on the last source token (uniform: {percent(baseline['last'])}), and "
         f"{percent(shares['elsewhere'])} elsewhere. {_count_clear_heads(pretrained)} of the "
         f"{pretrained.numel()} heads have at least {percent(CLEAR_SCORE)} near the translated "
         f"token; the best has {percent(float(pretrained.max()))}. In your model, "
-        f"{_count_clear_heads(own)} of {own.numel()} heads have as much near the digit to copy, "
-        f"{percent(float(own.mean()))} on average; the best has "
+        f"{_count_clear_heads(own)} of {own.numel()} heads have as much near the digit to copy. "
+        f"Its heads have {percent(float(own.mean()))} on average; the best has "
         f"{percent(float(own.max()))}. No example contains these alignments: both models learned "
         "them from pairs of source and target. The translated token is estimated from its "
         "position, so a translation that changes the order of the words scores lower."

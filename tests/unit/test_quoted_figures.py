@@ -451,7 +451,7 @@ def test_counts_in_words_are_those_of_the_code(document, phrase):
 def test_counts_of_the_lessons_are_those_of_the_default_model():
     lessons = " ".join(lesson.introduction for lesson in LESSONS.values())
     config = ModelConfig()
-    assert f"Each update uses {TrainConfig().batch_size} of them" in lessons
+    assert f"Each training step uses {TrainConfig().batch_size} of them" in lessons
     assert f"The model has {3 * config.n_layers * config.n_heads} heads of three kinds" in lessons
     assert f"over all {config.target_vocab_size} tokens" in lessons
     assert f"one vector of {config.d_model} numbers" in lessons

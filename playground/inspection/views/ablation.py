@@ -191,7 +191,7 @@ def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], 
     added = sum(effect.exact_match_drop for effect in spare)
     each = (
         f"{len(spare)} of {len(singles)} heads have a negligible effect one at a time, each a drop "
-        f"of less than {format_percent(NEGLIGIBLE_DROP)}; without all {len(spare)} together, exact "
+        f"of less than {format_percent(NEGLIGIBLE_DROP)}. Without all {len(spare)} together, exact "
         f"match is {format_percent(together.ablated.exact_match)}"
     )
     if together.exact_match_drop < NEGLIGIBLE_DROP:
@@ -199,7 +199,7 @@ def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], 
     if together.exact_match_drop < added + SUPERADDITIVE_DROP:
         return f"{each}: about the sum of the single drops, so each of them contributes a little."
     return (
-        f"{each}, far less than the sum of the single drops predicts. These heads are redundant: "
+        f"{each}, far less than the single drops predict. These heads are redundant: "
         "other heads compensate for a missing one. A head with a negligible effect may still have "
         "a function."
     )

@@ -194,7 +194,7 @@ def test_ranking_names_the_working_head_and_the_unneeded_heads(handmade):
         in data["summary"]
     )
     assert (
-        "without all 11 together, exact match is 100 %: the model does not need them for "
+        "Without all 11 together, exact match is 100 %: the model does not need them for "
         "these sequences" in data["summary"]
     )
 
@@ -206,7 +206,7 @@ def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
     assert data["summary"].startswith(
         "No single head is needed. 12 of 12 heads have a negligible effect one at a time"
     )
-    assert "without all 12 together, exact match is 0 %, far less" in data["summary"]
+    assert "Without all 12 together, exact match is 0 %, far less" in data["summary"]
     assert "redundant" in data["summary"]
 
 

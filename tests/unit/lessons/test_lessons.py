@@ -267,11 +267,11 @@ def test_unneeded_heads_are_distinguished_from_redundant_heads():
     assert "redundant" not in idle["explanation"]
     assert "11 of 12 heads have a negligible effect one at a time" in idle["explanation"]
     assert (
-        "without all 11 together, exact match is 100\u00a0%: the model does not need them for "
+        "Without all 11 together, exact match is 100\u00a0%: the model does not need them for "
         "these sequences." in idle["explanation"]
     )
     assert "These heads are redundant" in doubled["explanation"]
-    assert "without all 12 together, exact match is 0\u00a0%" in doubled["explanation"]
+    assert "Without all 12 together, exact match is 0\u00a0%" in doubled["explanation"]
 
 
 def test_untrained_model_gets_no_statement_about_its_heads():

@@ -269,7 +269,8 @@ export function BugExercise() {
   return html`<p class="pg-hint">
       One line of a small model is wrong; most of these bugs occur in tutorials. The buggy and the
       correct model train with the same seed and batches. Compare loss, output and attention, then
-      find the line.
+      find the line. Teacher-forced: the decoder reads the correct tokens. Free-running: it reads
+      its own output.
     </p>
     <${BugForm} isDisabled=${isDisabled} hasResult=${Boolean(result)} />
     <${MeasurementProgress}

@@ -157,8 +157,9 @@ export function Picture() {
     if (!model.value) loadModel();
   }, []);
   return html`<p>
-      This diagram is a trained model that reverses digits, and every number in it is measured. The
-      encoder reads the source; the decoder generates the target.
+      This diagram is a trained model that reverses digits, and every number in it is computed by
+      this model. The encoder reads the source, which is the input; the decoder generates the
+      output.
     </p>
     <div class="picture-controls">
       <${Steps} />

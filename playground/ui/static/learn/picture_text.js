@@ -14,9 +14,9 @@ export const PARTS = [
     label: "Tokens",
     title: "Tokens become vectors",
     text:
-      "The model reads tokens: here digits, with EOS at the end. Each token becomes a vector of " +
-      "numbers, its embedding. A second vector for the position is added, because attention " +
-      "alone does not depend on the order.",
+      "The model reads tokens: here digits, with EOS (end of sequence) at the end. Each token " +
+      "becomes a vector of numbers, its embedding. A second vector for the position is added, " +
+      "because attention alone does not depend on the order.",
     task: "Type another sequence above.",
     kinds: [],
     select: "encoder",
@@ -26,9 +26,10 @@ export const PARTS = [
     label: "Self-attention",
     title: "Encoder self-attention: query, key, value",
     text:
-      "Each head computes three vectors for each token: a query Q, a key K and a value V. The " +
-      "dot product of a query with every key gives, after a softmax, the attention weights. The " +
-      "head then adds up the values with these weights.",
+      "Attention moves information between positions. Each of its heads computes three vectors " +
+      "for each token: a query Q, a key K and a value V. The dot products of a query with all " +
+      "keys are its scores. A softmax turns them into attention weights, which sum to 1. The " +
+      "output of the head is the sum of the values with these weights.",
     task: "Click another head: each has its own pattern.",
     kinds: ["encoder"],
     select: "encoder",
@@ -39,11 +40,11 @@ export const PARTS = [
     title: "The residual stream and the feed-forward network",
     text:
       "Every block adds its output to the vector of the token and replaces nothing. This running " +
-      "sum is the residual stream. After attention has moved information between positions, the " +
-      "feed-forward network transforms each position alone.",
+      "sum is the residual stream. After attention, the feed-forward network transforms the " +
+      "vector of each position alone.",
     task:
-      "The number beside a block is the norm of what it adds, relative to the vector it is " +
-      "added to.",
+      "The number beside a block is the norm (length) of the vector that it adds, divided by the " +
+      "norm of the vector that it is added to.",
     kinds: ["feed-forward"],
     select: "encoder",
   },
@@ -52,9 +53,9 @@ export const PARTS = [
     label: "Decoder",
     title: "Decoder: causal mask and cross-attention",
     text:
-      "The decoder generates the output token by token. A mask hides later tokens from its " +
-      "self-attention, the gray cells. In cross-attention, the queries come from the decoder; " +
-      "the keys and values come from the encoder's output.",
+      "The decoder generates the output token by token. A causal mask hides later tokens from " +
+      "its self-attention; their cells are gray. In cross-attention, the queries come from the " +
+      "decoder; the keys and values come from the encoder's output.",
     task: "Point at a target token to see what it reads from the source.",
     kinds: ["decoder", "cross"],
     select: "cross",

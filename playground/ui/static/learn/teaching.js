@@ -122,6 +122,6 @@ export function Teaching() {
     <p>${describeMachine(machine)}</p>
     <p>
       Lesson plans for 45 and 90 minutes, and how to run a class on one machine, are in
-      docs/teaching.md of the repository.
+      docs/teaching.md of the repository. docs/glossary.md explains the terms.
     </p>`;
 }
