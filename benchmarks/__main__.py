@@ -41,26 +41,27 @@ from playground.tasks import TASKS
 
 BENCHMARKS_DIR = Path(__file__).parent
 NO_GPU_NOTE = (
-    "No measurement ran on a GPU yet. To do: eager, compiled and captured steps per second against "
-    "width and batch size, with the limits of bandwidth and matrix products "
-    "(`python -m benchmarks gpu`); several GPUs and machines. On a CPU, with capture replaced, "
-    "captured steps equal single steps bit for bit (`tests/unit/training/test_cuda_graphs.py`)."
+    "No measurement ran on a GPU or on several machines yet; `python -m benchmarks gpu` measures "
+    "steps per second on a GPU. Steps that are recorded as CUDA graphs equal single steps bit for "
+    "bit on a CPU, where a test replaces the recording (`tests/unit/training/test_cuda_graphs.py`)."
 )
 ACCURACY_NOTE = (
     f"Presets of `playground/training/presets.py`; seeds from {accuracy.FIRST_SEED} on. Evaluated "
     "every 10 steps (paper and tutorial: 25) on 256 held-out sequences, and on 2,000 to confirm. "
-    "The 256 contain more short sequences, which adds about 0.4 points. CPU seconds include "
-    "training and evaluation. A seed that never reaches the goal counts in the median as longer "
-    "than all others."
+    "The 256 contain more short sequences, which adds about 0.4 percentage points. CPU seconds "
+    "include training and evaluation. A seed that never reaches 99.9 % counts in the median as "
+    "longer than all others."
 )
 REFERENCES_NOTE = (
     "Models of the same size (d_model {}, 4 heads, 2+2 layers, d_ff {}) train on the same batches "
     "with the same clipping. They are evaluated every 10 steps on the same 256 held-out sequences, "
-    "and on 2,000 to confirm. Ours is the unchanged fast preset. A reference has the preset adam "
-    "with its own best learning rate of five, and the better of two decay lengths. Trained like "
-    "ours: with Muon, averaged weights and the schedule of the fast preset, at the best of three "
-    "rates. Runs alternate, seed by seed, on one thread; seconds are CPU seconds. Ratios use "
-    "seconds without evaluation, and compare only models without dropout."
+    "and on 2,000 to confirm. Ours is the unchanged fast preset. A reference model has the preset "
+    "adam with its own best learning rate of five, and the better of two decay lengths. "
+    "`nn.Transformer` at its best has pre-norm and learned positions. As in the tutorial, it has "
+    "post-norm, sinusoidal positions and dropout. Trained like ours: with Muon, averaged weights "
+    "and the schedule of the fast preset, at the best of three rates. Runs alternate, seed by "
+    "seed, on one thread; seconds are CPU seconds. Ratios use seconds without evaluation, and "
+    "compare only models without dropout."
 )
 # Each subset: a module with `measure()` and `table(rows)`, a title, and a note on all rows.
 SUBSETS: dict[str, tuple[Any, str, str]] = {
@@ -75,14 +76,15 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "fast-preset": (
         fast_preset,
         "The fast preset against version 0.2.0",
-        "Reversal. Version 0.2.0 is the preset adam with padded batches, in the same code. Short "
-        "interleaved turns on one thread; a run of the second table ends after "
-        f"{fast_preset.MAX_STEPS} steps.",
+        "Reversal. Version 0.2.0 is the preset adam with padded batches, in the same code. Packed: "
+        "several sequences share a row of the batch, instead of padding. The presets take short "
+        f"turns on one thread; a run of the second table ends after {fast_preset.MAX_STEPS} steps.",
     ),
     "ingredients": (
         preset_ablation,
         "Ablation of the fast preset",
-        f"Reversal; each row changes only the named setting. {ACCURACY_NOTE}",
+        "Reversal. Each row trains without one setting of the preset, or with the one in "
+        f"brackets instead. {ACCURACY_NOTE}",
     ),
     "tasks": (
         tasks,
@@ -103,7 +105,7 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "Length generalization",
         "Reversal, trained on lengths 1 to 10 for 1,000 steps, evaluated on 200 held-out sequences "
         "of each length up to 50; median over 3 seeds. Tables of learned positions have rows for "
-        "all 50, but training never reaches those after the tenth.",
+        "all 50, but training never reaches those after the eleventh: ten tokens and EOS.",
     ),
     "recurrent": (
         recurrent_lengths,
@@ -114,9 +116,9 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "distributed": (
         distributed,
         "Two processes compared with one",
-        "One run, global batch size 128, length 10, 2+2 layers, d_ff twice d_model; one machine "
-        "with gloo, one thread per process. Speedup: two processes compared with one in the same "
-        "round, median and range.",
+        "One run, global batch size 128, length 10, 2+2 layers, d_ff twice d_model; one machine, "
+        "one thread per process, and PyTorch's CPU backend gloo. Speedup: the speed of two "
+        "processes divided by that of one in the same round.",
     ),
     "peers": (
         accuracy_vs_references.SHORT,
@@ -131,23 +133,26 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "steps": (
         steps,
         "Compared with reference models: steps per second",
-        "Short interleaved turns in one process; ratios within a round, the median over rounds and "
-        "its bootstrapped interval. 4 heads, 2+2 layers, d_ff twice d_model; the same batches of "
-        "reversal for all, sampled within the step. One thread unless the row names another "
-        "number. The peak is that of a product of two 1024 x 1024 float32 matrices, one thread, "
-        "measured in the same rounds. The FLOPs of a step are those of its matrix products.",
+        "The models take short turns in one process. Each ratio is that of one round; the table "
+        "has the median over rounds and its bootstrapped 95 % interval. 4 heads, 2+2 layers, d_ff "
+        "twice d_model; the same batches of reversal for all, sampled within the step. One thread "
+        "unless the row names another number. The peak is the speed of a product of two "
+        "1024 x 1024 float32 matrices on one thread, in the same rounds. With two threads, the "
+        "share can therefore exceed 1. FLOPs (floating-point operations) count matrix products "
+        "only.",
     ),
     "decoding": (
         decoding,
         "Compared with reference models: greedy decoding",
-        "20 tokens from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128), interleaved as "
-        "above. No model may end a sequence early.",
+        "20 tokens from sources of 20 (d_model 64, 4 heads, 2+2 layers, d_ff 128); the models take "
+        "turns, as above. No model may end a sequence early. The ratios compare with BART's "
+        "generate.",
     ),
     "growth": (
         scaling,
         "Scaling of a training step",
-        "The median over interleaved steps; memory is that of tensors, as the allocator of torch "
-        "reports it.",
+        "The sizes take turns, step by step; memory is that of tensors, as PyTorch's allocator "
+        "reports it. The second table has the exponent p of the growth with size^p.",
     ),
     "watching": (
         viewer_overhead,
@@ -159,7 +164,7 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "slider": (
         slider,
         "Frame times of the slider",
-        "The slider is dragged over a synthetic history of 100,000 recorded steps. Milliseconds; "
+        "The slider is dragged over a synthetic history of 100,000 recorded steps. Times in ms; "
         "Chromium on the same machine, with software rendering. The goal is 4 ms for the diagram.",
     ),
     "page-traffic": (
@@ -185,14 +190,15 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         "Soak test with faults",
         f"Runs of four owners hold the four slots. {load_soak.N_SESSIONS} sessions poll at "
         f"{POLLS_PER_SECOND} Hz. {load_soak.N_USERS} users at a time start runs that queue, pause, "
-        "inspect, predict, upload, download, publish, and leave. Survived: the run of every owner "
-        "trains, or is queued again. Clients, Hub and app share the machine. "
+        "inspect, predict, upload, download, publish, and leave. Survived: afterwards, the run of "
+        "every owner trains or is queued. Clients, Hub and app share the machine. "
         "`python -m benchmarks.load_soak --minutes 120 --keep` sets the duration.",
     ),
     "one-client": (
         one_client,
         "One hostile client against the others",
-        "Each attack comes from one address; the polls of the other clients are timed. "
+        "Each attack comes from one address. The table has the response times of the other "
+        "clients' polls, in ms: median (p50), 95th percentile (p95) and longest. "
         "`python -m benchmarks.one_client --seconds 60 --keep` sets the duration.",
     ),
     "startup": (
@@ -204,8 +210,8 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         page_history,
         "History of the page",
         "The first measurements, from the history of this repository, and the latest ones, from "
-        "other days and hours of a shared machine. Differences by a factor of ten are meaningful, "
-        "small ones are not. The latest start-up builds all tabs that were added since.",
+        "other days on a shared machine. Differences by a factor of ten are meaningful, small ones "
+        "are not. The latest start-up also builds the tabs that were added since.",
     ),
 }
 
@@ -223,7 +229,8 @@ def write_results() -> None:
         "",
         "Written by `python -m benchmarks`; do not edit. The machines are shared and noisy: "
         "absolute seconds vary threefold between days. Step counts are the same for the same seed, "
-        "machine, version and commit. Each table names the commit that was measured.",
+        "machine, version and commit. Each table names the commit that was measured. The "
+        "[glossary](../docs/glossary.md) explains the terms.",
     ]
     if results := summary.summarize():
         parts += ["", "## Summary", "", summary.table(results)]

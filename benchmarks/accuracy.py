@@ -105,8 +105,8 @@ def format_median(steps: list[int], seeds: int) -> str:
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
     lines = [
-        "| setting | seeds that reach it | steps: median (most) | promised | CPU seconds, where "
-        "reached: median | lowest score of a seed at its end |",
+        "| setting | seeds that reach it | steps: median (maximum) | goal | CPU seconds, where "
+        "reached: median | lowest exact match of a seed at its end |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -258,8 +258,8 @@ class Comparison:
         runs = rows["runs"]
         lines = [
             "| task | model | learning rate, falling over | seeds that reach it | steps: median "
-            "(most) | seconds of training: median (most) | with scoring | training seconds over "
-            "ours, seed by seed: median (range) | lowest score of a seed at its end |",
+            "(maximum) | seconds of training: median (maximum) | with evaluation | training "
+            "seconds / ours, seed by seed: median (range) | lowest exact match at the end |",
             "|---|---|---|---|---|---|---|---|---|",
         ]
         for setting in self.settings:
@@ -273,7 +273,8 @@ class Comparison:
                     lines.append(f"| {setting.name} | {name} | {_result_row(name, mine, ours)} |")
         lines += [
             "",
-            "The sweeps, each with one seed that is not among those above:",
+            "The search for the learning rate, with one seed that is not among those above. A run "
+            "ends when it can no longer be the best (not by step ...):",
             "",
             "| task | model | runs |",
             "|---|---|---|",
@@ -287,7 +288,7 @@ class Comparison:
                     lines.append(f"| {setting.name} | {each.name} | {cell} |")
         limit = (
             f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or "
-            f"{rows['limit']:g} seconds, scoring included"
+            f"{rows['limit']:g} seconds, including evaluation"
         )
         return "\n".join([*lines, "", f"{limit}. {rows['seeds']} seeds; {rows['versions']}."])
 

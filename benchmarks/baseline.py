@@ -99,8 +99,8 @@ def ratios(row: dict[str, Any]) -> list[float]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
     lines = [
-        "| to 99.9 % | commit | seeds that reach it | steps: median (most) | CPU seconds: median | "
-        "as a share of the baseline's, seed by seed: median (range) |",
+        "| to 99.9 % | commit | seeds that reach it | steps: median (maximum) | CPU seconds: "
+        f"median | divided by those of {BASELINE_COMMIT}, seed by seed: median (range) |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -145,7 +145,7 @@ def table(rows: dict[str, Any]) -> str:
     """Format the rows as Markdown."""
     lines = [
         "| batch | method | rounds | milliseconds: median | times as fast as generate: median "
-        "(95 %) |",
+        "(95 % interval) |",
         "|---|---|---|---|---|",
     ]
     for row in rows["rows"]:

@@ -110,7 +110,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     The table has medians, and the median of the ratios with its range.
     """
     lines = [
-        "| d_model | rounds | one process, sequences a second | two processes | gain | from | to |",
+        "| d_model | rounds | one process, sequences per second | two processes | speedup: "
+        "median | lowest | highest |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -107,8 +107,9 @@ def measure(seeds: int = SEEDS) -> dict[str, Any]:
 def table(rows: dict[str, Any]) -> str:
     """Format the rows as Markdown."""
     lines = [
-        "| step of batch 128 | rounds | padded, packed, packed with Muon and averages: ms | packed "
-        "over padded: median (95 %) | fast preset over padded Adam: median (95 %) |",
+        "| step of batch 128 | rounds | padded, packed, packed with Muon and averages: ms | speed, "
+        "packed / padded: median (95 % interval) | speed, fast preset / padded Adam: median (95 % "
+        "interval) |",
         "|---|---|---|---|---|",
     ]
     lines += [
@@ -119,8 +120,8 @@ def table(rows: dict[str, Any]) -> str:
     ]
     lines += [
         "",
-        "| to 99.9 % | settings | seeds that reach it | steps: median (most) | CPU seconds of "
-        "training: median | CPU seconds of scoring: median | both, as a share of the first: median "
+        "| to 99.9 % | settings | seeds that reach it | steps: median (maximum) | CPU seconds of "
+        "training: median | CPU seconds of scoring: median | both / those of version 0.2.0: median "
         "over seeds |",
         "|---|---|---|---|---|---|---|",
     ]

@@ -121,7 +121,7 @@ def table(rows: dict[str, Any]) -> str:
     """Format the attacks as Markdown."""
     lines = [
         "| attack, from one address | requests of the attacker, by status | others' polls | p50 ms "
-        "| p95 ms | most ms | visits | refused |",
+        "| p95 ms | longest ms | visits | rejected |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows["rows"]:
@@ -137,12 +137,13 @@ def table(rows: dict[str, Any]) -> str:
     causes = Counter(cause for row in rows["rows"] for cause in (*row["refused"], *row["errors"]))
     lines += [
         "",
-        f"{rows['seconds']:g} s each, on two cores that the attacker's own program shares; before "
-        f"it began, {rows['busy_before']:.0f} % of them were busy with other things. Status 0 is a "
-        "connection that the server ended, 429 a refusal by the rate limit. Tracebacks in the "
-        f"server's log: {sum(row['tracebacks'] for row in rows['rows'])}."
+        f"Each attack lasts {rows['seconds']:g} s, on the same two cores as the attacker's "
+        f"program. CPU load of other processes before the start: {rows['busy_before']:.0f} %. "
+        "Status 0: the server closed the connection. Status 429: the rate limit rejected the "
+        "request. Tracebacks in the server's log: "
+        f"{sum(row['tracebacks'] for row in rows['rows'])}."
         + (
-            f" Refused: {', '.join(f'{cause} ({n})' for cause, n in causes.items())}."
+            f" Rejected: {', '.join(f'{cause} ({n})' for cause, n in causes.items())}."
             if causes
             else ""
         ),

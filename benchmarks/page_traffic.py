@@ -106,9 +106,9 @@ def table(rows: dict[str, Any]) -> str:
     names = ("first visit", "second visit", *(f"opening {row['tab']}" for row in rows["tabs"]))
     return "\n".join(
         [
-            f"The page's configuration has {rows['config_bytes'] / 1000:.0f} KB.",
+            f"Gradio's configuration of the page has {rows['config_bytes'] / 1000:.0f} KB.",
             "",
-            f"| what | requests | KB as they travel | of which {modules} |",
+            f"| what | requests | KB transferred | of which {modules} |",
             "|---|---|---|---|",
             *(
                 f"| {name} | {row['requests']} | {row['bytes'] / 1000:.0f} | "

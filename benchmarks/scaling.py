@@ -3,7 +3,7 @@
 Measured: time and peak memory, with fitted exponents. For long sequences the attention scores
 dominate, one number per pair of tokens and head: length squared. For wide models the products with
 the weights and the weights themselves dominate: width squared. The fit uses the upper half of the
-range, where the smaller terms still matter; the counted FLOPs show how much.
+range, where the smaller terms still matter; the FLOPs show how much.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LENGTHS = (8, 16, 32, 64, 128, 256)
 WIDTHS = (32, 64, 128, 256, 512)
 BATCH = 8
 LENGTH_OF_WIDTHS, WIDTH_OF_LENGTHS = 16, 64
-KINDS = {"seconds": "time", "bytes": "memory", "flops": "counted FLOPs"}
+KINDS = {"seconds": "time", "bytes": "memory", "flops": "FLOPs"}
 
 
 def trainer(length: int, width: int) -> Trainer:
@@ -138,7 +138,7 @@ def measure(
 def table(rows: dict[str, Any]) -> str:
     """Format the figures as Markdown."""
     lines = [
-        "| | size | steps | milliseconds a step: median | MiB alive at once | MFLOP counted |",
+        "| | size | steps | milliseconds per step: median | MiB of tensors, maximum | MFLOP |",
         "|---|---|---|---|---|---|",
     ]
     for point in rows["points"]:
@@ -151,12 +151,12 @@ def table(rows: dict[str, Any]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} | {point['flops'] / 1e6:,.0f} |")
     theory = {
-        "length": "attention's scores grow with length squared, all else with length",
-        "width": "products with weights, and weights, grow with width squared, all else with width",
+        "length": "attention scores grow with the length squared, all else with the length",
+        "width": "weights and their products grow with the width squared, all else with the width",
     }
     lines += [
         "",
-        "| exponent over the upper half | time | memory | counted FLOPs | theory |",
+        "| exponent, from the upper half of the sizes | time | memory | FLOPs | theory |",
         "|---|---|---|---|---|",
     ]
     for dimension, exponents in rows["exponents"].items():

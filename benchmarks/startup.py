@@ -122,18 +122,18 @@ def table(rows: dict[str, Any]) -> str:
     pages, warm = rows["page_seconds"], rows["warm_first_point_seconds"]
     return "\n".join(
         [
-            "| what | n | median | most |",
+            "| what | n | median | maximum |",
             "|---|---|---|---|",
-            f"| `python app.py` to an answered page, seconds | {len(pages)} | {median(pages):.1f} "
-            f"| {max(pages):.1f} |",
+            f"| `python app.py` to the response of the page, seconds | {len(pages)} | "
+            f"{median(pages):.1f} | {max(pages):.1f} |",
             f"| start of a run to its first point, warm fork server, seconds | {len(warm)} | "
             f"{median(warm):.2f} | {max(warm):.2f} |",
             "| the same, first start right after warm-up, seconds | 1 | "
             f"{rows['cold_first_point_seconds']:.2f} | |",
             "",
-            f"Heavy packages in the page's process: {', '.join(rows['imported']) or 'none'} (of "
-            f"torch, transformers, datasets, pyplot). Importing the page takes {whole} s under "
-            "Python's own clock, of which, without nested imports: "
+            "The process of the page imports, of torch, transformers, datasets and pyplot: "
+            f"{', '.join(rows['imported']) or 'none'}. Importing the page takes {whole} s "
+            "(`python -X importtime`). The largest parts, without their own imports: "
             f"{', '.join(f'{name} {seconds} s' for name, seconds in slowest)}.",
         ]
     )

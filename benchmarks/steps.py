@@ -24,7 +24,7 @@ from playground.training.trainer import Trainer
 
 from ._timing import format_interval, interval, rounds, speedup
 from .flops import counted_flops
-from .reference_models import CANDIDATES, OURS, REFERENCES, reference_versions
+from .reference_models import CANDIDATES, OURS, reference_versions
 
 PEAK_SIZE = 1024  # rows and columns of the matrices whose product is the processor's peak
 TWO_THREADS = f"{OURS}, two threads"
@@ -162,8 +162,8 @@ def measure(settings: tuple[Setting, ...] = SETTINGS) -> dict[str, Any]:
 def table(rows: dict[str, Any]) -> str:
     """Format the rows as Markdown."""
     lines = [
-        "| step | contestant | rounds | steps a second: median | ours, over it: median (95 %) | "
-        "share of peak: median (95 %) |",
+        "| step | model | rounds | steps per second: median | ours / this: median (95 % interval) "
+        "| share of the peak: median (95 % interval) |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows["rows"]:
@@ -171,7 +171,7 @@ def table(rows: dict[str, Any]) -> str:
         if "of_peak" in row:
             share = (
                 f"{format_interval(row['of_peak'])} of {row['peak_gflops']:g} GFLOP/s; "
-                f"{row['flops'] / 1e6:.0f} MFLOP a step"
+                f"{row['flops'] / 1e6:.0f} MFLOP per step"
             )
         ours_over = (
             ""
@@ -191,7 +191,6 @@ def table(rows: dict[str, Any]) -> str:
         [
             *lines,
             "",
-            f"{len(REFERENCES)} peers; {rows['versions']}. Seed 0; only speed is measured, nothing "
-            "is scored.",
+            f"{rows['versions']}. Seed 0; only speed is measured, not exact match.",
         ]
     )

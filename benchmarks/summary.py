@@ -61,9 +61,10 @@ def _steps_to_target(rows: list[dict[str, Any]]) -> Iterator[Result]:
     for row in rows:
         if row["promised"]:
             yield Result(
-                f"{row['setting']}: steps to 99.9 %, median (most)",
+                f"{row['setting']}: steps to 99.9 %, median (maximum)",
                 f"at most {row['promised']} for every seed",
-                f"{format_median(row['steps'], row['seeds'])}; {row['reached']} of {row['seeds']}",
+                f"{format_median(row['steps'], row['seeds'])}; "
+                f"{row['reached']} of {row['seeds']} seeds",
                 row["reached"] == row["seeds"] and max(row["steps"]) <= row["promised"],
                 "accuracy",
             )
@@ -92,10 +93,11 @@ def _reason_of_baseline(row: dict[str, Any]) -> str:
     steps, fast = now / before, 1 / step["fast"]["median"]
     packed = 1 / step["packed"]["median"]
     return (
-        f"The median run has {steps:.2f} times the steps, and a step takes {fast:.2f} times the "
-        f"CPU time: {steps * fast:.2f} together. Muon and the averages add "
-        f"{fast / packed - 1:.0%} to a packed Adam step; if they cost nothing, the share would be "
-        f"{steps * packed:.2f}. The goal needs fewer steps."
+        f"The median run has {steps:.2f} times the steps. In another measurement, a step takes "
+        f"{fast:.2f} times the CPU time: {steps * fast:.2f} together. Muon and the averaged "
+        f"weights add {100 * (fast / packed - 1):.0f} % to the time of a packed Adam step. "
+        f"If they took no time, the ratio would be {steps * packed:.2f}. The goal needs fewer "
+        "steps."
     )
 
 
@@ -129,7 +131,7 @@ def _against_references(rows: dict[str, Any]) -> Iterator[Result]:
     for name, shares in _reference_ratios(rows, MIXED).items():
         is_as_used = not name.endswith("trained like ours")
         measured = f"{median(shares):.2f} times; n = {len(shares)}" if shares else "not reached"
-        spread = f"The seeds have {', '.join(f'{share:.2f}' for share in sorted(shares))} times."
+        spread = f"By seed: {', '.join(f'{share:.2f}' for share in sorted(shares))} times."
         yield Result(
             f"{MIXED}: CPU seconds of training, against {name}",
             "at most 0.25 times" if is_as_used else "below 1",
@@ -166,9 +168,10 @@ def _decoding(rows: dict[str, Any]) -> Iterator[Result]:
                 f"{ratio:.2f} times; {row['n']} rounds",
                 ratio >= goal,
                 "decoding",
-                "The rotation of queries and new keys takes "
-                f"{times[CACHED_ROPE, row['batch']] / times[CACHED, row['batch']] - 1:.0%} more "
-                "time than learned positions. Keys are rotated once, before they are cached.",
+                "Decoding with the rotation of queries and new keys takes "
+                f"{100 * times[CACHED_ROPE, row['batch']] / times[CACHED, row['batch']] - 100:.0f} "
+                "% more time than with learned positions. Keys are rotated once, before they are "
+                "cached.",
             )
 
 
@@ -190,9 +193,9 @@ def _page_reason() -> str:
     if not runs:
         return ""
     return (
-        f"Training takes {median(run['seconds'] for run in runs):.2f} CPU seconds and scoring "
-        f"{median(run['scoring'] for run in runs):.2f}. The rest is the start of the run, and the "
-        "browser and the server, which use the same two cores; the browser draws without a GPU."
+        f"Training takes {median(run['seconds'] for run in runs):.2f} CPU seconds and evaluation "
+        f"{median(run['scoring'] for run in runs):.2f}. The rest is the start of the run, the "
+        "browser and the server. They use the same two cores, and the browser draws without a GPU."
     )
 
 
@@ -218,7 +221,7 @@ def _watching(rows: dict[str, Any]) -> Iterator[Result]:
     yield Result(
         "training with 16 viewers, against the Trainer beside a busy core",
         "at least 97 % of the speed",
-        f"{share:.1%}; {len(rows['rounds'])} rounds",
+        f"{100 * share:.1f} %; {len(rows['rounds'])} rounds",
         share >= 0.97,
         "watching",
     )
@@ -228,7 +231,10 @@ def _watching(rows: dict[str, Any]) -> Iterator[Result]:
 
 def table(results: list[Result]) -> str:
     """Format the results as Markdown."""
-    lines = ["| what | goal | measured | | `python -m benchmarks` |", "|---|---|---|---|---|"]
+    lines = [
+        "| what | goal | measured (n runs) | | `python -m benchmarks` |",
+        "|---|---|---|---|---|",
+    ]
     lines += [
         f"| {each.what} | {each.goal} | {each.measured} | {'met' if each.is_met else 'missed'} | "
         f"`{each.subset}` |"

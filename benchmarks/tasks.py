@@ -73,7 +73,7 @@ def measure_task(name: str, seeds: int = SEEDS, budget: int = MAX_STEPS) -> dict
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
     lines = [
-        "| task | seeds that reach 99 % | steps: median (most) | lowest score of a seed at its end "
+        "| task | seeds that reach 99 % | steps: median (maximum) | lowest exact match at the end "
         "| sequences evaluated |",
         "|---|---|---|---|---|",
     ]

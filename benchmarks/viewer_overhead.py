@@ -224,7 +224,7 @@ def table(rows: dict[str, Any]) -> str:
 
     return "\n".join(
         [
-            "| condition, compared with | steps/s: median | ratio: median | ratio: range |",
+            "| condition, compared with | steps per second: median | ratio: median | range |",
             "|---|---|---|---|",
             f"| the Trainer alone | {median(r['alone'] for r in rounds):.1f} | | |",
             line(

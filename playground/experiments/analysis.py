@@ -1,4 +1,4 @@
-"""Summarize an experiment: medians, ranges and curves of each variant, and one sentence.
+"""Summarize an experiment: medians, ranges and curves of each variant, and a text.
 
 The functions take measured numbers; they do not access runs or files.
 """
@@ -119,13 +119,13 @@ def median_and_range(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, l
     }
 
 
-# The sentence
+# The summary
 
 
 def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
-    """Summarize the effect of the varied settings (`names`) in one sentence.
+    """Summarize the effect of the varied settings (`names`).
 
-    An exact rank test over the seeds compares the best two variants; the sentence has its p-value.
+    An exact rank test over the seeds compares the best two variants; the text has its p-value.
     """
     done = [variant for variant in variants if _ended(variant)]
     planned, changed = (
@@ -133,7 +133,7 @@ def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> st
     )
     finished = sum(map(_ended, variants)) + changed
     left_out = (
-        f" Left out: {changed} of {planned} runs, whose settings were changed on the way."
+        f" Left out: {changed} of {planned} runs, whose settings changed during training."
         if changed
         else ""
     )
@@ -181,7 +181,7 @@ def _compared(variants: Sequence[Mapping[str, Any]]) -> str:
         else f"nothing reached 99 % exact match in "
         f"{max(each['steps'] for each in variants):,} steps: "
     )
-    gap = f" ({seeds}{' each' if ' each' not in seeds else ''}); "
+    gap = f" ({seeds}{' each' if ' each' not in seeds else ''}). "
     significance = _describe_significance(best, first, measure, len(variants))
     return f"{head}{'; '.join(descriptions)}{gap}{significance}."
 
@@ -227,7 +227,7 @@ def _describe_significance(
     """Describe whether the best variant differs from the second of `n_variants`."""
     one, two = best[measure], other[measure]
     if one is None or two is None:
-        return "what diverged has no score to compare"
+        return "A diverged variant has no score to compare"
     ratio = ""
     if (
         measure == "steps_to"
@@ -235,7 +235,10 @@ def _describe_significance(
         and one["median"]
         and ranges_disjoint(one, two)
     ):
-        ratio = f"{two['median'] / one['median']:.1f} times as many steps, and "
+        ratio = (
+            f"{other['short']} needed {two['median'] / one['median']:.1f} times as many steps as "
+            f"{best['short']}. "
+        )
     names = (best["short"], other["short"])
     return ratio + describe_rank_test(
         names, best["by_seed"][measure], other["by_seed"][measure], n_variants
@@ -248,30 +251,31 @@ def describe_rank_test(
     other: Sequence[float | None],
     n_variants: int,
 ) -> str:
-    """Whether the seeds of two variants, the best of `n_variants`, differ by an exact rank test.
+    """Describe whether two variants, the best of `n_variants`, differ by an exact rank test.
 
     Several variants are several comparisons. The best two are no pair that was chosen beforehand,
-    so the text names the p-value for a reader of the whole table (Bonferroni).
+    so the text names the p-value for a reader of the whole table (Bonferroni). It has no final
+    period.
     """
     if min(len(one), len(other)) == 1:
-        return "with a single seed there is no telling whether this is more than chance"
+        return "A single seed does not show whether this is more than chance"
     p = rank_test(one, other)
     between = f"between {names[0]} and {names[1]} " if n_variants > 2 else ""
-    result = f"an exact rank test {between}gives p {format_p_value(p)}"
+    result = f"An exact rank test {between}gives p {format_p_value(p)}"
     if p < SIGNIFICANCE_LEVEL:
         result += ", so chance alone is an unlikely explanation"
     elif p <= min_p_value(len(one), len(other)):
         result += (
-            f", the least that {len(one)} and {len(other)} seeds can give: more seeds are "
-            "needed to call it a difference"
+            f", the lowest p-value of {len(one)} and {len(other)} seeds: more seeds are needed to "
+            "call it a difference"
         )
     else:
-        result += ", so these seeds do not separate them"
+        result += ", so these seeds do not show a difference"
     if n_variants > 2:
         pairs = n_variants * (n_variants - 1) // 2
         result += (
-            f"; only the best two of {n_variants} are tested, and with all {pairs} pairs in view "
-            f"the threshold is p = {SIGNIFICANCE_LEVEL / pairs:.2g} (Bonferroni)"
+            f". Only the best two of {n_variants} are tested; for all {pairs} pairs, the threshold "
+            f"is p = {SIGNIFICANCE_LEVEL / pairs:.2g} (Bonferroni)"
         )
     return result
 

@@ -183,12 +183,12 @@ def mean_extrapolation_score(lines: Sequence[Mapping[str, Any]], trained: int) -
 
 
 def summarize(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_length: int) -> str:
-    """Summarize the results of the schemes in one sentence."""
+    """Summarize the results of the schemes."""
     done = [row for row in rows if row["n"]]
     planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
     left_out = (
-        f" Left out: {out} of {planned} runs, which diverged or whose settings were changed on the "
-        "way."
+        f" Left out: {out} of {planned} runs, which diverged or whose settings changed during "
+        "training."
         if out
         else ""
     )
@@ -249,17 +249,17 @@ def _comparison(
     # shares over the same lengths
     tested = [row for row in done if row["beyond"] and row["max_length"] == max_length]
     if not tested:
-        lengths_by_scheme += f"; no length beyond {max_length} was evaluated"
+        lengths_by_scheme += f". No length beyond {max_length} was evaluated"
     elif len(tested) == 1:
-        subject = tested[0]["label"] if rest else "it"
+        subject = f" of {tested[0]['label']}" if rest else ""
         lengths_by_scheme += (
-            f"; beyond length {high}, {subject} is right on "
+            f". Beyond length {high}, exact match{subject} is "
             f"{format_percent(tested[0]['beyond']['median'])}"
         )
     else:
         further = max(tested, key=lambda row: row["beyond"]["median"])
         lengths_by_scheme += (
-            f"; beyond length {high}, {further['label']} is right most often, on "
+            f". Beyond length {high}, {further['label']} has the highest exact match, "
             f"{format_percent(further['beyond']['median'])}"
         )
     if not rest:
@@ -268,7 +268,7 @@ def _comparison(
     conclusion = describe_rank_test(
         (best["label"], second["label"]), best["reaches"], second["reaches"], len(done)
     )
-    return f"{begin}{lengths_by_scheme}; {conclusion}."
+    return f"{begin}{lengths_by_scheme}. {conclusion}."
 
 
 def _describe_reach(row: Mapping[str, Any], max_length: int) -> str:

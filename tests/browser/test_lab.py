@@ -67,7 +67,7 @@ def test_example_is_open_on_arrival_and_read_only(app, open_page, tmp_path):
     to_lab(page)
     whole = page.locator(".results .whole[data-experiment=example]")
     expect(whole.locator(".example-note")).to_contain_text("Example, measured by")
-    expect(whole.locator(".summary")).to_contain_text("an exact rank test gives p = 0.029")
+    expect(whole.locator(".summary")).to_contain_text("An exact rank test gives p = 0.029")
     expect(whole.get_by_role("button", name="Delete")).to_have_count(0)
     expect(whole.locator(".all-in-train")).to_have_count(0)
     expect_points(page, ".score-chart", 30)

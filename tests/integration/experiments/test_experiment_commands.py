@@ -114,7 +114,7 @@ def test_checkpoints_are_evaluated_up_to_their_positions(tmp_path):
     )
     assert results["rows"][0]["reach"]["median"] == 10
     assert "most often" not in results["summary"]
-    assert "no length beyond 10 was evaluated" in results["summary"]
+    assert "No length beyond 10 was evaluated" in results["summary"]
 
 
 def test_checkpoints_of_different_tasks_and_lengths_are_not_compared(run_in_process, tmp_path):

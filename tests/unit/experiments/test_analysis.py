@@ -73,16 +73,15 @@ def test_summary_names_the_best_variant_with_ranges_and_p_value():
         "Changing norm placement: pre reached 99 % after 90 (80–100) steps; post reached 99 % "
         "after 180 "
         "(160–200) steps (median and range of 3 seeds "
-        "each); 2.0 times as many steps, and an exact rank test gives p = 0.1, the least that 3 "
-        "and 3 seeds can give: more seeds are "
-        "needed to call it a difference."
+        "each). post needed 2.0 times as many steps as pre. An exact rank test gives p = 0.1, the "
+        "lowest p-value of 3 and 3 seeds: more seeds are needed to call it a difference."
     )
 
 
 def test_overlapping_seeds_are_not_significant():
     actual = result(variant("pre", 80, 90, 150), variant("post", 100, 120, 200))
     assert "p = 0.4" in actual
-    assert "so these seeds do not separate them" in actual
+    assert "so these seeds do not show a difference" in actual
 
 
 def test_clear_difference_is_significant_despite_overlapping_ranges():
@@ -97,10 +96,10 @@ def test_clear_difference_is_significant_despite_overlapping_ranges():
 def test_many_cells_are_many_comparisons():
     variants = [variant(rate, *(rate + at for at in range(4))) for rate in (10, 50, 90, 130, 170)]
     actual = result(*variants, names=("n_heads",))
-    assert "an exact rank test between 10 and 50 gives p = 0.029" in actual
+    assert "An exact rank test between 10 and 50 gives p = 0.029" in actual
     assert (
-        "only the best two of 5 are tested, and with all 10 pairs in view the threshold is "
-        "p = 0.005 (Bonferroni)" in actual
+        "Only the best two of 5 are tested; for all 10 pairs, the threshold is p = 0.005 "
+        "(Bonferroni)" in actual
     )
 
 
@@ -112,7 +111,7 @@ def test_final_scores_are_compared_if_no_run_reaches_the_target():
         "Changing norm placement: nothing reached 99 % exact match in 200 steps: pre ended at "
         "55.0 % (50.0–60.0 %); post ended at 15.0 %"
     )
-    assert "p = 0.33, the least that 2 and 2 seeds can give" in actual
+    assert "p = 0.33, the lowest p-value of 2 and 2 seeds" in actual
 
 
 def test_variant_with_unreached_seeds_has_no_median_steps():
@@ -123,16 +122,14 @@ def test_variant_with_unreached_seeds_has_no_median_steps():
         "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40.0 % (40.0–100 %)"
         in actual
     )
-    assert "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give" in actual
+    assert "An exact rank test gives p = 0.1, the lowest p-value of 3 and 3 seeds" in actual
     assert "did not reach 99 % within 200 steps" in result(
         variant("pre", 80, 90), variant("post", None, None)
     )
 
 
 def test_one_seed_gives_no_significance():
-    assert "with a single seed there is no telling" in result(
-        variant("pre", 80), variant("post", 160)
-    )
+    assert "A single seed does not show" in result(variant("pre", 80), variant("post", 160))
 
 
 def test_summary_names_the_best_the_second_and_the_last_variant():
@@ -145,7 +142,7 @@ def test_summary_names_the_best_the_second_and_the_last_variant():
         < actual.index("4 reached 99 % after 76")
         < actual.index("3 reached 99 % after 121")
     )
-    assert "an exact rank test between 2 and 4 gives p = 0.33" in actual
+    assert "An exact rank test between 2 and 4 gives p = 0.33" in actual
     assert "1 reached" not in actual.replace("121 reached", "")
 
 
@@ -232,8 +229,7 @@ def test_run_with_changed_settings_is_left_out_and_reported():
     assert (actual["n"], actual["changed"], actual["steps_to"]["high"]) == (1, 1, 80)
     assert result(actual).startswith(
         "Changing norm placement: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, "
-        "whose "
-        "settings were"
+        "whose settings changed during training."
     )
 
 

@@ -162,14 +162,14 @@ def test_length_summary_states_reliable_lengths_and_significance():
         "Trained on length 1–3 and evaluated up to 6, sinusoidal keeps 99 % exact match up to "
         "length "
         "5, learned to 3 (median and range of 3 "
-        "seeds); beyond length 3, sinusoidal is right most often, on 66.6 %; "
-        "an exact rank test gives p = 0.1, the least that 3 and 3 seeds can give: more seeds are "
+        "seeds). Beyond length 3, sinusoidal has the highest exact match, 66.6 %. "
+        "An exact rank test gives p = 0.1, the lowest p-value of 3 and 3 seeds: more seeds are "
         "needed to call it a difference."
     )
-    assert "p = 1, so these seeds do not separate them" in summarize(
+    assert "p = 1, so these seeds do not show a difference" in summarize(
         [scheme("learned", *near), scheme("sinusoidal", *near)], [1, 3], 6
     )
-    assert "with a single seed" in summarize(
+    assert "A single seed" in summarize(
         [scheme("learned", near[0]), scheme("sinusoidal", far[0])], [1, 3], 6
     )
     assert "nothing keeps 99 %" in summarize(
@@ -195,7 +195,7 @@ def test_length_summary_states_reliable_lengths_and_significance():
     )
     assert summarize([lost], [3, 3], 6).startswith("Trained on length 3 and evaluated")
     assert summarize([lost], [3, 3], 6).endswith(
-        " Left out: 1 of 2 runs, which diverged or whose settings were changed on the way."
+        " Left out: 1 of 2 runs, which diverged or whose settings changed during training."
     )
 
 
@@ -203,14 +203,14 @@ def test_summary_omits_lengths_without_evaluation():
     far, near = counts(100, 100, 100, 100, 100, 0), counts(100, 100, 100)
     alone = summarize([scheme("learned", near)], [1, 3], 3)
     assert alone.endswith(
-        "learned keeps 99 % exact match up to length 3 (1 seed); no length beyond 3 was evaluated."
+        "learned keeps 99 % exact match up to length 3 (1 seed). No length beyond 3 was evaluated."
     )
     both = summarize([scheme("learned", near, near), scheme("sinusoidal", near, near)], [1, 3], 3)
     assert both.count("beyond") == 1
-    assert "no length beyond 3 was evaluated" in both
+    assert "No length beyond 3 was evaluated" in both
     uneven = summarize([scheme("learned", near, near), scheme("sinusoidal", far, far)], [1, 3], 6)
     assert "learned to 3, evaluated up to 3 only" in uneven
-    assert "beyond length 3, sinusoidal is right on 66.6 %" in uneven
+    assert "Beyond length 3, exact match of sinusoidal is 66.6 %" in uneven
     assert "most often" not in uneven
     assert scheme("learned", near)["beyond"] is None
 
