@@ -46,9 +46,6 @@ def measure_claim(name: str) -> dict[str, Any]:
         "name": name,
         "seeds": SEEDS,
         "done": True,
-        "title": CLAIMS[name].title,
-        "published": result["statement"],
-        "criterion": result["criterion"],
         "value": result["measured"],
         "by_seed": result.get("by_seed"),
         "passed": result["passed"],
@@ -61,9 +58,10 @@ def measure_claim(name: str) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]]) -> str:
     """Format the rows as Markdown."""
     lines = ["| claim | published | reproduced | criterion | |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {row['title']} | {row['published']} | {row['result']} | {row['criterion']} | "
-        f"{row['verdict']} |"
-        for row in rows
-    ]
+    for row in rows:
+        claim = CLAIMS[row["name"]]
+        lines.append(
+            f"| {claim.title} | {claim.statement} | {row['result']} | {claim.criterion} | "
+            f"{row['verdict']} |"
+        )
     return "\n".join(lines)

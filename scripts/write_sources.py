@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import torch
 
+from playground.experiments.claims import CLAIMS
 from playground.inspection.embeddings import wavelength
 from playground.inspection.masks import (
     TUTORIAL_EXAMPLE,
@@ -525,10 +526,11 @@ ROWS = [
 
 def published_rows() -> list[str]:
     """Return the rows of the replications, from their results file."""
+    rows = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
     return [
-        f"| {row['title']} | {row['published']} | {row['result']} | {row['seeds']} | "
-        f"{row['verdict']} |"
-        for row in json.loads(RESULTS.read_text(encoding="utf-8"))["rows"]
+        f"| {CLAIMS[row['name']].title} | {CLAIMS[row['name']].statement} | {row['result']} | "
+        f"{row['seeds']} | {row['verdict']} |"
+        for row in rows
     ]
 
 

@@ -62,8 +62,6 @@ def test_stored_results_are_those_of_the_measurement(tmp_path, monkeypatch):
 @pytest.mark.parametrize("row", RESULTS["rows"], ids=lambda row: row["name"])
 def test_stored_verdict_follows_from_the_claim_and_the_stored_values(row):
     claim, value = CLAIMS[row["name"]], row["value"]
-    texts = (claim.title, claim.statement, claim.criterion)
-    assert (row["title"], row["published"], row["criterion"]) == texts
     assert row["done"]
     if claim.measure == "order":
         lines = [{"label": key, "beyond": {"median": each}} for key, each in value.items()]
