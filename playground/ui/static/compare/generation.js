@@ -112,7 +112,7 @@ export const { View: Generation } = createPipeline("continue", {
     },
     numberInput("temperature", "Temperature", "1", 0.01, 5, {
       isInteger: false,
-      hint: "Divides the logits.",
+      hint: "Divides the logits: higher values give more random tokens.",
     }),
     numberInput("top_p", "Top p", "1", 0.01, 1, {
       isInteger: false,

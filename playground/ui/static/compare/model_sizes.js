@@ -101,10 +101,10 @@ const PART_COLUMNS = [
 const GptParts = ({ parts }) =>
   html`<section class="gpt-parts">
     <p class="pg-hint">
-      GPT-3 by part, 96 layers of 12,288. Matrices alone: products of the sizes, as tables of GPT-3
-      list them. Counted here: the same sizes in GPT-2’s code, where the output layer is the table
-      of the token embeddings. Two thirds of the parameters are in the feed-forward networks, one
-      third is in attention.
+      GPT-3 by part, 96 layers of width 12,288. Matrices alone: rows times columns of every matrix,
+      with a separate output layer. Counted here: the same sizes in GPT-2’s code, where the output
+      layer is the table of the token embeddings. Two thirds of the parameters are in the
+      feed-forward networks, one third is in attention.
     </p>
     <${DataTable}
       caption="GPT-3 by part"

@@ -94,9 +94,9 @@ function Similarities({ result }) {
     />
     <p class="pg-hint">
       Similarity in ${shortModelName(result.model)} after each layer; layer 0 is the input of the
-      first one. In all layers of BERT and GPT-2, the mean cosine of two random words is above 0, in
-      the last one of GPT-2 almost 1 (Ethayarajh 2019, section 4.1), so compare with the other
-      pairs.
+      first one. In all layers of BERT and GPT-2, the mean cosine of two random words is above 0. In
+      the last layer of GPT-2 it is almost 1 (Ethayarajh 2019, section 4.1). Therefore compare with
+      the other pairs.
     </p>
     <div class="charts">
       <${LineChart} ...${main} />

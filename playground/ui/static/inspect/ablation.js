@@ -124,7 +124,7 @@ function buildColumns(rows, baseline) {
     {
       key: "lost",
       label: "loss increase (nats)",
-      help: "Mean decrease of the log-probability of the whole target",
+      help: "Mean decrease of the log-probability (natural logarithm) of the whole target",
       isNumber: true,
       value: lost,
       render: (row) => (Math.abs(lost(row)) < NEGLIGIBLE_NATS ? "0" : formatValue(lost(row))),
@@ -182,7 +182,7 @@ function OnInput({ response: { intact, ablated, target, components } }) {
       key: "log_probability",
       label: "log-probability",
       help: target
-        ? "Log-probability of the whole target of this sequence, teacher-forced, in nats"
+        ? "Log-probability of the whole target of this sequence as decoder input, in nats"
         : "Log-probability of the output of the intact model in nats; the target is unknown",
       isNumber: true,
       isSortable: false,

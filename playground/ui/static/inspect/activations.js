@@ -259,8 +259,8 @@ function Activations({ data }) {
 export const activationsSpec = {
   title: "Activations",
   explain:
-    "All tensors of the forward pass in order of computation, teacher-forced. The left and right " +
-    "arrow keys change the step; click a value to see how it is computed.",
+    "All tensors of the forward pass in order of computation, with the target as decoder input. " +
+    "The left and right arrow keys change the step; click a value to see how it is computed.",
   Component: Activations,
   options: () => options.value,
   restoreOptions: restore,

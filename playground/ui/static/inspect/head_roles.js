@@ -89,7 +89,11 @@ const COLUMNS = [
     "Score on its clearest pattern: 0 like uniform attention, 1 all weight on the pattern",
   ),
   ...PATTERN_NAMES.map(patternColumn),
-  numberColumn("entropy", "entropy", "Mean entropy of a row in nats; 0: all weight on one token"),
+  numberColumn(
+    "entropy",
+    "entropy",
+    "How evenly a query spreads its weights: mean entropy in nats; 0: all weight on one token",
+  ),
   numberColumn("aligned", "aligned", "Fraction on the source token that determines the target"),
   numberColumn("distance", "distance", "Mean distance from that token, in positions"),
 ];

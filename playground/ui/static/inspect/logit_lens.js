@@ -264,9 +264,9 @@ function toRows(data) {
 export const logitLensSpec = {
   title: "Logit lens",
   explain:
-    "Predictions of each decoder layer, teacher-forced. Stronger colors: higher probability; " +
-    "correct " +
-    "tokens are framed. Select a cell to see the contribution of each component to its logit.",
+    "Predictions of each decoder layer, with the target as decoder input. Stronger colors: " +
+    "higher probability; correct tokens are framed. Select a cell to see the contribution of " +
+    "each component to its logit, the score before the softmax.",
   Component: ({ data }) => html`<${Lens} data=${data} /><${Attribution} data=${data} />`,
   reset() {
     selection.value = NO_SELECTION;

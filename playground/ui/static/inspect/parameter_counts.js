@@ -174,9 +174,9 @@ export function QuadraticCost({ data: { quadratic, measured, lengths: typed }, .
     title="Attention memory is quadratic in the length"
     hint="Attention weights of one head in float32, 4 bytes each. Twice the length needs four times
       the memory. The first row is your sequence. Column source E: the memory that source E of
-      docs/sources.md states. Its MB are 1,048,576 bytes. In these units, 128,000 tokens need
-      61.0 GB, and 131,072 tokens its 64 GB. Column practical: where the weights of all 12 layers of
-      12 heads of BERT base fit, if they are stored."
+      docs/sources.md states, with 1,048,576 bytes per MB. In these units, its 64 GB are those of
+      131,072 tokens, and 128,000 tokens need 61.0 GB. Column practical: where the attention weights
+      of BERT base fit, if those of all 12 layers of 12 heads are stored."
   >
     <label class="row">
       Lengths

@@ -23,10 +23,10 @@ export function PositionVectors({ data: { side, positions } }) {
     size="wide"
     title="Position vectors of this model"
     hint=${
-      `Added to the token embedding; one row per position, ${description}. RMS of a position ` +
-      `vector: ${formatNumber(rms)}; of a token embedding: ${formatNumber(tokenRms)}. If token ` +
-      "embeddings are much larger, the model learns the positions much more slowly: the bug " +
-      "“Embeddings too large” in Learn measures that."
+      `Added to the token embedding; one row per position, ${description}. RMS (root mean ` +
+      `square) of a position vector: ${formatNumber(rms)}; of a token embedding: ` +
+      `${formatNumber(tokenRms)}. If token embeddings are much larger, the model learns the ` +
+      "positions much more slowly: the bug “Embeddings too large” in Learn measures that."
     }
   >
     <${HeatMapView}

@@ -115,8 +115,7 @@ const Training = ({ data }) =>
 export const trainingSpec = {
   title: "Loss and learning rate",
   explain:
-    "The target distribution in the loss of one position, teacher-forced, and the learning rate " +
-    "at each step.",
+    "The target distribution in the loss of one position, and the learning rate at each step.",
   Component: Training,
   options: () => pick("position", "schedule"),
   restoreOptions: restore,
