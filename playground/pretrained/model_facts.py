@@ -23,7 +23,7 @@ COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
         "BertModel",
         "BertConfig",
         {},
-        "bert-base-uncased: 12 layers of 768, 12 heads, 30,522 tokens; 110 M in Devlin 2018",
+        "bert-base-uncased: 12 layers of width 768, 12 heads, 30,522 tokens; 110 M in Devlin 2018",
     ),
     (
         "BERT large",
@@ -35,7 +35,7 @@ COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
             "num_attention_heads": 16,
             "intermediate_size": 4096,
         },
-        "bert-large-uncased: 24 layers of 1,024, 16 heads; 340 M in Devlin 2018",
+        "bert-large-uncased: 24 layers of width 1,024, 16 heads; 340 M in Devlin 2018",
     ),
     (
         "GPT-2",
@@ -43,7 +43,7 @@ COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
         "GPT2Config",
         {},
         (
-            "gpt2: 12 layers of 768, 12 heads, 50,257 tokens; tied input and output "
+            "gpt2: 12 layers of width 768, 12 heads, 50,257 tokens; tied input and output "
             "embeddings; 117 M in Radford 2019"
         ),
     ),
@@ -52,45 +52,45 @@ COUNTED: list[tuple[str, str, str, dict[str, int], str]] = [
         "GPT2LMHeadModel",
         "GPT2Config",
         {"n_embd": 1600, "n_layer": 48, "n_head": 25},
-        "gpt2-xl: 48 layers of 1,600, 25 heads",
+        "gpt2-xl: 48 layers of width 1,600, 25 heads",
     ),
     (
         "GPT-3",
         "GPT2LMHeadModel",
         "GPT2Config",
         {"n_embd": 12288, "n_layer": 96, "n_head": 96, "n_positions": 2048},
-        "GPT-2's code with the sizes of table 2.1 of Brown 2020: 96 layers of 12,288, 96 heads; "
-        "175 B there",
+        "GPT-2's code with the sizes of table 2.1 of Brown 2020: 96 layers of width 12,288, "
+        "96 heads; 175 B there",
     ),
     (
         "T5 base",
         "T5ForConditionalGeneration",
         "T5Config",
         {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
-        "t5-base: 12 layers of 768 in the encoder, as many in the decoder",
+        "t5-base: 12 layers of width 768 in the encoder, as many in the decoder",
     ),
     (
         "LLaMA 7B",
         "LlamaForCausalLM",
         "LlamaConfig",
         {},
-        "32 layers of 4,096, 32 heads, 32,000 tokens; 6.7 B in Touvron 2023, table 2",
+        "32 layers of width 4,096, 32 heads, 32,000 tokens; 6.7 B in Touvron 2023, table 2",
     ),
     (
         "Mistral 7B",
         "MistralForCausalLM",
         "MistralConfig",
         {},
-        "32 layers of 4,096, 32 heads that share 8 heads of keys and values, 32,000 tokens; 7 B "
-        "in Jiang 2023",
+        "32 layers of width 4,096, 32 heads that share 8 heads of keys and values, 32,000 "
+        "tokens; 7 B in Jiang 2023",
     ),
     (
         "ViT-B/16",
         "ViTModel",
         "ViTConfig",
         {},
-        "12 layers of 768 on 14 × 14 patches of 16 × 16 pixels, without pooler and classification "
-        "head",
+        "12 layers of width 768 on 14 × 14 patches of 16 × 16 pixels, without pooler and "
+        "classification head",
     ),
 ]
 

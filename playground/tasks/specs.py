@@ -73,8 +73,8 @@ TASKS = {
     ),
     "caesar": TaskSpec(
         "playground.tasks.rules:Caesar",
-        "Replace each token with the one three positions later in the alphabet, cyclically (with "
-        "fewer than four different tokens: with the one before it).",
+        "Replace each token with the one three positions later in the alphabet, cyclically. With "
+        "fewer than four different tokens, it is the one before it.",
         ("3 1 9", "6 4 2"),
     ),
     "dedupe": TaskSpec(

@@ -383,11 +383,11 @@ def _encoder_chapters(
             head,
             "encoder feed-forward, layer 1/residual",
             f"For {source[0]}, head {number} sums the values "
-            f"{', '.join(f'{weight:.2f} of {name}' for weight, name in mix[:3])}; the residual "
-            "connection adds the input; the feed-forward network maps "
-            f"{config.d_model} → {config.d_ff} → {config.d_model}. Each sublayer computes "
-            f"{sublayer}. The feed-forward network equals convolutions of width 1 over the "
-            f"positions; here the outputs differ by at most {difference:.0e}.",
+            f"{', '.join(f'{weight:.2f} of {name}' for weight, name in mix[:3])}. The residual "
+            "connection adds the input. The feed-forward network maps vectors of size "
+            f"{config.d_model} to {config.d_ff} and back to {config.d_model}. Each sublayer "
+            f"computes {sublayer}. The feed-forward network equals convolutions of width 1 over "
+            f"the positions; here the outputs differ by at most {difference:.0e}.",
         ),
     ]
 
@@ -407,7 +407,8 @@ def _decoder_chapters(
             head,
             "decoder self-attention, layer 1/softmax",
             f"Decoder input {_join_tokens(decoder_input)}, {writes} {_join_tokens(target)}: the "
-            "input is shifted right. No position attends to later positions.",
+            "input is shifted right, so that each position predicts the next token. No position "
+            "attends to later positions.",
         ),
         (
             best_head,

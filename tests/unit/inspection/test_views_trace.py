@@ -141,7 +141,7 @@ def test_the_chapters_describe_the_input_sequence(mixed):
         "encoder"
     ][0, 0, 0, 0]
     assert f"{float(own.max()):.2f} of " in steps[2]["description"]
-    assert "64 → 128 → 64" in steps[2]["description"]
+    assert "vectors of size 64 to 128 and back to 64" in steps[2]["description"]
     assert "Each sublayer computes x + Sublayer(LayerNorm(x))." in steps[2]["description"]
     difference = steps[2]["description"].split("at most ")[1].rstrip(".")
     assert 0 <= float(difference) < 1e-5
