@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-PLAIN_ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_eps": 1e-8}
+PLAIN_ADAM = {
+    "optimizer": "adam",
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "adam_eps": 1e-8,
+    "weight_averaging": False,
+}
 SEPARATORS = "Sources end with EOS here; the original has no separator."
 
 

@@ -19,6 +19,7 @@ from playground.experiments.replications import (
     replication_config,
     stored_results,
 )
+from playground.experiments.spec import parse_experiment
 from playground.models.config_fields import ConfigError
 from playground.runs.record import RunRecord
 from playground.runs.state import Run
@@ -95,6 +96,14 @@ def test_every_claim_and_every_preset_has_only_known_settings():
     assert [line["unavailable_reason"] for line in claims() + list_presets()] == [""] * (
         len(CLAIMS) + len(EXPERIMENT_PRESETS)
     )
+
+
+@pytest.mark.parametrize("name", [name for name, claim in CLAIMS.items() if claim.experiment])
+def test_published_experiments_use_adam_as_their_sources(name):
+    for variant in parse_experiment(CLAIMS[name].experiment, owner="").variants:
+        training = RunConfig.from_flat(variant.settings).training
+        assert training.optimizer in ("adam", "adamw")
+        assert not training.weight_averaging
 
 
 def test_claim_with_an_unknown_setting_names_it(monkeypatch):
