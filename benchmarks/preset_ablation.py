@@ -10,6 +10,7 @@ from .accuracy import measure as measure_settings
 ABLATIONS: dict[str, dict[str, Any]] = {
     "nothing (the fast preset)": {},
     "pre-norm (post-norm instead)": {"norm_placement": "post"},
+    "position_std of 1.2 (1.0 instead)": {"position_std": 1.0},
     "learned positions (sine waves instead)": {"position_type": "sinusoidal"},
     "learned positions (sine waves times 3 instead)": {
         "position_type": "sinusoidal",
@@ -19,6 +20,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "a separate output layer (tied instead)": {"tie_output_embeddings": True},
     "training without dropout (0.1 instead)": {"dropout": 0.1},
     "Muon (Adam at 6e-3 instead)": {"optimizer": "adam", "learning_rate": 6e-3},
+    "a momentum of 0.8 (0.9 instead)": {"momentum": 0.9},
     "averaged weights": {"weight_averaging": False},
     "warm-up": {"warmup_steps": 0},
     "the falling learning rate (constant instead)": {"lr_schedule": "constant"},

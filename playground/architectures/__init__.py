@@ -51,8 +51,10 @@ ARCHITECTURES = {
         "Encoder and decoder, as in the paper: the encoder reads the source, the decoder generates "
         "the target token by token.",
         {
+            "position_std": 1.2,
             "optimizer": "muon",
             "learning_rate": 3e-3,
+            "momentum": 0.8,
             "warmup_steps": 5,
             "lr_decay_steps": 800,
             "weight_averaging": True,
