@@ -28,14 +28,14 @@ class Setting:
     fields: dict[str, Any]
 
 
-LONGER = {"max_length": 20, "max_steps": 600, "lr_decay_steps": 480}
+LONGER = {"max_length": 20, "max_steps": 600, "lr_decay_steps": 480, "position_std": 2.0}
 SETTINGS = (
     Setting("reverse, length 10", 10, 40, "fast", {"min_length": 10}),
     Setting("copy, length 10", 10, 40, "fast", {"task": "copy", "min_length": 10}),
     Setting("reverse, lengths 1 to 10", 10, 130, "fast", {}),
     Setting("copy, lengths 1 to 10", 5, None, "fast", {"task": "copy"}),
     Setting(
-        "reverse, lengths 1 to 20; the learning rate decays over 480 of 600 steps",
+        "reverse, lengths 1 to 20, position_std 2; decay over 480 of 600 steps",
         5,
         300,
         "fast",
