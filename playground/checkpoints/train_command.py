@@ -36,7 +36,7 @@ def training_command(manifest: Manifest) -> str | None:
             continue
         changed = {key: value for key, value in config.to_flat().items() if value != base[key]}
         candidates.append((name, changed))
-    preset, options = min(candidates, key=lambda way: len(way[1]))
+    preset, options = min(candidates, key=lambda candidate: len(candidate[1]))
     words = ["python -m playground train", f"--task {task.task}"]
     words += [f"--n-symbols {task.n_symbols}"] if task.n_symbols != TaskConfig().n_symbols else []
     words += [f"--min-length {task.min_length}"] if task.min_length != task.max_length else []

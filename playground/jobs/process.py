@@ -169,8 +169,9 @@ class WorkerProcess:
             target=_run_entry, args=(entry, self._child_end, *arguments), name=name, daemon=True
         )
         try:
-            for work in (self._send_loop, self._read):  # _read starts the process, so it comes last
-                threading.Thread(target=work, name=f"{name}-{work.__name__}", daemon=True).start()
+            # `_run_process` starts the process, so it comes last.
+            for loop in (self._send_loop, self._run_process):
+                threading.Thread(target=loop, name=f"{name}-{loop.__name__}", daemon=True).start()
         except (RuntimeError, MemoryError):  # what a system without a free thread raises
             log.exception("%s could not be started", name)
             self._connection.close()
@@ -206,10 +207,11 @@ class WorkerProcess:
         while (message := self._outbox.get()) is not None:
             try:
                 self._connection.send(message)
-            except (OSError, ValueError):  # the child has exited, or `_read` closed the pipe
+            except (OSError, ValueError):  # the child has exited, or `_run_process` closed the pipe
                 return
 
-    def _read(self) -> None:
+    def _run_process(self) -> None:
+        """Start the process, forward its messages, and report its end."""
         try:
             with sigint_blocked():
                 self.process.start()

@@ -129,14 +129,14 @@ class DatasetHandlers(HandlerGroup):
         read_request |= (
             {"hub": name.removeprefix("hub:")}
             if name.startswith("hub:")
-            else {"file": str(folder / "sent")}
+            else {"file": str(folder / "upload")}
         )
         try:
             await asyncio.to_thread(folder.mkdir, parents=True)
-            await save_body(http_request, folder / "sent", transfer)
+            await save_body(http_request, folder / "upload", transfer)
             transfer.complete()
             report = await self.read_dataset(owner, read_request)
-            await asyncio.to_thread((folder / "sent").unlink, missing_ok=True)
+            await asyncio.to_thread((folder / "upload").unlink, missing_ok=True)
         except UserError as error:
             report = error_response(error)
         except OSError as error:

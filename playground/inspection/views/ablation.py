@@ -90,8 +90,9 @@ def sequences_within_budget(subject: InspectedModel, passes: int, seconds: float
     ablation.score({})
     start = time.perf_counter()
     ablation.score({})
-    each = (time.perf_counter() - start) / len(ablation.batch.source_BS)
-    return max(MIN_SEQUENCES, min(NUM_SEQUENCES, int(seconds / (passes * each))))
+    seconds_per_pass = (time.perf_counter() - start) / len(ablation.batch.source_BS)
+    n_affordable = int(seconds / (passes * seconds_per_pass))
+    return max(MIN_SEQUENCES, min(NUM_SEQUENCES, n_affordable))
 
 
 def summarize_ablation(
@@ -153,14 +154,14 @@ def _summarize_keep_only(effects: list[AblationEffect]) -> str:
 def _summarize_single_heads(ablation: Ablation, effects: list[AblationEffect], method: str) -> str:
     singles = [effect for effect in effects if effect.components[0].head is not None]
     worst = max(singles, key=lambda effect: effect.exact_match_drop)
-    spare = [
+    negligible = [
         effect.components[0] for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP
     ]
     max_effect = (
         f"The head with the largest effect is {worst.name}: without it, exact match is "
         f"{format_percent(worst.ablated.exact_match)}."
     )
-    if not spare and len(singles) > 1:
+    if not negligible and len(singles) > 1:
         least = min(singles, key=lambda effect: effect.exact_match_drop)
         return (
             f"Every head is needed: the smallest drop is that of {least.name}, to an exact match "
@@ -184,22 +185,24 @@ def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], 
     `singles` are the effects of every single head. One more pass ablates all heads with a
     negligible effect together. Returns "" if there are fewer than two of them.
     """
-    spare = [effect for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP]
-    if len(spare) < 2:
+    negligible = [effect for effect in singles if effect.exact_match_drop < NEGLIGIBLE_DROP]
+    if len(negligible) < 2:
         return ""
-    together = ablation.ablate([effect.components[0] for effect in spare], method)
-    added = sum(effect.exact_match_drop for effect in spare)
-    each = (
-        f"{len(spare)} of {len(singles)} heads have a negligible effect one at a time, each a drop "
-        f"of less than {format_percent(NEGLIGIBLE_DROP)}. Without all {len(spare)} together, exact "
-        f"match is {format_percent(together.ablated.exact_match)}"
+    together = ablation.ablate([effect.components[0] for effect in negligible], method)
+    sum_of_drops = sum(effect.exact_match_drop for effect in negligible)
+    finding = (
+        f"{len(negligible)} of {len(singles)} heads have a negligible effect one at a time, each a "
+        f"drop of less than {format_percent(NEGLIGIBLE_DROP)}. Without all {len(negligible)} "
+        f"together, exact match is {format_percent(together.ablated.exact_match)}"
     )
     if together.exact_match_drop < NEGLIGIBLE_DROP:
-        return f"{each}: the model does not need them for these sequences."
-    if together.exact_match_drop < added + SUPERADDITIVE_DROP:
-        return f"{each}: about the sum of the single drops, so each of them contributes a little."
+        return f"{finding}: the model does not need them for these sequences."
+    if together.exact_match_drop < sum_of_drops + SUPERADDITIVE_DROP:
+        return (
+            f"{finding}: about the sum of the single drops, so each of them contributes a little."
+        )
     return (
-        f"{each}, far less than the single drops predict. These heads are redundant: "
+        f"{finding}, far less than the single drops predict. These heads are redundant: "
         "other heads compensate for a missing one. A head with a negligible effect may still have "
         "a function."
     )
@@ -241,18 +244,18 @@ def ablated_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str
         else MIN_SEQUENCES
     )
     values = Ablation(subject, n).replacements(chosen, method) if chosen else {}
-    in_place = _answer_with_replacements(subject, batch, {})
+    intact = _answer_with_replacements(subject, batch, {})
     return {
         "source": subject.token_names(batch.source_BS[0].tolist()),
-        "intact": in_place,
-        "ablated": _answer_with_replacements(subject, batch, values) if chosen else in_place,
+        "intact": intact,
+        "ablated": _answer_with_replacements(subject, batch, values) if chosen else intact,
         "vocabulary": list(subject.task.vocabulary.symbols),
         "components": list(components),
         "groups": {
             name: [part.name for part in parts]
             for name, parts in component_groups(subject.transformer.config).items()
         },
-        **answer_fields(subject, batch, in_place["prediction"]),
+        **answer_fields(subject, batch, intact["prediction"]),
     }
 
 

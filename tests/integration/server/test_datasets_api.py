@@ -331,7 +331,7 @@ def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monke
     leftovers = [tmp_path / "rows" / ".0123.tmp", tmp_path / "compared" / ".gpt2.0123.tmp"]
     for folder in leftovers:
         folder.mkdir(parents=True)
-        (folder / "sent").write_bytes(bytes(2_000_000))
+        (folder / "upload").write_bytes(bytes(2_000_000))
         os.utime(folder, (0, 0))
     monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
     DatasetLibrary(SimpleNamespace(single_owner=""))._ensure_quota(new_owner_key(), 1000, 1000)
