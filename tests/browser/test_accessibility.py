@@ -93,7 +93,7 @@ def test_axe_finds_nothing_in_dialogs_and_beside_a_training_run(app, open_page):
     actual += findings(page, "a training run")
     page.locator("#another").click()  # a second run, to compare with
     expect(page.locator(".runs .run")).to_have_count(2)
-    page.locator(".runs .run .lay:enabled").check()
+    page.locator(".runs .run .plot-run:enabled").check()
     for button, name in (
         (".live .show-keys", "keyboard help"),
         (".live .share", "Share"),

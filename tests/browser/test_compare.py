@@ -145,7 +145,7 @@ def check_matrix(page):
 def test_an_invalid_model_name_stays_in_the_field_with_the_reason(app, open_page):
     page = open_page(app.url)
     to_compare(page)
-    name_field, problem = page.locator(".adding input"), page.locator(".adding .pg-error")
+    name_field, problem = page.locator(".add-model input"), page.locator(".add-model .pg-error")
     for name, reason in {
         "": "Enter user/name",
         "gpt2": "already in the list",
@@ -174,7 +174,7 @@ def test_a_download_shows_bytes_survives_a_reload_and_is_cancelled(
     hub.put("ada/slow", models["gpt2"])
     page = open_page(app_with_models.url)
     to_compare(page)
-    page.fill(".adding input", "ada/slow")
+    page.fill(".add-model input", "ada/slow")
     page.keyboard.press("Enter")
     wait_for_costs(page, "ada/slow")
     select_models(page, "ada/slow")
@@ -202,7 +202,7 @@ def test_a_model_that_fails_shows_its_error_and_can_be_run_again(
 ):
     page = open_page(app_with_models.url)
     to_compare(page)
-    page.fill(".adding input", "ada/later")
+    page.fill(".add-model input", "ada/later")
     page.keyboard.press("Enter")
     wait_for_costs(page, "ada/later")
     expect(page.locator(".of-benchmark .cost.pg-error")).to_contain_text("ada/later")

@@ -102,9 +102,12 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
     page.fill(".part-continue textarea", "The capital of Japan is")
     page.click(".part-continue .run")
     wait_for_job(page, ".part-continue")
-    written = page.locator(".written .next")
+    written = page.locator(".generated-text .generated-token")
     assert "".join(written.all_text_contents()).startswith(" Tokyo.")
-    heading, first = page.locator(".there h4"), page.locator(".there .pg-bars li").first
+    heading, first = (
+        page.locator(".token-alternatives h4"),
+        page.locator(".token-alternatives .pg-bars li").first,
+    )
     written.first.hover()
     expect(heading).to_contain_text("Token 1, ·Tokyo")
     expect(first.locator(".pg-bar-label")).to_contain_text("·Tokyo")
@@ -112,10 +115,10 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
     written.first.focus()
     page.keyboard.press("ArrowRight")
     expect(heading).to_contain_text("Token 2, .")
-    text = page.locator(".written").text_content()
+    text = page.locator(".generated-text").text_content()
     page.reload()
     open_section(page, "Text generation")
-    expect(page.locator(".written")).to_have_text(text, use_inner_text=False)
+    expect(page.locator(".generated-text")).to_have_text(text, use_inner_text=False)
 
     page.select_option(".part-continue select.decoding", "sampling")
     sampled = []
@@ -125,13 +128,15 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
         page.click(".part-continue .run")
         page.wait_for_selector(".part-continue:not([data-status=done])")
         wait_for_job(page, ".part-continue")
-        sampled.append(page.locator(".written").text_content())
+        sampled.append(page.locator(".generated-text").text_content())
     assert sampled[0] == sampled[1] != text
 
     page.get_by_role("button", name="The Transformer architecture works by").click()
     page.wait_for_selector(".part-continue:not([data-status=done])")
     wait_for_job(page, ".part-continue")
-    expect(page.locator(".written .prompt")).to_have_text("The Transformer architecture works by")
+    expect(page.locator(".generated-text .prompt")).to_have_text(
+        "The Transformer architecture works by"
+    )
     assert page.input_value(".part-continue input.new_tokens") == "50"
 
 
@@ -144,7 +149,7 @@ def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_mo
         "POSITIVE",
         "NEGATIVE",
     }
-    expect(page.locator(".part-classify .out")).to_contain_text(
+    expect(page.locator(".part-classify .pipeline-output")).to_contain_text(
         "untrained: randomly initialized", ignore_case=True
     )
 
@@ -187,7 +192,7 @@ def test_with_the_tokenizer_of_another_model_the_same_ids_are_other_tokens(
     page.fill(".part-mismatch textarea", "The capital of France is")
     page.click(".part-mismatch .run")
     wait_for_job(page, ".part-mismatch")
-    own, other = page.locator(".part-mismatch .out section").all()
+    own, other = page.locator(".part-mismatch .pipeline-output section").all()
     expect(own.locator(".differs")).to_have_count(0)
     assert other.locator(".differs").count() == other.locator(".pair:not(.names)").count()
     expect(own.locator(".raw").first).to_contain_text("·Paris")
@@ -283,8 +288,10 @@ def test_translation_has_alternatives_alignment_and_attention(app_with_models, o
     page.fill(f"{section} textarea", "the woman fed the man")
     page.click(f"{section} .run")
     wait_for_job(page, section)
-    expect(page.locator(f"{section} .out")).to_contain_text("“die frau hat den mann gefüttert”")
-    page.locator(f"{section} .written").get_by_role("button", name="gefüttert").click()
+    expect(page.locator(f"{section} .pipeline-output")).to_contain_text(
+        "“die frau hat den mann gefüttert”"
+    )
+    page.locator(f"{section} .generated-text").get_by_role("button", name="gefüttert").click()
     assert bars(page, section)[0][0] == "·gefüttert"
     alignment = page.locator(f"{section} figcaption").first
     expect(alignment).to_contain_text(re.compile(r"Layer \d, head \d: .* of the diagonal"))

@@ -167,7 +167,7 @@ def test_csv_upload_has_column_choice_and_stored_dataset_is_reusable(app, open_p
     page.reload()
     open_panel(page)
     page.click(".dataset-panel .stored summary")
-    page.click(".dataset-panel .stored .pick")
+    page.click(".dataset-panel .stored .open-dataset")
     expect(page.locator(".dataset-panel .counts")).to_contain_text("12 different characters")
     use(page)
     page.click(".dataset-panel .stored li button:has-text('Remove')")

@@ -146,7 +146,7 @@ def read_predictions(page: Page) -> dict[str, float]:
         predictions[f"{position} {token}"] = float(best.get_attribute("title"))
         if position == last:
             return predictions
-        page.focus(".steps-at")
+        page.focus(".steps-slider")
         page.keyboard.press("ArrowRight")
         expect(page.locator(".steps-words")).to_have_text(f"position {position + 1} of {last}")
 

@@ -19,7 +19,7 @@ def hub(app_hub):
 
 def to_the_hub(page):
     page.get_by_role("tab", name="Hub").click()
-    page.wait_for_selector(".hub .who:not(:empty)")
+    page.wait_for_selector(".hub .session-text:not(:empty)")
 
 
 def chosen(page, text):
@@ -43,7 +43,7 @@ def publish(page, repo, token):
     page.fill(".hub .repo", repo)
     page.click(".hub .preview-push")
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
-    page.click(".hub .go")
+    page.click(".hub .publish-button")
     page.wait_for_selector(".hub .published:not([hidden])", timeout=60_000)
 
 
@@ -69,7 +69,7 @@ def test_from_training_to_another_browser(app, hub, open_page):
         "button"
     ).click()
     other.wait_for_selector(".hub .opened-files:not([hidden])", timeout=60_000)
-    expect(other.locator(".hub .opened-about")).to_contain_text("can be trained further")
+    expect(other.locator(".hub .repository-summary")).to_contain_text("can be trained further")
     other.click(".hub .measure")
     expect(other.locator(".hub .verdict")).to_contain_text("The scores are equal", timeout=60_000)
     other.click(".hub .import")
@@ -90,7 +90,7 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     expect(page.locator(".hub .plan-summary")).to_contain_text(
         "already has this checkpoint", timeout=60_000
     )
-    expect(page.locator(".hub .go")).to_be_hidden()
+    expect(page.locator(".hub .publish-button")).to_be_hidden()
     chosen(page, "reverse-one-head")
     expect(page.locator(".hub .plan")).to_be_hidden()  # it was about another model
     page.fill(".hub .repo", "ada/changed")
@@ -100,7 +100,7 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     before = hub.files("ada/changed")
     # Another user pushes after this page has loaded the plan.
     hub.put("ada/changed", {"README.md": b"mine"})
-    page.click(".hub .go")
+    page.click(".hub .publish-button")
     message = "another commit was pushed after the preview"
     expect(page.locator(".hub .publish-note")).to_contain_text(
         message, ignore_case=True, timeout=60_000
@@ -108,18 +108,22 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     assert hub.files("ada/changed") == before | {"README.md": b"mine"}
     page.locator(".hub .publish-note button").click()
     page.wait_for_selector(".hub .plan:not([hidden])", timeout=60_000)
-    page.click(".hub .go")
+    page.click(".hub .publish-button")
     page.wait_for_selector(".hub .published:not([hidden])", timeout=60_000)
 
     page.fill(".hub .any-repo", "ada/changed")
     page.keyboard.press("Enter")
-    expect(page.locator(".hub .opened-about")).to_contain_text("1 layer × 1 head", timeout=60_000)
+    expect(page.locator(".hub .repository-summary")).to_contain_text(
+        "1 layer × 1 head", timeout=60_000
+    )
     page.click(".hub .revisions summary")
     rows = page.locator(".hub .revisions tbody tr")
     # the commit of the creation, copy, the other user's, and reverse-one-head
     expect(rows).to_have_count(4)
     rows.nth(2).get_by_role("button").click()
-    expect(page.locator(".hub .opened-about")).to_contain_text("2 layers × 4 heads", timeout=60_000)
+    expect(page.locator(".hub .repository-summary")).to_contain_text(
+        "2 layers × 4 heads", timeout=60_000
+    )
 
 
 def test_a_run_is_published_during_training(app, hub, open_page):
@@ -150,9 +154,9 @@ def test_an_unreachable_hub_does_not_affect_other_tabs(app, hub, open_page):
     with hub.fault(hub.ANY_PATH, 503):
         page = open_page(app.url)
         to_the_hub(page)
-        page.click(".hub .again")
+        page.click(".hub .refresh-gallery")
         expect(page.locator(".hub .gallery-note")).to_contain_text("server error", timeout=60_000)
-        expect(page.locator(".hub .here tbody tr")).to_have_count(3)
+        expect(page.locator(".hub .local-runs tbody tr")).to_have_count(3)
     # without a click
     expect(page.locator(".hub .gallery-words")).to_contain_text("tag", timeout=60_000)
     expect(page.locator(".hub .gallery-note")).to_be_empty()
@@ -173,7 +177,7 @@ def test_the_list_of_models_survives_a_rate_limit(app, hub, open_page):
         to_the_hub(page)
         for _ in range(2 * MAX_CONCURRENT_TASKS):
             with page.expect_response("**/api/hub/submit") as refused:
-                page.click(".hub .again")
+                page.click(".hub .refresh-gallery")
         assert "try again" in refused.value.json()["error"]
     expect(page.locator(".hub .models td", has_text="ben/patience")).to_be_visible(timeout=60_000)
     expect(page.locator(".hub .gallery-note")).to_be_empty()
@@ -196,7 +200,7 @@ def test_text_of_foreign_models_is_escaped(app, hub, open_page):
         )
     page = open_page(app.url)
     to_the_hub(page)
-    page.click(".hub .again")
+    page.click(".hub .refresh-gallery")
     for number in range(len(HOSTILE)):
         expect(
             page.locator(".hub .models tbody tr", has_text=f"cy/hostile-{number}")
@@ -205,7 +209,9 @@ def test_text_of_foreign_models_is_escaped(app, hub, open_page):
     expect(page.locator(".hub .opened-note")).to_contain_text("not the JSON", timeout=60_000)
     page.fill(".hub .any-repo", HOSTILE[0])
     page.keyboard.press("Enter")
-    expect(page.locator(".hub .any")).to_contain_text("is not the name of a repository")
+    expect(page.locator(".hub .open-repository-form")).to_contain_text(
+        "is not the name of a repository"
+    )
     expect(page.locator(".hub .opened-note")).to_contain_text("not the JSON")  # of the model before
     assert page.title() == "Transformer Playground"
     assert page.locator(".hub img, .hub script").count() == 0

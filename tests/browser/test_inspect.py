@@ -148,7 +148,7 @@ def test_the_answer_step_by_step(page):
     type_sequence(page, "3 1 4")
     open_section(page, "steps")
     expect(page.locator(".steps-words")).to_have_text("position 1 of 4")
-    page.focus(".steps-at")
+    page.focus(".steps-slider")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".steps-written")).to_have_text("4 1")
     diagram = page.locator(".generation-diagram svg")

@@ -38,7 +38,7 @@ def error_of(page, field):
 
 
 def wait_for_end(page, state="done", seconds=120):
-    selector = f".results .whole[data-state={state}]:not([data-experiment=example])"
+    selector = f".results .experiment-result[data-state={state}]:not([data-experiment=example])"
     page.wait_for_selector(selector, timeout=seconds * 1000)
 
 
@@ -65,7 +65,7 @@ def expect_points(page, chart, count, series=0):
 def test_example_is_open_on_arrival_and_read_only(app, open_page, tmp_path):
     page = open_page(app.url)
     to_lab(page)
-    whole = page.locator(".results .whole[data-experiment=example]")
+    whole = page.locator(".results .experiment-result[data-experiment=example]")
     expect(whole.locator(".example-note")).to_contain_text("Example, measured by")
     expect(whole.locator(".summary")).to_contain_text("An exact rank test gives p = 0.029")
     expect(whole.get_by_role("button", name="Delete")).to_have_count(0)
@@ -133,7 +133,7 @@ def test_new_experiment_is_planned_run_and_opened_again(app, open_page, tmp_path
     expect(row).to_have_count(1)  # it needs a confirmation
     row.get_by_role("button", name="Delete with its runs").click()
     expect(page.locator(".experiments li")).to_have_count(0)
-    expect(page.locator(".results .whole[data-experiment=example]")).to_be_visible()
+    expect(page.locator(".results .experiment-result[data-experiment=example]")).to_be_visible()
 
 
 def open_in_other_tabs(page):
@@ -141,10 +141,10 @@ def open_in_other_tabs(page):
     page.click(".results .all-in-train")
     wait_for_status(page, "done")
     # the hidden line is not among the overlays
-    expect(page.locator(".live .runs .lay:checked")).to_have_count(1)
+    expect(page.locator(".live .runs .plot-run:checked")).to_have_count(1)
     page.get_by_role("tab", name="Lab").click()
     page.locator(".variants tbody tr").first.get_by_role("button", name="Show curves").click()
-    expect(page.locator(".live .runs .lay:checked")).to_have_count(2)
+    expect(page.locator(".live .runs .plot-run:checked")).to_have_count(2)
     page.get_by_role("tab", name="Lab").click()
     page.locator(".variants tbody tr").first.get_by_role("button", name="Inspect").click()
     expect(page.locator(".page-bar .subject option:checked")).to_contain_text(
@@ -159,7 +159,7 @@ def test_curves_of_a_training_run_are_drawn_before_its_end(app, open_page):
     expect(page.locator(".own .begin")).to_have_text("Start 2 runs")
     page.click(".own .begin")
     expect(page.locator(".score-chart .pg-legend")).to_contain_text("seed 0 so far", timeout=60_000)
-    expect(page.locator(".results .whole")).to_have_attribute("data-done", "0")
+    expect(page.locator(".results .experiment-result")).to_have_attribute("data-done", "0")
     expect(page.locator(".results .summary")).to_contain_text("No run has finished yet.")
     row = own_row(page, "live")
     row.get_by_role("button", name="Cancel", exact=True).click()
@@ -213,7 +213,9 @@ def test_prepared_experiment_is_paused_and_resumed(app, open_page):
     row = own_row(page, "What does a longer sequence cost?")
     expect(row.locator(".words")).to_contain_text("0 of 9 runs")
     expect(row.locator(".words")).to_contain_text("training", timeout=60_000)
-    expect(page.locator(".results .whole > .words")).to_contain_text("at step", timeout=60_000)
+    expect(page.locator(".results .experiment-result > .words")).to_contain_text(
+        "at step", timeout=60_000
+    )
     expect(preset.get_by_role("button")).to_have_text("Open")
     row.get_by_role("button", name="Pause").click()
     expect(row.locator(".words")).to_contain_text("paused", timeout=60_000)

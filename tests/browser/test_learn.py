@@ -33,7 +33,7 @@ def test_a_link_opens_a_lesson_and_its_result_is_stored(app, open_page):
     expect(page.locator(".lesson .words")).to_contain_text("Training: step")
     expect(page.locator(".outcome")).to_be_visible(timeout=120_000)
     measured = re.search(r"\d+", page.text_content(".measured"))[0]
-    expect(page.locator(".yours")).to_have_text("length 21")
+    expect(page.locator(".your-prediction")).to_have_text("length 21")
     expect(page.locator(".verdict").first).to_have_text(
         "✓ Correct, within 1." if int(measured) >= 20 else "Not correct."
     )
@@ -110,10 +110,10 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
 
 def test_changes_after_opening_a_link_survive_a_reload(app, open_page):
     page = open_page(f"{app.url}/?learn=lesson-7&positions=rope&seed=1")
-    expect(page.locator(".of-link")).to_contain_text("Seed 1, from a link")
+    expect(page.locator(".linked-seed")).to_contain_text("Seed 1, from a link")
     page.select_option(".lesson .option", "alibi")
-    page.click(".of-link button")
-    expect(page.locator(".of-link")).to_have_count(0)
+    page.click(".linked-seed button")
+    expect(page.locator(".linked-seed")).to_have_count(0)
     page.get_by_role("button", name="Next").click()
     wait_until(page, "localStorage.getItem('transformer-playground-tab') === 'learn'")
     page.reload()

@@ -189,9 +189,9 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     wait_until(page, "/pwn/.test(document.querySelector('.live .answer').textContent)")
     page.fill(".page-bar .sequence", PAYLOADS[1] + "x")
     expect(page.locator(".live .try-note")).to_contain_text(PAYLOADS[1])
-    for box in page.locator(".runs .lay:enabled").all()[:3]:
+    for box in page.locator(".runs .plot-run:enabled").all()[:3]:
         box.check()
-    expect(page.locator(".runs .lay:checked")).to_have_count(4)
+    expect(page.locator(".runs .plot-run:checked")).to_have_count(4)
     page.click(".differ")
     page.check(".every-field")
     wait_for_all(page, ".differences td")
@@ -276,9 +276,11 @@ def test_prompts_tokens_and_names_of_models_in_compare(page):
     page.select_option(".page-bar .subject", label=PAYLOADS[0])
     page.get_by_role("tab", name="Benchmark", exact=True).click()
     for name in PAYLOADS[1:4]:
-        page.fill(".adding input", name)
-        page.press(".adding input", "Enter")
-        expect(page.locator(".adding .pg-error")).to_contain_text(f"{name[:80]} is no model name")
+        page.fill(".add-model input", name)
+        page.press(".add-model input", "Enter")
+        expect(page.locator(".add-model .pg-error")).to_contain_text(
+            f"{name[:80]} is no model name"
+        )
     page.get_by_role("tab", name="Pretrained models", exact=True).click()
     page.locator(".parts").get_by_role("button", name="Text generation").click()
     page.fill(".part-continue textarea", ALL[:200])
@@ -307,7 +309,7 @@ def test_names_and_values_of_experiments(page):
     page.fill(".own .name", PAYLOADS[2])
     expect(page.locator(".own .pg-error").first).to_contain_text(PAYLOADS[1])
     page.locator(".experiments .open-it").first.click()
-    expect(page.locator(".results .whole")).to_be_visible()
+    expect(page.locator(".results .experiment-result")).to_be_visible()
     wait_for_all(page, ".results", but=len(PAYLOADS) - 1)
 
 
@@ -326,20 +328,24 @@ def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
             },
         )
     page.get_by_role("tab", name="Hub").click()
-    page.wait_for_selector(".hub .who:not(:empty)")
-    page.click(".hub .again")
+    page.wait_for_selector(".hub .session-text:not(:empty)")
+    page.click(".hub .refresh-gallery")
     wait_for_all(page, ".hub .models td")
-    wait_for_all(page, ".hub .here td", but=1)  # one run was deleted by the first of these tests
+    wait_for_all(
+        page, ".hub .local-runs td", but=1
+    )  # one run was deleted by the first of these tests
     page.fill(".hub .any-repo", PAYLOADS[1])
     page.keyboard.press("Enter")
-    expect(page.locator(".hub .any")).to_contain_text("is not the name of a repository")
-    assert rendered(page, ".hub .any")
+    expect(page.locator(".hub .open-repository-form")).to_contain_text(
+        "is not the name of a repository"
+    )
+    assert rendered(page, ".hub .open-repository-form")
     page.select_option(".hub .model", label=PAYLOADS[0])
     page.fill(".hub .repo", "owner/hostile")
     page.click(".hub .preview-push")
     page.wait_for_selector(".hub .plan:not([hidden])")
     assert rendered(page, ".hub .card-preview pre")
-    page.click(".hub .go")
+    page.click(".hub .publish-button")
     page.wait_for_selector(".hub .published:not([hidden])")
     hub.put(
         "owner/hostile",

@@ -103,7 +103,7 @@ def test_a_rate_limit_delays_an_action_instead_of_failing_it(training):
 def test_learning_rate_change_applies_at_its_step_and_persists(training):
     page = training
     at = pause_after(page, 20)
-    page.click(".hand summary")
+    page.click(".manual-controls summary")
     page.fill(".rate", "-3")
     page.press(".rate", "Enter")
     expect(page.locator(".hand-note")).to_contain_text("it must be a number from")
@@ -169,13 +169,13 @@ def test_the_timeline_shows_past_steps_and_starts_a_branch(app, open_page):
     wait_for_text(page, ".status-text", f"Paused at step {at} ")
     expect(page.locator(".runs .name").first).to_have_text(f"{name} from {at}")
     wait_until(page, DRAWN, arg=at)
-    page.click(".hand summary")
+    page.click(".manual-controls summary")
     page.fill(".rate", "0.0001")
     page.press(".rate", "Enter")
     page.click("#resume")
     wait_for_status(page, "done")
     # the curves of the run that it comes from are there too
-    drawn_runs = page.locator(".runs .run", has=page.locator(".lay:checked"))
+    drawn_runs = page.locator(".runs .run", has=page.locator(".plot-run:checked"))
     expect(drawn_runs.locator(".name")).to_have_text([f"{name} from {at}", name])
     wait_until(page, DRAWN, arg=400)
 
@@ -188,25 +188,25 @@ def test_overlaid_curves_survive_a_reload_with_failed_requests(app, open_page):
     other = run_names(page)[1]
     expect(page.locator(".differ")).to_be_disabled()
     before = page.evaluate("document.querySelector('.loss-chart canvas').toDataURL()")
-    page.locator(".runs .run").nth(1).locator(".lay").check()
+    page.locator(".runs .run").nth(1).locator(".plot-run").check()
     wait_until(
         page,
         "before => document.querySelector('.loss-chart canvas').toDataURL() !== before",
         arg=before,
     )
-    expect(page.locator(".runs .lay:checked")).to_have_count(2)
+    expect(page.locator(".runs .plot-run:checked")).to_have_count(2)
     page.click(".differ")
     expect(page.locator(".differences")).to_contain_text(re.compile("n_heads.*seed", re.S))
     assert page.locator(".differences tr").count() == 3
     page.check(".every-field")
     expect(page.locator(".differences")).to_contain_text("label_smoothing")
     page.click(".compare .close")
-    page.locator(".runs .run", has_text=other).last.locator(".lay").uncheck()
-    expect(page.locator(".runs .lay:checked")).to_have_count(1)
+    page.locator(".runs .run", has_text=other).last.locator(".plot-run").uncheck()
+    expect(page.locator(".runs .plot-run:checked")).to_have_count(1)
     page.select_option(".page-bar .subject", "checkpoint:copy")
     wait_for_status(page, "checkpoint")
-    page.locator(".runs .run").nth(1).locator(".lay").check()
-    expect(page.locator(".runs .lay:checked")).to_have_count(2)
+    page.locator(".runs .run").nth(1).locator(".plot-run").check()
+    expect(page.locator(".runs .plot-run:checked")).to_have_count(2)
     refused = []
     page.route(
         "**/api/runs/list",
@@ -217,9 +217,9 @@ def test_overlaid_curves_survive_a_reload_with_failed_requests(app, open_page):
     page.reload()
     wait_for_status(page, "checkpoint")
     expect(page.locator(".page-bar .subject")).to_have_value("checkpoint:copy")
-    expect(page.locator(".runs .lay:checked")).to_have_count(2)
+    expect(page.locator(".runs .plot-run:checked")).to_have_count(2)
     assert len(refused) == 3
-    expect(page.locator(".announced")).to_contain_text("Checkpoint copy")
+    expect(page.locator(".run-announcement")).to_contain_text("Checkpoint copy")
     page.unroute_all()
 
 
@@ -476,7 +476,7 @@ def test_checkpoints_are_listed_downloaded_uploaded_and_deleted(app, open_page, 
     page = open_page(app.url, may_complain=True, visit=False)
     start_run(page, app.url, **LONG)
     at = pause_after(page, 20)
-    page.click(".hand summary")
+    page.click(".manual-controls summary")
     page.click(".save-checkpoint")
     wait_for_text(page, ".hand-note", f"Checkpoint of step {at} saved")
     page.click(".saved summary")

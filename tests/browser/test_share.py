@@ -146,7 +146,7 @@ def test_a_link_fills_in_an_experiment(app, open_page):
     fields = {"setting-0": "dropout", "values-0": "0, 0.3", "seeds": "4, 5", "times": "3"}
     for name, value in fields.items():
         expect(other.locator(f".own .{name}")).to_have_value(value)
-    wait_for_text(other, ".mine .none", "No experiments yet")
+    wait_for_text(other, ".own-experiments .none", "No experiments yet")
 
 
 INVALID_LINKS = {
@@ -176,7 +176,7 @@ READY = {
     "inspect": ".inspect[data-drawn]",
     "compare": ".compare .views [aria-selected=true]",
     "lab": ".lab .presets li",
-    "hub": ".hub .here tbody tr",
+    "hub": ".hub .local-runs tbody tr",
 }
 
 
@@ -224,7 +224,7 @@ def test_a_frame_shows_one_view_in_a_page_of_another_site(app, open_page, visiti
     inner = next(each for each in host.frames if "embed=attention" in each.url)
     # the frame has no owner key
     assert inner.evaluate("localStorage.getItem('transformer-playground')") in (None, '""')
-    assert inner.locator(".open-whole").get_attribute("href") == f"{app.url}/?model=reverse"
+    assert inner.locator(".open-full-page").get_attribute("href") == f"{app.url}/?model=reverse"
 
 
 @pytest.mark.smoke

@@ -369,14 +369,14 @@ test("the form of the benchmark rejects names and evaluates the selected models"
   form.set("n", "3");
   form.set("rank", "5");
   await draw(html`<${Benchmark} />`);
-  const name = box.querySelector(".adding input");
+  const name = box.querySelector(".add-model input");
   enter(name, "not a name!!");
   await settle();
   box
-    .querySelector(".adding")
+    .querySelector(".add-model")
     .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
   await settle();
-  assert.match(text(".adding .pg-error"), /^not a name!! is no model name/);
+  assert.match(text(".add-model .pg-error"), /^not a name!! is no model name/);
   assert.equal(form.value.models.length, 2);
   box
     .querySelector(".pg-form")

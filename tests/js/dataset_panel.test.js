@@ -157,7 +157,7 @@ test("the dataset of the form is shown, and listed with those of the server", as
   onValueChange({ owner: "o", sha256: "c1" });
   await settle();
   assert.equal(text(".use"), "Dataset in use");
-  assert.equal(text(".pick"), "1 example of a b c d e f g h …");
+  assert.equal(text(".open-dataset"), "1 example of a b c d e f g h …");
   replies.list = { datasets: [] };
   box.querySelector(".stored li .pg-button").click();
   await settle();

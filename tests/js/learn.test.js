@@ -270,7 +270,7 @@ test("a prediction is measured, polled and compared", async () => {
   await waitFor(() => $(".outcome"));
   const start = sent.find(([name]) => name === "lessons/start")[1];
   assert.deepEqual([start.lesson, start.prediction, start.options], ["lesson-7", 9, {}]);
-  assert.equal($(".yours").textContent, "length 9");
+  assert.equal($(".your-prediction").textContent, "length 9");
   assert.equal($(".verdict").textContent, "✓ Correct, within 1.");
   assert.equal($(".measure").textContent.trim(), "Measure again");
 });

@@ -101,7 +101,7 @@ test("the list is the legend: the color of a run is drawn while its curves are",
   const names = () =>
     [...box.querySelectorAll(".run .name")].map((each) => each.textContent.trim());
   assert.deepEqual(names(), ["reverse 1–10", "other", "Heads"]);
-  const [own, other] = box.querySelectorAll(".lay");
+  const [own, other] = box.querySelectorAll(".plot-run");
   assert.deepEqual([own.checked, own.disabled], [true, true]);
   assert.deepEqual([other.checked, other.disabled], [false, false]);
   assert.equal(box.querySelector(".run-group").open, false);

@@ -177,7 +177,7 @@ function ModelList() {
   return html`<ul class="choices">
       ${models.map((model) => html`<${ModelItem} key=${model.name} model=${model} />`)}
     </ul>
-    <form class="adding" onSubmit=${addModel}>
+    <form class="add-model" onSubmit=${addModel}>
       <${Field}
         field=${{
           name: "model",

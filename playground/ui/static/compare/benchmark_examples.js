@@ -37,14 +37,15 @@ const firstOf = (predictions) => {
 };
 
 function Mark({ item, name }) {
-  if (!item) return html`<td class="mark"><span class="pg-unseen">no prediction</span></td>`;
+  if (!item)
+    return html`<td class="mark"><span class="pg-visually-hidden">no prediction</span></td>`;
   const text = item.correct ? "correct" : "wrong";
   return html`<td
     class=${"mark " + text}
     title=${`${name}: ${text}, ${visibleWhitespace(item.raw_output)}`}
   >
     <span aria-hidden="true">${item.correct ? "✓" : "✗"}</span>
-    <span class="pg-unseen">${" " + text}</span>
+    <span class="pg-visually-hidden">${" " + text}</span>
   </td>`;
 }
 
@@ -167,7 +168,7 @@ export function Examples() {
     }
     <div class="pg-table-box" tabindex="0" role="region" aria-label="Predictions by example">
       <table class="pg-table items">
-        <caption class="pg-unseen">
+        <caption class="pg-visually-hidden">
           Predictions by example and model
         </caption>
         <thead>

@@ -31,7 +31,7 @@ function Token({ row, index, isSelected }) {
     fallback = row.word.includes("\ufffd") ? "" : visibleWhitespace(row.word);
   return html`<button
     type="button"
-    class=${"next" + (row.text ? "" : " no-text") + (isSelected ? " at" : "")}
+    class=${"generated-token" + (row.text ? "" : " no-text") + (isSelected ? " selected" : "")}
     style=${{ "--pg-weight": row.probability }}
     title=${formatPercent(row.probability)}
     tabindex=${isSelected ? 0 : -1}
@@ -45,7 +45,7 @@ function Token({ row, index, isSelected }) {
 
 function Alternatives({ row }) {
   const isListed = row.candidates.some((each) => each.id === row.id);
-  return html`<div class="there">
+  return html`<div class="token-alternatives">
     <h4>Token ${row.n}, ${visibleWhitespace(row.word)}: ${formatPercent(row.probability)}</h4>
     <${BarList}
       label=${MOST_PROBABLE_TOKENS}
@@ -69,7 +69,7 @@ function Alternatives({ row }) {
 function GeneratedText({ result, rows, request }) {
   const selected = Math.min(position.value ?? rows.length - 1, rows.length - 1);
   return html`<div
-      class="written"
+      class="generated-text"
       role="group"
       aria-label="Generated text; use the arrow keys to move between tokens"
       onKeyDown=${moveBy}

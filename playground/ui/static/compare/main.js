@@ -42,7 +42,7 @@ const PANELS = {
 
 function Compare() {
   const { Component, about, form } = PANELS[view.value];
-  return html`<h2 class="pg-unseen">Compare</h2>
+  return html`<h2 class="pg-visually-hidden">Compare</h2>
     ${
       isSharedModel.value &&
       html`<p class="pg-hint">

@@ -189,7 +189,7 @@ function PipelineView({ pipeline }) {
       </div>
       ${
         result || rows.value.length
-          ? html`<div class="out">
+          ? html`<div class="pipeline-output">
               <${Result} result=${result} rows=${rows.value} request=${request.value} />
             </div>`
           : html`<p class="pg-hint">${spec.emptyText}</p>`

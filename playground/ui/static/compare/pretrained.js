@@ -113,7 +113,7 @@ export function Pretrained() {
         onChange=${(value) => (section.value = value)}
       />
     </div>
-    <h3 class="pg-unseen">${title}</h3>
+    <h3 class="pg-visually-hidden">${title}</h3>
     <p class="pg-hint about">${about}</p>
     <${Component} key=${name} />`;
 }

@@ -62,13 +62,13 @@ function Output({ result }) {
   const selected = Math.min(position.value, result.generated.length - 1),
     row = result.generated[selected];
   return html`<${ModelTokens} tokens=${result.source} />
-    <p class="written" role="group" aria-label="Generated tokens">
+    <p class="generated-text" role="group" aria-label="Generated tokens">
       ${result.generated.map(
         (each, index) =>
           html`<button
             key=${index}
             type="button"
-            class=${"next" + (index === selected ? " at" : "")}
+            class=${"generated-token" + (index === selected ? " selected" : "")}
             style=${{ "--pg-weight": each.probability }}
             title=${formatPercent(each.probability)}
             aria-pressed=${String(index === selected)}

@@ -67,7 +67,7 @@ export function Account() {
     accountJob.reset();
   };
   return html`<div class="account">
-    <span class="who" role="status">${text}</span>
+    <span class="session-text" role="status">${text}</span>
     ${
       hasField &&
       html`<label>

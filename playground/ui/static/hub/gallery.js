@@ -97,7 +97,7 @@ function AddressForm() {
     addressError.value = repo && validateRepoName(repo);
     if (repo && !addressError.value) openRepo(repo, revision);
   };
-  return html`<form class="any" onSubmit=${onSubmit}>
+  return html`<form class="open-repository-form" onSubmit=${onSubmit}>
     <label>
       Other repository
       <input
@@ -130,7 +130,9 @@ export function Gallery() {
       <h3>Models on the Hub</h3>
       <span class="pg-hint gallery-words" role="status">${text}</span>
       <span class="pg-spacer"></span>
-      <button type="button" class="pg-button again" onClick=${() => loadGallery()}>Refresh</button>
+      <button type="button" class="pg-button refresh-gallery" onClick=${() => loadGallery()}>
+        Refresh
+      </button>
     </header>
     <${AddressForm} />
     <${StatusMessage}

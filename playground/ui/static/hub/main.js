@@ -33,9 +33,9 @@ const MODEL_COLUMNS = [
 const REFRESH_MS = 4000;
 
 function LocalModels() {
-  return html`<h3 class="here-title">On this machine</h3>
+  return html`<h3 class="local-runs-title">On this machine</h3>
     <${DataTable}
-      class="here"
+      class="local-runs"
       caption="Models on this machine"
       isCaptionHidden
       columns=${MODEL_COLUMNS}
@@ -49,7 +49,7 @@ function LocalModels() {
 }
 
 function Hub() {
-  return html`<h2 class="pg-unseen">Hub</h2>
+  return html`<h2 class="pg-visually-hidden">Hub</h2>
     <${Account} />
     <div class="columns">
       <${PublishForm} />

@@ -52,7 +52,7 @@ function FileRows({ repoPlan, hasHeading }) {
     ({ path, size, status }) =>
       html`<tr key=${path}>
         <td>${path}</td>
-        <td class="number tight">${formatBytes(size)}</td>
+        <td class="number nowrap">${formatBytes(size)}</td>
         <td class=${status}>${status}</td>
       </tr>`,
   )}`;
@@ -89,7 +89,7 @@ export function Plan({ onPublish }) {
     <p class="pg-buttons">
       ${
         isPublishable &&
-        html`<button type="button" class="pg-button primary go" onClick=${onPublish}>
+        html`<button type="button" class="pg-button primary publish-button" onClick=${onPublish}>
           Publish
         </button>`
       }

@@ -85,7 +85,7 @@ function Scores() {
   return html`<table class="scores">
     <thead>
       <tr>
-        <th scope="col"><span class="pg-unseen">Measured by</span></th>
+        <th scope="col"><span class="pg-visually-hidden">Measured by</span></th>
         <th scope="col">exact match</th>
         <th scope="col">held-out sequences</th>
       </tr>
@@ -147,10 +147,10 @@ function Revisions() {
         ${rows.map(
           (row) =>
             html`<tr key=${row.revision}>
-              <td class="tight">${row.name}</td>
+              <td class="nowrap">${row.name}</td>
               <td>${row.title}</td>
-              <td class="tight">${row.age}</td>
-              <td class="tight">
+              <td class="nowrap">${row.age}</td>
+              <td class="nowrap">
                 ${
                   row.revision === commit
                     ? "open"
@@ -171,7 +171,7 @@ function Revisions() {
 }
 
 function Facts() {
-  return html`<p class="opened-about">${describeRepo(opened.value)}</p>
+  return html`<p class="repository-summary">${describeRepo(opened.value)}</p>
     <p class="pg-buttons">
       <button
         type="button"

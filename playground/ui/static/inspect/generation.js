@@ -77,7 +77,7 @@ function Player({ data }) {
     </button>
     <input
       type="range"
-      class="steps-at"
+      class="steps-slider"
       min="0"
       max=${last}
       value=${step}
@@ -163,7 +163,7 @@ function Generation({ data }) {
       decoder=${weightsOf(step.decoder, index)}
       onSelect=${(position) => set({ step: position })}
     />
-    <output class="steps-written pg-unseen" aria-live="polite">
+    <output class="steps-written pg-visually-hidden" aria-live="polite">
       ${[...step.prefix.slice(1), step.token].join(" ")}
     </output>
     <div class="steps-two">

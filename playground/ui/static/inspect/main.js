@@ -87,11 +87,11 @@ function onValueChange(value) {
 }
 
 const Inspect = () =>
-  html`<h2 class="pg-unseen">Inspect</h2>
+  html`<h2 class="pg-visually-hidden">Inspect</h2>
     <${Toolbar} />
     <${Sections} />
     <a
-      class="open-whole"
+      class="open-full-page"
       target="_blank"
       rel="noopener"
       href=${isEmbedded ? wholePageUrl() : undefined}

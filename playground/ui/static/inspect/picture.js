@@ -95,7 +95,7 @@ function paintBox(ctx, element) {
 /** @param {Element} element */
 const isDisplayed = (element) =>
   element.checkVisibility() &&
-  !element.closest(".pg-unseen, option, .pg-chart-tools, [type=range]");
+  !element.closest(".pg-visually-hidden, option, .pg-chart-tools, [type=range]");
 
 /**
  * Return a canvas with an element below a title and a subtitle, in the resolution of the screen.

@@ -83,7 +83,7 @@ const SubView = ({ subView: { name, title, sections }, open }) =>
         ? sections.map(
             (each) => html`<${FoldedSection} key=${each} name=${each} isOpen=${each === open} />`,
           )
-        : html`<h3 class="pg-unseen">${title}</h3>
+        : html`<h3 class="pg-visually-hidden">${title}</h3>
             <${SectionBody} name=${sections[0]} isOpen=${sections[0] === open} />`
     }
   </div>`;

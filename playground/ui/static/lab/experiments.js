@@ -110,7 +110,7 @@ const ExampleLink = () =>
 
 export function Experiments() {
   const list = experiments.value;
-  return html`<${Section} class="mine" title="Your experiments">
+  return html`<${Section} class="own-experiments" title="Your experiments">
     ${!list?.length && html`<p class="pg-hint none">${list && NONE}</p>`}
     <ul class="experiments">
       ${list?.map((row) => html`<${Experiment} key=${row.id} row=${row} />`)}

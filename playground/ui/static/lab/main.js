@@ -11,8 +11,8 @@ import { Results } from "./results.js";
 import { attach, root } from "./view.js";
 
 function Lab() {
-  return html`<h2 class="pg-unseen">Lab</h2>
-    <div class="desk">
+  return html`<h2 class="pg-visually-hidden">Lab</h2>
+    <div class="lab-columns">
       <div>
         <${Presets} />
         <${Experiments} />

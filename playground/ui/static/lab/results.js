@@ -142,7 +142,7 @@ export function Results() {
     share = experiments.value?.find((each) => each.id === id)?.share;
   return html`<section class="results" aria-label="Open experiment">
     <div
-      class="whole"
+      class="experiment-result"
       key=${id}
       data-experiment=${id}
       data-kind=${kind}
@@ -158,7 +158,7 @@ export function Results() {
       <p class=${"words" + (message ? " error" : "")}>${describeProgress(experiment)}</p>
       <${Progress} row=${{ ...experiment, share }} />
       <p class="summary" aria-live="polite">${(lengths ?? results.results).summary}</p>
-      ${lengths && html`<p class="also">${results.results.summary}</p>`}
+      ${lengths && html`<p class="length-summary">${results.results.summary}</p>`}
       <${ResultCharts} results=${results} />
       <${ResultTable} results=${results} />
       ${lengths && html`<p class="pg-hint untrained">${describeUntrained(lengths.rows)}</p>`}

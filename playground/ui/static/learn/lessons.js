@@ -123,7 +123,7 @@ function LessonList() {
             <span class="number">${i}</span>
             <span>${title}</span>
             <span class="mark" aria-hidden="true">${STATUS_MARKS[state]}</span>
-            <span class="pg-unseen">${STATUS_LABELS[state]}</span>
+            <span class="pg-visually-hidden">${STATUS_LABELS[state]}</span>
           </button>
         </li>`;
       })}
@@ -136,7 +136,7 @@ function Options({ lesson, state, isDisabled }) {
     { seed } = state.options;
   if (!specs.length && seed === undefined) return null;
   return html`<fieldset class="options" disabled=${isDisabled}>
-    <legend class="pg-unseen">Options</legend>
+    <legend class="pg-visually-hidden">Options</legend>
     ${specs.map(
       (option) =>
         html`<${Field}
@@ -155,7 +155,7 @@ function Options({ lesson, state, isDisabled }) {
     )}
     ${
       seed !== undefined &&
-      html`<span class="of-link">
+      html`<span class="linked-seed">
         Seed ${seed}, from a link ${" "}
         <button
           type="button"
@@ -173,7 +173,7 @@ function Prediction({ lesson, state, isDisabled }) {
   const onInput = (prediction) => changeInput(lesson.name, { prediction });
   if (lesson.kind === "choice")
     return html`<fieldset class="predict" disabled=${isDisabled}>
-      <legend class="pg-unseen">Your prediction</legend>
+      <legend class="pg-visually-hidden">Your prediction</legend>
       ${lesson.choices.map(
         ([value, text]) =>
           html`<label key=${value}>
@@ -224,7 +224,7 @@ function Outcome({ lesson, response: { prediction, result, runs } }) {
   return html`<div class="outcome">
     <dl class="side-by-side">
       <dt>Prediction</dt>
-      <dd class="yours">${formatPrediction(lesson, prediction)}</dd>
+      <dd class="your-prediction">${formatPrediction(lesson, prediction)}</dd>
       <dt>Measured</dt>
       <dd class="measured">${formatOutcome(lesson, result)}</dd>
     </dl>
@@ -282,7 +282,7 @@ function Lesson({ lesson }) {
   return html`<article class="lesson" data-name=${name}>
     <h3>${catalog.value.lessons.indexOf(lesson) + 1}. ${lesson.title}</h3>
     <p>${lesson.introduction}</p>
-    <p class="do">${lesson.instruction}</p>
+    <p class="instruction">${lesson.instruction}</p>
     <form novalidate onSubmit=${onSubmit}>
       <${Options} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
       <p class="question">${lesson.question}</p>
@@ -315,7 +315,7 @@ function Onward({ name }) {
     tab?.scrollIntoView({ block: "start" });
   };
   return html`<p class="pg-buttons">
-    <button type="button" class="pg-button onward" onClick=${open}>
+    <button type="button" class="pg-button next-lesson" onClick=${open}>
       ${next ? `Next: ${next.title} →` : "Find the bug →"}
     </button>
   </p>`;

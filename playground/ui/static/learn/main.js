@@ -24,7 +24,7 @@ const CONTENT = { tour: Lessons, bugs: BugExercise, teach: Teaching };
 
 function Learn() {
   const name = section.value;
-  return html`<h2 class="pg-unseen">Learn</h2>
+  return html`<h2 class="pg-visually-hidden">Learn</h2>
     <${Tabs}
       label="Parts of this tab"
       prefix="learn"

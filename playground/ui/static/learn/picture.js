@@ -122,7 +122,7 @@ function Caption() {
     <h4>${current.title}</h4>
     <p>${current.text}</p>
     <p class="picture-measured" aria-live="polite">${describePart(current.value, view)}</p>
-    <p class="do">${current.task}</p>
+    <p class="instruction">${current.task}</p>
     ${current.value === "output" && html`<${StepSlider} />`}
     <p class="pg-buttons">
       ${

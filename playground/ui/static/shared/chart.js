@@ -52,7 +52,7 @@ export class Chart {
     this.legendBox.classList.add("pg-legend");
     this.plotBox = appendElement(this.root, "div", "pg-chart-plot");
     this.emptyBox = appendElement(this.root, "p", "pg-chart-empty");
-    this.live = appendElement(this.root, "p", "pg-unseen");
+    this.live = appendElement(this.root, "p", "pg-visually-hidden");
     this.live.setAttribute("aria-live", "polite");
     this.plotBox.tabIndex = 0;
     this.plotBox.setAttribute("role", "img");

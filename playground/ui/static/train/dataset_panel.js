@@ -232,7 +232,7 @@ function Stored({ dataset }) {
     hash = sha256.slice(0, 12),
     title = [formatCount(vocab_size, "token"), formatBytes(bytes), hash].join(" · ");
   return html`<li>
-    <button type="button" class="pick" title=${title} onClick=${() => readStored(sha256)}>
+    <button type="button" class="open-dataset" title=${title} onClick=${() => readStored(sha256)}>
       ${formatCount(n_pairs, "example")} of ${vocabulary.join(" ")}${more}
     </button>
     <button

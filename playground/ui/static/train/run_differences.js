@@ -64,7 +64,7 @@ export function RunDifferences() {
       />
       also show equal settings
     </label>
-    ${!rows.length && html`<p class="alike pg-hint">All settings are equal.</p>`}
+    ${!rows.length && html`<p class="no-differences pg-hint">All settings are equal.</p>`}
     <div class="scrolling" tabindex="0" hidden=${!rows.length}>
       <table class="differences">
         <tr>

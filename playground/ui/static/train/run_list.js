@@ -118,7 +118,7 @@ function Swatch({ subject = "" }) {
   >
     <input
       type="checkbox"
-      class="lay"
+      class="plot-run"
       aria-label=${OVERLAY_TITLE}
       title=${isOpen ? "Shown" : isFull ? "At most eight curves can be drawn" : "Draw its curves"}
       checked=${isOpen || Boolean(overlay)}

@@ -178,7 +178,7 @@ export function ShareDialog() {
     class="sharing"
     isOpen=${content !== null}
     onClose=${close}
-    actions=${html`<button type="button" class="pg-button use-these" onClick=${useSettings}>
+    actions=${html`<button type="button" class="pg-button use-settings" onClick=${useSettings}>
       Use these settings in the form
     </button>`}
   >

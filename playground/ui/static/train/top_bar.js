@@ -51,7 +51,9 @@ function Announcement() {
   const announced = useRef({ key: "", text: "" }),
     key = [state.modelRef, state.status, state.lastResponse.message].join("/");
   if (key !== announced.current.key) announced.current = { key, text: formatStatus() };
-  return html`<p class="unseen announced" role="status">${announced.current.text}</p>`;
+  return html`<p class="pg-visually-hidden run-announcement" role="status">
+    ${announced.current.text}
+  </p>`;
 }
 
 /** A setting that can change during training. The field keeps what the user types. */
@@ -96,7 +98,7 @@ async function saveCheckpoint() {
 function RunSettings() {
   const { status, lastResponse } = state,
     canSave = ["training", "paused"].includes(status) && lastResponse.has_worker;
-  return html`<div class="hand" hidden=${!isOwnRun()}>
+  return html`<div class="manual-controls" hidden=${!isOwnRun()}>
     <${Menu} label="Settings that can change during training" text="Adjust" isForm>
       <${LiveSetting}
         name="rate"

@@ -103,7 +103,7 @@ const SelectedHead = () =>
 const Notes = () => html`<p class="device pg-hint">${store.server.value.device}</p>`;
 
 export const Train = () =>
-  html`<h2 class="unseen">Train</h2>
+  html`<h2 class="pg-visually-hidden">Train</h2>
     <${TopBar} /><${SessionNote} />
     <div class="columns">
       <section class="attention" aria-label="Model">
@@ -116,7 +116,7 @@ export const Train = () =>
     </div>
     ${
       embeddedView &&
-      html`<a class="open-whole" href=${wholePageUrl()} target="_blank" rel="noopener"
+      html`<a class="open-full-page" href=${wholePageUrl()} target="_blank" rel="noopener"
         >Open in Transformer Playground</a
       >`
     }

@@ -78,7 +78,7 @@ export function DataTable({
   if (!rows.length && emptyText) return html`<p class="pg-hint">${emptyText}</p>`;
   return html`<div class="pg-table-box" tabindex="0" role="region" aria-label=${caption}>
     <table class=${`pg-table ${className}`}>
-      <caption class=${isCaptionHidden ? "pg-unseen" : ""}>
+      <caption class=${isCaptionHidden ? "pg-visually-hidden" : ""}>
         ${caption}
         ${
           csvName && html`<button type="button" class="pg-button" onClick=${exportCsv}>CSV</button>`
@@ -87,7 +87,7 @@ export function DataTable({
       <thead>
         <tr>
           ${columns.map((column) => renderHeading(column, sort, onSort))}
-          ${actions && html`<th scope="col"><span class="pg-unseen">Actions</span></th>`}
+          ${actions && html`<th scope="col"><span class="pg-visually-hidden">Actions</span></th>`}
         </tr>
       </thead>
       <tbody>
