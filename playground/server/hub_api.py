@@ -107,7 +107,7 @@ class HubHandlers(HandlerGroup):
             else "typed"
         )
         return {
-            "way": method,
+            "method": method,
             "signed_in": bool(token),
             "name": name,
             "lasting": not is_space() or os.path.isdir("/data"),

@@ -310,7 +310,7 @@ def test_request_of_another_site_starts_nothing(hub, space, origin):
 
 def test_a_single_user_publishes_with_the_token_of_the_machine(hub, local):
     user = User(local)
-    assert user.call("hub/session")["way"] == "machine"
+    assert user.call("hub/session")["method"] == "machine"
     with hub.record_requests() as requests:
         result = user.hub_task(kind="push", repo="ada/local", subject=REVERSE, expected="")
     assert result["status"] == "done", result

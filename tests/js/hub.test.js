@@ -72,15 +72,15 @@ test("a repository is a name, a name with a revision, or an address", () => {
 test("the state of sign-in is a sentence", () => {
   const describe = (state, holder = null, hasToken = false) =>
     describeSession({ name: "", signed_in: false, ...state }, holder, hasToken);
-  assert.match(describe({ way: "typed" }), /^To publish, enter a token/);
-  assert.match(describe({ way: "machine" }), /not signed in/);
-  assert.match(describe({ way: "machine", signed_in: true }, { name: "ada" }), /as ada\./);
+  assert.match(describe({ method: "typed" }), /^To publish, enter a token/);
+  assert.match(describe({ method: "machine" }), /not signed in/);
+  assert.match(describe({ method: "machine", signed_in: true }, { name: "ada" }), /as ada\./);
   const ada = { name: "ada", writes: true };
-  assert.equal(describe({ way: "typed" }, ada, true), "Token of ada; it has write access.");
-  assert.match(describe({ way: "machine" }, { name: "ada" }, true), /read-only/);
-  assert.equal(describe({ way: "oauth", signed_in: true, name: "ada" }), "Signed in as ada.");
-  assert.match(describe({ way: "none" }), /cannot publish/);
-  assert.equal(describe({ way: "" }), "Checking sign-in…");
+  assert.equal(describe({ method: "typed" }, ada, true), "Token of ada; it has write access.");
+  assert.match(describe({ method: "machine" }, { name: "ada" }, true), /read-only/);
+  assert.equal(describe({ method: "oauth", signed_in: true, name: "ada" }), "Signed in as ada.");
+  assert.match(describe({ method: "none" }), /cannot publish/);
+  assert.equal(describe({ method: "" }), "Checking sign-in…");
 });
 
 test("a plan lists its changes", () => {
@@ -159,7 +159,7 @@ test("facts and scores of a repository", () => {
 
 test("the form selects a model, needs a token and a name, and shows the plan", async () => {
   store.owner.value = "owner";
-  session.value = { way: "typed", signed_in: false, name: "", lasting: true };
+  session.value = { method: "typed", signed_in: false, name: "", lasting: true };
   store.setModels({ runs: [RUN], checkpoints: [] });
   render(html`<${PublishForm} />`, box);
   await settle();

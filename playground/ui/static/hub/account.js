@@ -25,7 +25,7 @@ export async function verifyToken() {
 }
 
 /** Describe how the user signs in, and whether the user has. */
-export function describeSession({ way, signed_in: isSignedIn, name }, holder, hasToken) {
+export function describeSession({ method, signed_in: isSignedIn, name }, holder, hasToken) {
   const access =
     holder && `Token of ${holder.name}` + (holder.writes ? "; it has write access." : READ_ONLY);
   const ofMachine = isSignedIn
@@ -46,7 +46,7 @@ export function describeSession({ way, signed_in: isSignedIn, name }, holder, ha
       "To publish, enter a token with write access. It is used for the operations that you " +
         "start, and not stored.",
   };
-  return texts[way] || "Checking sign-in…";
+  return texts[method] || "Checking sign-in…";
 }
 
 const RESTART_NOTICE =
@@ -54,8 +54,8 @@ const RESTART_NOTICE =
   "download them in the Train tab.";
 
 export function Account() {
-  const { way, lasting: isLasting } = session.value,
-    hasField = way === "machine" || way === "typed",
+  const { method, lasting: isLasting } = session.value,
+    hasField = method === "machine" || method === "typed",
     job = accountJob.state.value,
     text = isActive(job)
       ? job.message

@@ -69,7 +69,7 @@ async function start() {
   loadGallery({ isRefresh: false });
   const [repo, revision] = parseRepoAddress((takeQueryParam("hub") || "").slice(0, 300));
   if (repo) openRepo(repo, revision);
-  if (session.value.way === "machine" && session.value.signed_in) verifyToken();
+  if (session.value.method === "machine" && session.value.signed_in) verifyToken();
   refresh();
 }
 
@@ -77,7 +77,7 @@ async function start() {
 async function refresh() {
   if (!root.isConnected) return;
   if (isVisible() && !document.hidden) {
-    if (session.value.way === "oauth" && !session.value.signed_in) await loadSession();
+    if (session.value.method === "oauth" && !session.value.signed_in) await loadSession();
     await loadCheckpoints();
     await updateAutoPublish("status");
   }

@@ -124,7 +124,7 @@ effect(() => {
 });
 
 async function previewPush() {
-  if (!publishOptions.value.repo.trim() && !account.value && session.value.way !== "oauth") {
+  if (!publishOptions.value.repo.trim() && !account.value && session.value.method !== "oauth") {
     await verifyToken();
     suggestRepo();
   }
@@ -161,7 +161,7 @@ async function publish() {
 function disabledReason() {
   if (canPublish.value) return models.value.length ? "" : "There is no model yet";
   return (
-    { oauth: "Sign in above first", none: "This Space cannot publish" }[session.value.way] ??
+    { oauth: "Sign in above first", none: "This Space cannot publish" }[session.value.method] ??
     "Enter a token above first"
   );
 }

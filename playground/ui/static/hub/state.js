@@ -7,7 +7,7 @@ const ROUTES = { submit: "hub/submit", poll: "hub/poll", cancel: "hub/cancel" };
 
 export const createHubJob = () => new Job(ROUTES);
 
-export const session = signal({ way: "", signed_in: false, name: "", lasting: true });
+export const session = signal({ method: "", signed_in: false, name: "", lasting: true });
 /** The account of the token: {name, writes}; null if the token is not verified. */
 export const account = signal(/** @type {any} */ (null));
 export const token = signal("");

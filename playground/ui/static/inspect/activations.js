@@ -27,9 +27,9 @@ function selectStage(stage, head = options.value.head) {
 }
 
 /** Move from the requested stage, so that a held key works while requests are pending. */
-function moveStage({ stages, chosen }, by) {
+function moveStage({ stages, chosen }, offset) {
   const requested = stages.findIndex((stage) => stageKey(stage) === options.value.stage),
-    next = stages[(requested < 0 ? chosen.stage : requested) + by];
+    next = stages[(requested < 0 ? chosen.stage : requested) + offset];
   if (next) selectStage(stageKey(next));
 }
 
@@ -241,11 +241,15 @@ function Stage({ data, data: { stages, chosen } }) {
 
 function Activations({ data }) {
   const onKeyDown = (event) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!by || event.defaultPrevented || event.target.closest("canvas, input, select, textarea"))
+    const offset = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (
+      !offset ||
+      event.defaultPrevented ||
+      event.target.closest("canvas, input, select, textarea")
+    )
       return;
     event.preventDefault();
-    moveStage(data, by);
+    moveStage(data, offset);
   };
   return html`<div onKeyDown=${onKeyDown}>
     <${Chapters} data=${data} />

@@ -38,12 +38,12 @@ export function Projection({ data: { map, side, token, positions }, onSelect }) 
       `${map.names[index]} is at ${formatNumber(x)}, ${formatNumber(y)}. Click a token, or ` +
       "select it with the arrow keys and Enter, to see its nearest tokens.";
   const onKeyDown = (event) => {
-    const by = STEPS[event.key],
+    const offset = STEPS[event.key],
       n = map.names.length;
     if (event.key === "Enter" && active) onSelect(active);
-    if (!by) return;
+    if (!offset) return;
     event.preventDefault();
-    setActive(map.names[(map.names.indexOf(active ?? token) + by + n) % n]);
+    setActive(map.names[(map.names.indexOf(active ?? token) + offset + n) % n]);
   };
   const [first, second] = map.explained_variance.map(formatPercent);
   return html`<${Part}

@@ -6,11 +6,11 @@ import { findSubView, openSubView, selectView, SUB_VIEWS, VIEWS } from "./views.
 function SubViewTabs() {
   const selected = findSubView(openSection.value);
   const onKeyDown = (event) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!by) return;
+    const offset = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!offset) return;
     event.preventDefault();
-    const at = SUB_VIEWS.indexOf(selected) + by + SUB_VIEWS.length,
-      next = SUB_VIEWS[at % SUB_VIEWS.length];
+    const index = SUB_VIEWS.indexOf(selected) + offset + SUB_VIEWS.length,
+      next = SUB_VIEWS[index % SUB_VIEWS.length];
     openSubView(next);
     event.currentTarget.querySelector("#view-" + next.name).focus();
   };

@@ -36,7 +36,9 @@ export const describeWeights = (names, weights) =>
  * @param {{ label: string, queries: string[], keys: string[], heads: Head[] }} props
  */
 export function TokenLinks({ label, queries, keys, heads }) {
-  const [active, setActive] = useState(/** @type {{ side: string, at: number } | null} */ (null)),
+  const [active, setActive] = useState(
+      /** @type {{ side: string, index: number } | null} */ (null),
+    ),
     longest = Math.max(queries.length, keys.length),
     rowHeight = Math.max(16, Math.min(30, 420 / longest)),
     isSingle = heads.length === 1,
@@ -45,24 +47,24 @@ export function TokenLinks({ label, queries, keys, heads }) {
   const onKeyDown = (event) => {
     if (!event.key.startsWith("Arrow")) return;
     event.preventDefault();
-    const { side, at } = active ?? { side: "query", at: -1 },
+    const { side, index } = active ?? { side: "query", index: -1 },
       newSide = Object.keys(SIDES).find((each) => SIDES[each] === event.key) ?? side,
-      by = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0,
+      offset = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0,
       last = (newSide === "query" ? queries : keys).length - 1;
-    setActive({ side: newSide, at: Math.max(0, Math.min(last, at + by)) });
+    setActive({ side: newSide, index: Math.max(0, Math.min(last, index + offset)) });
   };
   const hasLink = (query, key) =>
-    active === null || active.at === (active.side === "query" ? query : key);
+    active === null || active.index === (active.side === "query" ? query : key);
   const renderTokens = (side, names, x, anchor) =>
     names.map(
-      (name, at) =>
+      (name, index) =>
         html`<text
-          key=${side + at}
-          class=${active?.side === side && active?.at === at ? "active" : ""}
+          key=${side + index}
+          class=${active?.side === side && active?.index === index ? "active" : ""}
           x=${x}
-          y=${y(at)}
+          y=${y(index)}
           text-anchor=${anchor}
-          onPointerEnter=${() => setActive({ side, at })}
+          onPointerEnter=${() => setActive({ side, index })}
         >
           ${name}
         </text>`,
@@ -105,7 +107,7 @@ function renderHead({ weights, color, name }, offset, { y, hasLink, isSingle }) 
   return weights.flatMap((row, query) =>
     Array.from(row, (weight, key) => {
       if (weight < MIN_WEIGHT || !hasLink(query, key)) return null;
-      const [start, end] = [query, key].map((at) => y(at) + offset);
+      const [start, end] = [query, key].map((index) => y(index) + offset);
       return html`<path
         key=${`${name} ${query} ${key}`}
         d=${`M${left} ${start}C${middle} ${start} ${middle} ${end} ${right} ${end}`}
@@ -115,13 +117,13 @@ function renderHead({ weights, color, name }, offset, { y, hasLink, isSingle }) 
   );
 }
 
-function describeActive({ side, at }, queries, keys, heads) {
+function describeActive({ side, index }, queries, keys, heads) {
   const isQuery = side === "query",
     names = isQuery ? queries : keys,
     others = isQuery ? keys : queries,
-    values = ({ weights }) => (isQuery ? [...weights[at]] : weights.map((row) => row[at])),
+    values = ({ weights }) => (isQuery ? [...weights[index]] : weights.map((row) => row[index])),
     texts = heads.map(
       (head) => (heads.length > 1 ? head.name + ": " : "") + describeWeights(others, values(head)),
     );
-  return `Position ${at + 1} (${names[at]}) as a ${side}. Weights: ${texts.join("; ")}.`;
+  return `Position ${index + 1} (${names[index]}) as a ${side}. Weights: ${texts.join("; ")}.`;
 }

@@ -174,10 +174,10 @@ export class Chart {
     );
     if (!xs.length) return;
     const last = xs.length - 1,
-      at = this.cursorX === null ? xs.length : nearestIndex(xs, this.cursorX),
-      by = event.shiftKey ? LARGE_STEP : 1,
+      index = this.cursorX === null ? xs.length : nearestIndex(xs, this.cursorX),
+      offset = event.shiftKey ? LARGE_STEP : 1,
       /** @type {Record<string, number>} */
-      targets = { ArrowLeft: at - by, ArrowRight: at + by, Home: 0, End: last };
+      targets = { ArrowLeft: index - offset, ArrowRight: index + offset, Home: 0, End: last };
     if (event.key in targets) this.moveTo(xs[Math.max(0, Math.min(last, targets[event.key]))]);
     else if (event.key === "+" || event.key === "-") this.zoomByKey(event.key === "+");
     else if (event.key === "0" || event.key === "Escape") this.zoom(null);

@@ -20,8 +20,8 @@ export function SegmentedControl({ label, options, value, onChange }) {
     const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
     if (!step) return;
     event.preventDefault();
-    const at = enabled.findIndex((option) => option.value === value),
-      next = enabled[(at + step + enabled.length) % enabled.length],
+    const index = enabled.findIndex((option) => option.value === value),
+      next = enabled[(index + step + enabled.length) % enabled.length],
       group = /** @type {HTMLElement} */ (event.currentTarget);
     onChange(next.value);
     const buttons = /** @type {NodeListOf<HTMLButtonElement>} */ (group.querySelectorAll("button"));

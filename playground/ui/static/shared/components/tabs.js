@@ -20,8 +20,8 @@ export function Tabs({ label, prefix, options, value, onChange }) {
       list = /** @type {HTMLElement} */ (event.currentTarget);
     if (!step) return;
     event.preventDefault();
-    const at = options.findIndex((option) => option.value === value),
-      next = (at + step + options.length) % options.length;
+    const index = options.findIndex((option) => option.value === value),
+      next = (index + step + options.length) % options.length;
     onChange(options[next].value);
     list.querySelectorAll("button")[next].focus();
   };

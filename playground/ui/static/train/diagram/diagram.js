@@ -254,12 +254,12 @@ function initRows(canvas) {
     if (event.pointerType === "mouse") selectRow(null); // a finger leaves after each tap
   });
   canvas.addEventListener("keydown", (event) => {
-    const by = ROW_KEYS[event.key],
+    const offset = ROW_KEYS[event.key],
       { count } = layout();
-    if (by === undefined || !count) return;
+    if (offset === undefined || !count) return;
     event.preventDefault();
-    const row = state.hoverRow === null ? (by > 0 ? -1 : count) : state.hoverRow;
-    selectRow(Math.max(0, Math.min(count - 1, row + by)));
+    const row = state.hoverRow === null ? (offset > 0 ? -1 : count) : state.hoverRow;
+    selectRow(Math.max(0, Math.min(count - 1, row + offset)));
   });
   canvas.addEventListener("blur", () => selectRow(null));
 }
