@@ -108,7 +108,7 @@ class PairDataset:
         """Return the first pairs as symbols, source and target."""
         return [
             (list(self._decode(self.source, s)), list(self._decode(self.target, t)))
-            for s, t in self._places(n)
+            for s, t in self._spans(n)
         ]
 
     def count_held_out(self) -> int | None:
@@ -118,7 +118,7 @@ class PairDataset:
         hash_ids = symbol_hashes(self.vocabulary)
         return sum(
             _is_held_out_py(map(hash_ids.__getitem__, self.source[begin:end]))
-            for (begin, end), _ in self._places(len(self))
+            for (begin, end), _ in self._spans(len(self))
         )
 
     def task_settings(self) -> dict[str, Any]:
@@ -157,14 +157,16 @@ class PairDataset:
             )
         return messages
 
-    def _decode(self, tokens: array[int], place: tuple[int, int]) -> Iterable[str]:
-        return (self.vocabulary[token - len(SPECIAL_TOKENS)] for token in tokens[slice(*place)])
+    def _decode(self, tokens: array[int], span: tuple[int, int]) -> Iterable[str]:
+        return (self.vocabulary[token - len(SPECIAL_TOKENS)] for token in tokens[slice(*span)])
 
-    def _places(self, n: int) -> Iterable[tuple[tuple[int, int], tuple[int, int]]]:
+    def _spans(self, n: int) -> Iterable[tuple[tuple[int, int], tuple[int, int]]]:
         s = t = 0
-        for source, target in zip(self.source_lengths[:n], self.target_lengths[:n], strict=True):
-            yield (s, s + source), (t, t + target)
-            s, t = s + source, t + target
+        for n_source, n_target in zip(
+            self.source_lengths[:n], self.target_lengths[:n], strict=True
+        ):
+            yield (s, s + n_source), (t, t + n_target)
+            s, t = s + n_source, t + n_target
 
 
 def content_sha256(vocabulary: Sequence[str], tensors: Mapping[str, np.ndarray]) -> str:
@@ -346,11 +348,11 @@ class PairBuilder:
 
     def build(self) -> PairDataset:
         vocabulary = sorted(self.token_ids)
-        token = {
-            self.token_ids[symbol]: at + len(SPECIAL_TOKENS) for at, symbol in enumerate(vocabulary)
+        sorted_ids = {
+            self.token_ids[symbol]: len(SPECIAL_TOKENS) + i for i, symbol in enumerate(vocabulary)
         }
         source, target = (
-            array("H", map(token.__getitem__, tokens)) for tokens in (self.source, self.target)
+            array("H", map(sorted_ids.__getitem__, tokens)) for tokens in (self.source, self.target)
         )
         return PairDataset(
             tuple(vocabulary),
@@ -418,8 +420,8 @@ def symbol_hashes(vocabulary: Sequence[str]) -> list[int]:
 def _is_held_out_py(hash_ids: Iterable[int]) -> bool:
     """Return what `held_out.is_held_out` returns, computed without torch."""
     key = sum(
-        mark * (_splitmix64_py((at + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1)
-        for at, mark in enumerate(hash_ids)
+        hash_id * (_splitmix64_py((position + 1) * 0x9E3779B97F4A7C15 % 2**64) | 1)
+        for position, hash_id in enumerate(hash_ids)
     )
     return _splitmix64_py(_splitmix64_py(key % 2**64)) % 16 == 0
 

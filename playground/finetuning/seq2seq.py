@@ -426,6 +426,6 @@ def expand_tokens(ids_P: Tensor, like_BS: Tensor) -> tuple[Tensor, Tensor]:
 def pack_rows(parts: list[tuple[Tensor, Tensor]], left: bool) -> tuple[Tensor, Tensor]:
     """Join parts without gaps (BW), padded on the left or on the right; return the mask too."""
     ids_BW = torch.cat([ids for ids, _ in parts], 1)
-    mask_BW = torch.cat([there for _, there in parts], 1)
+    mask_BW = torch.cat([mask for _, mask in parts], 1)
     order_BW = (mask_BW if left else ~mask_BW).int().argsort(dim=1, stable=True)
     return ids_BW.gather(1, order_BW), mask_BW.gather(1, order_BW)

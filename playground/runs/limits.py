@@ -1,8 +1,8 @@
 """The limits of a public server for each user.
 
-A server for its own machine alone has no such limits, only those of the machine (`memory.py`). Each
-refusal is one sentence: the requested value, the limit, and how to lift it. On a Space, the user
-duplicates the Space; elsewhere, the operator of the server sets the variable.
+A local server has no such limits, only those of the machine (`memory.py`). Each error is one
+sentence: the requested value, the limit, and how to lift it. On a Space, the user duplicates the
+Space; elsewhere, the operator of the server sets the variable.
 """
 
 from __future__ import annotations
@@ -103,19 +103,19 @@ class Limits:
         )
 
     def validate(self, config: RunConfig) -> None:
-        """Refuse a run that exceeds the limits of this server.
+        """Reject a run that exceeds the limits of this server.
 
         Raises:
             ConfigError: with the setting, its value and the limit.
         """
-        value_set = {
+        requested = {
             "d_model": config.model.d_model,
             "n_layers": config.model.n_layers,
             "max_length": config.task.max_length,
             "max_target_length": config.task.max_target_length,
             "batch_size": config.training.batch_size,
         }
-        for name, value in value_set.items():
+        for name, value in requested.items():
             maximum = self.max_length if name == "max_target_length" else getattr(self, name)
             if maximum and value > maximum:
                 raise ConfigError(
@@ -134,17 +134,17 @@ class Limits:
             )
 
     def validate_threads(self, threads: int) -> None:
-        """Refuse more threads than one run may use. Raises ConfigError."""
+        """Reject more threads than one run may use. Raises ConfigError."""
         if self.threads and threads > self.threads:
-            part = f"{self.instance_name} gives each run {self.threads}"
             raise ConfigError(
                 "num_threads",
-                f"num_threads is {threads}: {part}; {self.how_to_raise('SLOTS')}, "
+                f"num_threads is {threads}: {self.instance_name} gives each run {self.threads}; "
+                f"{self.how_to_raise('SLOTS')}, "
                 f"or leave it at {self.threads}",
             )
 
     def validate_metrics_size(self, path: Path) -> None:
-        """Refuse a metrics file that would take seconds to read. Raises UserError."""
+        """Reject a metrics file that would take seconds to read. Raises UserError."""
         if self.metrics_bytes and path.is_file() and path.stat().st_size > self.metrics_bytes:
             limit = f"{self.instance_name} takes {format_bytes(self.metrics_bytes)}"
             raise UserError(
@@ -154,22 +154,22 @@ class Limits:
 
     def time_limit_message(self) -> str:
         """Return the message of a run that has reached its training time limit."""
-        out = (
+        advice = (
             "duplicate it to lift that, or download the checkpoint"
             if self.is_space
             else "download the checkpoint to go on elsewhere, "
             "or its owner sets PLAYGROUND_MAX_MINUTES"
         )
         minutes = f"{format_number(self.max_minutes)} minute{'s' * (self.max_minutes != 1)}"
-        return f"{self.instance_name} allows {minutes} of training per run; {out}"
+        return f"{self.instance_name} allows {minutes} of training per run; {advice}"
 
     def timeout_message(self, seconds: float) -> str:
-        """Return the refusal of a request that takes at least `seconds`."""
-        out = "; duplicate it to lift that" if self.is_space else ""
+        """Return the error of a request that takes at least `seconds`."""
+        advice = "; duplicate it to lift that" if self.is_space else ""
         return (
             f"this would take {seconds / 60:.0f} minutes or more, and {self.instance_name} allows "
             f"{self.slow_view_timeout_s:g} s: use a model with fewer heads, layers or parameters, "
-            f"or a smaller max_length{out}"
+            f"or a smaller max_length{advice}"
         )
 
     def storage_limit_message(self) -> str:

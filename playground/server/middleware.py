@@ -29,7 +29,7 @@ from .asgi import HttpMiddleware
 from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
 from .checkpoint_transfer import MAX_UPLOAD_BYTES
 from .client import resolve_client_address
-from .datasets_api import UPLOAD_PATH as ROWS_PATH
+from .datasets_api import UPLOAD_PATH as DATASETS_PATH
 from .gradio_patches import StreamCleanupMiddleware
 from .origin import configured_hosts, is_own_origin, public_hosts
 from .rate_limit import LoadLimits
@@ -46,7 +46,7 @@ MAX_UNREAD_MESSAGES = 200  # of one session in Gradio's queue
 BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecond
 
 DATA_BODY_PATH = "/playground/api/jobs/submit"
-TRANSFER_PATHS = (CHECKPOINT_PATH, ROWS_PATH)
+TRANSFER_PATHS = (CHECKPOINT_PATH, DATASETS_PATH)
 
 # All served routes: (methods, pattern of the path, load). The load is an estimate of the
 # milliseconds that a request costs the event loop; routes.py has the loads of its routes.
@@ -66,7 +66,7 @@ SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     (PAGE_METHODS, r"/playground/static/[\w.+-]{1,60}/(?!.*\.\.)[\w./-]{1,100}", 1),
     (PAGE_METHODS, r"/playground/files/(?!.*\.\.)[\w./-]{1,200}", 2),
     ("POST", r"/playground/api/[a-z]{1,20}/[a-z-]{1,20}", 0),
-    ("POST", r"/playground/ask/[a-z-]{1,40}", 1),
+    ("POST", r"/playground/ask/[a-z-]{1,40}", 1),  # OLD_ROUTE_PREFIX of routes.py
     ("GET HEAD", r"/playground/checkpoints/[\w-]{1,60}", 50),
     ("POST", r"/playground/(checkpoints|datasets)", 100),
 )
