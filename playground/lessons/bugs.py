@@ -139,10 +139,10 @@ BUGS = {
         "root of d_model, as the paper scales its smaller embeddings",
         "The paper multiplies embeddings by the square root of d_model, the size of a vector, and "
         "gives no reason. Its code initializes them with a standard deviation of "
-        "1 / sqrt(d_model), so the product has a standard deviation of 1. From N(0, 1), a standard "
-        "deviation of 1, the product gets sqrt(d_model). The sine waves of the positions have an "
-        "amplitude of 1. The token embeddings then dominate, and the model learns the positions "
-        "much more slowly.",
+        "1 / sqrt(d_model), so the product has a standard deviation of 1. With embeddings from "
+        "N(0, 1), the product has a standard deviation of sqrt(d_model). The sine waves of the "
+        "positions have an amplitude of 1. The token embeddings then dominate, and the model "
+        "learns the positions much more slowly.",
         settings={"position_type": "sinusoidal"},
     ),
     "causal-mask": Bug(
