@@ -268,9 +268,11 @@ class Comparison:
             ]
             ours = {run["seed"]: run for run in of_setting if run["model"] == OURS}
             for name in (OURS, *(each.name for each in self.references)):
-                mine = [run for run in of_setting if run["model"] == name]
-                if mine:
-                    lines.append(f"| {setting.name} | {name} | {_result_row(name, mine, ours)} |")
+                runs_of_model = [run for run in of_setting if run["model"] == name]
+                if runs_of_model:
+                    lines.append(
+                        f"| {setting.name} | {name} | {_result_row(name, runs_of_model, ours)} |"
+                    )
         lines += [
             "",
             "The search for the learning rate, with one seed that is not among those above. A run "
@@ -293,13 +295,18 @@ class Comparison:
         return "\n".join([*lines, "", f"{limit}. {rows['seeds']} seeds; {rows['versions']}."])
 
 
-def _result_row(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str, Any]]) -> str:
+def _result_row(
+    name: str, runs_of_model: list[dict[str, Any]], ours: dict[int, dict[str, Any]]
+) -> str:
     """Format the runs of a model with several seeds.
 
     A model with another dropout has no ratio.
     """
-    reached = [run for run in mine if run["why"] == "goal"]
-    cells = [f"{mine[0]['rate']:g}, {mine[0]['decay']} steps", f"{len(reached)} of {len(mine)}"]
+    reached = [run for run in runs_of_model if run["why"] == "goal"]
+    cells = [
+        f"{runs_of_model[0]['rate']:g}, {runs_of_model[0]['decay']} steps",
+        f"{len(reached)} of {len(runs_of_model)}",
+    ]
     if reached:
         steps, seconds = [run["steps"] for run in reached], [run["seconds"] for run in reached]
         both = [run["seconds"] + run["scoring"] for run in reached]
@@ -310,8 +317,8 @@ def _result_row(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str,
         ]
     else:
         cells += [
-            f"not in {max(run['steps'] for run in mine)}",
-            f"more than {min(run['seconds'] for run in mine):.1f}",
+            f"not in {max(run['steps'] for run in runs_of_model)}",
+            f"more than {min(run['seconds'] for run in runs_of_model):.1f}",
             "",
         ]
     pairs = [
@@ -321,7 +328,7 @@ def _result_row(name: str, mine: list[dict[str, Any]], ours: dict[int, dict[str,
     ]
     compared = bool(pairs) and name not in (OURS, TUTORIAL)
     cells.append(f"{median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})" if compared else "")
-    return " | ".join([*cells, f"{min(run['score'] or 0.0 for run in mine):.2%}"])
+    return " | ".join([*cells, f"{min(run['score'] or 0.0 for run in runs_of_model):.2%}"])
 
 
 def _sweep_cell(run: dict[str, Any]) -> str:

@@ -62,15 +62,15 @@ def start_ranks(size: int, width: int) -> list[tuple[Any, Any]]:
     context = multiprocessing.get_context("spawn")
     processes = []
     for rank in range(size):
-        ours, theirs = context.Pipe()
+        parent_end, child_end = context.Pipe()
         messages = meeting | {
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
             "LOCAL_WORLD_SIZE": str(size),
         }
-        process = context.Process(target=train, args=(theirs, messages, width), daemon=True)
+        process = context.Process(target=train, args=(child_end, messages, width), daemon=True)
         process.start()
-        processes.append((process, ours))
+        processes.append((process, parent_end))
     return processes
 
 

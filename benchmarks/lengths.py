@@ -36,9 +36,17 @@ def evaluate_lengths(*command: str) -> list[dict[str, Any]]:
     )
     started_at = read_seconds(scratch)
     started = time.monotonic()
-    whole = [sys.executable, "-m", "playground", *command, "--json", "--out", str(scratch / "runs")]
+    full_command = [
+        sys.executable,
+        "-m",
+        "playground",
+        *command,
+        "--json",
+        "--out",
+        str(scratch / "runs"),
+    ]
     try:
-        done = subprocess.run(whole, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(full_command, stdout=subprocess.PIPE, text=True, check=True)
     finally:
         seconds = started_at + time.monotonic() - started
         scratch.mkdir(parents=True, exist_ok=True)
@@ -69,7 +77,7 @@ def table(
     rows: list[dict[str, Any]], metric: str = "positions", label: tuple[int, ...] = LENGTHS
 ) -> str:
     """Format the rows as Markdown."""
-    *cells, whole = rows  # the summary of the whole is for the Lab; the table has its numbers
+    *cells, summary = rows
     lines = [
         f"| {metric} | 99 % exact match up to length: median (range) | "
         f"{' | '.join(f'length {at}' for at in label)} |",
@@ -84,6 +92,6 @@ def table(
         )
     lines += [
         "",
-        f"{whole['runs']} runs, trained and evaluated in {whole['seconds'] / 60:.1f} minutes.",
+        f"{summary['runs']} runs, trained and evaluated in {summary['seconds'] / 60:.1f} minutes.",
     ]
     return "\n".join(lines)

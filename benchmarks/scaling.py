@@ -125,9 +125,10 @@ def measure(
         ("length", [n + 1 for n in lengths]),
         ("width", widths),
     ):  # EOS is a token too
-        mine = [point for point in points if point["dimension"] == dimension]
+        points_of_dimension = [point for point in points if point["dimension"] == dimension]
         fitted[dimension] = {
-            kind: round(exponent(of, [point[kind] for point in mine]), 2) for kind in KINDS
+            kind: round(exponent(of, [point[kind] for point in points_of_dimension]), 2)
+            for kind in KINDS
         }
     for dimension, exponents in fitted.items():
         powers = (f"{KINDS[kind]} grows as its power {power}" for kind, power in exponents.items())

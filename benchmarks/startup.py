@@ -93,10 +93,10 @@ def import_profile() -> list[list[Any]]:
     own: dict[str, float] = {}
     for line in output.splitlines():
         microseconds, _, name = line.removeprefix("import time:").rpartition("|")
-        alone = microseconds.partition("|")[0].strip()
-        if alone.isdigit():
+        self_time = microseconds.partition("|")[0].strip()
+        if self_time.isdigit():
             package = name.strip().partition(".")[0]
-            own[package] = own.get(package, 0.0) + int(alone) / 1e6
+            own[package] = own.get(package, 0.0) + int(self_time) / 1e6
     slowest = sorted(own.items(), key=lambda each: -each[1])[:SLOWEST_IMPORTS]
     return [
         ["all", round(sum(own.values()), 2)],

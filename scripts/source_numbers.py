@@ -305,14 +305,14 @@ def gates_difference() -> str:
     torch.manual_seed(0)
     differences = []
     for name, torch_class in (("lstm", torch.nn.LSTMCell), ("gru", torch.nn.GRUCell)):
-        cell, theirs = CELLS[name](8, 8), torch_class(8, 8)
-        for ours, its in (("input_proj", "ih"), ("hidden_proj", "hh")):
+        cell, torch_cell = CELLS[name](8, 8), torch_class(8, 8)
+        for ours, suffix in (("input_proj", "ih"), ("hidden_proj", "hh")):
             projection = getattr(cell, ours)
-            getattr(theirs, f"weight_{its}").data = projection.weight.data
-            getattr(theirs, f"bias_{its}").data = projection.bias.data
+            getattr(torch_cell, f"weight_{suffix}").data = projection.weight.data
+            getattr(torch_cell, f"bias_{suffix}").data = projection.bias.data
         x_BD, state = torch.randn(3, 8), tuple(torch.randn(3, 8) for _ in range(cell.n_states))
         with torch.no_grad():
-            expected = theirs(x_BD, state if name == "lstm" else state[0])
+            expected = torch_cell(x_BD, state if name == "lstm" else state[0])
             hidden_BD = expected[0] if name == "lstm" else expected
             differences.append((cell(cell.input_proj(x_BD), state)[0] - hidden_BD).abs().max())
     difference = float(max(differences))

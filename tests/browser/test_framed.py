@@ -103,10 +103,10 @@ def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
     train(frame)
     (name,) = run_names(frame)
     page.reload()
-    again = frame_of(page)
-    again.wait_for_selector(".runs .run")
-    assert run_names(again) == [name]
-    assert again.locator(".visit-note").is_hidden()
+    reloaded = frame_of(page)
+    reloaded.wait_for_selector(".runs .run")
+    assert run_names(reloaded) == [name]
+    assert reloaded.locator(".visit-note").is_hidden()
 
     # Neither page reads the key, it is in no address, and the log has none.
     (owner,) = owners

@@ -65,11 +65,11 @@ def expect_points(page, chart, count, series=0):
 def test_example_is_open_on_arrival_and_read_only(app, open_page, tmp_path):
     page = open_page(app.url)
     to_lab(page)
-    whole = page.locator(".results .experiment-result[data-experiment=example]")
-    expect(whole.locator(".example-note")).to_contain_text("Example, measured by")
-    expect(whole.locator(".summary")).to_contain_text("An exact rank test gives p = 0.029")
-    expect(whole.get_by_role("button", name="Delete")).to_have_count(0)
-    expect(whole.locator(".all-in-train")).to_have_count(0)
+    example = page.locator(".results .experiment-result[data-experiment=example]")
+    expect(example.locator(".example-note")).to_contain_text("Example, measured by")
+    expect(example.locator(".summary")).to_contain_text("An exact rank test gives p = 0.029")
+    expect(example.get_by_role("button", name="Delete")).to_have_count(0)
+    expect(example.locator(".all-in-train")).to_have_count(0)
     expect_points(page, ".score-chart", 30)
     rows = list(csv.DictReader(download(page, ".as-csv", tmp_path).read_text().splitlines()))
     assert [row["learning_rate"] for row in rows] == ["0.0005", "0.006"]

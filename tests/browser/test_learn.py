@@ -127,16 +127,16 @@ def test_changes_after_opening_a_link_survive_a_reload(app, open_page):
 @pytest.mark.smoke
 def test_a_second_click_begins_nothing_more(app, open_page):
     page = open_page(f"{app.url}/?bug=last-layer&steps=20")
-    begun = []
+    started = []
     page.on(
         "request",
         lambda request: (
-            begun.append(request.url) if request.url.endswith("/api/lessons/start-bug") else None
+            started.append(request.url) if request.url.endswith("/api/lessons/start-bug") else None
         ),
     )
     page.locator(".begin-bug").evaluate("button => { button.click(); button.click(); }")
     expect(page.locator(".bugs .sheet")).to_be_visible(timeout=120_000)
-    assert len(begun) == 1
+    assert len(started) == 1
 
 
 def test_a_mystery_is_solved(app, open_page):

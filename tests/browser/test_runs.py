@@ -69,14 +69,14 @@ def test_slow_motion_shows_every_step_and_full_speed_is_a_choice_away(training):
     wait_for_text(page, ".status-text", "slowed to 2 steps/s")
     at = displayed_step(page)
     wait_for_step(page, at)
-    seen = [displayed_step(page)]
-    while len(seen) < 3:
+    displayed = [displayed_step(page)]
+    while len(displayed) < 3:
         page.wait_for_timeout(50)
-        if displayed_step(page) != seen[-1]:
-            seen.append(displayed_step(page))
-    assert seen == list(range(seen[0], seen[0] + 3))
+        if displayed_step(page) != displayed[-1]:
+            displayed.append(displayed_step(page))
+    assert displayed == list(range(displayed[0], displayed[0] + 3))
     page.select_option(".speed", "0")
-    wait_for_step(page, seen[-1] + 30)
+    wait_for_step(page, displayed[-1] + 30)
     expect(page.locator(".status-text")).to_contain_text(re.compile(r"steps/s · "))
 
 
@@ -327,15 +327,15 @@ def test_a_closed_browser_finds_its_run_again(app, open_page, turn):
     wait_for_step(page, 10)
     memory = page.context.storage_state()
     page.context.close()
-    again = open_page(app.url, storage_state=memory)
-    wait_for_status(again, "training")
-    wait_for_step(again, 20)
-    again.click("#pause")
-    wait_for_status(again, "paused")
-    at = displayed_step(again)
-    wait_until(again, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
-    assert plotted_steps(again) == list(range(1, at + 1))
-    again.click("#stop")
+    reopened = open_page(app.url, storage_state=memory)
+    wait_for_status(reopened, "training")
+    wait_for_step(reopened, 20)
+    reopened.click("#pause")
+    wait_for_status(reopened, "paused")
+    at = displayed_step(reopened)
+    wait_until(reopened, "at => document.querySelector('.loss-chart').steps.length === at", arg=at)
+    assert plotted_steps(reopened) == list(range(1, at + 1))
+    reopened.click("#stop")
 
 
 def test_starts_above_the_slots_are_queued_and_move_up(own_server, open_page):

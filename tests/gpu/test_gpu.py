@@ -114,14 +114,14 @@ def test_a_step_with_device_synchronization_runs_uncaptured():
 
 
 def test_a_resumed_run_continues_identically(tmp_path):
-    whole = trained(Trainer(RunConfig.from_flat(FIELDS)))
+    uninterrupted = trained(Trainer(RunConfig.from_flat(FIELDS)))
     first = Trainer(RunConfig.from_flat(FIELDS))
     metrics = first.train_steps(20)
     save_checkpoint(tmp_path / "saved", first, metrics, None)
     second, _ = resume_trainer(tmp_path / "saved")
     assert isinstance(second.cuda_graph, CudaGraphSteps)
     assert [m.loss for m in metrics + trained(second)] == pytest.approx(
-        [m.loss for m in whole], rel=1e-3
+        [m.loss for m in uninterrupted], rel=1e-3
     )
 
 

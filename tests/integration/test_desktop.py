@@ -36,14 +36,14 @@ class Terminal:
         }
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        ours, theirs = pty.openpty()
-        self.screen, self.message = ours, ""
+        parent_end, child_end = pty.openpty()
+        self.screen, self.message = parent_end, ""
         self.process = subprocess.Popen(
             [sys.executable, "app.py", "--port", str(port), *arguments],
             cwd=ROOT,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            stdin=child_end,
+            stdout=child_end,
+            stderr=child_end,
             start_new_session=True,
             env=inherited
             | {
@@ -53,7 +53,7 @@ class Terminal:
             }
             | environment,
         )
-        os.close(theirs)
+        os.close(child_end)
 
     def expected_message(self, pattern: str) -> re.Match[str]:
         def actual() -> re.Match[str] | None:

@@ -127,10 +127,10 @@ def trained(hub):
 @pytest.fixture(scope="module")
 def published(hub, trained):
     """The first push to ada/tiny: its output, and its requests to the Hub."""
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         done = hub.playground("push", trained, "ada/tiny", run=run_in_interpreter)
     assert done.returncode == 0, done.stderr
-    return done, seen
+    return done, requests
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def refused(done: subprocess.CompletedProcess, code: int, *expected_message: str
 
 
 def test_a_dry_run_lists_every_file_and_writes_nothing(hub, trained):
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         done = hub.playground("push", trained, "ada/dry", "--dry-run")
     first, *files, last = done.stdout.splitlines()
     assert first == "model ada/dry (public, branch main): would be created"
@@ -166,12 +166,12 @@ def test_a_dry_run_lists_every_file_and_writes_nothing(hub, trained):
     stored = (trained / "model.safetensors").stat().st_size
     assert f"{stored:,} bytes  model.safetensors" in done.stdout
     assert last == "nothing was written"
-    assert {request.method for request in seen} <= {"GET", "HEAD"}
+    assert {request.method for request in requests} <= {"GET", "HEAD"}
     assert ("model", "ada/dry") not in hub.repos
 
 
 def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
-    with socket.socket() as used, hub.record_requests() as seen:
+    with socket.socket() as used, hub.record_requests() as requests:
         used.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{used.getsockname()[1]}"
         done = hub.playground(
@@ -183,7 +183,7 @@ def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
     assert [line.split()[-1] for line in files] == PUBLISHED
     assert last == "nothing was written"
     assert "not compared with the Hub" in done.stderr
-    assert not seen
+    assert not requests
 
 
 @pytest.mark.parametrize(
@@ -226,12 +226,12 @@ def test_a_license_is_named_on_the_command_line(hub, trained):
 
 @pytest.mark.smoke
 def test_push_makes_one_commit_and_prints_the_link(hub, trained, published):
-    done, seen = published
+    done, requests = published
     first, *files, last = done.stdout.splitlines()
     assert first == "model ada/tiny (public, branch main): was created"
     assert [line.split()[-1] for line in files] == PUBLISHED
     assert last == f"{hub.url}/ada/tiny"
-    assert len([request for request in seen if "/commit/" in request.path]) == 1
+    assert len([request for request in requests if "/commit/" in request.path]) == 1
     assert hub.commits("ada/tiny") == ["Step 30", "initial commit"]
     there = hub.files("ada/tiny")
     assert sorted(there) == sorted(PUBLISHED)
@@ -241,7 +241,7 @@ def test_push_makes_one_commit_and_prints_the_link(hub, trained, published):
 
 def test_pushed_again_nothing_is_different(hub, trained, published):
     head = hub.repo("ada/tiny").head.oid
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         done = hub.playground("push", trained, "ada/tiny", "--json")
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
@@ -254,7 +254,7 @@ def test_pushed_again_nothing_is_different(hub, trained, published):
     (plan,) = response["plans"]
     assert [change["path"] for change in plan["changes"]] == PUBLISHED
     assert {change["status"] for change in plan["changes"]} == {"same"}
-    assert {request.method for request in seen} <= {"GET", "HEAD"}
+    assert {request.method for request in requests} <= {"GET", "HEAD"}
     assert hub.repo("ada/tiny").head.oid == head
 
 
@@ -345,11 +345,11 @@ def test_a_non_empty_folder_is_unchanged(hub, tmp_path, name):
     out = tmp_path / "mine"
     out.mkdir()
     (out / name).write_text("mine")
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         done = hub.playground("pull", "ada/tiny", "--out", out)
     refused(done, 2, f"--out {out} already exists", "choose a new or an empty folder")
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [(name, "mine")]
-    assert not seen
+    assert not requests
 
 
 @pytest.mark.parametrize(
@@ -445,11 +445,11 @@ def test_the_gallery_lists_tagged_models_by_likes(hub, published, shelf):
 
 
 def test_push_without_a_token_prints_instructions(hub):
-    with hub.record_requests() as seen:
+    with hub.record_requests() as requests:
         done = hub.playground("push", "checkpoints/reverse", "ada/reverse", token="")
     refused(done, 2, "run `hf auth login`, set HF_TOKEN, or add --ask-token")
     assert len(done.stderr.splitlines()) == 1
-    assert not seen
+    assert not requests
 
 
 @pytest.mark.parametrize(
@@ -470,23 +470,25 @@ def test_token_without_write_access_is_rejected_before_packaging(
 
 
 def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
-    ours, theirs = pty.openpty()
-    with hub.record_requests() as seen:
+    parent_end, child_end = pty.openpty()
+    with hub.record_requests() as requests:
         requesting = subprocess.Popen(
             [*COMMAND, "gallery", "--ask-token", "--json"],
             cwd=ROOT,
-            stdin=theirs,
+            stdin=child_end,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=hub.surroundings(hub.OWNER),
             start_new_session=True,
         )
-        os.close(theirs)
+        os.close(child_end)
         wait_for(
-            lambda: not termios.tcgetattr(ours)[3] & termios.ECHO, 60, "a prompt that shows nothing"
+            lambda: not termios.tcgetattr(parent_end)[3] & termios.ECHO,
+            60,
+            "a prompt that shows nothing",
         )
-        os.write(ours, hub.ADA.encode() + b"\n")
+        os.write(parent_end, hub.ADA.encode() + b"\n")
         stdout, stderr = requesting.communicate(timeout=100)
     assert requesting.returncode == 0, stderr
     assert stderr.startswith("Token:")
@@ -494,13 +496,13 @@ def test_token_prompt_has_no_echo_and_overrides_machine_token(hub, shelf):
     assert "ada/secret" in [
         model["repo"] for model in json.loads(line)
     ]  # so the request had Ada's token
-    assert {request.token for request in seen} == {hub.ADA}
-    os.set_blocking(ours, False)
+    assert {request.token for request in requests} == {hub.ADA}
+    os.set_blocking(parent_end, False)
     try:
-        rendered = os.read(ours, 10_000).decode()  # what the terminal got to show
+        rendered = os.read(parent_end, 10_000).decode()  # what the terminal got to show
     except OSError:  # nothing, or the other end has closed
         rendered = ""
-    os.close(ours)
+    os.close(parent_end)
     assert hub.ADA not in stdout + stderr + rendered
 
 
@@ -571,9 +573,9 @@ def test_ctrl_c_before_the_hub_task_starts_prints_one_line_too(hub):
     """Its process is only just starting then, and must not die of the signal itself, with a
     traceback.
     """
-    begun = [sys.executable, "-c", EARLY]
+    command = [sys.executable, "-c", EARLY]
     done = subprocess.run(
-        begun,
+        command,
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -60,9 +60,9 @@ def test_a_release_renames_the_unreleased_section_and_tags_it(repo):
     assert f"## [0.2.0] - {citation['date-released']}\n" in (repo / "CHANGELOG.md").read_text()
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "describe", "--exact-match").strip() == "v0.2.0"
-    again = release(repo, "0.3.0")
-    assert again.returncode == 1
-    assert "nothing under [Unreleased]" in again.stderr
+    repeated = release(repo, "0.3.0")
+    assert repeated.returncode == 1
+    assert "nothing under [Unreleased]" in repeated.stderr
 
 
 @pytest.mark.parametrize(

@@ -82,16 +82,16 @@ def ablation_rows(names, keep_only=False, losses=None):
     return [
         {
             "name": name,
-            "method": how,
+            "method": method,
             "keep_only": keep_only,
             "n": 512,
             "exact_match_before": 1.0,
             "exact_match": 1 / (1 + loss),
             "log_probability_before": -0.01,
             "log_probability": -loss,
-            "log_probability_drop": loss * (1 if how == "zero" else 0.7),
+            "log_probability_drop": loss * (1 if method == "zero" else 0.7),
         }
-        for how in ("zero", "mean")
+        for method in ("zero", "mean")
         for name, loss in zip(names, losses, strict=True)
     ]
 

@@ -86,7 +86,7 @@ def test_token_accuracy_is_by_position_and_counts_missing_as_wrong():
 
 def test_scores_equal_a_count_of_free_running_predictions(ages):
     requested = build_held_out_set(REVERSE, 600, 1, 5)
-    seen = []
+    recorded = []
     for model in ages.values():
         answers = model.generate(requested.batch.source_BS, 6).tolist()
         rows = right_rows = tokens = right_tokens = 0
@@ -100,8 +100,8 @@ def test_scores_equal_a_count_of_free_running_predictions(ages):
             right_rows / rows,
             right_tokens / tokens,
         )
-        seen.append(scores.token_accuracy)
-    assert seen[0] < 0.2 < seen[2] < 0.95 < seen[-1]
+        recorded.append(scores.token_accuracy)
+    assert recorded[0] < 0.2 < recorded[2] < 0.95 < recorded[-1]
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])

@@ -49,7 +49,7 @@ def fake(monkeypatch):
 
 
 def row(**changes):
-    whole = {
+    plan = {
         "setting": "one head",
         "seeds": 5,
         "reached": 4,
@@ -57,7 +57,7 @@ def row(**changes):
         "steps": [450, 460, 490, 550],
         "seconds": [1.0] * 4,
     }
-    return whole | {"lowest_score": 0.998} | changes
+    return plan | {"lowest_score": 0.998} | changes
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_table_of_the_lab_that_is_cut_off_keeps_its_runs_and_its_seconds(monke
     result = {"rows": [], "summary": "done"}
     folders = []
 
-    def carry_out(whole, **options):
-        folders.append(Path(whole[-1]))
+    def carry_out(plan, **options):
+        folders.append(Path(plan[-1]))
         folders[-1].mkdir(parents=True, exist_ok=True)
         if len(folders) == 1:
             raise KeyboardInterrupt

@@ -329,10 +329,10 @@ def test_branches_and_tags(hub, ada, anonymous, tmp_path):
     }
     assert [(ref.name, ref.target_commit) for ref in refs.tags] == [("best", first)]
     for revision, content in (("main", "100"), ("wide/er", "200"), ("best", "100")):
-        whole = snapshot_download(
+        snapshot = snapshot_download(
             "ada/branches", revision=revision, endpoint=hub.url, cache_dir=tmp_path, token=False
         )
-        with open(f"{whole}/step") as file:
+        with open(f"{snapshot}/step") as file:
             assert file.read() == content
     ada.delete_tag("ada/branches", tag="best")
     ada.delete_branch("ada/branches", branch="wide/er")

@@ -1277,10 +1277,10 @@ def test_every_stored_step_can_be_inspected_and_evaluated(registry):
 
 def test_broken_weights_are_reported_and_do_not_affect_later_views(registry):
     run = wait_for_worker_end(wait_for_status(start(registry, max_steps=20), "done"))
-    whole = get_result(registry.snapshots.snapshot_at(run, 10))
+    snapshot = get_result(registry.snapshots.snapshot_at(run, 10))
     weights_path(run.folder, 11).write_bytes(b"12345678")
     assert "11.safetensors" in get_result(registry.snapshots.snapshot_at(run, 11))["error"]
-    assert get_result(registry.snapshots.snapshot_at(run, 10)) == whole
+    assert get_result(registry.snapshots.snapshot_at(run, 10)) == snapshot
     weights_path(run.folder, 11).unlink()
     assert get_result(registry.snapshots.snapshot_at(run, 11))["snapshot"]["step"] == 10
 
@@ -1399,7 +1399,7 @@ def test_slow_request_ends_the_process_and_the_next_gets_a_new_one(monkeypatch):
 
 
 def test_inspection_and_prediction_do_not_change_training(registry):
-    watched, alone = (
+    watched, unwatched = (
         start(registry, max_steps=80, dropout=0.1),
         start(registry, max_steps=80, dropout=0.1, changes=[SettingChange(0, "speed", 0)]),
     )
@@ -1409,7 +1409,7 @@ def test_inspection_and_prediction_do_not_change_training(registry):
         registry.snapshots.predict(watched, "1 2 3")
         registry.snapshots.snapshot_at(watched, 0)
         time.sleep(0.005)
-    assert losses(watched) == losses(wait_for_status(alone, "done"))
+    assert losses(watched) == losses(wait_for_status(unwatched, "done"))
 
 
 def test_response_of_a_long_probe_with_many_heads_is_small(registry):
@@ -1915,11 +1915,11 @@ def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(
     trainer = Trainer(RunConfig.from_flat(SMALL | {"max_steps": 1, "num_threads": 1}))
     for folder in folders:
         save_checkpoint(folder, trainer, None)
-    together = threading.Barrier(len(folders))
+    barrier = threading.Barrier(len(folders))
     read = registry_module.read_manifest
 
     def read_together(folder):
-        together.wait(60)
+        barrier.wait(60)
         return read(folder)
 
     moving = threading.Event()

@@ -599,8 +599,8 @@ def test_stored_datasets_are_loaded_and_invalid_ones_rejected(stored, tmp_path):
         [(["a", "a", "a"], ["a", "a", "a"])],
     )
     folder = tmp_path / "rows" / stored
-    whole = (folder / "rows.safetensors").read_bytes()
-    for broken in (whole[:-3], whole[:-1] + b"\xff", b"", b"\xff" * 40, whole[:8]):
+    tensors = (folder / "rows.safetensors").read_bytes()
+    for broken in (tensors[:-3], tensors[:-1] + b"\xff", b"", b"\xff" * 40, tensors[:8]):
         (folder / "rows.safetensors").write_bytes(broken)
         with pytest.raises(DatasetError, match="is damaged"):
             load_pairs(stored)

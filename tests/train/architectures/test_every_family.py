@@ -146,10 +146,10 @@ def test_a_shared_vocabulary_rejects_two_vocabularies(name):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_same_seed_makes_the_same_model_and_another_seed_another(name):
-    first, again, other = (
+    first, repeated, other = (
         weights_by_name(Trainer(small_config(name, seed=seed)).model) for seed in (1, 1, 2)
     )
-    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert all(torch.equal(first[key], repeated[key]) for key in first)
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 

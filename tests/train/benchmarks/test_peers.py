@@ -64,14 +64,14 @@ def test_padding_changes_nothing(name, mode, built):
     model = copy.deepcopy(built[name]).train(mode == "train")
     batch = rows()
     with torch.no_grad():
-        together = model.logits(batch)
+        batched = model.logits(batch)
         for b in range(3):
             source_BS, target_BT = (
                 x[b : b + 1, : int((x[b] != PAD).sum())] for x in (batch.source_BS, batch.target_BT)
             )
-            alone = model.logits(Batch(source_BS, target_BT, batch.loss_weight_B[b : b + 1]))
+            single = model.logits(Batch(source_BS, target_BT, batch.loss_weight_B[b : b + 1]))
             torch.testing.assert_close(
-                together[b : b + 1, : alone.shape[1]], alone, atol=1e-5, rtol=1e-4
+                batched[b : b + 1, : single.shape[1]], single, atol=1e-5, rtol=1e-4
             )
 
 

@@ -97,10 +97,10 @@ def test_an_unknown_source_line_is_rejected():
 def test_the_real_modules_are_unchanged(name):
     original = original_function(BUGS[name].location)
     before, globals_before = original.__code__, dict(original.__globals__)
-    made = buggy_function(BUGS[name])
+    function = buggy_function(BUGS[name])
     config = RunConfig.from_flat(SMALL | dict(BUGS[name].settings)).model
     buggy_model(config, BUGS[name])
-    assert made.__code__ is not before
+    assert function.__code__ is not before
     assert original_function.__wrapped__(BUGS[name].location).__code__ is before
     assert {
         key
@@ -120,11 +120,11 @@ def test_both_copies_begin_with_the_same_weights(name):
 
 def test_the_correct_copy_equals_a_plain_trainer():
     config = RunConfig.from_flat(SMALL | {"max_steps": 5, "lr_decay_steps": 80})
-    ours, theirs = TrainingCopy(config, None), Trainer(config)
+    training_copy, trainer = TrainingCopy(config, None), Trainer(config)
     for _ in range(5):
-        ours.train_step()
+        training_copy.train_step()
     # written out, not fused
-    assert ours.losses == pytest.approx([metrics.loss for metrics in theirs], abs=1e-5)
+    assert training_copy.losses == pytest.approx([metrics.loss for metrics in trainer], abs=1e-5)
 
 
 @pytest.mark.smoke

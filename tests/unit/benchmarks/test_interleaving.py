@@ -25,8 +25,8 @@ def test_a_call_that_fails_leaves_the_garbage_collector_on():
 
 def test_a_ratio_is_that_of_the_same_round():
     """A busy machine slows three rounds tenfold, which changes no ratio."""
-    ours, theirs = [1.0, 1.0, 10.0, 10.0, 10.0], [2.0, 2.0, 20.0, 20.0, 20.0]
-    assert speedup(ours, theirs) == {"median": 2.0, "low": 2.0, "high": 2.0}
+    own_times, reference_times = [1.0, 1.0, 10.0, 10.0, 10.0], [2.0, 2.0, 20.0, 20.0, 20.0]
+    assert speedup(own_times, reference_times) == {"median": 2.0, "low": 2.0, "high": 2.0}
 
 
 def test_the_interval_holds_the_median_and_narrows_with_more_rounds():

@@ -232,17 +232,17 @@ def test_a_trainer_can_be_put_where_another_one_stood(tiny, trainer, pristine):
 
 def test_a_trainer_may_be_put_before_its_first_step_again(tiny, tmp_path):
     save_checkpoint(tmp_path / "x", Trainer(tiny), None)
-    went = Trainer(tiny)
-    list(went)
+    original = Trainer(tiny)
+    list(original)
     restore_trainer(
-        went,
+        original,
         tmp_path / "x" / "model.safetensors",
         tmp_path / "x" / "training.safetensors",
         0,
         "cpu",
     )
-    again = [each.loss for each in went]
-    assert again == [each.loss for each in Trainer(tiny)]
+    repeated = [each.loss for each in original]
+    assert repeated == [each.loss for each in Trainer(tiny)]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors"])

@@ -54,7 +54,7 @@ def test_an_existing_folder_is_replaced_without_leftovers(tmp_path):
 
 
 def test_kill_at_any_point_leaves_old_or_new_folder_after_sweep(tmp_path):
-    seen = []
+    recorded = []
     for point in range(30):
         parent = tmp_path / str(point)
         write_dir(parent / "x", OLD)
@@ -64,14 +64,14 @@ def test_kill_at_any_point_leaves_old_or_new_folder_after_sweep(tmp_path):
         clean_up_stale(parent)
         assert os.listdir(parent) == ["x"]
         assert content(parent / "x") in (OLD, NEW)
-        seen.append(content(parent / "x") == NEW)
+        recorded.append(content(parent / "x") == NEW)
         if code == 0:
             break
         assert code == 9
-    assert seen == sorted(seen)  # once it is the new folder, it stays the new folder
-    assert 5 < len(seen) < 30
-    assert not seen[0]
-    assert seen[-1]
+    assert recorded == sorted(recorded)  # once it is the new folder, it stays the new folder
+    assert 5 < len(recorded) < 30
+    assert not recorded[0]
+    assert recorded[-1]
 
 
 def test_a_folder_cut_off_between_its_two_renames_is_recovered(tmp_path):
@@ -213,12 +213,12 @@ def test_reader_gets_complete_old_or_new_file_if_writer_is_killed(tmp_path):
     path = tmp_path / "x"
     write_file(path, b"a" * 200_000)
     with subprocess.Popen([sys.executable, "-c", REPLACE, str(path)], cwd=ROOT) as writer:
-        seen = set()
-        while len(seen) < 2:
+        recorded = set()
+        while len(recorded) < 2:
             data = path.read_bytes()
             assert len(data) == 200_000
             assert len(set(data)) == 1
-            seen.add(data[0])
+            recorded.add(data[0])
         writer.kill()
     data = path.read_bytes()
     assert (len(data), len(set(data))) == (200_000, 1)
@@ -226,12 +226,14 @@ def test_reader_gets_complete_old_or_new_file_if_writer_is_killed(tmp_path):
 
 def test_a_flushed_file_is_flushed_before_it_takes_the_name(tmp_path, monkeypatch):
     write_file(tmp_path / "x", b"old")
-    seen = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: seen.append((tmp_path / "x").read_bytes()))
+    recorded = []
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: recorded.append((tmp_path / "x").read_bytes())
+    )
     write_file(tmp_path / "x", b"new")
-    assert seen == [b"old"]
+    assert recorded == [b"old"]
     write_file(tmp_path / "x", b"newer", flush=False)
-    assert len(seen) == 1
+    assert len(recorded) == 1
 
 
 @pytest.mark.parametrize("name", ["fsync", "replace"])

@@ -50,12 +50,12 @@ def test_space_storage_holds_runs_downloads_and_shipped_checkpoints(storage):
 
 
 def test_files_in_the_storage_are_unchanged(storage):
-    mine = storage / "checkpoints" / "reverse"
-    mine.mkdir(parents=True)
-    (mine / "config.json").write_text(json.dumps("mine"))
+    own = storage / "checkpoints" / "reverse"
+    own.mkdir(parents=True)
+    (own / "config.json").write_text(json.dumps("mine"))
     resolve_storage(storage, mounted=lambda path: True)
-    assert [path.name for path in mine.iterdir()] == ["config.json"]
-    assert (mine / "config.json").read_text() == '"mine"'
+    assert [path.name for path in own.iterdir()] == ["config.json"]
+    assert (own / "config.json").read_text() == '"mine"'
 
 
 def test_unmounted_or_read_only_storage_is_not_used(storage, monkeypatch):

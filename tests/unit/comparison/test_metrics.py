@@ -154,6 +154,6 @@ def test_the_table_as_files_holds_the_latest_line_of_each_model():
         ("chance", ""),
         ("a, b", "0.25"),
     ]
-    whole = json.loads(to_json(RESULT))
-    assert (len(whole["rows"]), len(whole["examples"]), len(whole["leaks"])) == (2, 1, 1)
+    decoded = json.loads(to_json(RESULT))
+    assert (len(decoded["rows"]), len(decoded["examples"]), len(decoded["leaks"])) == (2, 1, 1)
     assert json.loads(to_json(RESULT, {"caption": "done", "rows": []}))["caption"] == "done"

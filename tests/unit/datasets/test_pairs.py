@@ -269,29 +269,29 @@ def test_every_row_has_its_own_target(stored):
 def test_training_rows_are_uniform_and_never_held_out(stored):
     task = task_of(stored)
     batch = sample_training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
-    seen = {tuple(row): 0 for row in batch.source_BS.tolist()}
+    counts = {tuple(row): 0 for row in batch.source_BS.tolist()}
     for row in batch.source_BS.tolist():
-        seen[tuple(row)] += 1
+        counts[tuple(row)] += 1
     requested = build_held_out_set(task, 1000, 3, 3)
     held = {tuple(row) for row in requested.batch.source_BS.tolist()}
     assert batch.loss_weight_B.min() == 1
-    assert not held & set(seen)
+    assert not held & set(counts)
     assert (
         len(held)
         == len(requested.lengths_B)
         == requested.num_available[3]
         == stored.count_held_out()
     )
-    assert len(held) + len(seen) == 400
-    assert min(seen.values()) > 60
+    assert len(held) + len(counts) == 400
+    assert min(counts.values()) > 60
     for source, target in zip(
         requested.batch.source_BS.tolist(), requested.batch.labels_BT.tolist(), strict=True
     ):
         words = task.vocabulary.decode(source)
         assert (words, task.vocabulary.decode(target)) in stored.preview(400)
         assert target[3] == EOS
-    again = sample_training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
-    assert torch.equal(again.target_BT, batch.target_BT)
+    repeated = sample_training_batch(task, 40_000, 3, 3, torch.Generator().manual_seed(0))
+    assert torch.equal(repeated.target_BT, batch.target_BT)
 
 
 def test_pairs_of_other_lengths_are_dropped_and_too_few_are_rejected(tmp_path, monkeypatch):

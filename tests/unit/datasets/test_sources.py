@@ -422,11 +422,11 @@ def test_a_file_whose_name_is_an_address_is_not_opened(streamed):
     chained = {"x::http/rows.csv": b"a,b\n1,2\n"}
     streamed.put("ada/chained", chained, kind="dataset")
     with (
-        streamed.record_requests() as seen,
+        streamed.record_requests() as requests,
         pytest.raises(DatasetError, match=r"contain '::', which refers to other addresses"),
     ):
         from_hub("ada/chained", ["a", "b"])
-    assert not [request for request in seen if "resolve" in request.path]
+    assert not [request for request in requests if "resolve" in request.path]
 
 
 @pytest.mark.parametrize(

@@ -48,18 +48,18 @@ class KnowsUpTo(EncoderDecoder):
 @pytest.mark.parametrize("length", [4, 7, 12, 35])
 def test_lengths_are_scored_on_distinct_held_out_sequences(length):
     task, family = load_task("reverse"), KnowsUpTo(7)
-    right, n = exact_match_at_length(family, task, length, 60)
+    n_correct, n = exact_match_at_length(family, task, length, 60)
     requested = torch.cat(family.seen)[:, :length]
     assert n == 60 == len(requested.unique(dim=0))
     assert bool(is_held_out(requested, torch.full((n,), length)).all())
-    assert right == (60 if length <= 7 else int((requested[:, 0] < 5).sum()))
-    assert length <= 7 or 0 < right < 60
+    assert n_correct == (60 if length <= 7 else int((requested[:, 0] < 5).sum()))
+    assert length <= 7 or 0 < n_correct < 60
 
 
 def test_short_lengths_have_fewer_sequences_and_long_ones_need_positions():
     task = load_task("reverse")
-    right, n = exact_match_at_length(KnowsUpTo(7), task, 2, 60)
-    assert right == n < 20
+    n_correct, n = exact_match_at_length(KnowsUpTo(7), task, 2, 60)
+    assert n_correct == n < 20
     with pytest.raises(
         ValueError, match="length 40 needs 41 positions, but the model has max_positions 40"
     ):
@@ -91,7 +91,8 @@ def test_published_loss_matches_torch_kl_divergence_without_eos():
 
 def counts(*rights, n=100):
     return [
-        {"length": length, "right": right, "n": n} for length, right in enumerate(rights, start=1)
+        {"length": length, "right": n_correct, "n": n}
+        for length, n_correct in enumerate(rights, start=1)
     ]
 
 
@@ -201,8 +202,8 @@ def test_length_summary_states_reliable_lengths_and_significance():
 
 def test_summary_omits_lengths_without_evaluation():
     far, near = counts(100, 100, 100, 100, 100, 0), counts(100, 100, 100)
-    alone = summarize([scheme("learned", near)], [1, 3], 3)
-    assert alone.endswith(
+    single = summarize([scheme("learned", near)], [1, 3], 3)
+    assert single.endswith(
         "learned keeps 99 % exact match up to length 3 (1 seed). No length beyond 3 was evaluated."
     )
     both = summarize([scheme("learned", near, near), scheme("sinusoidal", near, near)], [1, 3], 3)

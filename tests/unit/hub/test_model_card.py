@@ -198,9 +198,9 @@ def test_card_has_the_recorded_text(tmp_path, monkeypatch, name):
 
 
 def test_the_same_checkpoint_gives_the_same_bytes(cards, tmp_path):
-    again = card_of(tmp_path, ROOT / "checkpoints" / "reverse", repo="ada/reverse")
+    updated = card_of(tmp_path, ROOT / "checkpoints" / "reverse", repo="ada/reverse")
     for path in cards["reverse"].iterdir():
-        assert path.read_bytes() == (again / path.name).read_bytes()
+        assert path.read_bytes() == (updated / path.name).read_bytes()
 
 
 def test_a_checkpoint_without_scores_is_scored(cards, tmp_path):

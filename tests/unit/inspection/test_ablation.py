@@ -34,12 +34,12 @@ def free_running(ablation, values):
     return (written_BT == ablation.batch.labels_BT).all(1).double().mean().item()
 
 
-@pytest.mark.parametrize("how", METHODS)
-def test_head_ablation_matters_only_for_the_working_head(handmade, how):
+@pytest.mark.parametrize("method", METHODS)
+def test_head_ablation_matters_only_for_the_working_head(handmade, method):
     assert len(handmade.batch.source_BS) == 512
     assert handmade.baseline.exact_match == 1
     assert handmade.baseline.log_prob > -0.01
-    effects = {effect.components[0]: effect for effect in handmade.rank_components(how)}
+    effects = {effect.components[0]: effect for effect in handmade.rank_components(method)}
     assert len(effects) == 3 * 2 * 2 + 4 + 2
     for head in all_heads(handmade.model.config):
         if head == WORKING_HEAD:
@@ -55,15 +55,15 @@ def test_head_ablation_matters_only_for_the_working_head(handmade, how):
         == effects[Component("target positions")].ablated.exact_match
         == 0
     )
-    everywhere = [effect.name for effect in handmade.rank_components(how)[:3]]
+    everywhere = [effect.name for effect in handmade.rank_components(method)[:3]]
     assert WORKING_HEAD.name in everywhere
 
 
 def test_the_single_working_head_suffices(handmade):
-    alone = {effect.components: effect for effect in handmade.rank_keep_only("zero")}
-    assert alone[WORKING_HEAD,].ablated.exact_match == 1
+    kept_only = {effect.components: effect for effect in handmade.rank_keep_only("zero")}
+    assert kept_only[WORKING_HEAD,].ablated.exact_match == 1
     assert all(
-        effect.ablated.exact_match == (WORKING_HEAD in parts) for parts, effect in alone.items()
+        effect.ablated.exact_match == (WORKING_HEAD in parts) for parts, effect in kept_only.items()
     )
     best = handmade.rank_keep_only("zero")[0]
     assert best.keep_only
@@ -86,21 +86,21 @@ def test_the_shipped_one_head_model_falls_from_all_right_to_chance(one_head):
     assert ablation.baseline.exact_match == 1
     lengths_B = (ablation.batch.labels_BT != PAD).sum(1) - 1
     chance = (10.0 ** -lengths_B.double()).mean().item()
-    for how in METHODS:
-        effect = ablation.ablate([Component("cross", 0, 0)], how)
+    for method in METHODS:
+        effect = ablation.ablate([Component("cross", 0, 0)], method)
         assert effect.ablated.exact_match <= max(4 * chance, 1 / 512)
         # worse than guessing every symbol
         assert effect.ablated.log_prob < -(lengths_B.double().mean().item()) * 2.3
 
 
-@pytest.mark.parametrize("how", METHODS)
-def test_shipped_model_needs_cross_attention_but_no_single_head(shipped, how):
+@pytest.mark.parametrize("method", METHODS)
+def test_shipped_model_needs_cross_attention_but_no_single_head(shipped, method):
     heads = all_heads(shipped.model.config, "cross")
-    together = shipped.ablate(heads, how)
+    together = shipped.ablate(heads, method)
     assert together.baseline.exact_match > 0.995
     assert together.exact_match_drop > 0.9
     # its cross-attention heads have the same pattern, so the others replace a single one
-    assert all(shipped.ablate([head], how).exact_match_drop < 0.2 for head in heads)
+    assert all(shipped.ablate([head], method).exact_match_drop < 0.2 for head in heads)
 
 
 def test_a_ranking_starts_with_the_largest_drop(mixed):
@@ -120,16 +120,16 @@ def test_a_ranking_starts_with_the_largest_drop(mixed):
 def test_ablated_exact_match_equals_free_running_decoding(mixed):
     ablation = Ablation(mixed, 100)
     shares = []
-    for how in METHODS:
+    for method in METHODS:
         for part in [
             *all_heads(mixed.transformer.config, "cross"),
             *all_components(mixed.transformer.config)[-6:],
         ]:
-            values = ablation.replacements([part], how)
+            values = ablation.replacements([part], method)
             shares.append(ablation.score(values).exact_match)
             assert shares[-1] == pytest.approx(free_running(ablation, values), abs=1e-9), (
                 part.name,
-                how,
+                method,
             )
     assert min(shares) < 0.1
     assert any(0.3 < share < 0.9 for share in shares)
@@ -162,16 +162,16 @@ def test_many_sequences_at_a_time_or_few_give_the_same_scores(mixed, monkeypatch
 def test_the_ablated_prediction_equals_generation_without_the_head(handmade):
     subject = reversing_model()
     ablation, batch = Ablation(subject, 8), subject.encode_text("31415")
-    whole = ablation.generate(batch, 6, [])
-    assert whole.tolist() == batch.labels_BT.tolist()
-    assert ablation.generate(batch, 6, [Component("encoder", 1, 1)]).tolist() == whole.tolist()
-    assert ablation.generate(batch, 6, [WORKING_HEAD]).tolist() != whole.tolist()
-    assert ablation.generate(batch, 6, []).tolist() == whole.tolist()
+    intact = ablation.generate(batch, 6, [])
+    assert intact.tolist() == batch.labels_BT.tolist()
+    assert ablation.generate(batch, 6, [Component("encoder", 1, 1)]).tolist() == intact.tolist()
+    assert ablation.generate(batch, 6, [WORKING_HEAD]).tolist() != intact.tolist()
+    assert ablation.generate(batch, 6, []).tolist() == intact.tolist()
 
 
 def test_an_impossible_ablation_is_rejected(handmade):
     with pytest.raises(ValueError, match="method is 'half'; choose one of zero, mean"):
         handmade.ablate([WORKING_HEAD], "half")
-    for how in METHODS:
+    for method in METHODS:
         with pytest.raises(ValueError, match="this model has no cross-attention, layer 3, head 1"):
-            handmade.ablate([Component("cross", 2, 0)], how)
+            handmade.ablate([Component("cross", 2, 0)], method)

@@ -71,8 +71,8 @@ def test_sampling_follows_its_seed_and_the_displayed_probabilities():
         free_running_steps(subject.transformer, batch, 1, temperature=2.0, seed=seed)[0]
         for seed in range(400)
     ]
-    again = free_running_steps(subject.transformer, batch, 1, temperature=2.0, seed=3)[0]
-    assert (again.token, again.probability) == (first[3].token, first[3].probability)
+    repeated = free_running_steps(subject.transformer, batch, 1, temperature=2.0, seed=3)[0]
+    assert (repeated.token, repeated.probability) == (first[3].token, first[3].probability)
     logits_V = subject.transformer(batch.source_BS, torch.tensor([[SOS]]))[0, 0].detach()
     expected_V = (logits_V / 2).softmax(-1)
     for token, probability in first[0].top_tokens:

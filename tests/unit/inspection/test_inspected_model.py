@@ -106,15 +106,15 @@ def test_unknown_target_is_replaced_by_the_generated_tokens(rowed):
 
 
 def test_the_held_out_set_of_the_same_settings_is_made_once(mixed, monkeypatch):
-    made = []
+    created = []
     monkeypatch.setattr(
         subject_module,
         "build_held_out_set",
-        lambda *args: made.append(args) or build_held_out_set(*args),
+        lambda *args: created.append(args) or build_held_out_set(*args),
     )
-    again = InspectedModel.from_model(mixed.config, mixed.transformer)
-    first, second = mixed.held_out(37), again.held_out(37)
-    assert len(made) == 1
+    rebuilt = InspectedModel.from_model(mixed.config, mixed.transformer)
+    first, second = mixed.held_out(37), rebuilt.held_out(37)
+    assert len(created) == 1
     assert torch.equal(first.batch.source_BS, second.batch.source_BS)
     assert len(mixed.held_out(38).lengths_B) == 38
     shorter = mixed.config.replace(max_length=5, max_positions=mixed.config.model.max_positions)

@@ -177,9 +177,9 @@ def test_every_stage_follows_from_the_stages_before_it(overrides):
             else:
                 key, value = module.project_kv((memory if part.kind == "cross" else inputs)[None])
                 sharing = family.config.n_heads // family.config.n_kv_heads_resolved
-                seen = tensor.get("rotated keys", tensor["keys"])
+                found = tensor.get("rotated keys", tensor["keys"])
                 torch.testing.assert_close(
-                    seen, key[0].detach().repeat_interleave(sharing, 0), **close
+                    found, key[0].detach().repeat_interleave(sharing, 0), **close
                 )
                 torch.testing.assert_close(
                     tensor["values"], value[0].detach().repeat_interleave(sharing, 0), **close
@@ -347,7 +347,7 @@ def test_every_equation_gives_the_value_of_its_stage():
         "second · cosine + first · sine": lambda a, b, cos, sin: b * cos + a * sin,
         "−slope · distance": lambda slope, distance: -slope * distance,
     }
-    seen = set()
+    found = set()
     for settings in (
         {},
         {"norm_placement": "post", "activation": "gelu", "position_type": "alibi"},
@@ -358,10 +358,10 @@ def test_every_equation_gives_the_value_of_its_stage():
             for row, column in itertools.product(range(3), range(3)):
                 origin = stage.explain(1, row, column)
                 if isinstance(origin, Equation) and origin.formula in formulas:
-                    seen.add(origin.formula)
+                    found.add(origin.formula)
                     value = formulas[origin.formula](*origin.variables.values())
                     assert value == pytest.approx(origin.value, abs=1e-5)
-    assert seen == set(formulas)
+    assert found == set(formulas)
 
 
 def test_missing_files_are_rejected(mixed):

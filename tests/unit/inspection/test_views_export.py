@@ -92,12 +92,12 @@ def test_stepwise_attention_has_prefix_next_token_and_target(mixed):
         (["SOS", "1", "3"], "EOS", "EOS"),
     ]
     assert actual["heads"][5] == "layer 2, head 2"
-    whole = attention(mixed, mixed.encode_text("3 1"))["cross"]["weights"]
+    expected = attention(mixed, mixed.encode_text("3 1"))["cross"]["weights"]
     for t, step in enumerate(actual["steps"]):
         assert step["candidates"][0][0] == step["token"]
         assert len(step["candidates"]) == 5
         assert step["weights"] == [
-            whole[layer][number][t] for layer in range(2) for number in range(4)
+            expected[layer][number][t] for layer in range(2) for number in range(4)
         ]
 
 

@@ -221,13 +221,13 @@ def test_groups_and_keep_only_are_ranked_with_a_summary(handmade, doubled):
     assert "each of these groups lowers exact match by less than" in data["summary"]
     assert "cross-attention, layer 2" in data["summary"]
     assert "cross-attention, layer 1" not in data["summary"]
-    alone = rendered(handmade, "ablation", set="keep")
+    kept_only = rendered(handmade, "ablation", set="keep")
     assert (
-        alone["summary"]
+        kept_only["summary"]
         == f"{WORKING_HEAD.name} is sufficient: with this head only, exact match is 100 %."
     )
     assert all(
-        row["exact_match"] == (WORKING_HEAD.name in row["components"]) for row in alone["rows"]
+        row["exact_match"] == (WORKING_HEAD.name in row["components"]) for row in kept_only["rows"]
     )
 
 
@@ -299,9 +299,9 @@ def test_ablated_answer_supports_removed_and_keep_only_heads(handmade):
         ]
         == data["target"]
     )
-    for how in ("zero", "mean"):
+    for method in ("zero", "mean"):
         for options in ({"components": [WORKING_HEAD.name]}, {"parts": idle, "keep": True}):
-            without = rendered(handmade, "ablated-answer", method=how, **options)["ablated"]
+            without = rendered(handmade, "ablated-answer", method=method, **options)["ablated"]
             assert without["prediction"] != data["target"]
             assert without["log_probability"] < data["intact"]["log_probability"] - 5
 
@@ -442,10 +442,13 @@ def test_unusual_options_get_an_error_or_a_result(one_head, view, option, value)
 
 
 def test_unknown_and_too_many_components_are_rejected(one_head):
-    second_layer, there = "cross-attention, layer 2, head 1", "cross-attention, layer 1, head 1"
-    unknown = {"text": "314", "components": [there, second_layer]}
+    second_layer, first_layer = (
+        "cross-attention, layer 2, head 1",
+        "cross-attention, layer 1, head 1",
+    )
+    unknown = {"text": "314", "components": [first_layer, second_layer]}
     error = render_view(one_head, "ablated-answer", unknown)["error"]
     assert f"there is no {second_layer!r} in this model" in error
-    too_many = {"text": "314", "components": [there] * 8}
+    too_many = {"text": "314", "components": [first_layer] * 8}
     error = render_view(one_head, "ablated-answer", too_many)["error"]
     assert "a list of up to 7 names" in error

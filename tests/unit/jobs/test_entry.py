@@ -61,8 +61,8 @@ def failing(error):
     ],
 )
 def test_each_error_is_a_message(error, message, retryable, caplog):
-    kind, text, again = last_message(failing(error))
-    assert (kind, again) == ("failed", retryable)
+    kind, text, is_retryable = last_message(failing(error))
+    assert (kind, is_retryable) == ("failed", retryable)
     assert message in text
     assert "/secret" not in text
     assert [record.exc_info[0] for record in caplog.records] == (

@@ -261,8 +261,8 @@ def test_heads_are_ranked_by_their_effect(trained):
 
 def test_unneeded_heads_are_distinguished_from_redundant_heads():
     idle, doubled = (
-        MEASURES["rank_heads"]([SimpleNamespace(subject=made())], {})
-        for made in (reversing_model, redundant_heads_model)
+        MEASURES["rank_heads"]([SimpleNamespace(subject=build())], {})
+        for build in (reversing_model, redundant_heads_model)
     )
     assert "redundant" not in idle["explanation"]
     assert "11 of 12 heads have a negligible effect one at a time" in idle["explanation"]
@@ -285,11 +285,11 @@ def test_failure_length_is_the_first_below_one_half(trained):
     result = MEASURES["failure_length"]([run], {"positions": "learned"})
     shares = {}
     for length in range(1, 8):
-        right, n = exact_match_at_length(
+        n_correct, n = exact_match_at_length(
             run.subject.model, run.subject.task, length, EXAMPLES_PER_LENGTH
         )
         if n >= 20:  # of length 1 one sequence is held out, of length 2 six
-            shares[length] = right / n
+            shares[length] = n_correct / n
     assert list(shares) == [3, 4, 5, 6, 7]
     assert result["figures"][0]["series"][0]["ys"] == list(shares.values())
     assert result["value"] == next((length for length, share in shares.items() if share < 0.5), 8)

@@ -83,11 +83,11 @@ def save_and_load(model, folder):
     )
     config.save_pretrained(folder)
     config.default_generation_config().save_pretrained(folder)
-    theirs, result = AutoModelForSeq2SeqLM.from_pretrained(
+    loaded, result = AutoModelForSeq2SeqLM.from_pretrained(
         folder, output_loading_info=True, use_safetensors=True
     )
     assert not any(result.values()), result
-    return theirs
+    return loaded
 
 
 def sources(n=64, width=11, vocabulary=13):
@@ -123,13 +123,13 @@ def inputs_of(source_BS):
 )
 def test_the_published_model_equals_the_transformer(changes, tmp_path):
     model = build(**changes)
-    theirs = save_and_load(model, tmp_path)
-    assert {weight.dtype for weight in theirs.parameters()} == {torch.float32}
-    assert theirs.num_parameters() == model.config.parameter_count()
+    loaded = save_and_load(model, tmp_path)
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
+    assert loaded.num_parameters() == model.config.parameter_count()
     source_BS, target_BT = sources(8), targets(8)
     with torch.no_grad():
         logits_BTV, record = model.forward_with_attention(source_BS, target_BT)
-        result = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
+        result = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
     assert torch.allclose(result.logits, logits_BTV, atol=1e-6, rtol=0)
     for name in ("encoder", "decoder", "cross"):
         ours, attentions = getattr(record, name), result[f"{name}_attentions"]
@@ -143,33 +143,33 @@ def test_the_published_model_equals_the_transformer(changes, tmp_path):
     "changes", [OPTIONS[0], OPTIONS[-1]], ids=["nothing tied", "everything tied"]
 )
 def test_a_saved_copy_loads(changes, tmp_path):
-    theirs = save_and_load(build(**changes), tmp_path)
+    loaded = save_and_load(build(**changes), tmp_path)
     with torch.no_grad():
-        theirs.get_output_embeddings().weight[3] += 1  # also changes the weights tied to it
-    theirs.save_pretrained(tmp_path / "again")
-    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "again")
+        loaded.get_output_embeddings().weight[3] += 1  # also changes the weights tied to it
+    loaded.save_pretrained(tmp_path / "again")
+    reloaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "again")
     batch = inputs_of(sources(8)) | {"decoder_input_ids": targets(8)}
-    assert torch.equal(again(**batch).logits, theirs(**batch).logits)
-    shared = again.get_output_embeddings().weight is again.get_input_embeddings().weight
+    assert torch.equal(reloaded(**batch).logits, loaded(**batch).logits)
+    shared = reloaded.get_output_embeddings().weight is reloaded.get_input_embeddings().weight
     assert shared == (changes["tie_output_embeddings"] and changes["share_embeddings"])
 
 
 @torch.no_grad()
 def test_padding_changes_nothing(pair):
-    _, theirs = pair
+    _, loaded = pair
     source_BS, target_BT = sources(20), targets(20)
-    batched = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT)
-    recorded = theirs(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
+    batched = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT)
+    recorded = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
     noise_BS = torch.where(source_BS == PAD, 5, source_BS)  # masked positions may have any token
-    masked = theirs(
+    masked = loaded(
         input_ids=noise_BS, attention_mask=(source_BS != PAD).long(), decoder_input_ids=target_BT
     )
-    unmasked = theirs(input_ids=source_BS, decoder_input_ids=target_BT)
+    unmasked = loaded(input_ids=source_BS, decoder_input_ids=target_BT)
     assert torch.equal(masked.logits, batched.logits)
     assert torch.equal(unmasked.logits, batched.logits)
     for row in range(20):
         n = int((source_BS[row] != PAD).sum())
-        alone = theirs(
+        alone = loaded(
             input_ids=source_BS[row : row + 1, :n], decoder_input_ids=target_BT[row : row + 1]
         )
         assert torch.allclose(alone.logits[0], batched.logits[row], atol=1e-6, rtol=0)
@@ -177,16 +177,16 @@ def test_padding_changes_nothing(pair):
             float(weights_BHTS[row, ..., n:].abs().sum()) == 0
             for weights_BHTS in recorded.cross_attentions
         )
-    memory = theirs.get_encoder()(**inputs_of(source_BS))
-    provided = theirs(
+    memory = loaded.get_encoder()(**inputs_of(source_BS))
+    provided = loaded(
         encoder_outputs=memory,
         attention_mask=(source_BS != PAD).long(),
         decoder_input_ids=target_BT,
     )
     assert torch.equal(provided.logits, batched.logits)
-    unpadded = theirs(encoder_outputs=theirs.get_encoder()(noise_BS), decoder_input_ids=target_BT)
+    unpadded = loaded(encoder_outputs=loaded.get_encoder()(noise_BS), decoder_input_ids=target_BT)
     assert torch.equal(
-        unpadded.logits, theirs(input_ids=noise_BS, decoder_input_ids=target_BT).logits
+        unpadded.logits, loaded(input_ids=noise_BS, decoder_input_ids=target_BT).logits
     )
 
 
@@ -199,10 +199,10 @@ def test_greedy_decoding_equals_ours(changes, tmp_path):
     model = build(**changes)
     with torch.no_grad():
         model.output_proj.bias[EOS] += 1.5
-    theirs = save_and_load(model, tmp_path)
+    loaded = save_and_load(model, tmp_path)
     source_BS = sources()
     ours_BT = generate(model, source_BS, 11)
-    written_BT = theirs.generate(**inputs_of(source_BS))[:, 1:]
+    written_BT = loaded.generate(**inputs_of(source_BS))[:, 1:]
     assert torch.equal(written_BT, ours_BT[:, : written_BT.shape[1]])
     assert not bool(ours_BT[:, written_BT.shape[1] :].any())
     ended_B = (ours_BT == EOS).any(1)
@@ -213,11 +213,11 @@ def test_greedy_decoding_equals_ours(changes, tmp_path):
 
 def test_beam_search_returns_the_most_likely_sequence(tmp_path):
     model = build(source_vocab_size=5, target_vocab_size=5, max_positions=3)
-    theirs = save_and_load(model, tmp_path)
+    loaded = save_and_load(model, tmp_path)
     source_BS = sources(6, 3, 5)
     settings = {"length_penalty": 0.0, "early_stopping": "never", "max_new_tokens": 3}
-    detected_BT = theirs.generate(**inputs_of(source_BS), num_beams=100, **settings)[:, 1:]
-    greedy_BT = theirs.generate(**inputs_of(source_BS), max_new_tokens=3)[:, 1:]
+    detected_BT = loaded.generate(**inputs_of(source_BS), num_beams=100, **settings)[:, 1:]
+    greedy_BT = loaded.generate(**inputs_of(source_BS), max_new_tokens=3)[:, 1:]
     every_AT = torch.tensor(
         [answer for answer in itertools.product(range(5), repeat=3) if ended_right(answer)]
     )
@@ -247,8 +247,8 @@ def ended_right(answer):
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_generation_ends_at_the_last_position(pair, beams):
-    _, theirs = pair
-    written_BT = theirs.generate(
+    _, loaded = pair
+    written_BT = loaded.generate(
         **inputs_of(sources(5)), num_beams=beams, max_new_tokens=40, suppress_tokens=[EOS]
     )
     assert written_BT.shape == (5, 12)
@@ -259,15 +259,15 @@ def test_generation_ends_at_the_last_position(pair, beams):
         ({"max_length": 4}, 4),
         ({"max_length": 40}, 12),
     ):
-        assert theirs.generate(
+        assert loaded.generate(
             **inputs_of(sources(5)), num_beams=beams, suppress_tokens=[EOS], **requested
         ).shape == (5, width)
 
 
 def test_sampling_generates_valid_sequences(pair):
-    _, theirs = pair
+    _, loaded = pair
     torch.manual_seed(0)
-    drawn_NT = theirs.generate(
+    drawn_NT = loaded.generate(
         **inputs_of(sources(1)), do_sample=True, num_return_sequences=20, max_new_tokens=11
     )
     assert len(drawn_NT) == 20
@@ -276,7 +276,7 @@ def test_sampling_generates_valid_sequences(pair):
 
 @pytest.mark.parametrize("beams", [1, 2])
 def test_generate_returns_attention_weights(pair, beams):
-    model, theirs = pair
+    model, loaded = pair
     source_BS = sources(3)
     requested = {
         "num_beams": beams,
@@ -284,7 +284,7 @@ def test_generate_returns_attention_weights(pair, beams):
         "output_attentions": True,
         "return_dict_in_generate": True,
     }
-    result = theirs.generate(**inputs_of(source_BS), suppress_tokens=[EOS], **requested)
+    result = loaded.generate(**inputs_of(source_BS), suppress_tokens=[EOS], **requested)
     assert result.sequences.shape == (3, 7)
     assert [tuple(weights.shape) for weights in result.encoder_attentions] == [(3, 4, 11, 11)] * 2
     for step in range(6):
@@ -304,27 +304,27 @@ def test_generate_returns_attention_weights(pair, beams):
         for ours, attentions in last:
             pairs += zip(attentions[-1], [weights[:, :, -1:] for weights in ours], strict=True)
         assert all(torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in pairs)
-    whole = theirs.generate(
+    expected = loaded.generate(
         **inputs_of(source_BS), suppress_tokens=[EOS], use_cache=False, **requested
     )
-    assert torch.equal(whole.sequences, result.sequences)
-    assert tuple(whole.decoder_attentions[-1][0].shape) == (3 * beams, 4, 6, 6)
+    assert torch.equal(expected.sequences, result.sequences)
+    assert tuple(expected.decoder_attentions[-1][0].shape) == (3 * beams, 4, 6, 6)
 
 
 def test_labels_give_the_training_loss(pair):
-    model, theirs = pair
+    model, loaded = pair
     task = load_task("reverse")
     batch = build_held_out_set(task, 40, 1, 10).batch
     ours = model.loss(batch)
     inputs = inputs_of(batch.source_BS)
-    result = theirs(**inputs, labels=batch.labels_BT)
+    result = loaded(**inputs, labels=batch.labels_BT)
     assert torch.allclose(result.loss, ours, atol=1e-6)
     assert torch.allclose(result.logits, model(batch.source_BS, batch.decoder_input_BT), atol=1e-6)
     collated_BT = batch.labels_BT.masked_fill(batch.labels_BT == PAD, -100)
-    assert torch.equal(theirs(**inputs, labels=collated_BT).loss, result.loss)
-    assert theirs(**inputs, decoder_input_ids=batch.decoder_input_BT).loss is None
+    assert torch.equal(loaded(**inputs, labels=collated_BT).loss, result.loss)
+    assert loaded(**inputs, decoder_input_ids=batch.decoder_input_BT).loss is None
     result.loss.backward()
-    assert all(weight.grad is not None for weight in theirs.parameters())
+    assert all(weight.grad is not None for weight in loaded.parameters())
 
 
 @pytest.fixture
@@ -348,90 +348,90 @@ def counted(monkeypatch):
 
 @torch.no_grad()
 def test_weights_are_computed_only_on_request(pair, counted):
-    _, theirs = pair
+    _, loaded = pair
     batch = inputs_of(sources(3)) | {"decoder_input_ids": targets(3)}
-    theirs(**batch)
-    theirs.generate(**inputs_of(sources(3)))
+    loaded(**batch)
+    loaded.generate(**inputs_of(sources(3)))
     assert counted["weights"] == 0
-    theirs(**batch, output_attentions=True)
+    loaded(**batch, output_attentions=True)
     assert counted["weights"] == 6  # two layers: encoder, decoder, cross
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_generation_computes_every_target_position_once(pair, counted, beams):
-    _, theirs = pair
+    _, loaded = pair
     requested = {"num_beams": beams, "suppress_tokens": [EOS]}
-    written_BT = theirs.generate(**inputs_of(sources(5)), **requested)
+    written_BT = loaded.generate(**inputs_of(sources(5)), **requested)
     assert written_BT.shape == (5, 12)
     assert counted["positions"] == 11
     assert torch.equal(
-        theirs.generate(**inputs_of(sources(5)), use_cache=False, **requested), written_BT
+        loaded.generate(**inputs_of(sources(5)), use_cache=False, **requested), written_BT
     )
     assert counted["positions"] == 11 + sum(range(1, 12))
 
 
 @torch.no_grad()
 def test_a_cache_may_be_filled_step_by_step_or_at_once(pair):
-    _, theirs = pair
+    _, loaded = pair
     source, target_BT = inputs_of(sources(4)), targets(4)
-    whole = theirs(**source, decoder_input_ids=target_BT)
-    assert whole.past_key_values is None
-    first = theirs(**source, decoder_input_ids=target_BT[:, :4], use_cache=True)
+    expected = loaded(**source, decoder_input_ids=target_BT)
+    assert expected.past_key_values is None
+    first = loaded(**source, decoder_input_ids=target_BT[:, :4], use_cache=True)
     assert first.past_key_values.get_seq_length() == 4
-    rest = theirs(
+    rest = loaded(
         **source, decoder_input_ids=target_BT[:, 4:], past_key_values=first.past_key_values
     )
     assert rest.past_key_values is first.past_key_values
     logits_BTV = torch.cat([first.logits, rest.logits], dim=1)
-    assert torch.allclose(logits_BTV, whole.logits, atol=1e-6, rtol=0)
+    assert torch.allclose(logits_BTV, expected.logits, atol=1e-6, rtol=0)
     with pytest.raises(
         ValueError, match="decoder_input_ids has 14 tokens, but the model has positions for 11"
     ):
-        theirs(**source, decoder_input_ids=target_BT, past_key_values=rest.past_key_values)
+        loaded(**source, decoder_input_ids=target_BT, past_key_values=rest.past_key_values)
 
 
 @pytest.mark.parametrize(
     "changes", [{}, {"position_type": "randomized", "dropout": 0.5}], ids=["learned", "randomized"]
 )
 def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_path, counted):
-    theirs = save_and_load(build(**changes), tmp_path).train()
-    assert theirs.generate(**inputs_of(sources(5)), suppress_tokens=[EOS]).shape == (5, 12)
+    loaded = save_and_load(build(**changes), tmp_path).train()
+    assert loaded.generate(**inputs_of(sources(5)), suppress_tokens=[EOS]).shape == (5, 12)
     assert counted["positions"] == sum(range(1, 12))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 @pytest.mark.parametrize("kind", POSITION_TYPES)
 def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path):
-    theirs = save_and_load(build(position_type=kind), tmp_path).to(dtype)
+    loaded = save_and_load(build(position_type=kind), tmp_path).to(dtype)
     source_BS, target_BT = sources(6), targets(6)
     with torch.no_grad():
         requested = inputs_of(source_BS) | {"decoder_input_ids": target_BT}
-        recorded = theirs(**requested, output_attentions=True).logits
-        fused = theirs(**requested).logits
+        recorded = loaded(**requested, output_attentions=True).logits
+        fused = loaded(**requested).logits
         assert recorded.dtype == fused.dtype == dtype
-        full = theirs.float()(**requested).logits
+        full = loaded.float()(**requested).logits
     assert torch.allclose(fused.float(), full, atol=0.1, rtol=0)
     assert torch.allclose(recorded.float(), full, atol=0.1, rtol=0)
-    assert theirs.to(dtype).generate(**inputs_of(source_BS), suppress_tokens=[EOS]).shape == (6, 12)
+    assert loaded.to(dtype).generate(**inputs_of(source_BS), suppress_tokens=[EOS]).shape == (6, 12)
 
 
 def test_too_long_or_missing_values_are_reported(pair):
-    _, theirs = pair
+    _, loaded = pair
     longer_BS = torch.full((1, 12), 5)
     with pytest.raises(
         ValueError, match="input_ids has 12 tokens, but the model has positions for 11"
     ):
-        theirs(input_ids=longer_BS, decoder_input_ids=targets(1))
+        loaded(input_ids=longer_BS, decoder_input_ids=targets(1))
     with pytest.raises(ValueError, match="input_ids has 12 tokens"):
-        theirs.generate(
+        loaded.generate(
             input_ids=longer_BS, attention_mask=torch.ones_like(longer_BS), max_new_tokens=2
         )
     with pytest.raises(ValueError, match="decoder_input_ids has 12 tokens"):
-        theirs(input_ids=sources(1), labels=longer_BS)
+        loaded(input_ids=sources(1), labels=longer_BS)
     with pytest.raises(ValueError, match="no target"):
-        theirs(input_ids=sources(1))
+        loaded(input_ids=sources(1))
     with pytest.raises(ValueError, match="no source"):
-        theirs(decoder_input_ids=targets(1))
+        loaded(decoder_input_ids=targets(1))
 
 
 def test_the_config_accepts_only_valid_models(tmp_path):
@@ -443,9 +443,13 @@ def test_the_config_accepts_only_valid_models(tmp_path):
     )
     assert (config.hidden_size, config.num_attention_heads, config.vocab_size) == (24, 3, 13)
     config.save_pretrained(tmp_path)
-    again = PlaygroundConfig.from_pretrained(tmp_path)
-    assert again.to_model_config() == config.to_model_config()
-    assert (again.tie_word_embeddings, again.is_encoder_decoder, again.decoder_start_token_id) == (
+    reloaded = PlaygroundConfig.from_pretrained(tmp_path)
+    assert reloaded.to_model_config() == config.to_model_config()
+    assert (
+        reloaded.tie_word_embeddings,
+        reloaded.is_encoder_decoder,
+        reloaded.decoder_start_token_id,
+    ) == (
         True,
         True,
         SOS,
@@ -462,12 +466,12 @@ def test_a_new_one_starts_as_the_transformer_does():
     torch.manual_seed(5)
     ours = EncoderDecoder(ModelConfig(**sizes))
     torch.manual_seed(5)
-    whole = PlaygroundForSeq2SeqLM(PlaygroundConfig(**sizes))
-    theirs = whole.transformer
-    assert whole.generate(**inputs_of(sources(2)), suppress_tokens=[EOS]).shape == (2, 12)
+    expected = PlaygroundForSeq2SeqLM(PlaygroundConfig(**sizes))
+    loaded = expected.transformer
+    assert expected.generate(**inputs_of(sources(2)), suppress_tokens=[EOS]).shape == (2, 12)
     assert all(
-        torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)
+        torch.equal(a, b) for a, b in zip(ours.parameters(), loaded.parameters(), strict=True)
     )
     assert torch.equal(
-        ours.source_embedding.position_embedding, theirs.source_embedding.position_embedding
+        ours.source_embedding.position_embedding, loaded.source_embedding.position_embedding
     )

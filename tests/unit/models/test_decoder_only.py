@@ -37,9 +37,9 @@ def test_padding_in_front_changes_nothing(positions, norm):
     decoder = model(position_type=positions, norm_placement=norm)
     row_BW = torch.tensor([[3, 4, 2, 4, 3]])
     weights, wide_weights = [], []
-    alone = decoder(row_BW, weights)
+    single = decoder(row_BW, weights)
     wide = decoder(torch.nn.functional.pad(row_BW, (3, 0)), wide_weights)
-    torch.testing.assert_close(wide[:, 3:], alone, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(wide[:, 3:], single, atol=1e-5, rtol=1e-5)
     for one, other in zip(weights, wide_weights, strict=True):
         torch.testing.assert_close(other[:, :, 3:, 3:], one, atol=1e-5, rtol=1e-5)
         assert not other[:, :, 3:, :3].any()

@@ -79,8 +79,8 @@ def test_dropout_inside_acts_in_training_only():
     attention = MultiHeadAttention(config)
     x_BSD = torch.randn(2, 5, 16)
     kv = attention.project_kv(x_BSD)
-    once, again = (attention(x_BSD, *kv)[0] for _ in range(2))
-    assert not torch.equal(once, again)
+    once, second = (attention(x_BSD, *kv)[0] for _ in range(2))
+    assert not torch.equal(once, second)
     attention.eval()
     torch.testing.assert_close(attention(x_BSD, *kv)[0], attention(x_BSD, *kv, None, True)[0])
     for activation in ("relu", "swiglu"):

@@ -52,10 +52,10 @@ def randomize_weights(module):
 
 def test_rope_turns_queries_and_keys_as_llama_does():
     query_BHQK, key_BGMK = random(B, H, P, K), random(B, 2, P, K, seed=1)
-    theirs = LlamaRotaryEmbedding(
+    reference = LlamaRotaryEmbedding(
         LlamaConfig(hidden_size=H * K, num_attention_heads=H, max_position_embeddings=P)
     )
-    cos, sin = theirs(query_BHQK, torch.arange(P)[None])
+    cos, sin = reference(query_BHQK, torch.arange(P)[None])
     expected = apply_rotary_pos_emb(query_BHQK, key_BGMK, cos, sin)
     rotary = RotaryEmbedding(
         ModelConfig(d_model=H * K, n_heads=H, position_type="rope"), causal=True
@@ -114,10 +114,10 @@ def test_alibi_has_blooms_slopes(n_heads):
 @pytest.mark.parametrize("causal", [True, False])
 def test_t5_buckets_and_biases_are_those_of_t5(causal):
     offset_QM = torch.arange(-300, 301)[None]
-    theirs = T5Attention._relative_position_bucket(
+    reference = T5Attention._relative_position_bucket(
         offset_QM, bidirectional=not causal, num_buckets=32, max_distance=128
     )
-    assert torch.equal(relative_position_bucket(offset_QM, causal), theirs)
+    assert torch.equal(relative_position_bucket(offset_QM, causal), reference)
     ours = T5RelativePositionBias(ModelConfig(d_model=H * K, n_heads=H, position_type="t5"), causal)
     attention = T5Attention(
         T5Config(d_model=H * K, d_kv=K, num_heads=H, is_decoder=causal),
@@ -142,7 +142,7 @@ def test_norms_are_those_of_the_config():
 
 def test_swiglu_is_llamas_network():
     ours = randomize_weights(SwiGLU(ModelConfig(d_model=12, d_ff=20, activation="swiglu")))
-    theirs = LlamaMLP(
+    reference = LlamaMLP(
         LlamaConfig(
             hidden_size=12,
             num_attention_heads=2,
@@ -152,12 +152,12 @@ def test_swiglu_is_llamas_network():
         )
     )
     for a, b in (
-        (ours.gate_proj, theirs.gate_proj),
-        (ours.up_proj, theirs.up_proj),
-        (ours.down_proj, theirs.down_proj),
+        (ours.gate_proj, reference.gate_proj),
+        (ours.up_proj, reference.up_proj),
+        (ours.down_proj, reference.down_proj),
     ):
         b.load_state_dict(a.state_dict())
-    torch.testing.assert_close(ours(random(B, 5, 12)), theirs(random(B, 5, 12)), **CLOSE)
+    torch.testing.assert_close(ours(random(B, 5, 12)), reference(random(B, 5, 12)), **CLOSE)
 
 
 def test_swiglu_with_two_thirds_of_d_ff_has_as_many_parameters_as_relu():
@@ -172,11 +172,11 @@ def test_gelu_is_torchs():
     ours = randomize_weights(
         build_feed_forward(ModelConfig(d_model=12, d_ff=20, activation="gelu"))
     )
-    theirs = nn.Sequential(ours.up_proj, nn.GELU(), ours.down_proj)
-    torch.testing.assert_close(ours(random(B, 5, 12)), theirs(random(B, 5, 12)), **CLOSE)
+    reference = nn.Sequential(ours.up_proj, nn.GELU(), ours.down_proj)
+    torch.testing.assert_close(ours(random(B, 5, 12)), reference(random(B, 5, 12)), **CLOSE)
     relu = FeedForward(ModelConfig(d_model=12, d_ff=20))
     relu.load_state_dict(ours.state_dict())
-    assert not torch.allclose(relu(random(B, 5, 12)), theirs(random(B, 5, 12)), atol=1e-3)
+    assert not torch.allclose(relu(random(B, 5, 12)), reference(random(B, 5, 12)), atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -20,24 +20,28 @@ def copied(module, cells):
     """Return PyTorch's module with the weights of these cells, layer by layer."""
     with torch.no_grad():
         for layer, cell in enumerate(cells):
-            for theirs, ours in (("ih", cell.input_proj), ("hh", cell.hidden_proj)):
-                end = f"_{theirs}_l{layer}" if hasattr(module, "weight_ih_l0") else f"_{theirs}"
-                getattr(module, "weight" + end).copy_(ours.weight)
-                getattr(module, "bias" + end).copy_(ours.bias)
+            for torch_module, actual in (("ih", cell.input_proj), ("hh", cell.hidden_proj)):
+                end = (
+                    f"_{torch_module}_l{layer}"
+                    if hasattr(module, "weight_ih_l0")
+                    else f"_{torch_module}"
+                )
+                getattr(module, "weight" + end).copy_(actual.weight)
+                getattr(module, "bias" + end).copy_(actual.bias)
     return module
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_a_cell_equals_torchs_with_the_same_weights(name):
     torch.manual_seed(1)
-    cell, theirs = CELLS[name](5, 8), TORCH[name][1](5, 8)
+    cell, torch_module = CELLS[name](5, 8), TORCH[name][1](5, 8)
     for weight in cell.parameters():
         nn.init.normal_(weight)
-    copied(theirs, [cell])
+    copied(torch_module, [cell])
     x_BD, state = torch.randn(7, 5), tuple(torch.randn(7, 8) for _ in range(cell.n_states))
-    ours = cell(cell.input_proj(x_BD), state)
-    expected = theirs(x_BD, state if name == "lstm" else state[0])
-    for mine, its in zip(ours, expected if name == "lstm" else (expected,), strict=True):
+    actual = cell(cell.input_proj(x_BD), state)
+    expected = torch_module(x_BD, state if name == "lstm" else state[0])
+    for mine, its in zip(actual, expected if name == "lstm" else (expected,), strict=True):
         torch.testing.assert_close(mine, its, atol=1e-5, rtol=1e-5)
 
 
@@ -45,12 +49,12 @@ def test_a_cell_equals_torchs_with_the_same_weights(name):
 def test_the_encoder_equals_torchs_on_packed_sequences(name):
     """Padding affects neither the states nor the last state."""
     model = network(cell=name)
-    theirs = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.encoder_cells)
+    torch_module = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.encoder_cells)
     lengths = (SOURCE_BS != 0).sum(1)
     packed = nn.utils.rnn.pack_padded_sequence(
         model.source_token_embedding(SOURCE_BS), lengths, batch_first=True
     )
-    expected, last = theirs(packed)
+    expected, last = torch_module(packed)
     expected_BSD, _ = nn.utils.rnn.pad_packed_sequence(expected, batch_first=True)
     memory_BSD, states = model.encode(SOURCE_BS)
     real_BS = SOURCE_BS != 0
@@ -64,10 +68,10 @@ def test_the_encoder_equals_torchs_on_packed_sequences(name):
 @pytest.mark.parametrize("name", CELLS)
 def test_decoder_without_attention_equals_torch_rnn(name):
     model = network(cell=name)
-    theirs = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.decoder_cells)
+    torch_module = copied(TORCH[name][0](8, 8, num_layers=2, batch_first=True), model.decoder_cells)
     _, states = model.encode(SOURCE_BS)
     start = tuple(torch.stack([state[part] for state in states]) for part in range(len(states[0])))
-    hidden_BTD, _ = theirs(
+    hidden_BTD, _ = torch_module(
         model.target_token_embedding(TARGET_BT), start if name == "lstm" else start[0]
     )
     torch.testing.assert_close(

@@ -59,7 +59,7 @@ def prebuilt(model):
         nn.TransformerEncoderLayer(**sizes), config.n_layers, final[0], enable_nested_tensor=False
     )
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), config.n_layers, final[1])
-    theirs = nn.Transformer(
+    torch_module = nn.Transformer(
         config.d_model,
         config.n_heads,
         custom_encoder=encoder,
@@ -89,23 +89,23 @@ def prebuilt(model):
         pairs += [(model.encoder_norm, encoder.norm), (model.decoder_norm, decoder.norm)]
     for ours, layer in pairs:
         layer.load_state_dict(ours.state_dict())
-    return theirs
+    return torch_module
 
 
 @torch.no_grad()
-def copy_attention(ours, theirs):
+def copy_attention(ours, torch_module):
     """torch packs queries, keys and values into one projection; where ours has no biases, its
     biases are zero.
     """
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)
-    theirs.in_proj_weight.copy_(torch.cat([linear.weight for linear in projections]))
-    theirs.out_proj.weight.copy_(ours.out_proj.weight)
-    if theirs.in_proj_bias is not None:
-        theirs.in_proj_bias.zero_()
-        theirs.out_proj.bias.zero_()
+    torch_module.in_proj_weight.copy_(torch.cat([linear.weight for linear in projections]))
+    torch_module.out_proj.weight.copy_(ours.out_proj.weight)
+    if torch_module.in_proj_bias is not None:
+        torch_module.in_proj_bias.zero_()
+        torch_module.out_proj.bias.zero_()
     if ours.q_proj.bias is not None:
-        theirs.in_proj_bias.copy_(torch.cat([linear.bias for linear in projections]))
-        theirs.out_proj.bias.copy_(ours.out_proj.bias)
+        torch_module.in_proj_bias.copy_(torch.cat([linear.bias for linear in projections]))
+        torch_module.out_proj.bias.copy_(ours.out_proj.bias)
 
 
 @pytest.mark.parametrize("attention_bias", [True, False])
@@ -113,12 +113,12 @@ def copy_attention(ours, theirs):
 @pytest.mark.parametrize("others", [{}, {"activation": "gelu"}, {"bias": False}], ids=str)
 def test_equal_weights_give_the_output_of_torchs_transformer(norm, attention_bias, others):
     model = build(norm_placement=norm, attention_bias=attention_bias, **others)
-    theirs = prebuilt(model)
+    torch_module = prebuilt(model)
     source_BS, target_BT = tokens()
     no_source_BS, no_target_BT = source_BS == 0, target_BT == 0
     source_BSD, target_BTD = model.source_embedding(source_BS), model.target_embedding(target_BT)
-    memory_BSD = theirs.encoder(source_BSD, src_key_padding_mask=no_source_BS)
-    result_BTD = theirs(
+    memory_BSD = torch_module.encoder(source_BSD, src_key_padding_mask=no_source_BS)
+    result_BTD = torch_module(
         source_BSD,
         target_BTD,
         tgt_mask=torch.ones(T, T, dtype=torch.bool).triu(1),

@@ -88,8 +88,8 @@ def test_viewer_uses_neither_the_quota_of_the_owner_nor_of_others(inspector, sta
 def test_a_cancelled_request_is_not_sent_and_frees_its_slot(inspector, started):
     futures = request(inspector, ADA, *map(str, range(MAX_PER_CLIENT)))
     assert all(future.cancel() for future in futures[1:])
-    again = request(inspector, ADA, *("again" for _ in range(MAX_PER_CLIENT - 1)))
-    assert not any(future.done() for future in again)
+    repeated = request(inspector, ADA, *("again" for _ in range(MAX_PER_CLIENT - 1)))
+    assert not any(future.done() for future in repeated)
     assert respond_to_all(started[0]) == ["0", *["again"] * (MAX_PER_CLIENT - 1)]
     with pytest.raises(CancelledError):
         futures[1].result(0)

@@ -87,11 +87,11 @@ def test_early_on_every_step_is_on_the_grid(step, fineness):
 def test_each_doubling_of_the_step_has_as_many_on_the_grid(doublings, fineness):
     low = fineness << doublings
     stride = max(1, (1 << doublings))
-    there = [
+    steps_on_disk = [
         step for step in range(low, 2 * low, max(1, stride // 4)) if is_retained(step, fineness)
     ]
-    assert len(there) == fineness
-    assert {b - a for a, b in pairwise(there)} <= {stride}
+    assert len(steps_on_disk) == fineness
+    assert {b - a for a, b in pairwise(steps_on_disk)} <= {stride}
 
 
 @given(STEPS, st.integers(0, 6), st.integers(1, 3))
@@ -148,10 +148,10 @@ def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(
             assert weight_steps(run) == history.steps()
             # those that stay regardless of their size
             assert bytes_in(run) <= budget + (TRANSIENT_WEIGHTS + 2) * weight
-    there, states = weight_steps(run), state_steps(run)
-    assert there[0] == 0
-    assert there[-1] == newest
-    assert set(states) <= set(there)
+    steps_on_disk, states = weight_steps(run), state_steps(run)
+    assert steps_on_disk[0] == 0
+    assert steps_on_disk[-1] == newest
+    assert set(states) <= set(steps_on_disk)
     assert {path.name for path in (run / "history").glob("*.state.safetensors")} == {
         f"{step}.state.safetensors" for step in states
     }
@@ -160,9 +160,11 @@ def test_the_budget_holds_at_every_step_and_the_first_and_the_newest_stay(
 def test_full_history_budget_coarsens_steps_and_keeps_the_range(tmp_path):
     history = opened(tmp_path, budget=30_000)
     trained(history, range(5001))
-    there, states = weight_steps(tmp_path), state_steps(tmp_path)
-    assert 30 < len(there) < 200
-    assert all(any(0.5 * step <= other <= step for other in there) for step in range(1, 5001))
+    steps_on_disk, states = weight_steps(tmp_path), state_steps(tmp_path)
+    assert 30 < len(steps_on_disk) < 200
+    assert all(
+        any(0.5 * step <= other <= step for other in steps_on_disk) for step in range(1, 5001)
+    )
     strides = {b - a for a, b in pairwise(states)}
     assert len(strides) == 1
     assert states[0] == strides.pop() > STATE_EVERY_N_WEIGHTS
@@ -206,10 +208,10 @@ def test_transient_weights_are_retained_if_a_saved_state_needs_them(tmp_path):
     for passing in AFTER:
         history.save_weights(passing, b"w")
     assert state_steps(tmp_path) == [ODD]
-    again = opened(tmp_path, AFTER[-1])
-    again.save_weights(ODD, b"w")  # as a worker does that goes on from here
+    reopened = opened(tmp_path, AFTER[-1])
+    reopened.save_weights(ODD, b"w")  # as a worker does that goes on from here
     for passing in AFTER:
-        again.save_weights(passing, b"w")
+        reopened.save_weights(passing, b"w")
     assert state_steps(tmp_path) == [ODD]
 
 
@@ -294,25 +296,25 @@ def test_resuming_removes_later_files_only(tmp_path):
     history.add(line(step) for step in range(1, 101))
     (tmp_path / "history" / ".99.safetensors.abcd1234.tmp").write_bytes(b"half")
     before = [step for step in weight_steps(tmp_path) if step <= 60]
-    again = opened(tmp_path, 60)
-    assert weight_steps(tmp_path) == again.steps() == before
+    reopened = opened(tmp_path, 60)
+    assert weight_steps(tmp_path) == reopened.steps() == before
     assert state_steps(tmp_path) == list(range(STATE_EVERY_N_WEIGHTS, 61, STATE_EVERY_N_WEIGHTS))
     assert lines_of(tmp_path) == list(range(1, 61))
     assert not list((tmp_path / "history").glob(".*"))
-    again.add([line(61)])
+    reopened.add([line(61)])
     assert lines_of(tmp_path) == list(range(1, 62))
 
 
 def test_a_line_that_was_cut_off_is_left_out_and_written_over(tmp_path):
     history = opened(tmp_path)
     history.add(line(step) for step in range(1, 11))
-    whole = (tmp_path / "metrics.jsonl").read_bytes()
-    for cut in range(1, len(whole) - whole.rstrip(b"\n").rfind(b"\n") - 1):
-        (tmp_path / "metrics.jsonl").write_bytes(whole[:-cut])
+    complete = (tmp_path / "metrics.jsonl").read_bytes()
+    for cut in range(1, len(complete) - complete.rstrip(b"\n").rfind(b"\n") - 1):
+        (tmp_path / "metrics.jsonl").write_bytes(complete[:-cut])
         assert lines_of(tmp_path) == list(range(1, 10))
-        again = opened(tmp_path, 9)
-        again.add([line(10)])
-        assert (tmp_path / "metrics.jsonl").read_bytes() == whole
+        reopened = opened(tmp_path, 9)
+        reopened.add([line(10)])
+        assert (tmp_path / "metrics.jsonl").read_bytes() == complete
 
 
 def test_a_run_can_take_over_the_lines_of_another_one(tmp_path):

@@ -36,7 +36,7 @@ def serve(monkeypatch):
     """Run a coroutine against a local server with this protocol."""
     monkeypatch.setattr(BoundedProtocol, "open_connections", set())
 
-    def run(scene):
+    def run(scenario):
         async def run_scene():
             config, state = uvicorn.Config(answer, lifespan="off", log_config=None), ServerState()
             loop = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ def serve(monkeypatch):
                 return opened[-1]
 
             try:
-                return await asyncio.wait_for(scene(connect), 30)
+                return await asyncio.wait_for(scenario(connect), 30)
             finally:
                 for _, writer in opened:
                     writer.transport.abort()
@@ -79,7 +79,7 @@ async def send_request(reader, writer):
 
 
 def test_a_closed_connection_ends_though_a_forked_process_holds_its_socket(serve):
-    async def scene(connect):
+    async def scenario(connect):
         reader, _ = await connect()
         await asyncio.sleep(0.05)
         (protocol,) = BoundedProtocol.open_connections
@@ -90,40 +90,40 @@ def test_a_closed_connection_ends_though_a_forked_process_holds_its_socket(serve
         finally:
             os.close(copy)
 
-    assert serve(scene) == b""
+    assert serve(scenario) == b""
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HT", REQUEST[:-2]])
-def test_headers_have_a_deadline(serve, monkeypatch, sent):
+@pytest.mark.parametrize("request_start", [b"", b"GET / HT", REQUEST[:-2]])
+def test_headers_have_a_deadline(serve, monkeypatch, request_start):
     monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.2)
 
-    async def scene(connect):
+    async def scenario(connect):
         reader, writer = await connect()
-        writer.write(sent)
+        writer.write(request_start)
         return await closed(reader)
 
-    assert serve(scene) == b""
+    assert serve(scenario) == b""
 
 
 def test_the_deadline_holds_for_each_request_of_a_connection(serve, monkeypatch):
     monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.4)
 
-    async def scene(connect):
+    async def scenario(connect):
         reader, writer = await connect()
         answers = [await send_request(reader, writer) for _ in range(2)]
         writer.write(REQUEST[:10])
         return answers, await closed(reader)
 
-    assert serve(scene) == ([b"ok", b"ok"], b"")
+    assert serve(scenario) == ([b"ok", b"ok"], b"")
 
 
 def test_headers_have_a_size(serve):
-    async def scene(connect):
+    async def scenario(connect):
         reader, writer = await connect()
         writer.write(REQUEST[:-2] + b"X: " + b"y" * 70_000)
         return await closed(reader)
 
-    assert serve(scene) == b""
+    assert serve(scenario) == b""
 
 
 BODY = b"POST /wait HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -136,23 +136,23 @@ BODY = b"POST /wait HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\
 )
 @pytest.mark.parametrize("size", [100, 2_000_000], ids=["many", "one"])
 def test_headers_behind_a_request_that_is_being_served_have_a_size(serve, first, size):
-    async def scene(connect):
+    async def scenario(connect):
         reader, writer = await connect()
         writer.write(first)
         await asyncio.sleep(0.1)
-        sent = 0
+        n_sent = 0
         writer.write(b"GET / HTTP/1.1\r\n" * (b"POST" not in first))
-        while sent < 2_000_000 and not writer.transport.is_closing():
+        while n_sent < 2_000_000 and not writer.transport.is_closing():
             writer.write(b"X: " + b"y" * size + b"\r\n")
-            sent += size
+            n_sent += size
             await asyncio.sleep(0)
         return await closed(reader)
 
-    assert serve(scene) == b""
+    assert serve(scenario) == b""
 
 
 def test_a_large_body_is_no_header(serve):
-    async def scene(connect):
+    async def scenario(connect):
         reader, writer = await connect()
         writer.write(
             REQUEST.replace(b"GET", b"POST")[:-2]
@@ -162,7 +162,7 @@ def test_a_large_body_is_no_header(serve):
         assert await reader.readuntil(b"ok")
         return await send_request(reader, writer)
 
-    assert serve(scene) == b"ok"
+    assert serve(scenario) == b"ok"
 
 
 class WebSocketProtocol(asyncio.Protocol):
@@ -183,7 +183,7 @@ def test_websockets_hold_no_connection(serve, monkeypatch, caplog):
     monkeypatch.setitem(uvicorn.config.WS_PROTOCOLS, "auto", f"{__name__}:WebSocketProtocol")
     monkeypatch.setattr(BoundedProtocol, "max_open", 6)
 
-    async def scene(connect):
+    async def scenario(connect):
         for number in range(20):
             reader, writer = await connect(f"127.0.0.{2 + number % 4}")
             writer.write(REQUEST[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
@@ -191,14 +191,14 @@ def test_websockets_hold_no_connection(serve, monkeypatch, caplog):
             writer.close()
         return await send_request(*await connect())
 
-    assert serve(scene) == b"ok"
+    assert serve(scenario) == b"ok"
     assert not caplog.records
 
 
 def test_a_response_that_is_not_read_ends(serve, monkeypatch):
     monkeypatch.setattr(connections, "WRITE_TIMEOUT_S", 0.3)
 
-    async def scene(connect):
+    async def scenario(connect):
         _, writer = await connect()
         writer.transport.pause_reading()
         writer.write(REQUEST.replace(b"/ ", b"/large ", 1))
@@ -208,15 +208,15 @@ def test_a_response_that_is_not_read_ends(serve, monkeypatch):
             await asyncio.sleep(0.01)
         return True
 
-    assert serve(scene)
+    assert serve(scenario)
 
 
 def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatch):
     monkeypatch.setattr(BoundedProtocol, "max_open", 6)
 
-    async def scene(connect):
-        alone = await connect("127.0.0.2")
-        assert await send_request(*alone) == b"ok"
+    async def scenario(connect):
+        other_client = await connect("127.0.0.2")
+        assert await send_request(*other_client) == b"ok"
         crowd = []
         for _ in range(20):
             crowd.append(await connect())
@@ -224,13 +224,13 @@ def test_new_connection_closes_longest_idle_of_busiest_address(serve, monkeypatc
         opened = len(BoundedProtocol.open_connections)
         late = await connect("127.0.0.3")
         answers = [
-            await send_request(*alone),
+            await send_request(*other_client),
             await send_request(*late),
             await send_request(*crowd[-1]),
         ]
         return opened, answers, [await closed(reader) for reader, _ in crowd[:16]]
 
-    opened, answers, ended = serve(scene)
+    opened, answers, ended = serve(scenario)
     assert opened <= 6
     assert answers == [b"ok"] * 3
     assert ended == [b""] * 16
@@ -240,7 +240,7 @@ def test_requests_without_their_body_block_no_client(serve, monkeypatch):
     monkeypatch.setattr(BoundedProtocol, "max_open", 6)
     incomplete = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{"
 
-    async def scene(connect):
+    async def scenario(connect):
         crowd = []
         for _ in range(8):
             crowd.append(await connect())
@@ -256,7 +256,7 @@ def test_requests_without_their_body_block_no_client(serve, monkeypatch):
         answers.append((await upload[0].readuntil(b"ok"))[-2:])
         return answers, [await closed(reader) for reader, _ in crowd[:7]]
 
-    answers, ended = serve(scene)
+    answers, ended = serve(scenario)
     assert answers == [b"ok"] * 7
     assert ended == [b""] * 7
 

@@ -69,12 +69,12 @@ def test_the_hash_equals_the_same_arithmetic_in_plain_python(sequences):
 def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbors(
     sequences, extra, filler, random
 ):
-    alone = [is_held_out(*padded([sequence])).item() for sequence in sequences]
+    single = [is_held_out(*padded([sequence])).item() for sequence in sequences]
     order = random.sample(range(len(sequences)), len(sequences))
-    together = is_held_out(
+    padded_batch = is_held_out(
         *padded([sequences[at] for at in order], max(map(len, sequences)) + extra, filler)
     )
-    assert together.tolist() == [alone[at] for at in order]
+    assert padded_batch.tolist() == [single[at] for at in order]
 
 
 @pytest.mark.parametrize("length", [4, 6, 10])
@@ -162,9 +162,9 @@ def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_le
     assert {min_length, max_length} >= {min(map(len, sequences)), max(map(len, sequences))}
     assert requested.batch.source_BS.shape == (n, max_length + 1)
     assert requested.batch.loss_weight_B.tolist() == [1.0] * n
-    again = build_held_out_set(REVERSE, n, min_length, max_length)
-    assert torch.equal(again.batch.source_BS, requested.batch.source_BS)
-    assert torch.equal(again.batch.target_BT, requested.batch.target_BT)
+    repeated = build_held_out_set(REVERSE, n, min_length, max_length)
+    assert torch.equal(repeated.batch.source_BS, requested.batch.source_BS)
+    assert torch.equal(repeated.batch.target_BT, requested.batch.target_BT)
 
 
 def test_reverse_and_copy_have_the_same_held_out_sequences():

@@ -207,8 +207,8 @@ def test_config_facts_without_torch_match_the_model(name, symbols):
 def test_batches_and_held_out_sets_share_no_sequence_and_count_right(name):
     task = load_task(name, 4)
     batch = sample_training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
-    again = sample_training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
-    assert torch.equal(batch.source_BS, again.source_BS)
+    repeated = sample_training_batch(task, 3000, 1, 6, torch.Generator().manual_seed(1))
+    assert torch.equal(batch.source_BS, repeated.source_BS)
     requested = build_held_out_set(task, 500, 1, 6)
 
     def sources(tokens_BS):

@@ -25,21 +25,21 @@ def test_training_set_has_distinct_training_sequences_of_all_lengths():
         assert len(training_set) == 500
         assert not is_held_out(training_set.sequence_NL, training_set.lengths_N).any()
         assert set(training_set.lengths_N.tolist()) == set(range(2, max_length + 1))
-        whole = training_set.batch(0, 1000)
-        assert len(set(rows(whole))) == 500
-        assert whole.loss_weight_B.all()
+        full = training_set.batch(0, 1000)
+        assert len(set(rows(full))) == 500
+        assert full.loss_weight_B.all()
         same = TrainingSet(task, 500, 2, max_length, seed=3)
         assert torch.equal(same.sequence_NL, training_set.sequence_NL)
 
 
 def test_every_epoch_has_each_sequence_once_in_another_order():
     training_set = TrainingSet(load_task("copy"), 30, 4, 4, seed=0)
-    seen = [row for index in range(6) for row in rows(training_set.batch(index, 10))]
-    assert len(set(seen[:30])) == len(set(seen[30:])) == 30
-    assert seen[:30] != seen[30:]
+    drawn = [row for index in range(6) for row in rows(training_set.batch(index, 10))]
+    assert len(set(drawn[:30])) == len(set(drawn[30:])) == 30
+    assert drawn[:30] != drawn[30:]
     # a batch at the end of an epoch continues with the next epoch
-    assert rows(training_set.batch(1, 20)) == seen[20:40]
-    assert rows(training_set.batch(0, 10)) == seen[:10]
+    assert rows(training_set.batch(1, 20)) == drawn[20:40]
+    assert rows(training_set.batch(0, 10)) == drawn[:10]
 
 
 def test_small_task_has_fewer_sequences_than_requested():
@@ -91,11 +91,11 @@ def test_trainer_repeats_the_fixed_set():
     trainer = Trainer(
         RunConfig.from_flat(SMALL | settings | {"max_steps": 4, "predict_eos": False})
     )
-    seen = []
+    drawn = []
     while trainer.should_continue():
-        seen += rows(trainer._next_batch())
+        drawn += rows(trainer._next_batch())
         trainer.train_step()
-    assert len(set(seen)) == 8
-    assert len(seen) == 16
+    assert len(set(drawn)) == 8
+    assert len(drawn) == 16
     sampler = BatchSampler(trainer.task, trainer.config, trainer.device)  # of a published dataset
-    assert [row for index in range(4) for row in rows(sampler.batch(index))] == seen
+    assert [row for index in range(4) for row in rows(sampler.batch(index))] == drawn

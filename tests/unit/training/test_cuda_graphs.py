@@ -226,9 +226,9 @@ def test_the_first_steps_warm_up_and_only_then_is_one_recorded():
 
 
 def test_a_resumed_run_is_bit_equal(tmp_path):
-    whole = trainer_with_graphs(**EXACT)
-    trained(whole)
-    expected = fingerprint(whole)
+    uninterrupted = trainer_with_graphs(**EXACT)
+    trained(uninterrupted)
+    expected = fingerprint(uninterrupted)
     first = trainer_with_graphs(**EXACT)
     metrics = first.train_steps(7) + first.train_steps(4)
     save_checkpoint(tmp_path / "saved", first, metrics, None)

@@ -62,8 +62,8 @@ def test_the_default_run_of_an_architecture_is_unchanged():
 
 
 def test_the_way_back_leads_to_about_the_same_size():
-    there = match_parameter_count(RunConfig(), "recurrent")
-    back = match_parameter_count(there, "transformer")
+    recurrent = match_parameter_count(RunConfig(), "recurrent")
+    back = match_parameter_count(recurrent, "transformer")
     assert back.model.parameter_count() == pytest.approx(
         RunConfig().model.parameter_count(), rel=0.1
     )

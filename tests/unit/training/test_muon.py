@@ -49,10 +49,10 @@ def test_orthogonalized_matrix_keeps_singular_vectors_with_values_near_one():
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_updates_are_those_of_torchs_muon(monkeypatch, momentum, weight_decay):
-    ours, theirs = matrices(), matrices()
-    mine = muon(ours, momentum=momentum, weight_decay=weight_decay)
+    own_weights, torch_weights = matrices(), matrices()
+    own_optimizer = muon(own_weights, momentum=momentum, weight_decay=weight_decay)
     reference = torch.optim.Muon(
-        theirs,
+        torch_weights,
         lr=0.02,
         momentum=momentum,
         weight_decay=weight_decay,
@@ -61,26 +61,26 @@ def test_updates_are_those_of_torchs_muon(monkeypatch, momentum, weight_decay):
     # torch computes the iterations in bfloat16
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
     for step in range(4):
-        for weights in (ours, theirs):
+        for weights in (own_weights, torch_weights):
             set_gradients(weights, step)
-        mine.step()
+        own_optimizer.step()
         reference.step()
-    for one, other, start in zip(ours, theirs, matrices(), strict=True):
+    for one, other, start in zip(own_weights, torch_weights, matrices(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
         assert (one - start).abs().max() > 1e-3
 
 
 def test_blocks_of_rows_are_updated_as_separate_matrices():
-    whole = nn.Parameter(torch.randn(12, 4, generator=torch.Generator().manual_seed(0)))
-    parts = [nn.Parameter(part.detach().clone()) for part in whole.chunk(3)]
-    one, separate = muon([whole], n_blocks=3), muon(parts)
+    joined = nn.Parameter(torch.randn(12, 4, generator=torch.Generator().manual_seed(0)))
+    parts = [nn.Parameter(part.detach().clone()) for part in joined.chunk(3)]
+    one, separate = muon([joined], n_blocks=3), muon(parts)
     for step in range(3):
-        set_gradients([whole], step)
-        for part, gradient in zip(parts, whole.grad.chunk(3), strict=True):
+        set_gradients([joined], step)
+        for part, gradient in zip(parts, joined.grad.chunk(3), strict=True):
             part.grad = gradient.clone()
         one.step()
         separate.step()
-    torch.testing.assert_close(whole, torch.cat(parts))
+    torch.testing.assert_close(joined, torch.cat(parts))
 
 
 def test_gradient_scale_divides_and_mask_skips_an_update():

@@ -42,13 +42,13 @@ def trainer(**changes):
 @pytest.mark.parametrize("kind", [{"optimizer": "adam", "weight_decay": 0.1}, *KINDS], ids=str)
 def test_an_update_is_that_of_the_formula(kind):
     """Three updates of every weight are computed from the gradients in double precision."""
-    mine = trainer(**kind)
-    training, names = mine.config.training, dict(mine.model.named_parameters())
+    own = trainer(**kind)
+    training, names = own.config.training, dict(own.model.named_parameters())
     weights = {name: weight.detach().double() for name, weight in names.items()}
     m, v = ({name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2))
     rate, decay = training.learning_rate, training.weight_decay
     for t in (1, 2, 3):
-        mine.train_step()
+        own.train_step()
         for name, w in weights.items():
             g = names[name].grad.double()
             if training.optimizer != "adamw":
@@ -74,47 +74,47 @@ def test_an_update_is_that_of_the_formula(kind):
 
 @pytest.mark.parametrize("kind", STATEFUL_KINDS, ids=str)
 def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(kind, tmp_path):
-    whole = trainer(**kind, dropout=0.1)
+    uninterrupted = trainer(**kind, dropout=0.1)
     for _ in range(6):
-        whole.train_step()
-    save_checkpoint(tmp_path / "half", whole, [])
+        uninterrupted.train_step()
+    save_checkpoint(tmp_path / "half", uninterrupted, [])
     resumed, _ = resume_trainer(tmp_path / "half")
-    assert fingerprint(resumed) == fingerprint(whole)
+    assert fingerprint(resumed) == fingerprint(uninterrupted)
     torch.manual_seed(99)  # the two share a process, and torch's generator with it
-    state = whole.state_dict()["generator.torch"]
-    for each in (whole, resumed):
+    state = uninterrupted.state_dict()["generator.torch"]
+    for each in (uninterrupted, resumed):
         torch.set_rng_state(state)
         for _ in range(6):
             each.train_step()
-    assert fingerprint(resumed) == fingerprint(whole)
+    assert fingerprint(resumed) == fingerprint(uninterrupted)
 
 
 @pytest.mark.parametrize("kind", STATEFUL_KINDS, ids=str)
 def test_a_first_update_that_is_not_finite_leaves_nothing_behind(kind):
     """Otherwise the momentum would start with uninitialized memory."""
-    mine, fresh = trainer(**kind), trainer(**kind)
-    weight = mine.model.output_proj.weight
+    own, fresh = trainer(**kind), trainer(**kind)
+    weight = own.model.output_proj.weight
     stored = weight.detach().clone()
     with torch.no_grad():
         weight[0, 0] = math.inf
     with pytest.raises(TrainingDivergedError):
-        mine.train_step()
+        own.train_step()
     with torch.no_grad():
         weight.copy_(stored)
-    for key, value in mine.optimizer.state[weight].items():
+    for key, value in own.optimizer.state[weight].items():
         assert not value.any(), key
     state = fresh.state_dict()
-    mine.load_state_dict(state)
-    first = mine.train_step()
+    own.load_state_dict(state)
+    first = own.train_step()
     fresh.load_state_dict(state)
     assert fresh.train_step().loss == first.loss
-    assert fingerprint(mine) == fingerprint(fresh)
+    assert fingerprint(own) == fingerprint(fresh)
 
 
 def test_optimizer_state_of_another_optimizer_is_rejected(tmp_path):
-    mine = trainer(optimizer="adam")
-    mine.train_step()
-    save_checkpoint(tmp_path / "adam", mine, [])
+    own = trainer(optimizer="adam")
+    own.train_step()
+    save_checkpoint(tmp_path / "adam", own, [])
     with pytest.raises(
         CheckpointError,
         match=r"contains the optimizer state of adam, not that of sgd with momentum 0\.9",
@@ -128,10 +128,10 @@ def test_optimizer_state_of_another_optimizer_is_rejected(tmp_path):
 
 
 def test_a_state_of_sgd_that_does_not_fit_is_rejected(tmp_path):
-    mine = trainer(optimizer="sgd", learning_rate=0.1)
-    mine.train_step()
-    save_checkpoint(tmp_path / "sgd", mine, [])
-    assert not [name for name in mine.state_dict() if "exp_avg" in name or "optimizer.step" in name]
+    own = trainer(optimizer="sgd", learning_rate=0.1)
+    own.train_step()
+    save_checkpoint(tmp_path / "sgd", own, [])
+    assert not [name for name in own.state_dict() if "exp_avg" in name or "optimizer.step" in name]
     with pytest.raises(CheckpointError, match="not that of sgd with momentum 0"):
         resume_trainer(tmp_path / "sgd", momentum=0.0)
 

@@ -186,9 +186,9 @@ def test_a_buggy_copy_differs_only_in_the_bug(changes, step):
     for change in changes:
         if change.step <= step and change.setting != "speed":
             expected[change.setting] = change.value
-    there = config_at_step(training, changes, step)
-    assert there == TrainConfig(**expected)
-    assert config_at_step(training, iter(changes), step) == there
+    at_step = config_at_step(training, changes, step)
+    assert at_step == TrainConfig(**expected)
+    assert config_at_step(training, iter(changes), step) == at_step
 
 
 # In a trainer

@@ -284,13 +284,13 @@ def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
     adam = {"lr": 2**-7, "betas": (0.9, 0.98), "eps": 1e-4, "weight_decay": 0.01, "foreach": False}
     sgd = {"lr": 2**-7, "momentum": 0.9, "weight_decay": 0.01, "foreach": False}
     weights = list(other.model.parameters())
-    theirs = plain(weights, **adam) if plain else torch.optim.SGD(weights, **sgd)
+    reference = plain(weights, **adam) if plain else torch.optim.SGD(weights, **sgd)
     for _ in range(4):
         result = trainer.train_step()
-        theirs.zero_grad()
+        reference.zero_grad()
         other.model.loss(other._next_batch(), 0.0).backward()
         norm = torch.nn.utils.clip_grad_norm_(weights, clip or torch.inf)
-        theirs.step()
+        reference.step()
         assert result.grad_norm == pytest.approx(norm.item(), rel=1e-5)
     assert clip != 0.5 or result.grad_norm > clip
     for one, two in zip(trainer.model.parameters(), weights, strict=True):
