@@ -56,7 +56,7 @@ class StackConfig(AttentionConfig):
     )
     norm_placement: str = config_field(
         "pre",
-        "Layer norm before each sublayer (pre), or after its result was added (post, the paper's).",
+        "Layer norm before each sublayer (pre), or after the residual sum (post, the paper's).",
         choices=("pre", "post"),
     )
     norm_type: str = config_field(
@@ -83,7 +83,7 @@ class StackConfig(AttentionConfig):
     bias: bool = config_field(
         True, "Biases in all projections and norms, including those of attention."
     )
-    output_bias: bool = config_field(True, "Bias of the output layer; it needs bias, too.")
+    output_bias: bool = config_field(True, "Bias of the output layer; only if `bias` is on.")
     scale_embeddings: bool = config_field(
         True, "Token embeddings are multiplied by the square root of d_model, as in the paper."
     )

@@ -33,7 +33,7 @@ class TorchTransformerConfig(AttentionConfig):
 
     norm_placement: str = config_field(
         "pre",
-        "Layer norm before each sublayer (pre), or after its result was added (post, the paper's).",
+        "Layer norm before each sublayer (pre), or after the residual sum (post, the paper's).",
         choices=("pre", "post"),
     )
 

@@ -37,7 +37,7 @@ class TaskConfig:
     max_length: int = config_field(10, "Maximum length of a source, in tokens.", low=1, high=512)
     held_out_one_in: int = config_field(
         16,
-        "One source in this many is held out for scores and never trains: 2, 4, 8 or 16.",
+        "One source in this many is held out: used for scores, not for training. 2, 4, 8 or 16.",
         low=2,
         high=16,
     )

@@ -1,4 +1,4 @@
-"""Chooses the number of CPU threads of a run, by measurements now and then.
+"""Chooses the number of CPU threads of a run, by repeated measurements.
 
 The best number depends on the model, on the machine, and on other processes. Two threads are nearly
 twice as fast as one, or many times slower if another process uses one of the cores.

@@ -18,7 +18,10 @@ class TrainConfig:
         128, "Sequences in each step; every batch is sampled anew.", low=1, high=65_536
     )
     learning_rate: float = config_field(
-        6e-3, "Learning rate; with the noam schedule a factor, 1 in the paper.", low=1e-9, high=100
+        6e-3,
+        "Learning rate; with the noam schedule, a factor of its rate (1 in the paper).",
+        low=1e-9,
+        high=100,
     )
     lr_schedule: str = config_field(
         "cosine",
@@ -42,7 +45,8 @@ class TrainConfig:
     )
     weight_decay: float = config_field(
         0.0,
-        "Weight decay; Adam and SGD add it to the gradient, AdamW and Muon apply it separately.",
+        "Weight decay. Adam and SGD add its product with the weight to the gradient; in AdamW and "
+        "Muon, it is a separate update.",
         low=0,
         high=10,
     )
@@ -120,7 +124,7 @@ class TrainConfig:
     )
     num_threads: int = config_field(
         1,
-        "CPU threads; 0 measures which number is fastest, now and then. Another number changes the "
+        "CPU threads; 0 measures repeatedly which number is fastest. Another number changes the "
         "last bits of the results.",
         low=0,
         high=256,
