@@ -60,10 +60,11 @@ def test_head_ablation_matters_only_for_the_working_head(handmade, method):
 
 
 def test_the_single_working_head_suffices(handmade):
-    kept_only = {effect.components: effect for effect in handmade.rank_keep_only("zero")}
-    assert kept_only[WORKING_HEAD,].ablated.exact_match == 1
+    keep_effects = {effect.components: effect for effect in handmade.rank_keep_only("zero")}
+    assert keep_effects[WORKING_HEAD,].ablated.exact_match == 1
     assert all(
-        effect.ablated.exact_match == (WORKING_HEAD in parts) for parts, effect in kept_only.items()
+        effect.ablated.exact_match == (WORKING_HEAD in parts)
+        for parts, effect in keep_effects.items()
     )
     best = handmade.rank_keep_only("zero")[0]
     assert best.keep_only

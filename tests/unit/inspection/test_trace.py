@@ -177,9 +177,9 @@ def test_every_stage_follows_from_the_stages_before_it(overrides):
             else:
                 key, value = module.project_kv((memory if part.kind == "cross" else inputs)[None])
                 sharing = family.config.n_heads // family.config.n_kv_heads_resolved
-                found = tensor.get("rotated keys", tensor["keys"])
+                actual_keys = tensor.get("rotated keys", tensor["keys"])
                 torch.testing.assert_close(
-                    found, key[0].detach().repeat_interleave(sharing, 0), **close
+                    actual_keys, key[0].detach().repeat_interleave(sharing, 0), **close
                 )
                 torch.testing.assert_close(
                     tensor["values"], value[0].detach().repeat_interleave(sharing, 0), **close
@@ -347,7 +347,7 @@ def test_every_equation_gives_the_value_of_its_stage():
         "second · cosine + first · sine": lambda a, b, cos, sin: b * cos + a * sin,
         "−slope · distance": lambda slope, distance: -slope * distance,
     }
-    found = set()
+    formulas_in_use = set()
     for settings in (
         {},
         {"norm_placement": "post", "activation": "gelu", "position_type": "alibi"},
@@ -358,10 +358,10 @@ def test_every_equation_gives_the_value_of_its_stage():
             for row, column in itertools.product(range(3), range(3)):
                 origin = stage.explain(1, row, column)
                 if isinstance(origin, Equation) and origin.formula in formulas:
-                    found.add(origin.formula)
+                    formulas_in_use.add(origin.formula)
                     value = formulas[origin.formula](*origin.variables.values())
                     assert value == pytest.approx(origin.value, abs=1e-5)
-    assert found == set(formulas)
+    assert formulas_in_use == set(formulas)
 
 
 def test_missing_files_are_rejected(mixed):

@@ -221,13 +221,13 @@ def test_groups_and_keep_only_are_ranked_with_a_summary(handmade, doubled):
     assert "each of these groups lowers exact match by less than" in data["summary"]
     assert "cross-attention, layer 2" in data["summary"]
     assert "cross-attention, layer 1" not in data["summary"]
-    kept_only = rendered(handmade, "ablation", set="keep")
+    keep_view = rendered(handmade, "ablation", set="keep")
     assert (
-        kept_only["summary"]
+        keep_view["summary"]
         == f"{WORKING_HEAD.name} is sufficient: with this head only, exact match is 100 %."
     )
     assert all(
-        row["exact_match"] == (WORKING_HEAD.name in row["components"]) for row in kept_only["rows"]
+        row["exact_match"] == (WORKING_HEAD.name in row["components"]) for row in keep_view["rows"]
     )
 
 

@@ -17,7 +17,8 @@ export function BarList({ label, items, max = 1, format = formatPercent, targetT
       (item) =>
         html`<li key=${item.label} title=${item.title} class=${item.isTarget ? "target" : ""}>
           <span class="pg-bar-label">
-            ${item.label}${item.isTarget && html`<span class="pg-visually-hidden"> (${targetText})</span>`}
+            ${item.label}
+            ${item.isTarget && html`<span class="pg-visually-hidden"> (${targetText})</span>`}
           </span>
           <span class="pg-bar" aria-hidden="true">
             <span
