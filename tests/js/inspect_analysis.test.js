@@ -187,6 +187,20 @@ test("the arrow keys of the lens select a position, and its attribution is loade
   assert.equal(logitLensSpec.rows(LENS).length, 5 + 2);
 });
 
+test("the runner-up can be selected again as the baseline", async () => {
+  await show(logitLensSpec, LENS);
+  await wait(() => box.querySelector(".lens-baseline"));
+  const select = box.querySelector(".lens-baseline");
+  for (const [index, baseline] of [
+    [1, ""],
+    [0, null],
+  ]) {
+    select.selectedIndex = index;
+    select.dispatchEvent(new window.Event("change", { bubbles: true }));
+    assert.equal(logitLensSpec.options().baseline, baseline);
+  }
+});
+
 test("a post-norm model has a lens but no attribution", async () => {
   responses.contributions = { error: "this is a post-norm model" };
   await show(logitLensSpec, LENS);

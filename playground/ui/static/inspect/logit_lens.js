@@ -188,7 +188,7 @@ function TokenSelects({ lens, attribution: { token, position, runner_up: runnerU
       <select
         class="lens-baseline"
         onChange=${({ currentTarget: { selectedIndex, value } }) =>
-          select({ baseline: [null, ""][selectedIndex] ?? value })}
+          select({ baseline: selectedIndex === 0 ? null : value })}
       >
         ${renderOptions(
           [
