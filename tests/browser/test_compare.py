@@ -287,7 +287,7 @@ def test_a_finetuned_model_is_compared_with_base_and_scratch(app_with_models, op
     assert [steps[0], steps[-1]] == ["0", "12"]
     assert count_colors(page, ".part-finetune .pg-figure:last-child .pg-chart-plot canvas") > 3
     expect(page.locator(".part-finetune .verdict")).to_contain_text("of 8 held-out sequences")
-    page.click(".benchmark-three")
+    page.click(".compare-in-benchmark")
     wait_for_job(page)
     assert model_names(page)[:3] == ["reverse", "gpt2", "tuned:gpt2-reverse-1-10"]
     expect(row_of(page, "tuned:gpt2-reverse-1-10")).to_contain_text("fine-tuned: 12 steps")

@@ -34,7 +34,11 @@ import {
   describeTraining,
   thinSteps,
 } from "../../playground/ui/static/compare/finetune.js";
-import { formatRatio, partRows, scaleOf } from "../../playground/ui/static/compare/model_sizes.js";
+import {
+  formatRatio,
+  withTotal,
+  exponentRange,
+} from "../../playground/ui/static/compare/model_sizes.js";
 import {
   describeDownloads,
   describeModelCost,
@@ -520,14 +524,14 @@ test("sentences on models, runs and training", () => {
   });
   assert.equal(formatRatio(1234), "1,200 ×");
   const halves = ["a", "b"].map((part) => ({ part, formula: "", by_formula: 2, counted: 1 }));
-  assert.deepEqual(partRows(halves)[2], {
+  assert.deepEqual(withTotal(halves)[2], {
     part: "total",
     formula: "",
     by_formula: 4,
     counted: 2,
   });
   assert.equal(formatRatio(2.345), "2.35 ×");
-  assert.deepEqual(scaleOf([{ parameters: 1500 }, { parameters: 2e6 }]), [3, 7]);
+  assert.deepEqual(exponentRange([{ parameters: 1500 }, { parameters: 2e6 }]), [3, 7]);
   assert.deepEqual(
     cosineRange([{ similarity: 0.9, baseline: null, references: [[-0.15, 1], null] }]),
     [-0.2, 1],

@@ -33,9 +33,9 @@ const isStep = (row) => row.kind !== "memory";
 /** Return the steps to store: all evaluations, and at most MAX_SAVED_STEPS others. */
 export function thinSteps(rows) {
   const steps = rows.filter(isStep),
-    every = Math.ceil(steps.length / MAX_SAVED_STEPS);
+    stride = Math.ceil(steps.length / MAX_SAVED_STEPS);
   return steps
-    .filter((row, i) => row.eval_size || i % every === 0)
+    .filter((row, i) => row.eval_size || i % stride === 0)
     .map(({ step, loss, exact_match, eval_size }) => ({ step, loss, exact_match, eval_size }));
 }
 
@@ -112,7 +112,7 @@ function Training({ result, rows, request }) {
       html`<p class="pg-buttons">
         <button
           type="button"
-          class="pg-button benchmark-three"
+          class="pg-button compare-in-benchmark"
           title="The pretrained model with few-shot examples, the fine-tuned model, and yours"
           onClick=${() => benchmarkModels([result.from, result.model])}
         >

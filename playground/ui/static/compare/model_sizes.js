@@ -25,7 +25,7 @@ export const formatRatio = (ratio) =>
   (ratio >= 10 ? formatInteger(Math.round(+ratio.toPrecision(2))) : formatNumber(ratio)) + " ×";
 
 /** Return the powers of ten around the sizes. @returns {[number, number]} */
-export function scaleOf(models) {
+export function exponentRange(models) {
   const logs = models.map((each) => Math.log10(each.parameters));
   return [Math.floor(Math.min(...logs)), Math.ceil(Math.max(...logs))];
 }
@@ -33,9 +33,9 @@ export function scaleOf(models) {
 const powerOfTen = (exponent) =>
   "10" + String(exponent).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)]);
 
-function Decades({ parameters, low, high }) {
+function LogScale({ parameters, low, high }) {
   const position = (100 * (Math.log10(parameters) - low)) / (high - low);
-  return html`<span class="decades" style=${{ "--decades": high - low }} aria-hidden="true">
+  return html`<span class="log-scale" style=${{ "--decades": high - low }} aria-hidden="true">
     <i style=${{ left: position + "%" }}></i>
   </span>`;
 }
@@ -58,7 +58,7 @@ const buildColumns = (low, high) => [
     label: `${powerOfTen(low)} to ${powerOfTen(high)}`,
     isSortable: false,
     isOptional: true,
-    render: (row) => html`<${Decades} parameters=${row.parameters} low=${low} high=${high} />`,
+    render: (row) => html`<${LogScale} parameters=${row.parameters} low=${low} high=${high} />`,
   },
   {
     key: "ratio",
@@ -76,7 +76,7 @@ const buildColumns = (low, high) => [
 ];
 
 /** Return the parts of GPT-3 with their total. */
-export function partRows(parts) {
+export function withTotal(parts) {
   const sum = (key) => parts.reduce((total, row) => total + row[key], 0);
   return [
     ...parts,
@@ -109,7 +109,7 @@ const GptParts = ({ parts }) =>
     <${DataTable}
       caption="GPT-3 by part"
       columns=${PART_COLUMNS}
-      rows=${partRows(parts)}
+      rows=${withTotal(parts)}
       rowKey=${(row) => row.part}
       csvName="gpt-3-parts"
     />
@@ -133,7 +133,7 @@ export function ModelSizes() {
         class="sizes"
         caption="Sizes of models"
         isCaptionHidden
-        columns=${buildColumns(...scaleOf(result.models))}
+        columns=${buildColumns(...exponentRange(result.models))}
         rows=${result.models}
         rowKey=${(row) => row.name}
         csvName="model-sizes"

@@ -97,8 +97,8 @@ export function describeModelCost(name) {
       isError: false,
     };
   const finetuned = name.startsWith("tuned:") ? "Fine-tuned here" : "In a local folder",
-    where = row.location === "directory" ? finetuned : "On this machine";
-  return { text: `${where}: ${[parameters, size].filter(Boolean).join(", ")}`, isError: false };
+    storage = row.location === "directory" ? finetuned : "On this machine";
+  return { text: `${storage}: ${[parameters, size].filter(Boolean).join(", ")}`, isError: false };
 }
 
 /** Describe the downloads that a benchmark of these models needs. */

@@ -8,14 +8,14 @@ import { formatPercent } from "../shared/format.js";
 const LOSS_OPTIONS = { label: "Loss", isLog: true, yRange: /** @type {any} */ ([null, null]) };
 const optionsByLabel = new Map();
 
-/** Options must be the same object at each drawing. */
+/** Return the options of a chart. They are cached, because new options draw the chart again. */
 const scoreOptions = (label) => {
   if (!optionsByLabel.has(label))
     optionsByLabel.set(label, {
       label,
       yRange: [0, 1],
       formatY: formatPercent,
-      formatTick: (share) => Math.round(100 * share) + " %",
+      formatTick: (fraction) => Math.round(100 * fraction) + " %",
       syncKey: "compare " + label,
     });
   return optionsByLabel.get(label);

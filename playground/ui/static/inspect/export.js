@@ -38,7 +38,7 @@ async function buildViewLink() {
     try {
       response = await request("runs/details", { owner: store.owner.value, subject });
     } catch {
-      // then only this browser can open the link
+      // Without a share id, only this browser can open the link.
     }
     // A share id gives read-only access.
     if (response.share_id) subject = "watch:" + response.share_id;

@@ -36,16 +36,16 @@ function selectedCell(data) {
 }
 
 function selectCell(layer, position) {
-  const isMoved = position !== selection.value.at[1];
-  select({ at: [layer, position], ...(isMoved && { token: null, baseline: null }) });
+  const isOtherPosition = position !== selection.value.at[1];
+  select({ at: [layer, position], ...(isOtherPosition && { token: null, baseline: null }) });
 }
 
 export function describeCell(data, layer, position) {
-  const where = layer ? "After " + data.layers[layer] : "Before the first layer",
+  const layerText = layer ? "After " + data.layers[layer] : "Before the first layer",
     tokens = data.candidates[layer][position].map(([name, p]) => `${name} (${formatPercent(p)})`),
     target = data.target ? "Target: " : "The target is unknown; the model generated ";
   return (
-    `${where}, position ${position + 1}: ${tokens.join(", ")}. ${target}` +
+    `${layerText}, position ${position + 1}: ${tokens.join(", ")}. ${target}` +
     `${data.labels[position]}, with probability ` +
     `${formatPercent(data.target_probability[layer][position])}.`
   );
@@ -236,7 +236,7 @@ function Contributions({ rows }) {
 
 function toRows(data) {
   const labelName = data.target ? "target" : "prediction",
-    { data: attributed } = attribution.peek();
+    { data: attributionData } = attribution.peek();
   const cells = data.layers.flatMap((layer, l) =>
     data.candidates[l].flatMap((candidates, t) =>
       candidates.map(([token, probability], rank) => ({
@@ -251,11 +251,11 @@ function toRows(data) {
       })),
     ),
   );
-  const contributions = (attributed?.contributions ?? []).map(({ name, logit }) => ({
-    position: attributed.position + 1,
+  const contributions = (attributionData?.contributions ?? []).map(({ name, logit }) => ({
+    position: attributionData.position + 1,
     component: name,
-    token: attributed.token,
-    baseline_token: attributed.baseline_token,
+    token: attributionData.token,
+    baseline_token: attributionData.baseline_token,
     logit,
   }));
   return [...cells, ...contributions];

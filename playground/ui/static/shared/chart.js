@@ -235,9 +235,9 @@ export class Chart {
       values = this.readValues().filter((each) => !each.isHidden && each.value !== null);
     if (!values.length) return label + ": no values yet";
     const x = this.legendX(),
-      where = x === null ? "latest" : `${xLabel} ${formatX(x)}`;
+      xText = x === null ? "latest" : `${xLabel} ${formatX(x)}`;
     return (
-      `${label}, ${where}: ` +
+      `${label}, ${xText}: ` +
       values
         .map(({ series, value }) => `${series.label} ${formatY(/** @type {number} */ (value))}`)
         .join("; ")
@@ -256,14 +256,14 @@ export class Chart {
   renderLegend() {
     const { formatX, formatY, label, xLabel } = this.options,
       x = this.legendX(),
-      where = x === null ? "" : `${xLabel} ${formatX(x)}`;
+      xText = x === null ? "" : `${xLabel} ${formatX(x)}`;
     this.plotBox.setAttribute(
       "aria-label",
       `${this.describe()}. Arrow keys read values, + and - zoom, 0 shows all.`,
     );
     render(
       html`<span class="pg-legend-title">${label}</span>
-        <span class="pg-legend-x">${where}</span>
+        <span class="pg-legend-x">${xText}</span>
         ${this.readValues().map(
           ({ series, value, isHidden }) =>
             html`<button

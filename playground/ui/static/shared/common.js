@@ -10,7 +10,7 @@ export function createStorage(key) {
   let values = {};
   try {
     values = JSON.parse(localStorage.getItem(key) || "{}") || {};
-  } catch (error) {
+  } catch {
     /* the stored value is malformed, or the browser denies storage */
   }
   return {
@@ -20,7 +20,7 @@ export function createStorage(key) {
       values[name] = value;
       try {
         localStorage.setItem(key, JSON.stringify(values));
-      } catch (error) {
+      } catch {
         /* storage is full or not available */
       }
     },
@@ -38,7 +38,7 @@ export async function copyText(text, label, promptTitle) {
   try {
     await navigator.clipboard.writeText(text);
     label.textContent = "Copied";
-  } catch (error) {
+  } catch {
     window.prompt(promptTitle, text);
   }
   setTimeout(() => {

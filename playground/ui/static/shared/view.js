@@ -80,7 +80,7 @@ export function createView(className, styleUrls = []) {
       let value;
       try {
         value = JSON.parse(gradio.props.value) || {};
-      } catch (error) {
+      } catch {
         return;
       }
       onValueChange(value);

@@ -8,10 +8,10 @@ function setTheme(theme) {
   button?.setAttribute("aria-pressed", String(theme === "dark"));
 }
 
-function storedTheme() {
+function loadTheme() {
   try {
     return localStorage.getItem(THEME_KEY);
-  } catch (error) {
+  } catch {
     return null; // this browser has no storage
   }
 }
@@ -27,17 +27,17 @@ export function initSkipLink() {
 
 export function initThemeSwitch() {
   const button = document.querySelector(".theme-switch"),
-    linked = new URLSearchParams(location.search).get("__theme"),
+    linkTheme = new URLSearchParams(location.search).get("__theme"),
     isDark = document.body.classList.contains("dark");
   if (!button) return;
-  setTheme(linked || storedTheme() || (isDark ? "dark" : "light"));
+  setTheme(linkTheme || loadTheme() || (isDark ? "dark" : "light"));
   button.addEventListener("click", () => {
     const theme = document.body.classList.contains("dark") ? "light" : "dark";
     setTheme(theme);
     try {
       localStorage.setItem(THEME_KEY, theme);
-    } catch (error) {
-      /* likewise */
+    } catch {
+      // this browser has no storage
     }
   });
 }

@@ -31,7 +31,7 @@ const formatTick = (/** @type {number} */ fraction) => Math.round(100 * fraction
 const charts = {};
 /** @type {number[]} */
 let evaluationSteps = [];
-// What the charts display, to leave them alone while it does not change.
+// What the charts display, so that unchanged charts are not painted again.
 let drawn = { lines: "", markers: "" };
 
 /** The last step of the open run on the axis: it grows in a few jumps, not with every point. */
@@ -90,11 +90,11 @@ const runName = () => (store.find(state.modelRef) || state.lastResponse).name ||
 
 /**
  * Return a series of each overlay and of the open run.
- * @param {{ x: number[], y: (number | null)[] }} own
- * @param {(curve: any) => { x: number[], y: (number | null)[] }} ofOverlay
+ * @param {{ x: number[], y: (number | null)[] }} openRunPoints
+ * @param {(curve: any) => { x: number[], y: (number | null)[] }} pointsOf
  * @returns {Series[]}
  */
-function buildSeries(own, ofOverlay) {
+function buildSeries(openRunPoints, pointsOf) {
   const others = [...overlays.value]
     .filter(([, overlay]) => overlay.curve)
     .map(([subject, { colorIndex, curve, name }]) => ({
@@ -103,11 +103,11 @@ function buildSeries(own, ofOverlay) {
       color: colorIndex + 1,
       dash: colorIndex % 2,
       hasPoints: true,
-      ...ofOverlay(curve),
+      ...pointsOf(curve),
     }));
   return [
     ...others,
-    { key: OPEN_RUN, label: runName(), color: "--pg-accent", hasPoints: true, ...own },
+    { key: OPEN_RUN, label: runName(), color: "--pg-accent", hasPoints: true, ...openRunPoints },
   ];
 }
 

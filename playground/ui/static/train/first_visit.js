@@ -23,7 +23,7 @@ function isFirstVisit() {
     if (localStorage.getItem(VISITED_KEY)) return false;
     localStorage.setItem(VISITED_KEY, "yes");
     return true;
-  } catch (error) {
+  } catch {
     return false; // without storage, the recording would play at every visit
   }
 }

@@ -18,7 +18,7 @@ import {
   buildStacks,
   describeHead,
   describeWeights,
-  formatShare,
+  formatThousandths,
   KIND_TITLES,
   summarizeHead,
 } from "./structure.js";
@@ -115,7 +115,7 @@ function describeRow(pass, row) {
     describeWeights(keys, pass.attention[kind][layer][head], row) +
     "." +
     (isOutput && predicted?.[row] !== undefined
-      ? ` Prediction: ${predicted[row]} with probability ${formatShare(probability[row])}.`
+      ? ` Prediction: ${predicted[row]} with probability ${formatThousandths(probability[row])}.`
       : "")
   );
 }

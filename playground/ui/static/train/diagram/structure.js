@@ -54,7 +54,7 @@ function buildStack(side, title, attention, isSingle) {
         layer,
         heads: attention[kind]?.[layer]?.length || 0,
         title: KIND_TITLES[kind],
-        component: prefix + "." + layer + "." + SUBLAYERS[kind],
+        component: `${prefix}.${layer}.${SUBLAYERS[kind]}`,
       })),
     ),
   };
@@ -81,7 +81,7 @@ function buildRecurrentStacks(info, attention) {
 }
 
 /**
- * Return the number of a head or block in words: "Cross-attention, layer 2, head 1".
+ * Return the name of a head or block: "Cross-attention, layer 2, head 1".
  * @param {string} kind
  * @param {number} layer counts from 0
  * @param {number | null} head counts from 0; null for the block
@@ -139,9 +139,12 @@ export function describeWeights(keys, weights, row) {
     .sort((a, b) => b.weight - a.weight);
   return ranked
     .slice(0, MAX_LISTED_KEYS)
-    .map(({ token, position, weight }) => `${token} (position ${position}) ${formatShare(weight)}`)
+    .map(
+      ({ token, position, weight }) =>
+        `${token} (position ${position}) ${formatThousandths(weight)}`,
+    )
     .join(", ");
 }
 
 /** @param {number} thousandths */
-export const formatShare = (thousandths) => (thousandths / 1000).toFixed(3);
+export const formatThousandths = (thousandths) => (thousandths / 1000).toFixed(3);
