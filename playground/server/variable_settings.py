@@ -49,17 +49,19 @@ def _setting_info(name: str, group: str) -> dict[str, Any]:
 
 def _all_setting_info() -> list[dict[str, Any]]:
     grouped = {
-        "First of all": ("architecture", "task", "min_length", "max_length"),
+        "Model and task": ("architecture", "task", "min_length", "max_length"),
         **ADVANCED_SETTINGS,
     }
     listed = [(name, group) for group, names in grouped.items() for name in names]
-    rest = [
-        (name, "Of other families")
+    others = [
+        (name, "Other architectures")
         for name in section_of_field()
-        if name not in {each for each, _ in listed}
+        if name not in {listed_name for listed_name, _ in listed}
     ]
-    left_out = (*DERIVED_SETTINGS, "dataset_sha256", "seed", "device", "num_threads")
-    return [_setting_info(name, group) for name, group in (*listed, *rest) if name not in left_out]
+    excluded = (*DERIVED_SETTINGS, "dataset_sha256", "seed", "device", "num_threads")
+    return [
+        _setting_info(name, group) for name, group in (*listed, *others) if name not in excluded
+    ]
 
 
 VARIABLE_SETTINGS = _all_setting_info()
