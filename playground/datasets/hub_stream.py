@@ -83,9 +83,9 @@ def stream_hub_columns(
     Raises:
         DatasetError: for a repository without such a file, or one that cannot be fetched.
     """
-    refusal = DatasetError(f"{repo[:120]!r} is not a dataset; write user/name")
+    invalid_name = DatasetError(f"{repo[:120]!r} is not a dataset; write user/name")
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo, re.ASCII):
-        raise refusal
+        raise invalid_name
     kind = None
     try:
         info = HfApi(token=token).dataset_info(repo)
@@ -103,7 +103,7 @@ def stream_hub_columns(
         for row in data.select_columns([source, target]):
             yield row[source], row[target]
     except HFValidationError:
-        raise refusal from None
+        raise invalid_name from None
     except RepositoryNotFoundError:
         raise DatasetError(
             f"there is no dataset {repo} on the Hub, or it is private; check its name"

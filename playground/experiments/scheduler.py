@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 MAX_QUEUED_RUNS = 2  # maximum number of queued runs of one experiment
 POLL_INTERVAL_S = 0.2  # seconds between two iterations of the background thread
-RETRY_DELAY_S = 5.0  # seconds after a refusal until the next attempt
+RETRY_DELAY_S = 5.0  # seconds after a rejected run until the next attempt
 RESUMABLE_STATUSES = ("paused", "stopped", "failed", "stopping")  # only a resume continues these
 
 

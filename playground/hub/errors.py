@@ -99,10 +99,10 @@ def to_hub_error(
             retryable=True,
             code=HUB_UNREACHABLE,
         )
-    if refused := find(HfHubHTTPError):
-        message = redact((refused.server_message or "").split("\n")[0])[:200]
+    if http_error := find(HfHubHTTPError):
+        message = redact((http_error.server_message or "").split("\n")[0])[:200]
         return _status_error(
-            refused.response.status_code,
+            http_error.response.status_code,
             action,
             f" (message of the Hub: {message})" if message else "",
         )
@@ -168,5 +168,5 @@ def _status_error(status: int, action: str, remark: str) -> HubError:
                 f"could not {action}: the Hub has a server error (status {status}); try again later"
             )
         case _:
-            message = f"could not {action}: the Hub refused it (status {status}){remark}"
+            message = f"could not {action}: the Hub rejected it (status {status}){remark}"
     return HubError(message, retryable=retryable)

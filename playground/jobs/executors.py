@@ -50,7 +50,7 @@ class Executor(ABC):
         """End the process that runs a job."""
 
     def request_cancel(self, job: Job) -> bool:
-        """Ask a job to end early; return False if it cannot receive that."""
+        """Request that a job ends early; return False if it cannot receive the request."""
         return False
 
     def end_if_idle(self) -> None:  # noqa: B027  most executors have no idle process

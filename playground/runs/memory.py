@@ -25,7 +25,7 @@ def free_memory() -> int:
 
 
 def ensure_memory_available(config: RunConfig, reserved_bytes: int = 0) -> None:
-    """Refuse a run that would not fit into free memory.
+    """Reject a run that would not fit into free memory.
 
     Args:
         reserved_bytes: bytes that other runs are about to take.

@@ -239,7 +239,7 @@ class Registry:
         return run
 
     def validate_size(self, config: RunConfig) -> None:
-        """Refuse a run that exceeds the limits of this server or its free memory.
+        """Reject a run that exceeds the limits of this server or its free memory.
 
         Raises:
             ConfigError: with the setting, its value and the limit.

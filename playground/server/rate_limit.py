@@ -144,7 +144,7 @@ class LoadLimits:
     async def reject(self, address: str, seconds: float) -> Response:
         """Return the response to a client that has to wait, after a pause.
 
-        Without the pause, a client that repeats refused requests at once keeps a core busy.
+        Without the pause, a client that repeats rejected requests at once keeps a core busy.
         """
         if self._delayed[address] < MAX_DELAYED_REJECTIONS:
             self._delayed[address] += 1
