@@ -1,7 +1,7 @@
 // Architectures with as many parameters as the selected model, trained on the same data. Each one
 // is a run of the server.
 import { html, signal, useEffect } from "../vendor/preact.js";
-import { NO_RESPONSE, request } from "../shared/api.js";
+import { requestOrError } from "../shared/api.js";
 import { Form } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage } from "../shared/format.js";
@@ -40,20 +40,15 @@ let loadedSubject = "",
 async function loadArchitectures() {
   const id = ++requestId,
     isSameModel = loadedSubject === subject.value;
-  let response;
-  try {
-    response = await request(
-      "architectures/matched",
-      {
-        owner: store.owner.value,
-        subject: subject.value,
-        ...(isSameModel ? requestedLengths(lengths.value) : {}),
-      },
-      TIMEOUT_MS,
-    );
-  } catch {
-    response = { error: NO_RESPONSE };
-  }
+  const response = await requestOrError(
+    "architectures/matched",
+    {
+      owner: store.owner.value,
+      subject: subject.value,
+      ...(isSameModel ? requestedLengths(lengths.value) : {}),
+    },
+    TIMEOUT_MS,
+  );
   if (id !== requestId) return;
   error.value = formatMessage(response.error || "");
   if (response.error) return; // the previous list stays
@@ -70,17 +65,12 @@ const listSelected = () =>
 
 async function trainArchitectures() {
   isTraining.value = true;
-  let response;
-  try {
-    response = await request("architectures/train", {
-      owner: store.owner.value,
-      subject: subject.value,
-      architectures: listSelected().map((each) => each.architecture),
-      ...requestedLengths(lengths.value),
-    });
-  } catch {
-    response = { error: NO_RESPONSE };
-  }
+  const response = await requestOrError("architectures/train", {
+    owner: store.owner.value,
+    subject: subject.value,
+    architectures: listSelected().map((each) => each.architecture),
+    ...requestedLengths(lengths.value),
+  });
   isTraining.value = false;
   error.value = formatMessage(response.error || "");
   if (response.runs?.length) setRuns(response.runs);

@@ -1,7 +1,7 @@
 // Attention of two pretrained models on the same prompt, each with its own tokens, or of one of
 // them and the selected model (probing/attention.py, inspect/view).
 import { computed, effect, html, signal, useEffect } from "../vendor/preact.js";
-import { NO_RESPONSE, request } from "../shared/api.js";
+import { requestOrError } from "../shared/api.js";
 import { Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import { SegmentedControl } from "../shared/components/segments.js";
@@ -93,10 +93,8 @@ async function run() {
 let requestId = 0;
 /** Load the attention of the selected model, as in Inspect. */
 async function loadOwn() {
-  const id = ++requestId;
-  let response;
-  try {
-    response = await request("inspect/view", {
+  const id = ++requestId,
+    response = await requestOrError("inspect/view", {
       owner: store.owner.value,
       subject: subject.value,
       text: store.sequence.value,
@@ -104,9 +102,6 @@ async function loadOwn() {
       view: "attention",
       options: { kind: ownKind.value, mode: "free-running" },
     });
-  } catch {
-    response = { error: NO_RESPONSE };
-  }
   if (id !== requestId) return;
   ownError.value = formatMessage(response.error || response.note || "");
   if (response.error) return; // the previous result stays

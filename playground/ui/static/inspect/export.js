@@ -1,6 +1,6 @@
 // Links and files of the open section.
 import { html, signal } from "../vendor/preact.js";
-import { NO_RESPONSE, request } from "../shared/api.js";
+import { request, requestOrError } from "../shared/api.js";
 import { copyText } from "../shared/common.js";
 import { buildLink } from "../shared/links.js";
 import { downloadBlob, recordsToCsv } from "../shared/csv.js";
@@ -75,21 +75,16 @@ function renderSection() {
 // Figures for print are drawn by the server.
 async function exportFigures(name) {
   isDrawingFigures.value = true;
-  let response;
-  try {
-    response = await request(
-      "inspect/figures",
-      {
-        owner: store.owner.value,
-        subject: store.model.value,
-        text: store.sequence.value,
-        ...(store.step.value === null ? {} : { step: store.step.value }),
-      },
-      300000,
-    );
-  } catch {
-    response = { error: NO_RESPONSE };
-  }
+  const response = await requestOrError(
+    "inspect/figures",
+    {
+      owner: store.owner.value,
+      subject: store.model.value,
+      text: store.sequence.value,
+      ...(store.step.value === null ? {} : { step: store.step.value }),
+    },
+    300000,
+  );
   isDrawingFigures.value = false;
   if (response.error) return showError(response.error);
   const bytes = Uint8Array.from(atob(response.zip), (c) => c.charCodeAt(0));

@@ -1,6 +1,6 @@
 // The state of the tab, and its requests. Components read the signals.
 import { computed, signal } from "../vendor/preact.js";
-import { NO_RESPONSE, request } from "../shared/api.js";
+import { requestOrError } from "../shared/api.js";
 import { createStorage } from "../shared/common.js";
 import { formatDuration, formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
@@ -43,9 +43,7 @@ export function setError(part, error) {
  * @returns {Promise<any>}
  */
 export const requestAsOwner = (route, payload, timeoutMs) =>
-  request(route, { owner: store.owner.value, ...payload }, timeoutMs).catch(() => ({
-    error: NO_RESPONSE,
-  }));
+  requestOrError(route, { owner: store.owner.value, ...payload }, timeoutMs);
 
 /**
  * Send a request of the owner. Returns null after an error, which `part` of the tab shows.

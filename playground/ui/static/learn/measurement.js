@@ -1,6 +1,6 @@
 // A measurement of the server: requests, polling, and its progress. It is in {id, response}.
 import { html } from "../vendor/preact.js";
-import { NO_RESPONSE, request } from "../shared/api.js";
+import { NO_RESPONSE, requestOrError } from "../shared/api.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatMessage } from "../shared/format.js";
 import { poller } from "../shared/poller.js";
@@ -13,13 +13,8 @@ export const isActive = ({ id, response }) =>
   Boolean(id && (!response || ACTIVE_STATUSES.includes(response.status)));
 
 /** Send a request; an error is in the response. */
-export async function requestLesson(name, payload = {}) {
-  try {
-    return await request("lessons/" + name, { owner: store.owner.value, ...payload });
-  } catch {
-    return { error: NO_RESPONSE };
-  }
-}
+export const requestLesson = (name, payload = {}) =>
+  requestOrError("lessons/" + name, { owner: store.owner.value, ...payload });
 
 /**
  * Poll a measurement until it ends.

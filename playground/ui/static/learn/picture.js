@@ -1,6 +1,6 @@
 // The first lesson: the diagram of a trained model, with a caption for each of its parts.
 import { html, signal, useEffect } from "../vendor/preact.js";
-import { NO_RESPONSE, request } from "../shared/api.js";
+import { requestOrError } from "../shared/api.js";
 import { navigate } from "../shared/common.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
@@ -26,13 +26,9 @@ let requestId = 0;
 
 /** Send a request for the model; an error is shown, and the result is null. */
 async function load(route, payload = {}) {
-  const id = ++requestId;
-  let response;
-  try {
-    response = await request(route, { owner: store.owner.value, subject: MODEL, ...payload });
-  } catch {
-    response = { error: NO_RESPONSE };
-  }
+  const id = ++requestId,
+    fields = { owner: store.owner.value, subject: MODEL, ...payload },
+    response = await requestOrError(route, fields);
   if (id !== requestId) return null;
   error.value = formatMessage(response.error ?? response.message);
   return error.value ? null : response;

@@ -1,6 +1,6 @@
 // The runs of a lesson, to play with: another sequence, and the weights of an earlier step.
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { NO_RESPONSE, request } from "../shared/api.js";
+import { requestOrError } from "../shared/api.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatMessage } from "../shared/format.js";
@@ -9,18 +9,13 @@ import { store } from "../shared/store.js";
 const DELAY_MS = 200; // after the last input
 const DEFAULT_TEXT = "3 1 4 1 5";
 
-async function predict(subject, text, step) {
-  try {
-    return await request("runs/predict", {
-      owner: store.owner.value,
-      subject,
-      text,
-      ...(step !== null && { step }),
-    });
-  } catch {
-    return { error: NO_RESPONSE };
-  }
-}
+const predict = (subject, text, step) =>
+  requestOrError("runs/predict", {
+    owner: store.owner.value,
+    subject,
+    text,
+    ...(step !== null && { step }),
+  });
 
 /** Predict with all runs after a pause of the input. Returns a function that ends this. */
 function startPrediction(runs, text, step, onReplies) {

@@ -55,6 +55,16 @@ export async function request(name, payload, timeoutMs = DEFAULT_TIMEOUT_MS) {
 }
 
 /**
+ * Send a request. If it fails, the response is an error.
+ * @param {string} name
+ * @param {object} payload
+ * @param {number} [timeoutMs]
+ * @returns {Promise<any>}
+ */
+export const requestOrError = (name, payload, timeoutMs) =>
+  request(name, payload, timeoutMs).catch(() => ({ error: NO_RESPONSE }));
+
+/**
  * Send a file or a text to a route below playground/. Return the response, or its text as an error.
  * @param {string} route
  * @param {Blob | string} body

@@ -1,5 +1,5 @@
 // The user's own data: the input of the dataset panel, and the report of the server about it.
-import { NO_RESPONSE, request, requestWithRetry, upload } from "../shared/api.js";
+import { NO_RESPONSE, requestOrError, requestWithRetry, upload } from "../shared/api.js";
 import { formatBytes, formatMessage } from "../shared/format.js";
 import { createView } from "../shared/view.js";
 import { createReactive } from "./state.js";
@@ -140,13 +140,8 @@ const clearColumns = () =>
   Object.assign(panel, { sourceColumn: "", targetColumn: "", columnNames: [] });
 
 /** @param {string} action @param {string} [sha256] of a dataset */
-async function sendAction(action, sha256 = "") {
-  try {
-    return await request("datasets/action", { action, owner: panel.owner, sha256 }, TIMEOUT_MS);
-  } catch {
-    return { error: NO_RESPONSE };
-  }
-}
+const sendAction = (action, sha256 = "") =>
+  requestOrError("datasets/action", { action, owner: panel.owner, sha256 }, TIMEOUT_MS);
 
 /** Show a dataset that is on the server. @param {string} sha256 */
 export const readStored = (sha256) =>

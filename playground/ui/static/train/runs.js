@@ -1,5 +1,5 @@
 // The requests about runs, and the poll of their list.
-import { NO_RESPONSE, request } from "../shared/api.js";
+import { NO_RESPONSE, request, requestOrError } from "../shared/api.js";
 import { formatMessage } from "../shared/format.js";
 import { poller } from "../shared/poller.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
@@ -55,13 +55,8 @@ export async function runAndOpen(payload, ref = state.modelRef) {
 }
 
 /** @param {string} ref */
-export async function fetchDetails(ref) {
-  try {
-    return await request("runs/details", { owner: state.owner, subject: ref });
-  } catch {
-    return { error: NO_RESPONSE };
-  }
-}
+export const fetchDetails = (ref) =>
+  requestOrError("runs/details", { owner: state.owner, subject: ref });
 
 /** Request the list; returns whether the server responded. */
 export async function loadRuns() {

@@ -1,5 +1,5 @@
 // The dialog for links to the view, embedded frames, code and the report.
-import { NO_RESPONSE, request } from "../shared/api.js";
+import { requestOrError } from "../shared/api.js";
 import { CopyField } from "../shared/components/copy_field.js";
 import { Dialog } from "../shared/components/dialog.js";
 import { downloadBlob } from "../shared/csv.js";
@@ -141,13 +141,8 @@ function ReportButton() {
   const onClick = async () => {
     setBusy(true);
     setMessage("report", "Creating the report");
-    let reply;
-    try {
-      const payload = { owner: state.owner, subject: state.modelRef };
-      reply = await request("runs/report", payload, REPORT_TIMEOUT_MS);
-    } catch {
-      reply = { error: NO_RESPONSE };
-    }
+    const payload = { owner: state.owner, subject: state.modelRef },
+      reply = await requestOrError("runs/report", payload, REPORT_TIMEOUT_MS);
     setBusy(false);
     setMessage("report", formatMessage(reply.error ?? ""), { isError: true });
     if (!reply.error) downloadBlob(reply.name, new Blob([reply.html], { type: "text/html" }));
