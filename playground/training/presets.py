@@ -113,7 +113,16 @@ def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConf
     name = setting_value("preset", name)
     if name not in PRESETS:
         raise ValueError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
-    return RunConfig.from_flat({**PRESETS[name].settings, **(values or {})})
+    values = values or {}
+    settings = dict(PRESETS[name].settings)
+    architecture = values.get("architecture")
+    if isinstance(architecture, str) and architecture in ARCHITECTURES:
+        # Another architecture may lack a default of the transformer, such as position_std.
+        defaults = ARCHITECTURES["transformer"]
+        accepted = ARCHITECTURES[architecture].setting_names()
+        for missing in defaults.overrides.keys() & (set(defaults.setting_names()) - set(accepted)):
+            settings.pop(missing, None)
+    return RunConfig.from_flat({**settings, **values})
 
 
 def architecture_preset(architecture: str, **values: Any) -> RunConfig:

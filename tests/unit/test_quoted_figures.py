@@ -389,7 +389,7 @@ def median_seconds(model, setting="reverse, lengths 1 to 10"):
 
 def test_the_speed_in_the_readme_is_measured():
     text = document_texts("README.md")[0]
-    assert "needs about a fifth of the CPU time of BART, and a seventh of that of" in text
+    assert "needs about a fifth of the CPU time of BART. It needs a seventh of the time of" in text
     model, bart, nn_transformer = (
         "this project",
         "BART, dropout 0",

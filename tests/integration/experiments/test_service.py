@@ -17,6 +17,7 @@ from playground.runs.record import WEIGHTS_EVICTED
 from playground.runs.registry import Registry
 from playground.runs.storage_quota import all_weights
 from playground.training.config import RunConfig
+from playground.training.presets import architecture_preset
 from playground.training.setting_changes import SettingChange
 from tests.support.app_server import wait_for
 
@@ -133,7 +134,8 @@ def test_time_is_estimated_from_comparable_runs_or_the_size_of_the_models(create
     assert 0 < declared["seconds"] < 5
     assert "for 4 of them: no comparable run" in declared["message"]
     run = registry.start(
-        RunConfig.from_flat(SMALL | {"max_steps": 40, "norm_placement": "pre"}), "ada"
+        architecture_preset("transformer", **SMALL | {"max_steps": 40, "norm_placement": "pre"}),
+        "ada",
     )
     wait_for(lambda: run.status == "done", description="a run")
     for owner in ("ada", "bob"):  # the speed is measured on the machine, not per owner
