@@ -155,7 +155,7 @@ class ResidentProcess(Executor):
         self.factory, self.name, self.options = factory, name, options
         self.idle_timeout_s = idle_timeout_s
         self._process: WorkerProcess | None = None
-        self._jobs: dict[str, Job] = {}  # in the process, by id
+        self._jobs: dict[str, Job] = {}  # in the process, by id; every process has its own
         self._last_used_at = time.monotonic()
         self._is_closed = False
         self._killed_job: Job | None = None  # the one because of which the process was killed
@@ -182,13 +182,14 @@ class ResidentProcess(Executor):
             return False
 
     def _start_process(self) -> WorkerProcess:
+        self._jobs = {}
         return WorkerProcess(
             "playground.jobs.entry:serve",
             self.name,
             self.factory,
             self.options(),
             on_message=self._on_message,
-            on_exit=self._on_exit,
+            on_exit=partial(self._on_exit, self._jobs),
         )
 
     def kill(self, job: Job) -> None:
@@ -202,11 +203,14 @@ class ResidentProcess(Executor):
         return process is not None and process.send("cancel", job.id)
 
     def end_if_idle(self) -> None:
-        process, limit = self._process, self.idle_timeout_s
-        if process is None or limit is None or self._jobs:
-            return
-        if time.monotonic() - self._last_used_at > limit:
-            process.kill()
+        with self._lock:
+            process, limit = self._process, self.idle_timeout_s
+            if process is None or limit is None or self._jobs:
+                return
+            if time.monotonic() - self._last_used_at <= limit:
+                return
+            self._process = None  # a job that starts now gets a new process
+        process.kill()
 
     def close(self) -> None:
         with self._lock:
@@ -225,10 +229,12 @@ class ResidentProcess(Executor):
         else:
             self.on_message(job, kind, *content)
 
-    def _on_exit(self, code: int | None) -> None:
+    def _on_exit(self, jobs: dict[str, Job], code: int | None) -> None:
         """Report the end of the jobs of an ended process. The next job starts a new one."""
         with self._lock:
-            lost, self._jobs, self._process = list(self._jobs.values()), {}, None
+            if jobs is not self._jobs:
+                return  # it was idle, and another process has started since
+            lost, self._jobs, self._process = list(jobs.values()), {}, None
             killed_job, self._killed_job = self._killed_job, None
         for job in lost:
             is_other = killed_job is not None and job is not killed_job

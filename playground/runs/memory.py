@@ -14,12 +14,15 @@ CGROUP_DIR = Path("/sys/fs/cgroup")
 def free_memory() -> int:
     """Return the bytes that a new process may take.
 
-    The lower of the free memory of the machine and the remaining limit of its container.
+    The lower of the free memory of the machine and the remaining limit of its container. The cache
+    of files counts as free, because the kernel takes it back.
     """
     free = psutil.virtual_memory().available
     try:
         allowed = int((CGROUP_DIR / "memory.max").read_text())
-        return min(free, allowed - int((CGROUP_DIR / "memory.current").read_text()))
+        used = int((CGROUP_DIR / "memory.current").read_text())
+        stat = dict(line.split() for line in (CGROUP_DIR / "memory.stat").read_text().splitlines())
+        return min(free, allowed - used + int(stat.get("inactive_file", 0)))
     except (OSError, ValueError):  # no control groups here, or no limit ("max")
         return free
 

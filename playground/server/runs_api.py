@@ -22,7 +22,7 @@ from playground.runs.model_ref import (
     resolve_run,
 )
 from playground.runs.owner_keys import OWNER_KEY_PATTERN
-from playground.runs.registry import Registry
+from playground.runs.registry import MAX_STEPS, Registry
 from playground.runs.state import Run
 from playground.runs.summary import architecture_suffix, task_label
 from playground.runs.worker_protocol import PINNED_SUFFIX
@@ -31,8 +31,6 @@ from playground.training.config import RunConfig
 from .routes import handler
 from .schemas.base import ModelRequest
 from .schemas.runs import ActOnRun, ListRuns
-
-MAX_STEPS = 1_000_000
 
 
 @handler("runs/list", ListRuns)
@@ -89,6 +87,8 @@ def run_action(registry: Registry, request: ActOnRun) -> dict[str, Any]:
 def _extend(registry: Registry, run: Run, request: ActOnRun) -> None:
     """Resume a finished run, with `max_steps` more steps."""
     registry.commands.ensure_trainable(run)
+    if run.step >= MAX_STEPS:
+        raise UserError(f"the run has {MAX_STEPS:,} steps, which is the maximum; start a new run")
     max_steps = min(MAX_STEPS, run.step + run.config.training.max_steps)
     registry.change_setting(run, "max_steps", max_steps)
     if run.config.training.stop_at_exact_match:  # otherwise the run stops again at once

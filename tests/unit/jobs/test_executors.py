@@ -190,6 +190,21 @@ def test_only_an_idle_process_ends(started):
     assert started[0].is_killed
 
 
+def test_job_that_follows_the_end_of_an_idle_process_has_a_new_process(started):
+    queue, executor = resident(idle_timeout_s=1200.0)
+    queue.submit("count", "a")
+    started[0].respond()
+    executor._last_used_at -= 1300
+    queue.housekeep()
+    job = queue.submit("count", "b")  # the idle process is killed, but has not exited yet
+    assert len(started) == 2
+    started[0].on_exit(-9)
+    started[1].respond()
+    assert job.status is JobStatus.DONE
+    queue.submit("count", "c")
+    assert len(started) == 2
+
+
 def test_closed_process_is_not_started_again(started):
     queue, executor = resident()
     job = queue.submit("count", "a")
