@@ -33,7 +33,13 @@ from playground.compat import upgrade_settings
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.record import MAX_NAME_LENGTH
 from playground.tasks import LOOKUP, TASKS
-from playground.training.config import RunConfig, default_max_length, field_named, section_of_field
+from playground.training.config import (
+    RunConfig,
+    accepted_settings,
+    default_max_length,
+    field_named,
+    section_of_field,
+)
 
 from .variant import VARIANT_KEY, Variant
 
@@ -159,10 +165,7 @@ class ExperimentSpec(BaseModel):
             varied.get("architecture", base.get("architecture", "transformer"))
         )
         if registered and "architecture" in varied:
-            valid_settings = {
-                name for name, owner in section_of_field().items() if owner != "model"
-            } | set(registered.setting_names())
-            base = {name: value for name, value in base.items() if name in valid_settings}
+            base = accepted_settings(base, varied["architecture"])
         settings = {**getattr(registered, "overrides", {}), **base, **varied}
         if self.kind == LENGTHS:
             if settings.get("task") == LOOKUP:

@@ -169,14 +169,19 @@ class RunConfig:
         return bytes_per_parameter * m.parameter_count() + 4 * (training + scoring)
 
 
+def accepted_settings(values: Mapping[str, Any], architecture: str) -> dict[str, Any]:
+    """Return the values without settings of the model that the architecture does not have."""
+    fields = ARCHITECTURES[architecture].config_class.__dataclass_fields__
+    return {
+        name: value
+        for name, value in values.items()
+        if name in fields or section_of_field().get(name) != "model"
+    }
+
+
 def _reject_unknown_settings(values: Mapping[str, Any], architecture: str) -> None:
     """Raise ConfigError for a name that is no setting, or no setting of this architecture."""
-    foreign = sorted(
-        name
-        for name in values
-        if section_of_field().get(name) == "model"
-        and name not in ARCHITECTURES[architecture].config_class.__dataclass_fields__
-    )
+    foreign = sorted(set(values) - set(accepted_settings(values, architecture)))
     if foreign:
         raise ConfigError(
             foreign[0],

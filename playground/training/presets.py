@@ -7,7 +7,7 @@ from typing import Any
 from playground.architectures import ARCHITECTURES
 from playground.compat import setting_value
 
-from .config import RunConfig
+from .config import RunConfig, accepted_settings
 
 
 @dataclass(frozen=True)
@@ -107,21 +107,17 @@ PRESETS = {
 def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConfig:
     """Build the run of a preset, with `values` on top.
 
+    If these choose another architecture, the settings of the preset that it lacks are left out.
+
     Raises:
         ValueError: for an unknown preset; ConfigError (a ValueError) for invalid settings.
     """
     name = setting_value("preset", name)
     if name not in PRESETS:
         raise ValueError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
-    values = values or {}
-    settings = dict(PRESETS[name].settings)
-    architecture = values.get("architecture")
-    if isinstance(architecture, str) and architecture in ARCHITECTURES:
-        # Another architecture may lack a default of the transformer, such as position_std.
-        defaults = ARCHITECTURES["transformer"]
-        accepted = ARCHITECTURES[architecture].setting_names()
-        for missing in defaults.overrides.keys() & (set(defaults.setting_names()) - set(accepted)):
-            settings.pop(missing, None)
+    settings, values = PRESETS[name].settings, values or {}
+    if values.get("architecture") in tuple(ARCHITECTURES):
+        settings = accepted_settings(settings, values["architecture"])
     return RunConfig.from_flat({**settings, **values})
 
 

@@ -90,8 +90,8 @@ def sequences_within_budget(subject: InspectedModel, passes: int, seconds: float
     ablation.score({})
     start = time.perf_counter()
     ablation.score({})
-    seconds_per_pass = (time.perf_counter() - start) / len(ablation.batch.source_BS)
-    n_affordable = int(seconds / (passes * seconds_per_pass))
+    seconds_per_sequence = (time.perf_counter() - start) / len(ablation.batch.source_BS)
+    n_affordable = int(seconds / (passes * seconds_per_sequence))
     return max(MIN_SEQUENCES, min(NUM_SEQUENCES, n_affordable))
 
 
