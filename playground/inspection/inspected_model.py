@@ -108,15 +108,17 @@ class InspectedModel:
         if not tokens:
             raise InspectionError(
                 f"there is no token in {text[:20]!r}; type a sequence of "
-                f"{vocabulary.describe()}, as in {self.task.example_source()}"
+                f"{vocabulary.describe()}, as in {self.task.example_source()}",
+                field="text",
             )
         if error := self.task.validate_source(tokens):
-            raise InspectionError(error)
+            raise InspectionError(error, field="text")
         max_tokens = self.model.config.max_positions - 1
         if max(len(tokens), self.task.max_target_length(len(tokens))) > max_tokens:
             raise InspectionError(
                 f"the sequence has {len(tokens)} tokens; this model has positions for "
-                f"{max_tokens}, so type at most as many"
+                f"{max_tokens}, so type at most as many",
+                field="text",
             )
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
         target = self.task.target_for(tokens)

@@ -27,6 +27,7 @@ import {
   rateSeries,
   targetRows,
 } from "../../playground/ui/static/inspect/training.js";
+import { showError } from "../../playground/ui/static/inspect/requests.js";
 import { prediction, problem } from "../../playground/ui/static/inspect/state.js";
 import { describeWeights, TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
@@ -310,13 +311,25 @@ test("tables of masks, counts and sentences", () => {
 
 test("the toolbar marks a wrong prediction, and shows the error of the input", async () => {
   prediction.value = { prediction: ["1", "EOS"], target: ["2", "EOS"], note: "" };
-  problem.value = { text: "Not a token.", isTransient: false };
+  problem.value = "Not a token.";
   await mount(html`<${Toolbar} />`);
   assert.equal(box.querySelector(".answer").textContent.trim().replace(/\s+/g, " "), "1 ✗");
   assert.equal(box.querySelector(".problem").textContent, "Not a token.");
   prediction.value = { prediction: ["1"], target: ["1", "EOS"], note: "" };
   await settle();
   assert.match(box.querySelector(".answer").textContent, /1\s*_\s*✗/, "EOS is missing");
+});
+
+test("only an error of the input marks the input as invalid", () => {
+  showError("this view needs another model");
+  assert.deepEqual(
+    [problem.value, store.isInputInvalid.value],
+    ["This view needs another model.", false],
+  );
+  showError("not a token", "text");
+  assert.equal(store.isInputInvalid.value, true);
+  showError("");
+  assert.deepEqual([problem.value, store.isInputInvalid.value], ["", false]);
 });
 
 test("the target of a position is displayed without and with smoothing", () => {

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from playground import compat
-from playground.errors import UserError
+from playground.errors import UserError, error_response
 from playground.inspection.inspected_model import InspectedModel
 
 from . import (
@@ -49,7 +49,7 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
     try:
         return VIEWS[view](subject, compat.upgrade_view_request(request))
     except UserError as error:
-        return {"error": str(error)}
+        return error_response(error)
     except ValueError:
         log.exception("view %s failed", view)
         return {

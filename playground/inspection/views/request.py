@@ -18,7 +18,7 @@ def source_text(request: dict[str, Any]) -> str:
     """
     text = request.get("text")
     if not isinstance(text, str) or len(text) > 2000:
-        raise InspectionError("type a sequence of at most 2,000 characters")
+        raise InspectionError("type a sequence of at most 2,000 characters", field="text")
     return text
 
 

@@ -101,9 +101,7 @@ function Gates({ data }) {
 
 export const gatesSpec = {
   title: "Gates of a recurrent model",
-  explain:
-    "Gates and states of the RNN, LSTM or GRU cell at every position. It needs a model with a " +
-    "recurrent architecture.",
+  explain: "Gates and states of the RNN, LSTM or GRU cell at every position.",
   Component: Gates,
   options: () => pick("stack", "layer", "quantity"),
   restoreOptions: restore,

@@ -9,6 +9,7 @@ import { VIEWS } from "./views.js";
 
 // Views that the server computes on hundreds of sequences.
 const SLOW_VIEWS = ["heads", "heads-over-training", "ablation"];
+const INPUT_FIELD = "text"; // of an error of the input
 const TRAINING_INTERVAL_MS = 3000; // between two requests while the model trains
 const pendingViews = new Set();
 let refreshTimer = /** @type {any} */ (null),
@@ -69,12 +70,12 @@ async function loadView(view) {
   const data = await requestWithRetry(
     () => requestView(spec.request || view, spec.options ? spec.options() : {}),
     () => spec.requestId === requestId,
-    (error) => view === openSection.value && showError(error, true),
+    (error) => view === openSection.value && showError(error),
   );
   if (spec.requestId !== requestId) return; // a newer request is pending
   if (view === openSection.value) isWaiting.value = false;
   if (applyDefaultInput(data)) return scheduleRefresh(view, 0);
-  if (view === openSection.value) showError(data.error ?? "", data.retryable);
+  if (view === openSection.value) showError(data.error ?? "", data.field);
   if (data.error) return; // the last result stays visible
   batch(() => {
     results.value = { ...results.value, [view]: data };
@@ -84,31 +85,21 @@ async function loadView(view) {
   if (view === openSection.value) root.dataset.drawn = view + " " + store.sequence.value;
 }
 
-/** The sequence of another model that was replaced, and its error. @type {any} */
-let rejected = null;
-
-/** Replace a sequence that was typed for another model, if this one does not know it. */
-function applyDefaultInput({ default_input, error, retryable }) {
+/** Replace a sequence that was typed for another model, if this one does not accept it. */
+function applyDefaultInput({ default_input, error, field }) {
   const before = store.sequence.value;
   batch(() => {
     if (default_input) store.suggestedInput.value = default_input;
-    // The default example has the same error: it was not about the input.
-    if (rejected && rejected.error === error) {
-      store.input.value = rejected.input;
-      store.inputModel = store.model.value;
-    }
-    rejected = null;
     const isOfOtherModel = store.input.value !== null && store.inputModel !== store.model.value;
-    if (!error || retryable || !isOfOtherModel) return;
-    rejected = { input: store.input.value, error };
-    store.input.value = null;
+    if (error && field === INPUT_FIELD && isOfOtherModel) store.input.value = null;
   });
   return store.sequence.value !== before;
 }
 
-export function showError(text, isTransient = false) {
-  problem.value = { text: formatMessage(text), isTransient: Boolean(isTransient) };
-  store.isInputInvalid.value = Boolean(text) && !isTransient;
+/** Show an error; `field` names the invalid field. @param {string} text @param {string} [field] */
+export function showError(text, field = "") {
+  problem.value = formatMessage(text);
+  store.isInputInvalid.value = field === INPUT_FIELD;
 }
 
 /** Request the open section whenever the model, the step or the input changes. */

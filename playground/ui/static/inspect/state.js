@@ -8,7 +8,7 @@ export const results = signal(/** @type {Record<string, any>} */ ({}));
 /** The latest response with a prediction. */
 export const prediction = signal(/** @type {any} */ (null));
 /** The error of the last request. A transient one is not caused by the input. */
-export const problem = signal({ text: "", isTransient: false });
+export const problem = signal("");
 export const isWaiting = signal(false);
 /** The width of the tab in pixels. */
 export const pageWidth = signal(1200);

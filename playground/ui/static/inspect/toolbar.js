@@ -36,7 +36,7 @@ export const Toolbar = () =>
     <span class="arrow" aria-hidden="true">→</span>
     <output class="answer" aria-live="polite"><${Prediction} /></output>
     <span class="note hint">${prediction.value?.note}</span>
-    <p class="problem" role="alert">${problem.value.text}</p>
+    <p class="problem" role="alert">${problem.value}</p>
     <span class="right top">
       <button
         type="button"
