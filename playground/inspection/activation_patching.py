@@ -52,8 +52,8 @@ def _encode_pair(
     subject: InspectedModel, text: str, position: int, replacement: str
 ) -> tuple[list[int], Example, Example]:
     """Return the tokens of the clean source, and the clean and the corrupted example."""
-    tokens = subject.task.vocabulary.encode(text)
     batch = subject.encode_text(text)
+    tokens = batch.source_BS[0, :-1].tolist()
     new = subject.task.vocabulary.encode(replacement)
     if not 0 <= position < len(tokens):
         raise InspectionError(

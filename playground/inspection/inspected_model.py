@@ -21,7 +21,7 @@ from playground.errors import UserError
 from playground.models.config import ModelConfig
 from playground.models.torch_transformer import TorchTransformer, copy_weights
 from playground.models.transformer import Transformer
-from playground.tasks import EOS, SOS
+from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Batch, Task
 from playground.training.config import RunConfig
@@ -104,7 +104,11 @@ class InspectedModel:
                 positions.
         """
         vocabulary = self.task.vocabulary
-        tokens = vocabulary.encode(text)
+        try:
+            tokens = vocabulary.encode(text)
+        except UnknownSymbolError as error:
+            error.field = "text"
+            raise
         if not tokens:
             raise InspectionError(
                 f"there is no token in {text[:20]!r}; type a sequence of "

@@ -11,6 +11,7 @@ from playground.inspection.inspected_model import (
 )
 from playground.inspection.views import VIEWS, render_view
 from playground.inspection.views.common import SAME_WEIGHTS
+from playground.errors import UserError
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig
@@ -34,6 +35,13 @@ def test_an_empty_vocabulary_is_rejected_with_an_example(mixed, text):
 def test_an_unknown_symbol_is_named_with_what_is_accepted(mixed):
     with pytest.raises(UnknownSymbolError, match="'x' is not a token of this task; use 0–9"):
         mixed.encode_text("3 x 4")
+
+
+@pytest.mark.parametrize("text", ["3 x 4", "", "12345678901"])
+def test_an_error_of_the_sequence_names_the_field_text(mixed, text):
+    with pytest.raises(UserError) as caught:
+        mixed.encode_text(text)
+    assert caught.value.field == "text"
 
 
 def test_sequence_beyond_max_positions_is_rejected_with_the_limit(mixed):
