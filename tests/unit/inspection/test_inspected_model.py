@@ -3,6 +3,7 @@ import torch
 
 from playground.checkpoints.checkpoint import build_model
 from playground.checkpoints.manifest import CheckpointError
+from playground.errors import UserError
 from playground.inspection import inspected_model as subject_module
 from playground.inspection.inspected_model import (
     InspectedModel,
@@ -11,7 +12,6 @@ from playground.inspection.inspected_model import (
 )
 from playground.inspection.views import VIEWS, render_view
 from playground.inspection.views.common import SAME_WEIGHTS
-from playground.errors import UserError
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig
