@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from playground.hub.publisher import MAX_CONCURRENT_TASKS
+from tests.support.app_server import wait_for
 from tests.support.browser_page import selected_head_image, start_run, wait_for_status, wait_until
 
 
@@ -51,6 +52,7 @@ def test_from_training_to_another_browser(app, hub, open_page):
     page = open_page(app.url, visit=False)
     start_run(page, app.url, max_steps=40)
     wait_for_status(page, "done")
+    expect(page.locator(".probe")).to_contain_text("step 40")
     of_the_first = selected_head_image(page)
     name = page.locator(".subject option:checked").text_content()
     to_the_hub(page)
@@ -77,7 +79,7 @@ def test_from_training_to_another_browser(app, hub, open_page):
     wait_for_status(other, "done")
     assert other.locator(".subject option:checked").text_content() == "ada/from-a-browser"
     expect(other.locator(".probe")).to_contain_text("step 40")
-    assert selected_head_image(other) == of_the_first
+    wait_for(lambda: selected_head_image(other) == of_the_first)  # the picture follows the text
     assert not hub.requests_with(hub.OWNER)
 
 
