@@ -36,6 +36,13 @@ class InspectionError(UserError):
     """An inspection that is not possible for this model or input; the message states what is."""
 
 
+class NotApplicableError(InspectionError):
+    """A view that does not exist for the architecture of the model."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="not-applicable")
+
+
 @dataclass(frozen=True)
 class Example(Batch):
     """A sequence entered by the user, as a batch of one example (source 1S, target 1T).
@@ -69,7 +76,7 @@ class InspectedModel:
         which computes the same outputs (`is_equivalent`).
 
         Raises:
-            InspectionError: for another architecture, for which only attention weights are
+            NotApplicableError: for another architecture, for which only attention weights are
                 available.
         """
         if isinstance(self.model, TorchTransformer):
@@ -80,7 +87,7 @@ class InspectedModel:
         if not isinstance(self.model, Transformer):
             title = ARCHITECTURES[self.config.architecture].title
             other = ", or the gates" if self.config.architecture == "recurrent" else ""
-            raise InspectionError(
+            raise NotApplicableError(
                 "this view needs the encoder-decoder transformer from scratch; for the "
                 f"architecture {title!r}, open the attention view{other}"
             )

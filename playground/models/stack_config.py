@@ -83,7 +83,7 @@ class StackConfig(AttentionConfig):
     bias: bool = config_field(
         True, "Biases in all projections and norms, including those of attention."
     )
-    output_bias: bool = config_field(True, "Bias of the output layer; only if `bias` is on.")
+    output_bias: bool = config_field(True, "Bias of the output layer; none without biases.")
     scale_embeddings: bool = config_field(
         True, "Token embeddings are multiplied by the square root of d_model, as in the paper."
     )

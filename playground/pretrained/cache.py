@@ -76,12 +76,9 @@ def list_cached_names() -> list[str]:
 
 
 def describe_cache() -> str:
+    """Return the end of an error message: the models that are on this machine, if there are any."""
     names = list_cached_names()
-    return (
-        f". Already on this machine: {', '.join(names[:8])}"
-        if names
-        else ". No model is on this machine yet"
-    )
+    return f". Already on this machine: {', '.join(names[:8])}" if names else ""
 
 
 def cache_limit_bytes() -> int | None:

@@ -42,7 +42,7 @@ def _setting_info(name: str, group: str) -> dict[str, Any]:
         "group": group,
         "help": help,
         "accepts": accepts,
-        "begin": suggestion,
+        "suggested": suggestion,
         "default": format_value(default),
     }
 

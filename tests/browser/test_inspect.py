@@ -245,7 +245,7 @@ def test_a_view_is_exported_with_its_numbers(page, tmp_path):
     for kind in ("png", "csv", "json"):
         page.click(".export summary")
         with page.expect_download() as download:
-            page.click(f".export [data-as={kind}]")
+            page.click(f".export [data-format={kind}]")
         stored[kind] = tmp_path / download.value.suggested_filename
         download.value.save_as(stored[kind])
     assert stored["png"].read_bytes()[:4] == b"\x89PNG"
@@ -367,7 +367,7 @@ def test_all_figures_come_for_print(page, tmp_path):
     type_sequence(page, "3 1 4")
     page.click(".export summary")
     with page.expect_download(timeout=180_000) as download:
-        page.click(".export [data-as=figures]")
+        page.click(".export [data-format=figures]")
     download.value.save_as(tmp_path / "figures.zip")
     with zipfile.ZipFile(tmp_path / "figures.zip") as archive:
         names = archive.namelist()

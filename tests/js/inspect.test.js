@@ -3,7 +3,10 @@ import { beforeEach, mock, test } from "node:test";
 
 import { makeBox, press, settle } from "./support/dom.js";
 import { describeCell } from "../../playground/ui/static/inspect/attention.js";
-import { layoutPoints } from "../../playground/ui/static/inspect/embedding_projection.js";
+import {
+  layoutPoints,
+  separateNames,
+} from "../../playground/ui/static/inspect/embedding_projection.js";
 import { orderRows } from "../../playground/ui/static/inspect/embeddings.js";
 import { describeUnit, gatesSpec, meanRows } from "../../playground/ui/static/inspect/gates.js";
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
@@ -27,8 +30,8 @@ import {
   rateSeries,
   targetRows,
 } from "../../playground/ui/static/inspect/training.js";
-import { showError } from "../../playground/ui/static/inspect/requests.js";
-import { prediction, problem } from "../../playground/ui/static/inspect/state.js";
+import { showError, showResponseError } from "../../playground/ui/static/inspect/requests.js";
+import { notApplicable, prediction, problem } from "../../playground/ui/static/inspect/state.js";
 import { describeWeights, TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
 import { findSection, findSubView, VIEWS } from "../../playground/ui/static/inspect/views.js";
@@ -320,6 +323,19 @@ test("the toolbar marks a wrong prediction, and shows the error of the input", a
   assert.match(box.querySelector(".answer").textContent, /1\s*_\s*✗/, "EOS is missing");
 });
 
+test("overlapping names of the projection move apart", () => {
+  const points = [
+    [100, 50],
+    [104, 52],
+    [300, 52],
+  ];
+  assert.deepEqual(separateNames(points, ["5", "EOS", "9"]), [
+    [100, 50],
+    [104, 65],
+    [300, 52],
+  ]);
+});
+
 test("only an error of the input marks the input as invalid", () => {
   showError("this view needs another model");
   assert.deepEqual(
@@ -330,6 +346,15 @@ test("only an error of the input marks the input as invalid", () => {
   assert.equal(store.isInputInvalid.value, true);
   showError("");
   assert.deepEqual([problem.value, store.isInputInvalid.value], ["", false]);
+});
+
+test("a section that the architecture lacks is a note in the section, not an error", () => {
+  showResponseError({ error: "only recurrent models have gates", code: "not-applicable" });
+  assert.deepEqual([notApplicable.value, problem.value], ["Only recurrent models have gates.", ""]);
+  showResponseError({ error: "not a token", field: "text" });
+  assert.deepEqual([notApplicable.value, problem.value], ["", "Not a token."]);
+  showResponseError({});
+  assert.deepEqual([notApplicable.value, problem.value], ["", ""]);
 });
 
 test("the target of a position is displayed without and with smoothing", () => {

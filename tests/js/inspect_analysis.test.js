@@ -178,13 +178,18 @@ test("an attribution names both sums", () => {
 test("the arrow keys of the lens select a position, and its attribution is loaded", async () => {
   await show(logitLensSpec, LENS);
   await wait(() => text(".lens-message").startsWith("Position 1"));
-  assert.match(text(".lens-parts tbody tr"), /head 1\s*\+2\.5/);
+  assert.match(text(".lens-contributions tbody tr"), /head 1\s*\+2\.5/);
   box.querySelector(".lens-cell[tabindex='0']").focus();
   press(document.activeElement, "ArrowRight");
   await wait(() => sent.at(-1).options.position === 1);
   assert.match(text(".caption"), /^After layer 1, position 2/);
-  assert.deepEqual(logitLensSpec.options().at, [1, 1]);
+  assert.deepEqual(logitLensSpec.options().cell, [1, 1]);
   assert.equal(logitLensSpec.rows(LENS).length, 5 + 2);
+});
+
+test("a link of version 0.1 selects a position of the lens", () => {
+  logitLensSpec.restoreOptions({ at: [0, 1] });
+  assert.deepEqual(logitLensSpec.options().cell, [0, 1]);
 });
 
 test("the runner-up can be selected again as the baseline", async () => {
@@ -205,7 +210,7 @@ test("a post-norm model has a lens but no attribution", async () => {
   responses.contributions = { error: "this is a post-norm model" };
   await show(logitLensSpec, LENS);
   await wait(() => text(".lens-message") === "This is a post-norm model.");
-  assert.equal(box.querySelector(".lens-parts"), null);
+  assert.equal(box.querySelector(".lens-contributions"), null);
 });
 
 const button = (label) =>
@@ -319,7 +324,7 @@ test("rows, columns and dimensions of a value count from 1 in every text", async
 test("a value has an equation and the numbers behind it", () => {
   assert.equal(formatDotProduct(PRODUCT), "(1·3 + 2·4 + … (4 products)) / √4 = 11 / 2 = 5.5");
   const masked = describeOrigin({ ...PRODUCT, attended: false }, "3");
-  assert.match(masked.equation, /the mask replaces it with -infinity$/);
+  assert.match(masked.equation, /the mask replaces it with −∞$/);
   assert.match(masked.map.caption, /^The 2 largest of 4 products/);
   assert.equal(masked.map.describe(0, 1), "Component 4: query 2 · key 4 = 8.");
   const parts = { kind: "parts", equation: "a + b", parts: [["a", 1]], value: 2 };
@@ -344,6 +349,6 @@ test("a value has an equation and the numbers behind it", () => {
     sum.equation,
     "weighted sum for EOS = 0.90 × 3’s value + the other 2, 0.10 in total",
   );
-  assert.match(sum.map.caption, /1 − 3 = -2 in column 1\.$/);
+  assert.match(sum.map.caption, /1 − 3 = −2 in column 1\.$/);
   assert.equal(sum.map.describe(2, 1), "The sum, column 2: 6.");
 });

@@ -284,6 +284,9 @@ test("the progress has the runs that train and the remaining time", () => {
     /and 1 more.*\. Slow\.$/,
   );
   assert.equal(settingsLabel([VARIANT, { ...VARIANT, label: "norm post", short: "post" }]), "norm");
+  settings.value = [{ name: "norm", label: "Norm placement" }];
+  assert.equal(settingsLabel([VARIANT]), "Norm placement");
+  settings.value = [];
   assert.equal(settingsLabel([VARIANT, { label: "heads 2", short: "2" }]), "settings");
   assert.equal(describeUntrained([{ label: "rope" }]), "");
   const untrained = { source: [11, 20], row: [3, 4] };
@@ -386,7 +389,7 @@ test("a new experiment is planned while one types, and has no error at first", a
     group: "Model",
     help: "help",
     accepts: "numbers",
-    begin: "0, 0.1",
+    suggested: "0, 0.1",
     default: "0",
   }));
   form.value = toValues(null);

@@ -3,6 +3,12 @@ import { beforeEach, mock, test } from "node:test";
 
 import "./support/dom.js";
 import { IDLE } from "../../playground/ui/static/shared/job.js";
+import {
+  loadJson,
+  loadText,
+  saveJson,
+  saveText,
+} from "../../playground/ui/static/shared/storage.js";
 import { Store } from "../../playground/ui/static/shared/store.js";
 import { effect } from "../../playground/ui/static/vendor/preact.js";
 
@@ -182,4 +188,13 @@ test("a command polls the lists at once, and drops the pending response", async 
   subscription.unsubscribe();
   await store.runCommand(async () => "done");
   assert.equal(wake.mock.callCount(), 1);
+});
+
+test("a malformed stored value counts as none, and null removes a value", () => {
+  assert.equal(saveText("test", "{"), true);
+  assert.equal(loadJson("test"), null);
+  saveJson("test", [1]);
+  assert.deepEqual(loadJson("test"), [1]);
+  saveText("test", null);
+  assert.equal(loadText("test"), null);
 });

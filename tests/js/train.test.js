@@ -105,11 +105,11 @@ test("the list is the legend: the color of a run is drawn while its curves are",
   assert.deepEqual([own.checked, own.disabled], [true, true]);
   assert.deepEqual([other.checked, other.disabled], [false, false]);
   assert.equal(box.querySelector(".run-group").open, false);
-  assert.equal(box.querySelector(".differ").disabled, true);
+  assert.equal(box.querySelector(".differ"), null);
   setOverlays(["run:5"]);
   await settle();
   assert.equal(other.checked, true);
-  assert.equal(box.querySelector(".differ").disabled, false);
+  assert.equal(box.querySelector(".differ").textContent.trim(), "Compare settings");
   const row = box.querySelector(".run");
   listRuns({ ...RUN, name: "mine" });
   await settle();
@@ -279,7 +279,7 @@ test("a recorded step of a checkpoint has its predictions in the diagram alone",
   await settle();
   assert.equal(requests(), 0);
   assert.equal(box.querySelector(".answer").textContent, "");
-  assert.match(box.querySelector(".try-note").textContent, /in the diagram/);
+  assert.match(box.querySelector(".try-note").textContent, /see the diagram/);
   state.viewedStep = 200;
   await predict();
   await settle();

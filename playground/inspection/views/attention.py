@@ -22,7 +22,12 @@ from playground.inspection.generation_steps import (
     teacher_forced_steps,
 )
 from playground.inspection.hooks import ATTENTION_KINDS
-from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
+from playground.inspection.inspected_model import (
+    Example,
+    InspectedModel,
+    InspectionError,
+    NotApplicableError,
+)
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, SOS
 from playground.tasks.task import Batch
@@ -90,7 +95,7 @@ def _attention_of_any_model(
     layers = {each: getattr(record, each) for each in ATTENTION_KINDS}
     kinds = [each for each in ("cross", "encoder", "decoder") if layers[each]]
     if not kinds:
-        raise InspectionError(
+        raise NotApplicableError(
             "this model has no attention; it passes the input on as one vector. Its gates and "
             "states are under Forward pass"
         )

@@ -6,7 +6,7 @@ Shapes: P positions, D hidden state.
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
-from playground.inspection.inspected_model import InspectedModel, InspectionError
+from playground.inspection.inspected_model import InspectedModel, NotApplicableError
 from playground.inspection.recurrent_gates import STACKS, record_gates
 from playground.models.rnn_seq2seq import RNNSeq2Seq
 
@@ -48,7 +48,7 @@ def gates(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     model = subject.model
     if not isinstance(model, RNNSeq2Seq):
         title = ARCHITECTURES["recurrent"].title
-        raise InspectionError(
+        raise NotApplicableError(
             f"only recurrent models have gates; train one with the architecture {title!r}, and "
             "open it here"
         )

@@ -58,8 +58,9 @@ def test_models_with_attention_have_gates_too(attention):
 
 
 def test_other_models_have_no_gates_and_an_unknown_gate_is_replaced():
-    error = render_view(random_model(), "gates", {"text": "5 3 9"})["error"]
-    assert "only recurrent models have gates" in error
+    response = render_view(random_model(), "gates", {"text": "5 3 9"})
+    assert "only recurrent models have gates" in response["error"]
+    assert response["code"] == "not-applicable"
     assert render(recurrent_model(cell="gru"), quantity="f")["quantity"] == "r"
     message = render_view(recurrent_model(), "trace", {"text": "5 3 9"})["error"]
     assert "or the gates" in message

@@ -2,7 +2,8 @@
 import { html, signal } from "../vendor/preact.js";
 import { Field, Form } from "../shared/components/form.js";
 import { JobProgress } from "../shared/components/job_progress.js";
-import { downloadBlob, recordsToCsv } from "../shared/csv.js";
+import { recordsToCsv } from "../shared/csv.js";
+import { downloadFile, downloadJson } from "../shared/download.js";
 import { formatCount } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
 import { Examples } from "./benchmark_examples.js";
@@ -199,13 +200,8 @@ function ModelList() {
 
 function Files() {
   const state = results.value;
-  const saveCsv = (name, records) =>
-    downloadBlob(name, new Blob([recordsToCsv(records)], { type: "text/csv" }));
-  const saveJson = () =>
-    downloadBlob(
-      "compare.json",
-      new Blob([JSON.stringify(exportData(state), null, 1)], { type: "application/json" }),
-    );
+  const saveCsv = (name, records) => downloadFile(name, recordsToCsv(records));
+  const saveJson = () => downloadJson("compare.json", exportData(state));
   const button = (label, onClick) =>
     html`<button type="button" class="pg-button" onClick=${onClick}>${label}</button>`;
   return html`${button("Table (CSV)", () => saveCsv("compare.csv", resultRecords(state)))}

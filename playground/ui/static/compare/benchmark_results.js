@@ -1,4 +1,5 @@
 // The results of the benchmark. comparison/benchmark.py sends the rows; the newest of each counts.
+import { loadText, saveText } from "../shared/storage.js";
 import { signal } from "../vendor/preact.js";
 
 const RESULTS_KEY = "transformer-playground-compare-table";
@@ -135,12 +136,8 @@ export function saveResults() {
       estimates: [...state.estimates],
       items: [...state.items].map(([number, predictions]) => [number, [...predictions]]),
     });
-  try {
-    if (text.length < MAX_RESULTS_LENGTH) localStorage.setItem(RESULTS_KEY, text);
-    else localStorage.removeItem(RESULTS_KEY);
-  } catch {
-    // The storage is full; the server keeps the results for some time.
-  }
+  // The server keeps larger results for some time.
+  saveText(RESULTS_KEY, text.length < MAX_RESULTS_LENGTH ? text : null);
 }
 
 // Names of the fields in results that version 0.2.0 or earlier has saved.
@@ -197,9 +194,5 @@ export function parseResults(text) {
 }
 
 export function loadResults() {
-  try {
-    results.value = parseResults(localStorage.getItem(RESULTS_KEY));
-  } catch {
-    // The browser denies storage.
-  }
+  results.value = parseResults(loadText(RESULTS_KEY));
 }

@@ -1,7 +1,7 @@
 // The two charts of a training run: a score by step, and the loss on a logarithmic axis.
 import { html } from "../vendor/preact.js";
 import { LineChart } from "../shared/components/line_chart.js";
-import { formatPercent } from "../shared/format.js";
+import { formatPercent, formatWholePercent } from "../shared/format.js";
 
 /** @import { Series } from "../shared/types.js" */
 
@@ -15,7 +15,7 @@ const scoreOptions = (label) => {
       label,
       yRange: [0, 1],
       formatY: formatPercent,
-      formatTick: (fraction) => Math.round(100 * fraction) + " %",
+      formatTick: formatWholePercent,
       syncKey: "compare " + label,
     });
   return optionsByLabel.get(label);

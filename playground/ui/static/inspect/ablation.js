@@ -4,9 +4,15 @@ import { DataTable } from "../shared/components/data_table.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
-import { formatCount, formatInteger, formatMessage, formatPercent } from "../shared/format.js";
+import {
+  formatCount,
+  formatInteger,
+  formatMessage,
+  formatNumber,
+  formatPercent,
+} from "../shared/format.js";
 import { MEASURE_AGAIN } from "../shared/strings.js";
-import { formatValue, SignedBar } from "./cells.js";
+import { SignedBar } from "./cells.js";
 import { describeSample, findMeasurement, measure, useMeasurement } from "./measurements.js";
 import { createOptions } from "./options.js";
 import { patchedHeads, Patching, patchingRows, resetPatching } from "./patching.js";
@@ -71,7 +77,7 @@ function describeMeasurement(data, step) {
         : `; measured at step ${formatInteger(data.step)}, now at step ${formatInteger(step)}`;
   return (
     `Intact model: exact match ${formatPercent(exactMatch)}, log-probability ` +
-    `${formatValue(logProbability)} nats, ${describeSample(data)}${fewer}${age}.`
+    `${formatNumber(logProbability)} nats, ${describeSample(data)}${fewer}${age}.`
   );
 }
 
@@ -127,7 +133,7 @@ function buildColumns(rows, baseline) {
       help: "Mean decrease of the log-probability (natural logarithm) of the whole target",
       isNumber: true,
       value: lost,
-      render: (row) => (Math.abs(lost(row)) < NEGLIGIBLE_NATS ? "0" : formatValue(lost(row))),
+      render: (row) => (Math.abs(lost(row)) < NEGLIGIBLE_NATS ? "0" : formatNumber(lost(row))),
     },
     {
       key: "bar",
@@ -186,7 +192,7 @@ function OnInput({ response: { intact, ablated, target, components } }) {
         : "Log-probability of the output of the intact model in nats; the target is unknown",
       isNumber: true,
       isSortable: false,
-      render: (row) => formatValue(row.log_probability),
+      render: (row) => formatNumber(row.log_probability),
     },
   ];
   return html`<h4>On your sequence</h4>

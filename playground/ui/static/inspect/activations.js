@@ -2,8 +2,7 @@
 import { html, signal, useEffect, useLayoutEffect, useMemo, useRef } from "../vendor/preact.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { formatMessage } from "../shared/format.js";
-import { formatValue } from "./cells.js";
+import { formatMessage, formatNumber } from "../shared/format.js";
 import { createOptions } from "./options.js";
 import { Provenance } from "./provenance.js";
 import { requestView, showError } from "./requests.js";
@@ -186,7 +185,7 @@ const StepBar = ({ data, data: { stages, chosen } }) =>
 function Stage({ data, data: { stages, chosen } }) {
   const stage = stages[chosen.stage],
     range =
-      stage.low === null ? "" : `; from ${formatValue(stage.low)} to ${formatValue(stage.high)}`,
+      stage.low === null ? "" : `; from ${formatNumber(stage.low)} to ${formatNumber(stage.high)}`,
     heads = Array.from({ length: chosen.heads }, (_, h) => ({
       value: String(h),
       label: String(h + 1),

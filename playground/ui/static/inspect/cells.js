@@ -41,12 +41,9 @@ export function SignedBar({ value, low, high }) {
   </div>`;
 }
 
-/** Format a number with a minus sign. @param {number} value */
-export const formatValue = (value) => formatNumber(value).replace("-", "−");
-
 /** Format a fraction or a cosine with two decimals and a minus sign. @param {number} value */
 export const formatTwoDecimals = (value) =>
   value.toFixed(2).replace("-0.00", "0.00").replace("-", "−");
 
 /** Format a number with its sign, also a plus. @param {number} value */
-export const formatSigned = (value) => (value > 0 ? "+" : "") + formatValue(value);
+export const formatSigned = (value) => (value > 0 ? "+" : "") + formatNumber(value);

@@ -5,7 +5,9 @@ import { Part } from "./part.js";
 
 const WIDTH = 560,
   HEIGHT = 380,
-  MARGIN = 38;
+  MARGIN = 38,
+  LINE_HEIGHT = 15,
+  CHARACTER_WIDTH = 9;
 const STEPS = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
 
 /**
@@ -28,10 +30,32 @@ export function layoutPoints(points) {
   ]);
 }
 
+/**
+ * Return the positions with overlapping names moved apart vertically.
+ * @param {number[][]} points
+ * @param {string[]} names
+ */
+export function separateNames(points, names) {
+  const order = points.map((_, i) => i).sort((i, j) => points[i][1] - points[j][1]),
+    placed = /** @type {number[]} */ ([]),
+    separated = points.map((point) => [...point]);
+  for (const i of order) {
+    const [x] = separated[i],
+      above = placed.filter((j) => {
+        const width = ((names[i].length + names[j].length) / 2) * CHARACTER_WIDTH;
+        return Math.abs(separated[j][0] - x) < width;
+      }),
+      lowest = Math.max(...above.map((j) => separated[j][1] + LINE_HEIGHT));
+    separated[i][1] = Math.max(separated[i][1], lowest);
+    placed.push(i);
+  }
+  return separated;
+}
+
 /** A token is selected by a click, or by the arrow keys and Enter. */
 export function Projection({ data: { map, side, token, positions }, onSelect }) {
   const [active, setActive] = useState(/** @type {string | null} */ (null)),
-    points = layoutPoints(map.coordinates),
+    points = separateNames(layoutPoints(map.coordinates), map.names),
     index = map.names.indexOf(active ?? token),
     [x, y] = map.coordinates[index] ?? [0, 0],
     text =

@@ -3,7 +3,9 @@ import { html, signal } from "../vendor/preact.js";
 import { request, requestOrError } from "../shared/api.js";
 import { copyText } from "../shared/common.js";
 import { buildLink } from "../shared/links.js";
-import { downloadBlob, recordsToCsv } from "../shared/csv.js";
+import { recordsToCsv } from "../shared/csv.js";
+import { downloadBlob, downloadFile, downloadJson, downloadZip } from "../shared/download.js";
+import { loadJson, saveJson } from "../shared/storage.js";
 import { store } from "../shared/store.js";
 import { showError } from "./requests.js";
 import { openSection, results } from "./state.js";
@@ -15,21 +17,9 @@ const STORAGE_KEY = "transformer-playground-inspect";
 const isDrawingFigures = signal(false);
 
 /** Store the open section for the next visit. */
-export function saveState() {
-  try {
-    localStorage.setItem(STORAGE_KEY, JSON.stringify({ view: openSection.value }));
-  } catch {
-    // storage is not available
-  }
-}
+export const saveState = () => saveJson(STORAGE_KEY, { view: openSection.value });
 
-export function loadSavedSection() {
-  try {
-    return JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}")?.view;
-  } catch {
-    return null; // the stored value is malformed
-  }
-}
+export const loadSavedSection = () => loadJson(STORAGE_KEY)?.view;
 
 async function buildViewLink() {
   let subject = store.model.value ?? "";
@@ -87,54 +77,45 @@ async function exportFigures(name) {
   );
   isDrawingFigures.value = false;
   if (response.error) return showError(response.error);
-  const bytes = Uint8Array.from(atob(response.zip), (c) => c.charCodeAt(0));
-  downloadBlob(name + ".zip", new Blob([bytes], { type: "application/zip" }));
+  downloadZip(name + ".zip", response.zip);
 }
 
 const EXPORTS = [
-  { as: "png", label: "Image (PNG)", title: "This view as displayed" },
-  { as: "csv", label: "Data (CSV)" },
-  { as: "json", label: "Data (JSON)" },
+  { format: "png", label: "Image (PNG)", title: "This view as displayed" },
+  { format: "csv", label: "Data (CSV)" },
+  { format: "json", label: "Data (JSON)" },
   {
-    as: "frame",
+    format: "frame",
     label: "Copy embed code (HTML)",
     title: "HTML that embeds this view in another page",
   },
   {
-    as: "figures",
+    format: "figures",
     label: "All figures for print (ZIP)",
     title: "All figures of this sequence: PNG, SVG, PDF and data",
   },
 ];
 
-function exportView(as, menu) {
+function exportView(format, menu) {
   const section = openSection.value,
     data = results.value[section],
     spec = VIEWS[section],
     sequence = store.sequence.value.replace(/[^A-Za-z0-9]+/g, "").slice(0, 20),
     name = `inspect-${section}-${sequence}`;
   menu.open = false;
-  if (as === "frame") return copyEmbedCode(menu.querySelector("summary"));
+  if (format === "frame") return copyEmbedCode(menu.querySelector("summary"));
   if (!data) return;
-  if (as === "figures") return exportFigures("inspect-figures-" + sequence);
-  if (as === "png")
+  if (format === "figures") return exportFigures("inspect-figures-" + sequence);
+  if (format === "png")
     return renderSection().toBlob((blob) => blob && downloadBlob(name + ".png", blob));
-  if (as === "csv")
-    return downloadBlob(
-      name + ".csv",
-      new Blob([recordsToCsv(spec.rows?.(data) ?? [])], { type: "text/csv" }),
-    );
-  const content = {
+  if (format === "csv") return downloadFile(name + ".csv", recordsToCsv(spec.rows?.(data) ?? []));
+  downloadJson(name + ".json", {
     model: modelLabel(),
     text: store.sequence.value,
     view: section,
     options: spec.options?.() ?? {},
     ...(spec.exportData?.(data) ?? data),
-  };
-  downloadBlob(
-    name + ".json",
-    new Blob([JSON.stringify(content, null, 1)], { type: "application/json" }),
-  );
+  });
 }
 
 export const ExportMenu = () =>
@@ -142,13 +123,13 @@ export const ExportMenu = () =>
     <summary class="quiet">${isDrawingFigures.value ? "Drawing" : "Export"}</summary>
     <div>
       ${EXPORTS.map(
-        ({ as, label, title }) =>
+        ({ format, label, title }) =>
           html`<button
-            key=${as}
+            key=${format}
             type="button"
-            data-as=${as}
+            data-format=${format}
             title=${title}
-            onClick=${(event) => exportView(as, event.currentTarget.closest("details"))}
+            onClick=${(event) => exportView(format, event.currentTarget.closest("details"))}
           >
             ${label}
           </button>`,

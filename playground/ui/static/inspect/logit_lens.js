@@ -15,7 +15,7 @@ const ARROWS = /** @type {Record<string, [number, number]>} */ ({
 });
 const NO_SELECTION = {
   /** @type {[number | null, number]} layer and position; null for the last layer */
-  at: [null, 0],
+  cell: [null, 0],
   /** @type {string | null} null for the target */
   token: null,
   /** @type {string | null} null for the most probable other token, empty for none */
@@ -30,14 +30,14 @@ const select = (changes) => {
 
 /** Return the selected layer and position, within the bounds of a result. @param {any} data */
 function selectedCell(data) {
-  const [layer, position] = selection.value.at,
+  const [layer, position] = selection.value.cell,
     last = data.layers.length - 1;
   return [Math.min(layer ?? last, last), Math.min(position, data.labels.length - 1)];
 }
 
 function selectCell(layer, position) {
-  const isOtherPosition = position !== selection.value.at[1];
-  select({ at: [layer, position], ...(isOtherPosition && { token: null, baseline: null }) });
+  const isOtherPosition = position !== selection.value.cell[1];
+  select({ cell: [layer, position], ...(isOtherPosition && { token: null, baseline: null }) });
 }
 
 export function describeCell(data, layer, position) {
@@ -226,7 +226,7 @@ function Contributions({ rows }) {
   return html`<${DataTable}
     caption="Contribution of each component"
     isCaptionHidden
-    class="lens-parts picture"
+    class="lens-contributions picture"
     columns=${columns}
     rows=${rows}
     rowKey=${(row) => row.name}
@@ -273,9 +273,11 @@ export const logitLensSpec = {
     attribution.value = { data: null, error: "" };
   },
   options: () => selection.value,
-  restoreOptions({ at, token, baseline }) {
+  // `at` is the name of `cell` in links of version 0.1.
+  restoreOptions({ at, cell = at, token, baseline }) {
     const isIndex = (i) => i === null || (Number.isInteger(i) && i >= 0);
-    if (Array.isArray(at) && at.length === 2 && at.every(isIndex) && at[1] !== null) select({ at });
+    if (Array.isArray(cell) && cell.length === 2 && cell.every(isIndex) && cell[1] !== null)
+      select({ cell });
     if (typeof token === "string") select({ token });
     if (typeof baseline === "string") select({ baseline });
   },

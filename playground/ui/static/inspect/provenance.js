@@ -5,7 +5,7 @@ import { formatNumber } from "../shared/format.js";
 
 const MIN_WEIGHT = 0.005; // of a summand that the equation names
 
-const formatResult = (value) => (value === null ? "-infinity" : formatNumber(value));
+const formatResult = (value) => (value === null ? "−∞" : formatNumber(value));
 
 /** Return a dot product with its first terms, its scale and its bias. */
 export function formatDotProduct({ left, right, terms, sum, root, bias, value }) {
@@ -84,7 +84,7 @@ function describeSummands(origin, result) {
     },
     caption:
       `Rows: summands, ${kind}; the bottom row is the sum. Columns: vector components. ` +
-      `${sum.replaceAll("+ -", "− ")} = ${result} in column ${column + 1}.`,
+      `${sum.replaceAll("+ −", "− ")} = ${result} in column ${column + 1}.`,
     describe: (r, k) =>
       `${names[r] ?? "The sum"}, column ${k + 1}: ${(terms[r] ?? origin.result)[k]}.`,
   };
@@ -101,11 +101,11 @@ export function describeOrigin(origin, row) {
   if (kind === "mixed")
     return { equation: formatSum(origin, row), map: describeSummands(origin, result) };
   if (kind === "product") {
-    const mask = origin.attended === false ? "; the mask replaces it with -infinity" : "";
+    const mask = origin.attended === false ? "; the mask replaces it with −∞" : "";
     return { equation: formatDotProduct(origin) + mask, map: describeProducts(origin, false) };
   }
   const { score } = origin,
-    value = score && (score.attended ? formatNumber(score.value) : "-infinity");
+    value = score && (score.attended ? formatNumber(score.value) : "−∞");
   return {
     equation:
       `${origin.equation} = ${result}` + (score ? `; its score is ${value}, a dot product:` : ""),
@@ -136,7 +136,7 @@ export function Provenance({ origin, stage, rowName, columnName }) {
             ([name, value]) =>
               html`<tr key=${name}>
                 <td>${name}</td>
-                <td>${value ?? "-infinity"}</td>
+                <td>${value ?? "−∞"}</td>
               </tr>`,
           )}
         </tbody>

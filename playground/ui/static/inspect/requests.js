@@ -3,13 +3,14 @@ import { batch, effect, untracked } from "../vendor/preact.js";
 import { NO_RESPONSE, request, requestWithRetry } from "../shared/api.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { isWaiting, openSection, prediction, problem, results } from "./state.js";
+import { isWaiting, notApplicable, openSection, prediction, problem, results } from "./state.js";
 import { isVisible, root } from "./view.js";
 import { VIEWS } from "./views.js";
 
 // Views that the server computes on hundreds of sequences.
 const SLOW_VIEWS = ["heads", "heads-over-training", "ablation"];
 const INPUT_FIELD = "text"; // of an error of the input
+const NOT_APPLICABLE = "not-applicable"; // code of a section that the architecture lacks
 const TRAINING_INTERVAL_MS = 3000; // between two requests while the model trains
 const pendingViews = new Set();
 let refreshTimer = /** @type {any} */ (null),
@@ -75,7 +76,7 @@ async function loadView(view) {
   if (spec.requestId !== requestId) return; // a newer request is pending
   if (view === openSection.value) isWaiting.value = false;
   if (applyDefaultInput(data)) return scheduleRefresh(view, 0);
-  if (view === openSection.value) showError(data.error ?? "", data.field);
+  if (view === openSection.value) showResponseError(data);
   if (data.error) return; // the last result stays visible
   batch(() => {
     results.value = { ...results.value, [view]: data };
@@ -94,6 +95,13 @@ function applyDefaultInput({ default_input, error, field }) {
     if (error && field === INPUT_FIELD && isOfOtherModel) store.input.value = null;
   });
   return store.sequence.value !== before;
+}
+
+/** Show the error of a response: in the section, if the architecture does not have the view. */
+export function showResponseError({ error = "", field, code }) {
+  const isNotApplicable = code === NOT_APPLICABLE;
+  notApplicable.value = isNotApplicable ? formatMessage(error) : "";
+  showError(isNotApplicable ? "" : error, field);
 }
 
 /** Show an error; `field` names the invalid field. @param {string} text @param {string} [field] */

@@ -1,6 +1,6 @@
 // The tabs of the sub-views, and the sections of the selected one.
 import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
-import { isWaiting, openSection, results } from "./state.js";
+import { isWaiting, notApplicable, openSection, results } from "./state.js";
 import { findSubView, openSubView, selectView, SUB_VIEWS, VIEWS } from "./views.js";
 
 function SubViewTabs() {
@@ -37,13 +37,17 @@ function SubViewTabs() {
 function SectionBody({ name, isOpen }) {
   const spec = VIEWS[name],
     box = useRef(/** @type {HTMLElement | null} */ (null)),
-    data = results.value[name];
+    data = results.value[name],
+    reason = isOpen && notApplicable.value;
   useLayoutEffect(() => {
     spec.box = box.current;
   }, []);
   return html`<div class=${"of-" + name} id=${"body-" + name} hidden=${!isOpen}>
     <p class="explain hint">${spec.explain}</p>
-    <div ref=${box}>${data && html`<${spec.Component} data=${data} />`}</div>
+    ${reason && html`<p class="not-applicable">${reason}</p>`}
+    <div ref=${box} hidden=${Boolean(reason)}>
+      ${data && html`<${spec.Component} data=${data} />`}
+    </div>
   </div>`;
 }
 

@@ -7,7 +7,9 @@ export const openSection = signal("attention");
 export const results = signal(/** @type {Record<string, any>} */ ({}));
 /** The latest response with a prediction. */
 export const prediction = signal(/** @type {any} */ (null));
-/** The error of the last request. A transient one is not caused by the input. */
+/** Why the open section does not apply to the architecture; empty if it does. */
+export const notApplicable = signal("");
+/** The error of the last request. */
 export const problem = signal("");
 export const isWaiting = signal(false);
 /** The width of the tab in pixels. */

@@ -1,7 +1,7 @@
 // The four sub-views, their sections, and which section is open.
 import { saveState } from "./export.js";
 import { scheduleRefresh, showError } from "./requests.js";
-import { isWaiting, openSection } from "./state.js";
+import { isWaiting, notApplicable, openSection } from "./state.js";
 
 /**
  * The sections by name. No prototype: a link may contain any name.
@@ -44,6 +44,7 @@ export function selectView(name) {
   openSection.value = section;
   lastSections[findSubView(section).name] = section;
   showError("");
+  notApplicable.value = "";
   isWaiting.value = false;
   saveState();
   scheduleRefresh(section, 0);

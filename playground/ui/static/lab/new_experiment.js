@@ -98,7 +98,7 @@ const findSetting = (name) => settings.value.find((each) => each.name === name);
 function changeForm(name, value) {
   const changes = { [name]: value };
   if (name.startsWith("setting-"))
-    changes[name.replace("setting", "values")] = findSetting(value)?.begin ?? "";
+    changes[name.replace("setting", "values")] = findSetting(value)?.suggested ?? "";
   form.value = { ...form.value, ...changes };
   saveLocal("own", toRequest(form.value));
   clearTimeout(timer);

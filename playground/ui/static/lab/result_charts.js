@@ -2,7 +2,7 @@
 import { html } from "../vendor/preact.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { LineChart } from "../shared/components/line_chart.js";
-import { formatCount, formatInteger, formatPercent } from "../shared/format.js";
+import { formatCount, formatInteger, formatPercent, formatWholePercent } from "../shared/format.js";
 import { TRAINING_LOSS } from "../shared/strings.js";
 import { claims, details, hiddenVariants } from "./state.js";
 
@@ -12,7 +12,7 @@ const HEIGHT = 210;
 const PERCENT_AXIS = {
   yRange: /** @type {[number, number]} */ ([0, 1.02]),
   formatY: formatPercent,
-  formatTick: (value) => Math.round(100 * value) + " %",
+  formatTick: formatWholePercent,
 };
 const formatLossTick = (value) => (value < 0.001 ? value.toExponential(0) : String(value));
 const LIVE_DASH = 2;

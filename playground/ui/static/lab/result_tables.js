@@ -5,7 +5,7 @@ import { DataTable } from "../shared/components/data_table.js";
 import { formatCount, formatInteger, formatNumber, formatPercent } from "../shared/format.js";
 import { dashOf, resolveColor } from "../shared/palette.js";
 import { overlayInTrain } from "./results.js";
-import { formatQueuePosition, hiddenVariants, toggleVariant } from "./state.js";
+import { formatQueuePosition, hiddenVariants, settings, toggleVariant } from "./state.js";
 
 /** @typedef {import("../shared/types.js").Column<any>} Column */
 
@@ -60,10 +60,13 @@ const VariantName = ({ variant, index }) =>
     <span class="what">${describeRuns(variant)}</span>
   </label>`;
 
-/** Return the name of the setting that varies, or "settings" for several. */
+/** Return the label of the setting that varies, or "settings" for several. */
 export function settingsLabel(variants) {
-  const names = variants.map(({ label, short }) => label.slice(0, -short.length).trim());
-  return (names.every((name) => name === names[0]) && names[0]) || "settings";
+  const [name, ...others] = variants.map(({ label, short }) =>
+      label.slice(0, -short.length).trim(),
+    ),
+    setting = settings.value.find((each) => each.name === name);
+  return (others.every((other) => other === name) && (setting?.label ?? name)) || "settings";
 }
 
 /** @param {any[]} variants @returns {Column} */

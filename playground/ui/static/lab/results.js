@@ -2,7 +2,7 @@
 import { html, signal } from "../vendor/preact.js";
 import { navigate } from "../shared/common.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { downloadBlob } from "../shared/csv.js";
+import { downloadFile, downloadJson, downloadZip } from "../shared/download.js";
 import { formatInteger, formatMessage } from "../shared/format.js";
 import { Actions, Progress, describeStatus } from "./experiments.js";
 import { ResultCharts } from "./result_charts.js";
@@ -46,13 +46,12 @@ export const listRepresentatives = (variants, hidden) =>
 async function exportCsv() {
   const name = fileName("csv"),
     response = await send("files", "experiments/csv", { experiment: details.value.id });
-  if (response) downloadBlob(name, new Blob([response.csv], { type: "text/csv" }));
+  if (response) downloadFile(name, response.csv);
 }
 
 function exportJson() {
-  const { name, question, results, planned_runs: runs } = details.value,
-    text = JSON.stringify({ name, question, ...results, runs }, null, 1);
-  downloadBlob(fileName("json"), new Blob([text], { type: "application/json" }));
+  const { name, question, results, planned_runs: runs } = details.value;
+  downloadJson(fileName("json"), { name, question, ...results, runs });
 }
 
 async function exportFigures() {
@@ -61,9 +60,7 @@ async function exportFigures() {
     payload = { experiment: details.value.id },
     response = await send("files", "experiments/figures", payload, FIGURES_TIMEOUT_MS);
   isDrawing.value = false;
-  if (!response) return;
-  const bytes = Uint8Array.from(atob(response.zip), (one) => one.charCodeAt(0));
-  downloadBlob(name, new Blob([bytes], { type: "application/zip" }));
+  if (response) downloadZip(name, response.zip);
 }
 
 function Files() {

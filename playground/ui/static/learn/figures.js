@@ -5,7 +5,12 @@ import { DataTable } from "../shared/components/data_table.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
-import { formatMessage, formatNumber, formatPercent } from "../shared/format.js";
+import {
+  formatMessage,
+  formatNumber,
+  formatPercent,
+  formatWholePercent,
+} from "../shared/format.js";
 
 const OUTPUT_COLUMNS = [
   { key: "target", label: "target" },
@@ -47,7 +52,7 @@ export function buildChart({
       xLabel: xLabel ?? "step",
       isLog: isLoss,
       formatY: isLoss ? formatNumber : formatPercent,
-      formatTick: isLoss ? formatNumber : (y) => Math.round(100 * y) + " %",
+      formatTick: isLoss ? formatNumber : formatWholePercent,
       xRange: [first, max ?? null],
       yRange: isLoss ? undefined : [0, 1],
       shaded: trained ? [first, trained] : undefined,

@@ -2,6 +2,7 @@
 // model is a new entry of the history, so that Back returns to it.
 
 import { openTab, selectedTab, TAB_SELECTOR } from "./common.js";
+import { loadText, saveText } from "./storage.js";
 import { store as pageStore } from "./store.js";
 import { batch, effect } from "../vendor/preact.js";
 
@@ -14,23 +15,7 @@ const WRITE_DELAY_MS = 300;
 // A link with one of these opens the Train tab, not the last one.
 const TRAIN_PARAMS = ["settings", "watch", "model"];
 
-/** @returns {string | null} */
-function rememberedTab() {
-  try {
-    return localStorage.getItem(LAST_TAB_KEY)?.toLowerCase() ?? null;
-  } catch {
-    return null; // the browser denies storage
-  }
-}
-
-/** @param {string} tab */
-function rememberTab(tab) {
-  try {
-    localStorage.setItem(LAST_TAB_KEY, tab);
-  } catch {
-    // the browser denies storage; the next visit starts with the first tab
-  }
-}
+const lastTab = () => loadText(LAST_TAB_KEY)?.toLowerCase() ?? null;
 
 /** @param {Store} store */
 const entryName = ({ tab, model }) => `${tab.value} ${model.value}`;
@@ -41,7 +26,7 @@ function readFirstAddress(store) {
   store.readAddress();
   const opened = selectedTab(); // possibly by a click before this module was loaded
   if (store.tab.value === null && opened && opened !== DEFAULT_TAB) store.tab.value = opened;
-  else if (!TRAIN_PARAMS.some((name) => params.has(name))) store.tab.value ??= rememberedTab();
+  else if (!TRAIN_PARAMS.some((name) => params.has(name))) store.tab.value ??= lastTab();
   store.tab.value ??= DEFAULT_TAB;
 }
 
@@ -69,7 +54,7 @@ export function connectAddress(store = pageStore) {
   effect(() => {
     const tab = store.tab.value ?? DEFAULT_TAB;
     if (tab !== selectedTab()) setTimeout(() => openTab(tab), 0);
-    rememberTab(tab);
+    saveText(LAST_TAB_KEY, tab);
   });
   effect(() => {
     const next = entryName(store);

@@ -1,4 +1,5 @@
 // What the modules of every tab share.
+import { loadJson, saveJson } from "./storage.js";
 import { store } from "./store.js";
 
 /**
@@ -7,22 +8,13 @@ import { store } from "./store.js";
  */
 export function createStorage(key) {
   /** @type {Record<string, any>} */
-  let values = {};
-  try {
-    values = JSON.parse(localStorage.getItem(key) || "{}") || {};
-  } catch {
-    /* the stored value is malformed, or the browser denies storage */
-  }
+  const values = loadJson(key) ?? {};
   return {
     storedState: values,
     loadLocal: (/** @type {string} */ name) => values[name],
     saveLocal: (/** @type {string} */ name, /** @type {any} */ value) => {
       values[name] = value;
-      try {
-        localStorage.setItem(key, JSON.stringify(values));
-      } catch {
-        /* storage is full or not available */
-      }
+      saveJson(key, values);
     },
   };
 }

@@ -1,4 +1,4 @@
-// CSV text and downloads.
+// CSV text.
 
 /** @param {unknown} value */
 function formatCell(value) {
@@ -23,24 +23,3 @@ export function recordsToCsv(records) {
     ? toCsv([keys, ...records.map((each) => keys.map((key) => each[key]))])
     : "";
 }
-
-/** Offer a URL for download. @param {string} url @param {string} [name] of the file */
-export function downloadUrl(url, name = "") {
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  document.body.append(link);
-  link.click();
-  link.remove();
-}
-
-/** Offer a file for download. @param {string} name @param {Blob} blob */
-export function downloadBlob(name, blob) {
-  const url = URL.createObjectURL(blob);
-  downloadUrl(url, name);
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
-}
-
-/** @param {string} name @param {unknown[][]} rows */
-export const downloadCsv = (name, rows) =>
-  downloadBlob(name, new Blob([toCsv(rows)], { type: "text/csv" }));

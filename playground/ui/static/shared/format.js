@@ -22,12 +22,13 @@ const roundHalfUp = (value, digits) =>
 export const formatInteger = (value) => integers.format(value);
 
 /**
- * Format a number with at most three significant digits.
+ * Format a number with at most three significant digits, and with a minus sign.
  * @param {number} value
  */
 export function formatNumber(value) {
   if (value === 0) return "0";
-  return Math.abs(value) >= 1e-4 ? String(+value.toPrecision(3)) : value.toExponential(1);
+  const text = Math.abs(value) >= 1e-4 ? String(+value.toPrecision(3)) : value.toExponential(1);
+  return text.replace(/^-/, "−");
 }
 
 /**
@@ -40,6 +41,9 @@ export function formatPercent(fraction) {
   if (thousandths) return (thousandths / 10).toFixed(1) + " %";
   return fraction > EPSILON ? "< 0.1 %" : "0 %";
 }
+
+/** Format a fraction in whole percent, for the labels of an axis. @param {number} fraction */
+export const formatWholePercent = (fraction) => Math.round(100 * fraction) + " %";
 
 /**
  * Format a size in bytes with decimal units.

@@ -274,10 +274,13 @@ export class HeatMap {
 function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cellHeight }) {
   const every = (/** @type {number} */ size, /** @type {number} */ min) =>
     Math.max(1, Math.ceil(min / size));
-  ctx.font = (Math.min(cellWidth, cellHeight) < 13 ? 9 : 12) + "px " + cssVariable("--font-mono");
+  const fontSize = Math.min(cellWidth, cellHeight) < 13 ? 9 : 12;
+  ctx.font = fontSize + "px " + cssVariable("--font-mono");
   ctx.textBaseline = "middle";
   ctx.fillStyle = cssVariable("--body-text-color");
-  const labelWidth = isTall ? 11 : 4 + 6 * Math.max(1, ...columns.map((name) => name.length));
+  const labelWidth = isTall
+    ? 11
+    : fontSize * (0.5 + 0.6 * Math.max(1, ...columns.map((name) => name.length)));
   columns.forEach((name, column) => {
     if (column % every(cellWidth, labelWidth)) return;
     ctx.save();

@@ -299,7 +299,7 @@ export interface VariableSetting {
   group: string;
   help: string;
   accepts: string;
-  begin: string;
+  suggested: string;
   default: string;
 }
 

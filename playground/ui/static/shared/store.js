@@ -5,6 +5,7 @@ import { batch, computed, signal } from "../vendor/preact.js";
 import { request } from "./api.js";
 import { readViewState, writeViewState } from "./links.js";
 import { poller as pagePoller } from "./poller.js";
+import { loadText, saveText } from "./storage.js";
 
 /** @import { CheckpointSummary, JobState, ModelRef, Option, Subscription } from "./types.js" */
 /** @import { RunList, RunSummary } from "./responses.js" */
@@ -14,26 +15,8 @@ const MODEL_KEY = "transformer-playground-subject";
 const RUNS_INTERVAL_MS = 2000;
 export const ACTIVE_STATUSES = ["waiting", "starting", "training", "paused", "stopping"];
 
-/** @param {string} name */
-function readStorage(name) {
-  try {
-    return localStorage.getItem(name) ?? "";
-  } catch {
-    return ""; // the browser denies storage
-  }
-}
-
-/** @param {string} name @param {string} value */
-function writeStorage(name, value) {
-  try {
-    localStorage.setItem(name, value);
-  } catch {
-    // the browser denies storage; the page works without it
-  }
-}
-
 /** The model that this browser opened last; empty without one. */
-export const rememberedModel = () => readStorage(MODEL_KEY);
+export const rememberedModel = () => loadText(MODEL_KEY) ?? "";
 
 /** @param {RunSummary[]} runs @param {CheckpointSummary[]} checkpoints @returns {Option[]} */
 const buildModelOptions = (runs, checkpoints) => [
@@ -172,7 +155,7 @@ export class Store {
       this.model.value = ref;
       this.step.value = step;
     });
-    if (!ref.startsWith("watch:")) writeStorage(MODEL_KEY, ref);
+    if (!ref.startsWith("watch:")) saveText(MODEL_KEY, ref);
   }
 
   /** Set the sequence for all tabs; that of the model is not stored. @param {string} text */

@@ -1,4 +1,6 @@
 // The skip link, and the switch between the themes of Gradio.
+import { loadText, saveText } from "../shared/storage.js";
+
 const THEME_KEY = "transformer-playground-theme";
 
 /** @param {string} theme */
@@ -6,14 +8,6 @@ function setTheme(theme) {
   document.body.classList.toggle("dark", theme === "dark");
   const button = document.querySelector(".theme-switch");
   button?.setAttribute("aria-pressed", String(theme === "dark"));
-}
-
-function loadTheme() {
-  try {
-    return localStorage.getItem(THEME_KEY);
-  } catch {
-    return null; // this browser has no storage
-  }
 }
 
 export function initSkipLink() {
@@ -30,14 +24,10 @@ export function initThemeSwitch() {
     linkTheme = new URLSearchParams(location.search).get("__theme"),
     isDark = document.body.classList.contains("dark");
   if (!button) return;
-  setTheme(linkTheme || loadTheme() || (isDark ? "dark" : "light"));
+  setTheme(linkTheme || loadText(THEME_KEY) || (isDark ? "dark" : "light"));
   button.addEventListener("click", () => {
     const theme = document.body.classList.contains("dark") ? "light" : "dark";
     setTheme(theme);
-    try {
-      localStorage.setItem(THEME_KEY, theme);
-    } catch {
-      // this browser has no storage
-    }
+    saveText(THEME_KEY, theme);
   });
 }

@@ -2,7 +2,13 @@
 import { Chart } from "../shared/chart.js";
 import { nearestIndex } from "../shared/chart_data.js";
 import { ChartTools } from "../shared/components/chart_tools.js";
-import { formatCount, formatInteger, formatNumber, formatPercent } from "../shared/format.js";
+import {
+  formatCount,
+  formatInteger,
+  formatNumber,
+  formatPercent,
+  formatWholePercent,
+} from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { overlays } from "./overlays.js";
@@ -26,7 +32,6 @@ const OPEN_RUN = "open"; // the key of its series
 const NARROW_PAGE = "(max-width: 700px)";
 const LOW_PAGE = "(max-height: 820px)";
 const EMBED_REST = 280; // pixels of an embedded view besides the two charts
-const formatTick = (/** @type {number} */ fraction) => Math.round(100 * fraction) + " %";
 /** The charts by name, once they are in the page. @type {Record<string, { current: Chart }>} */
 const charts = {};
 /** @type {number[]} */
@@ -81,7 +86,7 @@ const scoreOptions = (/** @type {HTMLElement} */ legendBox) => ({
   label: "Exact match",
   emptyText: "The first score appears after a few steps.",
   formatY: formatPercent,
-  formatTick,
+  formatTick: formatWholePercent,
   legendBox,
   yRange: [0, 1],
 });

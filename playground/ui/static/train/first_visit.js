@@ -1,5 +1,6 @@
 // On the first visit, the page plays the recorded training of the bundled checkpoint once.
 import { setText } from "../shared/dom.js";
+import { loadText, saveText } from "../shared/storage.js";
 import { state } from "./state.js";
 import { startPlayback } from "./timeline.js";
 import { $ } from "./view.js";
@@ -15,17 +16,12 @@ function captionOf(step, isSolved) {
   if (step === 0) return "A recording. Step 0: random weights, nearly uniform attention.";
   return isSolved
     ? "Step " + step + ": each output token attends to the source token that it must copy."
-    : "Step " + step + ": training strengthens useful attention. Its lines become thicker.";
+    : "Step " + step + ": training strengthens useful attention. Thicker lines: larger weights.";
 }
 
 function isFirstVisit() {
-  try {
-    if (localStorage.getItem(VISITED_KEY)) return false;
-    localStorage.setItem(VISITED_KEY, "yes");
-    return true;
-  } catch {
-    return false; // without storage, the recording would play at every visit
-  }
+  // Without storage, the recording would play at every visit.
+  return !loadText(VISITED_KEY) && saveText(VISITED_KEY, "yes");
 }
 
 const canPlay = () =>

@@ -1,5 +1,6 @@
 // The runs whose curves are drawn over those of the open model.
 import { request } from "../shared/api.js";
+import { loadJson, saveJson } from "../shared/storage.js";
 import { store } from "../shared/store.js";
 import { signal } from "../vendor/preact.js";
 import { resolveColor } from "../shared/palette.js";
@@ -71,24 +72,14 @@ export function setOverlays(refs) {
 
 /** @returns {string[]} */
 export function loadSavedOverlays() {
-  try {
-    const saved = JSON.parse(localStorage.getItem(STORAGE_KEY) || "[]");
-    return saved.filter((/** @type {string} */ ref) =>
-      store.runs.value.some((run) => run.subject === ref),
-    );
-  } catch {
-    return []; // the stored value is malformed, or the browser denies storage
-  }
+  const saved = loadJson(STORAGE_KEY);
+  if (!Array.isArray(saved)) return [];
+  return saved.filter((ref) => store.runs.value.some((run) => run.subject === ref));
 }
 
 function storeOverlays() {
   const refs = [...overlays.peek().keys()];
-  if (!areRestored && !refs.length) return;
-  try {
-    localStorage.setItem(STORAGE_KEY, JSON.stringify(refs));
-  } catch {
-    // this browser has no storage
-  }
+  if (areRestored || refs.length) saveJson(STORAGE_KEY, refs);
 }
 
 /** Request the curves of the overlays that may have changed. */

@@ -52,7 +52,7 @@ export async function predict() {
     return;
   }
   if (isRecordedStep()) {
-    showPrediction({ note: "shown in the diagram, for the recorded step" }, step);
+    showPrediction({ note: "see the diagram, which shows the recorded step" }, step);
     return;
   }
   // without weights; the prediction runs once a snapshot arrives

@@ -259,15 +259,17 @@ function DeletedRuns() {
 }
 
 function RunTools({ hiddenCount = 0 }) {
-  return html`<button
-      type="button"
-      class="pg-button differ"
-      disabled=${!overlays.value.size}
-      title="Compare the settings of the open run and of the overlaid runs"
-      onClick=${openRunDifferences}
-    >
-      Compare settings
-    </button>
+  return html`${
+      overlays.value.size > 0 &&
+      html`<button
+        type="button"
+        class="pg-button differ"
+        title="Compare the settings of the open run and of the overlaid runs"
+        onClick=${openRunDifferences}
+      >
+        Compare settings
+      </button>`
+    }
     <${UploadButton} />
     ${
       hiddenCount > 0 &&

@@ -1,7 +1,7 @@
 // The checkpoints of the open run, and uploads of checkpoints.
 import { baseUrl, upload } from "../shared/api.js";
 import { FileButton } from "../shared/components/file_button.js";
-import { downloadUrl } from "../shared/csv.js";
+import { downloadUrl } from "../shared/download.js";
 import { formatAge, formatBytes, formatInteger, formatPercent } from "../shared/format.js";
 import { html, signal, useEffect, useState } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";

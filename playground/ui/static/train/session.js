@@ -1,6 +1,7 @@
 // The session in this browser. If the browser denies storage, the server stores the session in a
 // cookie. If that fails too, the page warns the user.
 import { request } from "../shared/api.js";
+import { saveText } from "../shared/storage.js";
 import { html, signal } from "../vendor/preact.js";
 import { state } from "./state.js";
 
@@ -8,15 +9,7 @@ const PROBE_KEY = "transformer-playground-probe";
 let storedOwner = ""; // in this closure only: no other script of the page needs it
 const isStored = signal(true);
 
-function hasStorage() {
-  try {
-    localStorage.setItem(PROBE_KEY, "1");
-    localStorage.removeItem(PROBE_KEY);
-    return true;
-  } catch {
-    return false;
-  }
-}
+const hasStorage = () => saveText(PROBE_KEY, "1") && saveText(PROBE_KEY, null);
 
 export async function keepSession() {
   if (!state.owner || document.documentElement.dataset.embed || storedOwner === state.owner) return;

@@ -2,7 +2,7 @@
 import { requestOrError } from "../shared/api.js";
 import { CopyField } from "../shared/components/copy_field.js";
 import { Dialog } from "../shared/components/dialog.js";
-import { downloadBlob } from "../shared/csv.js";
+import { downloadFile } from "../shared/download.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { HELD_OUT_SAMPLES } from "../shared/strings.js";
@@ -145,7 +145,7 @@ function ReportButton() {
       reply = await requestOrError("runs/report", payload, REPORT_TIMEOUT_MS);
     setBusy(false);
     setMessage("report", formatMessage(reply.error ?? ""), { isError: true });
-    if (!reply.error) downloadBlob(reply.name, new Blob([reply.html], { type: "text/html" }));
+    if (!reply.error) downloadFile(reply.name, reply.html);
   };
   return html`<p>
       <button

@@ -1,7 +1,8 @@
 import { html, useState } from "../../vendor/preact.js";
 import { thinRows, toTable } from "../chart_data.js";
 import { toPng } from "../chart_options.js";
-import { downloadBlob, downloadCsv } from "../csv.js";
+import { toCsv } from "../csv.js";
+import { downloadBlob, downloadFile } from "../download.js";
 import { DataTable } from "./data_table.js";
 
 /** @import { Chart } from "../chart.js" */
@@ -24,7 +25,7 @@ export function ChartTools({ chart, title = "" }) {
   };
   const exportCsv = () => {
     const { name, table } = read();
-    downloadCsv(name + ".csv", [table.header, ...table.rows]);
+    downloadFile(name + ".csv", toCsv([table.header, ...table.rows]));
   };
   const exportPng = async () => {
     const blob = chart.current && (await toPng(chart.current));

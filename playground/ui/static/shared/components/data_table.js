@@ -1,5 +1,6 @@
 import { html, useState } from "../../vendor/preact.js";
-import { downloadCsv } from "../csv.js";
+import { toCsv } from "../csv.js";
+import { downloadFile } from "../download.js";
 
 /** @import { Column } from "../types.js" */
 
@@ -71,10 +72,13 @@ export function DataTable({
     });
   };
   const exportCsv = () =>
-    downloadCsv(csvName + ".csv", [
-      columns.map((column) => column.label),
-      ...sorted.map((row) => columns.map((column) => valueOf(column, row))),
-    ]);
+    downloadFile(
+      csvName + ".csv",
+      toCsv([
+        columns.map((column) => column.label),
+        ...sorted.map((row) => columns.map((column) => valueOf(column, row))),
+      ]),
+    );
   if (!rows.length && emptyText) return html`<p class="pg-hint">${emptyText}</p>`;
   return html`<div class="pg-table-box" tabindex="0" role="region" aria-label=${caption}>
     <table class=${`pg-table ${className}`}>

@@ -9,6 +9,7 @@ const TOP = 34, // height of the memory arrow and the column titles
 
 const TITLES = 18; // height of the column titles above the rows
 const MAX_ROW_HEIGHT = 40;
+const LINK_GAP = 21; // from the middle of a token to its links
 
 /** The height of a token's row: smaller for long sequences, larger where there is space. */
 function rowHeightFor(longest, space) {
@@ -49,7 +50,7 @@ export function paintLinks(canvas, view) {
         c.strokeStyle = view.color;
         c.globalAlpha = (isQuiet ? 0.15 : 1) * (0.12 + 0.88 * weight);
         c.lineWidth = 0.5 + weight * Math.min(9, rowHeight * 0.4);
-        paintLink(c, keysX + 16, y(keys, k), queriesX - 18, y(queries, r));
+        paintLink(c, keysX + LINK_GAP, y(keys, k), queriesX - LINK_GAP, y(queries, r));
       }
     c.globalAlpha = 1;
   }

@@ -1,0 +1,42 @@
+// Values that this browser keeps between visits. The page works without them: a browser may deny
+// storage, or it may be full.
+
+/** Return the stored text of a key; null without one. @param {string} key */
+export function loadText(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Return the stored JSON value of a key; null without one, or if it is malformed.
+ * @param {string} key
+ * @returns {any}
+ */
+export function loadJson(key) {
+  try {
+    return JSON.parse(loadText(key) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Store a text; null removes it. Returns whether the browser accepted it.
+ * @param {string} key
+ * @param {string | null} text
+ */
+export function saveText(key, text) {
+  try {
+    if (text === null) localStorage.removeItem(key);
+    else localStorage.setItem(key, text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Store a value as JSON. @param {string} key @param {unknown} value */
+export const saveJson = (key, value) => saveText(key, JSON.stringify(value));
