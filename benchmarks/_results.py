@@ -80,13 +80,16 @@ def write(name: str, content: dict[str, Any]) -> None:
 
 
 def replace_row(name: str, key: str, row: dict[str, Any]) -> None:
-    """Replace one row of a table.
+    """Replace one row of a table; the row records its own date, machine and commit.
 
-    The row records its own date, machine and commit.
+    Raises:
+        ValueError: if the table does not have this row.
     """
     content = load_results(name)
     if content is None:
         raise ValueError(f"{name} was never measured; measure the whole table first")
+    if not any(each[key] == row[key] for each in content["rows"]):
+        raise ValueError(f"{name} has no row {row[key]}; measure the whole table first")
     row = row | {"measured": measured_now()}
     content["rows"] = [row if each[key] == row[key] else each for each in content["rows"]]
     write(name, content)

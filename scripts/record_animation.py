@@ -55,12 +55,13 @@ def sample(frames: list[Image.Image], count: int) -> list[Image.Image]:
 def main(file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         server = AppServer(Path(folder))
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
-        page = browser.new_page(viewport=VIEWPORT)
-        page.goto(server.url)
-        frames = record_run(page)
-        browser.close()
-        server.stop()
+        try:
+            browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+            page = browser.new_page(viewport=VIEWPORT)
+            page.goto(server.url)
+            frames = record_run(page)
+        finally:
+            server.stop()
     first, *others = sample(frames, MAX_FRAMES)
     durations = [(DURATION_MS - LAST_FRAME_MS) // len(others)] * len(others) + [LAST_FRAME_MS]
     first.save(

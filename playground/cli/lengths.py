@@ -198,7 +198,7 @@ def print_length_results(
     for row in results["rows"]:
         click.echo(format_scheme(row))
     click.echo(results["summary"])
-    for path in files[:4:3]:  # each figure in its first format of three
+    for path in files:
         click.echo(str(path))
 
 

@@ -37,7 +37,7 @@ class MajorityTokenBaseline(BenchmarkModel):
 class MajorityTargetBaseline(BenchmarkModel):
     """A baseline that always predicts the most frequent target of the examples."""
 
-    name, kind, can_rank = "commonest target", "baseline", True
+    name, kind, can_rank = "most frequent target", "baseline", True
 
     def __init__(self, items: Sequence[Example]) -> None:
         self.target, _ = Counter(item.target for item in items).most_common(1)[0]

@@ -27,7 +27,7 @@ MAX_LENGTH = 128  # tokens of a source or a target
 MAX_SYMBOL_CHARS = 40  # characters
 MAX_FIELD_CHARS = 10_000  # characters
 MAX_REPORTED_ERRORS = 5  # lines that an error report lists
-MAX_COUNTED = 20_000  # up to this many pairs the held-out ones are counted here
+MAX_PAIRS_TO_COUNT = 20_000  # up to this many pairs the held-out ones are counted here
 RESERVED = {*SPECIAL_TOKENS, *(f"<{name}>" for name in SPECIAL_TOKENS)}
 SHA256_PATTERN = re.compile(r"[0-9a-f]{64}")
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -113,7 +113,7 @@ class PairDataset:
 
     def count_held_out(self) -> int | None:
         """Return the number of held-out pairs; None if there are too many to count here."""
-        if len(self) > MAX_COUNTED:
+        if len(self) > MAX_PAIRS_TO_COUNT:
             return None
         hash_ids = symbol_hashes(self.vocabulary)
         return sum(
@@ -140,9 +140,9 @@ class PairDataset:
             else f"{format_count(n_held_out, 'pair')} {'is' if n_held_out == 1 else 'are'}"
         )
         messages = [
-            f"{len(self):,} pairs with {size} different tokens; sources have "
-            f"{_format_range(self.source_lengths)} tokens, targets "
-            f"{_format_range(self.target_lengths)}",
+            f"{format_count(len(self), 'pair')} with {format_count(size, 'different token')}; "
+            f"length of the sources: {_format_range(self.source_lengths)}, "
+            f"of the targets: {_format_range(self.target_lengths)}",
             f"{held_out} held out, selected by a hash of the source sequence",
         ]
         if self.duplicates:
@@ -150,10 +150,11 @@ class PairDataset:
             messages.append(f"{format_count(self.duplicates, 'pair')} {was} left out")
         if self.conflicts:
             where = ", ".join(f"{line:,}" for line in self.conflict_lines)
+            lines = "line" if self.conflicts == 1 else "lines"
             more = " and more" if self.conflicts > len(self.conflict_lines) else ""
             messages.append(
                 f"{format_count(self.conflicts, 'pair')} had another target than an earlier pair "
-                f"with the same source (line {where}{more}); the first target is used"
+                f"with the same source ({lines} {where}{more}); the first target is used"
             )
         return messages
 
@@ -288,7 +289,7 @@ class PairBuilder:
         self.token_ids: dict[str, int] = {}
         self.source, self.target = array("H"), array("H")
         self.source_lengths, self.target_lengths = array("B"), array("B")
-        self.targets: dict[int, int] = {}  # by the hash of the source, that of its target
+        self.target_hashes: dict[int, int] = {}  # by the hash of the source
         self.duplicates = self.conflicts = 0
         self.conflict_lines: list[int] = []
 
@@ -312,9 +313,9 @@ class PairBuilder:
         # Two sources with the same 64-bit hash would count as one. With a million pairs that
         # happens in one of 40 million files.
         key, value = hash(source.tobytes()), hash(target.tobytes())
-        previous = self.targets.get(key)
+        previous = self.target_hashes.get(key)
         if previous is None:
-            self.targets[key] = value
+            self.target_hashes[key] = value
             self.source += source
             self.target += target
             self.source_lengths.append(len(source))

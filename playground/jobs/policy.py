@@ -46,7 +46,7 @@ class Policy:
     max_results_per_owner: int | None = None
     max_results: int | None = None
 
-    def check_limits(self, job: Job, active: Iterable[Job]) -> None:
+    def ensure_within_limits(self, job: Job, active: Iterable[Job]) -> None:
         """Check whether a job may join the active ones.
 
         Raises:

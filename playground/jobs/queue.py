@@ -97,7 +97,7 @@ class JobQueue:
         with self._locked():
             if self._closed:
                 raise BusyError("the server is stopping")
-            lane.policy.check_limits(job, lane.active())
+            lane.policy.ensure_within_limits(job, lane.active())
             self._jobs[job.id] = job
             lane.waiting.put(job)
             job.future.add_done_callback(lambda future: self._drop_if_cancelled(job, future))

@@ -28,7 +28,7 @@ from .bug_injection import (
     ROOT,
     ReferenceModel,
     buggy_model,
-    load_sources,
+    load_source,
     reference_model,
 )
 from .bugs import BUG_SETTINGS, BUGS, Bug
@@ -161,7 +161,7 @@ def compare(
                     "curves": {"correct": correct.curve, "buggy": buggy.curve},
                 }
             )
-    source = load_sources(bug)
+    source = load_source(bug)
     return {
         "seed": seed,
         "steps": steps,

@@ -107,7 +107,7 @@ class BugSource:
         return list(unified_diff(correct, buggy, self.file, self.file + BUGGY_SUFFIX, lineterm=""))
 
 
-def load_sources(bug: Bug) -> BugSource:
+def load_source(bug: Bug) -> BugSource:
     """Return the correct and the buggy source.
 
     Raises:
@@ -134,7 +134,7 @@ def buggy_function(bug: Bug) -> FunctionType:
 
     It keeps the line numbers of the correct function, so that tracebacks name the correct lines.
     """
-    source, original = load_sources(bug), original_function(bug.location)
+    source, original = load_source(bug), original_function(bug.location)
     file = source.file + BUGGY_SUFFIX
     source_text = (
         "\n" * (source.first_line - 1) + textwrap.dedent("\n".join(source.buggy_lines)) + "\n"

@@ -30,7 +30,7 @@ PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
 
 
 @dataclass(frozen=True)
-class EncoderDecoder:
+class Seq2SeqPipeline:
     """An encoder-decoder of transformers with its tokenizer."""
 
     model: Any
@@ -141,10 +141,10 @@ def loaded_folders() -> set[Path]:
         return {Path(folder) for _, folder in _loaded}
 
 
-def unload(name_or_folder: str = "") -> None:
-    """Unload one model, or all of them, to free their memory."""
+def unload(folder: str = "") -> None:
+    """Unload the model of a folder, or all models, to free their memory."""
     with _lock:
-        for key in [key for key in _loaded if not name_or_folder or key[1] == name_or_folder]:
+        for key in [key for key in _loaded if not folder or key[1] == folder]:
             _unload(key)
 
 
@@ -215,7 +215,7 @@ def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
         )
     tokenizer = AutoTokenizer.from_pretrained(resolved.folder, trust_remote_code=False)
     if task == "text2text-generation":  # transformers 5 has no pipeline for it
-        return EncoderDecoder(model.eval().to(device()), tokenizer), missing
+        return Seq2SeqPipeline(model.eval().to(device()), tokenizer), missing
     loaded = pipeline(  # type: ignore[call-overload]
         task, model=model.eval(), tokenizer=tokenizer, device=device()
     )
@@ -226,8 +226,9 @@ def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:
     """Reject sizes that contradict the weights, for which transformers would allocate memory."""
     import torch
 
-    layers = [getattr(config, field, 0) for field in ("num_hidden_layers", "n_layer", "num_layers")]
-    if any(isinstance(each, int) and not 0 <= each <= MAX_LAYERS for each in layers):
+    fields = (getattr(config, name, 0) for name in ("num_hidden_layers", "n_layer", "num_layers"))
+    layers = [field for field in fields if isinstance(field, int)]
+    if any(not 0 <= n <= MAX_LAYERS for n in layers):
         raise UserError(
             f"{resolved.name}: its config.json has {max(layers, key=abs)} layers; choose another "
             "model"

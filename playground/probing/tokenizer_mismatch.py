@@ -85,7 +85,7 @@ def _mismatch_notes(pipe: Any, with_other: dict[str, Any]) -> list[str]:
             f"{beyond} ids are {embeddings:,} or more, beyond the model's embedding: the lookup "
             "fails, so they are left out"
         )
-    return [*notes, with_other["gap_note"]] if with_other["gap_note"] else notes
+    return [*notes, with_other["mask_note"]] if with_other["mask_note"] else notes
 
 
 def load_other_tokenizer(folder: str, name: str) -> Any:
@@ -114,9 +114,9 @@ def _encode_and_run(
     own. `mean_nll` is, for a causal model, the mean negative log-probability of the text after
     its first token, in nats per token.
     """
-    gap_note = ""
+    mask_note = ""
     if kind == MASKED:
-        text, gap_note = _insert_mask(tokenizer, text)
+        text, mask_note = _insert_mask(tokenizer, text)
     ids: list[int] = tokenizer(text, verbose=False)["input_ids"]
     tokens = [_token_by_both(pipe, tokenizer, token) for token in ids]
     valid_ids = [token["id"] for token in tokens if token["in_range"]]
@@ -127,7 +127,7 @@ def _encode_and_run(
         "output_by_own": "",
         "candidates": [],
         "mean_nll": None,
-        "gap_note": gap_note,
+        "mask_note": mask_note,
     }
     if not valid_ids:
         return result
@@ -183,11 +183,10 @@ def _mask_position(tokenizer: Any, text: str, ids: list[int]) -> int:
     """Return the position of the mask, or of the first token of its spelling."""
     if tokenizer.mask_token_id in ids:
         return ids.index(tokenizer.mask_token_id)
-    return len(
-        tokenizer(text[: text.index(MASK_PLACEHOLDER)], add_special_tokens=False, verbose=False)[
-            "input_ids"
-        ]
-    )
+    is_special = tokenizer.get_special_tokens_mask(ids, already_has_special_tokens=True)
+    n_special = next((i for i, special in enumerate(is_special) if not special), 0)
+    before = text[: text.index(MASK_PLACEHOLDER)]
+    return n_special + len(tokenizer(before, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 @torch.no_grad()

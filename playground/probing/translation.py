@@ -20,7 +20,7 @@ from playground.inspection.cross_attention_alignment import diagonal, score_alig
 from playground.inspection.views.attention import pack_uint16
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.model_files import read_config
-from playground.pretrained.pipelines import EncoderDecoder, open_pipeline
+from playground.pretrained.pipelines import Seq2SeqPipeline, open_pipeline
 from playground.pretrained.requests import JobRequest, ModelName, Text
 from playground.pretrained.resolver import resolve
 from playground.pretrained.tokens import token_info, tokenize
@@ -111,7 +111,7 @@ def is_encoder_decoder(config: dict[str, Any]) -> bool:
     return config.get("model_type") in ENCODER_DECODER_TYPES
 
 
-def count_prefix_tokens(loaded: EncoderDecoder, config: dict[str, Any], text: str) -> int:
+def count_prefix_tokens(loaded: Seq2SeqPipeline, config: dict[str, Any], text: str) -> int:
     """Return the number of tokens of the task prefix with which a text begins.
 
     T5 reads its task from a prefix such as "translate English to German: "; config.json lists the
@@ -128,7 +128,7 @@ def count_prefix_tokens(loaded: EncoderDecoder, config: dict[str, Any], text: st
 
 @torch.no_grad()
 def generate(
-    loaded: EncoderDecoder, source: list[int], new_tokens: int, progress: ProgressReporter
+    loaded: Seq2SeqPipeline, source: list[int], new_tokens: int, progress: ProgressReporter
 ) -> tuple[list[int], list[dict[str, Any]]]:
     """Return the start token with the generated tokens, and a row for each generated token.
 

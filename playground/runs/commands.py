@@ -79,7 +79,7 @@ class RunCommands:
         limits.validate(run.config)
         if run.evicted == WEIGHTS_EVICTED:
             raise UserError(run.message)
-        if limits.seconds and run.trained_seconds >= limits.seconds:
+        if limits.max_train_seconds and run.trained_seconds >= limits.max_train_seconds:
             raise UserError(limits.time_limit_message())
         checkpoints = [] if run.has_worker else [path for path, _ in run.checkpoints()]
         if checkpoints and not any(

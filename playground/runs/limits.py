@@ -90,14 +90,14 @@ class Limits:
         return "this Space" if self.is_space else "this server"
 
     @property
-    def seconds(self) -> float:
+    def max_train_seconds(self) -> float:
         """The limit of a run's training time in seconds; 0 means no limit."""
         return 60 * self.max_minutes
 
     def how_to_raise(self, variable: str) -> str:
         """Return how to lift a limit, as the end of a sentence."""
         return (
-            "duplicate it to lift that"
+            "duplicate the Space to remove the limit"
             if self.is_space
             else f"its owner sets PLAYGROUND_{variable}"
         )
@@ -155,7 +155,7 @@ class Limits:
     def time_limit_message(self) -> str:
         """Return the message of a run that has reached its training time limit."""
         advice = (
-            "duplicate it to lift that, or download the checkpoint"
+            "duplicate the Space to remove the limit, or download the checkpoint"
             if self.is_space
             else "download the checkpoint to go on elsewhere, "
             "or its owner sets PLAYGROUND_MAX_MINUTES"
@@ -165,7 +165,7 @@ class Limits:
 
     def timeout_message(self, seconds: float) -> str:
         """Return the error of a request that takes at least `seconds`."""
-        advice = "; duplicate it to lift that" if self.is_space else ""
+        advice = "; duplicate the Space to remove the limit" if self.is_space else ""
         return (
             f"this would take {seconds / 60:.0f} minutes or more, and {self.instance_name} allows "
             f"{self.slow_view_timeout_s:g} s: use a model with fewer heads, layers or parameters, "

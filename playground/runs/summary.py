@@ -115,8 +115,8 @@ def live_response(
 
 def time_left(run: Run, limits: Limits) -> list[Any] | None:
     """Return the seconds of training left and the reason; None if there are many."""
-    left = limits.seconds - run.trained_seconds
-    if not limits.seconds or left > TIME_WARNING_S:
+    left = limits.max_train_seconds - run.trained_seconds
+    if not limits.max_train_seconds or left > TIME_WARNING_S:
         return None
     return [max(0.0, left), limits.time_limit_message()]
 

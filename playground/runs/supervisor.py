@@ -266,7 +266,7 @@ class Supervisor:
                 )
                 run.update(message=run.message or reason)
                 run.send_command("pause")
-            if limits.seconds and run.trained_seconds >= limits.seconds:
+            if limits.max_train_seconds and run.trained_seconds >= limits.max_train_seconds:
                 run.update(message=limits.time_limit_message())
                 run.send_command("pause")
         release_after_s = self.settings.release_after_s

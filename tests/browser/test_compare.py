@@ -91,7 +91,7 @@ def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, mod
         "chance",
         "copy the input",
         "most frequent token",
-        "commonest target",
+        "most frequent target",
     ]
     assert loaded(app_with_models, "tokenizers")
     assert not hub.requests_with(hub.OWNER)  # no token was sent

@@ -152,6 +152,8 @@ def test_a_task_measured_alone_replaces_its_row_with_its_date(fake, elsewhere):
         ("brackets", [1.0], [1, 16]),
     ]
     assert "Measured again alone: brackets on" in tasks.table(actual)
+    with pytest.raises(ValueError, match="tasks has no row sort"):
+        _results.replace_row("tasks", "task", {"task": "sort"})
 
 
 def test_a_table_of_the_lab_that_is_cut_off_keeps_its_runs_and_its_seconds(monkeypatch, tmp_path):

@@ -59,7 +59,7 @@ def test_every_line_has_its_label(full_benchmark, tiny_gpt2, tiny_bert):
         ("chance", "baseline", 6, 3, False),
         ("copy the input", "baseline", 6, 3, False),
         ("most frequent token", "baseline", 6, 0, False),
-        ("commonest target", "baseline", 6, 3, False),
+        ("most frequent target", "baseline", 6, 3, False),
         ("own", "trained on this task", 6, 3, False),
         (tiny_gpt2, unknown, 6, 3, False),
         (tiny_bert, unknown, 6, 3, False),

@@ -49,7 +49,7 @@ def test_documented_command_compares_models_of_the_hub(hub, environment, digits,
         "chance",
         "copy the input",
         "most frequent token",
-        "commonest target",
+        "most frequent target",
         "digits",
         "gpt2",
         "bert-base-uncased",
@@ -123,7 +123,7 @@ def test_interrupted_command_reports_its_finished_rows(environment, digits):
         "chance",
         "copy the input",
         "most frequent token",
-        "commonest target",
+        "most frequent target",
         "digits",
     ]
 

@@ -294,7 +294,7 @@ def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert
         copy_with_config(tiny_gpt2, tmp_path / "deep", n_layer=100_000)
     )
     assert "has -4 layers" in get_load_error(
-        copy_with_config(tiny_gpt2, tmp_path / "negative", n_layer=-4)
+        copy_with_config(tiny_gpt2, tmp_path / "negative", n_layer=-4, num_layers=None)
     )
     assert "parameters and its weights contain" in get_load_error(
         copy_with_config(tiny_gpt2, tmp_path / "wide", n_embd=65536)

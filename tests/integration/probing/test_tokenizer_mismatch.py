@@ -8,7 +8,7 @@ from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.pretrained.pipelines import open_pipeline
 from playground.pretrained.resolver import resolve
-from playground.probing.tokenizer_mismatch import mean_nll
+from playground.probing.tokenizer_mismatch import _mask_position, load_other_tokenizer, mean_nll
 
 
 @pytest.mark.smoke
@@ -58,6 +58,14 @@ def test_ids_out_of_range_are_counted_and_skipped(tiny_gpt2, tiny_bert):
     assert all(not token["in_range"] and token["own_token"] is None for token in out_of_range)
     assert f"{len(out_of_range)} ids are {embeddings} or more" in actual["notes"][1]
     assert "has no mask token" in actual["notes"][2]
+
+
+def test_special_tokens_before_the_text_count_in_the_position_of_the_mask(tiny_bert):
+    text, tokenizer = "the capital of [MASK]", load_other_tokenizer(tiny_bert, "tiny")
+    ids = tokenizer(text)["input_ids"]  # begins with [CLS]
+    position = _mask_position(tokenizer, text, ids)
+    tokenizer.mask_token = None
+    assert _mask_position(tokenizer, text, ids) == position == 4
 
 
 def test_same_tokenizer_gives_the_same_result(tiny_gpt2):

@@ -224,7 +224,8 @@ def test_a_setting_above_the_limit_is_rejected_with_a_remedy(monkeypatch, field,
             config.replace(**{field: 2 * maximum, "max_positions": 2 * maximum + 1})
         )
     assert str(error.value) == (
-        f"{field} is {2 * maximum}: this Space allows at most {maximum}; duplicate it to lift that"
+        f"{field} is {2 * maximum}: this Space allows at most {maximum}; duplicate the Space to "
+        "remove the limit"
     )
 
 
@@ -283,7 +284,7 @@ def test_the_form_has_the_message_beside_the_field(monkeypatch):
     values = RunConfig().to_flat() | form_values(RunConfig()) | {"preset": "fast"}
     assert validate_form(list(values), list(values.values()), limits) == {}
     values |= {"n_layers": 9, "d_model": 64}
-    message = "Layers is 9: this Space allows at most 8; duplicate it to lift that."
+    message = "Layers is 9: this Space allows at most 8; duplicate the Space to remove the limit."
     assert validate_form(list(values), list(values.values()), limits) == {"n_layers": message}
     assert estimate_and_validate(values, limits)[0] == ""
     assert validate_form(list(values), list(values.values())) == {}

@@ -14,7 +14,7 @@ from playground.lessons.bug_injection import (
     BuggyModel,
     buggy_function,
     buggy_model,
-    load_sources,
+    load_source,
     original_function,
     reference_model,
 )
@@ -73,7 +73,7 @@ def compared(small):
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_is_one_line_of_the_real_source(name):
-    source = load_sources(BUGS[name])
+    source = load_source(BUGS[name])
     lines = inspect.getsource(original_function(BUGS[name].location)).splitlines()
     assert list(source.lines) == lines
     assert [
@@ -90,7 +90,7 @@ def test_a_bug_is_one_line_of_the_real_source(name):
 def test_an_unknown_source_line_is_rejected():
     bug = BUGS["causal-mask"]
     with pytest.raises(ValueError, match=r"occurs 0 times in"):
-        load_sources(type(bug)(**{**vars(bug), "correct_line": "return nothing_of_the_kind"}))
+        load_source(type(bug)(**{**vars(bug), "correct_line": "return nothing_of_the_kind"}))
 
 
 @pytest.mark.parametrize("name", BUGS)
