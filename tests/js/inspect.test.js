@@ -323,7 +323,7 @@ test("the toolbar marks a wrong prediction, and shows the error of the input", a
   assert.match(box.querySelector(".answer").textContent, /1\s*_\s*✗/, "EOS is missing");
 });
 
-test("overlapping names of the projection move apart", () => {
+test("overlapping names of the projection are separated", () => {
   const points = [
     [100, 50],
     [104, 52],

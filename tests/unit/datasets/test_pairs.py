@@ -203,7 +203,7 @@ def test_duplicates_and_contradictions_are_reported_with_their_lines():
     assert "1 pair was a duplicate and was left out" in result
     assert (
         "2 pairs had another target than an earlier pair with the same source (lines 102, 103); "
-        "first target is used" in result
+        "the first target is used" in result
     )
     assert rows.preview(2)[1] == (["zero", "zero", "one"], ["1", "0", "0"])
 

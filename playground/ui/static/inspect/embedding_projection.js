@@ -31,7 +31,7 @@ export function layoutPoints(points) {
 }
 
 /**
- * Return the positions with overlapping names moved apart vertically.
+ * Return the positions; overlapping names are separated vertically.
  * @param {number[][]} points
  * @param {string[]} names
  */
