@@ -30,8 +30,8 @@ from ._results import load_unfinished, save_results
 from .accuracy import LONGER, TARGET_SCORE
 from .reference_models import BART, BEST, CANDIDATES, OURS, TUTORIAL, X, reference_versions
 
-MAX_STEPS = 600  # steps of a peer's run
-# likeliest first: what cannot win any more is ended early
+MAX_STEPS = 600  # steps of a run of a reference model
+# The most probable winner first, because a run ends as soon as it cannot win.
 LEARNING_RATES = (2e-3, 4e-3, 1e-3, 8e-3, 5e-4)
 FAST_LEARNING_RATES = (3e-3, 1.5e-3, 6e-3)  # that of the fast preset, half and double
 SWEEP_SEED = 100
@@ -39,7 +39,7 @@ SEEDS = 3
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Reference:
     """A reference model, and the preset whose optimizer and schedule train it."""
 
     model: str
@@ -51,10 +51,10 @@ class Contestant:
 
 
 LARGER = {**LONGER, "max_length": 50, "d_model": 128, "d_ff": 256}
-LONG_REFERENCES = tuple(Contestant(name) for name in (BEST, BART, X)) + tuple(
-    Contestant(name, "fast") for name in (BEST, BART, X)
+LONG_REFERENCES = tuple(Reference(name) for name in (BEST, BART, X)) + tuple(
+    Reference(name, "fast") for name in (BEST, BART, X)
 )
-REFERENCES = (*LONG_REFERENCES, Contestant(TUTORIAL))
+REFERENCES = (*LONG_REFERENCES, Reference(TUTORIAL))
 
 
 class TimedTrainer(Trainer):
@@ -116,7 +116,7 @@ def train_until(
         end_reason = "diverged"
     training = time.process_time() - started - trainer.evaluation_seconds
     run = {
-        "why": end_reason,
+        "end_reason": end_reason,
         "steps": trainer.step_count,
         "seconds": round(training, 3),
         "scoring": round(trainer.evaluation_seconds, 3),
@@ -131,14 +131,11 @@ def sort_key(run: dict[str, Any]) -> tuple[int, float]:
 
     Fewer steps to the goal are better, then a higher score.
     """
-    return (0, -run["steps"]) if run["why"] == "goal" else (-1, run["score"] or 0.0)
+    return (0, -run["steps"]) if run["end_reason"] == "goal" else (-1, run["score"] or 0.0)
 
 
 class Measurement:
-    """The runs of a comparison so far.
-
-    A finished run is not trained again; a new one is stored at once.
-    """
+    """The finished runs of a comparison: each is stored at once, and not trained again."""
 
     def __init__(self, name: str, conditions: dict[str, Any]) -> None:
         self.name = name
@@ -162,7 +159,7 @@ class Measurement:
         )
         score = "" if run["score"] is None else f", {run['score']:.2%}"
         print(
-            f"{result}: {run['why']} at step {run['steps']}, {run['seconds']:.1f} s + "
+            f"{result}: {run['end_reason']} at step {run['steps']}, {run['seconds']:.1f} s + "
             f"{run['scoring']:.1f} s scoring{score}",
             flush=True,
         )
@@ -182,7 +179,7 @@ class Comparison:
     seeds: int = SEEDS
     rates: tuple[float, ...] = LEARNING_RATES
     budget: int = MAX_STEPS
-    references: tuple[Contestant, ...] = REFERENCES
+    references: tuple[Reference, ...] = REFERENCES
 
     def measure(self) -> dict[str, Any]:
         """Run the sweeps of the reference models, then all models seed by seed."""
@@ -217,17 +214,17 @@ class Comparison:
         measurement.run(key, partial(train_until, model, config, self.seconds))
 
     def sweep(
-        self, measurement: Measurement, setting: Setting, reference: Contestant
+        self, measurement: Measurement, setting: Setting, reference: Reference
     ) -> tuple[float, int]:
         """Return the best learning rate and decay length of a reference model for a task.
 
         Of equal results the first one wins.
         """
-        tried: list[dict[str, Any]] = []
+        attempts: list[dict[str, Any]] = []
 
         def attempt(rate: float, decay: int) -> None:
-            best = max(tried, key=sort_key, default=None)
-            beaten_at = best["steps"] if best and best["why"] == "goal" else None
+            best = max(attempts, key=sort_key, default=None)
+            beaten_at = best["steps"] if best and best["end_reason"] == "goal" else None
             config = setting.reference_configs(
                 SWEEP_SEED, rate, decay, self.budget, preset=reference.preset
             )
@@ -240,17 +237,17 @@ class Comparison:
                 "decay": decay,
             }
             train = partial(train_until, reference.model, config, self.seconds, beaten_at)
-            tried.append(measurement.run(key, train))
+            attempts.append(measurement.run(key, train))
 
-        own_decay = preset_config(reference.preset, setting.fields).training.lr_decay_steps
+        preset_decay = preset_config(reference.preset, setting.fields).training.lr_decay_steps
         if reference.preset == "fast":
             for rate in FAST_LEARNING_RATES:
-                attempt(rate, own_decay)
+                attempt(rate, preset_decay)
         else:
             for rate in self.rates:
                 attempt(rate, self.budget * 4 // 5)
-            attempt(max(tried, key=sort_key)["rate"], own_decay)
-        best = max(tried, key=sort_key)
+            attempt(max(attempts, key=sort_key)["rate"], preset_decay)
+        best = max(attempts, key=sort_key)
         return best["rate"], best["decay"]
 
     def table(self, rows: dict[str, Any]) -> str:
@@ -284,9 +281,11 @@ class Comparison:
         for setting in self.settings:
             for each in self.references:
                 key = ("sweep", setting.name, each.name)
-                tried = [run for run in runs if (run["part"], run["setting"], run["model"]) == key]
-                if tried:
-                    cell = "; ".join(map(_sweep_cell, tried))
+                attempts = [
+                    run for run in runs if (run["part"], run["setting"], run["model"]) == key
+                ]
+                if attempts:
+                    cell = "; ".join(map(_sweep_cell, attempts))
                     lines.append(f"| {setting.name} | {each.name} | {cell} |")
         limit = (
             f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or "
@@ -302,7 +301,7 @@ def _result_row(
 
     A model with another dropout has no ratio.
     """
-    reached = [run for run in runs_of_model if run["why"] == "goal"]
+    reached = [run for run in runs_of_model if run["end_reason"] == "goal"]
     cells = [
         f"{runs_of_model[0]['rate']:g}, {runs_of_model[0]['decay']} steps",
         f"{len(reached)} of {len(runs_of_model)}",
@@ -324,7 +323,7 @@ def _result_row(
     pairs = [
         run["seconds"] / ours[run["seed"]]["seconds"]
         for run in reached
-        if ours.get(run["seed"], {}).get("why") == "goal"
+        if ours.get(run["seed"], {}).get("end_reason") == "goal"
     ]
     compared = bool(pairs) and name not in (OURS, TUTORIAL)
     cells.append(f"{median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})" if compared else "")
@@ -340,7 +339,7 @@ def _sweep_cell(run: dict[str, Any]) -> str:
         "time": f"{run['score'] or 0:.1%} at step {run['steps']}, out of time",
         "diverged": f"diverged at step {run['steps']}",
     }
-    return f"{run['rate']:g} over {run['decay']}: {ended[run['why']]}"
+    return f"{run['rate']:g} over {run['decay']}: {ended[run['end_reason']]}"
 
 
 SHORT = Comparison(

@@ -13,8 +13,7 @@ from typing import Any
 
 from ._results import RESULTS_DIR, load_results
 
-# What, the subset that measures it, where in its rows, and the commit whose file has the figure
-# from before.
+# The name of the figure, its subset, how it follows from the rows, and the earlier commit.
 FIGURES: tuple[tuple[str, str, Callable[[Any], float], str], ...] = (
     (
         "a poll, milliseconds until its answer (median)",
@@ -59,18 +58,18 @@ def measure() -> dict[str, Any]:
     """Return both figures of each line, with their dates."""
     lines = []
     for name, subset, figure, commit in FIGURES:
-        displayed = subprocess.run(
+        earlier = subprocess.run(
             ["git", "show", f"{commit}:benchmarks/results/{subset}.json"],
             cwd=RESULTS_DIR,
             check=True,
             capture_output=True,
             text=True,
         )
-        before, now = json.loads(displayed.stdout), load_results(subset)
+        before, now = json.loads(earlier.stdout), load_results(subset)
         if now is not None:
             line = {
-                when: {"date": match["date"], "figure": round(figure(match["rows"]), 3)}
-                for when, match in (("before", before), ("now", now))
+                when: {"date": results["date"], "figure": round(figure(results["rows"]), 3)}
+                for when, results in (("before", before), ("now", now))
             }
             lines.append({"figure_name": name, "subset": subset, "commit": commit, **line})
     return {"lines": lines}

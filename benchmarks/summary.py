@@ -113,7 +113,7 @@ def _reference_ratios(rows: dict[str, Any], setting: str) -> dict[str, list[floa
     runs = [
         run
         for run in rows["runs"]
-        if (run["part"], run["setting"], run["why"]) == ("seeds", setting, "goal")
+        if (run["part"], run["setting"], run["end_reason"]) == ("seeds", setting, "goal")
     ]
     ours = {run["seed"]: run["seconds"] for run in runs if run["model"] == OURS}
     return {
@@ -260,7 +260,7 @@ def write_figure(path: Path = FIGURE) -> None:
     runs = [
         run
         for run in content["rows"]["runs"]
-        if (run["part"], run["setting"], run["why"]) == ("seeds", MIXED, "goal")
+        if (run["part"], run["setting"], run["end_reason"]) == ("seeds", MIXED, "goal")
     ]
     names = [OURS, *(each.name for each in REFERENCES)]
     seconds = {name: [run["seconds"] for run in runs if run["model"] == name] for name in names}

@@ -42,7 +42,7 @@ from playground.training.presets import preset_config
 
 ROOT = Path(__file__).parent.parent
 ENCODER = str(get_model_path())  # all-MiniLM-L6-v2: 6 layers of 12 heads
-PREBUILT = {
+TORCH_LAYERS = {
     "architecture": "torch-transformer",
     "n_symbols": 17,
     "norm_placement": "post",
@@ -81,18 +81,14 @@ def analyze(kind: str, **request: Any) -> dict[str, Any]:
     return run(kind, {"model": ENCODER, **request}, ProgressReporter())
 
 
-def group(n: float) -> str:
-    return f"{n:,}"
+def torch_layers_parameters() -> str:
+    config = RunConfig.from_flat(TORCH_LAYERS)
+    return f"{config.model.parameter_count():,} parameters"
 
 
-def prebuilt_parameters() -> str:
-    config = RunConfig.from_flat(PREBUILT)
-    return group(config.model.parameter_count()) + " parameters"
-
-
-def prebuilt_difference() -> str:
+def torch_layers_difference() -> str:
     torch.manual_seed(0)
-    config = RunConfig.from_flat(PREBUILT)
+    config = RunConfig.from_flat(TORCH_LAYERS)
     subject = InspectedModel.from_model(config, build_model(config))
     batch = subject.held_out(20).batch
     logits, equivalent = (
@@ -112,8 +108,8 @@ def separate_heads() -> str:
     subject = reverse_model()
     heads = compare_separate_heads(subject, subject.encode_text("5 3 9"))
     return (
-        f"{heads.modules} modules with {group(heads.parameters)} parameters; joined "
-        f"{group(heads.fused)}; outputs equal within {1e-5 if heads.difference < 1e-5 else 1:g}"
+        f"{heads.modules} modules with {heads.parameters:,} parameters; joined "
+        f"{heads.fused:,}; outputs equal within {1e-5 if heads.difference < 1e-5 else 1:g}"
     )
 
 
@@ -129,12 +125,12 @@ def practical_lengths() -> str:
 def tutorial_parameters() -> str:
     config = preset_config("tutorial", {"n_symbols": 17, "d_ff": 256})
     return (
-        f"{group(config.model.parameter_count())} parameters, vocabulary "
+        f"{config.model.parameter_count():,} parameters, vocabulary "
         f"{config.model.source_vocab_size}"
     )
 
 
-def sitting_heads() -> str:
+def minilm_heads() -> str:
     response = analyze("attention", word="sat")
     return f"{response['layers']} layers of {response['heads']} heads"
 
@@ -160,8 +156,8 @@ def convolution_difference() -> str:
         convolution.bias.data = linear.bias.data
     x_BSD = torch.randn(2, 7, 64)
     with torch.no_grad():
-        theirs_BSD = down(up(x_BSD.transpose(1, 2)).relu()).transpose(1, 2)
-        difference = float((network(x_BSD) - theirs_BSD).abs().max())
+        expected_BSD = down(up(x_BSD.transpose(1, 2)).relu()).transpose(1, 2)
+        difference = float((network(x_BSD) - expected_BSD).abs().max())
     return f"equal within {10**-5 if difference < 1e-5 else difference:g}"
 
 
@@ -189,13 +185,13 @@ def attention_type_shapes() -> str:
 def well_known_sizes() -> str:
     rows = {row["name"]: row for row in run("model-sizes", {}, ProgressReporter())["models"]}
     names = ("BERT base", "GPT-2", "GPT-3")
-    return "; ".join(f"{name} {group(rows[name]['parameters'])}" for name in names)
+    return "; ".join(f"{name} {rows[name]['parameters']:,}" for name in names)
 
 
 def base_totals() -> str:
     groups = compare_with_torch(tutorial_base_config())
-    ours, torchs = (sum(getattr(each, side) for each in groups) for side in ("ours", "torch"))
-    return f"{group(ours)}; nn.Transformer {group(torchs)}"
+    ours, torch_total = (sum(getattr(each, side) for each in groups) for side in ("ours", "torch"))
+    return f"{ours:,}; nn.Transformer {torch_total:,}"
 
 
 def projection_shapes() -> str:
@@ -212,12 +208,12 @@ def noam_peak() -> str:
     return f"the peak is at step {peak:,}, with {rates[peak]:.3g} for d_model 512"
 
 
-def quadratic() -> str:
+def attention_memory_by_length() -> str:
     rows = attention_memory()
     return "; ".join(f"{row.length:,}: {row.num_scores:,} weights, {row.bytes:,} B" for row in rows)
 
 
-def bank() -> str:
+def word_in_context() -> str:
     layers = analyze("word-in-context")["layers"]
     lowest = min(layers, key=lambda row: row["similarity"])
     return (
@@ -277,24 +273,24 @@ def batch_shape() -> str:
 def gpt3_total() -> str:
     parts = gpt3_parts()
     sums = [sum(row[column] for row in parts) for column in ("by_formula", "counted")]
-    return f"{group(sums[0])} by matrices alone; {group(sums[1])} counted"
+    return f"{sums[0]:,} by matrices alone; {sums[1]:,} counted"
 
 
 def paper_training() -> str:
     config = preset_config("paper").training
     return (
         f"label smoothing {config.label_smoothing}, Adam {config.adam_beta1}, "
-        f"{config.adam_beta2}, {config.adam_eps:g}, warm-up {group(config.warmup_steps)}, clipping "
+        f"{config.adam_beta2}, {config.adam_eps:g}, warm-up {config.warmup_steps:,}, clipping "
         f"at {config.max_grad_norm}"
     )
 
 
 def modern_parameters() -> str:
     config = RunConfig.from_flat({**MODERN, "architecture": "transformer"})
-    return group(config.model.parameter_count()) + " parameters"
+    return f"{config.model.parameter_count():,} parameters"
 
 
-def road_of_architectures() -> str:
+def recurrent_experiment() -> str:
     experiment = spec("recurrent")
     variants = experiment["grid"]["variant"]
     return f"{len(variants)} architectures × {len(experiment['seeds'])} seeds"
@@ -328,7 +324,7 @@ def many_to_one() -> str:
 def position_independence() -> str:
     rows = independence_of_positions()
     return "; ".join(
-        f"{group(row.positions)} positions: {row.directions} of 64 directions, smallest distance "
+        f"{row.positions:,} positions: {row.directions} of 64 directions, smallest distance "
         f"{row.nearest:.2f}"
         for row in rows
     )
@@ -338,7 +334,7 @@ def schedule_peaks() -> str:
     subject = reverse_model()
     rates = training(subject, {"text": "5 3 9"})["rates"]
     return "; ".join(
-        f"{each['label']}: {each['peak'][1]:.3g} at step {group(each['peak'][0])}" for each in rates
+        f"{each['label']}: {each['peak'][1]:.3g} at step {each['peak'][0]:,}" for each in rates
     )
 
 

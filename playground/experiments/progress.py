@@ -91,7 +91,7 @@ def estimate(
     n_parallel = min(len(remaining), registry.settings.slots_per_owner) or 1
     speeds, seconds, unknown = measure_speeds(registry, owner), 0.0, 0
     for variant, run in remaining:
-        if variant.full_label not in speeds_by_variant:  # all seeds have the same one
+        if variant.full_label not in speeds_by_variant:  # the same for all seeds
             config = variant.config(experiment.seeds[0])
             speeds_by_variant[variant.full_label] = _speed_key(config), declared_step_s(config)
         speed_key, step_s = speeds_by_variant[variant.full_label]

@@ -18,7 +18,7 @@ from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
 from playground.training.config import RunConfig
 
-from .markdown import tokens_text
+from .markdown import format_tokens
 
 OTHER_LENGTHS_N = 200  # held-out sequences per length that does not occur in training
 MAX_LAYERS, MAX_HEADS = 6, 8  # in the attention figure
@@ -57,7 +57,7 @@ def worked_examples(
         is_past_end_BT = batch.labels_BT[:, : generated_BT.shape[1]] == PAD
         generated_BT = generated_BT.masked_fill(is_past_end_BT, PAD)
     texts = [
-        [tokens_text(task, row) for row in tokens.tolist()]
+        [format_tokens(task, row) for row in tokens.tolist()]
         for tokens in (batch.source_BS, batch.labels_BT, generated_BT)
     ]
     ended = ((generated_BT == EOS).any(1) | (not task.predict_eos)).tolist()

@@ -25,7 +25,7 @@ from playground.training.config import RunConfig
 from playground.training.task_config import TaskConfig
 from playground.training.trainer import FINAL_EVAL_SIZE, resolve_device
 
-from .markdown import lengths_text, render_card, tokens_text
+from .markdown import format_lengths, format_tokens, render_card
 
 MAX_EXPORT_ROWS = 2_000_000
 FEATURES = Features({"step": Value("int32"), "source": Value("string"), "target": Value("string")})
@@ -141,7 +141,7 @@ def _training_batches(task: Task, config: RunConfig, steps: int) -> Iterator[Bat
 
 def _columns(task: Task, batch: Batch, step: int | None) -> dict[str, list[Any]]:
     sources, targets = (
-        [tokens_text(task, row) for row in tokens.tolist()]
+        [format_tokens(task, row) for row in tokens.tolist()]
         for tokens in (batch.source_BS, batch.labels_BT)
     )
     return {"step": [step] * len(sources), "source": sources, "target": targets}
@@ -167,7 +167,7 @@ def _card(
         "repo": repo,
         "model": model,
         "task": task,
-        "lengths": lengths_text(task),
+        "lengths": format_lengths(task),
         "symbols": task.load().vocabulary.describe(),
         "first": first,
         "n_train": train,

@@ -31,11 +31,11 @@ def render_card(template: str, facts: dict[str, Any]) -> str:
     )
     environment.filters |= {
         "md": escape,
-        "code": code,
-        "code_cell": lambda text: code(text, in_table=True),
-        "cell": lambda text: code(text, in_table=True) if text else "(empty)",
+        "code": format_code,
+        "code_cell": lambda text: format_code(text, in_table=True),
+        "cell": lambda text: format_code(text, in_table=True) if text else "(empty)",
         "json": lambda value: json.dumps(value, ensure_ascii=False),
-        "paragraph": paragraph,
+        "paragraph": join_lines,
         "row": lambda cells: f"| {' | '.join(cells)} |",
         "percent": format_percent,
         "range_percent": lambda ends: f"{100 * ends[0]:.1f}–{100 * ends[1]:.1f} %",
@@ -48,22 +48,23 @@ def render_card(template: str, facts: dict[str, Any]) -> str:
 
 def escape(text: str) -> str:
     """Escape untrusted text as Markdown without markup, HTML or invisible characters."""
-    visible = "".join(sign if sign.isprintable() else " " for sign in text).strip()
+    visible = "".join(character if character.isprintable() else " " for character in text).strip()
     escaped = "".join(
-        ENTITIES.get(sign) or (f"\\{sign}" if sign in "\\`*_[]!~|$" else sign) for sign in visible
+        ENTITIES.get(character) or (f"\\{character}" if character in "\\`*_[]!~|$" else character)
+        for character in visible
     )
     # These characters would begin a heading, a list or a rule.
     return re.sub(r"^(\d*)([-+=#]|[.)](?=\s|$))", r"\1\\\2", escaped)
 
 
-def code(text: str, *, in_table: bool = False) -> str:
+def format_code(text: str, *, in_table: bool = False) -> str:
     """Format any text as Markdown code."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
-    blank = " " if text[:1] == "`" or text[-1:] == "`" else ""
-    return f"{fence}{blank}{text}{blank}{fence}".replace("|", "\\|" if in_table else "|")
+    space = " " if text[:1] == "`" or text[-1:] == "`" else ""
+    return f"{fence}{space}{text}{space}{fence}".replace("|", "\\|" if in_table else "|")
 
 
-def paragraph(text: str) -> str:
+def join_lines(text: str) -> str:
     """Join the lines of a template to one line, which is one paragraph of Markdown."""
     return " ".join(line.strip() for line in text.splitlines() if line.strip()) + "\n"
 
@@ -76,7 +77,7 @@ def format_percent(fraction: float) -> str:
     return "under 0.01 %" if text == "0.00" and fraction > 0 else f"{text} %"
 
 
-def tokens_text(task: Task, tokens: list[int]) -> str:
+def format_tokens(task: Task, tokens: list[int]) -> str:
     """Return the tokens of a sequence up to its EOS, or its padding if the task has no EOS."""
     end = len(tokens)
     while not task.predict_eos and end and tokens[end - 1] == PAD:
@@ -84,7 +85,7 @@ def tokens_text(task: Task, tokens: list[int]) -> str:
     return " ".join(task.vocabulary.decode(tokens[:end]))
 
 
-def lengths_text(task: TaskConfig, separator: str = " to ") -> str:
+def format_lengths(task: TaskConfig, separator: str = " to ") -> str:
     """Return the lengths of the sequences of a task, as in "1 to 10"."""
     low, high = task.min_length, task.max_length
     return f"{low}{separator}{high}" if low < high else f"{high}"

@@ -42,7 +42,7 @@ from playground.training.trainer import FINAL_EVAL_SIZE
 from .card_measurements import Example, attention_picture, other_lengths, worked_examples
 from .errors import HubError, ensure_repo, ensure_revision
 from .formats import code_lines, package_format
-from .markdown import format_percent, lengths_text, render_card, tokens_text
+from .markdown import format_lengths, format_percent, format_tokens, render_card
 from .repo_ids import LICENSES, TAG
 
 PROBE_LENGTH = 10  # of the sequence in the attention figure
@@ -183,7 +183,7 @@ def _metadata(
         "task_name": "Sequence to sequence",
         "dataset_type": dataset or "synthetic",
         "dataset_name": (
-            f"{task.name}, held-out sequences of {lengths_text(config.task)} tokens "
+            f"{task.name}, held-out sequences of {format_lengths(config.task)} tokens "
             f"({task.vocabulary.describe()})"
         ),
         "dataset_split": "test",
@@ -207,7 +207,10 @@ def _metadata(
         metrics=["exact_match"],
         model_name=publication.repo.split("/")[1],
         eval_results=results,
-        playground={"task": f"{task.name} {lengths_text(config.task, '–')}", "step": manifest.step},
+        playground={
+            "task": f"{task.name} {format_lengths(config.task, '–')}",
+            "step": manifest.step,
+        },
     )
 
 
@@ -235,7 +238,7 @@ def card_facts(
         "code_files": code[1],
         "code_start": "transformer.py" if form.module == "automodel" else f"{form.module}.py",
         "playground_url": playground_url(),
-        "lengths": lengths_text(config.task),
+        "lengths": format_lengths(config.task),
         "alphabet": task.vocabulary.describe(),
         **_model_facts(config),
         **_task_facts(task, config.task),
@@ -260,7 +263,7 @@ def _task_facts(task: Task, config: TaskConfig) -> dict[str, Any]:
     rule = (type(task).__doc__ or "").split(":")[0].strip().rstrip(".")
     is_dataset = config.task == LOOKUP
     return {
-        "example": target and {"source": source, "target": tokens_text(task, target)},
+        "example": target and {"source": source, "target": format_tokens(task, target)},
         "rule": f"{rule[0].lower()}{rule[1:]}" if rule and "\n" not in rule else "",
         "is_dataset": is_dataset,
         "dataset_sha256": config.dataset_sha256,

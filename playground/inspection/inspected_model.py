@@ -113,8 +113,8 @@ class InspectedModel:
         vocabulary = self.task.vocabulary
         try:
             tokens = vocabulary.encode(text)
-        except UnknownSymbolError as error:
-            error.field = "text"
+        except UnknownSymbolError as unknown:
+            unknown.field = "text"
             raise
         if not tokens:
             raise InspectionError(

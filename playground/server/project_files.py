@@ -35,7 +35,7 @@ LISTING = """<!doctype html>
 
 
 class ProjectFiles:
-    """The files below a folder that has the package, and in a checkout the documentation."""
+    """The public files of the project: the package and, in a checkout, the documentation."""
 
     def __init__(self, package: Path = PACKAGE) -> None:
         self.package = package.resolve()
@@ -58,15 +58,15 @@ class ProjectFiles:
         if resolved.is_relative_to(self.root):
             parts = resolved.relative_to(self.root).parts
             is_public = bool(parts) and parts[0] in self.names
-            if is_public and (resolved.is_dir() or self.has_type(resolved)):
+            if is_public and (resolved.is_dir() or self.has_public_type(resolved)):
                 return resolved
         raise HTTPException(404)
 
     @staticmethod
-    def has_type(path: Path) -> bool:
+    def has_public_type(path: Path) -> bool:
         return path.is_file() and path.suffix in MEDIA_TYPES
 
-    async def respond(self, request: Request) -> Response:
+    async def serve(self, request: Request) -> Response:
         path = self.find(request.path_params["path"].strip("/"))
         if path.is_dir():
             return HTMLResponse(self.listing(path))
@@ -81,7 +81,8 @@ class ProjectFiles:
         visible = [
             entry
             for entry in entries
-            if self.has_type(entry) or (entry.is_dir() and not entry.name.startswith(("_", ".")))
+            if self.has_public_type(entry)
+            or (entry.is_dir() and not entry.name.startswith(("_", ".")))
         ]
         # relative to the address of this page, which ends with the name of the folder
         items = "\n".join(
@@ -92,4 +93,4 @@ class ProjectFiles:
         return LISTING.format(title=html.escape(folder.name), items=items)
 
     def route(self) -> Route:
-        return Route(f"/{FILES_URL}{{path:path}}", self.respond, methods=["GET"])
+        return Route(f"/{FILES_URL}{{path:path}}", self.serve, methods=["GET"])

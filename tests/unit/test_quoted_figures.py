@@ -380,7 +380,7 @@ def median_seconds(model, setting="reverse, lengths 1 to 10"):
     runs = [
         run["seconds"]
         for run in benchmark_rows("peers")["runs"]
-        if (run["part"], run["why"], run["setting"], run["model"])
+        if (run["part"], run["end_reason"], run["setting"], run["model"])
         == ("seeds", "goal", setting, model)
     ]
     assert len(runs) >= 3

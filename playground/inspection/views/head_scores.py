@@ -1,4 +1,4 @@
-"""The scores of attention heads on known patterns, after training and over it.
+"""The scores of attention heads on known patterns, after and during training.
 
 They are computed on held-out sequences, so they do not depend on the user's sequence.
 """
@@ -17,8 +17,7 @@ from .common import head_id, json_numbers, length_range, rounded
 from .request import json_number
 
 MAX_STEPS, MIN_STEPS = 24, 6
-# seconds; a slow model is measured at fewer steps
-TIME_BUDGET = 60.0
+TIME_BUDGET = 60.0  # seconds; a slow model is measured at fewer steps
 
 
 def head_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
@@ -65,24 +64,24 @@ def heads_over_training(subject: InspectedModel, request: dict[str, Any]) -> dic
     scoring.score_heads_on_batch(subject, batch)
     start = time.perf_counter()
     scoring.score_heads_on_batch(subject, batch)
-    affordable = int(TIME_BUDGET / (time.perf_counter() - start))
-    steps = log_spaced(sorted(history), max(MIN_STEPS, min(MAX_STEPS, affordable)))
+    max_affordable = int(TIME_BUDGET / (time.perf_counter() - start))
+    steps = log_spaced(sorted(history), max(MIN_STEPS, min(MAX_STEPS, max_affordable)))
     scores_by_step = scoring.scores_over_training(
         subject.config, {step: history[step] for step in steps}
     )
     rows = []
-    for at, head in enumerate(all_heads(subject.transformer.config)):
-        over = [scores_by_step[step][at] for step in steps]
+    for index, head in enumerate(all_heads(subject.transformer.config)):
+        scores = [scores_by_step[step][index] for step in steps]
         rows.append(
             {
                 **head_id(head),
                 "patterns": {
-                    name: [json_number(score.patterns[name]) for score in over]
+                    name: [json_number(score.patterns[name]) for score in scores]
                     for name in scoring.PATTERNS
                 },
-                "chance": json_numbers(over[-1].uniform_baseline),
-                "aligned": [json_number(score.alignment_fraction) for score in over],
-                "entropy": [json_number(score.entropy) for score in over],
+                "chance": json_numbers(scores[-1].uniform_baseline),
+                "aligned": [json_number(score.alignment_fraction) for score in scores],
+                "entropy": [json_number(score.entropy) for score in scores],
             }
         )
     return {
@@ -105,9 +104,9 @@ def log_spaced(steps: list[int], max_count: int) -> list[int]:
     chosen = {0, len(steps) - 1}
     for i in range(1, max_count - 1):
         step = low * (high / low) ** (i / (max_count - 1)) - 1
-        free = [at for at in range(len(steps)) if at not in chosen]
-        chosen.add(min(free, key=lambda at: abs(steps[at] - step)))
-    return [steps[at] for at in sorted(chosen)]
+        free = [index for index in range(len(steps)) if index not in chosen]
+        chosen.add(min(free, key=lambda index: abs(steps[index] - step)))
+    return [steps[index] for index in sorted(chosen)]
 
 
 def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:

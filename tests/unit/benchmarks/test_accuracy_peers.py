@@ -30,9 +30,9 @@ def continues(config, beaten_at=None):
     beaten = beaten_at is not None and steps > beaten_at
     run = {"seconds": 0.1 * steps, "scoring": 1.0}
     return run | (
-        {"why": "beaten", "steps": beaten_at, "score": None}
+        {"end_reason": "beaten", "steps": beaten_at, "score": None}
         if beaten
-        else {"why": "goal", "steps": steps, "score": 1.0}
+        else {"end_reason": "goal", "steps": steps, "score": 1.0}
     )
 
 
@@ -123,20 +123,22 @@ def test_results_of_another_setting_are_not_continued(requested):
 def test_a_run_has_the_reason_of_its_end(monkeypatch):
     config = COPY.reference_configs(0, 4e-3, 40, budget=40)
     done = train_until(BEST, config, seconds=60)
-    assert done["why"] in ("goal", "budget")
+    assert done["end_reason"] in ("goal", "budget")
     assert done["scoring"] > 0
     assert done["seconds"] > 0
     assert train_until(BEST, config, seconds=60, beaten_at=5) | {"seconds": 0, "scoring": 0} == {
-        "why": "beaten",
+        "end_reason": "beaten",
         "steps": 5,
         "seconds": 0,
         "scoring": 0,
         "score": None,
     }
     late = train_until(BEST, config, seconds=0)
-    assert (late["why"], late["steps"]) == ("time", 1)
+    assert (late["end_reason"], late["steps"]) == ("time", 1)
     assert 0 <= late["score"] < 0.5
-    assert train_until(BEST, COPY.reference_configs(0, 100, 40, budget=40), seconds=60)["why"] in (
+    assert train_until(BEST, COPY.reference_configs(0, 100, 40, budget=40), seconds=60)[
+        "end_reason"
+    ] in (
         "diverged",
         "budget",
     )

@@ -15,14 +15,14 @@ def results_dir(monkeypatch, tmp_path):
     return tmp_path
 
 
-def run(model, seed, seconds, why="goal"):
+def run(model, seed, seconds, end_reason="goal"):
     return {
         "part": "seeds",
         "setting": summary.MIXED,
         "model": model,
         "seed": seed,
         "seconds": seconds,
-        "why": why,
+        "end_reason": end_reason,
     }
 
 
@@ -44,7 +44,7 @@ def test_steps_are_met_if_every_seed_keeps_the_promise(steps, is_met):
 def test_ratios_pair_seeds_and_skip_seeds_that_miss_the_target():
     first, second = REFERENCES[0].name, REFERENCES[1].name
     runs = [run(OURS, 0, 2.0), run(OURS, 1, 3.0), run(first, 0, 10.0), run(first, 1, 12.0)]
-    runs += [run(second, 0, 4.0, why="time")]
+    runs += [run(second, 0, 4.0, end_reason="time")]
     _results.save_results("peers", {"runs": runs})
     by_model = {result.what.rpartition("against ")[2]: result for result in summary.summarize()}
     assert by_model[first].measured == "0.23 times; n = 2"
@@ -80,7 +80,9 @@ def test_share_of_the_baseline_is_explained_by_steps_and_step_time():
 
 def test_figure_shows_the_models_that_reach_the_target(results_dir):
     path = results_dir / "figure.svg"
-    _results.save_results("peers", {"runs": [run(OURS, 0, 2.0), run("BART", 0, 4.0, why="time")]})
+    _results.save_results(
+        "peers", {"runs": [run(OURS, 0, 2.0), run("BART", 0, 4.0, end_reason="time")]}
+    )
     summary.write_figure(path)
     drawn = path.read_text(encoding="utf-8")
     assert OURS in drawn

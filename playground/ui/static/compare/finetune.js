@@ -25,7 +25,7 @@ const MEMORY_PARTS = [
   ["optimizer_state", "Adam states"],
   ["activations", "activations for the backward pass"],
 ];
-/** The required memory, or an error; null before. */
+/** The required memory, or an error; null before the first response. */
 const plan = signal(/** @type {any} */ (null));
 
 const isStep = (row) => row.kind !== "memory";

@@ -7,7 +7,7 @@ import { formatInteger, formatMessage, formatRelativeTime } from "../shared/form
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
 import { autoPublish, publishOptions, selectedModel, token } from "./state.js";
 
-const OFF =
+const EXPLANATION =
   "Commits the latest checkpoint to the branch while-training, and the final one to main. Your " +
   "token stays in memory until the run ends or the server stops; it is not written to disk.";
 const minutes = signal(10);
@@ -60,7 +60,7 @@ export function AutoPublish() {
   const text = current
     ? `Publishes to ${current.repo}, branch ${current.branch}, every ` +
       `${current.interval_minutes} min, and to main at the end. ${describeProgress(current)}`
-    : OFF;
+    : EXPLANATION;
   return html`<fieldset class="auto-publish">
     <legend>During training</legend>
     <p class="auto-publish-message pg-hint">${text}</p>

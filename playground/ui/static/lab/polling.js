@@ -25,7 +25,7 @@ const LONG_INTERVAL_MS = 60_000; // other changes wake the poller
 
 const isVisible = () => Boolean(root.offsetParent);
 /** @param {string} part @param {(response: any) => void} onData */
-const report = (part, onData) => ({
+const createHandlers = (part, onData) => ({
   onData: (/** @type {any} */ response) => {
     setError(part, response.error);
     if (!response.error) onData(response);
@@ -48,14 +48,14 @@ export function startPolling() {
       return isAnyRunning.value ? RUNNING_INTERVAL_MS : IDLE_INTERVAL_MS;
     },
     isVisible,
-    ...report("poll", applyPoll),
+    ...createHandlers("poll", applyPoll),
   });
   poller.subscribe({
     route: "experiments/presets",
     payload: withOwner,
     intervalMs: LONG_INTERVAL_MS,
     isVisible,
-    ...report("presets", (response) => {
+    ...createHandlers("presets", (response) => {
       presets.value = response.presets;
       if (!settings.value.length) settings.value = response.settings;
     }),
@@ -69,7 +69,7 @@ export function startPolling() {
         : LONG_INTERVAL_MS;
     },
     isVisible,
-    ...report("claims", (response) => {
+    ...createHandlers("claims", (response) => {
       claims.value = response.claims;
       loadOutcomes();
     }),

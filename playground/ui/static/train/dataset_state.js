@@ -64,13 +64,13 @@ function uploadHeaders(name) {
   };
 }
 
-let reading = new AbortController(),
+let abortController = new AbortController(),
   typingTimer = 0;
 
 /** Cancel the request in progress, and show a report. @param {Report | null} report */
 function showReport(report) {
   clearTimeout(typingTimer);
-  reading.abort();
+  abortController.abort();
   panel.status = "";
   panel.report = report;
   if (report && "columns" in report && report.columns?.length) panel.columnNames = report.columns;
@@ -81,10 +81,10 @@ function showReport(report) {
  * @param {string} status
  * @param {(signal: AbortSignal) => Promise<Report>} send
  */
-async function read(status, send) {
+async function requestReport(status, send) {
   clearTimeout(typingTimer);
-  reading.abort();
-  const { signal } = (reading = new AbortController());
+  abortController.abort();
+  const { signal } = (abortController = new AbortController());
   panel.status = status;
   let report;
   try {
@@ -105,11 +105,11 @@ export async function readInput() {
     const limit = formatBytes(MAX_BYTES);
     showReport({ error: `the data has ${formatBytes(size)}; at most ${limit} are read` });
   } else
-    await read(
+    await requestReport(
       size > LARGE_BYTES ? "Sending and reading " + formatBytes(size) : "Reading",
       (signal) => {
-        const either = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
-        return upload("datasets", body, uploadHeaders(name), either);
+        const anySignal = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
+        return upload("datasets", body, uploadHeaders(name), anySignal);
       },
     );
 }
@@ -145,7 +145,7 @@ const sendAction = (action, sha256 = "") =>
 
 /** Show a dataset that is on the server. @param {string} sha256 */
 export const readStored = (sha256) =>
-  read("Reading", (signal) =>
+  requestReport("Reading", (signal) =>
     requestWithRetry(
       () => sendAction("show", sha256),
       () => !signal.aborted,

@@ -12,7 +12,7 @@ import { ColorScale } from "./color_scale.js";
  *   caption?: string,
  *   describe?: (row: number, column: number) => string,
  *   onSelect?: (row: number, column: number) => void,
- * }} props `caption` stands below the map while the cursor is outside
+ * }} props `caption` is the text below the map without a cursor
  */
 export function HeatMapView({ label, data, caption = "", describe, onSelect }) {
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null)),
@@ -23,7 +23,8 @@ export function HeatMapView({ label, data, caption = "", describe, onSelect }) {
     map.current = new HeatMap(element, { label, describe, onSelect, onHover: setCell });
     return map.current.observe();
   }, []);
-  // With the heading around it, not a frame later: a key would describe a cell of the last map.
+  // A layout effect changes the map together with its heading. After an ordinary effect, a key
+  // press in between would describe the previous map.
   useLayoutEffect(() => {
     const current = /** @type {HeatMap} */ (map.current);
     current.label = label;

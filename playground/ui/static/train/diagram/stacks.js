@@ -117,9 +117,9 @@ export function moveFocus(event, heads) {
   let best = /** @type {any} */ (null),
     bestDistance = Infinity;
   for (const { button: other } of heads) {
-    const at = center(other),
-      along = (at.x - from.x) * dx + (at.y - from.y) * dy,
-      across = Math.abs((at.x - from.x) * dy) + Math.abs((at.y - from.y) * dx);
+    const to = center(other),
+      along = (to.x - from.x) * dx + (to.y - from.y) * dy,
+      across = Math.abs((to.x - from.x) * dy) + Math.abs((to.y - from.y) * dx);
     if (along > 2 && along + 3 * across < bestDistance) {
       bestDistance = along + 3 * across;
       best = other;

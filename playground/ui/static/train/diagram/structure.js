@@ -101,7 +101,7 @@ export function describeHead(kind, layer, head, isSingle) {
 }
 
 /**
- * Return the weights of a head as facts: how concentrated they are and where they are largest.
+ * Return statistics of the weights of a head: how concentrated they are.
  * @param {number[]} weights thousandths, row by row
  * @param {number} rows
  * @param {number} columns
