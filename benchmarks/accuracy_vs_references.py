@@ -20,6 +20,7 @@ from functools import partial
 from statistics import median
 from typing import Any, cast
 
+from playground.common.format import format_count
 from playground.evaluation import EvalResult
 from playground.models.config import ModelConfig
 from playground.training.config import RunConfig
@@ -180,6 +181,7 @@ class Comparison:
     rates: tuple[float, ...] = LEARNING_RATES
     budget: int = MAX_STEPS
     references: tuple[Reference, ...] = REFERENCES
+    has_sweep: bool = True  # otherwise each model has the learning rate of its preset
 
     def measure(self) -> dict[str, Any]:
         """Run the sweeps of the reference models, then all models seed by seed."""
@@ -218,8 +220,11 @@ class Comparison:
     ) -> tuple[float, int]:
         """Return the best learning rate and decay length of a reference model for a task.
 
-        Of equal results the first one wins.
+        Of equal results the first one wins. Without a sweep, they are those of the preset.
         """
+        preset = preset_config(reference.preset, setting.fields).training
+        if not self.has_sweep:
+            return preset.learning_rate, preset.lr_decay_steps
         attempts: list[dict[str, Any]] = []
 
         def attempt(rate: float, decay: int) -> None:
@@ -239,14 +244,13 @@ class Comparison:
             train = partial(train_until, reference.model, config, self.seconds, beaten_at)
             attempts.append(measurement.run(key, train))
 
-        preset_decay = preset_config(reference.preset, setting.fields).training.lr_decay_steps
         if reference.preset == "fast":
             for rate in FAST_LEARNING_RATES:
-                attempt(rate, preset_decay)
+                attempt(rate, preset.lr_decay_steps)
         else:
             for rate in self.rates:
                 attempt(rate, self.budget * 4 // 5)
-            attempt(max(attempts, key=sort_key)["rate"], preset_decay)
+            attempt(max(attempts, key=sort_key)["rate"], preset.lr_decay_steps)
         best = max(attempts, key=sort_key)
         return best["rate"], best["decay"]
 
@@ -270,7 +274,18 @@ class Comparison:
                     lines.append(
                         f"| {setting.name} | {name} | {_result_row(name, runs_of_model, ours)} |"
                     )
-        lines += [
+        if self.has_sweep:
+            lines += self._sweep_lines(runs)
+        limit = (
+            f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or "
+            f"{rows['limit']:g} seconds, including evaluation"
+        )
+        return "\n".join(
+            [*lines, "", f"{limit}. {format_count(rows['seeds'], 'seed')}; {rows['versions']}."]
+        )
+
+    def _sweep_lines(self, runs: list[dict[str, Any]]) -> list[str]:
+        lines = [
             "",
             "The search for the learning rate, with one seed that is not among those above. A run "
             "ends when it can no longer be the best (not by step ...):",
@@ -287,11 +302,7 @@ class Comparison:
                 if attempts:
                     cell = "; ".join(map(_sweep_cell, attempts))
                     lines.append(f"| {setting.name} | {each.name} | {cell} |")
-        limit = (
-            f"A run ends after {rows['budget']:,} steps (ours: those of the preset) or "
-            f"{rows['limit']:g} seconds, including evaluation"
-        )
-        return "\n".join([*lines, "", f"{limit}. {rows['seeds']} seeds; {rows['versions']}."])
+        return lines
 
 
 def _result_row(
@@ -358,7 +369,8 @@ LONG = Comparison(
         Setting("reverse, length 50, d_model 128", {**LARGER, "min_length": 50}),
         Setting("reverse, lengths 1 to 50, d_model 128", LARGER),
     ),
-    seconds=900,
-    rates=(1e-3, 2e-3, 5e-4),
+    seconds=420,
+    seeds=1,
     references=LONG_REFERENCES,
+    has_sweep=False,
 )

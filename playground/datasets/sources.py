@@ -91,26 +91,26 @@ def from_csv(
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        before, headed = 0, False
+        previous_line, has_header = 0, False
         try:
             for fields in reader:
-                number, before = before + 1, reader.line_num
-                if not headed or not any(field.strip() for field in fields):
-                    headed = headed or any(field.strip() for field in fields)
+                number, previous_line = previous_line + 1, reader.line_num
+                if not has_header or not any(field.strip() for field in fields):
+                    has_header = has_header or any(field.strip() for field in fields)
                     continue
                 # A missing cell is empty; line breaks and tabs in a cell become spaces.
                 yield (
                     number,
                     [
-                        " ".join(fields[at].split("\n")).replace("\r", " ")
-                        if at < len(fields)
+                        " ".join(fields[index].split("\n")).replace("\r", " ")
+                        if index < len(fields)
                         else ""
-                        for at in column_indices
+                        for index in column_indices
                     ],
                 )
         except csv.Error as error:
             raise DatasetError(
-                f"line {before + 1:,} is not a line of a CSV file ({error}); save the table again "
+                f"line {previous_line + 1:,} is not a line of a CSV file ({error}); save the table again "
                 f"as CSV"
             ) from None
 
@@ -207,11 +207,11 @@ def from_hub(
     for number, cells in enumerate(
         stream_hub_columns(repo, columns, select_columns, token), start=1
     ):
-        odd = next((cell for cell in cells if not isinstance(cell, str | int)), "")
-        if odd != "" or isinstance(odd, float):
+        invalid = [cell for cell in cells if not isinstance(cell, str | int)]
+        if invalid:
             raise DatasetError(
-                f"row {number:,} contains {type(odd).__name__} instead of text; choose columns of "
-                f"text"
+                f"row {number:,} contains {type(invalid[0]).__name__} instead of text; choose "
+                "columns of text"
             )
         line = "\t".join(" ".join(str(cell)[: MAX_FIELD_CHARS + 1].split()) for cell in cells)
         if len(line) + buffer.tell() > MAX_BYTES or number > max_rows:
@@ -268,17 +268,17 @@ def from_function(
                 )
             )
         ] = None
-    answers = [_call(function, function_path, source) for source in sources]
-    for source, answer in zip(list(sources)[:20], answers, strict=False):
-        if _call(function, function_path, source) != answer:
+    targets = [_call(function, function_path, source) for source in sources]
+    for source, target in zip(list(sources)[:20], targets, strict=False):
+        if _call(function, function_path, source) != target:
             raise DatasetError(
                 f"{function_path} returns two different results for {' '.join(source)}; a task "
                 "needs a deterministic function"
             )
 
     def lines() -> Iterator[tuple[int, Sequence[str]]]:
-        for number, (source, answer) in enumerate(zip(sources, answers, strict=True), start=1):
-            yield number, [" ".join(source), " ".join(answer)]
+        for number, (source, target) in enumerate(zip(sources, targets, strict=True), start=1):
+            yield number, [" ".join(source), " ".join(target)]
 
     return read_pairs(lines, split_on_spaces=True)
 
@@ -309,21 +309,21 @@ def _call(
     function: Callable[[list[str]], Any], function_path: str, source: tuple[str, ...]
 ) -> list[str]:
     try:
-        answer = function(list(source))
+        target = function(list(source))
     except Exception as error:
         raise DatasetError(
             f"{function_path} failed on {' '.join(source)}: {type(error).__name__}: {error}"
         ) from error
     if (
-        not isinstance(answer, list)
-        or not all(isinstance(symbol, str) and len(symbol.split()) == 1 for symbol in answer)
-        or not answer
+        not isinstance(target, list)
+        or not all(isinstance(symbol, str) and len(symbol.split()) == 1 for symbol in target)
+        or not target
     ):
         raise DatasetError(
-            f"{function_path} returned {answer!r:.80} for {' '.join(source)}; it must return a "
+            f"{function_path} returned {target!r:.80} for {' '.join(source)}; it must return a "
             "list of at least one symbol"
         )
-    return answer
+    return target
 
 
 def from_cli_argument(

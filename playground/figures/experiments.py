@@ -78,15 +78,15 @@ def experiment(results: Row) -> Figure:
 
 
 def _draw_range(
-    axes: Axes, x: str, row: Row, ends: Row, style: Row, label: str | None = None
+    axes: Axes, x: str, row: Row, band: Row, style: Row, label: str | None = None
 ) -> None:
-    """Draw the medians of a row in the range between `low` and `high` of `ends`.
+    """Draw the medians of a row in the range between `low` and `high` of `band`.
 
     `x` is the key of the horizontal coordinates.
     """
     axes.plot(row[x], row["median"], linewidth=1.5, label=label, **style)
     axes.fill_between(
-        ends[x], ends["low"], ends["high"], color=style["color"], alpha=0.14, linewidth=0
+        band[x], band["low"], band["high"], color=style["color"], alpha=0.14, linewidth=0
     )
 
 
@@ -142,7 +142,7 @@ def accuracy_by_length(results: Row) -> Figure:
     axes.axvspan(first - 0.5, last + 0.5, color="#eef2f6", linewidth=0, zorder=0)
     axes.text(last, -0.015, "trained ", fontsize=8, color=MUTED, ha="right", va="bottom")
     for i, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        _draw_range(axes, "lengths", row, _ends(row), _line_style(i), label)
+        _draw_range(axes, "lengths", row, _band(row), _line_style(i), label)
     set_percent_axis(axes.yaxis, (0, 0.25, 0.5, 0.75, 1))
     axes.set_xlim(0.5, results["max_length"] + 0.5)
     set_step_axis(axes.xaxis, 10)
@@ -159,7 +159,7 @@ def accuracy_by_length(results: Row) -> Figure:
     return figure
 
 
-def _ends(row: Row) -> Row:
+def _band(row: Row) -> Row:
     """Return the range over seeds, or the 95 % interval of a single run."""
     if row["n"] > 1:
         return row

@@ -36,7 +36,7 @@ MAX_CONCURRENT_TASKS = 4
 MAX_TASKS_PER_OWNER = 2
 MAX_FINISHED_JOBS = 100  # finished jobs in memory
 JOB_TTL_S = 900.0  # seconds for which a result stays available
-LISTING_TTL_S = 30.0  # lifetime of a cached gallery, in seconds
+GALLERY_TTL_S = 30.0  # lifetime of a cached gallery, in seconds
 INTERVAL_RANGE_MIN = (1, 120)  # accepted minutes between two pushes during training
 AUTO_BRANCH = "while-training"
 
@@ -88,18 +88,18 @@ def submit_task(queue: JobQueue, task: HubTask, owner: str = "", **fields: Any) 
 
 def describe_end(job: Job, reason: str) -> str:
     """Return why a job has ended, and what may exist on the Hub."""
-    written = "nothing was written"
+    effect = "nothing was written"
     if job.kind in ("push", "deploy"):
         if job.phase is Phase.COMMITTING:
-            written = "the commit may exist: check the repository before you publish again"
+            effect = "the commit may exist: check the repository before you publish again"
         elif job.phase is Phase.WRITING:
             new = "model" if job.kind == "push" else "file"
-            written = (
+            effect = (
                 "existing content is unchanged; a new repository or branch may exist, "
                 f"without any new {new}"
             )
-            written += "; its training set may exist" if job.arguments[0].include_dataset else ""
-    return f"{reason}; {written}"
+            effect += "; its training set may exist" if job.arguments[0].include_dataset else ""
+    return f"{reason}; {effect}"
 
 
 @dataclass
@@ -139,7 +139,7 @@ class AutoPublish:
 
 
 class AutoPublisher:
-    """All Hub jobs of a server."""
+    """The Hub jobs of a server, and the runs that it publishes during training."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -220,53 +220,62 @@ class AutoPublisher:
         auto_publish = self._auto_publishes.get(run.id)
         return auto_publish.to_json() if auto_publish else None
 
-    def _push_if_due(self, schedule: AutoPublish) -> None:
+    def _push_if_due(self, auto_publish: AutoPublish) -> None:
         """Process the result of the last push, and start the next one when it is due."""
-        now, run = time.monotonic(), schedule.run
-        if schedule.job is not None:
-            if schedule.job.is_active:
+        now, run = time.monotonic(), auto_publish.run
+        if auto_publish.job is not None:
+            if auto_publish.job.is_active:
                 return
-            job, schedule.job = schedule.job, None
+            job, auto_publish.job = auto_publish.job, None
             if job.status is JobStatus.DONE and job.result:
-                schedule.pushed_step = job.result["step"]
-                schedule.pushed_at = now
-                schedule.error = ""
+                auto_publish.pushed_step = job.result["step"]
+                auto_publish.pushed_at = now
+                auto_publish.error = ""
             else:
-                schedule.error = job.message
-            schedule.next_push_at = now + 60 * schedule.interval_minutes
-            if schedule.is_final and job.status is JobStatus.DONE:
+                auto_publish.error = job.message
+            auto_publish.next_push_at = now + 60 * auto_publish.interval_minutes
+            if auto_publish.is_final and job.status is JobStatus.DONE:
                 self.disable_auto_publish(run)
                 return
-            if schedule.is_final and not job.retryable:
+            if auto_publish.is_final and not job.retryable:
                 # There is no further push, but the owner can read the reason.
-                schedule.token, schedule.failed, schedule.failed_at = "", True, now
-        if run.deleted_at is not None or (schedule.failed and now - schedule.failed_at > JOB_TTL_S):
+                auto_publish.token, auto_publish.failed, auto_publish.failed_at = "", True, now
+        if run.deleted_at is not None or (
+            auto_publish.failed and now - auto_publish.failed_at > JOB_TTL_S
+        ):
             self.disable_auto_publish(run)
             return
-        if schedule.failed:
+        if auto_publish.failed:
             return
         # The status is read before the checkpoints, so that an ended run has its last checkpoint.
-        ended = run.status not in (*ACTIVE_STATUSES, "waiting", "paused")
+        has_ended = run.status not in (*ACTIVE_STATUSES, "waiting", "paused")
         checkpoints = run.checkpoints()
         # The last checkpoint is pushed to main, even if it was pushed to the branch before.
-        new = bool(checkpoints) and (ended or checkpoints[0][1].step != schedule.pushed_step)
-        if ended and not new:
+        has_new = bool(checkpoints) and (
+            has_ended or checkpoints[0][1].step != auto_publish.pushed_step
+        )
+        if has_ended and not has_new:
             self.disable_auto_publish(run)
-        elif new and (now >= schedule.next_push_at or (ended and not schedule.is_final)):
+        elif has_new and (
+            now >= auto_publish.next_push_at or (has_ended and not auto_publish.is_final)
+        ):
             task = HubTask(
                 "push",
-                schedule.repo,
-                schedule.token,
-                revision="main" if ended else AUTO_BRANCH,
-                private=schedule.private,
-                license=schedule.license,
+                auto_publish.repo,
+                auto_publish.token,
+                revision="main" if has_ended else AUTO_BRANCH,
+                private=auto_publish.private,
+                license=auto_publish.license,
                 checkpoint=str(checkpoints[0][0]),
                 run_folder=str(run.folder),
             )
             try:
-                schedule.job, schedule.is_final = self.start(task, schedule.owner), ended
+                auto_publish.job, auto_publish.is_final = (
+                    self.start(task, auto_publish.owner),
+                    has_ended,
+                )
             except UserError as error:  # retried at the next housekeeping
-                schedule.error = str(error)
+                auto_publish.error = str(error)
 
     def push_due(self) -> None:
         """Push each run whose next push is due."""
@@ -281,4 +290,4 @@ def is_recent(gallery: Job) -> bool:
     """Return whether a gallery can be displayed again."""
     if gallery.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         return False
-    return time.monotonic() - gallery.created_at < LISTING_TTL_S
+    return time.monotonic() - gallery.created_at < GALLERY_TTL_S

@@ -66,7 +66,7 @@ class MetricSeries:
                 held_out_loss = None if held_out_loss is None else float(held_out_loss)
             except (TypeError, ValueError, OverflowError, KeyError) as error:
                 raise ValueError(
-                    f"step {step}: these are no metrics ({type(error).__name__})"
+                    f"step {step} has invalid metrics ({type(error).__name__})"
                 ) from None
             if not len(self):
                 self.first = step
@@ -147,6 +147,6 @@ def downsample_evaluations(
     width = -(-len(evaluations) // (max_count // 2))
     selected: list[Evaluation] = []
     for start in range(0, len(evaluations), width):
-        stretch = evaluations[start : start + width]
-        selected += sorted({min(stretch, key=lambda s: s[1]), max(stretch, key=lambda s: s[1])})
+        interval = evaluations[start : start + width]
+        selected += sorted({min(interval, key=lambda s: s[1]), max(interval, key=lambda s: s[1])})
     return [*selected, *([evaluations[-1]] if selected[-1] != evaluations[-1] else [])]

@@ -90,7 +90,7 @@ def read_scores(page: Page, query: int) -> tuple[list[float], list[float], list[
     rows = [
         [
             float(text.strip().replace("−", "-"))
-            for text in row.locator("td").all_text_contents()[1:]
+            for text in row.locator("td").all_text_contents()[2:]
         ]
         for row in table.locator("tbody tr:not(.query)").all()
     ]

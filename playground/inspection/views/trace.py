@@ -344,8 +344,8 @@ def _chapter_fields(
     ]
     names = [stage.key for stage in path.stages]
     return [
-        {"title": title, "stage": names.index(key), "head": at, "description": text}
-        for title, (at, key, text) in zip(CHAPTERS, chapters, strict=True)
+        {"title": title, "stage": names.index(key), "head": chosen_head, "description": text}
+        for title, (chosen_head, key, text) in zip(CHAPTERS, chapters, strict=True)
     ]
 
 
@@ -354,8 +354,8 @@ def _encoder_chapters(
 ) -> list[tuple[int, str, str]]:
     """Return the head, the stage and the text of the chapters on the encoder."""
     source, config, number = subject.token_names(path.source), subject.transformer.config, head + 1
-    own_M = path.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
-    mix = sorted(zip(own_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
+    weights_M = path.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
+    mix = sorted(zip(weights_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
     last, parts = (
         ("sum", "each a token embedding plus a position vector")
         if config.n_position_vectors
@@ -398,7 +398,7 @@ def _decoder_chapters(
     """Return the head, the stage and the text of the chapters on the decoder and the output."""
     decoder_input = subject.token_names(path.decoder_input)
     target = subject.token_names(batch.labels_BT[0].tolist())
-    writes = "target" if batch.has_target else "generated tokens"
+    target_name = "target" if batch.has_target else "generated tokens"
     block, best_head = _best_aligned_head(subject, path, len(path.source) - 1)
     positions = path.stage(block, "softmax").tensor[best_head].argmax(-1) + 1
     predicted = path.stage("output", "logits").tensor.argmax(-1).tolist()
@@ -406,7 +406,7 @@ def _decoder_chapters(
         (
             head,
             "decoder self-attention, layer 1/softmax",
-            f"Decoder input {_join_tokens(decoder_input)}, {writes} {_join_tokens(target)}: the "
+            f"Decoder input {_join_tokens(decoder_input)}, {target_name} {_join_tokens(target)}: the "
             "input is shifted right, so that each position predicts the next token. No position "
             "attends to later positions.",
         ),
@@ -434,11 +434,11 @@ def _best_aligned_head(subject: InspectedModel, path: ForwardTrace, length: int)
     blocks = [
         Component("cross", layer).name for layer in range(subject.transformer.config.n_layers)
     ]
-    places = subject.task.alignment(length)
-    if not places:
+    aligned_S = subject.task.alignment(length)
+    if not aligned_S:
         return blocks[0], 0
     weights_LHQM = torch.stack([path.stage(block, "softmax").tensor for block in blocks])
-    share_LH = weights_LHQM[:, :, range(len(places)), places].mean(-1)
+    share_LH = weights_LHQM[:, :, range(len(aligned_S)), aligned_S].mean(-1)
     layer, head = divmod(int(share_LH.argmax()), subject.transformer.config.n_heads)
     return blocks[layer], head
 

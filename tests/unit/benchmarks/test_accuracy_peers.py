@@ -13,6 +13,7 @@ from benchmarks.accuracy_vs_references import (
     train_until,
 )
 from benchmarks.reference_models import BART, BEST, CANDIDATES, OURS, TUTORIAL
+from playground.training.presets import preset_config
 
 COPY = Setting(
     "copy of four",
@@ -108,6 +109,17 @@ def test_an_interrupted_measurement_continues(requested, monkeypatch):
         == len(set(requested))
         == 4 * 4 + 3 * 3 + 2 * (1 + len(REFERENCES))
     )
+
+
+def test_without_a_sweep_each_model_has_the_learning_rate_of_its_preset(requested):
+    comparison = Comparison("tried", (COPY,), seconds=60, seeds=1, has_sweep=False)
+    rows = comparison.measure()
+    assert {run["part"] for run in rows["runs"]} == {"seeds"}
+    assert {run["rate"] for run in rows["runs"] if run["model"] == BEST} == {
+        preset_config("adam").training.learning_rate
+    }
+    assert "search" not in comparison.table(rows)
+    assert "1 seed;" in comparison.table(rows)
 
 
 def test_results_of_another_setting_are_not_continued(requested):

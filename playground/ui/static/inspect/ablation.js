@@ -49,7 +49,7 @@ const measuredOptions = ({ method, set: which } = options.value) => ({ method, s
 const selectParts = (components) =>
   update({ components, keep: isKeepOnly() && components.length > 0 });
 
-/** Say in one line what the selected set and method do. */
+/** Describe the selected set and method in one line. */
 export function describeMethod({ set: which, method }) {
   const find = (choices, value) => choices.find((each) => each.value === value).help;
   return (
@@ -91,8 +91,8 @@ const shorten = (name) =>
 function buildColumns(rows, baseline) {
   const selected = new Set(options.value.components),
     verb = isKeepOnly() ? "Keep" : "Ablate",
-    lost = (row) => baseline.log_probability - row.log_probability,
-    losses = baseline ? rows.map(lost) : [],
+    lossIncrease = (row) => baseline.log_probability - row.log_probability,
+    losses = baseline ? rows.map(lossIncrease) : [],
     range = { low: Math.min(0, ...losses), high: Math.max(1e-9, ...losses) };
   const toggle = ({ components }, isOn) =>
     selectParts(
@@ -132,15 +132,16 @@ function buildColumns(rows, baseline) {
       label: "loss increase (nats)",
       help: "Mean decrease of the log-probability (natural logarithm) of the whole target",
       isNumber: true,
-      value: lost,
-      render: (row) => (Math.abs(lost(row)) < NEGLIGIBLE_NATS ? "0" : formatNumber(lost(row))),
+      value: lossIncrease,
+      render: (row) =>
+        Math.abs(lossIncrease(row)) < NEGLIGIBLE_NATS ? "0" : formatNumber(lossIncrease(row)),
     },
     {
       key: "bar",
       label: "loss increase",
       isSortable: false,
       isOptional: true,
-      render: (row) => html`<${SignedBar} value=${lost(row)} ...${range} />`,
+      render: (row) => html`<${SignedBar} value=${lossIncrease(row)} ...${range} />`,
     },
   ];
 }

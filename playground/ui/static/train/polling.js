@@ -14,9 +14,9 @@ import { clearSnapshotCache, followStep, stopPlayback } from "./timeline.js";
 import { $, gradio, root } from "./view.js";
 
 const METRIC_NAMES = ["steps", "loss", "learning_rate", "grad_norm"];
-const MAX_POINTS = 20_000; // above, a downsampled curve limits the use of memory
-const FAST_MS = 60;
-const ENDED_MS = 2000;
+const MAX_POINTS = 20_000; // a downsampled curve replaces a longer one
+const FAST_INTERVAL_MS = 60;
+const ENDED_INTERVAL_MS = 2000;
 const MAX_POLLS_WITHOUT_SNAPSHOT = 30;
 const OPENING_MS = 400;
 
@@ -35,33 +35,33 @@ export function pollNow() {
 function intervalMs() {
   const { status } = state,
     hasEnded = TERMINAL_STATUSES.includes(status);
-  let ms = state.pointCount ? 200 : FAST_MS;
+  let ms = state.pointCount ? 200 : FAST_INTERVAL_MS;
   if (["paused", "waiting"].includes(status)) ms = 500;
   // The owner may resume an ended run, here or in another tab.
   const isComplete = state.displayedSnapshot || pollsWithoutSnapshot > MAX_POLLS_WITHOUT_SNAPSHOT;
-  if (status === "not-found" || (hasEnded && isComplete)) ms = ENDED_MS;
-  return Date.now() < fastPollUntil ? Math.min(ms, FAST_MS) : ms;
+  if (status === "not-found" || (hasEnded && isComplete)) ms = ENDED_INTERVAL_MS;
+  return Date.now() < fastPollUntil ? Math.min(ms, FAST_INTERVAL_MS) : ms;
 }
 
 /** Poll the open model, instead of the previous one. */
 export function startPolling() {
   subscription.unsubscribe();
   const { modelRef } = state,
-    own = poller.subscribe({
+    opened = poller.subscribe({
       route: "runs/poll",
       payload: () => (root.isConnected ? buildPayload() : null),
       intervalMs,
-      hiddenIntervalMs: ENDED_MS,
+      hiddenIntervalMs: ENDED_INTERVAL_MS,
       onData: (response) => {
         batch(() => applyUpdate(response));
         const isLost = state.status === "not-found" && !response.retryable;
-        if (state.status === "checkpoint" || isLost) own.unsubscribe();
+        if (state.status === "checkpoint" || isLost) opened.unsubscribe();
       },
       onError: () => {
         state.statusNote = RETRYING;
       },
     });
-  subscription = own;
+  subscription = opened;
   setTimeout(() => {
     if (modelRef === state.modelRef && state.isFresh) state.statusNote = "Opening";
   }, OPENING_MS);

@@ -93,15 +93,21 @@ function Strip({ values, max }) {
 const formatScore = (/** @type {number | null} */ value) =>
   value === null ? "−∞" : value.toFixed(2).replace("-", "−");
 
+/** @param {(number | null)[]} vector */
+const maxAbs = (vector) => Math.max(...vector.map((value) => Math.abs(value ?? 0)));
+
 /** @param {{ scores: AttentionScoresView, axes: string[][], row: number }} props */
 function ScoreTable({ scores, axes: [queries, keys], row }) {
   const { query, keys: vectors, products, weights } = scores,
-    max = Math.max(...[query, ...vectors].flat().map((value) => Math.abs(value ?? 0)));
+    terms = vectors.map((key) => key.map((value, i) => (value ?? 0) * (query[i] ?? 0))),
+    max = maxAbs([query, ...vectors].flat()),
+    maxTerm = maxAbs(terms.flat());
   return html`<table>
     <thead>
       <tr>
         <th scope="col">token</th>
         <th scope="col">vector</th>
+        <th scope="col">q × k</th>
         <th scope="col">q · k</th>
         <th scope="col">score</th>
         <th scope="col">weight</th>
@@ -111,13 +117,14 @@ function ScoreTable({ scores, axes: [queries, keys], row }) {
       <tr class="query">
         <th scope="row">query ${queries[row]}</th>
         <td><${Strip} values=${query} max=${max} /></td>
-        <td colspan="3"></td>
+        <td colspan="4"></td>
       </tr>
       ${keys.map(
         (token, i) =>
           html`<tr key=${i}>
             <th scope="row">key ${token}</th>
             <td><${Strip} values=${vectors[i]} max=${max} /></td>
+            <td><${Strip} values=${terms[i]} max=${maxTerm} /></td>
             <td>${formatScore(products[i])}</td>
             <td>${formatScore(scores.scores[i])}</td>
             <td>
@@ -156,6 +163,7 @@ export function BlockScores() {
     <${ScoreTable} scores=${scores} axes=${axes} row=${row} />
     <p class="pg-hint">
       ${
+        "q × k: the products of the numbers of both vectors; their sum is q · k. " +
         `score = q · k / √${size}${scores.bias ? " + position bias" : ""}; ` +
         "weights = softmax of the scores. A key whose product with the query is larger gets more " +
         `weight. A vector has ${size} numbers: blue is positive, orange is negative.`
