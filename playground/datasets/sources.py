@@ -110,8 +110,8 @@ def from_csv(
                 )
         except csv.Error as error:
             raise DatasetError(
-                f"line {previous_line + 1:,} is not a line of a CSV file ({error}); save the table again "
-                f"as CSV"
+                f"line {previous_line + 1:,} is not a line of a CSV file ({error}); save the table "
+                "again as CSV"
             ) from None
 
     return read_pairs(lines, split_on_spaces)
