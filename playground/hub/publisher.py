@@ -227,19 +227,10 @@ class AutoPublisher:
             if auto_publish.job.is_active:
                 return
             job, auto_publish.job = auto_publish.job, None
-            if job.status is JobStatus.DONE and job.result:
-                auto_publish.pushed_step = job.result["step"]
-                auto_publish.pushed_at = now
-                auto_publish.error = ""
-            else:
-                auto_publish.error = job.message
-            auto_publish.next_push_at = now + 60 * auto_publish.interval_minutes
+            _record_push(auto_publish, job, now)
             if auto_publish.is_final and job.status is JobStatus.DONE:
                 self.disable_auto_publish(run)
                 return
-            if auto_publish.is_final and not job.retryable:
-                # There is no further push, but the owner can read the reason.
-                auto_publish.token, auto_publish.failed, auto_publish.failed_at = "", True, now
         if run.deleted_at is not None or (
             auto_publish.failed and now - auto_publish.failed_at > JOB_TTL_S
         ):
@@ -270,10 +261,8 @@ class AutoPublisher:
                 run_folder=str(run.folder),
             )
             try:
-                auto_publish.job, auto_publish.is_final = (
-                    self.start(task, auto_publish.owner),
-                    has_ended,
-                )
+                auto_publish.job = self.start(task, auto_publish.owner)
+                auto_publish.is_final = has_ended
             except UserError as error:  # retried at the next housekeeping
                 auto_publish.error = str(error)
 
@@ -284,6 +273,20 @@ class AutoPublisher:
                 self._push_if_due(auto_publish)
             except Exception:
                 log.exception("publishing a run while it trains failed")
+
+
+def _record_push(auto_publish: AutoPublish, job: Job, now: float) -> None:
+    """Store the result of a push, and when the next one is due."""
+    if job.status is JobStatus.DONE and job.result:
+        auto_publish.pushed_step = job.result["step"]
+        auto_publish.pushed_at = now
+        auto_publish.error = ""
+    else:
+        auto_publish.error = job.message
+    auto_publish.next_push_at = now + 60 * auto_publish.interval_minutes
+    if auto_publish.is_final and job.status is not JobStatus.DONE and not job.retryable:
+        # There is no further push, but the owner can read the reason.
+        auto_publish.token, auto_publish.failed, auto_publish.failed_at = "", True, now
 
 
 def is_recent(gallery: Job) -> bool:

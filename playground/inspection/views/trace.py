@@ -407,8 +407,8 @@ def _decoder_chapters(
             head,
             "decoder self-attention, layer 1/softmax",
             f"Decoder input {_join_tokens(decoder_input)}, {target_name} {_join_tokens(target)}: "
-            "the input is shifted right, so that each position predicts the next token. No position "
-            "attends to later positions.",
+            "the input is shifted right, so that each position predicts the next token. No "
+            "position attends to later positions.",
         ),
         (
             best_head,
