@@ -104,7 +104,7 @@ def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
         expect(page.locator(".lesson .option")).to_have_value(options["positions"])
         expect(page.locator(".prediction")).to_have_value("21")
         expect(page.locator(".outcome")).to_be_hidden()
-        expect(page.locator(".measure")).to_have_text("Measure")
+        expect(page.locator(".measure")).to_have_text("Train and measure")
         wait_until(page, STORED, arg=[MEMORY, options])
 
 

@@ -289,7 +289,7 @@ function Lesson({ lesson }) {
       <${Prediction} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
       <p class="pg-buttons">
         <button type="submit" class="pg-button primary measure" disabled=${isDisabled}>
-          ${result ? MEASURE_AGAIN : "Measure"}
+          ${result ? MEASURE_AGAIN : "Train and measure"}
         </button>
       </p>
     </form>
