@@ -44,6 +44,7 @@ export async function playFirstVisit() {
   });
   setText(box, isFinished ? "The recording has ended. Press Train to train a new model." : "");
   box.hidden = !isFinished;
+  box.dataset.ended = "yes"; // the prediction of the last step is visible again
   const train = document.querySelector("#train");
   if (isFinished && train) {
     train.classList.add("invites");

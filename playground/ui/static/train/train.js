@@ -73,7 +73,6 @@ const ModelBar = () =>
 
 const Diagram = () =>
   html`<div class="diagram-box">
-      <p class="recording-note" role="status" hidden></p>
       <p class="no-figures pg-hint">
         The model, its attention and its predictions appear after the first training step.
       </p>
@@ -107,7 +106,11 @@ export const Train = () =>
     <${TopBar} /><${SessionNote} />
     <div class="columns">
       <section class="attention" aria-label="Model">
-        <${Prediction} /><${ModelBar} /><${Diagram} />
+        <div class="prediction-row">
+          <${Prediction} />
+          <p class="recording-note" role="status" hidden></p>
+        </div>
+        <${ModelBar} /><${Diagram} />
         <div class="details-row"><${SelectedHead} /><${Samples} /></div>
       </section>
       <section class="learning" aria-label="Learning">
