@@ -161,8 +161,8 @@ const tokenSeries = () => ({
 });
 
 /**
- * Return the vertical lines of a chart: the step on display, changes of the learning rate, and, if
- * asked for, the first score that reaches the target.
+ * Return the vertical lines of a chart: the step on display, changes of the learning rate, and with
+ * `hasTarget` the first score that reaches the target.
  */
 function buildMarkers(hasTarget = false) {
   /** @type {[number, string, any][]} */
