@@ -9,7 +9,7 @@ from typing import Any
 
 from playground import compat
 from playground.errors import UserError, error_response
-from playground.inspection.inspected_model import InspectedModel
+from playground.inspection.inspected_model import InspectedModel, NotApplicableError
 
 from . import (
     ablation,
@@ -21,6 +21,8 @@ from . import (
     trace,
     training,
 )
+from .common import answer_fields
+from .request import source_text
 
 log = logging.getLogger(__name__)
 ViewFunction = Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]
@@ -48,6 +50,8 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
         return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
     try:
         return VIEWS[view](subject, compat.upgrade_view_request(request))
+    except NotApplicableError as error:
+        return error_response(error) | _predict(subject, request)
     except UserError as error:
         return error_response(error)
     except ValueError:
@@ -56,3 +60,12 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
             "error": f"the view {view!r} failed by a fault of the program; the log has the "
             "details; try another view or sequence"
         }
+
+
+def _predict(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the model's output for the sequence; nothing for an invalid one."""
+    try:
+        example = subject.encode_text(source_text(request))
+    except UserError:
+        return {}
+    return answer_fields(subject, example, subject.generated_tokens(example), of_own_layers=True)

@@ -61,6 +61,9 @@ def test_other_models_have_no_gates_and_an_unknown_gate_is_replaced():
     response = render_view(random_model(), "gates", {"text": "5 3 9"})
     assert "only recurrent models have gates" in response["error"]
     assert response["code"] == "not-applicable"
+    assert len(response["prediction"]) >= 1
+    invalid = render_view(random_model(), "gates", {"text": "5 x 9"})
+    assert (invalid["code"], "prediction" in invalid) == ("not-applicable", False)
     assert render(recurrent_model(cell="gru"), quantity="f")["quantity"] == "r"
     message = render_view(recurrent_model(), "trace", {"text": "5 3 9"})["error"]
     assert "or the gates" in message

@@ -77,11 +77,11 @@ async function loadView(view) {
   if (view === openSection.value) isWaiting.value = false;
   if (applyDefaultInput(data)) return scheduleRefresh(view, 0);
   if (view === openSection.value) showResponseError(data);
-  if (data.error) return; // the last result stays visible
   batch(() => {
-    results.value = { ...results.value, [view]: data };
     if (data.prediction) prediction.value = data;
+    if (!data.error) results.value = { ...results.value, [view]: data };
   });
+  if (data.error) return; // the last result stays visible
   // Tests and benchmarks wait for this attribute. A view may respond after another one was opened.
   if (view === openSection.value) root.dataset.drawn = view + " " + store.sequence.value;
 }

@@ -74,7 +74,7 @@ export function renderDiagram() {
     kind = state.selectedKind,
     [layer, head] = state.selectedHead;
   updateStacks(elements, pass, { kind, layer, head, block: state.selectedBlock });
-  const [queries, keys] = pass.axes[kind] || [[], pass.source];
+  const [queries, keys] = pass.axes[kind] || [pass.probe?.target ?? [], pass.source];
   paintLinks($(".diagram-canvas"), {
     keys,
     queries,
