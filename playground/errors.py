@@ -1,5 +1,6 @@
 """Errors that a user can correct, and the response that reports them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -7,16 +8,23 @@ class UserError(ValueError):
     """A request that cannot be carried out; the message has the reason and the remedy.
 
     `field` names the invalid setting, if there is one. `retryable`: the same request may succeed
-    later. `code` identifies an error that the page handles in a special way.
+    later. `code` identifies an error that the page handles in a special way. `details` are further
+    fields of the response.
     """
 
     def __init__(
-        self, message: str, field: str = "", retryable: bool = False, code: str = ""
+        self,
+        message: str,
+        field: str = "",
+        retryable: bool = False,
+        code: str = "",
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.field = field
         self.retryable = retryable
         self.code = code
+        self.details = dict(details or {})
 
 
 class BusyError(UserError):
@@ -32,8 +40,9 @@ class BusyError(UserError):
 
 
 def error_response(error: Exception) -> dict[str, Any]:
-    """Return the JSON of an error: `error`, and `field`, `retryable` and `code` if they apply."""
-    response: dict[str, Any] = {"error": str(error) or "this took too long; try again"}
+    """Return the JSON of an error: `error`, its details, and the other fields if they apply."""
+    response: dict[str, Any] = dict(getattr(error, "details", {}))
+    response["error"] = str(error) or "this took too long; try again"
     if field := getattr(error, "field", ""):
         response["field"] = field
     if getattr(error, "retryable", False):
@@ -51,9 +60,11 @@ def raise_for_error(response: dict[str, Any]) -> dict[str, Any]:
     """
     if "error" not in response:
         return response
+    details = dict(response)
     raise UserError(
-        response["error"],
-        response.get("field", ""),
-        retryable=response.get("retryable", False),
-        code=response.get("code", ""),
+        details.pop("error"),
+        details.pop("field", ""),
+        retryable=details.pop("retryable", False),
+        code=details.pop("code", ""),
+        details=details,
     )

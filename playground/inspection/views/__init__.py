@@ -51,7 +51,8 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
     try:
         return VIEWS[view](subject, compat.upgrade_view_request(request))
     except NotApplicableError as error:
-        return error_response(error) | _predict(subject, request)
+        error.details |= _predict(subject, request)
+        return error_response(error)
     except UserError as error:
         return error_response(error)
     except ValueError:

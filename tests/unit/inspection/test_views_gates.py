@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from playground.errors import UserError, error_response, raise_for_error
 from playground.inspection.views import render_view
 from tests.support.handcrafted_models import random_model, recurrent_model
 
@@ -68,3 +69,11 @@ def test_other_models_have_no_gates_and_an_unknown_gate_is_replaced():
     message = render_view(recurrent_model(), "trace", {"text": "5 3 9"})["error"]
     assert "or the gates" in message
     assert "Forward pass" in render_view(recurrent_model(), "attention", {"text": "5 3 9"})["error"]
+
+
+def test_the_details_of_an_error_pass_through_a_process():
+    response = render_view(recurrent_model(), "trace", {"text": "5 3 9"})
+    with pytest.raises(UserError) as caught:
+        raise_for_error(response)
+    assert error_response(caught.value) == response
+    assert len(response["target"]) == 4
