@@ -48,8 +48,7 @@ ARCHITECTURES = {
         "playground.architectures.encoder_decoder:EncoderDecoder",
         ModelConfig,
         "Transformer",
-        "Encoder and decoder, as in the paper: the encoder reads the source, the decoder generates "
-        "the target token by token.",
+        "Encoder and decoder, as in the paper.",
         {
             "position_std": 1.2,
             "optimizer": "muon",
