@@ -272,6 +272,7 @@ def model_sizes(request: dict[str, Any], progress: ProgressReporter) -> dict[str
     `request`: see ModelSizesRequest. `method` is "here", "counted" or "cited"; `source` is the
     configuration or the reference; `ratio` is the ratio to the user's model.
     """
+    progress.message("Counting parameters")
     rows: list[dict[str, Any]] = []
     for done, (name, built, config, fields, source) in enumerate(COUNTED):
         progress.progress(done, len(COUNTED), "models")
