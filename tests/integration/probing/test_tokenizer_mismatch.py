@@ -60,7 +60,7 @@ def test_ids_out_of_range_are_counted_and_skipped(tiny_gpt2, tiny_bert):
     assert "has no mask token" in actual["notes"][2]
 
 
-def test_special_tokens_before_the_text_count_in_the_position_of_the_mask(tiny_bert):
+def test_special_tokens_before_the_text_shift_the_mask(tiny_bert):
     text, tokenizer = "the capital of [MASK]", load_other_tokenizer(tiny_bert, "tiny")
     ids = tokenizer(text)["input_ids"]  # begins with [CLS]
     position = _mask_position(tokenizer, text, ids)

@@ -111,7 +111,7 @@ def test_an_interrupted_measurement_continues(requested, monkeypatch):
     )
 
 
-def test_without_a_sweep_a_model_has_the_first_rate_or_that_of_the_fast_preset(requested):
+def test_without_a_sweep_a_model_has_a_fixed_learning_rate(requested):
     comparison = Comparison(
         "tried", (COPY,), seconds=60, seeds=1, rates=(2e-3, 1e-3), has_sweep=False
     )

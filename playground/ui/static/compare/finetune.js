@@ -89,7 +89,10 @@ function Plan() {
   const title = MEMORY_PARTS.filter(([part]) => value.parts?.[part])
     .map(([part, label]) => `${label} ${formatBytes(value.parts[part])}`)
     .join(", ");
-  return html`<p class=${(value.fits || value.error ? "pg-hint" : "pg-error") + " cost"} title=${title}>
+  return html`<p
+    class=${(value.fits || value.error ? "pg-hint" : "pg-error") + " cost"}
+    title=${title}
+  >
     ${describePlan(value)}
   </p>`;
 }
