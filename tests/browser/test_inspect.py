@@ -310,7 +310,7 @@ def test_activations_down_to_a_single_value(page):
     page.focus(".trace-next")
     page.keyboard.press("ArrowRight")
     expect(page.locator(".trace-name")).not_to_have_text(first)
-    page.locator(".trace-chapters button").nth(1).click()
+    page.locator(".trace-phases button").nth(1).click()
     page.locator(".trace-list button", has_text=re.compile(r"^\s*\d+\. scores")).first.click()
     expect(page.locator(".trace-formula")).to_contain_text("sqrt(head size)")
     page.focus(".trace-tensor canvas")

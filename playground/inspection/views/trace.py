@@ -41,8 +41,8 @@ AXIS_WORDS = {
     "F": "hidden dimensions",
     "V": "tokens of the vocabulary",
 }
-# The six chapters, and the prefixes of the names of their blocks.
-CHAPTERS = {
+# The phases of the forward pass, and the prefixes of the names of their blocks.
+PHASES = {
     "Token and position embedding": ("source embedding",),
     "Encoder self-attention": ("encoder self-attention",),
     "Encoder feed-forward network": ("encoder feed-forward", "encoder final norm"),
@@ -62,18 +62,18 @@ def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     stage_name = stage_id(text_field(request, "stage", 100, ""))
     head = min(int_field(request, "head", 0, 63), subject.transformer.config.n_heads - 1)
     batch = subject.encode_text(source_text(request))
-    path = ForwardTrace(subject.transformer, batch)
-    at = next((i for i, stage in enumerate(path.stages) if stage.key == stage_name), 0)
+    forward_trace = ForwardTrace(subject.transformer, batch)
+    index = next((i for i, stage in enumerate(forward_trace.stages) if stage.key == stage_name), 0)
     return {
-        "steps": _chapter_fields(subject, path, batch, head),
-        "stages": [_stage_fields(stage) for stage in path.stages],
+        "steps": _phase_fields(subject, forward_trace, batch, head),
+        "stages": [_stage_fields(stage) for stage in forward_trace.stages],
         "chosen": {
-            "stage": at,
+            "stage": index,
             "head": head,
-            **_tensor_fields(subject, path, path.stages[at], head),
+            **_tensor_fields(subject, forward_trace, forward_trace.stages[index], head),
         },
-        "source": subject.token_names(path.source),
-        "decoder_input": subject.token_names(path.decoder_input),
+        "source": subject.token_names(forward_trace.source),
+        "decoder_input": subject.token_names(forward_trace.decoder_input),
         **embeddings_and_masks.with_answer(subject, request),
     }
 
@@ -95,11 +95,13 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     head = int_field(request, "head", 0, 63)
     row = int_field(request, "row", 0, 1_000_000)
     column = int_field(request, "column", 0, 1_000_000)
-    path = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
-    at = next((i for i, stage in enumerate(path.stages) if stage.key == stage_name), None)
-    if at is None:
+    forward_trace = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
+    index = next(
+        (i for i, stage in enumerate(forward_trace.stages) if stage.key == stage_name), None
+    )
+    if index is None:
         raise InspectionError(f"this model has no stage {stage_name!r}; choose one of the list")
-    stage = path.stages[at]
+    stage = forward_trace.stages[index]
     if head >= subject.transformer.config.n_heads:
         raise InspectionError(
             f"there is no head {head + 1}; this model has {subject.transformer.config.n_heads} in "
@@ -111,7 +113,11 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
             f"there is no cell in row {row + 1}, column {column + 1}; {stage.name} is {shape}"
         )
     origin = stage.explain(head, row, column)
-    return {"row": row, "column": column, **_origin_fields(subject, path, stage, origin, column)}
+    return {
+        "row": row,
+        "column": column,
+        **_origin_fields(subject, forward_trace, stage, origin, column),
+    }
 
 
 @torch.no_grad()
@@ -134,10 +140,10 @@ def attention_scores(subject: InspectedModel, request: dict[str, Any]) -> dict[s
             f"there is no layer {layer + 1} with a head {head + 1}; this model has "
             f"{config.n_layers} layers with {config.n_heads} heads each"
         )
-    path = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
+    forward_trace = ForwardTrace(subject.transformer, subject.encode_text(source_text(request)))
     of_block = {
         stage.name: stage.tensor
-        for stage in path.stages
+        for stage in forward_trace.stages
         if stage.block == Component(kind, layer).name
     }
     query_QK, key_MK = (
@@ -166,7 +172,7 @@ def _stage_fields(stage: TraceStage) -> dict[str, Any]:
         )
     return {
         "step": next(
-            i for i, blocks in enumerate(CHAPTERS.values()) if stage.block.startswith(blocks)
+            i for i, blocks in enumerate(PHASES.values()) if stage.block.startswith(blocks)
         ),
         "block": stage.block,
         "name": stage.name,
@@ -186,7 +192,7 @@ def _stage_fields(stage: TraceStage) -> dict[str, Any]:
 
 
 def _tensor_fields(
-    subject: InspectedModel, path: ForwardTrace, stage: TraceStage, head: int
+    subject: InspectedModel, forward_trace: ForwardTrace, stage: TraceStage, head: int
 ) -> dict[str, Any]:
     """Return the tensor of a stage as a table with labels; one head if it has heads."""
     table = (stage.tensor[head] if stage.has_heads else stage.tensor).float()
@@ -194,14 +200,16 @@ def _tensor_fields(
     visible = table[:MAX_ROWS, :MAX_COLUMNS]
     letters = stage.shape[-2:]
     rows, columns = (
-        _labels(subject, path, stage.block, letter, n)
+        _labels(subject, forward_trace, stage.block, letter, n)
         for letter, n in zip(letters, table.shape, strict=True)
     )
     finite = table[table.isfinite()]
     max_abs = float(finite.abs().max()) if len(finite) else 0.0
     possible = None
     if stage.name in ("masked scores", "softmax"):
-        possible = path.stage(stage.block, "mask").tensor[:MAX_ROWS, :MAX_COLUMNS].int().tolist()
+        possible = (
+            forward_trace.stage(stage.block, "mask").tensor[:MAX_ROWS, :MAX_COLUMNS].int().tolist()
+        )
     return {
         "heads": subject.transformer.config.n_heads if stage.has_heads else 0,
         "rows": rows[:MAX_ROWS],
@@ -222,13 +230,17 @@ def _tensor_fields(
 
 
 def _origin_fields(
-    subject: InspectedModel, path: ForwardTrace, stage: TraceStage, origin: CellOrigin, column: int
+    subject: InspectedModel,
+    forward_trace: ForwardTrace,
+    stage: TraceStage,
+    origin: CellOrigin,
+    column: int,
 ) -> dict[str, Any]:
     """Return the computation of one number as JSON; see `trace_cell` for the kinds."""
     if isinstance(origin, DotProduct):
-        return _dot_product_fields(subject, path, stage, origin)
+        return _dot_product_fields(subject, forward_trace, stage, origin)
     if isinstance(origin, WeightedSum):
-        names = list(origin.names) or _labels(subject, path, stage.block, "M", 0)
+        names = list(origin.names) or _labels(subject, forward_trace, stage.block, "M", 0)
         return _weighted_sum_fields(origin, names, column)
     fields: dict[str, Any] = {
         "kind": "parts",
@@ -237,19 +249,19 @@ def _origin_fields(
         "value": json_number(origin.value),
     }
     if origin.score is not None:
-        fields["score"] = _dot_product_fields(subject, path, stage, origin.score)
+        fields["score"] = _dot_product_fields(subject, forward_trace, stage, origin.score)
     return fields
 
 
 def _dot_product_fields(
-    subject: InspectedModel, path: ForwardTrace, stage: TraceStage, origin: DotProduct
+    subject: InspectedModel, forward_trace: ForwardTrace, stage: TraceStage, origin: DotProduct
 ) -> dict[str, Any]:
     """Return a dot product; only its largest terms if there are very many."""
     products = origin.left_K * origin.right_K
     keep = products.abs().argsort(descending=True)[:MAX_COLUMNS].sort().values
     names = list(origin.names)
     if origin.query is not None and origin.key is not None:
-        queries, keys = (_labels(subject, path, stage.block, letter, 0) for letter in "QM")
+        queries, keys = (_labels(subject, forward_trace, stage.block, letter, 0) for letter in "QM")
         names = [f"query of {queries[origin.query]}", f"key of {keys[origin.key]}"]
     fields = {
         "kind": "product",
@@ -301,7 +313,7 @@ def _queries_are_source(block: str) -> bool:
 
 
 def _labels(
-    subject: InspectedModel, path: ForwardTrace, block: str, letter: str, n: int
+    subject: InspectedModel, forward_trace: ForwardTrace, block: str, letter: str, n: int
 ) -> list[str]:
     """Return the labels of a tensor dimension of size `n`, which `letter` names."""
     if letter == "V":
@@ -313,7 +325,7 @@ def _labels(
         or (letter == "Q" and _queries_are_source(block))
         or (letter == "M" and not block.startswith("decoder"))
     )
-    return subject.token_names(path.source if source else path.decoder_input)
+    return subject.token_names(forward_trace.source if source else forward_trace.decoder_input)
 
 
 def _axis_title(block: str, letter: str) -> str:
@@ -331,30 +343,34 @@ def _axis_title(block: str, letter: str) -> str:
     return names.get(letter, "dimensions of the vector")
 
 
-def _chapter_fields(
-    subject: InspectedModel, path: ForwardTrace, batch: Example, head: int
+def _phase_fields(
+    subject: InspectedModel, forward_trace: ForwardTrace, batch: Example, head: int
 ) -> list[dict[str, Any]]:
-    """Return the six chapters.
+    """Return the six phases of the forward pass.
 
     Each has the most informative stage and head, and a text about this sequence.
     """
-    chapters = [
-        *_encoder_chapters(subject, path, head),
-        *_decoder_chapters(subject, path, batch, head),
+    phases = [
+        *_encoder_phases(subject, forward_trace, head),
+        *_decoder_phases(subject, forward_trace, batch, head),
     ]
-    names = [stage.key for stage in path.stages]
+    names = [stage.key for stage in forward_trace.stages]
     return [
         {"title": title, "stage": names.index(key), "head": chosen_head, "description": text}
-        for title, (chosen_head, key, text) in zip(CHAPTERS, chapters, strict=True)
+        for title, (chosen_head, key, text) in zip(PHASES, phases, strict=True)
     ]
 
 
-def _encoder_chapters(
-    subject: InspectedModel, path: ForwardTrace, head: int
+def _encoder_phases(
+    subject: InspectedModel, forward_trace: ForwardTrace, head: int
 ) -> list[tuple[int, str, str]]:
-    """Return the head, the stage and the text of the chapters on the encoder."""
-    source, config, number = subject.token_names(path.source), subject.transformer.config, head + 1
-    weights_M = path.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
+    """Return the head, the stage and the text of the phases of the encoder."""
+    source, config, number = (
+        subject.token_names(forward_trace.source),
+        subject.transformer.config,
+        head + 1,
+    )
+    weights_M = forward_trace.stage("encoder self-attention, layer 1", "softmax").tensor[head, 0]
     mix = sorted(zip(weights_M.tolist(), source, strict=True), key=lambda pair: -pair[0])
     last, parts = (
         ("sum", "each a token embedding plus a position vector")
@@ -366,7 +382,7 @@ def _encoder_chapters(
     sublayer = f"x + Sublayer({norm}(x))" if is_pre else f"{norm}(x + Sublayer(x))"
     block = "encoder feed-forward, layer 1" if is_pre else "encoder self-attention, layer 1"
     network = cast(EncoderLayer, subject.transformer.encoder_layers[0]).feed_forward
-    difference = convolution_difference(network, path.stage(block, "norm").tensor)
+    difference = convolution_difference(network, forward_trace.stage(block, "norm").tensor)
     return [
         (
             0,
@@ -392,16 +408,16 @@ def _encoder_chapters(
     ]
 
 
-def _decoder_chapters(
-    subject: InspectedModel, path: ForwardTrace, batch: Example, head: int
+def _decoder_phases(
+    subject: InspectedModel, forward_trace: ForwardTrace, batch: Example, head: int
 ) -> list[tuple[int, str, str]]:
-    """Return the head, the stage and the text of the chapters on the decoder and the output."""
-    decoder_input = subject.token_names(path.decoder_input)
+    """Return the head, the stage and the text of the phases of the decoder and the output."""
+    decoder_input = subject.token_names(forward_trace.decoder_input)
     target = subject.token_names(batch.labels_BT[0].tolist())
     target_name = "target" if batch.has_target else "generated tokens"
-    block, best_head = _best_aligned_head(subject, path, len(path.source) - 1)
-    positions = path.stage(block, "softmax").tensor[best_head].argmax(-1) + 1
-    predicted = path.stage("output", "logits").tensor.argmax(-1).tolist()
+    block, best_head = _best_aligned_head(subject, forward_trace, len(forward_trace.source) - 1)
+    positions = forward_trace.stage(block, "softmax").tensor[best_head].argmax(-1) + 1
+    predicted = forward_trace.stage("output", "logits").tensor.argmax(-1).tolist()
     return [
         (
             head,
@@ -426,7 +442,9 @@ def _decoder_chapters(
     ]
 
 
-def _best_aligned_head(subject: InspectedModel, path: ForwardTrace, length: int) -> tuple[str, int]:
+def _best_aligned_head(
+    subject: InspectedModel, forward_trace: ForwardTrace, length: int
+) -> tuple[str, int]:
     """Return the cross-attention block and head with the most attention on the task's alignment.
 
     For a task without a known alignment, it is the first head of the first block.
@@ -437,7 +455,7 @@ def _best_aligned_head(subject: InspectedModel, path: ForwardTrace, length: int)
     aligned_S = subject.task.alignment(length)
     if not aligned_S:
         return blocks[0], 0
-    weights_LHQM = torch.stack([path.stage(block, "softmax").tensor for block in blocks])
+    weights_LHQM = torch.stack([forward_trace.stage(block, "softmax").tensor for block in blocks])
     share_LH = weights_LHQM[:, :, range(len(aligned_S)), aligned_S].mean(-1)
     layer, head = divmod(int(share_LH.argmax()), subject.transformer.config.n_heads)
     return blocks[layer], head

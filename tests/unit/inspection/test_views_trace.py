@@ -128,7 +128,7 @@ def test_masked_cells_are_marked_and_have_no_number():
     ]
 
 
-def test_the_chapters_describe_the_input_sequence(mixed):
+def test_the_phases_describe_the_input_sequence(mixed):
     actual = render(mixed, "trace")
     steps = actual["steps"]
     assert len(steps) == 6
@@ -162,7 +162,7 @@ def test_the_chapters_describe_the_input_sequence(mixed):
         ({"bias": False, "activation": "gelu"}, "x + Sublayer(LayerNorm(x))"),
     ],
 )
-def test_feed_forward_chapter_has_a_formula_and_equals_convolutions(settings, formula):
+def test_feed_forward_phase_has_a_formula_and_equals_convolutions(settings, formula):
     description = render(random_model(**settings), "trace")["steps"][2]["description"]
     assert f"computes {formula}." in description
     assert float(description.split("at most ")[1].rstrip(".")) < 1e-5

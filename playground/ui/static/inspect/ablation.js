@@ -18,7 +18,7 @@ import { createOptions } from "./options.js";
 import { patchedHeads, Patching, patchingRows, resetPatching } from "./patching.js";
 
 const METHODS = [
-  { value: "zero", label: "zero", help: "zero, a value that the model has not met in training" },
+  { value: "zero", label: "zero", help: "zero, a value outside the training distribution" },
   {
     value: "mean",
     label: "mean",

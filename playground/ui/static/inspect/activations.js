@@ -48,10 +48,10 @@ const isDimension = ({ axes }) => axes[1].startsWith("dimensions");
 export const nameColumn = (chosen, k) =>
   isDimension(chosen) ? `dimension ${k + 1}` : `column ${k + 1} (${chosen.columns[k]})`;
 
-/** The chapters of the forward pass. */
+/** The phases of the forward pass. */
 function Chapters({ data: { steps, stages, chosen } }) {
   const current = stages[chosen.stage].step;
-  return html`<ol class="trace-chapters" aria-label="Chapters">
+  return html`<ol class="trace-phases" aria-label="Phases">
       ${steps.map(
         ({ title, stage, head }, i) =>
           html`<li key=${title}>
