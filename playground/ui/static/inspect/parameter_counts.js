@@ -167,7 +167,7 @@ const MEASURED_COLUMNS = [
   text("fused", "time, fused"),
 ];
 
-export function QuadraticCost({ data: { quadratic, measured, lengths: typedLengths }, ...props }) {
+export function QuadraticCost({ data: { quadratic, measured, lengths: input }, ...props }) {
   const { lengths, onType, onMeasure } = props;
   return html`<${Part}
     size="wide"
@@ -185,16 +185,12 @@ export function QuadraticCost({ data: { quadratic, measured, lengths: typedLengt
         type="text"
         maxlength="200"
         placeholder="such as 4,096 32,768"
-        aria-invalid=${String(Boolean(typedLengths.error))}
+        aria-invalid=${String(Boolean(input.error))}
         value=${lengths}
         onInput=${(event) => onType(event.currentTarget.value)}
       />
     </label>
-    <${StatusMessage}
-      class="lengths-problem"
-      kind="error"
-      text=${formatMessage(typedLengths.error)}
-    />
+    <${StatusMessage} class="lengths-problem" kind="error" text=${formatMessage(input.error)} />
     <${DataTable}
       caption="Memory of attention weights"
       isCaptionHidden
