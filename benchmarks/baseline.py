@@ -60,7 +60,9 @@ def measure(settings: dict[str, tuple[int, dict[str, Any]]] = SETTINGS) -> list[
             capture_output=True,
         ).stdout
         with tarfile.open(fileobj=BytesIO(archive)) as files:
-            files.extractall(folder, filter="data")
+            # Python 3.11.3 and earlier have no filters.
+            files.extraction_filter = getattr(tarfile, "data_filter", None)
+            files.extractall(folder)
         for name, (n_seeds, fields) in settings.items():
             row = progress.row(setting=name, seeds=n_seeds)
             row.setdefault("baseline", [])

@@ -87,7 +87,7 @@ def test_held_out_loss_is_among_the_evaluations():
     scores = {"exact_match": 0.0, "token_accuracy": 0.5, "eval_size": 8}
     points = MetricSeries([line(1, **scores, held_out_loss=2.5), line(2), line(3, **scores)])
     assert points.delta_since(0)["evaluations"] == [(1, 0.0, 0.5, 8, 2.5), (3, 0.0, 0.5, 8, None)]
-    with pytest.raises(ValueError, match="step 4: these are no metrics"):
+    with pytest.raises(ValueError, match="step 4 has invalid metrics"):
         points.add([line(4, **scores, held_out_loss=[])])
 
 
