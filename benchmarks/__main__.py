@@ -129,9 +129,8 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
         accuracy_vs_references.LONG,
         "Compared with reference models: training on longer sequences",
         "As above, with d_model 128, d_ff 256 and sequences of up to 50 tokens. A run takes "
-        "minutes, so there is one seed, and no search: a reference model has the learning rate "
-        "0.002, which is the best one of most short runs, or that of the fast preset if it is "
-        "trained like ours.",
+        "minutes, so there is one seed and no search: a reference model has two learning rates "
+        "with Adam, the best one of most short runs and that of the preset adam.",
     ),
     "steps": (
         steps,

@@ -9,6 +9,7 @@ from benchmarks.accuracy_vs_references import (
     REFERENCES,
     SWEEP_SEED,
     Comparison,
+    Reference,
     Setting,
     train_until,
 )
@@ -111,15 +112,15 @@ def test_an_interrupted_measurement_continues(requested, monkeypatch):
     )
 
 
-def test_without_a_sweep_a_model_has_a_fixed_learning_rate(requested):
-    comparison = Comparison(
-        "tried", (COPY,), seconds=60, seeds=1, rates=(2e-3, 1e-3), has_sweep=False
-    )
+def test_a_fixed_learning_rate_needs_no_sweep(requested):
+    references = (Reference(BEST, learning_rate=2e-3), Reference(BEST, "fast", learning_rate=3e-3))
+    comparison = Comparison("tried", (COPY,), seconds=60, seeds=1, references=references)
     rows = comparison.measure()
-    assert {run["part"] for run in rows["runs"]} == {"seeds"}
-    rates = {run["model"]: run["rate"] for run in rows["runs"]}
-    assert rates[BEST] == 2e-3
-    assert rates[f"{BEST}, trained like ours"] == preset_config("fast").training.learning_rate
+    assert [(run["part"], run["model"], run["rate"]) for run in rows["runs"]] == [
+        ("seeds", OURS, preset_config("fast").training.learning_rate),
+        ("seeds", f"{BEST}, learning rate 0.002", 2e-3),
+        ("seeds", f"{BEST}, trained like ours", 3e-3),
+    ]
     assert "search" not in comparison.table(rows)
     assert "1 seed;" in comparison.table(rows)
 
