@@ -73,8 +73,10 @@ def test_example_is_open_on_arrival_and_read_only(app, open_page, tmp_path):
     expect_points(page, ".score-chart", 30)
     rows = list(csv.DictReader(download(page, ".as-csv", tmp_path).read_text().splitlines()))
     assert [row["learning_rate"] for row in rows] == ["0.0005", "0.006"]
-    takes = page.locator(".presets .what")
-    assert all("on two cores" in text for text in takes.all_text_contents())
+    # of comparable runs of the tests before, if there are any
+    estimates = page.locator(".presets .what").all_text_contents()
+    assert all(re.search(r"runs · about \d", text) for text in estimates)
+    assert any("on two cores" in text for text in estimates)
     page.click(".own > summary")
     expect(page.locator(".own .begin")).to_have_text("Start 6 runs")
     errors = page.locator(".lab .pg-error, .lab .pg-status.error").all_text_contents()
@@ -85,7 +87,7 @@ def test_new_experiment_is_planned_run_and_opened_again(app, open_page, tmp_path
     page = open_page(app.url)
     to_lab(page)
     preset = page.locator(".presets li", has_text="Pre or post norm?")
-    expect(preset).to_contain_text(re.compile("6 runs · about .* on two cores"))
+    expect(preset).to_contain_text(re.compile(r"6 runs · about \d"))
     fill_form(page, ("norm_placement", "pre, up"), ("max_steps", "20"), seeds="0, 1", name="norms")
     expect(error_of(page, "values-0")).to_contain_text("choose one of pre, post")
     expect(page.locator(".own .begin")).to_be_disabled()
