@@ -55,6 +55,7 @@ import {
   experiments,
   formatEstimate,
   hiddenVariants,
+  labelSettings,
   openExperiment,
   openId,
   presets,
@@ -286,6 +287,9 @@ test("the progress has the runs that train and the remaining time", () => {
   assert.equal(settingsLabel([VARIANT, { ...VARIANT, label: "norm post", short: "post" }]), "norm");
   settings.value = [{ name: "norm", label: "Norm placement" }];
   assert.equal(settingsLabel([VARIANT]), "Norm placement");
+  assert.equal(labelSettings("norm_x 2, norm 1"), "norm_x 2, norm 1");
+  settings.value = [{ name: "n_layers", label: "Layers" }];
+  assert.equal(labelSettings("n_layers 2, d_model 64: 100 %"), "layers 2, d_model 64: 100 %");
   settings.value = [];
   assert.equal(settingsLabel([VARIANT, { label: "heads 2", short: "2" }]), "settings");
   assert.equal(describeUntrained([{ label: "rope" }]), "");

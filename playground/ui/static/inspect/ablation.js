@@ -256,7 +256,7 @@ function AblationView({ data: response }) {
   const message = error
     ? formatMessage(error)
     : isBusy || !data
-      ? "Measuring one component at a time"
+      ? "Measuring each component; its effect appears in the table"
       : describeMeasurement(data, response.step);
   return html`<div class="ablation-columns">
     <div>

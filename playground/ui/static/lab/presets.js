@@ -4,7 +4,7 @@ import { Section } from "../shared/components/section.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage } from "../shared/format.js";
 import { NewExperiment } from "./new_experiment.js";
-import { errors, formatEstimate, openExperiment, presets, send } from "./state.js";
+import { errors, formatEstimate, labelSettings, openExperiment, presets, send } from "./state.js";
 
 const LENGTHS_NOTE = "; then evaluated on sequences longer than the training sequences";
 const starting = signal(""); // the name of the preset whose request is pending
@@ -37,7 +37,7 @@ function Preset({ preset }) {
     <details>
       <summary>${title}</summary>
       <p>${why}</p>
-      <p class="varied">${varied}${kind === "lengths" && LENGTHS_NOTE}</p>
+      <p class="varied">${labelSettings(varied)}${kind === "lengths" && LENGTHS_NOTE}</p>
     </details>
     <span class="what" title=${formatMessage(estimate?.message)}>${describePreset(preset)}</span>
     <button

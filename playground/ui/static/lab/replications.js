@@ -13,6 +13,7 @@ import {
   errors,
   formatEstimate,
   formatQueuePosition,
+  labelSettings,
   openExperiment,
   send,
 } from "./state.js";
@@ -165,7 +166,7 @@ function Claim({ claim }) {
       ${
         claim.stored &&
         html`<dt>reproduced</dt>
-          <dd class="stored">${describeStored(claim.stored)}</dd>`
+          <dd class="stored">${labelSettings(describeStored(claim.stored))}</dd>`
       }
       <dt>your run</dt>
       <dd class=${"measured" + (outcome?.measured_text ? "" : " what")}>
@@ -173,7 +174,7 @@ function Claim({ claim }) {
       </dd>
       <dt>setting</dt>
       <dd>
-        ${claim.description}${
+        ${labelSettings(claim.description)}${
           claim.parameters ? `; ${formatCount(claim.parameters, "parameter")}` : ""
         };${" "}<span class="estimate">${formatEstimate(claim.estimate)}</span>
       </dd>

@@ -30,6 +30,12 @@ export const isAnyRunning = computed(() =>
   Boolean(experiments.value?.some((each) => each.state === "running")),
 );
 
+/** Replace the names of settings in a text, such as n_layers, by their labels. */
+export function labelSettings(/** @type {string} */ text) {
+  const labels = new Map(settings.value.map(({ name, label }) => [name, label.toLowerCase()]));
+  return text.replace(/\b[a-z]+(_[a-z]+)+\b/g, (name) => labels.get(name) ?? name);
+}
+
 /** @param {string} part @param {string | undefined} error */
 export function setError(part, error) {
   errors.value = { ...errors.value, [part]: formatMessage(error) };
