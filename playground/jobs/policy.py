@@ -47,7 +47,7 @@ class Policy:
     max_results: int | None = None
 
     def ensure_within_limits(self, job: Job, active: Iterable[Job]) -> None:
-        """Check whether a job may join the active ones.
+        """Check that a job may join the active ones.
 
         Raises:
             UserError: if its owner, its address or all clients have too many jobs.

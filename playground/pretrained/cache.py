@@ -76,7 +76,7 @@ def list_cached_names() -> list[str]:
 
 
 def describe_cache() -> str:
-    """Return the end of an error message: the models that are on this machine, if there are any."""
+    """Return the models on this machine, as the end of an error message."""
     names = list_cached_names()
     return f". Already on this machine: {', '.join(names[:8])}" if names else ""
 

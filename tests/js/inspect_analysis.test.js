@@ -15,6 +15,7 @@ import {
 import { describeOrigin, formatDotProduct } from "../../playground/ui/static/inspect/provenance.js";
 import { describeGrowth, selectSteps } from "../../playground/ui/static/inspect/head_history.js";
 import { headRolesSpec, PATTERNS } from "../../playground/ui/static/inspect/head_roles.js";
+import { upgradeOptions } from "../../playground/ui/static/inspect/options.js";
 import { openSection } from "../../playground/ui/static/inspect/state.js";
 import { selectCorruption } from "../../playground/ui/static/inspect/patching.js";
 import { store } from "../../playground/ui/static/shared/store.js";
@@ -188,7 +189,7 @@ test("the arrow keys of the lens select a position, and its attribution is loade
 });
 
 test("a link of version 0.1 selects a position of the lens", () => {
-  logitLensSpec.restoreOptions({ at: [0, 1] });
+  logitLensSpec.restoreOptions(upgradeOptions({ at: [0, 1] }));
   assert.deepEqual(logitLensSpec.options().cell, [0, 1]);
 });
 

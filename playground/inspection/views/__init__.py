@@ -3,6 +3,7 @@
 A view is a function of a subject and a request. Requests are untrusted input and are validated.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +22,7 @@ from . import (
     trace,
     training,
 )
-from .common import answer_fields
-from .request import source_text
+from .common import predict_answer
 
 log = logging.getLogger(__name__)
 ViewFunction = Callable[[InspectedModel, dict[str, Any]], dict[str, Any]]
@@ -51,7 +51,8 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
     try:
         return VIEWS[view](subject, compat.upgrade_view_request(request))
     except NotApplicableError as error:
-        error.details |= _predict(subject, request)
+        with contextlib.suppress(UserError):  # of an invalid sequence
+            error.details |= predict_answer(subject, request, of_own_layers=True)
         return error_response(error)
     except UserError as error:
         return error_response(error)
@@ -61,12 +62,3 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
             "error": f"the view {view!r} failed by a fault of the program; the log has the "
             "details; try another view or sequence"
         }
-
-
-def _predict(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the model's output for the sequence; nothing for an invalid one."""
-    try:
-        example = subject.encode_text(source_text(request))
-    except UserError:
-        return {}
-    return answer_fields(subject, example, subject.generated_tokens(example), of_own_layers=True)

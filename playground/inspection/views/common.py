@@ -9,7 +9,7 @@ from playground.inspection.attention_recording import AttentionRecording
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import Example, InspectedModel
 
-from .request import json_number
+from .request import json_number, source_text
 
 DECIMALS = 6  # of numbers in exported files
 
@@ -47,6 +47,18 @@ def answer_fields(
         "target": subject.token_names(batch.labels_BT[0].tolist()) if batch.has_target else None,
         "note": "; ".join(notes),
     }
+
+
+def predict_answer(
+    subject: InspectedModel, request: dict[str, Any], of_own_layers: bool = False
+) -> dict[str, Any]:
+    """Return `answer_fields` for the sequence of a request.
+
+    Raises:
+        UserError: for a sequence that the model cannot encode.
+    """
+    example = subject.encode_text(source_text(request))
+    return answer_fields(subject, example, subject.generated_tokens(example), of_own_layers)
 
 
 def attention_labels(

@@ -44,7 +44,7 @@ from playground.models.embeddings import InputEmbedding, sinusoidal_positions
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
-from .common import answer_fields
+from .common import predict_answer
 from .request import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -66,12 +66,6 @@ EXTRA_PADDING = 3
 TUTORIAL_TOKENS = (87, 600, 0, 0, 0)  # token ids in a tutorial, with padding
 # wavelengths of dimensions 0 and 14 of 64, as a tutorial reads them off its figure
 PUBLISHED_WAVELENGTHS = {0: 5, 14: 40}
-
-
-def with_answer(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the model's output for the sequence, and the target; every view has both."""
-    batch = subject.encode_text(source_text(request))
-    return answer_fields(subject, batch, subject.generated_tokens(batch))
 
 
 @torch.no_grad()
@@ -122,7 +116,7 @@ def embeddings(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
             for each in independence_of_positions()
         ],
         "order": _word_order_fields(request),
-        **with_answer(subject, request),
+        **predict_answer(subject, request),
     }
 
 
@@ -230,7 +224,7 @@ def sizes(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         },
         **_memory_fields(request, length, measure),
         "measured": measure,
-        **with_answer(subject, request),
+        **predict_answer(subject, request),
     }
 
 

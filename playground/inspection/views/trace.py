@@ -16,7 +16,7 @@ from playground.inspection.inspected_model import InspectedModel, InspectionErro
 from playground.inspection.trace import ForwardTrace
 from playground.inspection.trace_stage import CellOrigin, DotProduct, TraceStage, WeightedSum
 
-from . import embeddings_and_masks
+from .common import predict_answer
 from .request import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -64,7 +64,7 @@ def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
         },
         "source": subject.token_names(forward_trace.source),
         "decoder_input": subject.token_names(forward_trace.decoder_input),
-        **embeddings_and_masks.with_answer(subject, request),
+        **predict_answer(subject, request),
     }
 
 

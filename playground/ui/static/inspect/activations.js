@@ -49,7 +49,7 @@ export const nameColumn = (chosen, k) =>
   isDimension(chosen) ? `dimension ${k + 1}` : `column ${k + 1} (${chosen.columns[k]})`;
 
 /** The phases of the forward pass. */
-function Chapters({ data: { steps, stages, chosen } }) {
+function Phases({ data: { steps, stages, chosen } }) {
   const current = stages[chosen.stage].step;
   return html`<ol class="trace-phases" aria-label="Phases">
       ${steps.map(
@@ -251,7 +251,7 @@ function Activations({ data }) {
     moveStage(data, offset);
   };
   return html`<div onKeyDown=${onKeyDown}>
-    <${Chapters} data=${data} />
+    <${Phases} data=${data} />
     <div class="trace-columns">
       <${StageList} data=${data} />
       <${Stage} data=${data} />

@@ -273,8 +273,7 @@ export const logitLensSpec = {
     attribution.value = { data: null, error: "" };
   },
   options: () => selection.value,
-  // `at` is the name of `cell` in links of version 0.1.
-  restoreOptions({ at, cell = at, token, baseline }) {
+  restoreOptions({ cell, token, baseline }) {
     const isIndex = (i) => i === null || (Number.isInteger(i) && i >= 0);
     if (Array.isArray(cell) && cell.length === 2 && cell.every(isIndex) && cell[1] !== null)
       select({ cell });

@@ -2,8 +2,9 @@
 import { signal } from "../vendor/preact.js";
 import { scheduleRefresh } from "./requests.js";
 
-// Names of options in links of version 0.2, and the present ones.
+// Names of options in links of earlier versions, and the present ones.
 const OLD_NAMES = {
+  at: "cell",
   how: "method",
   parts: "components",
   symbol: "token",

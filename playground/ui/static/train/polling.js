@@ -47,7 +47,7 @@ function intervalMs() {
 export function startPolling() {
   subscription.unsubscribe();
   const { modelRef } = state,
-    opened = poller.subscribe({
+    newSubscription = poller.subscribe({
       route: "runs/poll",
       payload: () => (root.isConnected ? buildPayload() : null),
       intervalMs,
@@ -55,13 +55,13 @@ export function startPolling() {
       onData: (response) => {
         batch(() => applyUpdate(response));
         const isLost = state.status === "not-found" && !response.retryable;
-        if (state.status === "checkpoint" || isLost) opened.unsubscribe();
+        if (state.status === "checkpoint" || isLost) newSubscription.unsubscribe();
       },
       onError: () => {
         state.statusNote = RETRYING;
       },
     });
-  subscription = opened;
+  subscription = newSubscription;
   setTimeout(() => {
     if (modelRef === state.modelRef && state.isFresh) state.statusNote = "Opening";
   }, OPENING_MS);
