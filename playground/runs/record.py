@@ -15,6 +15,7 @@ import json
 import secrets
 import time
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,6 +33,7 @@ from playground.checkpoints.manifest import read_json, validate_scores
 from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.common.validation import parse
 from playground.compat import upgrade_run_record
+from playground.errors import UserError
 from playground.models.config_fields import short_repr
 from playground.training.config import RunConfig
 from playground.training.setting_changes import (
@@ -43,6 +45,8 @@ from playground.training.setting_changes import (
 from .worker_protocol import DIVERGED_MESSAGE
 
 MAX_NAME_LENGTH = 80
+MAX_TAGS = 8
+MAX_TAG_LENGTH = 30
 MAX_STEPS = 2**31 - 1
 # values of `evicted`: evicted history or weights
 HISTORY_THINNED, WEIGHTS_EVICTED = ("thinned", "emptied")
@@ -89,6 +93,7 @@ RunOrigin = Literal["user", "lesson", "experiment"]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_check_printable)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Step = Annotated[int, Field(ge=0, le=MAX_STEPS)]
+Tag = Annotated[Text, Field(max_length=MAX_TAG_LENGTH)]
 FolderName = Annotated[Text, AfterValidator(_check_folder_name)]
 Config = Annotated[RunConfig, PlainValidator(_parse_config), PlainSerializer(RunConfig.to_flat)]
 Changes = Annotated[
@@ -131,6 +136,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     trained_seconds: Seconds = 0.0  # of training on this server, without pauses
     evicted: Literal["", "thinned", "emptied"] = ""
     imported: bool = False  # an imported checkpoint that was not trained further
+    tags: Annotated[tuple[Tag, ...], Field(strict=False, max_length=MAX_TAGS)] = ()
     started_by: RunOrigin = "user"  # in version 0.1.0, `origin` was `branched_from`
 
     @classmethod
@@ -230,6 +236,24 @@ class RunRecord(BaseModel, frozen=True, strict=True):
                 and change.value != getattr(own, change.setting)
             }
         )
+
+
+def clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the tags without repetitions, empty ones and extra spaces.
+
+    Raises:
+        UserError: if a tag is too long or not printable, or if there are too many.
+    """
+    cleaned = tuple(dict.fromkeys(filter(None, (" ".join(tag.split()) for tag in tags))))
+    if len(cleaned) > MAX_TAGS:
+        raise UserError(f"there are {len(cleaned)} tags; use at most {MAX_TAGS}")
+    for tag in cleaned:
+        if len(tag) > MAX_TAG_LENGTH or not tag.isprintable():
+            raise UserError(
+                f"the tag {short_repr(tag)} has {len(tag)} characters; use at most "
+                f"{MAX_TAG_LENGTH} printable characters"
+            )
+    return cleaned
 
 
 def owner_id(owner_key: str) -> str:

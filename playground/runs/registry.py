@@ -6,7 +6,7 @@ This module holds no tensors and does not import torch.
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from .download_tokens import DownloadTokens
 from .limits import estimated_run_bytes
 from .memory import ensure_memory_available
 from .metric_series import MetricSeries
-from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, owner_id
+from .record import MAX_NAME_LENGTH, RunOrigin, RunRecord, clean_tags, owner_id
 from .scheduler import Scheduler
 from .settings import RegistrySettings
 from .snapshots import VIEWER_TTL_S, Snapshots
@@ -344,12 +344,17 @@ class Registry:
         self.commands.change_setting(run, setting, value)
 
     def update_metadata(
-        self, run: Run, *, name: str | None = None, hidden: bool | None = None
+        self,
+        run: Run,
+        *,
+        name: str | None = None,
+        hidden: bool | None = None,
+        tags: Sequence[str] | None = None,
     ) -> None:
-        """Rename, hide or show a run.
+        """Rename, hide, show or tag a run; `tags` replaces all its tags.
 
         Raises:
-            UserError: if the name is empty or too long.
+            UserError: if the name or a tag is empty or too long, or if there are too many tags.
         """
         with run.lock:
             if name is not None:
@@ -360,6 +365,8 @@ class Registry:
                         "printable characters"
                     )
                 run.update(name=name)
+            if tags is not None:
+                run.update(tags=clean_tags(tags))
             run.update(hidden=run.hidden if hidden is None else hidden)
             run.write(flush=True)
 

@@ -244,6 +244,10 @@ def test_the_list_renames_hides_deletes_repeats_and_lends_settings(app, open_pag
     assert page.locator(".live img").count() == 0
     name = run_names(page)[0]
     expect(page.locator(".subject option:checked")).to_have_text(name)
+    choose_run_action(page, name, "tag")
+    page.keyboard.type("<b>wide</b>, baseline")
+    page.keyboard.press("Enter")
+    expect(page.locator(".runs .tag")).to_have_text(["<b>wide</b>", "baseline"])
     choose_run_action(page, name, "hide")
     expect(page.locator(".runs .run")).to_have_count(0)
     page.click(".show-hidden")

@@ -171,6 +171,7 @@ VALUES_BY_FIELD = {
             *COMMANDS,
             "change",
             "rename",
+            "tag",
             "hide",
             "show",
             "rerun",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
-import { makeBox, settle } from "./support/dom.js";
+import { makeBox, press, settle } from "./support/dom.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { overlays, setOverlays, swapOverlay } from "../../playground/ui/static/train/overlays.js";
 import { compareSettings } from "../../playground/ui/static/train/run_differences.js";
@@ -340,6 +340,35 @@ test("the held-out loss is a dashed line of the color of its run", () => {
   assert.deepEqual(labels(), ["training", "held-out"], "before the first evaluation");
   state.evaluations = [[1, 0, 0, 8, null]];
   assert.deepEqual(labels(), ["mine"], "a run of an earlier version");
+});
+
+test("a run has tags, which the filter finds and the menu edits", async () => {
+  const tagged = { ...RUN, tags: ["baseline", "two heads"] };
+  assert.ok(matchesFilter(tagged, "two HEADS"));
+  listRuns(tagged, { ...RUN, subject: "run:2", name: "other" });
+  render(html`<${RunList} />`, box);
+  await settle();
+  const texts = (selector) =>
+    [...box.querySelectorAll(selector)].map((each) => each.textContent.trim());
+  assert.deepEqual(texts(".tag"), ["baseline", "two heads"]);
+  box.querySelector(".tag").click();
+  await settle();
+  assert.equal(box.querySelector(".run-filter").value, "baseline");
+  assert.deepEqual(texts(".run .name"), [RUN.name]);
+  box.querySelector('[data-action="tag"]').click();
+  await settle();
+  const field = box.querySelector(".renaming");
+  assert.equal(field.value, "baseline, two heads");
+  field.value = "baseline, wide";
+  press(field, "Enter");
+  await settle();
+  const sent = globalThis.fetch.mock.calls.find(({ arguments: [url] }) =>
+    String(url).endsWith("runs/action"),
+  );
+  assert.deepEqual(JSON.parse(sent.arguments[1].body).tags, ["baseline", " wide"]);
+  box.querySelector(".tag").click();
+  await settle();
+  assert.equal(box.querySelector(".run-filter").value, "");
 });
 
 test("a list of many runs can be filtered by name, size and state", async () => {

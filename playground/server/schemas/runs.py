@@ -28,6 +28,7 @@ RunAction = Literal[
     "change",
     "extend",
     "rename",
+    "tag",
     "hide",
     "show",
     "delete",
@@ -41,6 +42,7 @@ RunAction = Literal[
 REQUIRED_FIELDS = {
     "change": "setting",
     "rename": "name",
+    "tag": "tags",
     "branch": "step",
     "download": "checkpoint",
     "remove": "checkpoint",
@@ -130,6 +132,7 @@ class ActOnRun(ModelRequest):
     setting: ShortText | None = None
     value: Any = None
     name: ShortText | None = None
+    tags: list[ShortText] | None = None
     step: Index | None = None
     checkpoint: ShortText | None = None
 

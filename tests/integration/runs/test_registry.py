@@ -25,7 +25,7 @@ from playground.models.config_fields import ConfigError
 from playground.runs import registry as registry_module
 from playground.runs import scheduler, storage_folder, supervisor
 from playground.runs.inspector_client import MAX_PER_CLIENT, InspectorClient
-from playground.runs.record import MAX_NAME_LENGTH, RunRecord, owner_id
+from playground.runs.record import MAX_NAME_LENGTH, MAX_TAG_LENGTH, RunRecord, owner_id
 from playground.runs.registry import Registry
 from playground.runs.scheduler import MAX_QUEUED_PER_OWNER
 from playground.runs.state import Run
@@ -1584,7 +1584,7 @@ def test_names_are_unique_and_limited_in_length(registry):
     assert max(len(run.name) for run in long) <= MAX_NAME_LENGTH
 
 
-def test_name_and_visibility_of_a_run_survive_a_restart(create_registry):
+def test_name_tags_and_visibility_of_a_run_survive_a_restart(create_registry):
     registry = create_registry(slots=1)
     run = wait_for_worker_end(wait_for_status(start(registry, max_steps=1), "done"))
     registry.update_metadata(run, name="  My \n best\trun ")
@@ -1594,8 +1594,13 @@ def test_name_and_visibility_of_a_run_survive_a_restart(create_registry):
         with pytest.raises(UserError, match="use 1 to 80 printable characters"):
             registry.update_metadata(run, name=name)
     assert run.name == "My best run"
+    registry.update_metadata(run, tags=[" wide\n model ", "baseline", "", "baseline"])
+    for tags in (["x" * (MAX_TAG_LENGTH + 1)], ["\0"], list("abcdefghi")):
+        with pytest.raises(UserError, match="use at most"):
+            registry.update_metadata(run, tags=tags)
     later = create_registry(slots=1).find(run.id, "ada")
     assert (later.name, later.hidden) == ("My best run", True)
+    assert later.record.tags == ("wide model", "baseline")
     registry.update_metadata(run, hidden=False)
     assert registry.summaries("ada")[0]["hidden"] is False
 

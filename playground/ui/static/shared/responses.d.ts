@@ -42,6 +42,7 @@ export interface RunSummary {
   created: number;
   origin: string;
   hidden: boolean;
+  tags: string[];
   deleted: boolean;
   evicted: "" | "thinned" | "emptied";
   queue_position: number | null;

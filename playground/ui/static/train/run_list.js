@@ -24,8 +24,8 @@ const GROUPS = [
 const MIN_RUNS_TO_FILTER = 6; // fewer are seen at a glance
 const showsHidden = signal(false);
 const filterText = signal("");
-/** The run whose name the user edits. */
-const renamed = signal("");
+/** The run and the property that the user edits: "name" or "tags". */
+const edited = signal({ subject: "", property: "" });
 
 /** @param {RunSummary} run */
 const originOf = (run) => run.origin ?? "user";
@@ -50,6 +50,9 @@ export function groupRuns(runs, isOverlaid, isComplete) {
 }
 
 /** @param {RunSummary} run */
+const tagsOf = (run) => run.tags ?? [];
+
+/** @param {RunSummary} run */
 export function describeState(run) {
   if (run.queue_position) return formatQueuePosition(run.queue_position);
   return run.awaits_zerogpu ? "next slice" : (STATUS_LABELS[run.status] ?? run.status);
@@ -72,9 +75,11 @@ export function describeRun(run, now = store.server.value.now) {
     .join(" · ");
 }
 
-/** Return whether the name, the description or the state of a run has all words. */
+/** Return whether the name, tags, description or state of a run have all words. */
 export function matchesFilter(/** @type {RunSummary} */ run, /** @type {string} */ text) {
-  const content = [run.name, describeRun(run), describeState(run)].join(" ").toLowerCase();
+  const content = [run.name, ...tagsOf(run), describeRun(run), describeState(run)]
+    .join(" ")
+    .toLowerCase();
   return text
     .toLowerCase()
     .split(/\s+/)
@@ -97,13 +102,29 @@ async function restoreRun({ subject }) {
   openModel(subject);
 }
 
-/** @param {RunSummary} run @param {string} name */
-async function renameRun(run, name) {
-  renamed.value = "";
-  if (!name.trim() || name === run.name) return;
-  await runAction({ action: "rename", name }, run.subject);
+const stopEditing = () => (edited.value = { subject: "", property: "" });
+
+/** @param {RunSummary} run @param {Record<string, any>} payload */
+async function sendAction({ subject }, payload) {
+  await runAction(payload, subject);
   await loadRuns();
 }
+
+/** The properties of a run that a field edits: its label, its text, and the action of a text. */
+const EDITABLE = /** @type {Record<string, any>} */ ({
+  name: {
+    label: "New name",
+    maxLength: 80,
+    textOf: (/** @type {RunSummary} */ run) => run.name,
+    toAction: (/** @type {string} */ name) => name.trim() && { action: "rename", name },
+  },
+  tags: {
+    label: "Tags, separated by commas",
+    maxLength: 260,
+    textOf: (/** @type {RunSummary} */ run) => tagsOf(run).join(", "),
+    toAction: (/** @type {string} */ text) => ({ action: "tag", tags: text.split(",") }),
+  },
+});
 
 /** The color of the curves of a run, and whether they are drawn. */
 function Swatch({ subject = "" }) {
@@ -131,24 +152,47 @@ function Swatch({ subject = "" }) {
 /** Typing replaces the name from the first key on. @param {HTMLInputElement | null} field */
 const selectText = (field) => field?.select();
 
-/** @param {{ run: RunSummary }} props */
-function NameField({ run }) {
+/** @param {{ run: RunSummary, property: string }} props */
+function EditField({ run, property }) {
+  const { label, maxLength, textOf, toAction } = EDITABLE[property];
+  const save = (/** @type {string} */ text) => {
+    const action = text !== textOf(run) && toAction(text);
+    stopEditing();
+    if (action) sendAction(run, action);
+  };
   const onKeyDown = (/** @type {any} */ event) => {
     event.stopPropagation();
-    if (event.key === "Enter") renameRun(run, event.currentTarget.value);
-    if (event.key === "Escape") renamed.value = "";
+    if (event.key === "Enter") save(event.currentTarget.value);
+    if (event.key === "Escape") stopEditing();
   };
   return html`<input
     ref=${selectText}
     class="renaming"
-    maxlength="80"
-    aria-label="New name"
-    value=${run.name}
+    maxlength=${maxLength}
+    aria-label=${label}
+    placeholder=${label}
+    value=${textOf(run)}
     onKeyDown=${onKeyDown}
-    onBlur=${(/** @type {any} */ event) =>
-      renamed.value && renameRun(run, event.currentTarget.value)}
+    onBlur=${(/** @type {any} */ event) => edited.value.subject && save(event.currentTarget.value)}
   />`;
 }
+
+/** The tags of a run. A click on one lists the runs that have it. @param {{ run: RunSummary }} props */
+const Tags = ({ run }) =>
+  html`<span class="tags">
+    ${tagsOf(run).map(
+      (tag) =>
+        html`<button
+          key=${tag}
+          type="button"
+          class="tag"
+          aria-label=${`Filter runs by the tag ${tag}`}
+          onClick=${() => (filterText.value = filterText.value === tag ? "" : tag)}
+        >
+          ${tag}
+        </button>`,
+    )}
+  </span>`;
 
 /** @param {{ run: RunSummary }} props */
 function RunMenu({ run }) {
@@ -157,10 +201,8 @@ function RunMenu({ run }) {
     html`<button type="button" data-action=${name} title=${title} onClick=${onClick}>
       ${label}
     </button>`;
-  const send = (/** @type {string} */ name) => async () => {
-    await runAction({ action: name }, subject);
-    await loadRuns();
-  };
+  const send = (/** @type {string} */ name) => () => sendAction(run, { action: name });
+  const edit = (/** @type {string} */ property) => () => (edited.value = { subject, property });
   return html`<${Menu} label=${`Actions of ${run.name}`}>
     <p class="pg-hint">${describeRun(run)}</p>
     ${["paused", "stopped", "failed"].includes(status) && item("resume", "Resume", send("resume"))}
@@ -172,7 +214,8 @@ function RunMenu({ run }) {
       "Same settings, same seed, same changes at the same steps",
     )}
     ${item("use", "Use its settings", () => loadSettings(subject), "Copies them into the form")}
-    ${item("rename", "Rename", () => (renamed.value = subject))}
+    ${item("rename", "Rename", edit("name"))}
+    ${item("tag", tagsOf(run).length ? "Edit tags" : "Add tags", edit("tags"))}
     ${
       originOf(run) === "user" &&
       item("hide", run.hidden ? "Show again" : "Hide", send(run.hidden ? "show" : "hide"))
@@ -191,8 +234,8 @@ function RunRow({ run }) {
   >
     <${Swatch} subject=${run.subject} />
     ${
-      renamed.value === run.subject
-        ? html`<${NameField} run=${run} />`
+      edited.value.subject === run.subject
+        ? html`<${EditField} run=${run} property=${edited.value.property} />`
         : html`<button
             type="button"
             class="name"
@@ -210,6 +253,7 @@ function RunRow({ run }) {
     >
     <span class="state" data-status=${run.status}>${describeState(run)}</span>
     <${RunMenu} run=${run} />
+    ${tagsOf(run).length > 0 && html`<${Tags} run=${run} />`}
   </li>`;
 }
 
@@ -288,7 +332,7 @@ const FilterField = () =>
     type="search"
     class="run-filter"
     placeholder="Filter runs"
-    aria-label="Filter runs by name, task, size or state"
+    aria-label="Filter runs by name, tag, task, size or state"
     value=${filterText.value}
     onInput=${(/** @type {any} */ event) => (filterText.value = event.currentTarget.value)}
   />`;
@@ -299,7 +343,10 @@ export function RunList() {
       (ref) => overlays.value.has(ref),
       showsHidden.value,
     ),
-    hasFilter = Boolean(filterText.value) || store.runs.value.length >= MIN_RUNS_TO_FILTER,
+    hasFilter =
+      Boolean(filterText.value) ||
+      store.runs.value.length >= MIN_RUNS_TO_FILTER ||
+      store.runs.value.some((run) => tagsOf(run).length),
     isVisible = (/** @type {RunSummary} */ run) => matchesFilter(run, filterText.value),
     visible = listed.filter(isVisible),
     visibleGroups = groups
