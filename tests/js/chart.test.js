@@ -13,7 +13,13 @@ import {
   thinRows,
   toTable,
 } from "../../playground/ui/static/shared/chart_data.js";
-import { logTicks, toPng, yRange } from "../../playground/ui/static/shared/chart_options.js";
+import { formatNumber } from "../../playground/ui/static/shared/format.js";
+import {
+  formatTicks,
+  logTicks,
+  toPng,
+  yRange,
+} from "../../playground/ui/static/shared/chart_options.js";
 
 const LOSS = {
   key: "a",
@@ -316,6 +322,12 @@ test("a logarithmic axis has few ticks for any limits", () => {
   assert.deepEqual(logTicks(0.00437, 3.3), [0.01, 0.1, 1]);
   assert.deepEqual(logTicks(0.03, 1.2), [0.05, 0.1, 0.2, 0.5, 1]);
   assert.deepEqual(logTicks(1e-5, 1e-3), [1e-5, 1e-4, 1e-3]);
+});
+
+test("the ticks of an axis are all plain numbers, or all have an exponent", () => {
+  assert.deepEqual(formatTicks([0.001, 0.1, null, 10], formatNumber), ["0.001", "0.1", "", "10"]);
+  assert.deepEqual(formatTicks([0, 2e-4, 0.001, 1], formatNumber), ["0", "2e-4", "1e-3", "1e0"]);
+  assert.deepEqual(formatTicks([0, 1e-4], String), ["0", "0.0001"]);
 });
 
 test("without a cursor the legend has the values at the resting position", async () => {

@@ -17,8 +17,6 @@ const CHART = {
   xLabel: "step",
   height: 230,
   formatX: formatInteger,
-  formatTick: (/** @type {number} */ rate) =>
-    rate ? Number(rate.toPrecision(3)).toExponential() : "0",
 };
 const { options, update, restore, pick } = createOptions("training", {
   position: 0,

@@ -14,7 +14,6 @@ const PERCENT_AXIS = {
   formatY: formatPercent,
   formatTick: formatWholePercent,
 };
-const formatLossTick = (value) => (value < 0.001 ? value.toExponential(0) : String(value));
 const LIVE_DASH = 2;
 const NO_CURVES = "The curves appear with the first evaluation.";
 const NO_LENGTHS = "The lines appear after a run is finished and evaluated at all lengths.";
@@ -182,7 +181,7 @@ export function ResultCharts({ results: { results, lengths } }) {
       <div class="loss-chart">
         <${LineChart}
           series=${[...buildSeries(variants, hidden, "loss"), ...published]}
-          options=${{ ...options, label: TRAINING_LOSS, isLog: true, formatTick: formatLossTick }}
+          options=${{ ...options, label: TRAINING_LOSS, isLog: true }}
           hasLog
         />
       </div>

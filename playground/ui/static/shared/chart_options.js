@@ -1,5 +1,6 @@
 // The options that uPlot receives from a chart.
 
+import { formatNumber } from "./format.js";
 import { cssVariable, dashOf, resolveColor } from "./palette.js";
 
 /** @import uPlot from "../vendor/uplot.js" */
@@ -54,9 +55,7 @@ export function buildPlotOptions(chart) {
           filter: (_, splits) => splits,
         }),
         values: (_, splits) =>
-          splits.map((value) =>
-            value === null ? "" : (chart.options.formatTick ?? chart.options.formatY)(value),
-          ),
+          formatTicks(splits, chart.options.formatTick ?? chart.options.formatY),
       },
     ],
     cursor: buildCursor(chart, syncKey),
@@ -86,6 +85,19 @@ export function logTicks(low, high) {
       factors.map((factor) => Number(`${factor}e${first + i}`)),
     );
   return ticks.flat().filter((tick) => tick >= low && tick <= high);
+}
+
+/**
+ * Format the ticks of an axis. If a plain number is below 0.001, all have an exponent.
+ * @param {(number | null)[]} ticks
+ * @param {(value: number) => string} format
+ */
+export function formatTicks(ticks, format) {
+  const isSmall = format === formatNumber && ticks.some((tick) => tick && Math.abs(tick) < 1e-3),
+    text = isSmall
+      ? (/** @type {number} */ tick) => tick.toExponential().replace("e+", "e")
+      : format;
+  return ticks.map((tick) => (tick === null ? "" : tick === 0 ? "0" : text(tick)));
 }
 
 /** @returns {uPlot.Axis} */
