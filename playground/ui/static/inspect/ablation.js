@@ -87,7 +87,9 @@ const shorten = (name) =>
     "$1 $2.$3",
   );
 
-/** The columns of the table; those of the measurement only with one. */
+const PENDING = html`<span class="pg-hint">…</span>`;
+
+/** The columns of the table. Before the measurement, its cells have an ellipsis. */
 function buildColumns(rows, baseline) {
   const selected = new Set(options.value.components),
     verb = isKeepOnly() ? "Keep" : "Ablate",
@@ -115,9 +117,7 @@ function buildColumns(rows, baseline) {
         <span class="ablation-short-name" aria-hidden="true">${shorten(row.name)}</span>
       </label>`,
   };
-  if (!baseline) return [nameColumn];
-  return [
-    nameColumn,
+  const measured = [
     {
       key: "exact_match",
       label: "exact match",
@@ -144,6 +144,12 @@ function buildColumns(rows, baseline) {
       render: (row) => html`<${SignedBar} value=${lossIncrease(row)} ...${range} />`,
     },
   ];
+  const pending = measured.map((column) => ({
+    ...column,
+    isSortable: false,
+    render: () => PENDING,
+  }));
+  return [nameColumn, ...(baseline ? measured : pending)];
 }
 
 /** The effect of each ablation on the held-out sequences, with a choice for the input. */
