@@ -203,7 +203,7 @@ export function AttentionPanel({ index, data, kind = null, initial = null }) {
     grid = useMemo(() => data && buildGrid(data, all, mode, token), [data, mode, token]);
   if (!data)
     return html`<section class=${"panel-" + index} aria-label=${`Model ${index + 1}`}>
-      <p class="pg-hint">
+      <p class="pg-hint pg-empty">
         No results yet. Press Show attention; the first run downloads the model.
       </p>
     </section>`;

@@ -192,7 +192,7 @@ function PipelineView({ pipeline }) {
           ? html`<div class="pipeline-output">
               <${Result} result=${result} rows=${rows.value} request=${request.value} />
             </div>`
-          : html`<p class="pg-hint">${spec.emptyText}</p>`
+          : html`<p class="pg-hint pg-empty">${spec.emptyText}</p>`
       }
     </section>
   </div>`;

@@ -79,7 +79,7 @@ export function DataTable({
         ...sorted.map((row) => columns.map((column) => valueOf(column, row))),
       ]),
     );
-  if (!rows.length && emptyText) return html`<p class="pg-hint">${emptyText}</p>`;
+  if (!rows.length && emptyText) return html`<p class="pg-hint pg-empty">${emptyText}</p>`;
   return html`<div class="pg-table-box" tabindex="0" role="region" aria-label=${caption}>
     <table class=${`pg-table ${className}`}>
       <caption class=${isCaptionHidden ? "pg-visually-hidden" : ""}>
