@@ -1,6 +1,6 @@
 // The options that uPlot receives from a chart.
 
-import { formatNumber } from "./format.js";
+import { formatInteger, formatNumber } from "./format.js";
 import { cssVariable, dashOf, resolveColor } from "./palette.js";
 
 /** @import uPlot from "../vendor/uplot.js" */
@@ -11,8 +11,11 @@ const BAND_ALPHA = "29"; // of 255, in hexadecimal
 const RAW_ALPHA = "4d";
 const MAX_POINTS = 40; // a line with more values has no points
 const Y_AXIS_WIDTH = 44;
+const INTEGER_INCREMENTS = Array.from({ length: 10 }, (_, power) =>
+  [1, 2, 5].map((factor) => factor * 10 ** power),
+).flat();
 const DOUBLE_CLICK_MS = 250;
-const MIN_DECADES = 1.5; // of a logarithmic axis
+const MIN_DECADES = 0.8; // of a logarithmic axis
 const MIN_DECADES_OF_TICKS = 2; // without ticks between the powers of ten
 
 /** @param {Chart} chart @returns {uPlot.Options} */
@@ -45,6 +48,7 @@ export function buildPlotOptions(chart) {
         label: hasXLabel ? xLabel : undefined,
         labelSize: 16,
         labelGap: 0,
+        ...(chart.options.formatX === formatInteger && { incrs: INTEGER_INCREMENTS }),
         values: (_, splits) => splits.map(chart.options.formatX),
       },
       {
