@@ -15,6 +15,7 @@ import {
 } from "../../playground/ui/static/shared/chart_data.js";
 import { formatNumber } from "../../playground/ui/static/shared/format.js";
 import {
+  buildPlotOptions,
   formatTicks,
   logTicks,
   toPng,
