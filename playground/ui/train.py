@@ -100,10 +100,11 @@ class TrainTab:
                     self.stop = gr.Button("Stop", elem_id="stop", size="md")
                 # One of the two is visible, so that the form does not move when a run starts.
                 self.train_another = gr.Button(
-                    "Start a parallel run", elem_id="another", size="sm", variant="secondary"
+                    "Train another run", elem_id="another", size="sm", variant="secondary"
                 )
                 self.size = gr.HTML("", elem_id="size", padding=False)
                 self.problem = gr.HTML("", elem_id="problem", padding=False)
+                gr.HTML('<a href="#form">Task and settings</a>', elem_id="to-form", padding=False)
             with gr.Column(elem_id="form", min_width=200):
                 self.form, self.task_info, self.panel, self.reset = build_form()
             values = {name: component.value for name, component in self.form.items()}
@@ -231,7 +232,7 @@ class TrainTab:
     def connect_fill_events(self) -> list[Any]:
         """Connect the events that fill many fields at once, and return them."""
         form = self.form
-        lengths = [form["task"], form["min_length"], form["max_length"]]
+        source = [form[name] for name in ("min_length", "max_length", "dataset_sha256")]
         settings = [form[name] for name in PRESET_SETTINGS]
         without_architecture = [form[name] for name in PRESET_SETTINGS if name != "architecture"]
         form["architecture"].change(
@@ -248,7 +249,7 @@ class TrainTab:
                 [form["task"], form["dataset_sha256"], form["min_length"], form["max_length"]],
                 **SILENT_EVENT,
             ),
-            form["task"].input(on_task_input, lengths, [form["max_length"]], **SILENT_EVENT),
+            form["task"].input(on_task_input, [form["task"], *source], source, **SILENT_EVENT),
             form["preset"].input(
                 on_preset_change, [form["preset"]], [form["preset"], *settings], **SILENT_EVENT
             ),
@@ -316,9 +317,12 @@ def architecture_updates(architecture: str) -> list[Any]:
     ]
 
 
-def on_task_input(task: Any, min_length: Any, max_length: Any) -> Any:
+def on_task_input(task: Any, min_length: Any, max_length: Any, dataset_sha256: Any) -> list[Any]:
+    """Return the lengths and the dataset of a newly selected task."""
+    if task in TASKS and dataset_sha256:  # the lengths are those of the dataset
+        return [1, TASKS[task].default_max_length, ""]
     length = suggested_max_length(task, min_length, max_length)
-    return gr.skip() if length is None else length
+    return [gr.skip(), gr.skip() if length is None else length, gr.skip()]
 
 
 def apply_dataset(event: gr.SelectData) -> list[Any]:

@@ -33,10 +33,10 @@ const ATTENTION_KINDS = {
     reading: ENCODER_CAPTION,
   },
   decoder: {
-    from: "Target position",
-    to: "target position",
+    from: "Decoder input",
+    to: "decoder input",
     reading:
-      "Rows: target tokens (queries). Columns: earlier target tokens (keys). " +
+      "Rows: decoder input (queries). Columns: the same tokens (keys). " +
       "Masked positions are hatched.",
   },
 };
