@@ -177,7 +177,7 @@ function EditField({ run, property }) {
   />`;
 }
 
-/** The tags of a run. A click on one lists the runs that have it. @param {{ run: RunSummary }} props */
+/** The tags of a run. A click lists the runs with it. @param {{ run: RunSummary }} props */
 const Tags = ({ run }) =>
   html`<span class="tags">
     ${tagsOf(run).map(
