@@ -61,7 +61,7 @@ from .replications_api import ReplicationHandlers
 from .report_api import ReportHandlers
 from .routes import Handler, HandlerGroup, build_routes
 from .session import READ_SESSION_JS, SessionHandlers, owner_from_cookie, owner_from_storage
-from .static_files import static_route
+from .static_files import gradio_assets_route, static_route
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
@@ -225,6 +225,7 @@ def launch_options(
                 *CheckpointTransfer(registry).routes(),
                 *datasets.routes(),
                 static_route(),
+                gradio_assets_route(),
                 ProjectFiles().route(),
             ],
         },

@@ -47,6 +47,7 @@ BYTES_PER_MS = 4000  # of nested JSON that the event loop parses in a millisecon
 
 DATA_BODY_PATH = "/playground/api/jobs/submit"
 TRANSFER_PATHS = (CHECKPOINT_PATH, DATASETS_PATH)
+FILE_PATHS = ("/assets/", "/static/", "/playground/static/")
 
 # All served routes: (methods, pattern of the path, load). The load is an estimate of the
 # milliseconds that a request costs the event loop; routes.py has the loads of its routes.
@@ -281,7 +282,8 @@ class SecurityHeadersMiddleware(HttpMiddleware):
     """Adds a content security policy and related headers to every response.
 
     Only the page at "/" may run scripts: its own files, and the inline scripts that the server has
-    put into this very response, by their hashes. Any other document is sandboxed.
+    put into this very response, by their hashes. Any other document is sandboxed. The policies
+    concern documents, so scripts and stylesheets have none.
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -294,13 +296,15 @@ class SecurityHeadersMiddleware(HttpMiddleware):
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["x-content-type-options"] = "nosniff"
+                if scope["path"].startswith(FILE_PATHS):
+                    await send(message)
+                    return
                 headers["referrer-policy"] = "same-origin"
                 if headers.get("content-type", "").startswith("text/html") and scope["path"] == "/":
                     headers["cache-control"] = "private, no-cache"
                     start = message  # wait for the body: the policy has hashes of its scripts
                     return
-                if not scope["path"].startswith(("/assets/", "/static/")):
-                    headers["content-security-policy"] = "default-src 'none'; sandbox"
+                headers["content-security-policy"] = "default-src 'none'; sandbox"
                 await send(message)
                 return
             if start is None:
