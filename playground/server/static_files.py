@@ -21,6 +21,9 @@ CACHE_SECONDS = 365 * 24 * 3600
 TEXT_SUFFIXES = (".css", ".js", ".svg")  # fonts are compressed already
 MIN_COMPRESSED_BYTES = 500
 BROTLI_QUALITY = 10  # 11 takes twice as long and saves 3 % more
+# Gradio has files of megabytes that this page does not use. Requests for them must stay cheap.
+MAX_BYTES_OF_QUALITY = 500_000
+QUALITY_OF_LARGE_FILES = 5
 # Comments at the start of a line. Elsewhere the same characters may be part of a text.
 COMMENT_PATTERNS = {
     ".css": re.compile(r"^[ \t]*/\*.*?\*/", re.MULTILINE | re.DOTALL),
@@ -73,6 +76,8 @@ class VersionedFiles(StaticFiles):
         encoding = next((name for name in ("br", "gzip") if name in accepted), "identity")
         if int(response.headers["content-length"]) < MIN_COMPRESSED_BYTES:
             encoding = "identity"
+        if encoding == "identity" and not self.removes_comments:
+            return response
         path, version = str(response.path), response.headers["etag"]
         stored_version, body = self._encoded.get((path, encoding), ("", b""))
         if stored_version != version:
@@ -90,7 +95,9 @@ def encode_file(path: str, encoding: str, removes_comments: bool) -> bytes:
     if removes_comments and (pattern := COMMENT_PATTERNS.get(Path(path).suffix)):
         content = remove_comments(content.decode(), pattern).encode()
     if encoding == "br":
-        return bytes(brotli.compress(content, mode=brotli.MODE_TEXT, quality=BROTLI_QUALITY))
+        is_large = len(content) > MAX_BYTES_OF_QUALITY
+        quality = QUALITY_OF_LARGE_FILES if is_large else BROTLI_QUALITY
+        return bytes(brotli.compress(content, mode=brotli.MODE_TEXT, quality=quality))
     return gzip.compress(content) if encoding == "gzip" else content
 
 
