@@ -69,7 +69,7 @@ def visiting(browser):
 
 def share_field(page, field):
     """Return the value of a field of the Share dialog."""
-    if page.locator("dialog.sharing").get_attribute("open") is None:
+    if not page.locator("dialog.sharing[open]").count():
         page.click(".live .share")
         page.wait_for_selector("dialog.sharing[open]")
     return page.input_value(f".sharing {field}")
