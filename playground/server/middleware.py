@@ -281,7 +281,8 @@ class SecurityHeadersMiddleware(HttpMiddleware):
     """Adds a content security policy and related headers to every response.
 
     Only the page at "/" may run scripts: its own files, and the inline scripts that the server has
-    put into this very response, by their hashes. Any other document is sandboxed.
+    put into this very response, by their hashes. Any other document is sandboxed; those of
+    ProjectFiles have a sandbox of their own.
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -300,7 +301,7 @@ class SecurityHeadersMiddleware(HttpMiddleware):
                     start = message  # wait for the body: the policy has hashes of its scripts
                     return
                 if not scope["path"].startswith(("/assets/", "/static/")):
-                    headers["content-security-policy"] = "default-src 'none'; sandbox"
+                    headers.setdefault("content-security-policy", "default-src 'none'; sandbox")
                 await send(message)
                 return
             if start is None:
