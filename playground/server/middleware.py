@@ -283,8 +283,8 @@ class SecurityHeadersMiddleware(HttpMiddleware):
     """Adds a content security policy and related headers to every response.
 
     Only the page at "/" may run scripts: its own files, and the inline scripts that the server has
-    put into this very response, by their hashes. Any other document is sandboxed. The policies
-    concern documents, so scripts and stylesheets have none.
+    put into this very response, by their hashes. Any other document is sandboxed; those of
+    ProjectFiles have a sandbox of their own. Scripts and stylesheets are no documents.
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -305,7 +305,7 @@ class SecurityHeadersMiddleware(HttpMiddleware):
                     headers["cache-control"] = "private, no-cache"
                     start = message  # wait for the body: the policy has hashes of its scripts
                     return
-                headers["content-security-policy"] = "default-src 'none'; sandbox"
+                headers.setdefault("content-security-policy", "default-src 'none'; sandbox")
                 await send(message)
                 return
             if start is None:

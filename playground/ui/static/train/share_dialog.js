@@ -15,10 +15,10 @@ import { state } from "./state.js";
 
 const REPORT_TIMEOUT_MS = 120_000;
 const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
-  learning: ["Learning curves", 480],
-  attention: ["Attention", 520],
-  try: ["Prediction", 160],
-  samples: [HELD_OUT_SAMPLES, 300],
+  learning: ["Learning curves", 420],
+  attention: ["Attention", 740],
+  try: ["Prediction", 140],
+  samples: [HELD_OUT_SAMPLES, 240],
 });
 
 /** What the open dialog shares: {ref, shareId, query, settings}. */
