@@ -278,7 +278,7 @@ def describe_varied_settings(grid: Mapping[str, list[Any]]) -> str:
     parts = []
     for name, values in grid.items():
         if name == VARIANT_KEY:
-            parts.append(", ".join(Variant({name: each}, {}).short_label for each in values))
+            parts += [Variant({name: each}, {}).short_label for each in values]
         else:
             parts.append(f"{name}: {', '.join(format_value(value) for value in values)}")
     return "; ".join(parts)

@@ -264,10 +264,10 @@ def test_published_claim_is_run_and_compared(app, open_page):
     expect(row.locator(".stored")).to_contain_text("no criterion: median training loss")
     row.get_by_role("button", name="Run: ").click()
     expect(row.get_by_role("button", name="Run: ")).to_have_count(0)
-    expect(row.locator(".verdict")).to_have_text("no criterion", timeout=300_000)
+    expect(row.locator(".measured .verdict")).to_have_text("no criterion", timeout=300_000)
     expect(row.locator(".measured")).to_contain_text(
         "median training loss at update 100", ignore_case=True
     )
     page.reload()
     to_lab(page)
-    expect(row.locator(".verdict")).to_have_text("no criterion")
+    expect(row.locator(".measured .verdict")).to_have_text("no criterion")

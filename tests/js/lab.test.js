@@ -23,7 +23,6 @@ import {
   Replications,
   buildClaimSeries,
   describeResult,
-  describeStored,
   describeSettings,
   describeVerdict,
 } from "../../playground/ui/static/lab/replications.js";
@@ -190,7 +189,7 @@ test("a duration has one form, and a list names their source once", () => {
     "Durations are estimates for this machine.",
   );
   assert.equal(describeDurations([elsewhere]), "Durations are estimates for two cores.");
-  assert.match(describeDurations([here, elsewhere]), /this machine where .*, otherwise for two/);
+  assert.match(describeDurations([here, elsewhere]), /this machine or, without .*, for two cores/);
   const preset = { unavailable_reason: "", runs: 6, estimate: { seconds: 90 } };
   assert.equal(describePreset(preset), "6 runs · about 2 min");
   assert.equal(describePreset({ unavailable_reason: "no torch" }), "No torch.");
@@ -265,6 +264,7 @@ test("the table names the sequences of its numbers", () => {
   assert.equal(formatRange(spread(3), String), "3");
   assert.equal(formatStepsTo(null, 20), "–");
   assert.equal(formatStepsTo(spread(null), 1200), "not within 1,200");
+  assert.equal(formatStepsTo({ ...spread(null, 60), reached: 1 }, 1200), "over 1,200");
   assert.equal(formatStepsTo(spread(80, 60, null), 600), "80 (60–…)");
   assert.equal(describeRuns({ ...VARIANT, diverged: 1, changed: 1 }).split(",").length, 3);
   const text = describeMeasurement({ variants: [VARIANT] });
@@ -497,12 +497,6 @@ test("the progress of a replication is described", () => {
   assert.deepEqual(describeVerdict({ passed: false }), ["✗ fail", "bad"]);
   assert.deepEqual(describeVerdict({ passed: null, measured_text: "1" }), ["no criterion", ""]);
   assert.deepEqual(describeVerdict(null), ["", ""]);
-  const stored = { text: "99 % of the tokens", passed: true, date: "2026-11-24" };
-  assert.equal(describeStored(stored), "✓ pass: 99 % of the tokens (2026-11-24)");
-  assert.equal(
-    describeStored({ ...stored, passed: null }),
-    "no criterion: 99 % of the tokens (2026-11-24)",
-  );
   assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1 · seed 0");
 });
 
@@ -516,7 +510,15 @@ test("the outcome of a finished replication is requested once", async () => {
   await settle();
   assert.equal(sent.length, 1);
   assert.equal(outcomes.value[outcomeKey(done)].measured_text, "99 %");
-  assert.equal(box.querySelector(".verdict").textContent, "✓ pass");
+  assert.equal(box.querySelector(".measured").textContent.trim(), "✓ pass: 99 %");
+  assert.equal(box.querySelector(".stored"), null);
+  const stored = { text: "98 % of the tokens", passed: false, date: "2026-11-24" };
+  claims.value = [{ ...done, stored }];
+  await settle();
+  assert.equal(
+    box.querySelector(".stored").textContent.trim(),
+    "✗ fail: 98 % of the tokens (2026-11-24)",
+  );
   outcomes.value = {};
   responses["replications/outcome"] = { error: "the server is busy" };
   loadOutcomes();

@@ -48,10 +48,13 @@ export function describeVerdict(outcome) {
   return [outcome?.measured_text ? "no criterion" : "", ""];
 }
 
-/** Describe the result that the project has stored for a claim. */
-export function describeStored({ date, passed, text }) {
-  const [verdict] = describeVerdict({ passed, measured_text: text });
-  return `${verdict}: ${text} (${date})`;
+/** A result after its verdict. */
+function Result({ outcome, text }) {
+  const [verdict, kind] = describeVerdict(outcome);
+  return [
+    verdict && html`<span key="verdict" class=${"verdict " + kind}>${verdict}</span>: `,
+    labelSettings(text),
+  ];
 }
 
 /** Describe the settings of a claim in one line. */
@@ -140,7 +143,7 @@ function Details({ claim, outcome }) {
 
 function Claim({ claim }) {
   const outcome = outcomes.value[outcomeKey(claim)],
-    [verdict, kind] = describeVerdict(outcome),
+    { stored } = claim,
     canRun = RUNNABLE_STATES.includes(claim.state) && !claim.unavailable_reason;
   const button = (label, act) =>
     html`<button
@@ -154,7 +157,6 @@ function Claim({ claim }) {
   return html`<li class="claim" data-state=${claim.state}>
     <header class="pg-section-header">
       <h4>${claim.title}</h4>
-      <span class=${"verdict " + kind} title=${outcome?.summary}>${verdict}</span>
       <span class="pg-spacer"></span>
       ${canRun && button("Run", start)} ${(claim.run || claim.experiment) && button("Open", open)}
     </header>
@@ -165,13 +167,18 @@ function Claim({ claim }) {
       <dt>criterion</dt>
       <dd class="criterion">${formatMessage(claim.criterion)}</dd>
       ${
-        claim.stored &&
+        stored &&
         html`<dt>our result</dt>
-          <dd class="stored">${labelSettings(describeStored(claim.stored))}</dd>`
+          <dd class="stored">
+            <${Result}
+              outcome=${{ ...stored, measured_text: stored.text }}
+              text=${`${stored.text} (${stored.date})`}
+            />
+          </dd>`
       }
       <dt>your run</dt>
       <dd class=${"measured" + (outcome?.measured_text ? "" : " what")}>
-        ${labelSettings(describeResult(claim, outcome))}
+        <${Result} outcome=${outcome} text=${describeResult(claim, outcome)} />
       </dd>
       <dt>setting</dt>
       <dd>

@@ -33,7 +33,7 @@ export function describeRuns({ n, planned, diverged, changed }) {
 /** Format the steps to 99 %. "…" stands for seeds that did not reach it. */
 export function formatStepsTo(to, steps) {
   if (!to) return "–";
-  if (to.median === null) return `not within ${formatInteger(steps)}`;
+  if (to.median === null) return `${to.reached ? "over" : "not within"} ${formatInteger(steps)}`;
   return formatRange(to, (value) => (value === null ? "…" : formatInteger(Math.round(value))));
 }
 

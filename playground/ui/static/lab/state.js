@@ -111,15 +111,14 @@ export function formatEstimate({ seconds }) {
 }
 
 /**
- * Say for which machine the durations of a list are.
+ * Name the machine of the durations in a list.
  * @param {{ estimate?: { is_measured: boolean } | null }[]} rows
  */
 export function describeDurations(rows) {
   const isMeasured = rows.flatMap(({ estimate }) => (estimate ? [estimate.is_measured] : []));
   if (!isMeasured.includes(false)) return "Durations are estimates for this machine.";
   return isMeasured.includes(true)
-    ? "Durations are estimates for this machine where similar runs have trained, otherwise for " +
-        "two cores."
+    ? "Durations are estimates for this machine or, without similar runs here, for two cores."
     : "Durations are estimates for two cores.";
 }
 
