@@ -74,7 +74,7 @@ PRELOAD_HEAD = preload_links(
 )
 PAPER_URL = "https://arxiv.org/abs/1706.03762"
 TITLE = """
-<a class="skip-link" href="#train">Skip to training</a>
+<a class="skip-link" href="#tabs">Skip to content</a>
 <h1>Transformer Playground</h1>
 <nav class="page-links" aria-label="Links">{links}</nav>
 <button type="button" class="theme-switch" aria-label="Dark theme" aria-pressed="false">◐</button>
