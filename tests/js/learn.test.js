@@ -8,6 +8,7 @@ import {
   buildMaps,
   buildObservations,
   describeSilentVariant,
+  openBug,
 } from "../../playground/ui/static/learn/bug_exercise.js";
 import { buildLinks } from "../../playground/ui/static/learn/diagram.js";
 import { buildChart, describeCell, Figures } from "../../playground/ui/static/learn/figures.js";
@@ -34,6 +35,7 @@ import {
   catalog,
   lessonName,
   lessonStates,
+  LINKED_BUG,
   openLesson,
   PICTURE,
   readLink,
@@ -187,7 +189,7 @@ test("a link opens a lesson with its options, a section, or a bug", () => {
   assert.match(readLink(CATALOG, "?learn=lesson-99").error, /unknown lesson lesson-99.*lesson-7/);
   assert.deepEqual(readLink(CATALOG, "?bug=random&steps=5"), {
     section: "bugs",
-    bug: { name: "random", seed: 0, steps: 20 },
+    bug: { name: "random", seed: 0, steps: 20, is_hidden: false },
   });
   assert.match(readLink(CATALOG, "?bug=typo").error, /unknown bug typo/);
   assert.deepEqual(readLink(CATALOG, "?tab=learn"), {});
@@ -419,7 +421,7 @@ test("a bug that raises no error by accident is described with its loss", () => 
 });
 
 test("the bug is named, its line is found, and the solution is shown", async () => {
-  const measured = { status: "done", is_random: true, result: BUG_RESULT };
+  const measured = { status: "done", is_hidden: true, result: BUG_RESULT };
   bugState.value = { ...bugState.value, id: "b", response: measured };
   responses["lessons/guess"] = { is_correct: false, feedback: "It is not “No transpose”." };
   responses["lessons/poll"] = measured;
@@ -444,6 +446,24 @@ test("the bug is named, its line is found, and the solution is shown", async () 
   await waitFor(() => $(".solved"));
   assert.deepEqual(sent.at(-2)[1].reveal, true);
   assert.equal($(".diff .minus").textContent, "-a = 1\n");
+});
+
+test("the bug of a link has no name on the page, a selected bug has one", async () => {
+  const { bug } = readLink(CATALOG, "?bug=causal-mask&seed=1");
+  openBug(bug);
+  await show(BugExercise);
+  assert.deepEqual([$(".which").value, $(".which").selectedOptions[0].textContent.trim()], [
+    LINKED_BUG,
+    "Bug of a link (name hidden)",
+  ]);
+  $(".begin-bug").click();
+  await waitFor(() => sent.some(([name]) => name === "lessons/start-bug"));
+  const start = sent.find(([name]) => name === "lessons/start-bug")[1];
+  assert.deepEqual([start.bug, start.is_hidden], ["causal-mask", true]);
+  openBug({ name: "causal-mask", is_hidden: false });
+  await settle();
+  assert.equal($(".which").value, "causal-mask");
+  assert.ok(!box.textContent.includes("Bug of a link"));
 });
 
 test("both models train once, whatever the number of clicks", async () => {

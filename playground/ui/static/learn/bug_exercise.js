@@ -8,7 +8,7 @@ import { ATTENTION_KIND, ATTENTION_KINDS, TRAINING_LOSS } from "../shared/string
 import { BugQuiz, feedback } from "./bug_quiz.js";
 import { Figures } from "./figures.js";
 import { followMeasurement, isActive, MeasurementProgress, requestLesson } from "./measurement.js";
-import { bugState, catalog, RANDOM_BUG, saveLocal } from "./state.js";
+import { bugState, catalog, LINKED_BUG, RANDOM_BUG, saveLocal } from "./state.js";
 
 const CORRECT = "correct model";
 const BUGGY = "buggy model";
@@ -20,7 +20,7 @@ const MAX_SEED = 999_999_999;
 const isStarting = signal(false);
 const error = signal("");
 
-const toRequest = ({ name, seed, steps }) => ({ name, seed, steps });
+const toRequest = ({ name, seed, steps, is_hidden = false }) => ({ name, seed, steps, is_hidden });
 
 /** Prepare another exercise; the active one is cancelled. */
 export function openBug(request) {
@@ -223,8 +223,9 @@ ${failure.lines.join("\n")}</pre>`
 }
 
 function BugForm({ isDisabled, hasResult }) {
-  const { name, seed } = bugState.value;
+  const { name, seed, is_hidden: isHidden } = bugState.value;
   const options = [
+    ...(isHidden ? [{ value: LINKED_BUG, label: "Bug of a link (name hidden)" }] : []),
     { value: RANDOM_BUG, label: "Random bug (name hidden)" },
     ...catalog.value.bugs.map((bug) => ({ value: bug.name, label: bug.title })),
   ];
@@ -232,8 +233,8 @@ function BugForm({ isDisabled, hasResult }) {
       <${Field}
         class="which"
         field=${{ name: "bug", label: "Bug", type: "select", options }}
-        value=${name}
-        onInput=${(value) => openBug({ name: value })}
+        value=${isHidden ? LINKED_BUG : name}
+        onInput=${(value) => value !== LINKED_BUG && openBug({ name: value, is_hidden: false })}
       />
       <${NumberField}
         class="seed"
