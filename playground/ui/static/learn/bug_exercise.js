@@ -3,6 +3,7 @@ import { html, signal, useMemo, useState } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { Field, NumberField } from "../shared/components/form.js";
 import { SegmentedControl } from "../shared/components/segments.js";
+import { formatEstimate } from "../lab/state.js";
 import { formatCount, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, TRAINING_LOSS } from "../shared/strings.js";
 import { BugQuiz, feedback } from "./bug_quiz.js";
@@ -203,27 +204,36 @@ function Observations({ result }) {
     { key: "correct", label: CORRECT },
     { key: "buggy", label: BUGGY },
   ].map((column) => ({ ...column, isSortable: false }));
-  return html`${
-      failure &&
-      html`<pre class="traceback" tabindex="0">
+  return html`<div class="observations">
+      ${
+        failure &&
+        html`<pre class="traceback" tabindex="0">
 Buggy model, after ${formatCount(failure.step, "step")}:
 
 ${failure.lines.join("\n")}</pre>`
-    }
-    <${DataTable}
-      class="sheet"
-      caption="Correct and buggy model"
-      isCaptionHidden
-      columns=${columns}
-      rows=${buildObservations(result)}
-      rowKey=${(row) => row.name}
-    />
-    ${variant && html`<p class="silent-variant">${describeSilentVariant(variant)}</p>`}
+      }
+      <${DataTable}
+        class="sheet"
+        caption="Correct and buggy model"
+        isCaptionHidden
+        columns=${columns}
+        rows=${buildObservations(result)}
+        rowKey=${(row) => row.name}
+      />
+      ${variant && html`<p class="silent-variant">${describeSilentVariant(variant)}</p>`}
+    </div>
     ${!failure && !correct.failure && html`<${Attention} result=${result} />`}`;
 }
 
+/** Describe how long the training of both models takes. */
+export function describeDuration(steps) {
+  const { bug_seconds: defaultSeconds, steps: defaultSteps } = catalog.value,
+    seconds = (defaultSeconds * steps) / defaultSteps;
+  return `Training takes ${formatEstimate({ seconds, is_measured: false })}.`;
+}
+
 function BugForm({ isDisabled, hasResult }) {
-  const { name, seed, is_hidden: isHidden } = bugState.value;
+  const { name, seed, steps, is_hidden: isHidden } = bugState.value;
   const options = [
     ...(isHidden ? [{ value: LINKED_BUG, label: "Bug of a link (name hidden)" }] : []),
     { value: RANDOM_BUG, label: "Random bug (name hidden)" },
@@ -250,12 +260,12 @@ function BugForm({ isDisabled, hasResult }) {
       <button
         type="button"
         class="pg-button primary begin-bug"
-        title="Takes some seconds per model"
         disabled=${isDisabled}
         onClick=${start}
       >
         ${hasResult ? "Train both again" : "Train both"}
       </button>
+      ${!hasResult && html`<span class="pg-hint duration">${describeDuration(steps)}</span>`}
     </p>`;
 }
 
@@ -267,20 +277,36 @@ export function BugExercise() {
     steps = result?.steps ?? response?.total,
     figures = useMemo(() => (curves ? buildCurves(curves, steps) : []), [curves]),
     isDisabled = isActive(state) || isStarting.value;
-  return html`<p class="pg-hint">
-      One line of a small model is wrong; most of these bugs occur in tutorials. The buggy and the
-      correct model train with the same seed and batches. Compare loss, output and attention, then
-      find the line. Teacher-forced: the decoder reads the correct tokens. Free-running: it reads
-      its own output.
-    </p>
-    <${BugForm} isDisabled=${isDisabled} hasResult=${Boolean(result)} />
-    <${MeasurementProgress}
-      state=${state}
-      isStarting=${isStarting.value}
-      onCancel=${cancel}
-      error=${error.value}
-    />
-    <${Figures} figures=${figures} />
+  return html`<div class="exercise">
+      <h3>Find the wrong line</h3>
+      <p>
+        One line of a small model is wrong; most of these bugs occur in tutorials. The buggy and the
+        correct model train with the same seed and batches.
+      </p>
+      <p>
+        In free-running generation, the decoder reads its own output. In teacher-forced generation,
+        it reads the correct tokens.
+      </p>
+      <p class="instruction">
+        Compare loss, output and attention, name the bug, then find the line.
+      </p>
+      <${BugForm} isDisabled=${isDisabled} hasResult=${Boolean(result)} />
+      <${MeasurementProgress}
+        state=${state}
+        isStarting=${isStarting.value}
+        onCancel=${cancel}
+        error=${error.value}
+      />
+    </div>
+    <div class="finding">
+      ${
+        figures.length
+          ? html`<${Figures} figures=${figures} />`
+          : html`<p class="pg-hint empty">
+              The curves of both models appear here: the training loss and the exact match.
+            </p>`
+      }
+    </div>
     ${
       result &&
       html`<${Observations} key=${state.id} result=${result} />

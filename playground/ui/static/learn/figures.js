@@ -12,6 +12,8 @@ import {
   formatWholePercent,
 } from "../shared/format.js";
 
+const MAX_SMALL_COLUMNS = 8; // of a map that fits beside another
+
 const OUTPUT_COLUMNS = [
   { key: "target", label: "target" },
   {
@@ -128,6 +130,11 @@ export const Figures = ({ figures, isGrid = false }) =>
   html`<div class=${"pictures" + (isGrid ? " maps" : "")}>
     ${figures.map(
       (figure, i) =>
-        html`<div key=${figure.kind + i}><${FIGURES[figure.kind]} figure=${figure} /></div>`,
+        html`<div
+          key=${figure.kind + i}
+          class=${figure.kind === "map" && figure.columns.length <= MAX_SMALL_COLUMNS ? "small" : ""}
+        >
+          <${FIGURES[figure.kind]} figure=${figure} />
+        </div>`,
     )}
   </div>`;
