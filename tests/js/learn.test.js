@@ -374,6 +374,7 @@ test("a chart of lengths begins at the first length, a loss is logarithmic", () 
     });
   assert.deepEqual(lengths.options.xRange, [3, null]);
   assert.deepEqual(lengths.options.shaded, [3, 5]);
+  assert.equal(lengths.options.restingX, 4);
   const loss = buildChart({ title: "Loss", metric: "loss", max: 200, series });
   assert.deepEqual([loss.options.isLog, loss.options.xRange], [true, [0, 200]]);
 });

@@ -39,7 +39,8 @@ export function buildChart({
 }) {
   const isLoss = metric === "loss",
     xs = series.flatMap((each) => each.xs),
-    first = xLabel === "length" && xs.length ? Math.min(...xs) : 0;
+    hasLengths = xLabel === "length" && xs.length > 0,
+    first = hasLengths ? Math.min(...xs) : 0;
   return {
     series: series.map((each, i) => ({
       key: each.label,
@@ -57,6 +58,7 @@ export function buildChart({
       formatTick: isLoss ? formatNumber : formatWholePercent,
       xRange: [first, max ?? null],
       yRange: isLoss ? undefined : [0, 1],
+      restingX: hasLengths ? Math.max(...xs) : null,
       shaded: trained ? [first, trained] : undefined,
     },
   };
