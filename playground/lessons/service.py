@@ -296,13 +296,14 @@ class LessonService:
                 return {"is_correct": True, "feedback": ""}
             if bug is not None:
                 is_correct = bug == measurement.name
+                clue = hint(measurement.result).replace(" %", "\u00a0%")
                 measurement.bug_identified = measurement.bug_identified or is_correct
                 title = BUGS[bug].title if isinstance(bug, str) and bug in BUGS else "that"
                 return {
                     "is_correct": is_correct,
                     "feedback": ""
                     if is_correct
-                    else f"It is not “{title}”. {hint(measurement.result)}",
+                    else f"It is not “{title}”. {clue}",
                 }
             is_correct = measurement.bug_identified and line == measurement.result["changed_line"]
             measurement.line_identified = measurement.line_identified or is_correct

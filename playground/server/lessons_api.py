@@ -127,9 +127,14 @@ def _declared_seconds(config: RunConfig) -> float:
     return config.training.max_steps * declared_step_s(config)
 
 
+def _keep_together(value: Any) -> Any:
+    """Prevent a line break between a number and its percent sign."""
+    return value.replace(" %", "\u00a0%") if isinstance(value, str) else value
+
+
 def _lesson_info(lesson: Lesson) -> dict[str, Any]:
     fields = {
-        name: getattr(lesson, name)
+        name: _keep_together(getattr(lesson, name))
         for name in (
             "title",
             "introduction",

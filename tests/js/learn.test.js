@@ -608,6 +608,8 @@ test("teachers get links to the documents, or their paths on a server without do
     [...box.querySelectorAll('a[target="_blank"]')].map((link) => link.getAttribute("href")),
     ["playground/files/docs/teaching.md", "playground/files/docs/glossary.md"],
   );
+  assert.match(box.textContent, /are in docs\/teaching\.md\. The glossary explains the terms\./);
+  assert.match(box.textContent, /random bug does not\. Training takes about 14 s on two cores\./);
   catalog.value = { ...CATALOG, docs: null };
   await settle();
   assert.match(box.textContent, /are in\s+docs\/teaching\.md\./);

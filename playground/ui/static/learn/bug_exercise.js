@@ -175,7 +175,6 @@ export function buildMaps({ buggy, correct }, kind) {
       rows,
       columns,
       weights,
-      size: 24,
       caption: "",
     })),
   );
@@ -186,6 +185,7 @@ function Attention({ result }) {
     figures = useMemo(() => buildMaps(result, kind), [result, kind]);
   return html`<section class="attention" aria-label="Attention">
     <h4>Attention on ${describeSource(result.correct)}, teacher-forced, mean over heads</h4>
+    <p>Rows are queries, columns are keys.</p>
     <${SegmentedControl}
       label=${ATTENTION_KIND}
       options=${ATTENTION_KINDS}

@@ -148,7 +148,7 @@ export function Teaching() {
       <p>${describeMachine(machine)}</p>
       <p>
         Lesson plans for 45 and 90 minutes, and how to run a class on one machine, are in
-        ${" "}<${Document} name="teaching.md" />. The
+        ${" "}<${Document} name="teaching.md" />. The${" "}
         <${Document} name="glossary.md" text="glossary" />
         ${" "}explains the terms.
       </p>
