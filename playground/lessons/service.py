@@ -301,9 +301,7 @@ class LessonService:
                 title = BUGS[bug].title if isinstance(bug, str) and bug in BUGS else "that"
                 return {
                     "is_correct": is_correct,
-                    "feedback": ""
-                    if is_correct
-                    else f"It is not “{title}”. {clue}",
+                    "feedback": "" if is_correct else f"It is not “{title}”. {clue}",
                 }
             is_correct = measurement.bug_identified and line == measurement.result["changed_line"]
             measurement.line_identified = measurement.line_identified or is_correct
