@@ -294,7 +294,7 @@ test("an error of the server is beside the button", async () => {
   await waitFor(() => $(".note").textContent.includes("Enter a number from 1 to 21 first."));
 });
 
-test("the button says what it does, and how long its training takes", async () => {
+test("the button names its action, with the time of its training", async () => {
   assert.equal(describeDuration(NUMBER), "Training takes about 8 s.");
   assert.equal(
     describeDuration({ ...NUMBER, reuses_runs: true, estimate: { seconds: 7.8 } }),
@@ -602,7 +602,7 @@ test("teachers get a link for each exercise and the limits of the server", () =>
   assert.match(describeMachine({ ...CATALOG.machine, is_shared: true }), /from other machines/);
 });
 
-test("teachers get links to the documents, or their paths on a server without documents", async () => {
+test("teachers get links to the documents, or their paths without them", async () => {
   await show(Teaching);
   assert.deepEqual(
     [...box.querySelectorAll('a[target="_blank"]')].map((link) => link.getAttribute("href")),

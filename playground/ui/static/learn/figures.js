@@ -127,6 +127,8 @@ const Outputs = ({ figure: { label = "input", rows, title } }) =>
 
 const FIGURES = { curves: Curves, map: AttentionMap, bars: Bars, outputs: Outputs };
 
+const isSmall = ({ columns, kind }) => kind === "map" && columns.length <= MAX_SMALL_COLUMNS;
+
 /** The figures of a result, one below the other, or side by side with `isGrid`. */
 export const Figures = ({ figures, isGrid = false }) =>
   html`<div class=${"pictures" + (isGrid ? " maps" : "")}>
@@ -134,7 +136,7 @@ export const Figures = ({ figures, isGrid = false }) =>
       (figure, i) =>
         html`<div
           key=${figure.kind + i}
-          class=${figure.kind === "map" && figure.columns.length <= MAX_SMALL_COLUMNS ? "small" : ""}
+          class=${isSmall(figure) ? "small" : ""}
         >
           <${FIGURES[figure.kind]} figure=${figure} />
         </div>`,
