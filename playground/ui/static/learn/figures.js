@@ -134,10 +134,7 @@ export const Figures = ({ figures, isGrid = false }) =>
   html`<div class=${"pictures" + (isGrid ? " maps" : "")}>
     ${figures.map(
       (figure, i) =>
-        html`<div
-          key=${figure.kind + i}
-          class=${isSmall(figure) ? "small" : ""}
-        >
+        html`<div key=${figure.kind + i} class=${isSmall(figure) ? "small" : ""}>
           <${FIGURES[figure.kind]} figure=${figure} />
         </div>`,
     )}
