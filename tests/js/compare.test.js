@@ -646,8 +646,8 @@ test("sets of runs are kept, and a running set can be stopped", async () => {
   assert.deepEqual(readSets([{ subject: "run:a", title: "A" }, { odd: 1 }]), [
     { label: "", runs: [{ subject: "run:a", title: "A" }] },
   ]);
-  const kept = [{ label: "x", runs: [{ subject: "run:b" }] }];
-  assert.deepEqual(readSets([...kept, { label: "y", runs: 5 }]), kept);
+  const stored = [{ label: "x", runs: [{ subject: "run:b" }] }];
+  assert.deepEqual(readSets([...stored, { label: "y", runs: 5 }]), stored);
 
   store.setModels({ runs: [], checkpoints: [REVERSE] });
   responses["architectures/matched"] = MATCHED;

@@ -45,8 +45,8 @@ const READING = [
   ["exact match, token accuracy", "Correct examples and correct tokens; in brackets the interval."],
   [
     "ranking",
-    "How often the target is more probable than all other candidates. The line marks chance. BERT " +
-      "needs about 140 forward passes for a target of ten tokens. A dash: the model is not " +
+    "How often the target is more probable than all other candidates. The line marks chance. " +
+      "BERT needs about 140 forward passes for a target of ten tokens. A dash: the model is not " +
       "ranked. Of the models of the playground, only the Transformer is.",
   ],
   ["time per example", "It depends on this machine and its load."],

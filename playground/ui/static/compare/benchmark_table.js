@@ -127,11 +127,13 @@ const formatExamples = (row, requested) =>
     ? (row.n ?? "")
     : `${row.n} of ${requested}`;
 
+const GROWTH = "Growth of the process during the evaluation";
+
 function Memory({ row }) {
   if (!row.weights_bytes) return null;
   const added = ("+ " + formatBytes(row.added_bytes)).replaceAll(" ", "\u00a0");
   return html`${formatBytes(row.weights_bytes)}
-  ${row.added_bytes > 0 && html`<span class="what" title="Growth of the process during the evaluation">${added}</span>`}`;
+  ${row.added_bytes > 0 && html`<span class="what" title=${GROWTH}>${added}</span>`}`;
 }
 
 /** @returns {Column[]} */

@@ -24,8 +24,10 @@ const isModelField = ({ name }) => /^model\d?$/.test(name);
 const modelsOf = (fields, values) =>
   fields.filter(isModelField).map(({ name }) => String(values[name]).trim());
 
+export const PRETRAINED_MODEL = "Pretrained model";
+
 /** A field for the name of a model; the first one is the model of the request. */
-export const modelInput = (value, label = "Pretrained model", name = "model0") => ({
+export const modelInput = (value, label = PRETRAINED_MODEL, name = "model0") => ({
   name,
   label,
   value,
@@ -88,11 +90,10 @@ export function toRequest(fields, values) {
  *   Result: (props: any) => any,
  *   Controls?: (props: any) => any,
  * }} PipelineSpec `isAutomatic` runs the section once without a click if its models are local;
- *   `hasExample` shows a recorded result before the first
- *   one; `emptyText` completes
- *   “Press … to see”; `examples` fill the form and run it; `hasRows` shows rows before the result; `needsSubject`
- *   sends the selected model; `Controls` follow the fields; `describe` returns the text of a job
- *   that is done
+ *   `hasExample` shows a recorded result before the first one; `emptyText` completes
+ *   “Press … to see”; `examples` fill the form and run it; `hasRows` shows rows before the result;
+ *   `needsSubject` sends the selected model; `Controls` follow the fields; `describe` returns the
+ *   text of a job that is done
  */
 
 /**
@@ -187,7 +188,7 @@ async function loadRecorded() {
   try {
     recorded.value = await (await fetch(new URL("examples.json", import.meta.url))).json();
   } catch {
-    isLoading = false; // the section says what will be there
+    isLoading = false; // the section describes what will be there
   }
 }
 

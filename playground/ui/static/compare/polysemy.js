@@ -147,7 +147,7 @@ export const { View: Polysemy } = createPipeline("banks", {
   ],
   submitLabel: "Compare occurrences",
   emptyText:
-    "the cosine similarity of the two occurrences after each layer. Both start from the same token " +
+    "the similarity of the two occurrences after each layer. Both start from the same token " +
     "embedding; position and context separate them.",
   isAutomatic: true,
   hasExample: true,

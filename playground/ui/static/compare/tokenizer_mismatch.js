@@ -99,8 +99,7 @@ export const { View: TokenizerMismatch } = createPipeline("mismatch", {
   }),
   submitLabel: "Compare tokenizers",
   emptyText:
-    "the same text, encoded with the tokenizer of the model and with that of another one. A model " +
-    "receives token ids, not words.",
+    "the same text, encoded with two tokenizers. A model " + "receives token ids, not words.",
   describe: ({ own, other, tokenizer }) =>
     `${formatCount(own.tokens.length, "token")} with its own tokenizer, ` +
     `${formatInteger(other.tokens.length)} with that of ${tokenizer}`,

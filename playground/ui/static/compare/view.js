@@ -4,7 +4,7 @@ export const { attach, root } = createView("compare pg", [
   new URL("./compare.css", import.meta.url),
 ]);
 
-/** Scroll to the result of the open form if it is out of sight. */
+/** Scroll to the result of the open form unless it is visible. */
 export function showResult() {
   const result = root.querySelector(".main-part"),
     top = result?.getBoundingClientRect().top ?? 0;
