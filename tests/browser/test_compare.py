@@ -329,7 +329,7 @@ def test_a_set_of_runs_is_stopped_and_stays_in_the_list(app_with_models, open_pa
         page.click(".train-all")
         expect(page.locator(".train-all")).to_have_text("Train 1 model", timeout=60_000)
         expect(page.locator(".learners tbody")).to_contain_text("stopped at step")
-    sets = page.locator(".main-part select.set option")
+    sets = page.locator(".main-part select option")
     expect(sets).to_have_count(2)
     page.locator(".main-part select").select_option("1")
     expect(page.locator(".learners tbody tr")).to_have_count(1)
