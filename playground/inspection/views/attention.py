@@ -109,7 +109,7 @@ def _attention_of_any_model(
         "layers": weights_LHQM.shape[0],
         "heads": weights_LHQM.shape[1],
         "rows": subject.token_names(batch.labels_BT[0].tolist())
-        if torch.equal(axes[kind][0], batch.decoder_input_BT)
+        if kind == "cross"
         else rows,
         "columns": columns,
         "weights": pack_uint16(weights_LHQM),

@@ -66,14 +66,16 @@ def attention_labels(
 ) -> tuple[list[str], list[str]]:
     """Return the names of the queries and of the keys of one kind of attention.
 
-    `output_names` are the tokens at the output positions: the generated ones or the targets.
+    `output_names` are the tokens that the queries of cross-attention predict: the generated ones or
+    the targets. The queries of decoder self-attention are the decoder input.
     """
     source = subject.token_names(recording.source_BS[0].tolist())
-    if kind == "encoder":
-        return source, source
     if kind == "cross":
         return output_names, source
-    return output_names, subject.token_names(recording.decoder_input_BT[0].tolist())
+    if kind == "encoder":
+        return source, source
+    decoder_input = subject.token_names(recording.decoder_input_BT[0].tolist())
+    return decoder_input, decoder_input
 
 
 def head_id(head: Component) -> dict[str, Any]:
