@@ -82,17 +82,18 @@ test("weights are unpacked by layer, head and query", () => {
 });
 
 test("a weight is described with both positions", () => {
+  const labels = { rows: ["a", "b"], columns: ["x", "y"] },
+    weights = [
+      [1, 0],
+      [0.25, 0.75],
+    ];
   assert.equal(
-    describeCell(
-      { rows: ["a", "b"], columns: ["x", "y"] },
-      [
-        [1, 0],
-        [0.25, 0.75],
-      ],
-      1,
-      0,
-    ),
+    describeCell(labels, weights, 1, 0),
     "b (position 2) attends to x (position 1) with weight 0.250.",
+  );
+  assert.match(
+    describeCell({ kind: "cross", ...labels }, weights, 1, 0),
+    /^The query that predicts b \(position 2\) attends to x /,
   );
   assert.equal(
     describeWeights(["x", "y", "z"], [0.2, 0.799, 0.001]),
