@@ -79,6 +79,10 @@ const cellSize = (nRows) =>
 const headName = (layer, head) => `Layer ${layer + 1}, head ${head + 1}`;
 const maskOf = ({ kind, possible }) => (kind === "decoder" ? possible : null);
 
+/**
+ * Describe a weight.
+ * @param {{ kind?: string, rows: any, columns: any }} labels
+ */
 export function describeCell({ kind, rows, columns }, weights, row, column) {
   return (
     `${nameQuery(kind, rows, row)} attends to ${columns[column]} (position ${column + 1}) ` +

@@ -14,7 +14,7 @@ function setFont(ctx, style, zoom = 1) {
   ctx.textBaseline = "middle";
 }
 
-/** Draw a text upwards around the center of a box. @param {DOMRect} box */
+/** Draw a text upwards around the center of a box. */
 function paintVertical(ctx, text, { left, top, width, height }) {
   ctx.save();
   ctx.translate(left + width / 2, top + height / 2);
@@ -108,8 +108,7 @@ function paintBox(ctx, element) {
 
 /** @param {Element} element */
 const isDisplayed = (element) =>
-  element.checkVisibility() &&
-  !element.closest(".pg-visually-hidden, option, .pg-chart-tools");
+  element.checkVisibility() && !element.closest(".pg-visually-hidden, option, .pg-chart-tools");
 
 /**
  * Return a canvas with an element below a title and a subtitle, in the resolution of the screen.
