@@ -214,8 +214,8 @@ function Attention({ data }) {
     views = { map: HeadMap, lines: HeadLines, layer: LayerLines, token: TokenMap },
     isSingle = isSingleHead(data),
     displays = isSingle ? DISPLAYS.slice(0, 2) : DISPLAYS,
-    shown = displays.some(({ value }) => value === display) ? display : "map",
-    Display = views[shown];
+    displayed = displays.some(({ value }) => value === display) ? display : "map",
+    Display = views[displayed];
   return html`<div class="row">
       <${SegmentedControl}
         label=${ATTENTION_KIND}
@@ -237,10 +237,10 @@ function Attention({ data }) {
         <${SegmentedControl}
           label="Display"
           options=${displays}
-          value=${shown}
+          value=${displayed}
           onChange=${(value) => set({ display: value })}
         />
-        <${Display} key=${shown} data=${data} weights=${weights} />
+        <${Display} key=${displayed} data=${data} weights=${weights} />
       </div>
     </div>`;
 }
@@ -248,8 +248,8 @@ function Attention({ data }) {
 export const attentionSpec = {
   title: "Attention",
   explain:
-    "Attention weights of every head in every layer. Point at a cell to read its weight. Each row " +
-    "sums to one.",
+    "Attention weights of every head in every layer. Point at a cell to read its weight. Each " +
+    "row sums to one.",
   Component: Attention,
   options: () => ({ kind: options.value.kind, mode: options.value.mode }),
   restoreOptions(link) {

@@ -173,10 +173,10 @@ export function QuadraticCost({ data: { quadratic, measured, lengths: input }, .
     size="wide"
     title="Attention memory is quadratic in the length"
     hint="Attention weights of one head in float32, 4 bytes each. Twice the length needs four times
-      the memory. The first row is your sequence. Column tutorial: the memory that a tutorial states,
-      with 1,048,576 bytes per MB. In these units, its 64 GB are those of 131,072 tokens, and
-      128,000 tokens need 61.0 GB. Column practical: where the attention weights
-      of BERT base fit, if those of all 12 layers of 12 heads are stored."
+      the memory. The first row is your sequence. Column tutorial: the memory that a tutorial
+      states, with 1,048,576 bytes per MB. In these units, its 64 GB are those of 131,072 tokens,
+      and 128,000 tokens need 61.0 GB. Column practical: where the attention weights of BERT base
+      fit, if those of all 12 layers of 12 heads are stored."
   >
     <label class="row">
       Lengths

@@ -121,8 +121,8 @@ function Patching({ data: response }) {
 export const patchingSpec = {
   title: "Activation patching",
   explain:
-    "The clean input is your sequence; the corrupted input has another token at one position. The " +
-    "output of one head on the clean input replaces its output on the corrupted input.",
+    "The clean input is your sequence; the corrupted input has another token at one position. " +
+    "The output of one head on the clean input replaces its output on the corrupted input.",
   request: "ablated-answer",
   Component: Patching,
   reset() {

@@ -41,7 +41,8 @@ export function PositionVectors({ data: { side, positions } }) {
         maxCellSize: 18,
       }}
       caption=${`Rows: positions of the ${side}. Columns: dimensions.${cut}`}
-      describe=${(row, column) => `Position ${row + 1}, dimension ${column}: ${weights[row][column]}.`}
+      describe=${(row, column) =>
+        `Position ${row + 1}, dimension ${column}: ${weights[row][column]}.`}
     />
   <//>`;
 }
@@ -80,7 +81,7 @@ export function Sinusoids({ sinusoids: { weights, sizes, size, positions, width 
         max: 1,
         maxCellSize: positions > 99 ? 6 : 9,
       }}
-      caption="Rows: positions. Columns: dimensions, sines at the even ones, cosines at the odd ones."
+      caption="Rows: positions. Columns: dimensions, the even ones sines, the odd ones cosines."
       describe=${describe}
     />
   <//>`;

@@ -97,7 +97,7 @@ function FoldedSection({ name, isOpen }) {
 }
 
 function SubView({ subView: { name, title, sections }, open }) {
-  const shown = sections.filter((each) => each === open || hasSection(each));
+  const displayed = sections.filter((each) => each === open || hasSection(each));
   return html`<div
     role="tabpanel"
     id=${"panel-" + name}
@@ -106,7 +106,7 @@ function SubView({ subView: { name, title, sections }, open }) {
   >
     ${
       sections.length > 1
-        ? shown.map(
+        ? displayed.map(
             (each) => html`<${FoldedSection} key=${each} name=${each} isOpen=${each === open} />`,
           )
         : html`<h3 class="pg-visually-hidden">${title}</h3>

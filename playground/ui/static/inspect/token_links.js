@@ -35,7 +35,7 @@ export const describeWeights = (names, weights) =>
  * shows only its links.
  * @param {{
  *   label: string, queries: string[], keys: string[], heads: Head[], hint?: string,
- * }} props `hint` says what is on which side
+ * }} props `hint` describes both sides
  */
 export function TokenLinks({ label, queries, keys, heads, hint = "Left: queries. Right: keys." }) {
   const [active, setActive] = useState(

@@ -23,7 +23,7 @@ const OLD_SECTIONS = { away: "ablation", walk: "trace", symbols: "embeddings" };
 /** The section that was open last in each sub-view. @type {Record<string, string>} */
 const lastSections = {};
 
-/** Return whether the open model has a section; before its first response, what most models have. */
+/** Return whether the open model has a section; most models have no gates. */
 export const hasSection = (/** @type {string} */ name) =>
   prediction.value?.views?.includes(name) ?? name !== "gates";
 
