@@ -35,9 +35,9 @@ Row = Mapping[str, Any]
 
 CAPTIONS = {
     "encoder": "rows: source tokens (queries)    columns: source tokens (keys)",
-    "decoder": "rows: generated tokens (queries)    columns: decoder input (keys); "
+    "decoder": "rows: decoder input (queries)    columns: decoder input (keys); "
     "masked positions are hatched",
-    "cross": "rows: generated tokens (queries)    columns: source tokens (keys)",
+    "cross": "rows: the target token that each query predicts    columns: source tokens (keys)",
 }
 COLORBAR_NOTE = "darker: more attention, from 0 to 1; every row sums to 1"
 MAX_PANEL_IN, MIN_PANEL_IN, MAX_CELL_IN = 4.0, 1.25, 0.36
@@ -76,7 +76,7 @@ def attention_grid(data: Row) -> Figure:
 def cross_attention(weights_LHQM: Any, rows: Sequence[str], columns: Sequence[str]) -> Figure:
     """Draw the cross-attention weights of every head, without a title.
 
-    `rows` are the generated tokens, `columns` the source tokens.
+    `rows` are the tokens that the queries predict, `columns` the source tokens.
 
     Raises:
         ValueError: if the labels do not fit the weights.

@@ -86,10 +86,9 @@ class InspectedModel:
             return equivalent.eval()
         if not isinstance(self.model, Transformer):
             title = ARCHITECTURES[self.config.architecture].title
-            other = ", or the gates" if self.config.architecture == "recurrent" else ""
             raise NotApplicableError(
-                "this view needs the encoder-decoder transformer from scratch; for the "
-                f"architecture {title!r}, open the attention view{other}"
+                "this view needs the encoder-decoder transformer from scratch; this model has the "
+                f"architecture {title!r}"
             )
         return cast(EncoderDecoder, self.model)
 

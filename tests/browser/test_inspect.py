@@ -65,7 +65,8 @@ def test_heads_on_a_custom_sequence(page):
         re.compile(r"attends to 3 \(position 1\) with weight \d\.\d{3}\.")
     )
     page.keyboard.press("Enter")
-    expect(page.locator(".of-attention h4")).to_contain_text("in every head")
+    expect(page.locator(".of-attention h4")).to_contain_text("Every head, row")
+    expect(page.locator(".attention-token option:checked")).to_have_text("2: 1")
     page.click(".attention-focus [data-value=lines]")
     lines = page.locator(".token-links path")
     n_lines = lines.count()
@@ -106,6 +107,8 @@ def test_invalid_input_shows_an_error_and_the_last_figure_stays(page):
         page.fill(".page-bar .sequence", text)
         expect(page.locator(".inspect .problem")).to_contain_text(message)
         assert page.evaluate(f"document.querySelector('{HEAD_MAP}').toDataURL()") == before
+        expect(page.locator(".inspect .stage")).to_have_class(re.compile("stale"))
+        expect(page.locator(".inspect .answer .pg-mark")).to_have_count(0)
     type_sequence(page, "1 2")
     expect(page.locator(".inspect .problem")).to_be_empty()
 
@@ -250,6 +253,11 @@ def test_a_view_is_exported_with_its_numbers(page, tmp_path):
         download.value.save_as(stored[kind])
     assert stored["png"].read_bytes()[:4] == b"\x89PNG"
     assert stored["png"].stat().st_size > 5000
+    unselected = page.locator(".of-attention [data-value=encoder]")
+    expect(unselected).to_be_visible()
+    page.evaluate("document.querySelector('#body-attention > div').classList.add('exported')")
+    expect(unselected).to_be_hidden()  # a picture has only the selected values
+    page.evaluate("document.querySelector('#body-attention > div').classList.remove('exported')")
     content = json.loads(stored["json"].read_text())
     assert len(content["weights"]) == 2
     assert len(content["weights"][0]) == 4
@@ -357,6 +365,7 @@ def test_ablation_of_components_is_measured(page):
     row.first.locator("input").focus()
     page.keyboard.press(" ")
     expect(page.locator(".ablation-on-input")).to_contain_text("✗")
+    open_section(page, "patch")
     page.focus(".patching-position")
     page.keyboard.press("ArrowDown")
     expect(page.locator(".patching-message")).to_contain_text("recovers")

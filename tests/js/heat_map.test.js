@@ -4,6 +4,7 @@ import { beforeEach, mock, test } from "node:test";
 import { canvasCalls, makeBox, press, settle } from "./support/dom.js";
 import {
   HeatMap,
+  labeledColumns,
   layoutHeatMap,
   maxValue,
   paintThumbnail,
@@ -34,6 +35,15 @@ beforeEach(() => {
   canvasCalls.length = 0;
   map = new HeatMap(canvas, { label: "Attention", onHover, onSelect });
   map.setData(DATA);
+});
+
+test("columns have labels if neighbors fit, and the last one always has", () => {
+  const widthOf = (name) => 7 * name.length;
+  assert.deepEqual(labeledColumns(["SOS", "5", "1", "4"], 26, widthOf), [0, 1, 2, 3]);
+  const steps = ["0", "10", "20", "50", "100", "200"];
+  assert.deepEqual(labeledColumns(steps, 20, widthOf), [0, 2, 5]);
+  assert.deepEqual(labeledColumns(steps, 1, widthOf), [0, 5]);
+  assert.deepEqual(labeledColumns(["a"], 1, widthOf), [0]);
 });
 
 const pixelsOf = () => canvasCalls.findLast(([name]) => name === "putImageData")[1][0].data;

@@ -31,10 +31,22 @@ import {
   targetRows,
 } from "../../playground/ui/static/inspect/training.js";
 import { showError, showResponseError } from "../../playground/ui/static/inspect/requests.js";
-import { notApplicable, prediction, problem } from "../../playground/ui/static/inspect/state.js";
+import { Sections } from "../../playground/ui/static/inspect/sections.js";
+import {
+  notApplicable,
+  openSection,
+  prediction,
+  problem,
+} from "../../playground/ui/static/inspect/state.js";
 import { describeWeights, TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
-import { findSection, findSubView, VIEWS } from "../../playground/ui/static/inspect/views.js";
+import {
+  findSection,
+  findSubView,
+  selectView,
+  SUB_VIEWS,
+  VIEWS,
+} from "../../playground/ui/static/inspect/views.js";
 import { unpackWeights } from "../../playground/ui/static/shared/attention_weights.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
@@ -82,17 +94,18 @@ test("weights are unpacked by layer, head and query", () => {
 });
 
 test("a weight is described with both positions", () => {
+  const labels = { rows: ["a", "b"], columns: ["x", "y"] },
+    weights = [
+      [1, 0],
+      [0.25, 0.75],
+    ];
   assert.equal(
-    describeCell(
-      { rows: ["a", "b"], columns: ["x", "y"] },
-      [
-        [1, 0],
-        [0.25, 0.75],
-      ],
-      1,
-      0,
-    ),
+    describeCell(labels, weights, 1, 0),
     "b (position 2) attends to x (position 1) with weight 0.250.",
+  );
+  assert.match(
+    describeCell({ kind: "cross", ...labels }, weights, 1, 0),
+    /^The query that predicts b \(position 2\) attends to x /,
   );
   assert.equal(
     describeWeights(["x", "y", "z"], [0.2, 0.799, 0.001]),
@@ -298,7 +311,7 @@ test("tables of masks, counts and sentences", () => {
     ["a b", "a b", "0: the same set of vectors", "3.58"],
   );
   assert.equal(wavelengthOf(1, 64), 2 * Math.PI);
-  assert.match(describePublished(5), /about 5 in source A/);
+  assert.match(describePublished(5), /about 5 in a tutorial/);
   assert.equal(describePublished(null), "");
   assert.deepEqual(
     layoutPoints([
@@ -318,6 +331,12 @@ test("the toolbar marks a wrong prediction, and shows the error of the input", a
   await mount(html`<${Toolbar} />`);
   assert.equal(box.querySelector(".answer").textContent.trim().replace(/\s+/g, " "), "1 ✗");
   assert.equal(box.querySelector(".problem").textContent, "Not a token.");
+  store.isInputInvalid.value = true;
+  await settle();
+  const answer = box.querySelector(".answer");
+  assert.equal(answer.textContent.trim(), "1", "a mark would be about another input");
+  assert.ok(answer.classList.contains("stale"));
+  store.isInputInvalid.value = false;
   prediction.value = { prediction: ["1"], target: ["1", "EOS"], note: "" };
   await settle();
   assert.match(box.querySelector(".answer").textContent, /1\s*_\s*✗/, "EOS is missing");
@@ -355,6 +374,31 @@ test("a section that the architecture lacks is a note in the section, not an err
   assert.deepEqual([notApplicable.value, problem.value], ["", "Not a token."]);
   showResponseError({});
   assert.deepEqual([notApplicable.value, problem.value], ["", ""]);
+});
+
+test("a section that the model lacks has buttons for those that it has", async () => {
+  const spec = (title) => ({ title, explain: title + " explained", Component: () => html`<i />` });
+  for (const { sections } of SUB_VIEWS) for (const name of sections) VIEWS[name] = spec(name);
+  prediction.value = { prediction: [], target: null, note: "", views: ["attention", "gates"] };
+  openSection.value = "heads";
+  showResponseError({ error: "needs another model", code: "not-applicable" });
+  await mount(html`<${Sections} />`);
+  const body = box.querySelector("#body-heads"),
+    buttons = [...body.querySelectorAll("button")];
+  assert.equal(body.querySelector(".explain"), null);
+  assert.deepEqual(
+    buttons.map((each) => each.textContent.trim().replace(/\s+/g, " ")),
+    ["Open Attention", "Open Forward pass"],
+  );
+  const folds = () =>
+    [...box.querySelectorAll(".folded h3")].map((each) => each.textContent.trim());
+  assert.deepEqual(folds(), ["heads", "gates"]);
+  buttons[1].click();
+  assert.equal(openSection.value, "gates");
+  prediction.value = { ...prediction.value, views: ["attention", "heads", "trace"] };
+  selectView("trace");
+  await settle();
+  assert.deepEqual(folds(), ["heads", "trace"], "a transformer has no gates");
 });
 
 test("the target of a position is displayed without and with smoothing", () => {

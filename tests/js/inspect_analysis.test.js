@@ -3,8 +3,10 @@ import { beforeEach, mock, test } from "node:test";
 
 import { makeBox, press, settle } from "./support/dom.js";
 import {
-  describeMethod,
   ablationSpec,
+  describeMethod,
+  describeProgress,
+  formatIncrease,
   listAblations,
 } from "../../playground/ui/static/inspect/ablation.js";
 import {
@@ -12,12 +14,16 @@ import {
   groupStages,
   nameColumn,
 } from "../../playground/ui/static/inspect/activations.js";
-import { describeOrigin, formatDotProduct } from "../../playground/ui/static/inspect/provenance.js";
+import {
+  describeOrigin,
+  formatDotProduct,
+  formatResult,
+} from "../../playground/ui/static/inspect/provenance.js";
 import { describeGrowth, selectSteps } from "../../playground/ui/static/inspect/head_history.js";
 import { headRolesSpec, PATTERNS } from "../../playground/ui/static/inspect/head_roles.js";
 import { upgradeOptions } from "../../playground/ui/static/inspect/options.js";
 import { openSection } from "../../playground/ui/static/inspect/state.js";
-import { selectCorruption } from "../../playground/ui/static/inspect/patching.js";
+import { patchingSpec, selectCorruption } from "../../playground/ui/static/inspect/patching.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import {
   describeAttribution,
@@ -69,7 +75,12 @@ const makeHead = (kind, layer, clarity) => ({
 });
 const SCORES = {
   ...{ step: 4, sequences: 256, lengths: [1, 10] },
-  heads: [makeHead("encoder", 1, 0.2), makeHead("encoder", 2, 0.6), makeHead("cross", 1, 0.9)],
+  heads: [
+    makeHead("encoder", 1, 0.2),
+    makeHead("encoder", 2, 0.6),
+    makeHead("cross", 1, 0.9),
+    { ...makeHead("decoder", 1, 0.95), best: "uniform" },
+  ],
 };
 const HEAD = "cross-attention, layer 1, head 1";
 const ABLATION = {
@@ -228,15 +239,18 @@ test("heads with a clear pattern come first; the others are folded", async () =>
   const names = [...box.querySelectorAll(".heads-table tbody button")];
   assert.deepEqual(
     names.map((each) => each.textContent.trim()),
-    ["cross 1.1", "encoder 2.1", "encoder 1.1"],
+    ["cross 1.1", "encoder 2.1", "decoder 1.1", "encoder 1.1"],
   );
+  assert.match(text(".heads-uniform summary"), /^1 head\s+with uniform attention$/);
+  assert.doesNotMatch(text(".heads-uniform thead"), /clarity/);
+  assert.match(text(".heads-table tbody tr"), /1\.44/, "an entropy of 1 nat, in bits");
   assert.equal(
     text(".heads-unclear summary").replaceAll(/\s+/g, " "),
     "1 head without a clear pattern",
   );
   assert.match(box.textContent, /has only its latest weights/);
   assert.equal(button("Measure over training"), undefined);
-  assert.equal(headRolesSpec.rows().length, 3);
+  assert.equal(headRolesSpec.rows().length, 4);
 });
 
 test("scores over training are measured step by step, and can be cancelled", async () => {
@@ -271,15 +285,46 @@ test("an ablation is measured at once, and its table selects components", async 
   store.openModel("checkpoint:reverse");
   await showSection("ablation", ablationSpec, ANSWER);
   await wait(() => text(".ablation-summary") === "Needed.");
-  assert.match(text(".ablation-table tbody tr"), /100 % → 50\.0 %\s*2/);
+  assert.match(text(".ablation-table tbody tr"), /100 % → 50\.0 %\s*2\.000/);
   assert.match(text(".ablation-message"), /^Intact model: exact match 100 %/);
-  await wait(() => text(".patching-message").includes("recovers"));
+  assert.equal(button("Measure again"), undefined);
   box.querySelector(".ablation-table input").click();
   await wait(() => text(".ablation-on-input").includes("ablated: 1"));
   assert.deepEqual(ablationSpec.options().components, [HEAD]);
   button("Restore all").click();
   assert.deepEqual(ablationSpec.options().components, []);
-  assert.equal(ablationSpec.rows(ANSWER).length, 2);
+  assert.equal(ablationSpec.rows(ANSWER).length, 1);
+});
+
+test("while a step is measured, the message names the step of the displayed result", () => {
+  assert.match(describeProgress(null, 9, true), /^Measuring each component/);
+  assert.equal(
+    describeProgress(ABLATION, 9, true),
+    "Measuring step 9; the summary and the table are those of step 4.",
+  );
+  assert.match(describeProgress(ABLATION, 9, false), /measured at step 4, now at step 9\.$/);
+});
+
+test("increases of the loss have the decimals of their column", () => {
+  assert.deepEqual([46.52, -0.25, 0, 1e-4, -1e-4].map(formatIncrease), [
+    "46.520",
+    "−0.250",
+    "0.000",
+    "< 0.001",
+    "> −0.001",
+  ]);
+});
+
+test("patching has a section, and its own rows in files", async () => {
+  store.openModel("checkpoint:reverse");
+  await showSection("patch", patchingSpec, ANSWER);
+  await wait(() => text(".patching-message").includes("recovers"));
+  assert.match(text(".patching-table tbody tr"), /cross 1\.1\s*0\.80/);
+  patchingSpec.restoreOptions({ position: 1, token: "2" });
+  await wait(() => sent.at(-1).options.source_position === 1);
+  assert.deepEqual(patchingSpec.rows(ANSWER), [
+    { set: "patching", component: HEAD, recovered_fraction: 0.8, step: 4 },
+  ]);
 });
 
 test("sets and methods of an ablation have a sentence", () => {
@@ -311,15 +356,19 @@ test("the steps of the forward pass have one numbering", async () => {
   assert.equal(activationsSpec.options().stage, "source embedding/sum");
 });
 
-test("rows, columns and dimensions of a value count from 1 in every text", async () => {
-  assert.equal(nameColumn(FORWARD.chosen, 1), "dimension 2");
+test("in every text, rows and columns count from 1 and dimensions from 0", async () => {
+  assert.equal(nameColumn(FORWARD.chosen, 1), "dimension 1");
   assert.equal(nameColumn({ ...FORWARD.chosen, axes: ["", "keys"] }, 1), "column 2 (1)");
   await showSection("trace", activationsSpec, FORWARD);
   const canvas = box.querySelector(".trace-tensor canvas");
   for (const key of ["ArrowRight", "ArrowRight", "Enter"]) press(canvas, key);
-  await wait(() => text(".trace-provenance h4").includes("row 1 (3), dimension 2"));
-  assert.match(text(".trace-tensor figcaption"), /row 1 \(3\), dimension 2: 2\./);
+  await wait(() => text(".trace-provenance h4").includes("row 1 (3), dimension 1"));
+  assert.match(text(".trace-tensor figcaption"), /row 1 \(3\), dimension 1: 2\./);
   assert.equal(activationsSpec.rows(FORWARD)[1].column, 2);
+});
+
+test("a heading has the digits of the readout", () => {
+  assert.deepEqual([2.00462, -0.5, null].map(formatResult), ["2.0046", "−0.5", "−∞"]);
 });
 
 test("a value has an equation and the numbers behind it", () => {
@@ -327,7 +376,7 @@ test("a value has an equation and the numbers behind it", () => {
   const masked = describeOrigin({ ...PRODUCT, attended: false }, "3");
   assert.match(masked.equation, /the mask replaces it with −∞$/);
   assert.match(masked.map.caption, /^The 2 largest of 4 products/);
-  assert.equal(masked.map.describe(0, 1), "Component 4: query 2 · key 4 = 8.");
+  assert.equal(masked.map.describe(0, 1), "Dimension 3: query 2 · key 4 = 8.");
   const parts = { kind: "parts", equation: "a + b", parts: [["a", 1]], value: 2 };
   assert.deepEqual(describeOrigin(parts, "3"), {
     equation: "a + b = 2",
@@ -350,6 +399,6 @@ test("a value has an equation and the numbers behind it", () => {
     sum.equation,
     "weighted sum for EOS = 0.90 × 3’s value + the other 2, 0.10 in total",
   );
-  assert.match(sum.map.caption, /1 − 3 = −2 in column 1\.$/);
-  assert.equal(sum.map.describe(2, 1), "The sum, column 2: 6.");
+  assert.match(sum.map.caption, /1 − 3 = −2 in dimension 0\.$/);
+  assert.equal(sum.map.describe(2, 1), "The sum, dimension 1: 6.");
 });

@@ -24,7 +24,7 @@ SMALL_SETTINGS = {
 INSPECT_SECTIONS = {
     "attention": ["attention"],
     "generation": ["steps"],
-    "heads": ["heads", "ablation"],
+    "heads": ["heads", "ablation", "patch"],
     "forward": ["trace", "lens", "embeddings", "sizes", "training"],
 }
 

@@ -31,6 +31,7 @@ TIME_BUDGET = 60.0
 SHORT_TIME_BUDGET = 2.0  # seconds, for interactive requests
 MIN_SEQUENCES = 32  # sequences
 NEGLIGIBLE_DROP = 0.02  # a smaller drop of exact match is negligible
+NEGLIGIBLE_POINTS = f"{100 * NEGLIGIBLE_DROP:g} percentage points"
 # Components are redundant if their joint drop exceeds the sum of the single drops by this.
 SUPERADDITIVE_DROP = 0.1
 MIN_EXACT_MATCH = 0.5  # below this exact match, a drop of exact match is not informative
@@ -120,7 +121,7 @@ def _summarize_groups(effects: list[AblationEffect]) -> str:
     if missed:
         return (
             f"The ablation of each of these groups lowers exact match by less than "
-            f"{format_percent(NEGLIGIBLE_DROP)}: {'; '.join(missed)}."
+            f"{NEGLIGIBLE_POINTS}: {'; '.join(missed)}."
         )
     least = min(effects, key=lambda effect: effect.exact_match_drop)
     return (
@@ -173,7 +174,7 @@ def _summarize_single_heads(ablation: Ablation, effects: list[AblationEffect], m
     lead = max_effect if worst.exact_match_drop >= NEGLIGIBLE_DROP else "No single head is needed."
     hint = (
         " See also the log-probability, the groups and keep only."
-        if "redundant" in together
+        if "redundant" in together or "do not show" in together
         else ""
     )
     return f"{lead} {together}{hint}"
@@ -192,7 +193,7 @@ def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], 
     sum_of_drops = sum(effect.exact_match_drop for effect in negligible)
     finding = (
         f"{len(negligible)} of {len(singles)} heads have a negligible effect one at a time, each a "
-        f"drop of less than {format_percent(NEGLIGIBLE_DROP)}. Without all {len(negligible)} "
+        f"drop of less than {NEGLIGIBLE_POINTS}. Without all {len(negligible)} "
         f"together, exact match is {format_percent(together.ablated.exact_match)}"
     )
     if together.exact_match_drop < NEGLIGIBLE_DROP:
@@ -201,11 +202,23 @@ def describe_redundant_heads(ablation: Ablation, singles: list[AblationEffect], 
         return (
             f"{finding}: about the sum of the single drops, so each of them contributes a little."
         )
+    needed = [effect for effect in singles if effect not in negligible]
+    whole_kinds = _kinds(negligible) - _kinds(needed)
+    if whole_kinds:
+        names = ", ".join(sorted(Component(kind).name for kind in whole_kinds))
+        return (
+            f"{finding}. They include every head of {names}, so single ablations do not show which "
+            "of them are needed."
+        )
     return (
         f"{finding}, far less than the single drops predict. These heads are redundant: "
         "other heads compensate for a missing one. A head with a negligible effect may still have "
         "a function."
     )
+
+
+def _kinds(effects: list[AblationEffect]) -> set[str]:
+    return {effect.components[0].kind for effect in effects}
 
 
 @torch.no_grad()

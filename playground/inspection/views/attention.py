@@ -108,9 +108,7 @@ def _attention_of_any_model(
         "kinds": kinds,
         "layers": weights_LHQM.shape[0],
         "heads": weights_LHQM.shape[1],
-        "rows": subject.token_names(batch.labels_BT[0].tolist())
-        if torch.equal(axes[kind][0], batch.decoder_input_BT)
-        else rows,
+        "rows": subject.token_names(batch.labels_BT[0].tolist()) if kind == "cross" else rows,
         "columns": columns,
         "weights": pack_uint16(weights_LHQM),
         "possible": (attn_mask_QM.tril() if kind == "decoder" else attn_mask_QM).tolist(),

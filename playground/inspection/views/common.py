@@ -8,12 +8,28 @@ from torch import Tensor
 from playground.inspection.attention_recording import AttentionRecording
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import Example, InspectedModel
+from playground.models.rnn_seq2seq import RNNSeq2Seq
+from playground.models.transformer import Transformer
+from playground.tasks.task import Batch
 
 from .request import json_number, source_text
 
 DECIMALS = 6  # of numbers in exported files
 
 
+# The views of an encoder-decoder transformer; other architectures have some of the rest.
+TRANSFORMER_VIEWS = (
+    "attention",
+    "steps",
+    "heads",
+    "ablation",
+    "patch",
+    "trace",
+    "lens",
+    "embeddings",
+    "sizes",
+    "training",
+)
 SAME_WEIGHTS = (
     "this model has PyTorch's layers; the view computes with the transformer from scratch and the "
     "same weights"
@@ -23,7 +39,7 @@ SAME_WEIGHTS = (
 def answer_fields(
     subject: InspectedModel, batch: Example, generated: list[str], of_own_layers: bool = False
 ) -> dict[str, Any]:
-    """Return the fields that every view has: the model's output, the target, and a note.
+    """Return the fields that every view has: output, target, a note, and the views that exist.
 
     The target is None if it is unknown. `of_own_layers`: the view reads the layers of the model
     itself, not those of `subject.transformer`.
@@ -46,7 +62,16 @@ def answer_fields(
         "prediction": generated,
         "target": subject.token_names(batch.labels_BT[0].tolist()) if batch.has_target else None,
         "note": "; ".join(notes),
+        "views": list_views(subject, batch),
     }
+
+
+def list_views(subject: InspectedModel, batch: Batch) -> list[str]:
+    """Return the views that exist for the architecture of the model."""
+    if subject.is_equivalent or isinstance(subject.model, Transformer):
+        return [*TRANSFORMER_VIEWS]
+    attention = ["attention"] if subject.model.attention_tokens(batch) else []
+    return attention + (["gates"] if isinstance(subject.model, RNNSeq2Seq) else [])
 
 
 def predict_answer(
@@ -66,14 +91,16 @@ def attention_labels(
 ) -> tuple[list[str], list[str]]:
     """Return the names of the queries and of the keys of one kind of attention.
 
-    `output_names` are the tokens at the output positions: the generated ones or the targets.
+    `output_names` are the tokens that the queries of cross-attention predict: the generated ones or
+    the targets. The queries of decoder self-attention are the decoder input.
     """
     source = subject.token_names(recording.source_BS[0].tolist())
-    if kind == "encoder":
-        return source, source
     if kind == "cross":
         return output_names, source
-    return output_names, subject.token_names(recording.decoder_input_BT[0].tolist())
+    if kind == "encoder":
+        return source, source
+    decoder_input = subject.token_names(recording.decoder_input_BT[0].tolist())
+    return decoder_input, decoder_input
 
 
 def head_id(head: Component) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def attention(
     """Return the attention weights of free-running decoding for each type of attention.
 
     `weights` is [layer][head][row][column] and `possible` is [row][column]; `rows` and `columns`
-    are names. The rows of decoder self-attention and cross-attention are the generated tokens. The
+    are names. The rows of cross-attention are the tokens that the queries generate. Rows and
     columns of decoder self-attention are the decoder input. `layer_names` has the name of each
     layer's weights in a Keras tutorial. `recorded` may be the result of `record_generation`.
     """

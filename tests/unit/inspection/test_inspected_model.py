@@ -75,8 +75,8 @@ def test_other_architectures_have_attention_and_explain_other_views():
     assert result["rows"][:4] == ["3", "1", "4", "EOS"]
     with pytest.raises(
         InspectionError,
-        match="needs the encoder-decoder transformer from scratch; for the architecture 'Encoder "
-        "only'",
+        match="needs the encoder-decoder transformer from scratch; this model has the architecture "
+        "'Encoder only'",
     ):
         _ = subject.transformer
     for view in VIEWS:

@@ -43,9 +43,15 @@ def test_attention_equals_the_recording(subject, kind, mode):
         weights_of(result), recording.attention_weights[kind][:, 0].numpy(), atol=5.1e-4
     )
     assert result["possible"] == recording.attn_mask[kind][0].int().tolist()
-    assert result["rows"] == (
-        ["3", "1", "4", "1", "5", "EOS"] if kind == "encoder" else ["5", "1", "4", "1", "3", "EOS"]
+    assert (
+        result["rows"]
+        == {
+            "encoder": ["3", "1", "4", "1", "5", "EOS"],
+            "decoder": ["SOS", "5", "1", "4", "1", "3"],
+            "cross": ["5", "1", "4", "1", "3", "EOS"],
+        }[kind]
     )
+    assert kind == "cross" or result["columns"] == result["rows"]
     assert result["note"] == ""
 
 
@@ -95,6 +101,15 @@ def test_teacher_forcing_is_not_presented_as_the_models_output(view):
     assert inputs["prediction"] == own["prediction"] != inputs["target"] == ["4", "1", "3", "EOS"]
     at = inputs["rows"] if view == "attention" else [step["token"] for step in inputs["steps"]]
     assert at == inputs["target"]
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_models_from_pytorchs_layers_have_the_same_labels(subject, kind):
+    config = RunConfig.from_flat({"architecture": "torch-transformer"})
+    torch_model = InspectedModel.from_model(config, build_model(config))
+    request = {"text": "3 1 4", "kind": kind, "mode": "teacher-forced"}
+    actual, expected = (render_view(each, "attention", request) for each in (torch_model, subject))
+    assert (actual["rows"], actual["columns"]) == (expected["rows"], expected["columns"])
 
 
 @pytest.mark.parametrize("family", ["torch-transformer", "decoder-only", "bert"])

@@ -75,10 +75,8 @@ def test_the_attention_is_that_of_the_models_record_generation(mixed):
         ["3", "1", "4", "EOS"],
         ["3", "1", "4", "EOS"],
     )
-    assert (actual["decoder"]["rows"], actual["decoder"]["columns"]) == (
-        ["4", "1", "3", "EOS"],
-        ["SOS", "4", "1", "3"],
-    )
+    assert actual["cross"]["rows"] == ["4", "1", "3", "EOS"]
+    assert actual["decoder"]["rows"] == actual["decoder"]["columns"] == ["SOS", "4", "1", "3"]
     one = single_head(mixed, batch, Component("cross", 1, 2))
     assert one["weights"] == actual["cross"]["weights"][1][2]
     assert one["title"] == "cross-attention, layer 2, head 3"

@@ -7,7 +7,7 @@ import torch
 
 from playground.checkpoints.checkpoint import weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
-from playground.inspection.ablation import NUM_SEQUENCES, Ablation
+from playground.inspection.ablation import NUM_SEQUENCES, Ablation, AblationScore
 from playground.inspection.head_patterns import PATTERN_SENTENCES, PATTERNS, HeadScore, score_heads
 from playground.inspection.hooks import (
     Component,
@@ -19,7 +19,11 @@ from playground.inspection.hooks import (
 from playground.inspection.inspected_model import InspectedModel
 from playground.inspection.views import VIEWS, render_view
 from playground.inspection.views import ablation as ablation_views
-from playground.inspection.views.ablation import MIN_SEQUENCES, sequences_within_budget
+from playground.inspection.views.ablation import (
+    MIN_SEQUENCES,
+    describe_redundant_heads,
+    sequences_within_budget,
+)
 from playground.inspection.views.head_scores import MAX_STEPS, head_table, log_spaced
 from tests.support.handcrafted_models import (
     REVERSING_HEAD,
@@ -206,8 +210,24 @@ def test_jointly_ablated_duplicate_heads_are_called_redundant(doubled):
     assert data["summary"].startswith(
         "No single head is needed. 12 of 12 heads have a negligible effect one at a time"
     )
-    assert "Without all 12 together, exact match is 0 %, far less" in data["summary"]
-    assert "redundant" in data["summary"]
+    assert (
+        "Without all 12 together, exact match is 0 %. They include every head of cross-"
+        in data["summary"]
+    )
+    assert "do not show which of them are needed. See also" in data["summary"]
+    assert "redundant" not in data["summary"]
+    # With a needed head of each type, the rest can be redundant.
+    ablation = Ablation(doubled, 32)
+    singles = [ablation.ablate([head], "zero") for head in all_heads(doubled.transformer.config)]
+    last_of_kind = {effect.components[0].kind: effect for effect in singles}
+    nothing = AblationScore(exact_match=0.0, log_prob=-9.0)
+    singles = [
+        dataclasses.replace(effect, ablated=nothing) if effect in last_of_kind.values() else effect
+        for effect in singles
+    ]
+    text = describe_redundant_heads(ablation, singles, "zero")
+    assert "9 of 12 heads have a negligible effect" in text
+    assert "far less than the single drops predict. These heads are redundant" in text
 
 
 def test_groups_and_keep_only_are_ranked_with_a_summary(handmade, doubled):

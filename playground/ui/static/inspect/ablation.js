@@ -15,7 +15,6 @@ import { MEASURE_AGAIN } from "../shared/strings.js";
 import { SignedBar } from "./cells.js";
 import { describeSample, findMeasurement, measure, useMeasurement } from "./measurements.js";
 import { createOptions } from "./options.js";
-import { patchedHeads, Patching, patchingRows, resetPatching } from "./patching.js";
 
 const METHODS = [
   { value: "zero", label: "zero", help: "zero, a value outside the training distribution" },
@@ -34,7 +33,7 @@ const SETS = [
   { value: "groups", label: "groups", help: "All components of one group together" },
   { value: "keep", label: "keep only", help: "All heads except one, or except one group" },
 ];
-const NEGLIGIBLE_NATS = 0.0005;
+const BAR_UNIT = 0.01; // nats; smaller increases have bars on a linear scale
 const { options, set, update, restore } = createOptions("ablation", {
   method: "zero",
   set: "single",
@@ -87,6 +86,15 @@ const shorten = (name) =>
     "$1 $2.$3",
   );
 
+/** Format an increase of the loss with the three decimals of its column. */
+export function formatIncrease(nats) {
+  const text = Math.abs(nats).toFixed(3);
+  if (nats && text === "0.000") return nats > 0 ? "< 0.001" : "> −0.001";
+  return (nats < 0 ? "−" : "") + text;
+}
+
+const toLogScale = (nats) => Math.sign(nats) * Math.log1p(Math.abs(nats) / BAR_UNIT);
+
 const PENDING = html`<span class="pg-hint">…</span>`;
 
 /** The columns of the table. Before the measurement, its cells have an ellipsis. */
@@ -94,7 +102,7 @@ function buildColumns(rows, baseline) {
   const selected = new Set(options.value.components),
     verb = isKeepOnly() ? "Keep" : "Ablate",
     lossIncrease = (row) => baseline.log_probability - row.log_probability,
-    losses = baseline ? rows.map(lossIncrease) : [],
+    losses = baseline ? rows.map((row) => toLogScale(lossIncrease(row))) : [],
     range = { low: Math.min(0, ...losses), high: Math.max(1e-9, ...losses) };
   const toggle = ({ components }, isOn) =>
     selectParts(
@@ -133,15 +141,14 @@ function buildColumns(rows, baseline) {
       help: "Mean decrease of the log-probability (natural logarithm) of the whole target",
       isNumber: true,
       value: lossIncrease,
-      render: (row) =>
-        Math.abs(lossIncrease(row)) < NEGLIGIBLE_NATS ? "0" : formatNumber(lossIncrease(row)),
+      render: (row) => formatIncrease(lossIncrease(row)),
     },
     {
       key: "bar",
-      label: "loss increase",
+      label: "loss increase (log scale)",
       isSortable: false,
       isOptional: true,
-      render: (row) => html`<${SignedBar} value=${lossIncrease(row)} ...${range} />`,
+      render: (row) => html`<${SignedBar} value=${toLogScale(lossIncrease(row))} ...${range} />`,
     },
   ];
   const pending = { isSortable: false, render: () => PENDING };
@@ -216,7 +223,7 @@ function OnInput({ response: { intact, ablated, target, components } }) {
     }`;
 }
 
-function AblationControls({ isBusy, response }) {
+function AblationControls({ canMeasure, response }) {
   const { method, set: which } = options.value,
     request = measuredOptions();
   const onSetChange = (value) => {
@@ -237,16 +244,28 @@ function AblationControls({ isBusy, response }) {
         value=${method}
         onChange=${(value) => update({ method: value })}
       />
-      <button
-        type="button"
-        class="pg-button ablation-measure"
-        disabled=${isBusy}
-        onClick=${() => measure("ablation", request, response)}
-      >
-        ${MEASURE_AGAIN}
-      </button>
+      ${
+        canMeasure &&
+        html`<button
+          type="button"
+          class="pg-button ablation-measure"
+          onClick=${() => measure("ablation", request, response)}
+        >
+          ${MEASURE_AGAIN}
+        </button>`
+      }
     </div>
     <p class="pg-hint">${describeMethod(options.value)}</p>`;
+}
+
+/** Describe what the page measures, and how old the displayed result is. */
+export function describeProgress(data, step, isMeasuring) {
+  if (!data) return "Measuring each component; its effect appears in the table.";
+  if (!isMeasuring) return describeMeasurement(data, step);
+  return (
+    `Measuring step ${formatInteger(step)}; the summary and the table are those of step ` +
+    `${formatInteger(data.step)}.`
+  );
 }
 
 function AblationView({ data: response }) {
@@ -257,20 +276,17 @@ function AblationView({ data: response }) {
       isStale && (latest?.method !== request.method || latest?.set !== request.set) ? null : latest;
   const message = error
     ? formatMessage(error)
-    : isBusy || !data
-      ? "Measuring each component; its effect appears in the table"
-      : describeMeasurement(data, response.step);
+    : describeProgress(data, response.step, isBusy || isStale);
   return html`<div class="ablation-columns">
     <div>
-      <${AblationControls} isBusy=${isBusy} response=${response} />
+      <${AblationControls} canMeasure=${Boolean(error)} response=${response} />
       <${StatusMessage} class="ablation-message" kind=${error ? "error" : "info"} text=${message} />
-      ${data && html`<p class="ablation-summary">${data.summary}</p>`}
-      <${Effects} data=${data} response=${response} />
+      <div class=${isStale && data ? "stale" : ""}>
+        ${data && html`<p class="ablation-summary">${data.summary}</p>`}
+        <${Effects} data=${data} response=${response} />
+      </div>
     </div>
-    <div>
-      <${OnInput} response=${response} />
-      <${Patching} response=${response} />
-    </div>
+    <div><${OnInput} response=${response} /></div>
   </div>`;
 }
 
@@ -288,10 +304,7 @@ export const ablationSpec = {
     "log-probability of the target can change even where exact match does not.",
   request: "ablated-answer",
   Component: AblationView,
-  reset() {
-    set({ components: [], keep: false });
-    resetPatching();
-  },
+  reset: () => set({ components: [], keep: false }),
   options: () => options.value,
   restoreOptions(link) {
     const isOne = (choices, value) => choices.some((each) => each.value === value),
@@ -301,9 +314,9 @@ export const ablationSpec = {
     if (!isOne(SETS, options.value.set)) set({ set: which });
     set({ components: options.value.components.filter((name) => typeof name === "string") });
   },
-  exportData: (response) => ({ own: response, patching: patchedHeads(), measured: measured() }),
-  rows: (response) => [
-    ...measured().flatMap((data) =>
+  exportData: (response) => ({ own: response, measured: measured() }),
+  rows: () =>
+    measured().flatMap((data) =>
       data.rows.map((row) => ({
         set: data.set,
         method: data.method,
@@ -316,6 +329,4 @@ export const ablationSpec = {
         step: data.step,
       })),
     ),
-    ...patchingRows(response.step),
-  ],
 };

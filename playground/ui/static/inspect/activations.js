@@ -4,7 +4,7 @@ import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatMessage, formatNumber } from "../shared/format.js";
 import { createOptions } from "./options.js";
-import { Provenance } from "./provenance.js";
+import { formatResult, Provenance } from "./provenance.js";
 import { requestView, showError } from "./requests.js";
 
 const { options, update, restore } = createOptions("trace", { stage: "", head: 0 });
@@ -44,9 +44,9 @@ export function groupStages(stages) {
 
 const isDimension = ({ axes }) => axes[1].startsWith("dimensions");
 
-/** Return the name of a column. Rows, columns and dimensions count from 1. */
+/** Return the name of a column. Rows and columns count from 1, dimensions from 0. */
 export const nameColumn = (chosen, k) =>
-  isDimension(chosen) ? `dimension ${k + 1}` : `column ${k + 1} (${chosen.columns[k]})`;
+  isDimension(chosen) ? `dimension ${k}` : `column ${k + 1} (${chosen.columns[k]})`;
 
 /** The phases of the forward pass. */
 function Phases({ data: { steps, stages, chosen } }) {
@@ -132,7 +132,7 @@ function Tensor({ stage, chosen }) {
   const data = useMemo(
     () => ({
       rows: chosen.rows,
-      columns: isDimension(chosen) ? chosen.columns.map((_, k) => String(k + 1)) : chosen.columns,
+      columns: isDimension(chosen) ? chosen.columns.map((_, k) => String(k)) : chosen.columns,
       values: chosen.weights,
       mask: chosen.possible,
       isSigned: chosen.signed,
@@ -151,7 +151,7 @@ function Tensor({ stage, chosen }) {
       }
       describe=${(r, k) =>
         `${capitalize(stage.name)}, ${head}row ${r + 1} (${chosen.rows[r]}), ` +
-        `${nameColumn(chosen, k)}: ${chosen.weights[r][k]}.`}
+        `${nameColumn(chosen, k)}: ${formatResult(chosen.weights[r][k])}.`}
       onSelect=${(r, k) => (cell.value = [r, k])}
     />
   </div>`;
@@ -263,7 +263,8 @@ export const activationsSpec = {
   title: "Activations",
   explain:
     "All tensors of the forward pass in order of computation, with the target as decoder input. " +
-    "The left and right arrow keys change the step; click a value to see how it is computed.",
+    "The left and right arrow keys change the step; click a value to see how it is computed. " +
+    "Positions count from 1, dimensions from 0.",
   Component: Activations,
   options: () => options.value,
   restoreOptions: restore,

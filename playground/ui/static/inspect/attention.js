@@ -3,6 +3,7 @@ import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { unpackWeights } from "../shared/attention_weights.js";
 import { HeadGrid } from "../shared/components/head_grid.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
+import { renderOptions } from "../shared/components/model_select.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { currentTheme, onThemeChange, resolveColor } from "../shared/palette.js";
 import {
@@ -15,14 +16,14 @@ import {
   TOKEN_HINT,
 } from "../shared/strings.js";
 import { createOptions } from "./options.js";
+import { pageWidth } from "./state.js";
 import { TokenLinks } from "./token_links.js";
 
 const CAPTIONS = {
   cross: CROSS_CAPTION,
   encoder: ENCODER_CAPTION,
   decoder:
-    "Rows: target tokens (queries). Columns: decoder input so far (keys). Masked positions are " +
-    "hatched.",
+    "Rows: decoder input (queries). Columns: decoder input (keys). Masked positions are hatched.",
 };
 export const DECODING_MODES = [
   {
@@ -68,12 +69,23 @@ function selectedHead({ layers, heads, rows }) {
   };
 }
 
+/** The labels of cross-attention are the tokens that its queries predict. */
+const nameQuery = (kind, rows, row) =>
+  `${kind === "cross" ? "The query that predicts " : ""}${rows[row]} (position ${row + 1})`;
+const isSingleHead = ({ layers, heads }) => layers * heads === 1;
+/** Return the size that lets a map fit the window, with its heading and its scale. */
+const cellSize = (nRows) =>
+  pageWidth.value && Math.max(18, Math.min(64, Math.floor((innerHeight - 460) / nRows)));
 const headName = (layer, head) => `Layer ${layer + 1}, head ${head + 1}`;
 const maskOf = ({ kind, possible }) => (kind === "decoder" ? possible : null);
 
-export function describeCell({ rows, columns }, weights, row, column) {
+/**
+ * Describe a weight.
+ * @param {{ kind?: string, rows: any, columns: any }} labels
+ */
+export function describeCell({ kind, rows, columns }, weights, row, column) {
   return (
-    `${rows[row]} (position ${row + 1}) attends to ${columns[column]} (position ${column + 1}) ` +
+    `${nameQuery(kind, rows, row)} attends to ${columns[column]} (position ${column + 1}) ` +
     `with weight ${weights[row][column].toFixed(3)}.`
   );
 }
@@ -86,29 +98,33 @@ function Heads({ data, weights }) {
         weights.map((layer) => layer.map((values) => ({ ...data, values, mask: maskOf(data) }))),
       [data, weights],
     );
-  return html`<${HeadGrid}
-    label="Heads"
-    heads=${heads}
-    selected=${[layer, head]}
-    onSelect=${(layer, head) => set({ layer, head })}
-  />`;
+  return html`<div>
+    <${HeadGrid}
+      label="Heads"
+      heads=${heads}
+      selected=${[layer, head]}
+      onSelect=${(layer, head) => set({ layer, head })}
+    />
+    <p class="hint">Select a head to enlarge it.</p>
+  </div>`;
 }
 
 /** The map of one head. A click on a row shows that token in all heads. */
 function HeadMap({ data, weights }) {
   const { layer, head } = selectedHead(data),
     values = weights[layer][head],
-    name = headName(layer, head);
+    maxCellSize = cellSize(data.rows.length),
+    isSingle = isSingleHead(data);
   const caption = data.kinds.includes("cross")
     ? CAPTIONS[data.kind]
     : (SINGLE_STACK_CAPTIONS[data.architecture] ?? SINGLE_STACK_CAPTIONS[data.kind]);
-  return html`<h4>${name}</h4>
+  return html`<h4>${headName(layer, head)}</h4>
     <${HeatMapView}
-      label=${name}
-      data=${{ rows: data.rows, columns: data.columns, values, mask: maskOf(data) }}
-      caption=${caption}
-      describe=${(row, column) => name + ": " + describeCell(data, values, row, column)}
-      onSelect=${(token) => set({ token, display: "token" })}
+      label=${headName(layer, head)}
+      data=${{ rows: data.rows, columns: data.columns, values, mask: maskOf(data), maxCellSize }}
+      caption=${caption + (isSingle ? "" : " Click a row to see it in all heads.")}
+      describe=${(row, column) => describeCell(data, values, row, column)}
+      onSelect=${isSingle ? undefined : (token) => set({ token, display: "token" })}
     />`;
 }
 
@@ -122,7 +138,18 @@ function TokenMap({ data, weights }) {
   const describe = (row, column) =>
     `Head ${rows[row]}: ${data.rows[token]} attends to ${data.columns[column]} (position ` +
     `${column + 1}) with weight ${heads[row].values[column].toFixed(3)}.`;
-  return html`<h4>Row ${token + 1} (${data.rows[token]}) in every head</h4>
+  const tokens = data.rows.map((name, i) => ({ value: String(i), label: `${i + 1}: ${name}` }));
+  return html`<h4>
+      <label>
+        Every head, row${" "}
+        <select
+          class="attention-token"
+          onChange=${({ currentTarget }) => set({ token: Number(currentTarget.value) })}
+        >
+          ${renderOptions(tokens, String(token))}
+        </select>
+      </label>
+    </h4>
     <${HeatMapView}
       label=${"Attention of " + data.rows[token]}
       data=${{
@@ -130,12 +157,16 @@ function TokenMap({ data, weights }) {
         columns: data.columns,
         values: heads.map(({ values }) => values),
         mask: maskOf(data) && heads.map(() => data.possible[token]),
+        maxCellSize: cellSize(rows.length),
       }}
       caption="Rows: heads as layer.head. Columns: keys of this query."
       describe=${describe}
       onSelect=${(row) => set({ layer: heads[row].layer, head: heads[row].head, display: "map" })}
     />`;
 }
+
+const linesHint = ({ kind }) =>
+  kind === "cross" ? "Left: the target token that each query predicts. Right: keys." : undefined;
 
 function HeadLines({ data, weights }) {
   const { layer, head } = selectedHead(data);
@@ -144,6 +175,7 @@ function HeadLines({ data, weights }) {
       label=${headName(layer, head)}
       queries=${data.rows}
       keys=${data.columns}
+      hint=${linesHint(data)}
       heads=${[{ name: "", weights: weights[layer][head], color: `var(--pg-${data.kind})` }]}
     />`;
 }
@@ -171,6 +203,7 @@ function LayerLines({ data, weights }) {
       label=${`Layer ${layer + 1}, all heads`}
       queries=${data.rows}
       keys=${data.columns}
+      hint=${linesHint(data)}
       heads=${heads}
     />`;
 }
@@ -179,7 +212,10 @@ function Attention({ data }) {
   const { mode, display } = options.value,
     weights = useMemo(() => unpackWeights(data), [data]),
     views = { map: HeadMap, lines: HeadLines, layer: LayerLines, token: TokenMap },
-    Display = views[display] ?? HeadMap;
+    isSingle = isSingleHead(data),
+    displays = isSingle ? DISPLAYS.slice(0, 2) : DISPLAYS,
+    displayed = displays.some(({ value }) => value === display) ? display : "map",
+    Display = views[displayed];
   return html`<div class="row">
       <${SegmentedControl}
         label=${ATTENTION_KIND}
@@ -196,15 +232,15 @@ function Attention({ data }) {
       />
     </div>
     <div class="attention-two">
-      ${data.layers * data.heads > 1 && html`<${Heads} data=${data} weights=${weights} />`}
+      ${!isSingle && html`<${Heads} data=${data} weights=${weights} />`}
       <div class="attention-focus">
         <${SegmentedControl}
           label="Display"
-          options=${DISPLAYS}
-          value=${display}
+          options=${displays}
+          value=${displayed}
           onChange=${(value) => set({ display: value })}
         />
-        <${Display} key=${display} data=${data} weights=${weights} />
+        <${Display} key=${displayed} data=${data} weights=${weights} />
       </div>
     </div>`;
 }
@@ -212,8 +248,8 @@ function Attention({ data }) {
 export const attentionSpec = {
   title: "Attention",
   explain:
-    "Attention weights of every head in every layer. Select a head to enlarge it; point at a " +
-    "cell to read its weight. Each row sums to one.",
+    "Attention weights of every head in every layer. Point at a cell to read its weight. Each " +
+    "row sums to one.",
   Component: Attention,
   options: () => ({ kind: options.value.kind, mode: options.value.mode }),
   restoreOptions(link) {

@@ -59,7 +59,11 @@ function renderSection() {
   const { title, box } = VIEWS[openSection.value],
     step = results.value[openSection.value]?.step,
     facts = [modelLabel(), step !== undefined && `step ${step}`, store.sequence.value];
-  return renderPicture(box, title, facts.filter(Boolean).join(" · "));
+  // A picture has the selected values as text, and no controls.
+  box.classList.add("exported");
+  const canvas = renderPicture(box, title, facts.filter(Boolean).join(" · "));
+  box.classList.remove("exported");
+  return canvas;
 }
 
 // Figures for print are drawn by the server.

@@ -186,8 +186,9 @@ function Generation({ data }) {
 export const generationSpec = {
   title: "Generation",
   explain:
-    "The model generates one token at a time. Arcs show which source tokens (above) and which " +
-    "earlier tokens (below) the next token attends to; the wider, the higher the weight.",
+    "The model generates one token at a time. Arcs above go from the token that the query " +
+    "predicts to source tokens. Arcs below go from the query, the latest token of the decoder " +
+    "input, to earlier tokens. Wider arcs have higher weights.",
   Component: Generation,
   options: () => {
     const { mode, temperature, seed } = options.value;

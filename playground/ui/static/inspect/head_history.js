@@ -112,17 +112,14 @@ function HeadChart({ head, selectedPattern, patterns }) {
 
 /** The scores of all heads on one pattern. A click on a row selects the head. */
 function PatternMap({ heads, head, selectedPattern, patterns, onSelect, shortName }) {
-  const scores = history.value,
-    last = scores.at(-1).step;
+  const scores = history.value;
   const data = useMemo(() => {
     const values = heads.map(({ name }) =>
       scores.map((each) => each.heads.find((row) => row.name === name).patterns[selectedPattern]),
     );
     return {
       rows: heads.map(shortName),
-      columns: scores.map(({ step }, i) =>
-        last > 99 && (scores.length - 1 - i) % 2 ? "" : String(step),
-      ),
+      columns: scores.map(({ step }) => String(step)),
       values,
       maxCellSize: 18,
       selected: heads.includes(head) ? [heads.indexOf(head), scores.length - 1] : null,

@@ -59,12 +59,13 @@ const patternColumn = (name) => ({
         >`,
 });
 
-const numberColumn = (key, label, help) => ({
+const numberColumn = (key, label, help, read = (head) => head[key]) => ({
   key,
   label,
   help,
   isNumber: true,
-  render: (head) => head[key]?.toFixed(2) ?? "",
+  value: read,
+  render: (head) => read(head)?.toFixed(2) ?? "",
 });
 
 const COLUMNS = [
@@ -91,12 +92,17 @@ const COLUMNS = [
   ...PATTERN_NAMES.map(patternColumn),
   numberColumn(
     "entropy",
-    "entropy",
-    "How evenly a query spreads its weights: mean entropy in nats; 0: all weight on one token",
+    "entropy (bits)",
+    "How evenly a query spreads its weights, on average; 0: all weight on one token",
+    (head) => head.entropy / Math.LN2,
   ),
   numberColumn("aligned", "aligned", "Fraction on the source token that determines the target"),
   numberColumn("distance", "distance", "Mean distance from that token, in positions"),
 ];
+
+const isUniform = (head) => head.best === "uniform";
+// Clarity measures the overlap with a pattern; that of uniform heads is in the column "uniform".
+const UNIFORM_COLUMNS = COLUMNS.filter(({ key }) => key !== "clarity");
 
 const HeadTable = ({ caption, heads, ...rest }) =>
   html`<${DataTable}
@@ -109,6 +115,13 @@ const HeadTable = ({ caption, heads, ...rest }) =>
     sortKey="clarity"
     ...${rest}
   />`;
+
+const FoldedHeads = ({ class: className, suffix, heads, ...rest }) =>
+  heads.length > 0 &&
+  html`<details class=${className}>
+    <summary>${formatCount(heads.length, "head")} ${suffix}</summary>
+    <${HeadTable} caption=${"Heads " + suffix} heads=${heads} ...${rest} />
+  </details>`;
 
 function HeadRoles({ data: response }) {
   const { data, error, isStale } = useMeasurement("heads", {}, response),
@@ -123,8 +136,12 @@ function HeadRoles({ data: response }) {
   const heads = data.heads
       .filter((head) => kind === "all" || head.kind === kind)
       .sort((a, b) => headOrder(a) - headOrder(b)),
+    clear = heads.filter((head) => head.is_clear && !isUniform(head)),
+    uniform = heads.filter(isUniform),
     unclear = heads.filter((head) => !head.is_clear),
-    byClarity = [...data.heads].sort((a, b) => b.clarity - a.clarity),
+    byClarity = [...data.heads].sort(
+      (a, b) => Number(isUniform(a)) - Number(isUniform(b)) || b.clarity - a.clarity,
+    ),
     selected = data.heads.find((head) => head.name === name) ?? byClarity[0];
   return html`<div class="row">
       <${SegmentedControl}
@@ -135,19 +152,20 @@ function HeadRoles({ data: response }) {
       />
       ${status}
     </div>
-    <div class=${isStale ? "heads-stale" : ""}>
+    <div class=${isStale ? "stale" : ""}>
       <${HeadTable}
         caption="Heads with a clear pattern"
-        heads=${heads.filter((head) => head.is_clear)}
+        heads=${clear}
         emptyText="No head has a clear pattern yet."
       />
-      ${
-        unclear.length > 0 &&
-        html`<details class="heads-unclear">
-          <summary>${formatCount(unclear.length, "head")} without a clear pattern</summary>
-          <${HeadTable} caption="Heads without a clear pattern" heads=${unclear} />
-        </details>`
-      }
+      <${FoldedHeads}
+        class="heads-uniform"
+        suffix="with uniform attention"
+        heads=${uniform}
+        columns=${UNIFORM_COLUMNS}
+        sortKey="uniform"
+      />
+      <${FoldedHeads} class="heads-unclear" suffix="without a clear pattern" heads=${unclear} />
     </div>
     <${OverTraining}
       heads=${heads}

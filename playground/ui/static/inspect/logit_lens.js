@@ -97,7 +97,7 @@ function Lens({ data }) {
       ${token}
     </td>`;
   };
-  return html`<div class="lens-scroll">
+  return html`<div class="pg-table-box">
       <table class="lens-table picture" onKeyDown=${onKeyDown}>
         <thead>
           ${headings.map(
@@ -220,7 +220,7 @@ function Contributions({ rows }) {
       label: "logits",
       isNumber: true,
       value: (row) => Math.abs(row.logit),
-      render: (row) => formatSigned(row.logit),
+      render: (row) => (row.logit > 0 ? "+" : "") + row.logit.toFixed(3).replace("-", "−"),
     },
   ];
   return html`<${DataTable}

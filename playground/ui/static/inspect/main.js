@@ -15,6 +15,7 @@ import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
 import { masksSpec } from "./masks.js";
 import { upgradeOptions } from "./options.js";
+import { patchingSpec } from "./patching.js";
 import { refreshIfStale, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
 import { openSection, pageWidth } from "./state.js";
@@ -31,6 +32,7 @@ Object.assign(VIEWS, {
   steps: generationSpec,
   heads: headRolesSpec,
   ablation: ablationSpec,
+  patch: patchingSpec,
   trace: activationsSpec,
   lens: logitLensSpec,
   embeddings: embeddingsSpec,

@@ -129,15 +129,15 @@ export function softmaxRows({ scores, is_token: isToken, unmasked, masked }) {
   });
 }
 
-/** Compare with what source D of docs/sources.md prints; "" for other scores. */
+/** Compare with what a tutorial prints (source D of docs/sources.md); "" for other scores. */
 export function describePublishedSoftmax({ published, ...result }) {
   if (!published) return "";
   const isEqual = ["unmasked", "masked"].every((name) =>
     result[name].flat().every((value, i) => Math.abs(value - published[name].flat()[i]) < 1e-4),
   );
   return isEqual
-    ? "These are the scores of source D in docs/sources.md, which prints the same values."
-    : "These are the scores of source D in docs/sources.md, which prints other values.";
+    ? "These are the scores of a tutorial on masks in Keras, which prints the same values."
+    : "These are the scores of a tutorial on masks in Keras, which prints other values.";
 }
 
 function MaskedSoftmax({ result }) {

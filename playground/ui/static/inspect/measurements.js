@@ -45,7 +45,10 @@ export function useMeasurement(section, options, response) {
   const key = keyOf(section, options),
     measurement = measurements.value[key],
     isOpen = openSection.value === section,
+    model = useRef(store.model.value),
     latest = useRef(/** @type {any} */ (null));
+  if (model.current !== store.model.value) latest.current = null;
+  model.current = store.model.value;
   if (measurement?.data) latest.current = measurement.data;
   useEffect(() => {
     const { data, error = "", isBusy = false, response: measuredFor } = measurement ?? {},

@@ -21,8 +21,8 @@ const MODELS = [
   },
   {
     value: "tutorial",
-    label: "Base model of a tutorial (source E)",
-    title: "The same sizes, vocabularies of 37,000, attention without biases (docs/sources.md)",
+    label: "Base model of a tutorial",
+    title: "The same sizes, vocabularies of 37,000, attention without biases",
   },
 ];
 
@@ -96,7 +96,7 @@ export function ParameterCounts({ parameters, onSelect }) {
     { ours, torch } = rows[rows.length - 1],
     difference = torch - ours,
     published = parameters.published
-      ? ` Source E of docs/sources.md counts ${formatInteger(parameters.published)}.`
+      ? ` The tutorial counts ${formatInteger(parameters.published)}.`
       : "";
   return html`<${Part}
     size="wide"
@@ -173,10 +173,10 @@ export function QuadraticCost({ data: { quadratic, measured, lengths: input }, .
     size="wide"
     title="Attention memory is quadratic in the length"
     hint="Attention weights of one head in float32, 4 bytes each. Twice the length needs four times
-      the memory. The first row is your sequence. Column source E: the memory that source E of
-      docs/sources.md states, with 1,048,576 bytes per MB. In these units, its 64 GB are those of
-      131,072 tokens, and 128,000 tokens need 61.0 GB. Column practical: where the attention weights
-      of BERT base fit, if those of all 12 layers of 12 heads are stored."
+      the memory. The first row is your sequence. Column tutorial: the memory that a tutorial
+      states, with 1,048,576 bytes per MB. In these units, its 64 GB are those of 131,072 tokens,
+      and 128,000 tokens need 61.0 GB. Column practical: where the attention weights of BERT base
+      fit, if those of all 12 layers of 12 heads are stored."
   >
     <label class="row">
       Lengths
@@ -198,7 +198,7 @@ export function QuadraticCost({ data: { quadratic, measured, lengths: input }, .
         integer("length", "tokens"),
         integer("weights", "weights", { isOptional: true }),
         text("memory", "memory"),
-        text("published", "source E", { isOptional: true }),
+        text("published", "tutorial", { isOptional: true }),
         text("bert", "BERT base", { isOptional: true }),
         column("practical", "practical?"),
         ...(measured ? MEASURED_COLUMNS : []),

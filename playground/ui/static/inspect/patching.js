@@ -12,13 +12,6 @@ const NO_CHOICE = { position: 0, token: "" };
 const choice = signal(NO_CHOICE);
 const patching = signal({ data: /** @type {any} */ (null), error: "" });
 
-export const patchedHeads = () => patching.peek().data;
-
-export function resetPatching() {
-  choice.value = NO_CHOICE;
-  patching.value = { data: null, error: "" };
-}
-
 /** Return the position and the replacement token, within what the sequence and the task have. */
 export function selectCorruption({ source, vocabulary }, { position, token }) {
   const at = Math.min(position, source.length - 2),
@@ -85,7 +78,7 @@ function RecoveredTable({ heads }) {
   />`;
 }
 
-export function Patching({ response }) {
+function Patching({ data: response }) {
   const selected = selectCorruption(response, choice.value),
     { data, error } = usePatching(response, selected),
     clean = response.source[selected.position];
@@ -95,8 +88,7 @@ export function Patching({ response }) {
   const tokens = response.vocabulary
     .filter((token) => token !== clean)
     .map((token) => ({ value: token, label: token }));
-  return html`<h4 class="patching-title">Activation patching</h4>
-    <div class="row">
+  return html`<div class="row">
       <label>
         replace${" "}
         <select
@@ -126,10 +118,28 @@ export function Patching({ response }) {
     ${data && html`<${RecoveredTable} heads=${data.heads} />`}`;
 }
 
-export const patchingRows = (step) =>
-  (patchedHeads()?.heads ?? []).map((head) => ({
-    set: "patching",
-    component: head.name,
-    recovered_fraction: head.recovered_fraction,
-    step,
-  }));
+export const patchingSpec = {
+  title: "Activation patching",
+  explain:
+    "The clean input is your sequence; the corrupted input has another token at one position. " +
+    "The output of one head on the clean input replaces its output on the corrupted input.",
+  request: "ablated-answer",
+  Component: Patching,
+  reset() {
+    choice.value = NO_CHOICE;
+    patching.value = { data: null, error: "" };
+  },
+  options: () => choice.value,
+  restoreOptions({ position, token }) {
+    if (Number.isInteger(position) && position >= 0)
+      choice.value = { position, token: String(token ?? "") };
+  },
+  exportData: (response) => ({ own: response, patching: patching.peek().data }),
+  rows: (response) =>
+    (patching.peek().data?.heads ?? []).map((head) => ({
+      set: "patching",
+      component: head.name,
+      recovered_fraction: head.recovered_fraction,
+      step: response.step,
+    })),
+};

@@ -14,9 +14,23 @@ function setFont(ctx, style, zoom = 1) {
   ctx.textBaseline = "middle";
 }
 
+/** Draw a text upwards around the center of a box. */
+function paintVertical(ctx, text, { left, top, width, height }) {
+  ctx.save();
+  ctx.translate(left + width / 2, top + height / 2);
+  ctx.rotate(-Math.PI / 2);
+  ctx.textAlign = "center";
+  ctx.fillText(text, 0, 0);
+  ctx.restore();
+}
+
 /** Draw each word of a text, or its parts at a hyphen, where the page has it. @param {Text} node */
 function paintText(ctx, node) {
-  setFont(ctx, getComputedStyle(/** @type {Element} */ (node.parentElement)));
+  const parent = /** @type {Element} */ (node.parentElement),
+    style = getComputedStyle(parent);
+  setFont(ctx, style);
+  if (style.writingMode.startsWith("vertical"))
+    return paintVertical(ctx, parent.textContent.trim(), parent.getBoundingClientRect());
   const range = document.createRange();
   for (const { 0: word, index } of node.data.matchAll(/-?[^\s-]+-?|-/g)) {
     range.setStart(node, index);
@@ -94,8 +108,7 @@ function paintBox(ctx, element) {
 
 /** @param {Element} element */
 const isDisplayed = (element) =>
-  element.checkVisibility() &&
-  !element.closest(".pg-visually-hidden, option, .pg-chart-tools, [type=range]");
+  element.checkVisibility() && !element.closest(".pg-visually-hidden, option, .pg-chart-tools");
 
 /**
  * Return a canvas with an element below a title and a subtitle, in the resolution of the screen.

@@ -7,7 +7,8 @@ import { SegmentedControl } from "../shared/components/segments.js";
 import { formatInteger, formatNumber } from "../shared/format.js";
 import { Part, RowTable } from "./part.js";
 
-const indices = (n) => Array.from({ length: n }, (_, i) => String(i));
+// Positions count from 1, dimensions from 0.
+const range = (n, first) => Array.from({ length: n }, (_, i) => String(first + i));
 
 export function PositionVectors({ data: { side, positions } }) {
   const { weights, description, of, rms, token_rms: tokenRms } = positions,
@@ -32,15 +33,16 @@ export function PositionVectors({ data: { side, positions } }) {
     <${HeatMapView}
       label="Position vectors"
       data=${{
-        rows: indices(weights.length),
-        columns: indices(weights[0].length),
+        rows: range(weights.length, 1),
+        columns: range(weights[0].length, 0),
         values: weights,
         isSigned: true,
         max,
         maxCellSize: 18,
       }}
-      caption=${`Rows: positions of the ${side}, from 0. Columns: dimensions.${cut}`}
-      describe=${(row, column) => `Position ${row}, dimension ${column}: ${weights[row][column]}.`}
+      caption=${`Rows: positions of the ${side}. Columns: dimensions.${cut}`}
+      describe=${(row, column) =>
+        `Position ${row + 1}, dimension ${column}: ${weights[row][column]}.`}
     />
   <//>`;
 }
@@ -50,14 +52,16 @@ export const wavelengthOf = (dimension, width) =>
   2 * Math.PI * 10000 ** ((2 * Math.floor(dimension / 2)) / width);
 
 export function Sinusoids({ sinusoids: { weights, sizes, size, positions, width }, onSelect }) {
+  // The response has a row for each dimension.
+  const values = useMemo(() => weights[0].map((_, p) => weights.map((row) => row[p])), [weights]);
   const describe = (row, column) =>
-    `Position ${column}, dimension ${row}: ${weights[row][column]}. Wavelength: ` +
-    `${formatNumber(wavelengthOf(row, width))} positions.`;
+    `Position ${row + 1}, dimension ${column}: ${values[row][column]}. Wavelength: ` +
+    `${formatNumber(wavelengthOf(column, width))} positions.`;
   return html`<${Part}
     size="tall"
     title="Sinusoidal positional encoding"
     hint="Each dimension is a sine or cosine wave over the positions. Wavelengths increase with the
-      dimension."
+      dimension. Position 1 has pos = 0 in the paper’s formula."
   >
     <div class="row">
       <${SegmentedControl}
@@ -70,17 +74,14 @@ export function Sinusoids({ sinusoids: { weights, sizes, size, positions, width 
     <${HeatMapView}
       label="Sinusoidal positions"
       data=${{
-        rows: indices(weights.length),
-        columns: indices(positions),
-        values: weights,
+        rows: range(positions, 1),
+        columns: range(width, 0),
+        values,
         isSigned: true,
         max: 1,
         maxCellSize: positions > 99 ? 6 : 9,
       }}
-      caption=${
-        `Columns: positions 0 to ${positions - 1}. Rows: dimensions 0 to ${width - 1}, sines at ` +
-        "the even ones, cosines at the odd ones."
-      }
+      caption="Rows: positions. Columns: dimensions, the even ones sines, the odd ones cosines."
       describe=${describe}
     />
   <//>`;
@@ -98,7 +99,7 @@ export const independenceRows = (independence) => [
 export const PositionIndependence = ({ independence }) =>
   html`<${Part}
     title="Are sinusoidal positions independent?"
-    hint="A tutorial (source C) calls positions up to 10000 · 2π practically linearly independent.
+    hint="A tutorial calls positions up to 10000 · 2π practically linearly independent.
       With d_model 64, at most 64 vectors are independent. The table counts the directions whose
       singular value is above a thousandth of the largest. All vectors are different, which is what
       the model needs: the smallest distance is the same in every row."
@@ -118,9 +119,9 @@ const CHART = {
   formatX: formatInteger,
 };
 
-/** Return the wavelength of source A of docs/sources.md. @param {number | null} published */
+/** Describe the wavelength in a tutorial (docs/sources.md). @param {number | null} published */
 export const describePublished = (published) =>
-  published === null ? "" : `about ${published} in source A`;
+  published === null ? "" : `about ${published} in a tutorial`;
 
 export function SinusoidDimensions({ data: { dimensions, sinusoids }, dimension, onChange }) {
   const series = useMemo(
@@ -128,7 +129,7 @@ export function SinusoidDimensions({ data: { dimensions, sinusoids }, dimension,
       dimensions.map(({ dimension: at, values }, i) => ({
         key: i + " " + at,
         label: "dimension " + at,
-        x: values.map((_, position) => position),
+        x: values.map((_, i) => i + 1),
         y: values,
         color: i,
       })),
@@ -137,7 +138,7 @@ export function SinusoidDimensions({ data: { dimensions, sinusoids }, dimension,
   return html`<${Part}
     title="Single dimensions"
     hint="Short waves distinguish adjacent positions; long waves encode the approximate position.
-      The table has the wavelengths. Source A of docs/sources.md reads its values off a figure."
+      The table has the wavelengths. The tutorial reads its values off a figure."
   >
     <${NumberField}
       class="embeddings-dimension"

@@ -5,7 +5,9 @@ import { formatNumber } from "../shared/format.js";
 
 const MIN_WEIGHT = 0.005; // of a summand that the equation names
 
-const formatResult = (value) => (value === null ? "−∞" : formatNumber(value));
+/** Format a value of a tensor, everywhere with the same four decimals. */
+export const formatResult = (value) =>
+  value === null ? "−∞" : String(+value.toFixed(4)).replace("-", "−");
 
 /** Return a dot product with its first terms, its scale and its bias. */
 export function formatDotProduct({ left, right, terms, sum, root, bias, value }) {
@@ -13,12 +15,12 @@ export function formatDotProduct({ left, right, terms, sum, root, bias, value })
     rest = terms > 3 ? ` + … (${terms} products)` : "",
     products = first.join(" + ") + rest,
     plus = (name, total) =>
-      bias === null ? "" : `; plus the ${name} ${formatNumber(bias)} = ${formatNumber(total)}`;
-  if (root === null) return `${products} = ${formatNumber(sum)}${plus("bias", value)}`;
+      bias === null ? "" : `; plus the ${name} ${formatNumber(bias)} = ${formatResult(total)}`;
+  if (root === null) return `${products} = ${formatResult(sum)}${plus("bias", value)}`;
   const scaled = sum / root;
   return (
     `(${products}) / √${Math.round(root ** 2)} = ${formatNumber(sum)} / ${formatNumber(root)} = ` +
-    formatNumber(scaled) +
+    formatResult(scaled) +
     plus("position bias", scaled + bias)
   );
 }
@@ -32,13 +34,13 @@ function describeProducts(product, isScore) {
   return {
     data: {
       rows,
-      columns: at.map((index) => String(index + 1)),
+      columns: at.map(String),
       values: [left, right, products],
       isSigned: true,
     },
-    caption: count + "Columns: components that are multiplied. The bottom row is summed" + total,
+    caption: count + "Columns: dimensions that are multiplied. The bottom row is summed" + total,
     describe: (_, column) =>
-      `Component ${at[column] + 1}: ${names[0]} ${left[column]} · ${names[1]} ` +
+      `Dimension ${at[column]}: ${names[0]} ${left[column]} · ${names[1]} ` +
       `${right[column]} = ${products[column]}.`,
   };
 }
@@ -77,16 +79,16 @@ function describeSummands(origin, result) {
   return {
     data: {
       rows: [...names, "sum"],
-      columns: origin.result.map((_, k) => String(k + 1)),
+      columns: origin.result.map((_, k) => String(k)),
       values: [...terms, origin.result],
       isSigned: true,
       selected: [terms.length, column],
     },
     caption:
-      `Rows: summands, ${kind}; the bottom row is the sum. Columns: vector components. ` +
-      `${sum.replaceAll("+ −", "− ")} = ${result} in column ${column + 1}.`,
+      `Rows: summands, ${kind}; the bottom row is the sum. Columns: dimensions. ` +
+      `${sum.replaceAll("+ −", "− ")} = ${result} in dimension ${column}.`,
     describe: (r, k) =>
-      `${names[r] ?? "The sum"}, column ${k + 1}: ${(terms[r] ?? origin.result)[k]}.`,
+      `${names[r] ?? "The sum"}, dimension ${k}: ${(terms[r] ?? origin.result)[k]}.`,
   };
 }
 
@@ -105,7 +107,7 @@ export function describeOrigin(origin, row) {
     return { equation: formatDotProduct(origin) + mask, map: describeProducts(origin, false) };
   }
   const { score } = origin,
-    value = score && (score.attended ? formatNumber(score.value) : "−∞");
+    value = score && formatResult(score.attended ? score.value : null);
   return {
     equation:
       `${origin.equation} = ${result}` + (score ? `; its score is ${value}, a dot product:` : ""),

@@ -1,7 +1,8 @@
 // The tabs of the sub-views, and the sections of the selected one.
 import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { store } from "../shared/store.js";
 import { isWaiting, notApplicable, openSection, results } from "./state.js";
-import { findSubView, openSubView, selectView, SUB_VIEWS, VIEWS } from "./views.js";
+import { findSubView, hasSection, openSubView, selectView, SUB_VIEWS, VIEWS } from "./views.js";
 
 function SubViewTabs() {
   const selected = findSubView(openSection.value);
@@ -33,6 +34,23 @@ function SubViewTabs() {
   </div>`;
 }
 
+/** Why the model does not have the section, and the views that it has. */
+const NotApplicable = ({ reason }) =>
+  html`<p class="not-applicable">${reason}</p>
+    <div class="row">
+      ${SUB_VIEWS.filter(({ sections }) => sections.some(hasSection)).map(
+        (subView) =>
+          html`<button
+            key=${subView.name}
+            type="button"
+            class="pg-button"
+            onClick=${() => openSubView(subView)}
+          >
+            Open ${subView.title}
+          </button>`,
+      )}
+    </div>`;
+
 /** The content of a section; `box` is what the export draws. */
 function SectionBody({ name, isOpen }) {
   const spec = VIEWS[name],
@@ -43,8 +61,11 @@ function SectionBody({ name, isOpen }) {
     spec.box = box.current;
   }, []);
   return html`<div class=${"of-" + name} id=${"body-" + name} hidden=${!isOpen}>
-    <p class="explain hint">${spec.explain}</p>
-    ${reason && html`<p class="not-applicable">${reason}</p>`}
+    ${
+      reason
+        ? html`<${NotApplicable} reason=${reason} />`
+        : html`<p class="explain hint">${spec.explain}</p>`
+    }
     <div ref=${box} hidden=${Boolean(reason)}>
       ${data && html`<${spec.Component} data=${data} />`}
     </div>
@@ -75,8 +96,9 @@ function FoldedSection({ name, isOpen }) {
   </section>`;
 }
 
-const SubView = ({ subView: { name, title, sections }, open }) =>
-  html`<div
+function SubView({ subView: { name, title, sections }, open }) {
+  const displayed = sections.filter((each) => each === open || hasSection(each));
+  return html`<div
     role="tabpanel"
     id=${"panel-" + name}
     aria-labelledby=${"view-" + name}
@@ -84,17 +106,20 @@ const SubView = ({ subView: { name, title, sections }, open }) =>
   >
     ${
       sections.length > 1
-        ? sections.map(
+        ? displayed.map(
             (each) => html`<${FoldedSection} key=${each} name=${each} isOpen=${each === open} />`,
           )
         : html`<h3 class="pg-visually-hidden">${title}</h3>
             <${SectionBody} name=${sections[0]} isOpen=${sections[0] === open} />`
     }
   </div>`;
+}
 
 export const Sections = () =>
   html`<${SubViewTabs} />
-    <div class=${"stage" + (isWaiting.value ? " waiting" : "")}>
+    <div
+      class=${"stage" + (store.isInputInvalid.value ? " stale" : isWaiting.value ? " waiting" : "")}
+    >
       ${SUB_VIEWS.map(
         (subView) =>
           html`<${SubView} key=${subView.name} subView=${subView} open=${openSection.value} />`,

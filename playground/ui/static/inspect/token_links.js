@@ -33,9 +33,11 @@ export const describeWeights = (names, weights) =>
 /**
  * Queries on the left, keys on the right. A token under the pointer, or selected by the arrow keys,
  * shows only its links.
- * @param {{ label: string, queries: string[], keys: string[], heads: Head[] }} props
+ * @param {{
+ *   label: string, queries: string[], keys: string[], heads: Head[], hint?: string,
+ * }} props `hint` describes both sides
  */
-export function TokenLinks({ label, queries, keys, heads }) {
+export function TokenLinks({ label, queries, keys, heads, hint = "Left: queries. Right: keys." }) {
   const [active, setActive] = useState(
       /** @type {{ side: string, index: number } | null} */ (null),
     ),
@@ -71,7 +73,7 @@ export function TokenLinks({ label, queries, keys, heads }) {
     );
   const text = active
     ? describeActive(active, queries, keys, heads)
-    : "Left: queries. Right: keys. Point at a token, or use the arrow keys, to see its weights.";
+    : hint + " Point at a token, or use the arrow keys, to see its weights.";
   return html`<figure class="pg-figure token-links">
     <svg
       viewBox=${`0 0 ${WIDTH} ${12 + rowHeight * longest}`}

@@ -9,7 +9,7 @@ import { prediction, problem } from "./state.js";
 export const modelLabel = () =>
   modelOptions().find((each) => each.value === store.model.value)?.label ?? "";
 
-/** The prediction for the input, compared with the target if that is known. */
+/** The prediction for the last valid input, compared with the target if that is known. */
 function Prediction() {
   const data = prediction.value;
   if (!data) return null;
@@ -23,7 +23,7 @@ function Prediction() {
   return html`<${TokenStrip}
     label="Prediction"
     tokens=${clean(data.prediction)}
-    targets=${data.target ? clean(data.target) : undefined}
+    targets=${data.target && !store.isInputInvalid.value ? clean(data.target) : undefined}
   />`;
 }
 
@@ -34,7 +34,9 @@ export const Toolbar = () =>
     ${isEmbedded && html`<${SequenceInput} />`}
     <span class="hint">Prediction</span>
     <span class="arrow" aria-hidden="true">→</span>
-    <output class="answer" aria-live="polite"><${Prediction} /></output>
+    <output class=${"answer" + (store.isInputInvalid.value ? " stale" : "")} aria-live="polite"
+      ><${Prediction}
+    /></output>
     <span class="note hint">${prediction.value?.note}</span>
     <p class="problem" role="alert">${problem.value}</p>
     <span class="right top">

@@ -1,7 +1,7 @@
 // The four sub-views, their sections, and which section is open.
 import { saveState } from "./export.js";
 import { scheduleRefresh, showError } from "./requests.js";
-import { isWaiting, notApplicable, openSection } from "./state.js";
+import { isWaiting, notApplicable, openSection, prediction } from "./state.js";
 
 /**
  * The sections by name. No prototype: a link may contain any name.
@@ -11,7 +11,7 @@ export const VIEWS = { __proto__: null };
 export const SUB_VIEWS = [
   { name: "attention", title: "Attention", sections: ["attention"] },
   { name: "generation", title: "Generation", sections: ["steps"] },
-  { name: "heads", title: "Heads", sections: ["heads", "ablation"] },
+  { name: "heads", title: "Heads", sections: ["heads", "ablation", "patch"] },
   {
     name: "forward",
     title: "Forward pass",
@@ -22,6 +22,10 @@ export const SUB_VIEWS = [
 const OLD_SECTIONS = { away: "ablation", walk: "trace", symbols: "embeddings" };
 /** The section that was open last in each sub-view. @type {Record<string, string>} */
 const lastSections = {};
+
+/** Return whether the open model has a section; most models have no gates. */
+export const hasSection = (/** @type {string} */ name) =>
+  prediction.value?.views?.includes(name) ?? name !== "gates";
 
 /** Return the sub-view that contains a section. @param {string} section */
 export const findSubView = (section) =>
@@ -51,4 +55,5 @@ export function selectView(name) {
 }
 
 /** @param {{ name: string, sections: string[] }} subView */
-export const openSubView = ({ name, sections }) => selectView(lastSections[name] ?? sections[0]);
+export const openSubView = ({ name, sections }) =>
+  selectView([lastSections[name], ...sections].find(hasSection) ?? sections[0]);

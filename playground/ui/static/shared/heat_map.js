@@ -9,6 +9,7 @@ import { colorScale, cssVariable, onThemeChange } from "./palette.js";
 const MAX_CELL = 44; // pixels
 const HATCH_DISTANCE = 6;
 const MAX_COLUMN_LABEL = 10; // characters
+const LABEL_GAP = 4; // pixels between labels
 const ARROWS = /** @type {Record<string, [number, number]>} */ ({
   ArrowLeft: [0, -1],
   ArrowRight: [0, 1],
@@ -267,6 +268,30 @@ export class HeatMap {
 }
 
 /**
+ * Return the columns whose labels fit: every k-th one, and the last one.
+ * @param {string[]} names
+ * @param {number} cellWidth
+ * @param {(name: string) => number} widthOf the width of a label in pixels
+ */
+export function labeledColumns(names, cellWidth, widthOf) {
+  const last = names.length - 1,
+    widths = names.map(widthOf);
+  const fits = (/** @type {number} */ step) => {
+    for (let i = step; i <= last; i += step)
+      if ((widths[i - step] + widths[i]) / 2 + LABEL_GAP > step * cellWidth) return false;
+    return true;
+  };
+  let step = 1;
+  while (!fits(step)) step++;
+  const indices = names.map((_, i) => i).filter((i) => i % step === 0),
+    rest = last % step;
+  if (!rest) return indices;
+  const isCrowded =
+    (widths[last - rest] + widths[last]) / 2 + LABEL_GAP > rest * cellWidth && indices.length > 1;
+  return [...(isCrowded ? indices.slice(0, -1) : indices), last];
+}
+
+/**
  * @param {CanvasRenderingContext2D} ctx
  * @param {HeatMapData} data
  * @param {ReturnType<typeof layoutHeatMap>} layout
@@ -278,18 +303,15 @@ function paintLabels(ctx, { rows, columns }, { left, top, isTall, cellWidth, cel
   ctx.font = fontSize + "px " + cssVariable("--font-mono");
   ctx.textBaseline = "middle";
   ctx.fillStyle = cssVariable("--body-text-color");
-  const labelWidth = isTall
-    ? 11
-    : fontSize * (0.5 + 0.6 * Math.max(1, ...columns.map((name) => name.length)));
-  columns.forEach((name, column) => {
-    if (column % every(cellWidth, labelWidth)) return;
+  const widthOf = (/** @type {string} */ name) => (isTall ? 7 : fontSize * 0.6 * name.length);
+  for (const column of labeledColumns(columns, cellWidth, widthOf)) {
     ctx.save();
     ctx.translate(left + (column + 0.5) * cellWidth, isTall ? top - 6 : top / 2);
     if (isTall) ctx.rotate(-Math.PI / 2);
     ctx.textAlign = isTall ? "left" : "center";
-    ctx.fillText(String(name).slice(0, MAX_COLUMN_LABEL), 0, 0);
+    ctx.fillText(String(columns[column]).slice(0, MAX_COLUMN_LABEL), 0, 0);
     ctx.restore();
-  });
+  }
   ctx.textAlign = "right";
   rows.forEach((name, row) => {
     if (row % every(cellHeight, 10) === 0)

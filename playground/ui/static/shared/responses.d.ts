@@ -316,6 +316,8 @@ export interface AnswerView extends InspectView {
   prediction: string[];
   target: string[] | null;
   note: string;
+  /** The views that exist for the architecture of the model. */
+  views: string[];
 }
 
 /** The view `attention`. */

@@ -31,7 +31,8 @@ export const ATTENTION_KINDS = [
     title: "Decoder tokens attend to earlier decoder tokens",
   },
 ];
-export const CROSS_CAPTION = "Rows: target tokens (queries). Columns: source tokens (keys).";
+export const CROSS_CAPTION =
+  "Rows: the target token that each query predicts. Columns: source tokens (keys).";
 export const ENCODER_CAPTION = "Rows: source tokens (queries). Columns: source tokens (keys).";
 // Architectures with one stack process source and output as one sequence. The keys are those of
 // architectures or of attention kinds.
