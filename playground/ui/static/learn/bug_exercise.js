@@ -3,12 +3,17 @@ import { html, signal, useMemo, useState } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { Field, NumberField } from "../shared/components/form.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { formatEstimate } from "../lab/state.js";
 import { formatCount, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, TRAINING_LOSS } from "../shared/strings.js";
 import { BugQuiz, feedback } from "./bug_quiz.js";
 import { Figures } from "./figures.js";
-import { followMeasurement, isActive, MeasurementProgress, requestLesson } from "./measurement.js";
+import {
+  followMeasurement,
+  formatEstimate,
+  isActive,
+  MeasurementProgress,
+  requestLesson,
+} from "./measurement.js";
 import { bugState, catalog, LINKED_BUG, RANDOM_BUG, saveLocal } from "./state.js";
 
 const CORRECT = "correct model";

@@ -3,10 +3,15 @@ import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { navigate } from "../shared/common.js";
 import { Field } from "../shared/components/form.js";
 import { formatMessage } from "../shared/format.js";
-import { formatEstimate } from "../lab/state.js";
 import { EXACT_MATCH_TITLE, MEASURE_AGAIN } from "../shared/strings.js";
 import { Figures } from "./figures.js";
-import { followMeasurement, isActive, MeasurementProgress, requestLesson } from "./measurement.js";
+import {
+  followMeasurement,
+  formatEstimate,
+  isActive,
+  MeasurementProgress,
+  requestLesson,
+} from "./measurement.js";
 import { Picture } from "./picture.js";
 import {
   catalog,

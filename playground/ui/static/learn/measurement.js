@@ -37,6 +37,16 @@ export function followMeasurement(id, onResponse, onConnection) {
   return subscription;
 }
 
+/**
+ * Format an expected duration; without comparable runs on this machine, it is that of two cores.
+ * @param {{ seconds: number, is_measured?: boolean }} estimate
+ */
+export function formatEstimate({ seconds, is_measured: isMeasured }) {
+  const duration =
+    seconds < 90 ? Math.max(1, Math.round(seconds)) + " s" : Math.round(seconds / 60) + " min";
+  return `about ${duration}${isMeasured ? "" : " on two cores"}`;
+}
+
 /** Describe the progress of a measurement, or why it has no result. */
 export function describeProgress({ id, response }, isStarting) {
   if (!response) return isStarting || id ? "Starting" : "";

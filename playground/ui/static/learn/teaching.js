@@ -3,10 +3,9 @@ import { html, signal } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/copy_field.js";
 import { NumberField } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { formatEstimate } from "../lab/state.js";
 import { formatCount, formatMessage } from "../shared/format.js";
 import { describeDuration as describeBugDuration } from "./bug_exercise.js";
-import { requestLesson } from "./measurement.js";
+import { formatEstimate, requestLesson } from "./measurement.js";
 import { catalog, PICTURE, RANDOM_BUG } from "./state.js";
 
 const MAX_SEED = 999_999;
