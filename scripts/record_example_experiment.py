@@ -37,8 +37,8 @@ SPEC: dict[str, Any] = {
 EXPORTED_FIELDS = ("name", "question", "kind", "state", "message", "runs", "statuses", "results")
 SIGNIFICANT_DIGITS = 4  # of the points of a curve
 DESCRIPTION = (
-    "Example, measured by scripts/record_example_experiment.py on {date}: {cores} cores "
-    "({machine}), PyTorch {torch}. It is read-only; its runs are not part of this app."
+    "Example, measured on {date} with {cores} cores ({machine}) and PyTorch {torch}. It cannot be "
+    "changed, and the app does not include its runs."
 )
 
 

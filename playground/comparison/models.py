@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from playground.architectures.base import Seq2SeqModel
+from playground.architectures.masked_lm import MaskedLM
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
@@ -79,13 +80,18 @@ class BenchmarkModel:
 class CheckpointModel(BenchmarkModel):
     """A checkpoint of this playground."""
 
-    kind, decoding = "trained on this task", "greedy decoding, token by token"
+    kind = "trained on this task"
 
     def __init__(self, name: str, task: Task, model: Seq2SeqModel) -> None:
         self.name, self.task, self.model = name, task, model.eval()
         self.parameters = sum(each.numel() for each in model.parameters())
         self.weights = sum(each.numel() * each.element_size() for each in model.parameters())
         self.can_rank = isinstance(model, Transformer)
+        self.decoding = (
+            "all positions predicted in parallel"
+            if isinstance(model, MaskedLM)
+            else "greedy decoding, token by token"
+        )
 
     def generate(self, example: Example) -> Output:
         batch = make_batch(self.task, example.source, [example.target])

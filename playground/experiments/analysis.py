@@ -125,7 +125,8 @@ def median_and_range(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, l
 def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
     """Summarize the effect of the varied settings (`names`).
 
-    An exact rank test over the seeds compares the best two variants; the text has its p-value.
+    An exact rank test over the seeds compares the best two variants; the text has its p-value. The
+    page replaces the names by labels.
     """
     done = [variant for variant in variants if _ended(variant)]
     planned, changed = (
@@ -140,8 +141,7 @@ def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> st
     if not done:
         return "No run has finished yet." + left_out
     varied = " and ".join(
-        "several settings together" if name == VARIANT_KEY else setting_words(name)
-        for name in names
+        "several settings together" if name == VARIANT_KEY else name for name in names
     )
     begin = (
         f"Changing {varied}, so far with {finished} of {planned} runs: "
@@ -149,11 +149,6 @@ def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> st
         else f"Changing {varied}: "
     )
     return begin + _compared(done) + left_out
-
-
-def setting_words(name: str) -> str:
-    """Return the name of a setting for a sentence; d_model and the like are symbols."""
-    return name if name.startswith("d_") else name.replace("_", " ")
 
 
 def _ended(variant: Mapping[str, Any]) -> int:

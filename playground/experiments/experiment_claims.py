@@ -29,8 +29,8 @@ EXPERIMENT_CLAIMS = {
         "training_loss",
         "none: the script prints samples and counts of wrong tokens",
         None,
-        "There is no published figure. The result compares our initial scales with those of the "
-        "script.",
+        "There is no published figure, so there is no criterion. The result compares our initial "
+        "scales with those of the script.",
         (
             "The script has a width of 512 until October 2025, and since then 128 with signed "
             "attention (commit b176043). Here the width is 128 with plain attention, which no "

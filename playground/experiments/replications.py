@@ -338,8 +338,7 @@ def _result(name: str, measured: Any, passed: bool | None, measured_text: str) -
         "verdict": verdict,
         "measured_text": measured_text,
         "summary": (
-            f"published: {claim.statement}; reproduced: {measured_text}; "
-            f"{verdict}: {claim.criterion}"
+            f"published: {claim.statement}; measured: {measured_text}; {verdict}: {claim.criterion}"
         ),
     }
 

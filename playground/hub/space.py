@@ -11,7 +11,7 @@ THUMBNAIL = "docs/images/train.png"  # the thumbnail
 # The folders of a deployment. Other files in a Space belong to its owner.
 DEPLOYED_PATHS = (
     "playground/",
-    "docs/images/",  # the images of README.md
+    "docs/",  # the documents, and the images of README.md
     *(f"checkpoints/{name}/" for name in BUNDLED_CHECKPOINTS),
 )
 FRONT_MATTER_END = "\n---\n"  # ends the front matter

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .measurements import TARGET_SCORE, Result, faster_run
+from .measurements import Result, faster_run
 from .trained_run import (
     EXAMPLES_PER_LENGTH,
     TrainedRun,
@@ -76,8 +76,7 @@ def recurrent_or_transformer(runs: list[TrainedRun], options: Mapping[str, Any])
     sizes = {run.label: run.config.model.parameter_count() for run in runs}
     length = len(recurrent.subject.encode_text(options["text"]).source_BS[0])
     result["explanation"] = (
-        f"Steps to {100 * TARGET_SCORE:g}\u00a0% exact match: {result['explanation']} The "
-        "sizes differ: "
+        f"{result['explanation']} The sizes differ: "
         + " and ".join(f"{size:,} ({label})" for label, size in sizes.items())
         + f" parameters. For the {length} tokens of this source, the recurrent encoder computes "
         f"{length} states, one after the other. The transformer computes all {length} vectors at "

@@ -56,7 +56,7 @@ class Lesson:
 
 
 def _default_run(options: Settings) -> dict[str, Settings]:
-    return {"the default model": {}}
+    return {"preset Adam": {}}
 
 
 def _short_run(options: Settings) -> dict[str, Settings]:
@@ -73,8 +73,9 @@ LESSONS = {
         "Watch it learn",
         "The model reads up to ten digits and has to output them in reverse order. It "
         "starts with random weights and receives no rule, only examples. Each training step uses "
-        "128 of them and changes the weights to reduce the error. Held-out sequences are not used "
-        "for training. An output counts as correct only when every token in it is correct.",
+        "128 of them and changes the weights to reduce the error. The settings are those of the "
+        "preset Adam in the Train tab. Held-out sequences are not used for training. An output "
+        "counts as correct only when every token in it is correct.",
         "Train the model and watch the curve.",
         "At which step will the model first generate half of the held-out sequences exactly right?",
         NUMBER,

@@ -109,10 +109,12 @@ class LessonService:
             self._advance(measurement)
         return measurement.id
 
-    def start_bug(self, name: object, seed: object, steps: object, owner: str) -> str:
+    def start_bug(
+        self, name: object, seed: object, steps: object, owner: str, is_hidden: bool = False
+    ) -> str:
         """Train a buggy and a correct copy, and return the id of the measurement.
 
-        For "random", the seed chooses the bug.
+        For "random", the seed chooses the bug. `is_hidden` hides a known bug like a random one.
 
         Raises:
             ConfigError: when the bug, the seed or the number of steps is invalid.
@@ -133,14 +135,15 @@ class LessonService:
                 f"steps is {short_repr(steps)}; it must be a whole number from {STEPS_RANGE[0]} to "
                 f"{STEPS_RANGE[1]:,}",
             )
+        is_hidden = is_hidden or name == RANDOM_BUG
         with self._lock:
             measurement = self._new(
                 "bug",
                 resolve_bug(name, seed),
-                {"seed": seed, "steps": steps, "is_random": name == RANDOM_BUG},
+                {"seed": seed, "steps": steps, "is_hidden": is_hidden},
                 owner,
             )
-            measurement.bug_identified = name != RANDOM_BUG
+            measurement.bug_identified = not is_hidden
             self._submit(measurement, measurement.name, seed, steps)
             self._measurements[measurement.id] = measurement
         return measurement.id
@@ -293,13 +296,12 @@ class LessonService:
                 return {"is_correct": True, "feedback": ""}
             if bug is not None:
                 is_correct = bug == measurement.name
+                clue = hint(measurement.result).replace(" %", "\u00a0%")
                 measurement.bug_identified = measurement.bug_identified or is_correct
                 title = BUGS[bug].title if isinstance(bug, str) and bug in BUGS else "that"
                 return {
                     "is_correct": is_correct,
-                    "feedback": ""
-                    if is_correct
-                    else f"It is not “{title}”. {hint(measurement.result)}",
+                    "feedback": "" if is_correct else f"It is not “{title}”. {clue}",
                 }
             is_correct = measurement.bug_identified and line == measurement.result["changed_line"]
             measurement.line_identified = measurement.line_identified or is_correct

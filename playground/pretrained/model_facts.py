@@ -153,6 +153,7 @@ ARCHITECTURE_FACTS: list[dict[str, str]] = [
     },
 ]
 
+# `arxiv` has the ids of the papers in `source`; the paper on GPT-2 has none.
 ARCHITECTURE_TREE: list[dict[str, Any]] = [
     {
         "name": "Transformer",
@@ -165,6 +166,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
             "built from scratch: train it on reversal, inspect every head, ablate heads, publish it"
         ),
         "source": "Vaswani et al. 2017, Attention Is All You Need",
+        "arxiv": ["1706.03762"],
     },
     {
         "name": "BERT",
@@ -177,6 +179,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
             "fill-mask, its heads, word in context, a classification head to train, the benchmark"
         ),
         "source": "Devlin et al. 2018, BERT",
+        "arxiv": ["1810.04805"],
     },
     {
         "name": "GPT-2",
@@ -192,6 +195,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
             "text generation with the probabilities of each token, its heads, few-shot reversal"
         ),
         "source": "Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
+        "arxiv": [""],
     },
     {
         "name": "T5",
@@ -208,6 +212,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
             "Raffel et al. 2020 (first version 2019), Exploring the Limits of Transfer Learning "
             "with a Unified Text-to-Text Transformer"
         ),
+        "arxiv": ["1910.10683"],
     },
     {
         "name": "GPT-3",
@@ -226,6 +231,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
             "Brown et al. 2020, Language Models are Few-Shot Learners; Ouyang et al. 2022 (RLHF); "
             "OpenAI 2023, GPT-4 Technical Report"
         ),
+        "arxiv": ["2005.14165", "2203.02155", "2303.08774"],
     },
     {
         "name": "ViT",
@@ -236,6 +242,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
         "use": "classifying images",
         "here": "its parameter count; images are not supported here",
         "source": "Dosovitskiy et al. 2021 (first version 2020), An Image is Worth 16x16 Words",
+        "arxiv": ["2010.11929"],
     },
     {
         "name": "LLaMA, Mistral",
@@ -255,6 +262,7 @@ ARCHITECTURE_TREE: list[dict[str, Any]] = [
             "Touvron et al. 2023, LLaMA; Touvron et al. 2023, Llama 2; Jiang et al. 2023, Mistral "
             "7B; Grattafiori et al. 2024, The Llama 3 Herd of Models"
         ),
+        "arxiv": ["2302.13971", "2307.09288", "2310.06825", "2407.21783"],
     },
 ]
 

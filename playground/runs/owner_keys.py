@@ -11,11 +11,6 @@ from typing import Any
 OWNER_KEY_PATTERN = re.compile(r"[A-Za-z0-9_-]{32}")
 
 
-def session_value(owner: str) -> str:
-    """Return the value that a browser stores for an owner."""
-    return json.dumps({"owner": owner})
-
-
 def new_owner_key() -> str:
     """Return a new random owner key, which gives access to the runs started with it."""
     return secrets.token_urlsafe(24)

@@ -90,7 +90,7 @@ class SnapshotBuilder:
         names = self.task.vocabulary.token_name
         axes = {}
         for kind, (rows, columns) in model.attention_tokens(batch).items():
-            displayed = batch.labels_BT if torch.equal(rows, batch.decoder_input_BT) else rows
+            displayed = batch.labels_BT if kind == "cross" else rows
             axes[kind] = [[names(t) for t in tokens[0].tolist()] for tokens in (displayed, columns)]
         return axes
 

@@ -20,11 +20,10 @@ def task_label(config: RunConfig) -> str:
 
 def architecture_suffix(config: RunConfig) -> str:
     """Return a suffix with the architecture; empty for the default one."""
-    return (
-        ""
-        if config.architecture == RunConfig().architecture
-        else f", {ARCHITECTURES[config.architecture].title.lower()}"
-    )
+    if config.architecture == RunConfig().architecture:
+        return ""
+    title = ARCHITECTURES[config.architecture].title.replace(",", "")
+    return f", {title[0].lower()}{title[1:]}" if title[1].islower() else f", {title}"
 
 
 def default_name(config: RunConfig) -> str:

@@ -33,12 +33,7 @@ from playground.jobs.process import warm_up
 from playground.jobs.queue import JobQueue
 from playground.lessons.service import LessonService
 from playground.runs.limits import Limits
-from playground.runs.owner_keys import (
-    machine_owner_key,
-    new_owner_key,
-    owner_from_session,
-    session_value,
-)
+from playground.runs.owner_keys import machine_owner_key, new_owner_key
 from playground.runs.registry import Registry
 from playground.runs.zerogpu import find_slice_runner
 from playground.ui.embedding import EMBED_HEAD, is_embedded
@@ -65,8 +60,8 @@ from .rate_limit import LoadLimits
 from .replications_api import ReplicationHandlers
 from .report_api import ReportHandlers
 from .routes import Handler, HandlerGroup, build_routes
-from .session import SessionHandlers, owner_from_cookie
-from .static_files import static_route
+from .session import READ_SESSION_JS, SessionHandlers, owner_from_cookie, owner_from_storage
+from .static_files import gradio_assets_route, static_route
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
 MAX_QUEUE = 2000
@@ -79,7 +74,7 @@ PRELOAD_HEAD = preload_links(
 )
 PAPER_URL = "https://arxiv.org/abs/1706.03762"
 TITLE = """
-<a class="skip-link" href="#train">Skip to training</a>
+<a class="skip-link" href="#tabs">Skip to content</a>
 <h1>Transformer Playground</h1>
 <nav class="page-links" aria-label="Links">{links}</nav>
 <button type="button" class="theme-switch" aria-label="Dark theme" aria-pressed="false">◐</button>
@@ -109,20 +104,12 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
         title="Transformer Playground", analytics_enabled=False, fill_width=True
     ) as page:
         endpoints.register()  # first, so that no handler of the page takes its names
-        # Both arguments are fixed: the random defaults change with every restart, and browsers
-        # would lose their owner keys.
-        browser_state = gr.BrowserState(
-            "",
-            storage_key="transformer-playground",
-            secret="the browser's own memory, no secret kept from it",
-        )
+        stored_session = gr.Textbox(visible=False)  # READ_SESSION_JS returns its value
         gr.HTML(page_title(os.environ.get("SPACE_ID", "")), elem_id="title", padding=False)
         build_view("page-bar", "shell/main.js")
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Train", id="train"):
-                train = TrainTab(
-                    registry, browser_state, lambda request: resolve_client_address(request.request)
-                )
+                train = TrainTab(registry, lambda request: resolve_client_address(request.request))
             with gr.Tab("Inspect", id="inspect"):
                 inspect = build_view("inspect", "inspect/main.js")
             with gr.Tab("Compare", id="compare"):
@@ -136,14 +123,15 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
             with gr.Tab("Learn", id="learn"):
                 learn = build_view("learn", "learn/main.js")
 
-        def on_load(session_json: Any, request: gr.Request) -> list[Any]:
-            owner, values = _load_values(registry, session_json, request)
+        def on_load(stored: Any, request: gr.Request) -> list[Any]:
+            owner, values = _load_values(registry, stored, request)
             return [*values, *train.on_load(owner, request)]
 
         page.load(
             on_load,
-            [browser_state],
-            [browser_state, learn, hub, lab, compare, inspect, *train.outputs],
+            [stored_session],
+            [learn, hub, lab, compare, inspect, *train.outputs],
+            js=READ_SESSION_JS,
             show_progress="hidden",
             concurrency_limit=None,
             api_visibility="private",
@@ -153,25 +141,21 @@ def build_app(registry: Registry, endpoints: Endpoints) -> gr.Blocks:
     return page
 
 
-def _load_values(
-    registry: Registry, session_json: Any, request: gr.Request
-) -> tuple[str, list[Any]]:
-    """Return the owner key of a page that loads, and the values of its state and tabs."""
+def _load_values(registry: Registry, stored: Any, request: gr.Request) -> tuple[str, list[Any]]:
+    """Return the owner key of a page that loads, and the values of its tabs.
+
+    `stored` is the text that the browser stores.
+    """
     query = dict(request.query_params) if request else {}
-    is_view = is_embedded(query)
     cookie_owner = owner_from_cookie(request.request) if request else ""
     owner = (
         ""
-        if is_view
-        else registry.single_owner
-        or owner_from_session(session_json)
-        or cookie_owner
-        or new_owner_key()
+        if is_embedded(query)
+        else registry.single_owner or owner_from_storage(stored) or cookie_owner or new_owner_key()
     )
     owner_json = json.dumps({"owner": owner})
     inspect_json = json.dumps({"owner": owner, "link": query.get("inspect", "")})
-    session_update = gr.skip() if is_view else session_value(owner)
-    return owner, [session_update, *[owner_json] * 4, inspect_json]
+    return owner, [*[owner_json] * 4, inspect_json]
 
 
 def build_handlers(
@@ -241,6 +225,7 @@ def launch_options(
                 *CheckpointTransfer(registry).routes(),
                 *datasets.routes(),
                 static_route(),
+                gradio_assets_route(),
                 ProjectFiles().route(),
             ],
         },

@@ -17,7 +17,7 @@ from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.summary import task_label
 from playground.training.config import RunConfig
-from playground.training.matched_size import match_parameter_count
+from playground.training.matched_size import describe_optimizer, match_parameter_count
 
 from .routes import HandlerGroup, handler
 from .schemas.base import Request
@@ -48,14 +48,14 @@ _match_parameters = lru_cache(maxsize=64)(match_parameter_count)
 _search_lock = threading.Lock()  # so that a search does not run twice at a time
 
 
-def match_parameters(config: RunConfig, family: str) -> RunConfig:
+def match_parameters(config: RunConfig, family: str, same_optimizer: bool) -> RunConfig:
     """Return the settings of an architecture with a matched parameter count.
 
     Raises:
         ConfigError: when no size is close enough.
     """
     with _search_lock:
-        return _match_parameters(config, family)
+        return _match_parameters(config, family, same_optimizer)
 
 
 class ArchitectureHandlers(HandlerGroup):
@@ -81,7 +81,9 @@ class ArchitectureHandlers(HandlerGroup):
                 "is_current": name == config.architecture,
             }
             try:
-                row["parameters"] = match_parameters(config, name).model.parameter_count()
+                other = match_parameters(config, name, request.same_optimizer)
+                row["parameters"] = other.model.parameter_count()
+                row["optimizer"] = describe_optimizer(other.training)
             except ConfigError as error:
                 row["error"] = str(error)
             rows.append(row)
@@ -90,6 +92,7 @@ class ArchitectureHandlers(HandlerGroup):
             "architectures": rows,
             "task": task_label(config),
             "parameters": config.model.parameter_count(),
+            "optimizer": describe_optimizer(config.training),
             **lengths,
         }
 
@@ -101,7 +104,7 @@ class ArchitectureHandlers(HandlerGroup):
         for name in dict.fromkeys(request.architectures):
             try:
                 run = self.registry.start(
-                    match_parameters(config, name),
+                    match_parameters(config, name, request.same_optimizer),
                     request.owner,
                     name=f"{ARCHITECTURES[name].title}: {task_label(config)}",
                 )
@@ -155,6 +158,7 @@ def run_curves(run: Run) -> dict[str, Any]:
         "step": run.step,
         "steps": run.steps,
         "parameters": run.config.model.parameter_count(),
+        "optimizer": describe_optimizer(run.config.training),
         "loss": list(zip(curve["steps"], curve["loss"], strict=True)),
         "evaluations": curve["evaluations"],
         "reached": reached,

@@ -24,6 +24,7 @@ from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.model_ref import ModelRef, resolve_config
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
+from playground.ui.setting_groups import label_of
 
 from .process_calls import EXPORT_LIMITS, process_queue, run_job
 from .routes import HandlerGroup, handler
@@ -112,7 +113,7 @@ class ExperimentHandlers(HandlerGroup):
         grid = varied or values_by_setting
         base = self._base_settings(request.owner, form.base) | fixed
         result: dict[str, Any] = {
-            "name": form.name.strip() or " and ".join(grid) or "experiment",
+            "name": form.name.strip() or _default_name(grid) or "experiment",
             "base": {name: value for name, value in base.items() if name not in grid},
             "grid": grid,
             "seeds": _parse_integers(form.seeds, "seeds"),
@@ -232,6 +233,12 @@ def _split_results(details: dict[str, Any], known_version: Any) -> dict[str, Any
     return state | {"results": None if known_version == details["version"] else results}
 
 
+def _default_name(grid: Mapping[str, Any]) -> str:
+    """Return the labels of the varied settings, for example `Norm placement and layers`."""
+    labels = [label_of(name) for name in grid]
+    return " and ".join(labels[:1] + [each[0].lower() + each[1:] for each in labels[1:]])
+
+
 def _parse_grid(pairs: list[list[str]]) -> dict[str, list[Any]]:
     """Parse the varied settings of the form, [[name, "value, value"], ...].
 
@@ -271,7 +278,7 @@ def describe_varied_settings(grid: Mapping[str, list[Any]]) -> str:
     parts = []
     for name, values in grid.items():
         if name == VARIANT_KEY:
-            parts.append(", ".join(Variant({name: each}, {}).short_label for each in values))
+            parts += [Variant({name: each}, {}).short_label for each in values]
         else:
             parts.append(f"{name}: {', '.join(format_value(value) for value in values)}")
     return "; ".join(parts)

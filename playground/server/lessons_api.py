@@ -4,8 +4,11 @@ The front end is in ui/static/learn. The measurements are jobs of
 lessons/service.py, and the page polls them. This module does not load torch.
 """
 
+from collections.abc import Collection
 from typing import Any
 
+from playground.experiments.progress import declared_step_s, estimate_run
+from playground.lessons import lessons
 from playground.lessons.bugs import (
     BUG_SETTINGS,
     BUGS,
@@ -17,7 +20,9 @@ from playground.lessons.bugs import (
 from playground.lessons.lessons import LESSONS, SCHEMES, Lesson
 from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonService
 from playground.runs.registry import Registry
+from playground.training.config import RunConfig
 
+from .project_files import ProjectFiles
 from .routes import HandlerGroup, handler
 from .schemas.base import OwnerRequest
 from .schemas.lessons import AnswerKey, MeasurementRequest, StartBug, StartLesson, SubmitGuess
@@ -34,7 +39,6 @@ class LessonHandlers(HandlerGroup):
     @handler("lessons/catalog", OwnerRequest)
     def catalog(self, request: OwnerRequest) -> dict[str, Any]:
         """Return all lessons and bugs without their answers, and the limits of this server."""
-        lessons = [{"name": name, **_lesson_info(lesson)} for name, lesson in LESSONS.items()]
         bugs = [{"name": name, "title": bug.title} for name, bug in BUGS.items()]
         machine = {
             "slots": self.registry.settings.slots,
@@ -44,9 +48,11 @@ class LessonHandlers(HandlerGroup):
             "is_shared": not self.registry.single_owner,
         }
         return {
-            "lessons": lessons,
+            "lessons": self._lessons(request.owner),
             "bugs": bugs,
             "machine": machine,
+            "bug_seconds": 2 * _declared_seconds(RunConfig.from_flat(BUG_SETTINGS)),
+            "docs": ProjectFiles().links().get("Docs"),
             "seed": FIRST_SEED,
             "steps": BUG_SETTINGS["max_steps"],
             "max_steps": STEPS_RANGE[1],
@@ -66,7 +72,7 @@ class LessonHandlers(HandlerGroup):
         """Train a model with a bug and the correct model; return the job `id`."""
         return {
             "id": self.lesson_service.start_bug(
-                request.bug, request.seed, request.steps, request.owner
+                request.bug, request.seed, request.steps, request.owner, request.is_hidden
             )
         }
 
@@ -94,10 +100,41 @@ class LessonHandlers(HandlerGroup):
             "random_bugs": [[seed, BUGS[resolve_bug(RANDOM_BUG, seed)].title] for seed in seeds]
         }
 
+    def _lessons(self, owner: str) -> list[dict[str, Any]]:
+        infos, trained = [], set[RunConfig]()
+        for name, lesson in LESSONS.items():
+            options = {**lesson.options, "seed": 0}
+            configs = lessons.configs(lesson, options, self.lesson_service.base).values()
+            info = {"name": name, **_lesson_info(lesson), "reuses_runs": bool(trained & {*configs})}
+            infos.append(info | {"estimate": self._estimate(configs, owner)})
+            trained |= {*configs}
+        return infos
+
+    def _estimate(self, configs: Collection[RunConfig], owner: str) -> dict[str, Any]:
+        """Estimate the training time of a lesson, as the Lab does for its experiments."""
+        estimates = [
+            estimate_run(config, _declared_seconds(config) / 60, self.registry, owner)
+            for config in configs
+        ]
+        n_parallel = min(len(estimates), self.registry.settings.slots_per_owner) or 1
+        return {
+            "seconds": sum(each["seconds"] for each in estimates) / n_parallel,
+            "is_measured": all(each["is_measured"] for each in estimates),
+        }
+
+
+def _declared_seconds(config: RunConfig) -> float:
+    return config.training.max_steps * declared_step_s(config)
+
+
+def _keep_together(value: Any) -> Any:
+    """Prevent a line break between a number and its percent sign."""
+    return value.replace(" %", "\u00a0%") if isinstance(value, str) else value
+
 
 def _lesson_info(lesson: Lesson) -> dict[str, Any]:
     fields = {
-        name: getattr(lesson, name)
+        name: _keep_together(getattr(lesson, name))
         for name in (
             "title",
             "introduction",
@@ -108,6 +145,7 @@ def _lesson_info(lesson: Lesson) -> dict[str, Any]:
             "high",
             "unit",
             "tolerance",
+            "has_translation",
         )
     }
     options = [

@@ -1,37 +1,67 @@
 """Serve the documentation and the source code, to which the header of the page links.
 
-Markdown and code are plain text. An installed package has its source code only.
+Markdown becomes HTML, and code is plain text. An installed package has its source code only.
 """
 
-import html
+import re
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from playground.ui.mount import UI_DIR
 
 FILES_URL = "playground/files/"
 PACKAGE = UI_DIR.parent
-DOCUMENTS = ("README.md", "CHANGELOG.md", "LICENSE", "docs")
-MEDIA_TYPES = dict.fromkeys(("", ".md", ".py", ".js", ".ts", ".css", ".html"), "text/plain") | {
+DOCUMENTS = (
+    "README.md",
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CITATION.cff",
+    "LICENSE",
+    "benchmarks/RESULTS.md",
+    "docs",
+)
+TEXT_SUFFIXES = ("", ".md", ".py", ".js", ".ts", ".css", ".html", ".j2", ".cff")
+MEDIA_TYPES = dict.fromkeys(TEXT_SUFFIXES, "text/plain") | {
     ".png": "image/png",
     ".gif": "image/gif",
+    ".svg": "image/svg+xml",
+    ".webp": "image/webp",
 }
-LISTING = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<h1>{title}</h1>
-<ul>
-{items}
-</ul>
-</html>
-"""
+# With an opaque origin, the server would take the links of a document for those of another site.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; "
+    "sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
+)
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    undefined=StrictUndefined,
+    autoescape=True,
+    trim_blocks=True,
+)
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+MARKDOWN.add_render_rule("table_open", lambda *_: '<div class="table"><table>\n')
+MARKDOWN.add_render_rule("table_close", lambda *_: "</table></div>\n")
+FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+DOCUMENT_LIST = re.compile(r"^## Documents\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+INDEX_START = (
+    "# Documentation\n\n- [Overview](README.md): what the playground does, and first steps\n"
+)
+LOCAL_PAGE = "http://127.0.0.1:7860/"  # in documents, any instance
 
 
 class ProjectFiles:
@@ -40,57 +70,121 @@ class ProjectFiles:
     def __init__(self, package: Path = PACKAGE) -> None:
         self.package = package.resolve()
         self.root = self.package.parent
-        is_checkout = (self.root / "docs").is_dir() and (self.root / "app.py").is_file()
+        # a Space has the images of the documents only
+        is_checkout = (self.root / "docs/api.md").is_file() and (self.root / "app.py").is_file()
         self.names = (package.name, *(DOCUMENTS if is_checkout else ()))
+        self._pages: dict[Path, tuple[int, str]] = {}  # HTML and the time of its Markdown
 
     def links(self) -> dict[str, str]:
-        """Return the relative addresses of the documentation and of the source code."""
-        links = {"Docs": f"{FILES_URL}docs"} if "docs" in self.names else {}
-        return links | {"Source": FILES_URL + self.package.name}
+        """Return the addresses of the documents and of the source code, relative to the page."""
+        documents = {"Docs": f"{FILES_URL}docs", "API": f"{FILES_URL}docs/api.md"}
+        return (documents if "docs" in self.names else {}) | {
+            "Source": FILES_URL + self.package.name
+        }
 
-    def find(self, path: str) -> Path:
+    def find(self, path: str | Path) -> Path:
         """Return the file or folder of a relative path.
 
         Raises:
             HTTPException: 404, for a path that does not exist or is not public.
         """
         resolved = (self.root / path).resolve()
-        if resolved.is_relative_to(self.root):
-            parts = resolved.relative_to(self.root).parts
-            is_public = bool(parts) and parts[0] in self.names
-            if is_public and (resolved.is_dir() or self.has_public_type(resolved)):
-                return resolved
+        is_public = any(resolved.is_relative_to(self.root / name) for name in self.names)
+        if is_public and (resolved.is_dir() or self.has_public_type(resolved)):
+            return resolved
         raise HTTPException(404)
 
     @staticmethod
     def has_public_type(path: Path) -> bool:
         return path.is_file() and path.suffix in MEDIA_TYPES
 
-    async def serve(self, request: Request) -> Response:
-        path = self.find(request.path_params["path"].strip("/"))
-        if path.is_dir():
-            return HTMLResponse(self.listing(path))
-        media_type = MEDIA_TYPES[path.suffix]
-        return FileResponse(path, media_type=media_type, headers={"cache-control": "no-cache"})
+    def serve(self, request: Request) -> Response:
+        address = request.path_params["path"]
+        path = self.find(address.strip("/"))
+        if address.endswith("/"):  # the links of a folder are relative to its parent
+            return RedirectResponse(f"../{path.name}")
+        headers = {"cache-control": "no-cache"}
+        if path.is_file() and path.suffix != ".md":
+            return FileResponse(path, media_type=MEDIA_TYPES[path.suffix], headers=headers)
+        headers["content-security-policy"] = CONTENT_SECURITY_POLICY
+        if path == self.root / "docs":
+            page = self.document(self.root / "README.md", is_index=True)
+        else:
+            page = self.listing(path) if path.is_dir() else self.document(path)
+        return HTMLResponse(page, headers=headers)
 
     def listing(self, folder: Path) -> str:
         """Return a page with links to the files of a folder."""
         entries = sorted(folder.iterdir(), key=lambda entry: (entry.is_dir(), entry.name))
-        if folder == self.root / "docs":
-            entries = [self.root / name for name in DOCUMENTS[:-1]] + entries
         visible = [
-            entry
+            (entry.name + "/" * entry.is_dir(), entry)
             for entry in entries
             if self.has_public_type(entry)
             or (entry.is_dir() and not entry.name.startswith(("_", ".")))
         ]
-        # relative to the address of this page, which ends with the name of the folder
-        items = "\n".join(
-            f'<li><a href="{quote(entry.relative_to(folder.parent).as_posix())}">'
-            f"{html.escape(entry.name)}{'/' * entry.is_dir()}</a></li>"
-            for entry in visible
+        if folder.parent != self.root:
+            visible.insert(0, ("../", folder.parent))
+        return self.render(
+            folder,
+            title=folder.relative_to(self.root).as_posix(),
+            entries=[
+                (name, quote(entry.relative_to(self.root).as_posix())) for name, entry in visible
+            ],
         )
-        return LISTING.format(title=html.escape(folder.name), items=items)
+
+    def document(self, path: Path, is_index: bool = False) -> str:
+        """Return the page of a Markdown file; the index is the list of documents in README.md."""
+        key = path / "index" if is_index else path
+        modified, page = self._pages.get(key, (0, ""))
+        if modified != path.stat().st_mtime_ns:
+            modified, text = path.stat().st_mtime_ns, path.read_text(encoding="utf-8")
+            if is_index:
+                text = INDEX_START + "".join(DOCUMENT_LIST.findall(text)).lstrip()
+            page = self.render_markdown(path, text)
+            self._pages[key] = (modified, page)
+        return page
+
+    def render_markdown(self, path: Path, text: str) -> str:
+        tokens = MARKDOWN.parse(FRONT_MATTER.sub("", text))
+        titles = set_anchors(tokens)
+        for token in tokens:
+            for child in token.children or ():
+                if child.type == "link_open":
+                    self.set_link(child, path)
+        content = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
+        return self.render(path, title=[*titles, path.name][0], content=Markup(content))
+
+    def set_link(self, link: Token, path: Path) -> None:
+        """Adapt a link of a document to this server; remove its target if that is not public."""
+        target = str(link.attrs["href"])
+        if target.startswith(LOCAL_PAGE):
+            link.attrSet("href", f"{self.up(path)}../../{target.removeprefix(LOCAL_PAGE)}")
+        elif (parts := urlsplit(target)).path and not parts.scheme:
+            try:
+                self.find(path.parent / unquote(parts.path))
+            except HTTPException:
+                link.attrs.clear()
+
+    def up(self, path: Path) -> str:
+        """Return the relative address of the root from the page of a file or folder."""
+        return "../" * (len(path.relative_to(self.root).parts) - 1)
+
+    def render(self, path: Path, **content: Any) -> str:
+        template = TEMPLATES.get_template("document.html.j2")
+        return template.render(up=self.up(path), links=self.links(), **content)
 
     def route(self) -> Route:
         return Route(f"/{FILES_URL}{{path:path}}", self.serve, methods=["GET"])
+
+
+def set_anchors(tokens: list[Token]) -> list[str]:
+    """Give every heading the anchor that GitHub gives it, and return the headings."""
+    headings, counts = [], Counter[str]()
+    for heading, text in pairwise(tokens):
+        if heading.type == "heading_open":
+            anchor = re.sub(r"[^\w\- ]", "", text.content.lower()).replace(" ", "-")
+            number = counts[anchor]
+            heading.attrSet("id", f"{anchor}-{number}" if number else anchor)
+            counts[anchor] += 1
+            headings.append(text.content)
+    return headings

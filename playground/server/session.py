@@ -1,4 +1,6 @@
-"""Store the owner key in a cookie, where the browser denies local storage.
+"""Read the owner key that a browser stores, or store it in a cookie.
+
+The page stores the key in its local storage, and sends it when it loads.
 
 A browser may deny local storage to a page in a frame of another site, such as a Space. Then a
 cookie stores the key:
@@ -15,7 +17,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground.runs.owner_keys import OWNER_KEY_PATTERN
+from playground.runs.owner_keys import OWNER_KEY_PATTERN, owner_from_session
 
 from .origin import is_own_origin
 from .routes import HandlerGroup, handler
@@ -23,6 +25,26 @@ from .schemas.session import CheckSession, StoreSession
 
 COOKIE = "__Host-playground-owner"  # with this prefix no other host of the domain can set it
 COOKIE_MAX_AGE_S = 180 * 86400
+SESSION_KEY = "transformer-playground"  # of the local storage; train/session.js writes it
+# The browser may store any text. This one sends nothing that the checks of requests reject.
+READ_SESSION_JS = f"""() => {{
+  try {{
+    const text = localStorage.getItem("{SESSION_KEY}") ?? "";
+    return [/^[-\\w {{}}":=+/]{{1,999}}$/.test(text) ? text : ""];
+  }} catch {{
+    return [""];
+  }}
+}}"""
+
+
+def owner_from_storage(text: Any) -> str:
+    """Return the owner key in the local storage of a browser; empty if it is not valid."""
+    owner = owner_from_session(text)
+    if owner or not isinstance(text, str):
+        return owner
+    from playground.runs.encrypted_sessions import decrypt_session  # imports cryptography
+
+    return owner_from_session(decrypt_session(text))
 
 
 def owner_cookie(owner: str) -> str:

@@ -1,11 +1,13 @@
-"""Serve the front end: the ES modules and stylesheets in `playground/ui/static`."""
+"""Serve the files of the front end: ours in `playground/ui/static`, and Gradio's."""
 
 import gzip
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import brotli
+from gradio.route_utils import BUILD_PATH_LIB
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse, Response
@@ -16,30 +18,49 @@ from starlette.types import Scope
 from playground.ui.mount import STATIC_DIR, STATIC_URL
 
 CACHE_SECONDS = 365 * 24 * 3600
+TEXT_SUFFIXES = (".css", ".js", ".svg")  # fonts are compressed already
 MIN_COMPRESSED_BYTES = 500
 BROTLI_QUALITY = 10  # 11 takes twice as long and saves 3 % more
+# Gradio has files of megabytes that this page does not use. Requests for them must stay cheap.
+MAX_BYTES_OF_QUALITY = 500_000
+QUALITY_OF_LARGE_FILES = 5
+# Comments at the start of a line. Elsewhere the same characters may be part of a text.
+COMMENT_PATTERNS = {
+    ".css": re.compile(r"^[ \t]*/\*.*?\*/", re.MULTILINE | re.DOTALL),
+    ".js": re.compile(r"^[ \t]*(?:/\*.*?\*/|//[^\n]*)", re.MULTILINE | re.DOTALL),
+}
 
 
 class VersionedFiles(StaticFiles):
-    """Files that browsers may store, because their path has the version.
+    """Files that browsers may store, because their path changes with their content.
 
     The path is the parameter of the route, because a proxy may have removed a prefix of the URL.
-    With PLAYGROUND_DEV=1, browsers check at each use whether a file has changed.
+    With PLAYGROUND_DEV=1, browsers check at each use whether a file has changed, and get it with
+    its comments.
+
+    Args:
+        removes_comments: whether a browser gets scripts and stylesheets without comments.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, removes_comments: bool = False, **options: Any) -> None:
         super().__init__(**options)
-        # the compressed content by path and encoding, with the version of the file
-        self._compressed: dict[tuple[str, str], tuple[str, bytes]] = {}
+        self.is_development = os.environ.get("PLAYGROUND_DEV") == "1"
+        self.removes_comments = removes_comments and not self.is_development
+        # the encoded content by path and encoding, with the version of the file
+        self._encoded: dict[tuple[str, str], tuple[str, bytes]] = {}
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        if isinstance(response, FileResponse) and response.status_code == 200:
+        if (
+            isinstance(response, FileResponse)
+            and response.status_code == 200
+            and Path(response.path).suffix in TEXT_SUFFIXES
+        ):
             accepted = Headers(scope=scope).get("accept-encoding", "")
-            response = await self.compress(response, accepted)
+            response = await self.encode(response, accepted)
         if response.status_code not in (200, 304):
             return response
-        if os.environ.get("PLAYGROUND_DEV") == "1":
+        if self.is_development:
             response.headers["cache-control"] = "no-cache"
         else:
             response.headers["cache-control"] = f"public, max-age={CACHE_SECONDS}, immutable"
@@ -50,28 +71,50 @@ class VersionedFiles(StaticFiles):
     def get_path(self, scope: Scope) -> str:
         return os.path.normpath(str(scope["path_params"]["path"]))
 
-    async def compress(self, response: FileResponse, accepted: str) -> Response:
-        """Return the response with a compressed body, if the client accepts one."""
-        encoding = next((name for name in ("br", "gzip") if name in accepted), None)
-        if encoding is None or int(response.headers["content-length"]) < MIN_COMPRESSED_BYTES:
+    async def encode(self, response: FileResponse, accepted: str) -> Response:
+        """Return the response with the best encoding that the client accepts."""
+        encoding = next((name for name in ("br", "gzip") if name in accepted), "identity")
+        if int(response.headers["content-length"]) < MIN_COMPRESSED_BYTES:
+            encoding = "identity"
+        if encoding == "identity" and not self.removes_comments:
             return response
         path, version = str(response.path), response.headers["etag"]
-        stored_version, body = self._compressed.get((path, encoding), ("", b""))
+        stored_version, body = self._encoded.get((path, encoding), ("", b""))
         if stored_version != version:
-            body = await run_in_threadpool(compress_file, path, encoding)
-            self._compressed[path, encoding] = (version, body)
-        headers = {"content-encoding": encoding, "vary": "Accept-Encoding", "etag": version}
+            body = await run_in_threadpool(encode_file, path, encoding, self.removes_comments)
+            self._encoded[path, encoding] = (version, body)
+        headers = {"etag": version}
+        if encoding != "identity":
+            headers |= {"content-encoding": encoding, "vary": "Accept-Encoding"}
         return Response(body, headers=headers, media_type=response.media_type)
 
 
-def compress_file(path: str, encoding: str) -> bytes:
-    """Return a file's compressed content."""
+def encode_file(path: str, encoding: str, removes_comments: bool) -> bytes:
+    """Return the content of a file in an encoding of HTTP."""
     content = Path(path).read_bytes()
+    if removes_comments and (pattern := COMMENT_PATTERNS.get(Path(path).suffix)):
+        content = remove_comments(content.decode(), pattern).encode()
     if encoding == "br":
-        return bytes(brotli.compress(content, mode=brotli.MODE_TEXT, quality=BROTLI_QUALITY))
-    return gzip.compress(content)
+        is_large = len(content) > MAX_BYTES_OF_QUALITY
+        quality = QUALITY_OF_LARGE_FILES if is_large else BROTLI_QUALITY
+        return bytes(brotli.compress(content, mode=brotli.MODE_TEXT, quality=quality))
+    return gzip.compress(content) if encoding == "gzip" else content
+
+
+def remove_comments(text: str, pattern: re.Pattern[str]) -> str:
+    """Return the text without comments; the line numbers of errors stay the same."""
+    return pattern.sub(lambda match: "\n" * match[0].count("\n"), text)
 
 
 def static_route(folder: Path = STATIC_DIR) -> Route:
-    """Return the route of the files."""
-    return Route(f"/{STATIC_URL}{{path:path}}", VersionedFiles(directory=folder), methods=["GET"])
+    """Return the route of the playground's files."""
+    files = VersionedFiles(directory=folder, removes_comments=True)
+    return Route(f"/{STATIC_URL}{{path:path}}", files, methods=["GET"])
+
+
+def gradio_assets_route() -> Route:
+    """Return the route of Gradio's scripts, stylesheets and fonts, whose names contain a hash.
+
+    Gradio compresses them for each request, with less effort, and browsers check them again.
+    """
+    return Route("/assets/{path:path}", VersionedFiles(directory=BUILD_PATH_LIB), methods=["GET"])

@@ -13,6 +13,7 @@ from playground.models.config_fields import ConfigError
 
 from .config import RunConfig
 from .presets import architecture_preset
+from .train_config import TrainConfig
 
 TOLERANCE = 0.05
 COPIED_SETTINGS = (
@@ -32,15 +33,29 @@ COPIED_SETTINGS = (
     "stop_at_exact_match",
 )
 SHARED_SIZES = ("d_model", "n_heads", "n_layers", "d_ff", "dropout")
+OPTIMIZER_SETTINGS = tuple(
+    each.name
+    for each in dataclasses.fields(TrainConfig)
+    if each.name not in (*COPIED_SETTINGS, "max_steps", "precision")
+)
+OPTIMIZER_NAMES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "muon": "Muon"}
 
 
-def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
+def describe_optimizer(training: TrainConfig) -> str:
+    """Return the optimizer, the learning rate and weight averaging as text."""
+    averaged = ", averaged weights" if training.weight_averaging else ""
+    return f"{OPTIMIZER_NAMES[training.optimizer]}, {training.learning_rate:g}{averaged}"
+
+
+def match_parameter_count(
+    config: RunConfig, architecture: str, same_optimizer: bool = False
+) -> RunConfig:
     """Configure a run of `architecture` with as many parameters as `config`, within 5 %.
 
-    The data, the seed and the evaluation are those of `config`; the other settings are the
-    architecture's own. Width and heads stay. The number of layers and d_ff compensate for the
-    differences between the architectures. A recurrent architecture has no d_ff: there d_model
-    changes.
+    The data, the seed and the evaluation are those of `config`, and with `same_optimizer` also
+    the optimizer settings. The other settings are the architecture's own. Width and heads stay.
+    The number of layers and d_ff compensate for the differences between the architectures. A
+    recurrent architecture has no d_ff: there d_model changes.
 
     Raises:
         ConfigError: if no size is close enough.
@@ -74,6 +89,8 @@ def match_parameter_count(config: RunConfig, architecture: str) -> RunConfig:
             f"architecture is {architecture!r}, which has no size near {target_count:,} parameters "
             "on this task; use a larger model",
         )
+    if same_optimizer:
+        return result.replace(**{name: fields[name] for name in OPTIMIZER_SETTINGS})
     return result
 
 

@@ -176,6 +176,8 @@ def form_values(config: RunConfig) -> dict[str, Any]:
 
 def estimate_and_validate(values: dict[str, Any], limits: Limits = NO_LIMITS) -> tuple[str, str]:
     """Return the size of the model and the error of the form; one of them is empty."""
+    if values["task"] == LOOKUP and not values["dataset_sha256"]:
+        return "Next run: add a dataset below and press Use this dataset.", ""
     errors = validate_form(list(values), list(values.values()), limits)
     if errors:
         return "", html.escape(next(iter(errors.values())))

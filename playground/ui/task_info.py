@@ -51,12 +51,12 @@ def format_difficulty(row: dict[str, Any]) -> tuple[str, str]:
         f"steps, lengths {low} to {high}, {seeds} seed{'s' * (seeds != 1)}"
     )
     if len(steps) == seeds:
-        return f"Solved in about {median(steps):g} steps.", conditions
+        return f"Solved in about {median(steps):g} steps with Fast.", conditions
     min_score = int(1000 * min(row["scores"])) / 10
     if steps:
         return (
-            f"Solved in {len(steps)} of {seeds} runs; the worst reaches {min_score:g} % exact "
-            "match.",
+            f"Solved with Fast in {len(steps)} of {seeds} runs; the worst reaches {min_score:g} % "
+            "exact match.",
             conditions,
         )
-    return f"Not solved: {min_score:g} % exact match.", conditions
+    return f"Not solved with Fast: {min_score:g} % exact match.", conditions

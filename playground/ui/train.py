@@ -18,7 +18,7 @@ from playground.datasets.pairs import SHA256_PATTERN
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.runs.model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, ModelRef, resolve_run
-from playground.runs.owner_keys import new_owner_key, owner_from_session, session_value
+from playground.runs.owner_keys import new_owner_key, owner_from_session
 from playground.runs.registry import Registry
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
@@ -58,7 +58,7 @@ DISPATCH_COMMAND_JS = (
 MAX_ZEROGPU_EVENTS = 8  # concurrent slices; ZeroGPU queues further ones itself
 # The speed selected in the live view applies to a new run from its first step.
 FORM_WITH_SPEED_JS = (
-    "(session, speed, ...form) => [session, document.querySelector('#live "
+    "(live, speed, ...form) => [live, document.querySelector('#live "
     ".speed')?.value ?? '0', ...form]"
 )
 
@@ -73,11 +73,9 @@ class TrainTab:
     def __init__(
         self,
         registry: Registry,
-        browser_state: gr.BrowserState,
         resolve_client_address: Callable[[Any], str],
     ) -> None:
         self.registry = registry
-        self.browser_state = browser_state
         self.resolve_client_address = resolve_client_address
         self.build()
         self.speed = gr.Textbox("0", visible=False)
@@ -100,10 +98,11 @@ class TrainTab:
                     self.stop = gr.Button("Stop", elem_id="stop", size="md")
                 # One of the two is visible, so that the form does not move when a run starts.
                 self.train_another = gr.Button(
-                    "Start a parallel run", elem_id="another", size="sm", variant="secondary"
+                    "Train another run", elem_id="another", size="sm", variant="secondary"
                 )
                 self.size = gr.HTML("", elem_id="size", padding=False)
                 self.problem = gr.HTML("", elem_id="problem", padding=False)
+                gr.HTML('<a href="#form">Task and settings</a>', elem_id="to-form", padding=False)
             with gr.Column(elem_id="form", min_width=200):
                 self.form, self.task_info, self.panel, self.reset = build_form()
             values = {name: component.value for name, component in self.form.items()}
@@ -115,11 +114,11 @@ class TrainTab:
         return dict(zip(self.names, values, strict=True))
 
     def on_start(
-        self, request: gr.Request, session_json: Any, speed: Any, *values: Any
-    ) -> tuple[Any, Any, Any]:
+        self, request: gr.Request, live_json: Any, speed: Any, *values: Any
+    ) -> tuple[Any, Any]:
         # Gradio's queue runs this outside the context of the request.
         CLIENT_ADDRESS.set(self.resolve_client_address(request))
-        owner = self.registry.single_owner or owner_from_session(session_json) or new_owner_key()
+        owner = self.registry.single_owner or owner_from_session(live_json) or new_owner_key()
         try:
             speed_change = SettingChange(0, "speed", float(speed))
             run = self.registry.start(
@@ -128,10 +127,10 @@ class TrainTab:
                 changes=[speed_change] if speed_change.value else [],
             )
         except (UserError, TypeError, ValueError) as error:
-            return gr.skip(), gr.skip(), f"Not started: {html.escape(str(error))}."
-        return session_value(owner), live_view_value(owner, RUN_PREFIX + run.id), ""
+            return gr.skip(), f"Not started: {html.escape(str(error))}."
+        return live_view_value(owner, RUN_PREFIX + run.id), ""
 
-    def validate(self, session_json: Any, speed: Any, *values: Any) -> list[Any]:
+    def validate(self, live_json: Any, speed: Any, *values: Any) -> list[Any]:
         errors = validate_form(self.names, values, self.registry.settings.limits)
         valid = gr.validate(True, "")
         return [
@@ -182,10 +181,10 @@ class TrainTab:
         if run and is_owner:
             self.registry.supervisor.run_slice(run)
 
-    def on_task_change(self, session_json: Any, task: Any, dataset_sha256: Any) -> list[Any]:
+    def on_task_change(self, live_json: Any, task: Any, dataset_sha256: Any) -> list[Any]:
         """Return the description of the task; show the dataset panel for user data."""
         panel_json = panel_state(
-            self.registry.single_owner or owner_from_session(session_json), dataset_sha256
+            self.registry.single_owner or owner_from_session(live_json), dataset_sha256
         )
         symbols = type(self.form["n_symbols"])(
             visible=task in TASKS and TASKS[task].n_symbols_range is not None
@@ -197,12 +196,12 @@ class TrainTab:
         ]
 
     def connect_buttons(self) -> None:
-        inputs = [self.browser_state, self.speed, *self.components]
+        inputs = [self.live, self.speed, *self.components]
         for button in (self.train, self.train_another):
             button.click(
                 self.on_start,
                 inputs,
-                [self.browser_state, self.live, self.problem],
+                [self.live, self.problem],
                 validator=self.validate,
                 js=FORM_WITH_SPEED_JS,
                 **SILENT_EVENT,
@@ -222,7 +221,7 @@ class TrainTab:
         gr.on(
             [task.change, dataset.change],
             self.on_task_change,
-            [self.browser_state, task, dataset],
+            [self.live, task, dataset],
             [self.task_info, self.panel, self.form["n_symbols"]],
             trigger_mode="always_last",
             **SILENT_EVENT,
@@ -231,7 +230,7 @@ class TrainTab:
     def connect_fill_events(self) -> list[Any]:
         """Connect the events that fill many fields at once, and return them."""
         form = self.form
-        lengths = [form["task"], form["min_length"], form["max_length"]]
+        source = [form[name] for name in ("min_length", "max_length", "dataset_sha256")]
         settings = [form[name] for name in PRESET_SETTINGS]
         without_architecture = [form[name] for name in PRESET_SETTINGS if name != "architecture"]
         form["architecture"].change(
@@ -248,7 +247,7 @@ class TrainTab:
                 [form["task"], form["dataset_sha256"], form["min_length"], form["max_length"]],
                 **SILENT_EVENT,
             ),
-            form["task"].input(on_task_input, lengths, [form["max_length"]], **SILENT_EVENT),
+            form["task"].input(on_task_input, [form["task"], *source], source, **SILENT_EVENT),
             form["preset"].input(
                 on_preset_change, [form["preset"]], [form["preset"], *settings], **SILENT_EVENT
             ),
@@ -316,9 +315,12 @@ def architecture_updates(architecture: str) -> list[Any]:
     ]
 
 
-def on_task_input(task: Any, min_length: Any, max_length: Any) -> Any:
+def on_task_input(task: Any, min_length: Any, max_length: Any, dataset_sha256: Any) -> list[Any]:
+    """Return the lengths and the dataset of a newly selected task."""
+    if task in TASKS and dataset_sha256:  # the lengths are those of the dataset
+        return [1, TASKS[task].default_max_length, ""]
     length = suggested_max_length(task, min_length, max_length)
-    return gr.skip() if length is None else length
+    return [gr.skip(), gr.skip() if length is None else length, gr.skip()]
 
 
 def apply_dataset(event: gr.SelectData) -> list[Any]:

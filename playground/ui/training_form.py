@@ -40,7 +40,8 @@ def component_for(name: str, explain: bool = True) -> Any:
             if c != ZERO_GPU or is_zero_gpu()
         ]
         if len(choices) > MAX_RADIO_CHOICES:
-            return gr.Dropdown(choices, value=default, **common)
+            # Without `filterable`, a list opened by the Tab key shows all choices.
+            return gr.Dropdown(choices, value=default, filterable=False, **common)
         return gr.Radio(choices, value=default, **common)
     if isinstance(default, str):
         return gr.Textbox(default, **common)

@@ -248,21 +248,17 @@ def test_local_models_work_offline_and_the_outage_is_reported_once(
         wait_for_costs(page, "bert-base-uncased")
         takes = page.locator(".of-benchmark .choices .cost")
         expect(takes.nth(0)).to_contain_text("On this machine")
-        expect(takes.nth(1)).to_have_text("Not on this machine.")
-        expect(page.locator(".of-benchmark .total-cost")).to_have_text("")
+        expect(takes.nth(1)).to_have_text("Not on this machine")
+        expect(page.locator(".of-benchmark .total-cost")).to_have_text(
+            "Skipped, because the Hub cannot be reached: bert-base-uncased."
+        )
         run_benchmark(page)
         wait_for_job(page)
-        failed = row_of(page, "bert-base-uncased").locator(".failed")
-        expect(failed).to_contain_text("Not on this machine.")
-        # a model that failed has evaluated nothing
+        assert "bert-base-uncased" not in model_names(page)
         expect(page.locator(".of-benchmark .job")).to_contain_text("2 models")
         content = page.locator(".compare.pg").text_content()
         assert content.count("No internet connection") == 1
         assert "cannot be reached" not in content
-        page.set_viewport_size({"width": 390, "height": 844})
-        box = failed.bounding_box()
-        assert box["x"] + box["width"] <= 390
-        page.set_viewport_size({"width": 1440, "height": 950})
         expect(row_of(page, "gpt2").locator(".score")).to_have_count(3)
         page.get_by_role("tab", name="Inspect").click()
         page.wait_for_selector(".inspect[data-drawn^=attention]")
@@ -304,6 +300,7 @@ def test_three_architectures_train_side_by_side_to_the_goal(app_with_models, ope
         line.locator("input").set_checked("from scratch" in line.locator(".name").text_content())
     expect(page.locator(".train-all")).to_have_text("Train 3 models")
     page.click(".train-all")
+    expect(page.locator(".train-all")).to_have_text("Stop 3 runs")
     reached = """() => { const cells = [...document.querySelectorAll('.learners .reached')];
         return cells.length === 3 && cells.every(cell => /\\d/.test(cell.textContent)); }"""
     wait_until(page, reached, timeout=300_000)
@@ -311,7 +308,50 @@ def test_three_architectures_train_side_by_side_to_the_goal(app_with_models, ope
     page.reload()
     to_compare(page, "Architectures")
     wait_until(page, reached)
+    expect(page.locator(".learners tbody")).to_contain_text("Muon, 0.003, averaged weights")
     expect(page.locator(".facts")).to_contain_text("History")
+    expect(page.locator(".facts")).not_to_have_attribute("open", re.compile(".*"))
     page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()
     page.wait_for_selector(".inspect[data-drawn^=attention]")
     expect(page.locator(".page-bar .subject option:checked")).to_contain_text("BERT")
+
+
+def test_a_set_of_runs_is_stopped_and_stays_in_the_list(app_with_models, open_page):
+    page = open_page(app_with_models.url)
+    to_compare(page, "Architectures")
+    for _ in range(2):
+        for line in page.locator(".of-architectures .choices li").all():
+            is_bert = line.locator(".name").text_content().startswith("BERT")
+            line.locator("input").set_checked(is_bert)
+        expect(page.locator(".train-all")).to_have_text("Train 1 model")
+        page.click(".train-all")
+        expect(page.locator(".train-all")).to_have_text("Stop 1 run")
+        page.click(".train-all")
+        expect(page.locator(".train-all")).to_have_text("Train 1 model", timeout=60_000)
+        expect(page.locator(".learners tbody")).to_contain_text("stopped at step")
+    sets = page.locator(".main-part select option")
+    expect(sets).to_have_count(2)
+    page.locator(".main-part select").select_option("1")
+    expect(page.locator(".learners tbody tr")).to_have_count(1)
+
+
+def test_results_of_another_model_are_marked_and_the_button_is_in_sight(app, open_page):
+    page = open_page(app.url)
+    page.set_viewport_size({"width": 1366, "height": 768})
+    to_compare(page)
+    select_models(page)
+    run_benchmark(page)
+    wait_for_job(page)
+    expect(page.locator(".of-benchmark .run")).to_have_text("Run again")
+    page.select_option(".page-bar .subject", "checkpoint:copy")
+    expect(page.locator(".other-model")).to_contain_text("These results are of reverse.")
+    expect(page.locator(".of-benchmark .run")).to_have_text("Run evaluation")
+    for view, button in {"Architectures": ".train-all", "Benchmark": ".of-benchmark .run"}.items():
+        to_compare(page, view)
+        box = page.locator(button).bounding_box()
+        assert box["y"] + box["height"] <= 768
+    to_compare(page, "Pretrained models")
+    for section in ("Text generation", "Polysemy", "Train a classifier"):
+        page.locator(".parts").get_by_role("button", name=section, exact=True).click()
+        box = page.locator(".side .run").bounding_box()
+        assert box["y"] + box["height"] <= 768

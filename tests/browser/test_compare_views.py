@@ -232,7 +232,9 @@ def test_a_cancelled_download_and_an_unreachable_hub_show_messages(
     page.fill(".part-continue input.model0", "ada/elsewhere")
     page.click(".part-continue .run")
     wait_for_job(page, ".part-continue", "failed")
-    expect(page.locator(".part-continue .pg-status.error")).to_contain_text("Not on this machine.")
+    expect(page.locator(".part-continue .pg-status.error")).to_contain_text(
+        "The Hub does not respond, and ada/elsewhere is not on this machine."
+    )
     expect(page.locator(".compare .outage")).to_contain_text("Local models still work.")
 
 

@@ -126,6 +126,16 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     expect(page.locator(".hub .repository-summary")).to_contain_text(
         "2 layers × 4 heads", timeout=60_000
     )
+    page.reload()
+    expect(page.locator(".hub .repository-summary")).to_contain_text(
+        "2 layers × 4 heads", timeout=60_000
+    )
+    page.get_by_role("tab", name="Inspect").click()
+    wait_until(page, "!location.search.includes('hub=ada')")
+    page.get_by_role("tab", name="Hub").click()
+    wait_until(page, "location.search.includes('hub=ada')")
+    page.locator(".hub .opened").get_by_role("button", name="Close").click()
+    wait_until(page, "!location.search.includes('hub=ada')")
 
 
 def test_a_run_is_published_during_training(app, hub, open_page):

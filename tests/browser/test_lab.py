@@ -66,7 +66,7 @@ def test_example_is_open_on_arrival_and_read_only(app, open_page, tmp_path):
     page = open_page(app.url)
     to_lab(page)
     example = page.locator(".results .experiment-result[data-experiment=example]")
-    expect(example.locator(".example-note")).to_contain_text("Example, measured by")
+    expect(example.locator(".example-note")).to_contain_text("Example, measured on")
     expect(example.locator(".summary")).to_contain_text("An exact rank test gives p = 0.029")
     expect(example.get_by_role("button", name="Delete")).to_have_count(0)
     expect(example.locator(".all-in-train")).to_have_count(0)
@@ -75,19 +75,41 @@ def test_example_is_open_on_arrival_and_read_only(app, open_page, tmp_path):
     assert [row["learning_rate"] for row in rows] == ["0.0005", "0.006"]
     # of comparable runs of the tests before, if there are any
     estimates = page.locator(".presets .what").all_text_contents()
-    assert all(re.search(r"runs · about \d", text) for text in estimates)
-    assert any("on two cores" in text for text in estimates)
+    assert all(re.search(r"runs · (about \d|less than 1 min)", text) for text in estimates)
+    expect(page.locator(".presets > .pg-hint")).to_contain_text("Durations are estimates for")
     page.click(".own > summary")
     expect(page.locator(".own .begin")).to_have_text("Start 6 runs")
     errors = page.locator(".lab .pg-error, .lab .pg-status.error").all_text_contents()
     assert not "".join(errors).strip()
 
 
+@pytest.mark.parametrize("width", [1366, 390])
+def test_an_opened_result_is_in_view_and_has_the_focus(app, open_page, width):
+    page = open_page(app.url, width=width, height=768)
+    to_lab(page)
+    page.locator(".own-experiments .example").scroll_into_view_if_needed()
+    page.click(".own-experiments .example")
+    expect(page.locator(".results .title")).to_be_focused()
+    expect(page.locator(".results .title")).to_be_in_viewport(ratio=1)
+    page.click(".own > summary")
+    expect(page.locator(".own .begin")).to_be_in_viewport(ratio=1)
+
+
+def test_skip_link_moves_to_the_selected_tab(app, open_page):
+    page = open_page(app.url)
+    to_lab(page)
+    page.focus(".skip-link")
+    page.keyboard.press("Enter")
+    expect(page.locator("#tabs > [role=tabpanel]:visible")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator(".presets summary").first).to_be_focused()
+
+
 def test_new_experiment_is_planned_run_and_opened_again(app, open_page, tmp_path):
     page = open_page(app.url)
     to_lab(page)
     preset = page.locator(".presets li", has_text="Pre or post norm?")
-    expect(preset).to_contain_text(re.compile(r"6 runs · about \d"))
+    expect(preset).to_contain_text(re.compile(r"6 runs · (about \d|less than 1 min)"))
     fill_form(page, ("norm_placement", "pre, up"), ("max_steps", "20"), seeds="0, 1", name="norms")
     expect(error_of(page, "values-0")).to_contain_text("choose one of pre, post")
     expect(page.locator(".own .begin")).to_be_disabled()
@@ -95,7 +117,7 @@ def test_new_experiment_is_planned_run_and_opened_again(app, open_page, tmp_path
     page.fill(".own .seeds", "0, x")
     expect(error_of(page, "seeds")).to_contain_text("whole numbers")
     page.fill(".own .seeds", "0, 1")
-    expect(page.locator(".own .plan")).to_contain_text("4 runs: 2 combinations with 2 seeds; about")
+    expect(page.locator(".own .plan")).to_contain_text("4 runs: 2 combinations with 2 seeds; ")
     expect(page.locator(".own .pg-error")).to_have_count(0)
     page.click(".own .begin")
     expect(page.locator(".results .title")).to_have_text("norms")
@@ -238,13 +260,14 @@ def test_published_claim_is_run_and_compared(app, open_page):
     to_lab(page)
     row = page.locator(".claims .claim", has_text="Reversal with 169,933 parameters")
     expect(row).to_contain_text("not run yet")
-    expect(row.locator(".estimate")).to_contain_text("on two cores")
+    expect(row.locator(".criterion")).to_contain_text("so there is no criterion")
+    expect(row.locator(".stored")).to_contain_text("no criterion: median training loss")
     row.get_by_role("button", name="Run: ").click()
     expect(row.get_by_role("button", name="Run: ")).to_have_count(0)
-    expect(row.locator(".verdict")).to_have_text("compared", timeout=300_000)
+    expect(row.locator(".measured .verdict")).to_have_text("no criterion", timeout=300_000)
     expect(row.locator(".measured")).to_contain_text(
         "median training loss at update 100", ignore_case=True
     )
     page.reload()
     to_lab(page)
-    expect(row.locator(".verdict")).to_have_text("compared")
+    expect(row.locator(".measured .verdict")).to_have_text("no criterion")

@@ -178,7 +178,7 @@ def test_teacher_links_open_exercises_and_hide_the_answer_key(app, open_page):
     assert len(addresses) > 20
     causal = next(address for address in addresses if "causal-mask&" in address)
     page.goto(causal)
-    expect(page.locator(".which")).to_have_value("causal-mask")
+    expect(page.locator(".which")).to_have_value("linked")
     page.goto(f"{app.url}/?learn=lesson-99")
     expect(page.locator(".learn-note")).to_contain_text(
         "The link contains the unknown lesson lesson-99"

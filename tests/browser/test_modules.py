@@ -29,6 +29,7 @@ def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     assert "train/main.js" in paths
     assert {path.split("/")[0] for path in paths} <= {"shell", "train", "shared", "vendor"}
     assert "train/dataset_panel.js" not in paths  # it is hidden until its task is selected
+    assert "train/share_dialog.js" not in paths
     go_to(page, "Hub")
     page.wait_for_selector("#hub .hub")
     assert "hub/main.js" in paths
@@ -37,6 +38,26 @@ def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     go_to(page, "Hub")
     expect(page.locator("#hub .hub")).to_be_visible()
     assert len(paths) == n_requests
+
+
+def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
+    page = open_page(app.url, may_complain=True)
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    page.route("**/train/share_dialog.js", lambda route: route.fulfill(status=404, body=""))
+    page.click(".live .share")
+    expect(page.locator(".live .hand-note")).to_have_text(
+        "This dialog could not be loaded. Reload the page."
+    )
+    page.unroute("**/train/share_dialog.js")
+    page.reload()
+    page.wait_for_selector(".live[data-status=checkpoint]")
+    paths = requested_modules(page)
+    for _ in range(2):
+        page.click(".live .share")
+        expect(page.locator(".sharing .watch-link")).to_have_value(re.compile("model=reverse"))
+        page.keyboard.press("Escape")
+        expect(page.locator(".sharing")).to_be_hidden()
+    assert paths.count("train/share_dialog.js") == 1
 
 
 def test_second_visit_loads_the_modules_from_the_cache(app, open_page):

@@ -1,5 +1,6 @@
 """The Share dialog: a link shows the sender's view, a frame embeds one view, a report is a file."""
 
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -8,6 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
+from playground.ui.mount import STATIC_DIR
 from tests.support.browser_page import (
     count_colors,
     plotted_steps,
@@ -16,6 +18,8 @@ from tests.support.browser_page import (
     wait_for_text,
     wait_until,
 )
+
+SHARE_DIALOG = STATIC_DIR / "train" / "share_dialog.js"
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +73,7 @@ def visiting(browser):
 
 def share_field(page, field):
     """Return the value of a field of the Share dialog."""
-    if page.locator("dialog.sharing").get_attribute("open") is None:
+    if not page.locator("dialog.sharing[open]").count():
         page.click(".live .share")
         page.wait_for_selector("dialog.sharing[open]")
     return page.input_value(f".sharing {field}")
@@ -238,13 +242,20 @@ def test_the_full_page_cannot_be_framed_by_another_site(app, visiting, foreign_p
     assert inner.locator("gradio-app").count() == 0
 
 
-@pytest.mark.parametrize("view", ["learning", "try", "samples"])
-def test_an_embedded_view_shows_only_itself_and_fits_its_frame(app, open_page, view):
-    page = open_page(f"{app.url}/?model=reverse&embed={view}", width=420, height=460)
+@pytest.mark.parametrize("width", [800, 390])
+@pytest.mark.parametrize("view", ["learning", "attention", "try", "samples"])
+def test_an_embedded_view_shows_only_itself_and_fits_its_frame(app, open_page, view, width):
+    height = int(re.search(rf"\b{view}: \[.+, (\d+)\]", SHARE_DIALOG.read_text())[1])
+    page = open_page(f"{app.url}/?model=reverse&embed={view}", width=width, height=height)
     page.wait_for_selector(".live[data-status=checkpoint] .samples tr", state="attached")
     parts = {
-        each: page.locator(f".live [data-part={part}]").last.is_visible()
-        for each, part in (("learning", "curves"), ("try", "try"), ("samples", "samples"))
+        each: page.locator(f".live {part}").last.is_visible()
+        for each, part in (
+            ("learning", "[data-part=curves]"),
+            ("attention", ".diagram"),
+            ("try", "[data-part=try]"),
+            ("samples", "[data-part=samples]"),
+        )
     }
     if view == "learning":
         parts["learning"] = page.is_visible(".score-chart")
@@ -255,6 +266,8 @@ def test_an_embedded_view_shows_only_itself_and_fits_its_frame(app, open_page, v
         page.fill(".live .sequence", "1 2 3")
         wait_for_text(page, ".answer", "3 2 1")
     assert [name for name, is_visible in parts.items() if is_visible] == [view]
+    for note in (".device", ".lengths"):
+        assert not page.locator(f".live {note}").is_visible(), note
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
 

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from playground.runs.owner_keys import new_owner_key, owner_from_session, session_value
+from playground.runs.owner_keys import new_owner_key, owner_from_session
 from playground.runs.registry import Registry
 from playground.server.app import is_public
 from playground.server.live_api import overlay_curves, poll_model, predict, snapshot
@@ -163,4 +163,4 @@ def test_hostile_requests_reach_nothing(tmp_path, request_):
 def test_invalid_browser_storage_gets_a_new_owner(memory):
     assert owner_from_session(memory) == ""
     owner = new_owner_key()
-    assert owner_from_session(session_value(owner)) == owner
+    assert owner_from_session(json.dumps({"owner": owner})) == owner

@@ -1,16 +1,35 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, beforeEach, mock, test } from "node:test";
 
 import { enter, makeBox, press, settle } from "./support/dom.js";
-import { describeSize } from "../../playground/ui/static/compare/architectures.js";
-import { transposeFacts } from "../../playground/ui/static/compare/architecture_facts.js";
-import { describeRun } from "../../playground/ui/static/compare/architecture_runs.js";
+import {
+  buildFields,
+  Choices,
+  describeSize,
+} from "../../playground/ui/static/compare/architectures.js";
+import {
+  linkPapers,
+  transposeFacts,
+} from "../../playground/ui/static/compare/architecture_facts.js";
+import {
+  addSet,
+  describeRun,
+  readSets,
+  SetChoice,
+  subscribeToCurves,
+} from "../../playground/ui/static/compare/architecture_runs.js";
 import { fromPretrained, tokenNames } from "../../playground/ui/static/compare/attention.js";
 import {
   AttentionPanel,
   describeAxes,
 } from "../../playground/ui/static/compare/attention_panel.js";
-import { Benchmark, form, validateNewModel } from "../../playground/ui/static/compare/benchmark.js";
+import {
+  Benchmark,
+  describeResults,
+  form,
+  validateNewModel,
+} from "../../playground/ui/static/compare/benchmark.js";
 import { buildMatrix, Examples } from "../../playground/ui/static/compare/benchmark_examples.js";
 import {
   addRows,
@@ -46,8 +65,13 @@ import {
   retryConnection,
   validateModelName,
 } from "../../playground/ui/static/compare/models.js";
-import { describeError, NOT_LOCAL, outage } from "../../playground/ui/static/compare/outage.js";
-import { toRequest } from "../../playground/ui/static/compare/pipeline.js";
+import {
+  describeError,
+  localPathsAllowed,
+  outage,
+  reportOutage,
+} from "../../playground/ui/static/compare/outage.js";
+import { formatProbability, toRequest } from "../../playground/ui/static/compare/pipeline.js";
 import { cosineRange } from "../../playground/ui/static/compare/polysemy.js";
 import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrained.js";
 import {
@@ -165,12 +189,18 @@ test("a name that is no Hub id is rejected with the accepted form", () => {
 test("an outage is reported once, and the fields state that the model is not local", async () => {
   const code = "hub_unreachable";
   const error = "the Hub (https://hub.example) cannot be reached: Name or service not known";
+  const offline =
+    "There is no connection to the Hub, and bert is not on this machine. Try again later, or " +
+    "enter the path of a folder with a model.";
   assert.equal(describeError("ada/x is not on the Hub"), "ada/x is not on the Hub");
-  assert.equal(outage.value, "");
   assert.equal(describeError(error), error); // the code decides, not the text
-  assert.equal(describeError(error, "hub_unreachable"), NOT_LOCAL);
+  assert.equal(describeError(error, code, "bert"), offline);
+  assert.match(describeError("503", "hub_unavailable"), /^The Hub does not respond, and the model/);
+  reportOutage("");
+  assert.equal(outage.value, "");
+  reportOutage(code);
   assert.equal(outage.value, "No internet connection. Local models still work.");
-  describeError("gpt2: the Hub answered 503", "hub_unavailable");
+  reportOutage("hub_unavailable");
   assert.equal(outage.value, "The Hub does not respond. Local models still work.");
 
   responses["jobs/poll"] = {
@@ -194,11 +224,21 @@ test("an outage is reported once, and the fields state that the model is not loc
   await retryConnection();
   assert.equal(describeModelCost("gpt2").text, "500 MB to download, once; 100,000,000 parameters");
   assert.equal(describeModelCost("tuned:a").text, "Fine-tuned here: 1,000 parameters, 1.0 MB");
-  assert.deepEqual(describeModelCost("bert"), { text: NOT_LOCAL, isError: false });
+  assert.deepEqual(describeModelCost("bert"), {
+    // the shared instance accepts no folders
+    text: offline.replace(
+      "enter the path of a folder with a model",
+      "choose a model on this machine",
+    ),
+    isError: false,
+  });
   assert.deepEqual(describeModelCost("unknown"), { text: "", isError: false });
   assert.equal(describeDownloads(["gpt2", "tuned:a"]), "Downloads 500 MB first, once: gpt2.");
   assert.equal(describeDownloads(["tuned:a"]), "No download needed.");
-  assert.equal(describeDownloads(["bert"]), "");
+  assert.equal(
+    describeDownloads(["gpt2", "bert"]),
+    "Skipped, because the Hub cannot be reached: bert.",
+  );
   assert.match(validateModelName("/models/bert"), /such as gpt2\.$/, "folders are not allowed");
 });
 
@@ -271,6 +311,60 @@ test("the results are the newest rows, in the order of the request", () => {
   assert.deepEqual([...again.items.get(1).keys()], ["1:0", "2:1"]);
   assert.equal(again.leaks.length, 0);
   assert.equal(state.rows.size, 3, "the earlier state is unchanged");
+});
+
+test("a masked model with two rows counts once, and failed models do not count", () => {
+  const rows = [
+    ROWS[0],
+    model(0, "reverse"),
+    model(1, "bert", { decoding: "at once" }),
+    model(2, "bert", { decoding: "one mask" }),
+    model(3, "gpt2", { error: "no" }),
+    example(0, "reverse", 1, true),
+  ];
+  const state = addRows(beginJob(emptyResults(), REQUEST), rows, REQUEST);
+  assert.equal(describeResults(state), "Evaluated: 1 example, 2 models and the baselines.");
+});
+
+test("results of another model are marked", async () => {
+  results.value = evaluate();
+  results.value.settings.request = { name: "reverse" };
+  store.setModels({ runs: [], checkpoints: [REVERSE, COPY] });
+  store.model.value = "checkpoint:copy";
+  await draw(html`<${Benchmark} />`);
+  assert.equal(
+    text(".other-model"),
+    "These results are of reverse. Press Run evaluation for copy.",
+  );
+  assert.ok(box.querySelector(".outdated .sheet"));
+  assert.equal(text(".of-benchmark .run"), "Run evaluation");
+  store.model.value = "checkpoint:reverse";
+  await settle();
+  assert.equal(box.querySelector(".other-model"), null);
+  assert.equal(text(".of-benchmark .run"), "Run again");
+});
+
+test("a folder that does not exist stays in the field with the error", async () => {
+  localPathsAllowed.value = true;
+  form.set("models", []);
+  responses["jobs/poll"] = {
+    status: "done",
+    result: {
+      folders: true,
+      models: [{ name: "/none", location: "", message: "there is no folder '/none'", code: "" }],
+    },
+  };
+  await draw(html`<${Benchmark} />`);
+  const field = box.querySelector(".add-model input");
+  enter(field, "/none");
+  await settle();
+  box
+    .querySelector(".add-model")
+    .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
+  await wait(() => box.querySelector(".add-model .pg-error"));
+  assert.equal(text(".add-model .pg-error"), "There is no folder '/none'.");
+  assert.equal(field.value, "/none");
+  assert.deepEqual(form.value.models, []);
 });
 
 test("the results are exported, stored, and read again with the names of version 0.2", () => {
@@ -408,6 +502,30 @@ test("every section of the pretrained models can be drawn", async () => {
   assert.equal(text(".parts [aria-pressed=true]"), SECTIONS[0].title);
 });
 
+test("a recorded result is an example, and other sections say what will be there", async () => {
+  const examples = await readFile(
+    new URL("../../playground/ui/static/compare/examples.json", import.meta.url),
+    "utf8",
+  );
+  responses["jobs/poll"] = { status: "failed", message: "no model" };
+  const answer = globalThis.fetch;
+  mock.method(globalThis, "fetch", async (url, options) =>
+    url.href.endsWith("examples.json") ? new Response(examples) : answer(url, options),
+  );
+  section.value = "analogy";
+  await draw(html`<${Pretrained} />`);
+  await wait(() => box.querySelector(".recorded"));
+  assert.equal(
+    text(".main-part > .pg-hint"),
+    "Example, recorded with all-MiniLM-L6-v2. Press Find nearest tokens to run it here with " +
+      "your model.",
+  );
+  assert.match(text(".recorded .pg-bars"), /queen/);
+  section.value = "continue";
+  await settle();
+  assert.match(text(".pg-empty"), /^Press Generate text to see the generated text/);
+});
+
 test("a request has numbers, without empty ones, and names without blanks", () => {
   const fields = [
     { name: "model0" },
@@ -508,12 +626,84 @@ test("a panel of attention shows a head, and a row of the map selects a token", 
   assert.match(describeAxes(own, "scores"), /in Inspect/);
 });
 
+const MATCHED = {
+  task: "reverse 1–10",
+  parameters: 1000,
+  optimizer: "Muon, 0.003",
+  min_length: 1,
+  max_length: 10,
+  architectures: ["bert", "transformer"].map((architecture) => ({
+    architecture,
+    title: architecture,
+    description: "",
+    parameters: 1000,
+    optimizer: "Adam, 0.002",
+  })),
+};
+
+test("sets of runs are kept, and a running set can be stopped", async () => {
+  assert.deepEqual(readSets(null), []);
+  assert.deepEqual(readSets([{ subject: "run:a", title: "A" }, { odd: 1 }]), [
+    { label: "", runs: [{ subject: "run:a", title: "A" }] },
+  ]);
+  const stored = [{ label: "x", runs: [{ subject: "run:b" }] }];
+  assert.deepEqual(readSets([...stored, { label: "y", runs: 5 }]), stored);
+
+  store.setModels({ runs: [], checkpoints: [REVERSE] });
+  responses["architectures/matched"] = MATCHED;
+  responses["architectures/train"] = { runs: [{ subject: "run:1", title: "bert" }] };
+  responses["architectures/curves"] = { curves: [] };
+  await draw(html`<${Choices} /><${SetChoice} />`);
+  await wait(() => text(".train-all") === "Train 2 models");
+  const submit = () =>
+    box
+      .querySelector(".pg-form")
+      .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
+  submit();
+  await wait(() => text(".train-all") === "Stop 1 run");
+  const train = sent.find(([route]) => route === "architectures/train")[1];
+  assert.equal(train.same_optimizer, true);
+  submit();
+  await wait(() => sent.some(([route]) => route === "runs/action"));
+  const stop = sent.find(([route]) => route === "runs/action")[1];
+  assert.deepEqual([stop.subject, stop.action], ["run:1", "stop"]);
+
+  addSet("second", [{ subject: "run:2", title: "gpt2" }]);
+  await settle();
+  const labels = [...box.querySelectorAll("option")].map((each) => each.textContent);
+  assert.deepEqual(labels, ["2. second", "1. reverse 1–10: 1 model, Muon, 0.003"]);
+
+  // a response without a run means that it was deleted
+  view.value = "architectures";
+  responses["architectures/curves"] = {
+    curves: [{ subject: "run:2", name: "", status: "done", step: 5, evaluations: [], loss: [] }],
+  };
+  const { unsubscribe } = subscribeToCurves(() => true);
+  await wait(() => text(".train-all") === "Train 2 models");
+  unsubscribe();
+});
+
+test("lengths that do not fit each other are an error, and no request", () => {
+  const [, max] = buildFields({ min_length: 5 }, "");
+  assert.match(max.validate(4), /^Maximum length is 4; enter at least the minimum length, 5\.$/);
+  assert.equal(max.validate(5), "");
+  assert.equal(max.validate(""), "");
+});
+
+test("papers that are on arXiv are links", async () => {
+  await draw(html`<p>${linkPapers({ source: "A 2017; B 2019", arxiv: ["1706.03762", ""] })}</p>`);
+  assert.equal(box.querySelectorAll(".paper").length, 2);
+  const links = [...box.querySelectorAll("a")].map((each) => each.href);
+  assert.deepEqual(links, ["https://arxiv.org/abs/1706.03762"]);
+});
+
 test("sentences on models, runs and training", () => {
   assert.equal(describeSize({ parameters: 1010 }, 1000), "1,010 parameters, +1.0 %");
   assert.match(
     describeSize({ parameters: 1000, is_current: true }, 1000),
     /^Your model's .*000 par/,
   );
+  assert.deepEqual([0.542, 0.4575].map(formatProbability), ["54.2 %", "45.8 %"]);
   assert.equal(describeRun({ status: "waiting", queue_position: 2 }), "queued");
   assert.equal(describeRun({ status: "done", step: 1200 }), "done at step 1,200");
   assert.equal(describeRun({ status: "training", step: 5, steps: 10 }), "training, step 5 of 10");

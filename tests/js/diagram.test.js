@@ -5,6 +5,7 @@ import {
   buildStacks,
   describeHead,
   describeWeights,
+  firstPredictedRow,
   summarizeHead,
 } from "../../playground/ui/static/train/diagram/structure.js";
 
@@ -64,6 +65,15 @@ test("heads are named as in Inspect", () => {
   assert.equal(describeHead("cross", 1, 0, false), "Cross-attention, layer 2, head 1");
   assert.equal(describeHead("encoder", 0, 2, false), "Encoder self-attention, layer 1, head 3");
   assert.equal(describeHead("decoder", 0, null, true), "Self-attention, layer 1");
+});
+
+test("predictions stand at the queries that make them", () => {
+  const probe = { target: ["5", "1", "EOS"] };
+  assert.equal(firstPredictedRow("cross", 3, { axes: { cross: [] }, probe }), 0);
+  assert.equal(firstPredictedRow("encoder", 3, { axes: { cross: [] }, probe }), null);
+  assert.equal(firstPredictedRow("decoder", 5, { axes: {}, probe }), 2, "the source comes first");
+  assert.equal(firstPredictedRow("encoder", 5, { axes: {}, probe }), 0);
+  assert.equal(firstPredictedRow("decoder", 5, { axes: {}, probe: null }), null);
 });
 
 test("the summary of a head measures how concentrated its weights are", () => {

@@ -11,7 +11,11 @@ import {
   buildCheckpointOptions,
   suggestName,
 } from "../../playground/ui/static/hub/publish_form.js";
-import { describeEvaluation, describeRepo } from "../../playground/ui/static/hub/repository.js";
+import {
+  describeEvaluation,
+  describeRepo,
+  formatRepoAddress,
+} from "../../playground/ui/static/hub/repository.js";
 import { publishOptions, plan, session, token } from "../../playground/ui/static/hub/state.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
@@ -64,6 +68,10 @@ test("a repository is a name, a name with a revision, or an address", () => {
   assert.deepEqual(parseRepoAddress(tree), ["ada/model", "while-training"]);
   assert.deepEqual(parseRepoAddress("https://hub.example/ada/model/"), ["ada/model", "main"]);
   assert.deepEqual(parseRepoAddress(""), ["", "main"]);
+  for (const address of ["ada/model", "ada/model@v1"]) {
+    const [repo, revision] = parseRepoAddress(address);
+    assert.equal(formatRepoAddress({ repo, revision }), address);
+  }
   assert.equal(validateRepoName("ada/reverse-10"), "");
   for (const name of ["not a name!!", "ada/", "reverse", "ada/model/x"])
     assert.match(validateRepoName(name), /is not the name of a repository; enter user\/name/);
@@ -72,8 +80,8 @@ test("a repository is a name, a name with a revision, or an address", () => {
 test("the state of sign-in is a sentence", () => {
   const describe = (state, holder = null, hasToken = false) =>
     describeSession({ name: "", signed_in: false, ...state }, holder, hasToken);
-  assert.match(describe({ method: "typed" }), /^To publish, enter a token/);
-  assert.match(describe({ method: "machine" }), /not signed in/);
+  assert.match(describe({ method: "typed" }), /^To publish on the Hugging Face Hub, enter a token/);
+  assert.match(describe({ method: "machine" }), /not signed in .*: run `hf auth login`/);
   assert.match(describe({ method: "machine", signed_in: true }, { name: "ada" }), /as ada\./);
   const ada = { name: "ada", writes: true };
   assert.equal(describe({ method: "typed" }, ada, true), "Token of ada; it has write access.");

@@ -23,7 +23,6 @@ import {
   Replications,
   buildClaimSeries,
   describeResult,
-  describeStored,
   describeSettings,
   describeVerdict,
 } from "../../playground/ui/static/lab/replications.js";
@@ -51,6 +50,7 @@ import {
   EXAMPLE_ID,
   applyPoll,
   claims,
+  describeDurations,
   details,
   experiments,
   formatEstimate,
@@ -152,6 +152,11 @@ beforeEach(() => {
     return new Response(JSON.stringify(responses[name] ?? {}));
   });
 });
+/** Wait until a condition holds; effects run after the frame. */
+async function until(condition) {
+  for (let i = 0; i < 100 && !condition(); i++) await settle();
+  assert.ok(condition());
+}
 const click = (name) =>
   [...box.querySelectorAll("button")].find((each) => each.textContent.trim() === name).click();
 
@@ -172,12 +177,21 @@ test("the actions depend on the state", () => {
   assert.deepEqual(listActions({ state: "done", statuses: { failed: 1 } }), ["resume"]);
 });
 
-test("a duration names its source", () => {
-  assert.equal(formatEstimate({ seconds: 240, is_measured: false }), "about 4 min on two cores");
-  assert.equal(formatEstimate({ seconds: 0.2, is_measured: true }), "about 1 s");
-  assert.equal(formatEstimate({ seconds: 5160, is_measured: true }), "about 1 h 26 min");
-  const preset = { unavailable_reason: "", runs: 6, estimate: { seconds: 30, is_measured: true } };
-  assert.equal(describePreset(preset), "6 runs · about 30 s");
+test("a duration has one form, and a list names their source once", () => {
+  assert.equal(formatEstimate({ seconds: 240 }), "about 4 min");
+  assert.equal(formatEstimate({ seconds: 60 }), "about 1 min");
+  assert.equal(formatEstimate({ seconds: 59 }), "less than 1 min");
+  assert.equal(formatEstimate({ seconds: 5160 }), "about 1 h 26 min");
+  const here = { estimate: { is_measured: true } },
+    elsewhere = { estimate: { is_measured: false } };
+  assert.equal(
+    describeDurations([here, { estimate: null }]),
+    "Durations are estimates for this machine.",
+  );
+  assert.equal(describeDurations([elsewhere]), "Durations are estimates for two cores.");
+  assert.match(describeDurations([here, elsewhere]), /this machine or, without .*, for two cores/);
+  const preset = { unavailable_reason: "", runs: 6, estimate: { seconds: 90 } };
+  assert.equal(describePreset(preset), "6 runs · about 2 min");
   assert.equal(describePreset({ unavailable_reason: "no torch" }), "No torch.");
 });
 
@@ -212,6 +226,9 @@ test("curves are medians with ranges, and those of the runs that train", () => {
   assert.equal(buildSeries([empty], new Set(), "curve").length, 1);
   assert.equal(buildSeries([{ ...empty, live: [] }], new Set(), "curve").length, 1);
   assert.deepEqual(buildSeries([VARIANT], new Set(["norm pre"]), "curve"), []);
+  settings.value = [{ name: "learning_rate", label: "Learning rate" }];
+  const rate = { ...VARIANT, label: "learning_rate 0.006", short: "0.006" };
+  assert.equal(buildSeries([rate], new Set(), "loss")[0].label, "learning rate 0.006");
 });
 
 test("the published losses of a claim are a line beside ours", () => {
@@ -247,11 +264,12 @@ test("the table names the sequences of its numbers", () => {
   assert.equal(formatRange(spread(3), String), "3");
   assert.equal(formatStepsTo(null, 20), "–");
   assert.equal(formatStepsTo(spread(null), 1200), "not within 1,200");
+  assert.equal(formatStepsTo({ ...spread(null, 60), reached: 1 }, 1200), "over 1,200");
   assert.equal(formatStepsTo(spread(80, 60, null), 600), "80 (60–…)");
   assert.equal(describeRuns({ ...VARIANT, diverged: 1, changed: 1 }).split(",").length, 3);
   const text = describeMeasurement({ variants: [VARIANT] });
   assert.match(text, /2,000 held-out sequences/);
-  assert.match(text, /on 256 of them/);
+  assert.match(text, /on 256 held-out sequences/);
   assert.match(describeMeasurement({ variants: [VARIANT] }, {}), /99 % to length/);
 });
 
@@ -288,8 +306,13 @@ test("the progress has the runs that train and the remaining time", () => {
   settings.value = [{ name: "norm", label: "Norm placement" }];
   assert.equal(settingsLabel([VARIANT]), "Norm placement");
   assert.equal(labelSettings("norm_x 2, norm 1"), "norm_x 2, norm 1");
-  settings.value = [{ name: "n_layers", label: "Layers" }];
+  settings.value = [
+    { name: "n_layers", label: "Layers" },
+    { name: "predict_eos", label: "Predict EOS" },
+    { name: "adam_beta1", label: "Beta 1" },
+  ];
   assert.equal(labelSettings("n_layers 2, d_model 64: 100 %"), "layers 2, d_model 64: 100 %");
+  assert.equal(labelSettings("predict_eos on, adam_beta1 0.9"), "predict EOS on, beta 1 0.9");
   settings.value = [];
   assert.equal(settingsLabel([VARIANT, { label: "heads 2", short: "2" }]), "settings");
   assert.equal(describeUntrained([{ label: "rope" }]), "");
@@ -303,8 +326,8 @@ test("the open experiment has its table, its curves and its files", async () => 
   openExperiment("a");
   applyPoll({ experiments: [ROW], open: OPEN });
   render(html`<${Results} />`, box);
-  for (let i = 0; i < 20 && !box.querySelector(".score-chart .pg-legend"); i++) await settle();
-  assert.equal(box.querySelector(".summary").textContent, "So far, so good.");
+  await until(() => box.querySelector(".score-chart .pg-legend"));
+  assert.equal(box.querySelector(".summary").textContent.trim(), "So far, so good.");
   assert.match(box.querySelector(".score-chart").textContent, /pre, seed 1 so far/);
   responses["experiments/csv"] = { csv: "a,b" };
   URL.createObjectURL = mock.fn(() => "blob:1");
@@ -320,6 +343,40 @@ test("the open experiment has its table, its curves and its files", async () => 
   box.querySelector(".variant input").click();
   await settle();
   assert.deepEqual([...hiddenVariants.value], ["norm pre"]);
+});
+
+test("the result that a user opens takes the focus, others do not", async () => {
+  openExperiment("a");
+  applyPoll({ experiments: [ROW], open: OPEN });
+  render(html`<${Results} />`, box);
+  await until(() => document.activeElement?.matches(".title"));
+  const heading = box.querySelector(".title");
+  heading.blur();
+  applyPoll({ experiments: [ROW], open: { ...OPEN, version: "2" } });
+  await settle();
+  assert.ok(document.activeElement !== heading);
+  const results = box.querySelector(".results");
+  results.scrollIntoView = mock.fn();
+  heading.getBoundingClientRect = () => ({ top: -80, bottom: -50 });
+  openExperiment("a"); // again, from far below
+  await until(() => document.activeElement === heading);
+  assert.equal(results.scrollIntoView.mock.callCount(), 1);
+});
+
+test("tables and charts have the labels of settings", async () => {
+  settings.value = [{ name: "norm_placement", label: "Norm placement" }];
+  const label = "norm_placement pre, d_ff 64",
+    variant = { ...VARIANT, label, short: label };
+  openExperiment("a");
+  const lines = [{ ...OPEN.planned_runs[1], variant: label }],
+    results = { results: { variants: [variant], summary: "Changing norm_placement: fine." } };
+  applyPoll({ experiments: [ROW], open: { ...OPEN, planned_runs: lines, results } });
+  render(html`<${Results} />`, box);
+  await settle();
+  assert.doesNotMatch(box.textContent, /norm_placement/);
+  assert.equal(box.querySelector(".summary").textContent.trim(), "Changing norm placement: fine.");
+  assert.equal(box.querySelector(".name").textContent, "norm placement pre, d_ff 64");
+  assert.match(box.querySelector(".runs-of").textContent, /norm placement pre, d_ff 64/);
 });
 
 test("an experiment can be paused, cancelled and deleted, and the example cannot", async () => {
@@ -438,11 +495,8 @@ test("the progress of a replication is described", () => {
   assert.equal(describeResult({ ...CLAIM, state: "failed", message: "why" }), "failed: why");
   assert.deepEqual(describeVerdict({ passed: true }), ["✓ pass", "ok"]);
   assert.deepEqual(describeVerdict({ passed: false }), ["✗ fail", "bad"]);
-  assert.deepEqual(describeVerdict({ passed: null, measured_text: "1" }), ["compared", ""]);
+  assert.deepEqual(describeVerdict({ passed: null, measured_text: "1" }), ["no criterion", ""]);
   assert.deepEqual(describeVerdict(null), ["", ""]);
-  const stored = { text: "99 % of the tokens", passed: true, date: "2026-11-24" };
-  assert.equal(describeStored(stored), "✓ pass: 99 % of the tokens (2026-11-24)");
-  assert.equal(describeStored({ ...stored, passed: null }), "99 % of the tokens (2026-11-24)");
   assert.equal(describeSettings(CLAIM), "d_model 8 · bias off · seeds 0, 1 · seed 0");
 });
 
@@ -456,7 +510,15 @@ test("the outcome of a finished replication is requested once", async () => {
   await settle();
   assert.equal(sent.length, 1);
   assert.equal(outcomes.value[outcomeKey(done)].measured_text, "99 %");
-  assert.equal(box.querySelector(".verdict").textContent, "✓ pass");
+  assert.equal(box.querySelector(".measured").textContent.trim(), "✓ pass: 99 %");
+  assert.equal(box.querySelector(".stored"), null);
+  const stored = { text: "98 % of the tokens", passed: false, date: "2026-11-24" };
+  claims.value = [{ ...done, stored }];
+  await settle();
+  assert.equal(
+    box.querySelector(".stored").textContent.trim(),
+    "✗ fail: 98 % of the tokens (2026-11-24)",
+  );
   outcomes.value = {};
   responses["replications/outcome"] = { error: "the server is busy" };
   loadOutcomes();
@@ -493,7 +555,7 @@ test("the published values are drawn beside those of a finished run", async () =
   assert.equal(details.querySelector(".pg-chart"), null);
   details.open = true;
   details.dispatchEvent(new window.Event("toggle"));
-  await settle();
+  await until(() => details.querySelector(".pg-legend"));
   assert.match(details.querySelector(".pg-legend").textContent, /Held-out exact match.*published/s);
 });
 

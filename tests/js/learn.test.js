@@ -8,12 +8,14 @@ import {
   buildMaps,
   buildObservations,
   describeSilentVariant,
+  openBug,
 } from "../../playground/ui/static/learn/bug_exercise.js";
 import { buildLinks } from "../../playground/ui/static/learn/diagram.js";
 import { buildChart, describeCell, Figures } from "../../playground/ui/static/learn/figures.js";
 import {
   buildLiveFigure,
   changeInput,
+  describeDuration,
   describeVerdict,
   formatOutcome,
   formatPrediction,
@@ -34,11 +36,16 @@ import {
   catalog,
   lessonName,
   lessonStates,
+  LINKED_BUG,
   openLesson,
   PICTURE,
   readLink,
 } from "../../playground/ui/static/learn/state.js";
-import { describeMachine, listLessonLinks } from "../../playground/ui/static/learn/teaching.js";
+import {
+  describeMachine,
+  listLessonLinks,
+  Teaching,
+} from "../../playground/ui/static/learn/teaching.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
 
@@ -57,6 +64,9 @@ const NUMBER = {
   options: [
     { name: "positions", label: "Positions", default: "learned", choices: ["learned", "rope"] },
   ],
+  estimate: { seconds: 7.8, is_measured: true },
+  has_translation: false,
+  reuses_runs: false,
 };
 const CHOICE = {
   ...NUMBER,
@@ -80,6 +90,8 @@ const CATALOG = {
   seed: 2,
   steps: 240,
   max_steps: 1000,
+  bug_seconds: 14.4,
+  docs: "playground/files/docs",
 };
 // As version 0.2.0 stored it.
 const OLD_PROGRESS = {
@@ -187,7 +199,7 @@ test("a link opens a lesson with its options, a section, or a bug", () => {
   assert.match(readLink(CATALOG, "?learn=lesson-99").error, /unknown lesson lesson-99.*lesson-7/);
   assert.deepEqual(readLink(CATALOG, "?bug=random&steps=5"), {
     section: "bugs",
-    bug: { name: "random", seed: 0, steps: 20 },
+    bug: { name: "random", seed: 0, steps: 20, is_hidden: false },
   });
   assert.match(readLink(CATALOG, "?bug=typo").error, /unknown bug typo/);
   assert.deepEqual(readLink(CATALOG, "?tab=learn"), {});
@@ -282,6 +294,34 @@ test("an error of the server is beside the button", async () => {
   await waitFor(() => $(".note").textContent.includes("Enter a number from 1 to 21 first."));
 });
 
+test("the button names its action, with the time of its training", async () => {
+  assert.equal(describeDuration(NUMBER), "Training takes about 8 s.");
+  assert.equal(
+    describeDuration({ ...NUMBER, reuses_runs: true, estimate: { seconds: 7.8 } }),
+    "Training takes about 8 s on two cores, less if an earlier lesson has trained this model.",
+  );
+  await show(Lessons);
+  assert.equal($(".measure").textContent.trim(), "Train and measure");
+  assert.equal($(".duration").textContent, "Training takes about 8 s.");
+  assert.match($(".empty").textContent, /measured value appear here/);
+  catalog.value = { ...CATALOG, lessons: [{ ...NUMBER, has_translation: true }] };
+  await settle();
+  assert.equal($(".measure").textContent.trim(), "Load and measure");
+  assert.match($(".duration").textContent, /download of the pretrained model/);
+  bugState.value = { ...bugState.value, steps: 120 };
+  await show(BugExercise);
+  assert.equal($(".duration").textContent, "Training takes about 7 s on two cores.");
+});
+
+test("the list of lessons scrolls sideways to the open lesson", async () => {
+  const rects = { stations: { left: 0, width: 300 }, station: { left: 500, width: 100 } };
+  mock.method(Element.prototype, "getBoundingClientRect", function getRect() {
+    return rects[this.className] ?? { left: 0, width: 0 };
+  });
+  await show(Lessons);
+  assert.equal($(".stations").scrollLeft, 400);
+});
+
 test("predictions and verdicts are sentences", () => {
   assert.equal(formatPrediction(CHOICE, "one"), "one head");
   assert.equal(formatPrediction({ ...NUMBER, unit: "%" }, 90), "90 %");
@@ -334,6 +374,7 @@ test("a chart of lengths begins at the first length, a loss is logarithmic", () 
     });
   assert.deepEqual(lengths.options.xRange, [3, null]);
   assert.deepEqual(lengths.options.shaded, [3, 5]);
+  assert.equal(lengths.options.restingX, 4);
   const loss = buildChart({ title: "Loss", metric: "loss", max: 200, series });
   assert.deepEqual([loss.options.isLog, loss.options.xRange], [true, [0, 200]]);
 });
@@ -419,7 +460,7 @@ test("a bug that raises no error by accident is described with its loss", () => 
 });
 
 test("the bug is named, its line is found, and the solution is shown", async () => {
-  const measured = { status: "done", is_random: true, result: BUG_RESULT };
+  const measured = { status: "done", is_hidden: true, result: BUG_RESULT };
   bugState.value = { ...bugState.value, id: "b", response: measured };
   responses["lessons/guess"] = { is_correct: false, feedback: "It is not “No transpose”." };
   responses["lessons/poll"] = measured;
@@ -444,6 +485,24 @@ test("the bug is named, its line is found, and the solution is shown", async () 
   await waitFor(() => $(".solved"));
   assert.deepEqual(sent.at(-2)[1].reveal, true);
   assert.equal($(".diff .minus").textContent, "-a = 1\n");
+});
+
+test("the bug of a link has no name on the page, a selected bug has one", async () => {
+  const { bug } = readLink(CATALOG, "?bug=causal-mask&seed=1");
+  openBug(bug);
+  await show(BugExercise);
+  assert.deepEqual(
+    [$(".which").value, $(".which").selectedOptions[0].textContent.trim()],
+    [LINKED_BUG, "Bug of a link (name hidden)"],
+  );
+  $(".begin-bug").click();
+  await waitFor(() => sent.some(([name]) => name === "lessons/start-bug"));
+  const start = sent.find(([name]) => name === "lessons/start-bug")[1];
+  assert.deepEqual([start.bug, start.is_hidden], ["causal-mask", true]);
+  openBug({ name: "causal-mask", is_hidden: false });
+  await settle();
+  assert.equal($(".which").value, "causal-mask");
+  assert.ok(!box.textContent.includes("Bug of a link"));
 });
 
 test("both models train once, whatever the number of clicks", async () => {
@@ -537,7 +596,21 @@ test("the picture explains the part of a clicked block, and redraws a typed sequ
 test("teachers get a link for each exercise and the limits of the server", () => {
   const links = listLessonLinks(CATALOG.lessons);
   assert.deepEqual(links[0], ["learn=picture", PICTURE.title]);
+  assert.deepEqual(links[1], ["learn=lesson-4", "1. One head", "about 8 s"]);
   assert.deepEqual(links.at(-1), ["learn=lesson-7&positions=rope", "Length generalization: rope"]);
   assert.match(describeMachine(CATALOG.machine), /trains 2 runs at a time.*only from this machine/);
   assert.match(describeMachine({ ...CATALOG.machine, is_shared: true }), /from other machines/);
+});
+
+test("teachers get links to the documents, or their paths without them", async () => {
+  await show(Teaching);
+  assert.deepEqual(
+    [...box.querySelectorAll('a[target="_blank"]')].map((link) => link.getAttribute("href")),
+    ["playground/files/docs/teaching.md", "playground/files/docs/glossary.md"],
+  );
+  assert.match(box.textContent, /are in docs\/teaching\.md\. The glossary explains the terms\./);
+  assert.match(box.textContent, /random bug does not\. Training takes about 14 s on two cores\./);
+  catalog.value = { ...CATALOG, docs: null };
+  await settle();
+  assert.match(box.textContent, /are in\s+docs\/teaching\.md\./);
 });

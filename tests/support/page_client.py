@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from playground.checkpoints.checkpoint import save_checkpoint
-from playground.runs.owner_keys import session_value
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer
@@ -72,7 +71,7 @@ class PageClient:
         )
         session = secrets.token_hex(6)
         event = {
-            "data": [session_value(self.owner)],
+            "data": [json.dumps({"owner": self.owner})],
             "fn_index": load["id"],
             "session_hash": session,
         }
@@ -105,9 +104,9 @@ class PageClient:
             entry for entry in config["dependencies"] if [ids["train"], "click"] in entry["targets"]
         )
         overrides = {ids[f"field-{name}"]: value for name, value in fields.items()}
-        _visit, _speed, *form = train_event["inputs"]
+        _live, _speed, *form = train_event["inputs"]
         data = [
-            session_value(self.owner),
+            json.dumps({"owner": self.owner}),
             "0",
             *(overrides.get(number, components[number]["props"].get("value")) for number in form),
         ]
@@ -128,7 +127,7 @@ class PageClient:
         )
         if "data" not in output:
             raise RuntimeError(f"Train: {output}")
-        _, live_value, problem = output["data"]
+        live_value, problem = output["data"]
         return problem or json.loads(live_value)["subject"]
 
     def upload(self, archive_bytes: bytes) -> str:

@@ -20,7 +20,10 @@ from playground.__main__ import main, run
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DISTRIBUTIONS = {"yaml": "pyyaml"}  # of modules that do not bear their name
+DISTRIBUTIONS = {
+    "markdown_it": "markdown-it-py",
+    "yaml": "pyyaml",
+}  # of modules that do not bear their name
 
 
 def parsed(lines):

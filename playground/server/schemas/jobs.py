@@ -29,10 +29,14 @@ class PollJob(CancelJob):
 
 
 class MatchArchitectures(ModelRequest):
-    """A model, and the sequence lengths on which other architectures train."""
+    """A model, and the sequence lengths on which other architectures train.
+
+    With `same_optimizer`, all have the optimizer settings of the model.
+    """
 
     min_length: int | None = None
     max_length: int | None = None
+    same_optimizer: bool = False
 
     def lengths(self) -> dict[str, Any]:
         """Return the lengths that the request contains."""

@@ -18,9 +18,13 @@ class StartLesson(OwnerRequest):
 
 
 class StartBug(OwnerRequest):
-    """A bug to train, and the seed that chooses it and the initial weights."""
+    """A bug to train, and the seed that chooses it and the initial weights.
+
+    The responses hide the name of a hidden bug until a guess is correct.
+    """
 
     bug: Any = None
+    is_hidden: bool = False
     seed: Index
     steps: Annotated[int, Field(ge=STEPS_RANGE[0], le=STEPS_RANGE[1])]
 

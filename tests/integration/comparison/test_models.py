@@ -13,6 +13,7 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
+from playground.architectures import load_architecture
 from playground.checkpoints.checkpoint import load_model
 from playground.comparison.baselines import (
     CopyBaseline,
@@ -35,6 +36,7 @@ from playground.pretrained.prompts import Example, few_shot_prompt, masked_promp
 from playground.pretrained.resolver import resolve
 from playground.tasks import EOS, load_task
 from playground.tasks.held_out import build_held_out_set
+from playground.training.presets import architecture_preset
 from playground.training.task_config import TaskConfig
 
 DIGITS = "0123456789"
@@ -258,6 +260,18 @@ def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
     assert tally.exact == tally.n
     assert scores.exact_match == 1.0
     assert tally.n < scores.n
+
+
+@pytest.mark.parametrize(
+    ("architecture", "decoding"),
+    [
+        ("encoder-only", "all positions predicted in parallel"),
+        ("decoder-only", "greedy decoding, token by token"),
+    ],
+)
+def test_the_decoding_is_that_of_the_architecture(architecture, decoding):
+    model = load_architecture(architecture)(architecture_preset(architecture).model)
+    assert CheckpointModel("digits", TASK, model).decoding == decoding
 
 
 def test_checkpoint_prediction_without_eos_is_wrong(digits):

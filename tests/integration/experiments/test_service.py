@@ -373,7 +373,7 @@ def test_failed_run_is_reported_and_retried_on_resume(create_server):
         line["message"] for line in report["planned_runs"] if line["status"] == "failed"
     )
     assert report["results"]["summary"].startswith(
-        "Changing norm placement, so far with 1 of 2 runs"
+        "Changing norm_placement, so far with 1 of 2 runs"
     )
     experiments.resume(experiment, "ada")
     wait_for(lambda: list_statuses(experiments, experiment) == ["done", "done"], 90, "both runs")
@@ -610,7 +610,7 @@ def test_run_is_compared_with_a_published_loss_in_a_subprocess(create_server, mo
     assert result["passed"] is False
     # after five updates, about the loss of a uniform guess among thirteen tokens
     assert 1.5 < result["measured"] < 10
-    assert "reproduced: " in result["summary"]
+    assert "measured: " in result["summary"]
 
 
 def cached_curves(run):

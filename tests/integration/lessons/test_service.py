@@ -73,7 +73,7 @@ def test_lesson_trains_a_run_of_the_owner_and_measures_it(service, registry):
     assert (run.hidden, run.record.started_by) == (True, "lesson")
     assert result["runs"] == [
         {
-            "label": "the default model",
+            "label": "preset Adam",
             "run": f"run:{run.id}",
             "status": "done",
             "step": 60,
@@ -278,9 +278,11 @@ def test_one_address_has_at_most_half_of_the_measurements(service, monkeypatch, 
 
 
 @pytest.mark.smoke
-def test_a_random_bug_reveals_nothing(service):
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_hidden_bug_reveals_nothing(service, is_linked):
     seed = next(seed for seed in range(100) if resolve_bug(RANDOM_BUG, seed) == "causal-mask")
-    measurement_id = service.start_bug(RANDOM_BUG, seed, 20, OWNER)
+    name = "causal-mask" if is_linked else RANDOM_BUG
+    measurement_id = service.start_bug(name, seed, 20, OWNER, is_hidden=is_linked)
     with pytest.raises(UserError, match="there is no result yet"):
         service.submit_guess(measurement_id, OWNER, bug="causal-mask")
     result = wait_for_result(service, measurement_id)

@@ -307,8 +307,8 @@ def test_agents_find_the_endpoints_as_tools(app):
 
 
 def test_documented_curl_commands_work(app):
-    hosting = (ROOT / "docs" / "hosting.md").read_text()
-    command = re.search(r"^```\n(curl .*?)\n```", hosting, re.M | re.S)[1].replace(
+    page = (ROOT / "docs" / "api.md").read_text()
+    command = re.search(r"^```\n(curl .*?)\n```", page, re.M | re.S)[1].replace(
         "http://127.0.0.1:7860", app.url
     )
     second, first = re.findall(rf"{app.url}/[\w/]+", command)

@@ -215,7 +215,7 @@ def test_server_process_imports_neither_torch_nor_transformers(tmp_path):
 
 
 def test_architectures_are_matched_to_the_selected_model_and_lengths(compare_handlers, monkeypatch):
-    monkeypatch.setattr(architectures_api, "match_parameters", lambda config, family: config)
+    monkeypatch.setattr(architectures_api, "match_parameters", lambda config, *_: config)
     result = send(
         compare_handlers, "architectures/matched", {"owner": OWNER, "subject": "checkpoint:reverse"}
     )
@@ -264,7 +264,7 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(
     monkeypatch.setattr(
         architectures_api,
         "match_parameters",
-        lambda config, family: config.replace(**small, min_length=1),
+        lambda config, *_: config.replace(**small, min_length=1),
     )
     result = send(
         compare_handlers,
@@ -302,6 +302,20 @@ def test_an_architecture_trains_as_a_run_until_its_target_score(
     assert send(compare_handlers, "architectures/curves", curve_request | {"owner": OTHER}) == {
         "curves": []
     }
+
+
+def test_all_architectures_can_have_the_optimizer_of_the_selected_model(compare_handlers):
+    fields = {"owner": OWNER, "subject": "checkpoint:reverse"}
+
+    def optimizers(**more):
+        result = send(compare_handlers, "architectures/matched", fields | more)
+        return {row["architecture"]: row["optimizer"] for row in result["architectures"]}
+
+    own, same = optimizers(), optimizers(same_optimizer=True)
+    assert own["transformer"] == "Muon, 0.003, averaged weights"
+    assert own["bert"] == "Adam, 0.002"
+    assert set(same.values()) == {own["transformer"]}
+    assert optimizers(same_optimizer=False) == own
 
 
 def test_unknown_architectures_are_rejected(compare_handlers):

@@ -139,7 +139,7 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(lab, regist
     )["experiment"]
     experiment = lab.experiments.find(experiment_id, OWNER)
     assert (experiment.name, dict(experiment.grid), experiment.seeds) == (
-        "norm_placement",
+        "Norm placement",
         {"norm_placement": ["pre", "post"]},
         (3,),
     )

@@ -3,11 +3,12 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from playground.lessons.bugs import BUGS, FIRST_SEED, RANDOM_BUG, resolve_bug
-from playground.lessons.lessons import LESSONS
+from playground.lessons.lessons import LESSONS, configs
 from playground.lessons.service import LessonService
 from playground.runs.registry import Registry
 from playground.server.lessons_api import ANSWER_KEY_SEEDS, LessonHandlers
@@ -44,6 +45,30 @@ def test_catalog_contains_every_exercise_without_its_solution(lesson_handlers):
         "timeout_s": 180.0,
         "is_shared": True,
     }
+
+
+def test_training_times_are_estimated_and_then_measured(lesson_handlers):
+    response = send(lesson_handlers, "lessons/catalog", owner=OWNER)
+    lessons = {lesson["name"]: lesson for lesson in response["lessons"]}
+    assert {name for name, lesson in lessons.items() if not lesson["reuses_runs"]} == {
+        "lesson-1",
+        "lesson-7",
+        "lesson-9",
+    }
+    assert not any(lesson["estimate"]["is_measured"] for lesson in lessons.values())
+    one, two = (lessons[name]["estimate"]["seconds"] for name in ("lesson-1", "lesson-4"))
+    assert 0 < one == pytest.approx(two)  # both runs of lesson 4 train at the same time
+    assert response["bug_seconds"] > 0
+    assert response["docs"] == "playground/files/docs"
+
+
+def test_the_speed_of_earlier_runs_is_the_estimate(lesson_handlers, monkeypatch):
+    config = configs(LESSONS["lesson-1"], {"seed": 3})["preset Adam"]
+    run = SimpleNamespace(config=config, step=100, seconds=4.0)
+    monkeypatch.setattr(lesson_handlers.registry, "all_runs", lambda: [run])
+    first, *_, last = send(lesson_handlers, "lessons/catalog", owner=OWNER)["lessons"]
+    for lesson in (first, last):
+        assert lesson["estimate"] == {"seconds": 8.0, "is_measured": True}
 
 
 def test_answer_key_lists_the_bugs_of_seeds(lesson_handlers):

@@ -9,8 +9,15 @@ import subprocess
 import sys
 
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 
-from playground.server.middleware import RouteFilterMiddleware, build_middleware, check_json
+from playground.server.middleware import (
+    CompressionMiddleware,
+    RouteFilterMiddleware,
+    build_middleware,
+    check_json,
+)
 from playground.server.rate_limit import LoadLimits
 from tests.support.app_server import ROOT
 
@@ -42,7 +49,7 @@ USED = {
         *(f"/gradio_api/{way}/{{api_name}}" for way in ("run", "api", "call", "call/v2")),
         *(f"/gradio_api/{way}/{{api_name}}/" for way in ("run", "api", "call", "call/v2")),
     },
-    "HEAD": {"/", "/gradio_api/mcp/schema"},
+    "HEAD": {"/", "/assets/{path:path}", "/gradio_api/mcp/schema"},
 }
 UNUSED = {
     "GET": {
@@ -306,3 +313,24 @@ def test_hosts_are_checked_locally_and_when_configured(monkeypatch, is_open, env
         middleware.cls.__name__ for middleware in build_middleware(is_open, False, LoadLimits(0, 0))
     ]
     assert ("TrustedHostMiddleware" in classes) is checked
+
+
+@pytest.mark.parametrize(
+    ("path", "accepted", "size", "encoding"),
+    [
+        ("/", "gzip, deflate, br", 1000, "br"),
+        ("/", "gzip", 1000, "gzip"),
+        ("/", "identity", 1000, None),
+        ("/playground/api/runs/list", "gzip, br", 1000, "br"),
+        ("/playground/api/runs/poll", "gzip, br", 999, None),
+        ("/config", "gzip, br", 1000, None),
+    ],
+)
+def test_page_and_large_responses_are_compressed(path, accepted, size, encoding):
+    async def respond(scope, receive, send):
+        await PlainTextResponse("x" * size)(scope, receive, send)
+
+    client = TestClient(CompressionMiddleware(respond))
+    response = client.get(path, headers={"Accept-Encoding": accepted})
+    assert response.text == "x" * size
+    assert response.headers.get("content-encoding") == encoding

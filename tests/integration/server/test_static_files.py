@@ -1,27 +1,44 @@
 """Every file of the front end, as a browser requests it."""
 
 import gzip
+import re
+import subprocess
+from pathlib import Path
 
 import brotli
 import pytest
+from gradio.route_utils import BUILD_PATH_LIB
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from playground.server.middleware import build_middleware
 from playground.server.rate_limit import LoadLimits
-from playground.server.static_files import static_route
+from playground.server.static_files import (
+    COMMENT_PATTERNS,
+    gradio_assets_route,
+    remove_comments,
+    static_route,
+)
 from playground.ui.mount import STATIC_DIR, STATIC_URL
+from tests.support.app_server import ROOT
 
 FILES = sorted(
     path.relative_to(STATIC_DIR).as_posix() for path in STATIC_DIR.rglob("*") if path.is_file()
 )
 DECODERS = {"br": brotli.decompress, "gzip": gzip.decompress}
+ESBUILD = ROOT / "node_modules" / ".bin" / "esbuild"
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+
+
+def served_text(name):
+    """Return the content of a file without comments."""
+    path = STATIC_DIR / name
+    return remove_comments(path.read_text(), COMMENT_PATTERNS[path.suffix])
 
 
 def connect(root_path=""):
     middleware = build_middleware(False, False, LoadLimits(0, 0))
-    app = Starlette(routes=[static_route()], middleware=middleware)
+    app = Starlette(routes=[static_route(), gradio_assets_route()], middleware=middleware)
     return TestClient(app, base_url="http://localhost", root_path=root_path)
 
 
@@ -45,14 +62,67 @@ def test_file_is_served_compressed_and_may_be_cached(client, name, accepted, enc
         assert response.headers["content-encoding"] == encoding
         assert int(response.headers["content-length"]) == len(body) < path.stat().st_size
         body = DECODERS[encoding](body)
-    assert body == path.read_bytes()
+    assert body.decode() == served_text(name)
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(not ESBUILD.exists(), reason="npm ci installs esbuild")
+def test_removal_of_comments_changes_no_script_and_no_stylesheet(tmp_path):
+    names = [name for name in FILES if name.endswith(tuple(COMMENT_PATTERNS))]
+    for name in names:
+        path = tmp_path / "served" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(served_text(name))
+    minified = []
+    for folder in (STATIC_DIR, tmp_path / "served"):
+        out = tmp_path / f"minified-{len(minified)}"
+        options = ["--minify", "--outbase=.", f"--outdir={out}", "--log-level=error"]
+        # without the tsconfig.json of the repository
+        subprocess.run([ESBUILD, *names, *options, "--tsconfig-raw={}"], cwd=folder, check=True)
+        minified.append({name: (out / name).read_bytes() for name in names})
+    assert minified[0] == minified[1]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "expected"),
+    [
+        (".js", "// a\nlet a = 1; // b\n", "\nlet a = 1; // b\n"),
+        (".js", "  /**\n   * a\n   */\n  f();\n", "\n\n\n  f();\n"),
+        (".js", "/* a */ let b = /* c */ 1;\n/* d */\n", " let b = /* c */ 1;\n\n"),
+        (".js", "f(/** @type {A} */ (b));\n", "f(/** @type {A} */ (b));\n"),
+        (".js", 'f("https://a"); // b /* c\nd(); /* e */\n', None),
+        (".css", "// a\n/* b\n c */\nd { e: 1 }\n", "// a\n\n\nd { e: 1 }\n"),
+    ],
+)
+def test_comments_at_the_start_of_a_line_are_removed(suffix, text, expected):
+    assert remove_comments(text, COMMENT_PATTERNS[suffix]) == (expected or text)
 
 
 @pytest.mark.smoke
 def test_client_without_compression_gets_the_file_itself(client):
     response = client.get(STATIC_URL + "hub/main.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in response.headers
-    assert response.content == (STATIC_DIR / "hub" / "main.js").read_bytes()
+    assert response.text == served_text("hub/main.js")
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("accepted", ["identity", "gzip", "br"])
+def test_gradio_files_are_compressed_once_and_may_be_cached(client, accepted):
+    folder = Path(BUILD_PATH_LIB)
+    for suffix in (".js", ".css", ".woff2"):
+        path = max(folder.glob(f"index-*{suffix}"), default=next(folder.glob(f"*{suffix}")))
+        response = client.get(f"/assets/{path.name}", headers={"Accept-Encoding": accepted})
+        assert response.content == path.read_bytes()
+        assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
+        is_compressed = accepted != "identity" and suffix != ".woff2"
+        assert ("content-encoding" in response.headers) is is_compressed
+
+
+def test_every_name_of_a_gradio_file_contains_a_hash():
+    """Only then may a browser store it for good."""
+    names = [path.name for path in Path(BUILD_PATH_LIB).iterdir()]
+    assert len(names) > 100
+    assert [name for name in names if not re.search(r"-[\w-]{8}\d?\.\w+$", name)] == []
 
 
 @pytest.mark.parametrize(
@@ -78,7 +148,7 @@ def test_other_paths_are_not_found_and_not_cached(client, path):
 
 def test_files_are_served_behind_a_proxy_that_removes_a_prefix():
     response = connect(root_path="/prefix").get(STATIC_URL + "hub/main.js")
-    assert response.content == (STATIC_DIR / "hub" / "main.js").read_bytes()
+    assert response.text == served_text("hub/main.js")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
@@ -103,6 +173,7 @@ def test_browser_checks_for_changes_during_development(monkeypatch, accepted):
     client.headers["Accept-Encoding"] = accepted
     response = client.get(STATIC_URL + "hub/main.js")
     assert response.headers["cache-control"] == "no-cache"
+    assert response.content == (STATIC_DIR / "hub" / "main.js").read_bytes()
     tag = {"If-None-Match": response.headers["etag"]}
     repeated = client.get(STATIC_URL + "hub/main.js", headers=tag)
     assert (repeated.status_code, repeated.content) == (304, b"")

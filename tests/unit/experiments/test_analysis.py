@@ -11,7 +11,6 @@ from playground.experiments.analysis import (
     format_range,
     interval_means,
     median_and_range,
-    setting_words,
     subsample_steps,
     summarize,
     summarize_variant,
@@ -70,7 +69,7 @@ def test_losses_are_means_between_two_evaluations():
 
 def test_summary_names_the_best_variant_with_ranges_and_p_value():
     assert result(variant("post", 160, 180, 200), variant("pre", 80, 90, 100)) == (
-        "Changing norm placement: pre reached 99 % after 90 (80–100) steps; post reached 99 % "
+        "Changing norm_placement: pre reached 99 % after 90 (80–100) steps; post reached 99 % "
         "after 180 "
         "(160–200) steps (median and range of 3 seeds "
         "each). post needed 2.0 times as many steps as pre. An exact rank test gives p = 0.1, the "
@@ -108,7 +107,7 @@ def test_final_scores_are_compared_if_no_run_reaches_the_target():
         variant("pre", None, None, exact=[0.5, 0.6]), variant("post", None, None, exact=[0.1, 0.2])
     )
     assert actual.startswith(
-        "Changing norm placement: nothing reached 99 % exact match in 200 steps: pre ended at "
+        "Changing norm_placement: nothing reached 99 % exact match in 200 steps: pre ended at "
         "55.0 % (50.0–60.0 %); post ended at 15.0 %"
     )
     assert "p = 0.33, the lowest p-value of 2 and 2 seeds" in actual
@@ -152,7 +151,7 @@ def test_runs_that_are_not_done_do_not_count():
     )
     assert (half["n"], half["planned"], half["steps_to"]["reached"]) == (1, 2, 1)
     assert result(half).startswith(
-        "Changing norm placement, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)"
+        "Changing norm_placement, so far with 1 of 2 runs: pre reached 99 % after 80 steps (1 seed)"
     )
     assert result(variant("pre", None, done=False)) == "No run has finished yet."
 
@@ -228,7 +227,7 @@ def test_run_with_changed_settings_is_left_out_and_reported():
     actual = summarize_variant(Variant({"norm_placement": "pre"}, {}), [*runs(80), *odd])
     assert (actual["n"], actual["changed"], actual["steps_to"]["high"]) == (1, 1, 80)
     assert result(actual).startswith(
-        "Changing norm placement: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, "
+        "Changing norm_placement: pre reached 99 % after 80 steps (1 seed). Left out: 1 of 2 runs, "
         "whose settings changed during training."
     )
 
@@ -241,8 +240,3 @@ def test_long_runs_use_the_same_evaluations_for_every_seed():
     )
     assert (len(one), one[0], one[-1]) == (400, 250, 100_000)
     assert (two[-1], set(two[:-1]) <= set(one)) == (60_012, True)
-
-
-def test_settings_have_words_in_sentences():
-    assert setting_words("learning_rate") == "learning rate"
-    assert setting_words("d_model") == "d_model"

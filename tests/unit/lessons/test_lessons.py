@@ -33,6 +33,7 @@ from playground.lessons.trained_run import (
 from playground.models.config_fields import ConfigError
 from playground.tasks import EOS, PAD
 from playground.training.config import RunConfig
+from playground.training.presets import preset_config
 from playground.training.trainer import Trainer
 from tests.support.handcrafted_models import random_model, redundant_heads_model, reversing_model
 
@@ -385,3 +386,9 @@ def test_pretrained_attention_is_compared_with_that_of_the_own_model(column, val
     n_clear = 4 if column is None else 1
     assert f"{n_clear} of the 4 heads have at least 50.0\u00a0%" in result["explanation"]
     agrees(LESSONS["lesson-12"], result)
+
+
+def test_the_model_of_lesson_1_is_the_preset_that_it_names():
+    lesson = LESSONS["lesson-1"]
+    assert configs(lesson, {"seed": 0}) == {"preset Adam": preset_config("adam", {"seed": 0})}
+    assert "the preset Adam in the Train tab" in lesson.introduction

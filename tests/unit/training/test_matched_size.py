@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from playground.architectures import ARCHITECTURES
 from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
-from playground.training.matched_size import COPIED_SETTINGS, match_parameter_count
+from playground.training.matched_size import (
+    COPIED_SETTINGS,
+    OPTIMIZER_SETTINGS,
+    describe_optimizer,
+    match_parameter_count,
+)
+from playground.training.presets import architecture_preset
 
 
 @pytest.mark.parametrize("family", ARCHITECTURES)
@@ -53,6 +59,18 @@ def test_the_learning_settings_are_the_familys_own():
     assert {name: run.to_flat()[name] for name in ARCHITECTURES["bert"].overrides} == dict(
         ARCHITECTURES["bert"].overrides
     )
+
+
+@pytest.mark.parametrize("family", ARCHITECTURES)
+def test_the_optimizer_settings_can_be_those_of_the_run(family):
+    run = architecture_preset("transformer", batch_size=32, max_steps=7)
+    other = match_parameter_count(run, family, same_optimizer=True).to_flat()
+    assert {name: other[name] for name in OPTIMIZER_SETTINGS} == {
+        name: run.to_flat()[name] for name in OPTIMIZER_SETTINGS
+    }
+    if family != "transformer":
+        assert other["max_steps"] == architecture_preset(family).training.max_steps
+    assert describe_optimizer(run.training) == "Muon, 0.003, averaged weights"
 
 
 def test_the_default_run_of_an_architecture_is_unchanged():

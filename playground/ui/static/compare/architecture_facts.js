@@ -12,20 +12,32 @@ const PROPERTIES = [
   ["best_for", "best for"],
 ];
 const HISTORY_COLUMNS = [
-  { key: "year", label: "year" },
-  { key: "name", label: "model" },
+  { key: "name", label: "model", render: (row) => html`<${Origin} row=${row} />` },
   {
-    key: "from",
-    label: "based on",
-    isOptional: true,
-    render: (row) => row.from.join(", ") || "recurrent models with attention",
+    key: "idea",
+    label: "contribution",
+    render: (row) => html`${row.idea}<span class="what">Use: ${row.use}</span>`,
   },
-  { key: "architecture", label: "architecture" },
-  { key: "idea", label: "contribution" },
-  { key: "use", label: "use", isOptional: true },
   { key: "here", label: "in this playground", isOptional: true },
-  { key: "source", label: "source", isOptional: true },
+  { key: "source", label: "source", isOptional: true, render: (row) => linkPapers(row) },
 ].map((column) => ({ isSortable: false, ...column }));
+
+const Origin = ({ row: { name, year, architecture, from } }) =>
+  html`${name}
+    <span class="what">
+      ${`${year}, ${architecture}, from ${from.join(", ") || "recurrent models with attention"}`}
+    </span>`;
+
+/** Return the citations of a model, with links to the papers that are on arXiv. */
+export const linkPapers = ({ source, arxiv }) =>
+  source.split("; ").map((citation, i) => {
+    const text = arxiv[i]
+      ? html`<a href=${"https://arxiv.org/abs/" + arxiv[i]} target="_blank" rel="noopener"
+          >${citation}</a
+        >`
+      : citation;
+    return html`<span key=${citation} class="paper">${text}</span>`;
+  });
 
 const facts = signal(/** @type {any} */ (null));
 
@@ -46,7 +58,8 @@ export const transposeFacts = (architectures) =>
     ),
   }));
 
-export function ArchitectureFacts() {
+/** @param {{ isOpen: boolean }} props */
+export function ArchitectureFacts({ isOpen }) {
   useEffect(() => {
     loadFacts();
   }, []);
@@ -60,7 +73,8 @@ export function ArchitectureFacts() {
       isSortable: false,
     })),
   ];
-  return html`<div class="facts">
+  return html`<details class="facts" open=${isOpen}>
+    <summary>About these architectures</summary>
     <h3>Three architectures</h3>
     <${DataTable}
       class="reading properties"
@@ -80,5 +94,5 @@ export function ArchitectureFacts() {
       rows=${tree}
       rowKey=${(row) => row.name}
     />
-  </div>`;
+  </details>`;
 }

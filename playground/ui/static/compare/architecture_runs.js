@@ -1,7 +1,8 @@
 // The runs of the architectures: their curves and their table.
-import { html, signal, useMemo } from "../vendor/preact.js";
+import { computed, html, signal, useMemo } from "../vendor/preact.js";
 import { navigate } from "../shared/common.js";
 import { DataTable } from "../shared/components/data_table.js";
+import { Field } from "../shared/components/form.js";
 import { formatCount, formatDuration, formatInteger, formatPercent } from "../shared/format.js";
 import { resolveColor } from "../shared/palette.js";
 import { poller } from "../shared/poller.js";
@@ -10,54 +11,93 @@ import { EXACT_MATCH_TITLE } from "../shared/strings.js";
 import { loadLocal, saveLocal, view } from "./state.js";
 import { toSeries, TrainingCharts } from "./training_charts.js";
 
-const MAX_RUNS = 8;
+const MAX_SETS = 6;
 const POLL_MS = 700;
 const NO_CURVE = { status: "waiting", evaluations: [], loss: [], step: 0, steps: 0, name: "" };
 
-const stored = loadLocal("families");
-/** The runs of the last training: {subject, title, architecture}. */
-export const runs = signal(
-  /** @type {any[]} */ (
-    Array.isArray(stored)
-      ? stored.filter((run) => typeof run?.subject === "string").slice(0, MAX_RUNS)
-      : []
-  ),
+/**
+ * Return the stored sets of runs. Version 0.2 stored the runs of one set.
+ * @param {any} stored
+ * @returns {{ label: string, runs: any[] }[]}
+ */
+export function readSets(stored) {
+  if (!Array.isArray(stored)) return [];
+  const sets = stored.some((each) => each?.subject) ? [{ label: "", runs: stored }] : stored;
+  return sets
+    .map(({ label, runs }) => ({
+      label: String(label),
+      runs: Array.isArray(runs) ? runs.filter((run) => typeof run?.subject === "string") : [],
+    }))
+    .filter(({ runs }) => runs.length);
+}
+
+/** The runs that were started together, the latest first: {subject, title, architecture}. */
+const sets = signal(readSets(loadLocal("families")));
+const selectedSet = signal(0);
+const runs = computed(() => sets.value[selectedSet.value]?.runs ?? []);
+export const hasRuns = computed(() => sets.value.length > 0);
+/** The curves by the subjects of their runs. */
+const curves = signal(/** @type {Map<string, any>} */ (new Map()));
+
+const setSets = (value) => {
+  sets.value = value.slice(0, MAX_SETS);
+  saveLocal("families", sets.value);
+};
+/** Show new runs. The earlier ones stay in the list of sets. */
+export function addSet(label, newRuns) {
+  selectedSet.value = 0;
+  curves.value = new Map([
+    ...curves.value,
+    ...newRuns.map((run) => /** @type {[string, any]} */ ([run.subject, NO_CURVE])),
+  ]);
+  setSets([{ label, runs: newRuns }, ...sets.value]);
+}
+
+const curveOf = (run) => curves.value.get(run.subject) ?? NO_CURVE;
+const isComplete = (run) =>
+  curves.value.has(run.subject) && !ACTIVE_STATUSES.includes(curveOf(run).status);
+/** The runs of the latest set that the server has not ended. */
+export const activeRuns = computed(() =>
+  (sets.value[0]?.runs ?? []).filter((run) => curves.value.has(run.subject) && !isComplete(run)),
 );
-const curves = signal(/** @type {any[]} */ ([]));
+/** Whether all of these are about to stop. */
+export const isStopping = computed(() =>
+  activeRuns.value.every((run) => curveOf(run).status === "stopping"),
+);
 
-export function setRuns(value) {
-  runs.value = value;
-  saveLocal("families", value);
+/** The runs whose curves are missing or grow: of the selected set and of the latest one. */
+const listRequested = () => [
+  ...new Set(
+    [...runs.value, ...(sets.value[0]?.runs ?? [])]
+      .filter((run) => !isComplete(run))
+      .map((run) => run.subject),
+  ),
+];
+/** Apply a response with the curves of these runs. Deleted runs have none. */
+function setCurves(response, requested) {
+  const received = new Map(response.curves.map((curve) => [curve.subject, curve])),
+    isDeleted = (run) => requested.includes(run.subject) && !received.has(run.subject);
+  curves.value = new Map([...curves.value, ...received]);
+  if (sets.value.some((set) => set.runs.some(isDeleted)))
+    setSets(
+      readSets(sets.value.map((set) => ({ ...set, runs: set.runs.filter((r) => !isDeleted(r)) }))),
+    );
 }
-
-/** Apply a response with the curves. Deleted runs have none. */
-function setCurves(response) {
-  const existing = runs.value.filter((run) =>
-    response.curves.some((curve) => curve.subject === run.subject),
-  );
-  if (existing.length < runs.value.length) setRuns(existing);
-  curves.value = response.curves;
-}
-
-const curveOf = (run) => curves.value.find((each) => each.subject === run.subject) ?? NO_CURVE;
-const isComplete = () =>
-  runs.value.every((run) => {
-    const curve = curveOf(run);
-    return curve !== NO_CURVE && !ACTIVE_STATUSES.includes(curve.status);
-  });
 
 /** Poll the curves while a run is active and the view is visible. */
-export const subscribeToCurves = (isVisible) =>
-  poller.subscribe({
+export function subscribeToCurves(isVisible) {
+  let requested = listRequested();
+  return poller.subscribe({
     route: "architectures/curves",
-    payload: () =>
-      isComplete()
-        ? null
-        : { owner: store.owner.value, subjects: runs.value.map((run) => run.subject) },
+    payload: () => {
+      requested = listRequested();
+      return requested.length ? { owner: store.owner.value, subjects: requested } : null;
+    },
     intervalMs: POLL_MS,
     isVisible: () => view.value === "architectures" && isVisible(),
-    onData: setCurves,
+    onData: (response) => setCurves(response, requested),
   });
+}
 
 /** Describe the state of a run. */
 export function describeRun({ status, step, steps, queue_position: position }) {
@@ -66,11 +106,11 @@ export function describeRun({ status, step, steps, queue_position: position }) {
   return status + (step ? `, step ${formatInteger(step)} of ${formatInteger(steps)}` : "");
 }
 
-function RunName({ row }) {
-  return html`<span class="swatch" style=${{ background: resolveColor(row.index) }}></span>
-    <span class="name">${row.title}</span>
-    <span class="what">${row.curve.name.replace(row.title + ": ", "")}</span>`;
-}
+const RunName = ({ row }) =>
+  html`<span class="swatch" style=${{ background: resolveColor(row.index) }}></span>
+    <span class="name" title=${row.curve.name}>${row.title}</span>
+    <span class="what">${row.curve.optimizer}</span>
+    <span class="what">${describeRun(row.curve)}</span>`;
 
 function ExactMatch({ curve }) {
   const last = curve.evaluations[curve.evaluations.length - 1];
@@ -83,7 +123,6 @@ function ExactMatch({ curve }) {
 
 const COLUMNS = [
   { key: "title", label: "architecture", render: (row) => html`<${RunName} row=${row} />` },
-  { key: "status", label: "status", value: (row) => describeRun(row.curve) },
   {
     key: "parameters",
     label: "parameters",
@@ -118,7 +157,7 @@ const COLUMNS = [
 
 const RunActions = ({ subject }) =>
   html`<button type="button" class="pg-button" onClick=${() => navigate("Train", subject)}>
-      Show curves
+      Open in Train
     </button>
     <button
       type="button"
@@ -127,6 +166,21 @@ const RunActions = ({ subject }) =>
     >
       Inspect
     </button>`;
+
+/** The choice of a set, once there are several. */
+export function SetChoice() {
+  const all = sets.value;
+  if (all.length < 2) return null;
+  const options = all.map(({ label }, i) => ({
+    value: String(i),
+    label: `${all.length - i}. ${label || "earlier runs"}`,
+  }));
+  return html`<${Field}
+    field=${{ name: "set", label: "Training", type: "select", options }}
+    value=${String(selectedSet.value)}
+    onInput=${(value) => (selectedSet.value = Number(value))}
+  />`;
+}
 
 export function ArchitectureRuns() {
   const rows = runs.value.map((run, index) => {
@@ -149,7 +203,16 @@ export function ArchitectureRuns() {
       () => buildSeries((title, { loss }, index) => toSeries(title, loss, (point) => point, index)),
       [runs.value, curves.value],
     );
-  return html`${
+  const optimizers = new Set(rows.map(({ curve }) => curve.optimizer).filter(Boolean));
+  return html`<${SetChoice} />
+    ${
+      optimizers.size > 1 &&
+      html`<p class="pg-hint mixed-optimizers">
+        These runs have different optimizers. The curves show the effect of both, the architecture
+        and the optimizer.
+      </p>`
+    }
+    ${
       rows.length > 0 &&
       html`<${TrainingCharts} scoreLabel=${EXACT_MATCH_TITLE} scores=${scores} losses=${losses} />`
     }

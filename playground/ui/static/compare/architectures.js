@@ -2,60 +2,80 @@
 // is a run of the server.
 import { html, signal, useEffect } from "../vendor/preact.js";
 import { requestOrError } from "../shared/api.js";
-import { Form } from "../shared/components/form.js";
+import { Form, validateField } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { formatCount, formatMessage } from "../shared/format.js";
+import { formatCount, formatInteger, formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { ArchitectureFacts } from "./architecture_facts.js";
-import { ArchitectureRuns, setRuns } from "./architecture_runs.js";
+import { activeRuns, addSet, ArchitectureRuns, hasRuns, isStopping } from "./architecture_runs.js";
 import { subject } from "./state.js";
+import { showResult } from "./view.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 
 const TIMEOUT_MS = 60_000;
 const LOAD_DELAY_MS = 400; // after the last key
-const MIN_DIFFERENCE = 0.0005; // smaller ones are not worth a number
 const NOTE =
-  "All architectures use the same training and held-out sequences, random initial weights, and " +
-  "their own default learning rate. A run stops at 99 % exact match. Times depend on this " +
-  "machine and its load.";
-const FIELDS = /** @type {FieldSpec[]} */ ([
-  { name: "min_length", label: "Minimum length" },
-  { name: "max_length", label: "Maximum length" },
-]).map((field) => ({ ...field, type: "number", min: 1, max: 512, isInteger: true }));
+  "All architectures use the same training and held-out sequences and random initial weights. A " +
+  "run stops at 99 % exact match. Times depend on this machine and its load.";
 
-/** The lengths of the sequences; empty ones are those of the selected model. */
-const lengths = signal(/** @type {any} */ ({ min_length: "", max_length: "" }));
+/** The fields of the form; an empty length is that of the selected model. */
+export function buildFields({ min_length: min }, optimizer) {
+  const length = { type: "number", min: 1, max: 512, isInteger: true },
+    validate = (max) =>
+      min !== "" && max !== "" && Number(max) < Number(min)
+        ? `Maximum length is ${max}; enter at least the minimum length, ${min}.`
+        : "";
+  return /** @type {FieldSpec[]} */ ([
+    { name: "min_length", label: "Minimum length", ...length },
+    { name: "max_length", label: "Maximum length", ...length, validate },
+    {
+      name: "same_optimizer",
+      label: "Same optimizer for all",
+      type: "checkbox",
+      hint: optimizer && `That of your model: ${optimizer}`,
+    },
+  ]);
+}
+
+const values = signal(
+  /** @type {any} */ ({ min_length: "", max_length: "", same_optimizer: true }),
+);
 /** The response with the architectures; null before. */
 const matched = signal(/** @type {any} */ (null));
 const selected = signal(new Set(["bert", "gpt2", "bart", "transformer"]));
 const error = signal("");
-const isTraining = signal(false);
+const isSending = signal(false);
 
-const requestedLengths = ({ min_length: min, max_length: max }) =>
-  min === "" || max === "" ? {} : { min_length: Number(min), max_length: Number(max) };
+const isValid = () =>
+  buildFields(values.value).every((field) => !validateField(field, values.value[field.name]));
+/** Return the fields of a request; those without lengths use the lengths of the model. */
+const buildRequest = ({ min_length: min, max_length: max, same_optimizer }) => ({
+  same_optimizer,
+  ...(min === "" || max === "" ? {} : { min_length: Number(min), max_length: Number(max) }),
+});
 
 let loadedSubject = "",
   requestId = 0;
 async function loadArchitectures() {
   const id = ++requestId,
-    isSameModel = loadedSubject === subject.value;
+    isSameModel = loadedSubject === subject.value,
+    { same_optimizer } = values.value,
+    request = isSameModel ? buildRequest(values.value) : { same_optimizer };
   const response = await requestOrError(
     "architectures/matched",
-    {
-      owner: store.owner.value,
-      subject: subject.value,
-      ...(isSameModel ? requestedLengths(lengths.value) : {}),
-    },
+    { owner: store.owner.value, subject: subject.value, ...request },
     TIMEOUT_MS,
   );
   if (id !== requestId) return;
   error.value = formatMessage(response.error || "");
   if (response.error) return; // the previous list stays
   loadedSubject = subject.value;
-  matched.value = response;
-  if (!isSameModel)
-    lengths.value = { min_length: response.min_length, max_length: response.max_length };
+  matched.value = { ...response, same_optimizer };
+  if (!isSameModel) {
+    const { min_length, max_length } = response;
+    values.value = { ...values.value, min_length, max_length };
+  }
 }
 
 const listSelected = () =>
@@ -64,28 +84,49 @@ const listSelected = () =>
   );
 
 async function trainArchitectures() {
-  isTraining.value = true;
+  const { task, optimizer } = matched.value,
+    request = buildRequest(values.value);
+  isSending.value = true;
   const response = await requestOrError("architectures/train", {
     owner: store.owner.value,
     subject: subject.value,
     architectures: listSelected().map((each) => each.architecture),
-    ...requestedLengths(lengths.value),
+    ...request,
   });
-  isTraining.value = false;
+  isSending.value = false;
   error.value = formatMessage(response.error || "");
-  if (response.runs?.length) setRuns(response.runs);
+  if (!response.runs?.length) return;
+  addSet(
+    `${task}: ${formatCount(response.runs.length, "model")}, ` +
+      (request.same_optimizer ? optimizer : "own optimizers"),
+    response.runs,
+  );
+  showResult();
+}
+
+async function stopRuns() {
+  isSending.value = true;
+  const responses = await Promise.all(
+    activeRuns.value.map((run) =>
+      requestOrError("runs/action", {
+        owner: store.owner.value,
+        subject: run.subject,
+        action: "stop",
+      }),
+    ),
+  );
+  isSending.value = false;
+  error.value = formatMessage(responses.find((each) => each.error)?.error ?? "");
 }
 
 /** Describe the size of an architecture, beside that of the selected model. */
 export function describeSize({ parameters, is_current: isCurrent }, target) {
-  const difference = parameters / target - 1,
-    sign = difference > 0 ? "+" : "−",
-    text =
-      Math.abs(difference) < MIN_DIFFERENCE
-        ? ""
-        : `, ${sign}${Math.abs(100 * difference).toFixed(1)} %`;
+  const difference = 100 * (parameters / target - 1),
+    sign = difference > 0 ? "+" : "−";
   return (
-    (isCurrent ? "Your model's architecture: " : "") + formatCount(parameters, "parameter") + text
+    (isCurrent ? "Your model's architecture: " : "") +
+    formatCount(parameters, "parameter") +
+    (Math.abs(difference) < 0.05 ? "" : `, ${sign}${Math.abs(difference).toFixed(1)} %`)
   );
 }
 
@@ -96,6 +137,7 @@ function Architecture({ option, target }) {
     next[event.currentTarget.checked ? "add" : "delete"](architecture);
     selected.value = next;
   };
+  const { same_optimizer: isSame } = matched.value;
   return html`<li title=${description}>
     <label>
       <input
@@ -106,15 +148,58 @@ function Architecture({ option, target }) {
       />
       <span class="name">${title}</span>
     </label>
-    <span class=${problem ? "pg-error cost" : "pg-hint cost"}>
-      ${problem ? formatMessage(problem) : describeSize(option, target)}
-    </span>
+    ${
+      problem
+        ? html`<span class="pg-error cost">${formatMessage(problem)}</span>`
+        : html`<span class="pg-hint amount" title=${describeSize(option, target)}
+              >${formatInteger(option.parameters)}</span
+            >
+            ${!isSame && html`<span class="pg-hint cost">${option.optimizer}</span>`}`
+    }
   </li>`;
 }
 
-function Choices() {
-  const { architectures, task, parameters } = matched.value ?? {},
-    count = listSelected().length;
+/** Return what the button of the form does, and its label. */
+function describeButton(count) {
+  if (!activeRuns.value.length)
+    return {
+      onSubmit: trainArchitectures,
+      submitLabel: "Train" + (count ? " " + formatCount(count, "model") : ""),
+      isBusy: isSending.value,
+    };
+  return {
+    onSubmit: stopRuns,
+    submitLabel: isStopping.value
+      ? "Stopping…"
+      : `Stop ${formatCount(activeRuns.value.length, "run")}`,
+    isBusy: isSending.value || isStopping.value,
+  };
+}
+
+/** Load the architectures of the model, and again after a change of the form. */
+function useArchitectures() {
+  const owner = store.owner.value,
+    ref = subject.value,
+    { min_length: min, max_length: max, same_optimizer: isSame } = values.value;
+  useEffect(() => {
+    if (!owner || !ref || !isValid()) return undefined;
+    const isCurrent =
+      loadedSubject === ref &&
+      matched.value?.min_length === Number(min) &&
+      matched.value?.max_length === Number(max) &&
+      matched.value?.same_optimizer === isSame;
+    if (isCurrent) return undefined;
+    const timer = setTimeout(loadArchitectures, loadedSubject === ref ? LOAD_DELAY_MS : 0);
+    return () => clearTimeout(timer);
+  }, [owner, ref, min, max, isSame]);
+}
+
+export function Choices() {
+  useArchitectures();
+  const { architectures, task, parameters, optimizer } = matched.value ?? {},
+    { onSubmit, ...button } = describeButton(listSelected().length),
+    isTraining = activeRuns.value.length > 0,
+    hasChoice = listSelected().length > 0 || !architectures;
   return html`<section class="side" aria-label="Architectures">
     <h3>Architectures</h3>
     <ul class="choices">
@@ -128,47 +213,34 @@ function Choices() {
       )}
     </ul>
     <${Form}
-      fields=${FIELDS}
-      values=${lengths.value}
-      onInput=${(name, value) => (lengths.value = { ...lengths.value, [name]: value })}
-      onSubmit=${trainArchitectures}
-      submitLabel=${count ? "Train " + formatCount(count, "model") : "Train"}
+      class="compact"
+      fields=${buildFields(values.value, optimizer)}
+      values=${values.value}
+      onInput=${(name, value) => (values.value = { ...values.value, [name]: value })}
+      onSubmit=${onSubmit}
+      ...${button}
       submitClass="train-all"
-      isBusy=${isTraining.value}
-      disabledReason=${count || !architectures ? "" : "Select an architecture."}
+      disabledReason=${isTraining || hasChoice ? "" : "Select an architecture."}
     >
       <p class="pg-hint total-cost">
         ${
-          architectures
-            ? `${task}; your model has ${formatCount(parameters, "parameter")}.`
-            : "Computing parameter counts…"
+          !architectures
+            ? "Computing parameter counts…"
+            : isValid() && `${task}; your model has ${formatCount(parameters, "parameter")}.`
         }
       </p>
     <//>
-    <${StatusMessage} kind="error" text=${error.value} />
+    <${StatusMessage} kind="error" text=${isValid() ? error.value : ""} />
   </section>`;
 }
 
 export function Architectures() {
-  const owner = store.owner.value,
-    ref = subject.value,
-    { min_length: min, max_length: max } = lengths.value;
-  useEffect(() => {
-    if (!owner || !ref) return undefined;
-    const isCurrent =
-      loadedSubject === ref &&
-      matched.value?.min_length === Number(min) &&
-      matched.value?.max_length === Number(max);
-    if (isCurrent) return undefined;
-    const timer = setTimeout(loadArchitectures, loadedSubject === ref ? LOAD_DELAY_MS : 0);
-    return () => clearTimeout(timer);
-  }, [owner, ref, min, max]);
   return html`<div class="columns of-architectures">
     <${Choices} />
     <section class="main-part" aria-label="Training curves">
       <p class="pg-hint fairness">${NOTE}</p>
       <${ArchitectureRuns} />
-      <${ArchitectureFacts} />
+      <${ArchitectureFacts} isOpen=${!hasRuns.value} />
     </section>
   </div>`;
 }

@@ -13,6 +13,7 @@ import { CompareJob } from "./jobs.js";
 import { isLocal, loadModelFacts, modelErrors, modelField, useModelFacts } from "./models.js";
 import { readableToken } from "./pipeline.js";
 import { createForm, selectedModel, subject } from "./state.js";
+import { showResult } from "./view.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 
@@ -86,6 +87,7 @@ const runPanel = (i) =>
 
 /** Run both models, one after the other, because each may need a download. */
 async function run() {
+  showResult();
   await runPanel(0);
   if (!isOwn.value) await runPanel(1);
 }

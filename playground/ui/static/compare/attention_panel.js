@@ -204,7 +204,7 @@ export function AttentionPanel({ index, data, kind = null, initial = null }) {
   if (!data)
     return html`<section class=${"panel-" + index} aria-label=${`Model ${index + 1}`}>
       <p class="pg-hint pg-empty">
-        No results yet. Press Show attention; the first run downloads the model.
+        Press Show attention to see the attention of each head. The first run downloads the model.
       </p>
     </section>`;
   const name = `${layer + 1}.${head + 1}`;

@@ -24,38 +24,38 @@ import {
   DEFAULT_MODELS,
   describeDownloads,
   describeModelCost,
+  isFolderName,
+  isUnavailable,
   listLocalModels,
   loadModelFacts,
   modelNames,
   useModelFacts,
   validateModelName,
 } from "./models.js";
-import { createForm, subject, view } from "./state.js";
+import { createForm, selectedModel, subject, view } from "./state.js";
+import { showResult } from "./view.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 
 const MAX_MODELS = 6;
 const FAIRNESS_NOTE =
-  "Your model was trained on this task; pretrained models were trained on text only and receive " +
-  "few-shot examples in the prompt. Your model therefore has an advantage.";
+  "The models do not compete on equal terms: yours was trained on this task, pretrained models " +
+  "only get few-shot examples in the prompt.";
+const READING = [
+  ["exact match, token accuracy", "Correct examples and correct tokens; in brackets the interval."],
+  [
+    "ranking",
+    "How often the target is more probable than all other candidates. The line marks chance. " +
+      "BERT needs about 140 forward passes for a target of ten tokens. A dash: the model is not " +
+      "ranked. Of the models of the playground, only the Transformer is.",
+  ],
+  ["time per example", "It depends on this machine and its load."],
+  ["memory", "The weights, and below them the growth of the process during the evaluation."],
+];
 const FIELDS = /** @type {FieldSpec[]} */ ([
-  { name: "n", label: "Examples", min: 1, max: 500, hint: "Held-out sequences for every model." },
-  {
-    name: "shots",
-    label: "Few-shot examples",
-    min: 0,
-    max: 32,
-    hint: "In the prompt of pretrained models, as many as fit.",
-  },
-  {
-    name: "rank",
-    label: "Ranking questions",
-    min: 0,
-    max: 500,
-    hint:
-      "Is the target the most likely candidate? BERT needs about 140 forward passes for a target " +
-      "of ten tokens.",
-  },
+  { name: "n", label: "Held-out examples", min: 1, max: 500 },
+  { name: "shots", label: "Few-shot examples", min: 0, max: 32 },
+  { name: "rank", label: "Ranked examples", min: 0, max: 500 },
 ]).map((field) => ({ ...field, type: "number", isRequired: true, isInteger: true }));
 
 /** @param {{ models?: unknown }} stored */
@@ -80,10 +80,11 @@ const nameError = signal("");
 loadResults();
 
 /** Return the line below the progress of a job that is done. */
-function describeResults({ items, rows }) {
-  const models = [...rows.values()].filter((row) => !isBaseline(row) && !row.error);
+export function describeResults({ items, rows }) {
+  const evaluated = [...rows.values()].filter((row) => !isBaseline(row) && !row.error),
+    models = new Set(evaluated.map((row) => row.model)); // a masked model has two rows
   return (
-    `Evaluated: ${formatCount(items.size, "example")}, ${formatCount(models.length, "model")} ` +
+    `Evaluated: ${formatCount(items.size, "example")}, ${formatCount(models.size, "model")} ` +
     "and the baselines."
   );
 }
@@ -98,12 +99,14 @@ const job = new CompareJob("table", {
   },
 });
 
+const listSelected = () => form.value.models.filter((each) => each.on).map((each) => each.name);
+
 function runBenchmark() {
-  const { models, n, shots, rank } = form.value;
+  const { n, shots, rank } = form.value;
   job.start(
     "benchmark",
     {
-      models: models.filter((each) => each.on).map((each) => each.name),
+      models: listSelected().filter((name) => !isUnavailable(name)),
       n: Number(n),
       shots: Number(shots),
       rank: Math.min(Number(n), Number(rank)),
@@ -111,6 +114,7 @@ function runBenchmark() {
     },
     subject.value,
   );
+  showResult();
 }
 
 function retryModel(model) {
@@ -138,19 +142,26 @@ export function validateNewModel(name, models) {
   return validateModelName(name);
 }
 
-function addModel(event) {
+async function addModel(event) {
   event.preventDefault();
   const name = newName.value.trim(),
     { models } = form.value;
   nameError.value = validateNewModel(name, models);
-  if (nameError.value) return; // the name stays
+  if (!nameError.value && isFolderName(name)) {
+    await loadModelFacts([name], true);
+    const { text, isError } = describeModelCost(name);
+    if (isError) nameError.value = text;
+  }
+  if (nameError.value || newName.value.trim() !== name) return; // the name stays
   newName.value = "";
-  form.set("models", [...models, { name, on: true }]);
+  form.set("models", [...form.value.models, { name, on: true }]);
 }
 
 function ModelItem({ model }) {
   const { name, on: isSelected } = model,
-    { text, isError } = describeModelCost(name),
+    { text, isError } = isUnavailable(name)
+      ? { text: "Not on this machine", isError: false }
+      : describeModelCost(name),
     { models } = form.value,
     select = (event) =>
       form.set(
@@ -209,20 +220,51 @@ function Files() {
   ${button("All data (JSON)", saveJson)}`;
 }
 
-function Results() {
-  const { settings, leaks, rows } = results.value;
-  return html`<section class="main-part" aria-label="Benchmark results">
-    <div class="job">
-      <${JobProgress} job=${job} doneText=${describeResults(results.value)} />
-    </div>
-    <p class="pg-hint fairness">${settings?.caption ?? FAIRNESS_NOTE}</p>
-    <${ResultTable} job=${job} onRetry=${retryModel} />
+function Legend() {
+  const { settings, leaks } = results.value;
+  return html`<details class="legend">
+    <summary>How to read this table</summary>
+    <dl>
+      ${READING.map(([term, text]) => [
+        html`<dt key=${term}>${term}</dt>`,
+        html`<dd key=${term + " text"}>${text}</dd>`,
+      ])}
+    </dl>
+    ${settings?.caption && html`<p class="pg-hint">${settings.caption}</p>`}
     <div class="leaks">
       ${leaks.map(({ message }) => html`<p key=${message} class="pg-hint">${message}</p>`)}
     </div>
+  </details>`;
+}
+
+/** Whether the results are those of another model than the open one. */
+const isOutdated = () => {
+  const { settings, subject: of } = results.value;
+  return Boolean(settings && of && subject.value && of !== subject.value);
+};
+
+function Results() {
+  const { settings, rows } = results.value,
+    isOld = isOutdated();
+  return html`<section class="main-part" aria-label="Benchmark results">
+    <div class="job">
+      <${JobProgress} job=${job} doneText=${isOld ? "" : describeResults(results.value)} />
+    </div>
+    ${
+      isOld &&
+      html`<p class="other-model" role="status">
+        These results are of <b>${settings.request?.name ?? "another model"}</b>. Press Run
+        evaluation for <b>${selectedModel.value?.name}</b>.
+      </p>`
+    }
+    <p class="pg-hint fairness">${FAIRNESS_NOTE}</p>
+    <div class=${isOld ? "outdated" : ""}>
+      <${ResultTable} job=${job} onRetry=${retryModel} />
+    </div>
     ${
       rows.size > 0 &&
-      html`<header class="pg-section-header results-header">
+      html`<${Legend} />
+        <header class="pg-section-header results-header">
           <h3>Results by example</h3>
           <span class="pg-spacer"></span>
           <${Files} />
@@ -234,7 +276,7 @@ function Results() {
 
 export function Benchmark() {
   const { models, ...numbers } = form.value,
-    selected = models.filter((each) => each.on).map((each) => each.name);
+    isRepeated = results.value.settings && !isOutdated();
   return html`<div class="columns of-benchmark" data-status=${job.state.value.status}>
     <section class="side" aria-label="Benchmark settings">
       <h3>Compare with</h3>
@@ -244,10 +286,10 @@ export function Benchmark() {
         values=${numbers}
         onInput=${form.set}
         onSubmit=${runBenchmark}
-        submitLabel=${results.value.settings ? "Run again" : "Run evaluation"}
+        submitLabel=${isRepeated ? "Run again" : "Run evaluation"}
         submitClass="run"
         isBusy=${isActive(job.state.value)}
-        ><p class="pg-hint total-cost">${describeDownloads(selected)}</p><//
+        ><p class="pg-hint total-cost">${describeDownloads(listSelected())}</p><//
       >
     </section>
     <${Results} />

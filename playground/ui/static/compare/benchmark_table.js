@@ -10,14 +10,29 @@ import {
 } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
 import { isBaseline, listPending, results, sortedRows } from "./benchmark_results.js";
-import { describeError } from "./outage.js";
+import { describeError, isOutage, outage } from "./outage.js";
 
 /** @import { Column } from "../shared/types.js" */
 
 const METRICS = [
-  { key: "exact_match", label: "exact match", count: (row) => row.n },
-  { key: "token_accuracy", label: "token accuracy", count: (row) => row.n_tokens },
-  { key: "rank_accuracy", label: "ranking", count: (row) => row.ranked },
+  {
+    key: "exact_match",
+    label: "exact match",
+    help: "Fraction of examples without an error",
+    count: (row) => row.n,
+  },
+  {
+    key: "token_accuracy",
+    label: "token accuracy",
+    help: "Fraction of correct tokens",
+    count: (row) => row.n_tokens,
+  },
+  {
+    key: "rank_accuracy",
+    label: "ranking",
+    help: "How often the target is the most probable candidate",
+    count: (row) => row.ranked,
+  },
 ];
 const isMissing = (value) => value === null || value === undefined;
 const chanceOf = (row, key) =>
@@ -54,7 +69,10 @@ function Score({ row, metric }) {
     [value, low, high] = [row[key], row[key + "_low"], row[key + "_high"]],
     chance = chanceOf(row, key),
     hasInterval = !isMissing(low) && !isMissing(high);
-  if (isMissing(value)) return html`<span class="quiet-text">–</span>`;
+  if (isMissing(value))
+    return html`<span class="quiet-text" title=${key === "rank_accuracy" ? "Not ranked" : ""}
+      >–</span
+    >`;
   return html`<span class="score" title=${describeScore(row, metric)}>
     <span class="value">${formatPercent(value)}</span>
     ${
@@ -87,16 +105,19 @@ function ModelName({ row, job, onRetry }) {
     ${
       row.error &&
       html`<span class="failed pg-error">
-        ${formatMessage(describeError(row.error, row.error_code))}
+        ${formatMessage(describeError(row.error, row.error_code, row.model))}
         ${row.n > 0 && ` Evaluated before the error: ${row.n}.`} ${" "}
-        <button
-          type="button"
-          class="pg-button"
-          disabled=${job.isBusy}
-          onClick=${() => onRetry(row.model)}
-        >
-          Retry
-        </button>
+        ${
+          !(outage.value && isOutage(row.error_code)) &&
+          html`<button
+            type="button"
+            class="pg-button"
+            disabled=${job.isBusy}
+            onClick=${() => onRetry(row.model)}
+          >
+            Retry
+          </button>`
+        }
       </span>`
     }`;
 }
@@ -106,11 +127,13 @@ const formatExamples = (row, requested) =>
     ? (row.n ?? "")
     : `${row.n} of ${requested}`;
 
+const GROWTH = "Growth of the process during the evaluation";
+
 function Memory({ row }) {
   if (!row.weights_bytes) return null;
   const added = ("+ " + formatBytes(row.added_bytes)).replaceAll(" ", "\u00a0");
   return html`${formatBytes(row.weights_bytes)}
-  ${row.added_bytes > 0 && html`<span class="what">process ${added}</span>`}`;
+  ${row.added_bytes > 0 && html`<span class="what" title=${GROWTH}>${added}</span>`}`;
 }
 
 /** @returns {Column[]} */
@@ -125,6 +148,7 @@ function buildColumns({ request, estimates }, job, onRetry) {
     ...METRICS.map((metric) => ({
       key: metric.key,
       label: metric.label,
+      help: metric.help,
       isNumber: true,
       render: (row) => !row.isPending && html`<${Score} row=${row} metric=${metric} />`,
     })),

@@ -2,7 +2,14 @@
 import { html } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
 import { shortModelName } from "./models.js";
-import { createPipeline, modelInput, ModelTokens, Notes, textArea } from "./pipeline.js";
+import {
+  createPipeline,
+  formatProbability,
+  modelInput,
+  ModelTokens,
+  Notes,
+  textArea,
+} from "./pipeline.js";
 
 function Labels({ result }) {
   const { model, trained: isTrained, labels, heads, tokens, notes } = result,
@@ -21,6 +28,7 @@ function Labels({ result }) {
   return html`<h4>Predictions of ${name}</h4>
     <${BarList}
       label="Predicted labels"
+      format=${formatProbability}
       items=${labels.map(({ label, probability }) => ({ label, value: probability }))}
     />
     <h4>Input tokens</h4>
@@ -30,10 +38,10 @@ function Labels({ result }) {
 
 const pipeline = createPipeline("classify", {
   kind: "classify",
-  fields: [modelInput("Model", "bert-base-uncased"), textArea("text", "Text", "what a good film")],
+  fields: [modelInput("bert-base-uncased"), textArea("text", "Text", "what a good film")],
   submitLabel: "Classify",
   emptyText:
-    "The predicted labels. A model without a classification head, such as bert-base-uncased, " +
+    "the predicted labels. A model without a classification head, such as bert-base-uncased, " +
     "gets ten randomly initialized heads, whose predictions are meaningless. " +
     "distilbert/distilbert-base-uncased-finetuned-sst-2-english has a trained head, and the " +
     "section Train a classifier trains one.",

@@ -11,7 +11,14 @@ import {
 } from "../shared/format.js";
 import { LEARNING_RATE } from "../shared/strings.js";
 import { classify } from "./classification.js";
-import { createPipeline, modelInput, Notes, numberInput, textArea } from "./pipeline.js";
+import {
+  createPipeline,
+  formatProbability,
+  modelInput,
+  Notes,
+  numberInput,
+  textArea,
+} from "./pipeline.js";
 import { SAMPLE_TEXTS } from "./sample_texts.js";
 import { section } from "./state.js";
 import { toSeries, TrainingCharts } from "./training_charts.js";
@@ -50,6 +57,7 @@ function Prediction({ title, labels }) {
     <h4>${title}</h4>
     <${BarList}
       label=${title}
+      format=${formatProbability}
       items=${labels.map(({ label, probability }) => ({ label, value: probability }))}
     />
   </div>`;
@@ -113,7 +121,7 @@ const pipeline = createPipeline("train", {
   kind: "train-classifier",
   hasRows: true,
   fields: [
-    modelInput("Model", "bert-base-uncased"),
+    modelInput("bert-base-uncased"),
     textArea("csv", "Labeled texts, as CSV with the columns text and label", SAMPLE_TEXTS, {
       maxLength: MAX_CSV_BYTES,
     }),
@@ -136,7 +144,7 @@ const pipeline = createPipeline("train", {
     },
     numberInput("epochs", "Epochs", "", 1, 100, {
       isRequired: false,
-      placeholder: "about 60 steps",
+      placeholder: "for about 60 steps",
     }),
     numberInput("learning_rate", LEARNING_RATE, "", 1e-7, 0.1, {
       isRequired: false,
@@ -146,7 +154,7 @@ const pipeline = createPipeline("train", {
   ],
   submitLabel: "Train",
   emptyText:
-    "Curves of the accuracy and the loss. One fifth of the texts is held out. The test sentence " +
+    "curves of the accuracy and the loss. One fifth of the texts is held out. The test sentence " +
     "is classified before and after training.",
   describe: ({ steps, seconds }) =>
     `Trained ${formatCount(steps, "step")} in ${formatDuration(seconds)}.`,

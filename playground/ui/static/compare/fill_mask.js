@@ -34,13 +34,13 @@ function Predictions({ result: { model, tokens, masks, notes } }) {
 export const { View: FillMask } = createPipeline("fill", {
   kind: "inference",
   fields: [
-    modelInput("Model", "bert-base-uncased"),
+    modelInput("bert-base-uncased"),
     textArea("text", "Text with [MASK]", "The capital of France is [MASK]."),
     numberInput("top_k", "Candidates", "5", 1, 50),
   ],
   buildRequest: (request) => ({ task: "fill-mask", ...request }),
   submitLabel: "Fill mask",
-  emptyText: "The most probable tokens for each [MASK].",
+  emptyText: "the most probable tokens for each [MASK].",
   isAutomatic: true,
   Result: Predictions,
 });

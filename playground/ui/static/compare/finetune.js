@@ -13,7 +13,7 @@ import { store } from "../shared/store.js";
 import { EXACT_MATCH_TITLE, PEAK_LEARNING_RATE } from "../shared/strings.js";
 import { benchmarkModels } from "./benchmark.js";
 import { runQuery } from "./jobs.js";
-import { createPipeline, numberInput } from "./pipeline.js";
+import { createPipeline, numberInput, PRETRAINED_MODEL } from "./pipeline.js";
 import { loadLocal, saveLocal, subject } from "./state.js";
 import { toSeries, TrainingCharts } from "./training_charts.js";
 
@@ -131,18 +131,15 @@ const pipeline = createPipeline("finetune", {
   hasRows: true,
   needsSubject: true,
   fields: [
-    { name: "model", label: "Model", value: "gpt2" },
+    { name: "model", label: PRETRAINED_MODEL, value: "gpt2" },
     numberInput("steps", "Steps", 100, 1, 5000),
-    numberInput("learning_rate", PEAK_LEARNING_RATE, 0.0002, 1e-8, 0.1, {
-      isInteger: false,
-      hint: "Warm-up over the first tenth of the steps, then cosine decay.",
-    }),
+    numberInput("learning_rate", PEAK_LEARNING_RATE, 0.0002, 1e-8, 0.1, { isInteger: false }),
     numberInput("batch_size", "Batch size", 16, 1, 256),
-    numberInput("n", "Held-out sequences per evaluation", 64, 1, 1000),
+    numberInput("n", "Held-out sequences", 64, 1, 1000),
   ],
   submitLabel: "Fine-tune",
   emptyText:
-    "No fine-tuned model yet. Select a model and press Fine-tune. Step 0 is the pretrained " +
+    "the exact match and the loss of the pretrained model as it learns. Step 0 is the pretrained " +
     "model, evaluated without few-shot examples. Cancel keeps the current weights.",
   describe: ({ steps, seconds }) =>
     `Trained ${formatCount(steps, "step")} in ${formatDuration(seconds)}.`,

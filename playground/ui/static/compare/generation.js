@@ -99,10 +99,10 @@ export const { View: Generation } = createPipeline("continue", {
   kind: "inference",
   hasRows: true,
   fields: [
-    modelInput("Model", "gpt2"),
+    modelInput("gpt2"),
     textArea("text", "Text", "The capital of France is"),
     numberInput("new_tokens", "New tokens", "40", 1, 200),
-    numberInput("top_k", "Candidates displayed", "8", 1, 50),
+    numberInput("top_k", "Candidates", "8", 1, 50),
     {
       name: "decoding",
       label: "Decoding",
@@ -150,7 +150,7 @@ export const { View: Generation } = createPipeline("continue", {
   ],
   submitLabel: "Generate text",
   emptyText:
-    "The generated text, with the probability and the alternatives of each token. GPT-2 was not " +
+    "the generated text, with the probability and the alternatives of each token. GPT-2 was not " +
     "trained to follow instructions: give it some examples of one format, and end the prompt " +
     "where the answer begins (Brown et al. 2020). The choice and the order of the examples " +
     "change the result (Zhao et al. 2021).",

@@ -2,7 +2,7 @@
 import { ServerError, sleep } from "../shared/api.js";
 import { isActive, Job } from "../shared/job.js";
 import { store } from "../shared/store.js";
-import { describeError } from "./outage.js";
+import { describeError, isOutage, reportOutage } from "./outage.js";
 import { loadLocal, saveLocal } from "./state.js";
 
 const ROUTES = { submit: "jobs/submit", poll: "jobs/poll", cancel: "jobs/cancel" };
@@ -68,8 +68,14 @@ export class CompareJob extends Job {
   /** @param {unknown} error */
   fail(error) {
     super.fail(error);
-    const { message, code } = this.state.peek();
-    this.patch(describeError(message, code));
+    const { message, code, canRetry } = this.state.peek(),
+      { model, model1 } = this.activeRequest ?? {};
+    reportOutage(code);
+    this.update({
+      ...this.state.peek(),
+      message: describeError(message, code, model1 ? "" : model),
+      canRetry: canRetry && !isOutage(code), // it would fail again
+    });
   }
 
   get isBusy() {
@@ -95,13 +101,14 @@ export const resumeJobs = () => jobs.forEach((job) => job.resumeStored());
 /**
  * Run a short job without a progress line.
  * @param {string} kind
- * @param {object} request
+ * @param {any} request
  * @param {{ subject?: string, onRow?: (row: any) => void }} [options]
  */
 export async function runQuery(kind, request, { subject = "", onRow = () => {} } = {}) {
   const job = new Job(ROUTES, { onRows: (rows) => rows.forEach(onRow) }),
     result = await job.run(store.owner.value, buildPayload(kind, request, subject));
   const { message, code } = job.state.value;
-  if (!result) throw new ServerError(describeError(message, code), { code });
+  reportOutage(code);
+  if (!result) throw new ServerError(describeError(message, code, request.model), { code });
   return result;
 }

@@ -3,7 +3,7 @@ import { computed, signal, useEffect } from "../vendor/preact.js";
 import { formatBytes, formatCount, formatInteger, formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { runQuery } from "./jobs.js";
-import { describeError, NOT_LOCAL, outage } from "./outage.js";
+import { describeError, isOutage, localPathsAllowed, outage, reportOutage } from "./outage.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 
@@ -16,13 +16,14 @@ const LOAD_DELAY_MS = 500; // after the last key
 const modelFacts = signal(new Map()); // name -> a row of the job model-info
 const pending = signal(/** @type {Set<string>} */ (new Set()));
 const cachedModels = signal(/** @type {string[]} */ ([]));
-const localPathsAllowed = signal(true); // the server checks it
 export const modelNames = computed(() => [...new Set([...DEFAULT_MODELS, ...cachedModels.value])]);
+
+export const isFolderName = (name) => /^[~./]/.test(name);
 
 /** Return why a text is no name of a model; empty if it is one. */
 export function validateModelName(text) {
   const name = text.trim(),
-    isFolder = localPathsAllowed.value && /^[~./]/.test(name),
+    isFolder = localPathsAllowed.value && isFolderName(name),
     isHubName = HUB_NAME.test(name) && !/--|\.\.|\.git$/.test(name);
   if (isHubName || isFolder || FINETUNED_NAME.test(name)) return "";
   const folder = localPathsAllowed.value ? ", or the path of a folder" : "";
@@ -35,7 +36,8 @@ const setPending = (names, isPending) => {
   pending.value = next;
 };
 const setFacts = (name, row) => {
-  const message = row.message && describeError(row.message, row.code);
+  if (row.message) reportOutage(row.code);
+  const message = row.message && describeError(row.message, row.code, name);
   modelFacts.value = new Map(modelFacts.peek()).set(name, { ...row, message });
 };
 
@@ -83,12 +85,15 @@ export const isLocal = (name) => {
   return Boolean(row && !row.message && row.location !== "hub");
 };
 
+/** Whether a model is not local, and the Hub cannot be reached. */
+export const isUnavailable = (name) => isOutage(modelFacts.value.get(name.trim())?.code);
+
 /** Describe what the use of a model requires, or why it cannot be used. */
 export function describeModelCost(name) {
   const row = modelFacts.value.get(name.trim()),
     isPending = pending.value.has(name.trim());
   if (!row) return { text: isPending ? "Checking…" : "", isError: false };
-  if (row.message) return { text: formatMessage(row.message), isError: row.message !== NOT_LOCAL };
+  if (row.message) return { text: formatMessage(row.message), isError: !isOutage(row.code) };
   const parameters = row.parameters ? formatCount(row.parameters, "parameter") : "",
     size = row.bytes ? formatBytes(row.bytes) : "";
   if (row.location === "hub")
@@ -101,8 +106,10 @@ export function describeModelCost(name) {
   return { text: `${storage}: ${[parameters, size].filter(Boolean).join(", ")}`, isError: false };
 }
 
-/** Describe the downloads that a benchmark of these models needs. */
+/** Describe the downloads that a benchmark of these models needs, and the models it skips. */
 export function describeDownloads(names) {
+  const skipped = names.filter(isUnavailable);
+  if (skipped.length) return `Skipped, because the Hub cannot be reached: ${skipped.join(", ")}.`;
   const rows = names.map((name) => modelFacts.value.get(name)),
     remote = rows.filter((row) => row?.location === "hub" && row.bytes);
   if (remote.length)
@@ -144,7 +151,7 @@ export function useModelFacts(names) {
 }
 
 export const shortModelName = (name) =>
-  /^[~/.]/.test(name) ? (name.split("/").filter(Boolean).pop() ?? name) : name;
+  isFolderName(name) ? (name.split("/").filter(Boolean).pop() ?? name) : name;
 
 /** Describe the model of a result. */
 export const describeModel = ({ model, parameters }) =>

@@ -1,27 +1,46 @@
 // Whether the Hub can be reached. The tab shows an outage once, above the views.
 import { html, signal } from "../vendor/preact.js";
 
-const NO_CONNECTION = "No internet connection. Local models still work.";
-const HUB_DOWN = "The Hub does not respond. Local models still work.";
-export const NOT_LOCAL = "Not on this machine.";
-// The sentences for the codes of errors; see playground/hub/errors.py.
-const OUTAGES = /** @type {Record<string, string>} */ ({
-  hub_unreachable: NO_CONNECTION,
-  hub_unavailable: HUB_DOWN,
+// The sentences for the codes of errors (playground/hub/errors.py): above the views, and in an
+// error about a model.
+const OUTAGES = /** @type {Record<string, { summary: string, problem: string }>} */ ({
+  hub_unreachable: {
+    summary: "No internet connection. Local models still work.",
+    problem: "There is no connection to the Hub",
+  },
+  hub_unavailable: {
+    summary: "The Hub does not respond. Local models still work.",
+    problem: "The Hub does not respond",
+  },
 });
 
 /** The sentence about the outage; empty without one. */
 export const outage = signal("");
+/** Whether folders of the server are accepted as models. The server checks it. */
+export const localPathsAllowed = signal(true);
+
+export const isOutage = (code = "") => Object.hasOwn(OUTAGES, code);
 
 /**
- * Return an error for the place where it occurred. One of the connection becomes the outage.
+ * Return the message of an error. One of the connection names the model, and what to do.
  * @param {string} message
  * @param {string} [code]
+ * @param {string} [model]
  */
-export function describeError(message, code = "") {
-  if (!Object.hasOwn(OUTAGES, code)) return message;
-  outage.value = OUTAGES[code];
-  return NOT_LOCAL;
+export function describeError(message, code = "", model = "") {
+  if (!isOutage(code)) return message;
+  const other = localPathsAllowed.value
+    ? "enter the path of a folder with a model"
+    : "choose a model on this machine";
+  return (
+    `${OUTAGES[code].problem}, and ${model || "the model"} is not on this machine. Try again ` +
+    `later, or ${other}.`
+  );
+}
+
+/** Show an error of the connection above the views. */
+export function reportOutage(code = "") {
+  if (isOutage(code)) outage.value = OUTAGES[code].summary;
 }
 
 /** @param {{ onRetry: () => void }} props */

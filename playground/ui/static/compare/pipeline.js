@@ -16,6 +16,7 @@ import {
   useModelFacts,
 } from "./models.js";
 import { createForm, subject } from "./state.js";
+import { showResult } from "./view.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 
@@ -23,8 +24,14 @@ const isModelField = ({ name }) => /^model\d?$/.test(name);
 const modelsOf = (fields, values) =>
   fields.filter(isModelField).map(({ name }) => String(values[name]).trim());
 
+export const PRETRAINED_MODEL = "Pretrained model";
+
 /** A field for the name of a model; the first one is the model of the request. */
-export const modelInput = (label, value, name = "model0") => ({ name, label, value });
+export const modelInput = (value, label = PRETRAINED_MODEL, name = "model0") => ({
+  name,
+  label,
+  value,
+});
 /** @returns {PipelineField} */
 export const textArea = (name, label, value, rest = {}) => ({
   name,
@@ -69,11 +76,12 @@ export function toRequest(fields, values) {
  *   fields: PipelineField[],
  *   isVisible?: (field: PipelineField, values: any) => boolean,
  *   buildRequest?: (request: any) => any,
- *   submitLabel?: string,
+ *   submitLabel: string,
  *   emptyText: string,
  *   examples?: { label: string, values: Record<string, any> }[],
  *   describe?: (result: any) => string,
  *   isAutomatic?: boolean,
+ *   hasExample?: boolean,
  *   hasRows?: boolean,
  *   needsSubject?: boolean,
  *   formName?: string,
@@ -82,9 +90,10 @@ export function toRequest(fields, values) {
  *   Result: (props: any) => any,
  *   Controls?: (props: any) => any,
  * }} PipelineSpec `isAutomatic` runs the section once without a click if its models are local;
- *   `examples` fill the form and run it; `hasRows` shows rows before the result; `needsSubject`
- *   sends the selected model; `Controls` follow the fields; `describe` returns the text of a job
- *   that is done
+ *   `hasExample` shows a recorded result before the first one; `emptyText` completes
+ *   “Press … to see”; `examples` fill the form and run it; `hasRows` shows rows before the result;
+ *   `needsSubject` sends the selected model; `Controls` follow the fields; `describe` returns the
+ *   text of a job that is done
  */
 
 /**
@@ -123,7 +132,14 @@ export function createPipeline(name, spec) {
     return spec.buildRequest ? spec.buildRequest(built) : built;
   };
   const run = () => job.start(kind, buildRequest(), spec.needsSubject ? subject.value : ""),
-    pipeline = { name, spec, values, job, result, rows, request, run, buildRequest, visibleFields },
+    start = () => {
+      run();
+      showResult();
+    },
+    pipeline = {
+      ...{ name, spec, values, job, result, rows, request },
+      ...{ run, start, buildRequest, visibleFields },
+    },
     View = () => html`<${PipelineView} pipeline=${pipeline} />`;
   return { ...pipeline, View };
 }
@@ -137,11 +153,11 @@ function useAutoRun({ spec, values, job, run }) {
 }
 
 /** Buttons that fill the form with an example and run it. */
-function Examples({ pipeline: { spec, values, run, job } }) {
+function Examples({ pipeline: { spec, values, start, job } }) {
   if (!spec.examples) return null;
   const open = (example) => {
     for (const [name, value] of Object.entries(example.values)) values.set(name, value);
-    run();
+    start();
   };
   return html`<div class="examples" role="group" aria-label="Examples">
     <span class="pg-hint">Examples</span>
@@ -163,8 +179,36 @@ function Examples({ pipeline: { spec, values, run, job } }) {
 const toField = (field, values) =>
   isModelField(field) ? modelField(field.name, field.label, values[field.name]) : field;
 
+/** The recorded results by section (scripts/record_pretrained_examples.py). */
+const recorded = signal(/** @type {Record<string, any>} */ ({}));
+let isLoading = false;
+async function loadRecorded() {
+  if (isLoading) return;
+  isLoading = true;
+  try {
+    recorded.value = await (await fetch(new URL("examples.json", import.meta.url))).json();
+  } catch {
+    isLoading = false; // the section describes what will be there
+  }
+}
+
+/** What the section shows before its first result: a recorded one, or what will be there. */
+function Placeholder({ pipeline: { name, spec } }) {
+  const example = spec.hasExample && recorded.value[name];
+  useEffect(() => {
+    if (spec.hasExample) loadRecorded();
+  }, []);
+  if (!example)
+    return html`<p class="pg-hint pg-empty">Press ${spec.submitLabel} to see ${spec.emptyText}</p>`;
+  return html`<p class="pg-hint">
+      Example, recorded with ${example.model}. Press ${spec.submitLabel} to run it here with your
+      model.
+    </p>
+    <div class="pipeline-output recorded"><${spec.Result} result=${example} /></div>`;
+}
+
 function PipelineView({ pipeline }) {
-  const { name, spec, job, rows, request, run } = pipeline,
+  const { name, spec, job, rows, request, run, start } = pipeline,
     values = pipeline.values.value,
     result = pipeline.result.value,
     { describe = describeModel, Result, Controls } = spec;
@@ -177,8 +221,8 @@ function PipelineView({ pipeline }) {
         values=${values}
         errors=${modelErrors(values)}
         onInput=${pipeline.values.set}
-        onSubmit=${run}
-        submitLabel=${spec.submitLabel ?? "Run"}
+        onSubmit=${start}
+        submitLabel=${spec.submitLabel}
         submitClass="run"
         >${Controls && html`<${Controls} />`}<${Examples} pipeline=${pipeline}
       /><//>
@@ -192,11 +236,14 @@ function PipelineView({ pipeline }) {
           ? html`<div class="pipeline-output">
               <${Result} result=${result} rows=${rows.value} request=${request.value} />
             </div>`
-          : html`<p class="pg-hint pg-empty">${spec.emptyText}</p>`
+          : html`<${Placeholder} pipeline=${pipeline} />`
       }
     </section>
   </div>`;
 }
+
+/** Format a probability; two that add up to one also do so in the text. */
+export const formatProbability = (value) => (100 * value).toFixed(1) + " %";
 
 /** The text of a token, with visible whitespace. */
 export const visibleWhitespace = (text) =>

@@ -111,7 +111,7 @@ function Similarities({ result }) {
 export const { View: Polysemy } = createPipeline("banks", {
   kind: "word-in-context",
   fields: [
-    modelInput("Model", "bert-base-uncased"),
+    modelInput("bert-base-uncased"),
     textArea("text", "Text", "The bank by the river was steep, but the bank refused my loan"),
     {
       name: "word",
@@ -145,9 +145,11 @@ export const { View: Polysemy } = createPipeline("banks", {
       },
     },
   ],
+  submitLabel: "Compare occurrences",
   emptyText:
-    "Cosine similarity of the two occurrences after each layer. Both start from the same token " +
+    "the similarity of the two occurrences after each layer. Both start from the same token " +
     "embedding; position and context separate them.",
   isAutomatic: true,
+  hasExample: true,
   Result: Similarities,
 });

@@ -84,8 +84,8 @@ function Comparison({ result }) {
 export const { View: TokenizerMismatch } = createPipeline("mismatch", {
   kind: "tokenizer-mismatch",
   fields: [
-    modelInput("Model", "gpt2"),
-    modelInput("Tokenizer of", "bert-base-uncased", "model1"),
+    modelInput("gpt2"),
+    modelInput("bert-base-uncased", "Tokenizer of", "model1"),
     textArea("text", "Text", "", {
       isRequired: false,
       placeholder: "If empty: an example for the model",
@@ -97,9 +97,9 @@ export const { View: TokenizerMismatch } = createPipeline("mismatch", {
     tokenizer: model1,
     ...(text.trim() ? { text } : {}),
   }),
+  submitLabel: "Compare tokenizers",
   emptyText:
-    "A model receives token ids, not words. The same text is encoded with its own tokenizer and " +
-    "with that of another model.",
+    "the same text, encoded with two tokenizers. A model " + "receives token ids, not words.",
   describe: ({ own, other, tokenizer }) =>
     `${formatCount(own.tokens.length, "token")} with its own tokenizer, ` +
     `${formatInteger(other.tokens.length)} with that of ${tokenizer}`,

@@ -142,7 +142,7 @@ function Result({ result }) {
 export const { View: Translation } = createPipeline("translate", {
   kind: "translate",
   fields: [
-    modelInput("Encoder-decoder", "google-t5/t5-small"),
+    modelInput("google-t5/t5-small", "Pretrained encoder-decoder"),
     textArea("text", "Text", "translate English to German: The cat sat on the mat.", {
       maxLength: 1000,
       hint:
@@ -152,6 +152,6 @@ export const { View: Translation } = createPipeline("translate", {
     numberInput("new_tokens", "New tokens", "40", 1, 64),
   ],
   submitLabel: "Translate",
-  emptyText: "The output with the probability of each token, and the attention of every head.",
+  emptyText: "the output with the probability of each token, and the attention of every head.",
   Result,
 });

@@ -59,15 +59,17 @@ function Nearest({ result }) {
 export const { View: WordEmbeddings } = createPipeline("analogy", {
   kind: "analogy",
   fields: [
-    modelInput("Model", "bert-base-uncased"),
+    modelInput("bert-base-uncased"),
     word("plus", "Start", "king"),
     word("minus", "Subtract", "man"),
     word("also", "Add", "woman"),
     word("expected", "Expected", "queen"),
   ],
+  submitLabel: "Find nearest tokens",
   emptyText:
-    "The tokens nearest to the sum, and the rank of the expected word: among all tokens, without " +
+    "the tokens nearest to the sum, and the rank of the expected word: among all tokens, without " +
     "the three input words, and by similarity to one input word alone.",
   isAutomatic: true,
+  hasExample: true,
   Result: Nearest,
 });

@@ -9,6 +9,7 @@ import { account, createHubJob, runHubJob, session, token } from "./state.js";
 
 const accountJob = createHubJob();
 const sessionError = signal("");
+const TOKENS_URL = "https://huggingface.co/settings/tokens";
 const READ_ONLY = "; it is read-only. Publishing needs a token with write access.";
 
 export async function loadSession() {
@@ -24,30 +25,33 @@ export async function verifyToken() {
   account.value = await runHubJob(accountJob, { kind: "account" });
 }
 
-/** Describe how the user signs in, and whether the user has. */
+/** Describe how the user signs in, and whether the user has. Backticks mark a command. */
 export function describeSession({ method, signed_in: isSignedIn, name }, holder, hasToken) {
   const access =
     holder && `Token of ${holder.name}` + (holder.writes ? "; it has write access." : READ_ONLY);
   const ofMachine = isSignedIn
-    ? `This machine is signed in to the Hub${holder ? " as " + holder.name : ""}. ` +
+    ? `This machine is signed in to the Hugging Face Hub${holder ? " as " + holder.name : ""}. ` +
       "You can enter another token:"
-    : "This machine is not signed in to the Hub: run hf auth login, or enter a token with " +
-      "write access.";
+    : "This machine is not signed in to the Hugging Face Hub: run `hf auth login`, or enter a " +
+      "token with write access.";
   const texts = {
     oauth: isSignedIn
       ? `Signed in as ${name || "you"}.`
-      : "Sign in above to publish; browsing and importing need no account.",
+      : "Sign in above to publish on the Hugging Face Hub; browsing and importing need no account.",
     none:
-      "This Space has no sign-in, so it cannot publish. Download your checkpoints in the Train " +
-      "tab, or duplicate the Space.",
+      "This Space has no sign-in, so it cannot publish on the Hugging Face Hub. Download your " +
+      "checkpoints in the Train tab, or duplicate the Space.",
     machine: holder && hasToken ? access : ofMachine,
     typed:
       access ||
-      "To publish, enter a token with write access. It is used for the operations that you " +
-        "start, and not stored.",
+      "To publish on the Hugging Face Hub, enter a token with write access. It is used for the " +
+        "operations that you start, and not stored.",
   };
   return texts[method] || "Checking sign-in…";
 }
+
+const formatCommands = (text) =>
+  text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
 
 const RESTART_NOTICE =
   " A restart of this Space deletes all runs: publish the models that you want to keep, or " +
@@ -67,7 +71,7 @@ export function Account() {
     accountJob.reset();
   };
   return html`<div class="account">
-    <span class="session-text" role="status">${text}</span>
+    <span class="session-text" role="status">${formatCommands(text)}</span>
     ${
       hasField &&
       html`<label>
@@ -87,7 +91,8 @@ export function Account() {
     ${
       hasField &&
       !account.value &&
-      html`<button type="button" class="pg-button check" onClick=${verifyToken}>Check</button>`
+      html`<button type="button" class="pg-button check" onClick=${verifyToken}>Check</button>
+        <a href=${TOKENS_URL} target="_blank" rel="noopener">Get a token</a>`
     }
     <${StatusMessage}
       kind="error"

@@ -3,7 +3,7 @@ import { html, signal } from "../vendor/preact.js";
 import { sleep } from "../shared/api.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { formatAge, formatCount, formatInteger, formatPercent } from "../shared/format.js";
+import { formatCount, formatInteger, formatPercent, formatRelativeTime } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
 import { store } from "../shared/store.js";
 import { openRepo } from "./repository.js";
@@ -39,7 +39,7 @@ const COLUMNS = [
     label: "updated",
     isNumber: true,
     isOptional: true,
-    render: (row) => (row.when ? formatAge(Date.now() / 1000 - row.when) : ""),
+    render: (row) => (row.when ? formatRelativeTime(Date.now() / 1000 - row.when) : ""),
   },
 ];
 const galleryJob = createHubJob();

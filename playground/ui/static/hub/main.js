@@ -1,5 +1,5 @@
 // The Hub tab. The server runs every Hub operation as a job, and the tab polls the job.
-import { html, render } from "../vendor/preact.js";
+import { effect, html, render } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
 import { takeQueryParam } from "../shared/links.js";
@@ -9,8 +9,8 @@ import { Account, loadSession, verifyToken } from "./account.js";
 import { updateAutoPublish } from "./auto_publish.js";
 import { Gallery, loadGallery, parseRepoAddress } from "./gallery.js";
 import { loadCheckpoints, PublishForm } from "./publish_form.js";
-import { openInTrain, openRepo, Repository } from "./repository.js";
-import { models, session } from "./state.js";
+import { formatRepoAddress, openInTrain, openRepo, Repository } from "./repository.js";
+import { models, opened, session } from "./state.js";
 import { attach, root } from "./view.js";
 
 const MODEL_COLUMNS = [
@@ -43,7 +43,7 @@ function LocalModels() {
       rowKey=${(row) => row.subject}
       actions=${(row) =>
         html`<button type="button" class="pg-button" onClick=${() => openInTrain(row.subject)}>
-          Open
+          Open in Train
         </button>`}
     />`;
 }
@@ -69,8 +69,18 @@ async function start() {
   loadGallery({ isRefresh: false });
   const [repo, revision] = parseRepoAddress((takeQueryParam("hub") || "").slice(0, 300));
   if (repo) openRepo(repo, revision);
+  effect(writeAddress);
   if (session.value.method === "machine" && session.value.signed_in) verifyToken();
   refresh();
+}
+
+/** Keep the open repository in the address of this tab, so that a reload opens it again. */
+function writeAddress() {
+  const address = new URL(location.href);
+  if (opened.value && store.tab.value === "hub")
+    address.searchParams.set("hub", formatRepoAddress(opened.value));
+  else address.searchParams.delete("hub");
+  if (address.href !== location.href) history.replaceState(history.state, "", address);
 }
 
 /** Update what changes without a command: sign-in in another window, checkpoints of a run. */

@@ -4,11 +4,11 @@ import { navigate } from "../shared/common.js";
 import { CopyButton } from "../shared/components/copy_field.js";
 import { JobProgress } from "../shared/components/job_progress.js";
 import {
-  formatAge,
   formatCount,
   formatDuration,
   formatInteger,
   formatPercent,
+  formatRelativeTime,
 } from "../shared/format.js";
 import { buildLink } from "../shared/links.js";
 import { createHubJob, opened, runHubJob } from "./state.js";
@@ -19,6 +19,10 @@ const importJob = createHubJob(); // it continues when another repository is ope
 const evaluation = signal(/** @type {any} */ (null));
 
 export const openInTrain = (subject) => navigate("Train", subject);
+
+/** Return the name of a repository, with its revision unless that is the branch main. */
+export const formatRepoAddress = ({ repo, revision }) =>
+  revision === "main" ? repo : `${repo}@${revision}`;
 
 export async function openRepo(repo, revision = "main") {
   opened.value = { repo, revision };
@@ -131,7 +135,7 @@ function Revisions() {
     ...revisions.map((each) => ({
       name: each.commit.slice(0, 8),
       title: each.title,
-      age: formatAge(Date.now() / 1000 - each.when),
+      age: formatRelativeTime(Date.now() / 1000 - each.when),
       revision: each.commit,
     })),
     ...others.map((branch) => ({ name: branch, title: "branch", age: "", revision: branch })),
@@ -214,7 +218,7 @@ export function Repository() {
         class="link"
         label="Copy link"
         title="Copies a link that opens this model here"
-        text=${() => buildLink("hub", repo + (isMain ? "" : "@" + revision))}
+        text=${() => buildLink("hub", formatRepoAddress(repository))}
       />
       <button type="button" class="pg-button" onClick=${close}>Close</button>
     </header>

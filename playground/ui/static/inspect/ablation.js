@@ -151,12 +151,8 @@ function buildColumns(rows, baseline) {
       render: (row) => html`<${SignedBar} value=${toLogScale(lossIncrease(row))} ...${range} />`,
     },
   ];
-  const pending = measured.map((column) => ({
-    ...column,
-    isSortable: false,
-    render: () => PENDING,
-  }));
-  return [nameColumn, ...(baseline ? measured : pending)];
+  const pending = { isSortable: false, render: () => PENDING };
+  return [nameColumn, ...measured.map((column) => (baseline ? column : { ...column, ...pending }))];
 }
 
 /** The effect of each ablation on the held-out sequences, with a choice for the input. */

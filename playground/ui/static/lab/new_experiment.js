@@ -8,6 +8,7 @@ import { buildLink, readLinkState } from "../shared/links.js";
 import { store } from "../shared/store.js";
 import {
   formatEstimate,
+  labelSettings,
   loadLocal,
   openExperiment,
   requestAsOwner,
@@ -79,7 +80,9 @@ export function placeError({ error, field }, values) {
     isField = ["base", "seeds", "times", "n", "name"].includes(field),
     key = varied !== undefined ? `values-${varied}` : field === "grid" ? "values-0" : field;
   return {
-    [varied !== undefined || field === "grid" || isField ? key : "form"]: formatMessage(error),
+    [varied !== undefined || field === "grid" || isField ? key : "form"]: formatMessage(
+      labelSettings(error),
+    ),
   };
 }
 
@@ -203,16 +206,18 @@ const copyLink = () => {
   return buildLink("lab", { ...request, base: isPublic ? request.base : "" });
 };
 
+/** Remember whether the form is open, and move an opened form into view. @param {any} event */
+function onToggle({ currentTarget: box }) {
+  isOpen.value = box.open;
+  if (box.open) box.scrollIntoView?.({ block: "nearest" });
+}
+
 export function NewExperiment() {
   const values = form.value,
     current = plan.value,
     isPlanned = Boolean(current && !current.error),
     errors = current ? placeError(current, values) : {};
-  return html`<details
-    class="own"
-    open=${isOpen.value}
-    onToggle=${(/** @type {any} */ event) => (isOpen.value = event.currentTarget.open)}
-  >
+  return html`<details class="own" open=${isOpen.value} onToggle=${onToggle}>
     <summary>New experiment</summary>
     <${Form}
       fields=${listFields(values)}

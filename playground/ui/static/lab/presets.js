@@ -4,8 +4,18 @@ import { Section } from "../shared/components/section.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatMessage } from "../shared/format.js";
 import { NewExperiment } from "./new_experiment.js";
-import { errors, formatEstimate, labelSettings, openExperiment, presets, send } from "./state.js";
+import {
+  describeDurations,
+  errors,
+  formatEstimate,
+  labelSettings,
+  openExperiment,
+  presets,
+  send,
+} from "./state.js";
 
+const HINT =
+  "Change one setting and compare the results. Every value is trained with several seeds.";
 const LENGTHS_NOTE = "; then evaluated on sequences longer than the training sequences";
 const starting = signal(""); // the name of the preset whose request is pending
 
@@ -56,7 +66,7 @@ export function Presets() {
   return html`<${Section}
     class="presets"
     title="Prepared experiments"
-    hint="Change one setting and compare the results. Every value is trained with several seeds."
+    hint=${`${HINT} ${describeDurations(presets.value)}`}
   >
     <ul class="presets">
       ${presets.value.map((each) => html`<${Preset} key=${each.name} preset=${each} />`)}

@@ -10,6 +10,7 @@ import { poller } from "../shared/poller.js";
 import { outcomeKey, outcomes } from "./outcomes.js";
 import {
   claims,
+  describeDurations,
   errors,
   formatEstimate,
   formatQueuePosition,
@@ -21,7 +22,7 @@ import {
 const RUNNABLE_STATES = ["none", "stopped", "failed"];
 const HINT =
   "Published claims, trained here with the published settings as far as they are known. " +
-  "Differences are listed. Reproduced: the stored result of this project.";
+  "Details list the differences. Our result: measured by this project on the given date.";
 
 /** Describe the measured result of a claim, or how far its replication is. */
 export function describeResult(claim, outcome) {
@@ -44,13 +45,16 @@ export function describeResult(claim, outcome) {
 export function describeVerdict(outcome) {
   if (outcome?.passed === true) return ["✓ pass", "ok"];
   if (outcome?.passed === false) return ["✗ fail", "bad"];
-  return [outcome?.measured_text ? "compared" : "", ""]; // without a criterion
+  return [outcome?.measured_text ? "no criterion" : "", ""];
 }
 
-/** Describe the result that the project has stored for a claim. */
-export function describeStored({ date, passed, text }) {
-  const [verdict] = describeVerdict({ passed });
-  return `${verdict && verdict + ": "}${text} (${date})`;
+/** A result after its verdict. */
+function Result({ outcome, text }) {
+  const [verdict, kind] = describeVerdict(outcome);
+  return [
+    verdict && html`<span key="verdict" class=${"verdict " + kind}>${verdict}</span>: `,
+    labelSettings(text),
+  ];
 }
 
 /** Describe the settings of a claim in one line. */
@@ -121,8 +125,6 @@ function Details({ claim, outcome }) {
       html`<${ClaimChart} claim=${claim} outcome=${outcome} />`
     }
     <dl>
-      <dt>criterion</dt>
-      <dd>${formatMessage(claim.criterion)}</dd>
       <dt>differences</dt>
       <dd>
         <ul>
@@ -141,7 +143,7 @@ function Details({ claim, outcome }) {
 
 function Claim({ claim }) {
   const outcome = outcomes.value[outcomeKey(claim)],
-    [verdict, kind] = describeVerdict(outcome),
+    { stored } = claim,
     canRun = RUNNABLE_STATES.includes(claim.state) && !claim.unavailable_reason;
   const button = (label, act) =>
     html`<button
@@ -155,7 +157,6 @@ function Claim({ claim }) {
   return html`<li class="claim" data-state=${claim.state}>
     <header class="pg-section-header">
       <h4>${claim.title}</h4>
-      <span class=${"verdict " + kind} title=${outcome?.summary}>${verdict}</span>
       <span class="pg-spacer"></span>
       ${canRun && button("Run", start)} ${(claim.run || claim.experiment) && button("Open", open)}
     </header>
@@ -163,28 +164,41 @@ function Claim({ claim }) {
     <dl>
       <dt>published</dt>
       <dd>${claim.statement}</dd>
+      <dt>criterion</dt>
+      <dd class="criterion">${formatMessage(claim.criterion)}</dd>
       ${
-        claim.stored &&
-        html`<dt>reproduced</dt>
-          <dd class="stored">${labelSettings(describeStored(claim.stored))}</dd>`
+        stored &&
+        html`<dt>our result</dt>
+          <dd class="stored">
+            <${Result}
+              outcome=${{ ...stored, measured_text: stored.text }}
+              text=${`${stored.text} (${stored.date})`}
+            />
+          </dd>`
       }
       <dt>your run</dt>
       <dd class=${"measured" + (outcome?.measured_text ? "" : " what")}>
-        ${describeResult(claim, outcome)}
+        <${Result} outcome=${outcome} text=${describeResult(claim, outcome)} />
       </dd>
       <dt>setting</dt>
       <dd>
         ${labelSettings(claim.description)}${
           claim.parameters ? `; ${formatCount(claim.parameters, "parameter")}` : ""
-        };${" "}<span class="estimate">${formatEstimate(claim.estimate)}</span>
+        }
       </dd>
+      <dt>duration</dt>
+      <dd class="estimate" title=${claim.estimate.message}>${formatEstimate(claim.estimate)}</dd>
     </dl>
     <${Details} claim=${claim} outcome=${outcome} />
   </li>`;
 }
 
 export function Replications() {
-  return html`<${Section} class="published" title="Replications" hint=${HINT}>
+  return html`<${Section}
+    class="published"
+    title="Replications"
+    hint=${`${HINT} ${describeDurations(claims.value)}`}
+  >
     <${StatusMessage} class="published-note" kind="error" text=${errors.value.claims ?? ""} />
     <ul class="claims">
       ${claims.value.map((claim) => html`<${Claim} key=${claim.name} claim=${claim} />`)}

@@ -4,7 +4,7 @@ import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { LineChart } from "../shared/components/line_chart.js";
 import { formatCount, formatInteger, formatPercent, formatWholePercent } from "../shared/format.js";
 import { TRAINING_LOSS } from "../shared/strings.js";
-import { claims, details, hiddenVariants } from "./state.js";
+import { claims, details, hiddenVariants, labelSettings } from "./state.js";
 
 /** @import { HeatMapData, Series } from "../shared/types.js" */
 
@@ -18,6 +18,12 @@ const LIVE_DASH = 2;
 const NO_CURVES = "The curves appear with the first evaluation.";
 const NO_LENGTHS = "The lines appear after a run is finished and evaluated at all lengths.";
 
+/** Return the name of a line. A number has its setting, so that it does not look like a result. */
+function labelLine({ label, short }) {
+  const isNumber = !Number.isNaN(Number(short));
+  return labelSettings(isNumber ? label : short);
+}
+
 /**
  * Return the lines of one quantity: the median with the range over the finished seeds, and the
  * curves so far of the seeds that train.
@@ -30,10 +36,11 @@ export function buildSeries(variants, hidden, quantity) {
   return variants.flatMap((variant, color) => {
     if (hidden.has(variant.label)) return [];
     const { steps, median, low, high } = variant[quantity],
-      line = { key: variant.label, label: variant.short, x: steps, y: median, low, high, color },
+      name = labelLine(variant),
+      line = { key: variant.label, label: name, x: steps, y: median, low, high, color },
       live = (variant.live ?? []).map((run) => ({
         key: `${variant.label}/${run.seed}`,
-        label: `${variant.short}, seed ${run.seed} so far`,
+        label: `${name}, seed ${run.seed} so far`,
         x: run[quantity].map(([step]) => step),
         y: run[quantity].map(([, value]) => value),
         color,
@@ -72,7 +79,13 @@ export function buildPublishedSeries(all, id, color) {
  * @returns {Series}
  */
 export function buildLengthSeries(row, color) {
-  const line = { key: row.label, label: row.label, x: row.lengths, y: row.median, color };
+  const line = {
+    key: row.label,
+    label: labelSettings(row.label),
+    x: row.lengths,
+    y: row.median,
+    color,
+  };
   if (row.n !== 1) return { ...line, low: row.low, high: row.high };
   const scores = new Map(
       row.runs.find((run) => run.scores.length).scores.map((score) => [score.length, score]),
@@ -85,7 +98,7 @@ export function buildLengthSeries(row, color) {
 export function buildHeatMap(rows, maxLength) {
   const lengths = Array.from({ length: maxLength }, (_, i) => i + 1);
   return {
-    rows: rows.map((row) => row.label),
+    rows: rows.map((row) => labelSettings(row.label)),
     columns: lengths.map(String),
     values: rows.map((row) => {
       const byLength = new Map(row.lengths.map((length, i) => [length, row.median[i]]));

@@ -5,7 +5,13 @@ import { DataTable } from "../shared/components/data_table.js";
 import { formatCount, formatInteger, formatNumber, formatPercent } from "../shared/format.js";
 import { dashOf, resolveColor } from "../shared/palette.js";
 import { overlayInTrain } from "./results.js";
-import { formatQueuePosition, hiddenVariants, settings, toggleVariant } from "./state.js";
+import {
+  formatQueuePosition,
+  hiddenVariants,
+  labelSettings,
+  settings,
+  toggleVariant,
+} from "./state.js";
 
 /** @typedef {import("../shared/types.js").Column<any>} Column */
 
@@ -27,7 +33,7 @@ export function describeRuns({ n, planned, diverged, changed }) {
 /** Format the steps to 99 %. "…" stands for seeds that did not reach it. */
 export function formatStepsTo(to, steps) {
   if (!to) return "–";
-  if (to.median === null) return `not within ${formatInteger(steps)}`;
+  if (to.median === null) return `${to.reached ? "over" : "not within"} ${formatInteger(steps)}`;
   return formatRange(to, (value) => (value === null ? "…" : formatInteger(Math.round(value))));
 }
 
@@ -49,14 +55,14 @@ function Swatch({ index }) {
 
 /** The name of a variant, which shows or hides its line. */
 const VariantName = ({ variant, index }) =>
-  html`<label class="variant" title=${variant.label + ": show or hide its line"}>
+  html`<label class="variant" title=${labelSettings(variant.label) + ": show or hide its line"}>
     <input
       type="checkbox"
       checked=${!hiddenVariants.value.has(variant.label)}
       onChange=${() => toggleVariant(variant.label)}
     />
     <${Swatch} index=${index} />
-    <span class="name">${variant.short}</span>
+    <span class="name">${labelSettings(variant.short)}</span>
     <span class="what">${describeRuns(variant)}</span>
   </label>`;
 
@@ -131,9 +137,8 @@ export function describeMeasurement({ variants }, lengths) {
     final = n ? ` on ${formatInteger(n)} held-out sequences` : "";
   return (
     `Median and range over seeds. Final exact match: at the end of a run${final}. The curve, and ` +
-    `steps to 99 %: at each evaluation, on ${formatInteger(variants[0].eval_size)} of them. ` +
-    "Seconds " +
-    "depend on the load of the machine." +
+    `steps to 99 %: at each evaluation, on ${formatInteger(variants[0].eval_size)} held-out ` +
+    "sequences. Seconds depend on the load of the machine." +
     (lengths
       ? " 99 % to length: the largest length up to which every length has at least 99 %. Longer " +
         "lengths: mean exact match over lengths that were not in training."
@@ -185,7 +190,7 @@ export function describeRun({ status, step, steps, queue_position: position, mes
 
 /** @type {Column[]} */
 const RUN_COLUMNS = [
-  { key: "variant", label: "run" },
+  { key: "variant", label: "run", render: (line) => labelSettings(line.variant) },
   { key: "seed", label: "seed", isNumber: true },
   {
     key: "status",

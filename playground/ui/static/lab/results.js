@@ -1,5 +1,5 @@
 // The open experiment.
-import { html, signal } from "../vendor/preact.js";
+import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { navigate } from "../shared/common.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { downloadFile, downloadJson, downloadZip } from "../shared/download.js";
@@ -11,8 +11,10 @@ import {
   details,
   errors,
   experiments,
+  focusedId,
   formatEstimate,
   hiddenVariants,
+  labelSettings,
   send,
   variants,
 } from "./state.js";
@@ -99,7 +101,7 @@ export function describeProgress(experiment) {
   const training = experiment.planned_runs.filter((line) => line.status === "training"),
     listed = training.slice(0, MAX_LISTED_RUNS).map((line) => {
       const at = `${formatInteger(line.step)} of ${formatInteger(line.steps)}`;
-      return `${line.variant}, seed ${line.seed} at step ${at}`;
+      return `${labelSettings(line.variant)}, seed ${line.seed} at step ${at}`;
     }),
     more = training.length - listed.length;
   return [
@@ -122,7 +124,7 @@ export function describeUntrained(rows) {
       const sides = Object.entries(untrained).map(
         ([side, [first, last]]) => `${side === "row" ? "" : side + " "}${first} to ${last}`,
       );
-      return `${label}, ${sides.join(", ")}`;
+      return `${labelSettings(label)}, ${sides.join(", ")}`;
     });
   if (!parts.length) return "";
   return (
@@ -131,8 +133,25 @@ export function describeUntrained(rows) {
   );
 }
 
+/** Return a ref for the heading of an experiment, which takes the focus when a user opens it. */
+function useFocus(id) {
+  const heading = useRef(/** @type {HTMLElement | null} */ (null)),
+    isFocused = Boolean(id) && focusedId.value === id;
+  useEffect(() => {
+    const element = heading.current;
+    if (!isFocused || !element) return;
+    focusedId.value = "";
+    const { top, bottom } = element.getBoundingClientRect();
+    if (top < 0 || bottom > document.documentElement.clientHeight / 2)
+      element.closest(".results")?.scrollIntoView({ block: "start" });
+    element.focus({ preventScroll: true });
+  }, [isFocused]);
+  return heading;
+}
+
 export function Results() {
-  const experiment = details.value;
+  const experiment = details.value,
+    heading = useFocus(experiment?.id);
   if (!experiment) return html`<section class="results" aria-label="Open experiment"></section>`;
   const { id, kind, state, statuses, name, question, message, example, results } = experiment,
     lengths = results.lengths,
@@ -147,15 +166,17 @@ export function Results() {
       data-done=${statuses.done ?? 0}
     >
       <header class="pg-section-header">
-        <h3 class="title">${question || name}</h3>
+        <h3 ref=${heading} class="title" tabindex="-1">${question || name}</h3>
         <span class="pg-spacer"></span>
         <${Actions} row=${experiment} />
       </header>
       ${example && html`<p class="pg-hint example-note">${example}</p>`}
       <p class=${"words" + (message ? " error" : "")}>${describeProgress(experiment)}</p>
       <${Progress} row=${{ ...experiment, share }} />
-      <p class="summary" aria-live="polite">${(lengths ?? results.results).summary}</p>
-      ${lengths && html`<p class="length-summary">${results.results.summary}</p>`}
+      <p class="summary" aria-live="polite">
+        ${labelSettings((lengths ?? results.results).summary)}
+      </p>
+      ${lengths && html`<p class="length-summary">${labelSettings(results.results.summary)}</p>`}
       <${ResultCharts} results=${results} />
       <${ResultTable} results=${results} />
       ${lengths && html`<p class="pg-hint untrained">${describeUntrained(lengths.rows)}</p>`}

@@ -14,6 +14,8 @@ const storedId = loadLocal("open");
 /** The owner's experiments, newest first; null before the first response. */
 export const experiments = signal(/** @type {any[] | null} */ (null));
 export const openId = signal(typeof storedId === "string" && storedId ? storedId : EXAMPLE_ID);
+/** The id of the experiment whose result takes the focus when it is on the page. */
+export const focusedId = signal("");
 /** The open experiment; null before its first response. */
 export const details = signal(/** @type {any} */ (null));
 /** The labels of the variants that the charts omit. */
@@ -32,8 +34,10 @@ export const isAnyRunning = computed(() =>
 
 /** Replace the names of settings in a text, such as n_layers, by their labels. */
 export function labelSettings(/** @type {string} */ text) {
-  const labels = new Map(settings.value.map(({ name, label }) => [name, label.toLowerCase()]));
-  return text.replace(/\b[a-z]+(_[a-z]+)+\b/g, (name) => labels.get(name) ?? name);
+  const labels = new Map(
+    settings.value.map(({ name, label }) => [name, label[0].toLowerCase() + label.slice(1)]),
+  );
+  return text.replace(/\b[a-z]+(_[a-z0-9]+)+\b/g, (name) => labels.get(name) ?? name);
 }
 
 /** @param {string} part @param {string | undefined} error */
@@ -65,10 +69,16 @@ export async function send(part, route, payload, timeoutMs) {
   return response.error ? null : response;
 }
 
-/** Show an experiment; the browser remembers it. @param {string} id */
-export function openExperiment(id) {
+/** @param {string} id */
+function setOpenId(id) {
   openId.value = id;
   saveLocal("open", id);
+}
+
+/** Show an experiment and move to its result; the browser remembers it. @param {string} id */
+export function openExperiment(id) {
+  focusedId.value = id;
+  setOpenId(id);
 }
 
 /** Apply a response of `experiments/poll`. @param {any} response */
@@ -76,7 +86,7 @@ export function applyPoll({ experiments: list, open }) {
   experiments.value = list;
   if (open?.id !== openId.value) {
     if (!open && openId.value !== EXAMPLE_ID && !list.some((each) => each.id === openId.value))
-      openExperiment(list[0]?.id ?? EXAMPLE_ID);
+      setOpenId(list[0]?.id ?? EXAMPLE_ID);
     return;
   }
   const isNew = details.value?.id !== open.id;
@@ -94,18 +104,22 @@ export function toggleVariant(label) {
   hiddenVariants.value = hidden;
 }
 
+/** Format an expected duration. @param {{ seconds: number }} estimate */
+export function formatEstimate({ seconds }) {
+  if (seconds < 60) return "less than 1 min";
+  return "about " + (seconds < 3570 ? Math.round(seconds / 60) + " min" : formatDuration(seconds));
+}
+
 /**
- * Format an expected duration; without comparable runs on this machine, it is that of two cores.
- * @param {{ seconds: number, is_measured: boolean }} estimate
+ * Name the machine of the durations in a list.
+ * @param {{ estimate?: { is_measured: boolean } | null }[]} rows
  */
-export function formatEstimate({ seconds, is_measured: isMeasured }) {
-  const duration =
-    seconds < 90
-      ? Math.max(1, Math.round(seconds)) + " s"
-      : seconds < 3570
-        ? Math.round(seconds / 60) + " min"
-        : formatDuration(seconds);
-  return `about ${duration}${isMeasured ? "" : " on two cores"}`;
+export function describeDurations(rows) {
+  const isMeasured = rows.flatMap(({ estimate }) => (estimate ? [estimate.is_measured] : []));
+  if (!isMeasured.includes(false)) return "Durations are estimates for this machine.";
+  return isMeasured.includes(true)
+    ? "Durations are estimates for this machine or, without similar runs here, for two cores."
+    : "Durations are estimates for two cores.";
 }
 
 /** @param {number} position */

@@ -3,12 +3,13 @@ import { html, signal, useMemo, useState } from "../vendor/preact.js";
 import { DataTable } from "../shared/components/data_table.js";
 import { Field, NumberField } from "../shared/components/form.js";
 import { SegmentedControl } from "../shared/components/segments.js";
+import { formatEstimate } from "../lab/state.js";
 import { formatCount, formatMessage, formatNumber, formatPercent } from "../shared/format.js";
 import { ATTENTION_KIND, ATTENTION_KINDS, TRAINING_LOSS } from "../shared/strings.js";
 import { BugQuiz, feedback } from "./bug_quiz.js";
 import { Figures } from "./figures.js";
 import { followMeasurement, isActive, MeasurementProgress, requestLesson } from "./measurement.js";
-import { bugState, catalog, RANDOM_BUG, saveLocal } from "./state.js";
+import { bugState, catalog, LINKED_BUG, RANDOM_BUG, saveLocal } from "./state.js";
 
 const CORRECT = "correct model";
 const BUGGY = "buggy model";
@@ -20,7 +21,7 @@ const MAX_SEED = 999_999_999;
 const isStarting = signal(false);
 const error = signal("");
 
-const toRequest = ({ name, seed, steps }) => ({ name, seed, steps });
+const toRequest = ({ name, seed, steps, is_hidden = false }) => ({ name, seed, steps, is_hidden });
 
 /** Prepare another exercise; the active one is cancelled. */
 export function openBug(request) {
@@ -174,7 +175,6 @@ export function buildMaps({ buggy, correct }, kind) {
       rows,
       columns,
       weights,
-      size: 24,
       caption: "",
     })),
   );
@@ -185,6 +185,7 @@ function Attention({ result }) {
     figures = useMemo(() => buildMaps(result, kind), [result, kind]);
   return html`<section class="attention" aria-label="Attention">
     <h4>Attention on ${describeSource(result.correct)}, teacher-forced, mean over heads</h4>
+    <p>Rows are queries, columns are keys.</p>
     <${SegmentedControl}
       label=${ATTENTION_KIND}
       options=${ATTENTION_KINDS}
@@ -203,28 +204,38 @@ function Observations({ result }) {
     { key: "correct", label: CORRECT },
     { key: "buggy", label: BUGGY },
   ].map((column) => ({ ...column, isSortable: false }));
-  return html`${
-      failure &&
-      html`<pre class="traceback" tabindex="0">
+  return html`<div class="observations">
+      ${
+        failure &&
+        html`<pre class="traceback" tabindex="0">
 Buggy model, after ${formatCount(failure.step, "step")}:
 
 ${failure.lines.join("\n")}</pre>`
-    }
-    <${DataTable}
-      class="sheet"
-      caption="Correct and buggy model"
-      isCaptionHidden
-      columns=${columns}
-      rows=${buildObservations(result)}
-      rowKey=${(row) => row.name}
-    />
-    ${variant && html`<p class="silent-variant">${describeSilentVariant(variant)}</p>`}
+      }
+      <${DataTable}
+        class="sheet"
+        caption="Correct and buggy model"
+        isCaptionHidden
+        columns=${columns}
+        rows=${buildObservations(result)}
+        rowKey=${(row) => row.name}
+      />
+      ${variant && html`<p class="silent-variant">${describeSilentVariant(variant)}</p>`}
+    </div>
     ${!failure && !correct.failure && html`<${Attention} result=${result} />`}`;
 }
 
+/** Describe how long the training of both models takes. */
+export function describeDuration(steps) {
+  const { bug_seconds: defaultSeconds, steps: defaultSteps } = catalog.value,
+    seconds = (defaultSeconds * steps) / defaultSteps;
+  return `Training takes ${formatEstimate({ seconds, is_measured: false })}.`;
+}
+
 function BugForm({ isDisabled, hasResult }) {
-  const { name, seed } = bugState.value;
+  const { name, seed, steps, is_hidden: isHidden } = bugState.value;
   const options = [
+    ...(isHidden ? [{ value: LINKED_BUG, label: "Bug of a link (name hidden)" }] : []),
     { value: RANDOM_BUG, label: "Random bug (name hidden)" },
     ...catalog.value.bugs.map((bug) => ({ value: bug.name, label: bug.title })),
   ];
@@ -232,8 +243,8 @@ function BugForm({ isDisabled, hasResult }) {
       <${Field}
         class="which"
         field=${{ name: "bug", label: "Bug", type: "select", options }}
-        value=${name}
-        onInput=${(value) => openBug({ name: value })}
+        value=${isHidden ? LINKED_BUG : name}
+        onInput=${(value) => value !== LINKED_BUG && openBug({ name: value, is_hidden: false })}
       />
       <${NumberField}
         class="seed"
@@ -249,12 +260,12 @@ function BugForm({ isDisabled, hasResult }) {
       <button
         type="button"
         class="pg-button primary begin-bug"
-        title="Takes some seconds per model"
         disabled=${isDisabled}
         onClick=${start}
       >
         ${hasResult ? "Train both again" : "Train both"}
       </button>
+      ${!hasResult && html`<span class="pg-hint duration">${describeDuration(steps)}</span>`}
     </p>`;
 }
 
@@ -266,20 +277,36 @@ export function BugExercise() {
     steps = result?.steps ?? response?.total,
     figures = useMemo(() => (curves ? buildCurves(curves, steps) : []), [curves]),
     isDisabled = isActive(state) || isStarting.value;
-  return html`<p class="pg-hint">
-      One line of a small model is wrong; most of these bugs occur in tutorials. The buggy and the
-      correct model train with the same seed and batches. Compare loss, output and attention, then
-      find the line. Teacher-forced: the decoder reads the correct tokens. Free-running: it reads
-      its own output.
-    </p>
-    <${BugForm} isDisabled=${isDisabled} hasResult=${Boolean(result)} />
-    <${MeasurementProgress}
-      state=${state}
-      isStarting=${isStarting.value}
-      onCancel=${cancel}
-      error=${error.value}
-    />
-    <${Figures} figures=${figures} />
+  return html`<div class="exercise">
+      <h3>Find the wrong line</h3>
+      <p>
+        One line of a small model is wrong; most of these bugs occur in tutorials. The buggy and the
+        correct model train with the same seed and batches.
+      </p>
+      <p>
+        In free-running generation, the decoder reads its own output. In teacher-forced generation,
+        it reads the correct tokens.
+      </p>
+      <p class="instruction">
+        Compare loss, output and attention, name the bug, then find the line.
+      </p>
+      <${BugForm} isDisabled=${isDisabled} hasResult=${Boolean(result)} />
+      <${MeasurementProgress}
+        state=${state}
+        isStarting=${isStarting.value}
+        onCancel=${cancel}
+        error=${error.value}
+      />
+    </div>
+    <div class="finding">
+      ${
+        figures.length
+          ? html`<${Figures} figures=${figures} />`
+          : html`<p class="pg-hint empty">
+              The curves of both models appear here: the training loss and the exact match.
+            </p>`
+      }
+    </div>
     ${
       result &&
       html`<${Observations} key=${state.id} result=${result} />

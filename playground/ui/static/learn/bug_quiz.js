@@ -49,12 +49,12 @@ function NameQuestion({ id, onReply }) {
   </div>`;
 }
 
-function LineQuestion({ id, onReply, response: { is_random: isRandom, result, title } }) {
+function LineQuestion({ id, onReply, response: { is_hidden: isHidden, result, title } }) {
   const { file, first_line: first, lines } = result.source,
     guess = (i) => submitGuess(id, { line: i }, onReply, `Line ${first + i}: `);
   return html`<div class="guess-line">
     <p class="question">
-      ${isRandom && `Correct: ${title}. `}Below is the correct source. Which line differs in the
+      ${isHidden && `Correct: ${title}. `}Below is the correct source. Which line differs in the
       buggy model?
     </p>
     <p class="file">${file}</p>

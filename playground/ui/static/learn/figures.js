@@ -12,6 +12,8 @@ import {
   formatWholePercent,
 } from "../shared/format.js";
 
+const MAX_SMALL_COLUMNS = 8; // of a map that fits beside another
+
 const OUTPUT_COLUMNS = [
   { key: "target", label: "target" },
   {
@@ -37,7 +39,8 @@ export function buildChart({
 }) {
   const isLoss = metric === "loss",
     xs = series.flatMap((each) => each.xs),
-    first = xLabel === "length" && xs.length ? Math.min(...xs) : 0;
+    hasLengths = xLabel === "length" && xs.length > 0,
+    first = hasLengths ? Math.min(...xs) : 0;
   return {
     series: series.map((each, i) => ({
       key: each.label,
@@ -55,6 +58,7 @@ export function buildChart({
       formatTick: isLoss ? formatNumber : formatWholePercent,
       xRange: [first, max ?? null],
       yRange: isLoss ? undefined : [0, 1],
+      restingX: hasLengths ? Math.max(...xs) : null,
       shaded: trained ? [first, trained] : undefined,
     },
   };
@@ -123,11 +127,15 @@ const Outputs = ({ figure: { label = "input", rows, title } }) =>
 
 const FIGURES = { curves: Curves, map: AttentionMap, bars: Bars, outputs: Outputs };
 
+const isSmall = ({ columns, kind }) => kind === "map" && columns.length <= MAX_SMALL_COLUMNS;
+
 /** The figures of a result, one below the other, or side by side with `isGrid`. */
 export const Figures = ({ figures, isGrid = false }) =>
   html`<div class=${"pictures" + (isGrid ? " maps" : "")}>
     ${figures.map(
       (figure, i) =>
-        html`<div key=${figure.kind + i}><${FIGURES[figure.kind]} figure=${figure} /></div>`,
+        html`<div key=${figure.kind + i} class=${isSmall(figure) ? "small" : ""}>
+          <${FIGURES[figure.kind]} figure=${figure} />
+        </div>`,
     )}
   </div>`;

@@ -1,8 +1,9 @@
 // The lessons: a prediction, a measurement, and the comparison of both.
-import { html, signal } from "../vendor/preact.js";
+import { html, signal, useEffect, useRef } from "../vendor/preact.js";
 import { navigate } from "../shared/common.js";
 import { Field } from "../shared/components/form.js";
 import { formatMessage } from "../shared/format.js";
+import { formatEstimate } from "../lab/state.js";
 import { EXACT_MATCH_TITLE, MEASURE_AGAIN } from "../shared/strings.js";
 import { Figures } from "./figures.js";
 import { followMeasurement, isActive, MeasurementProgress, requestLesson } from "./measurement.js";
@@ -107,9 +108,18 @@ export function lessonStatus(name) {
 const STATUS_LABELS = { correct: "predicted correctly", measured: "measured", running: "running" };
 const STATUS_MARKS = { correct: "✓", measured: "•", running: "…" };
 
+/** Scroll the list sideways, on a phone, until the open lesson is in its middle. */
+function scrollToOpenLesson(list) {
+  const { left, width } = list.querySelector('[aria-current="true"]').getBoundingClientRect(),
+    box = list.getBoundingClientRect();
+  list.scrollLeft += left + width / 2 - box.left - box.width / 2;
+}
+
 function LessonList() {
+  const list = useRef(/** @type {any} */ (null));
+  useEffect(() => scrollToOpenLesson(list.current), [lessonName.value]);
   return html`<nav aria-label="Lessons">
-    <ol class="stations">
+    <ol ref=${list} class="stations">
       ${[PICTURE, ...catalog.value.lessons].map(({ name, title }, i) => {
         const state = lessonStatus(name);
         return html`<li key=${name}>
@@ -219,7 +229,7 @@ export function describeVerdict({ tolerance }, { is_correct: isCorrect, value })
   return "✓ Correct" + (tolerance ? `, within ${tolerance}.` : ".");
 }
 
-function Outcome({ lesson, response: { prediction, result, runs } }) {
+function Outcome({ lesson, response: { options, prediction, result, runs } }) {
   const subjects = runs.map((run) => run.run);
   return html`<div class="outcome">
     <dl class="side-by-side">
@@ -233,7 +243,7 @@ function Outcome({ lesson, response: { prediction, result, runs } }) {
     </p>
     <p class="explanation">${formatMessage(result.explanation)}</p>
     <${Figures} figures=${result.figures} />
-    <${TryRuns} key=${subjects.join()} runs=${runs} />
+    <${TryRuns} key=${subjects.join()} runs=${runs} sequence=${options?.text} />
     <p class="pg-buttons links">
       <button
         type="button"
@@ -269,6 +279,19 @@ export function buildLiveFigure({ curves, runs }) {
   };
 }
 
+const buttonText = ({ has_translation: isPretrained }, hasResult) =>
+  hasResult ? MEASURE_AGAIN : (isPretrained ? "Load" : "Train") + " and measure";
+
+/** Describe how long the training of a lesson takes. */
+export const describeDuration = ({
+  estimate,
+  has_translation: isPretrained,
+  reuses_runs: isReusing,
+}) =>
+  `Training takes ${formatEstimate(estimate)}` +
+  (isReusing ? ", less if an earlier lesson has trained this model." : ".") +
+  (isPretrained ? " The download of the pretrained model takes longer." : "");
+
 function Lesson({ lesson }) {
   const { name } = lesson,
     state = lessonState(name),
@@ -280,27 +303,39 @@ function Lesson({ lesson }) {
     measure(name);
   };
   return html`<article class="lesson" data-name=${name}>
-    <h3>${catalog.value.lessons.indexOf(lesson) + 1}. ${lesson.title}</h3>
-    <p>${lesson.introduction}</p>
-    <p class="instruction">${lesson.instruction}</p>
-    <form novalidate onSubmit=${onSubmit}>
-      <${Options} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
-      <p class="question">${lesson.question}</p>
-      <${Prediction} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
-      <p class="pg-buttons">
-        <button type="submit" class="pg-button primary measure" disabled=${isDisabled}>
-          ${result ? MEASURE_AGAIN : "Train and measure"}
-        </button>
-      </p>
-    </form>
-    <${MeasurementProgress}
-      state=${state}
-      isStarting=${isDisabled}
-      onCancel=${() => cancel(name)}
-      error=${errors.value[name] ?? ""}
-    />
-    ${figure && html`<${Figures} figures=${[figure]} />`}
-    ${result && html`<${Outcome} lesson=${lesson} response=${state.response} />`}
+    <div class="exercise">
+      <h3>${catalog.value.lessons.indexOf(lesson) + 1}. ${lesson.title}</h3>
+      <p>${lesson.introduction}</p>
+      <p class="instruction">${lesson.instruction}</p>
+      <form novalidate onSubmit=${onSubmit}>
+        <${Options} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
+        <p class="question">${lesson.question}</p>
+        <${Prediction} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
+        <p class="pg-buttons">
+          <button type="submit" class="pg-button primary measure" disabled=${isDisabled}>
+            ${buttonText(lesson, Boolean(result))}
+          </button>
+          ${!result && html`<span class="pg-hint duration">${describeDuration(lesson)}</span>`}
+        </p>
+      </form>
+      <${MeasurementProgress}
+        state=${state}
+        isStarting=${isDisabled}
+        onCancel=${() => cancel(name)}
+        error=${errors.value[name] ?? ""}
+      />
+    </div>
+    <div class="finding">
+      ${figure && html`<${Figures} figures=${[figure]} />`}
+      ${result && html`<${Outcome} lesson=${lesson} response=${state.response} />`}
+      ${
+        !figure &&
+        !result &&
+        html`<p class="pg-hint empty">
+          Your prediction and the measured value appear here, with figures and an explanation.
+        </p>`
+      }
+    </div>
     <${Onward} name=${name} />
   </article>`;
 }

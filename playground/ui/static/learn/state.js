@@ -10,6 +10,8 @@ export const storedState = /** @type {any} */ (storage.storedState);
 /** The first lesson, which needs no measurement. */
 export const PICTURE = { name: "picture", title: "A transformer in one picture" };
 export const RANDOM_BUG = "random";
+/** In the list of bugs: the bug of a link, whose name is hidden. */
+export const LINKED_BUG = "linked";
 
 /** The lessons, the bugs and the limits of the server; null until it has responded. */
 export const catalog = signal(/** @type {any} */ (null));
@@ -75,7 +77,8 @@ export function readLink(lists, search) {
     return { section: "bugs", error };
   }
   const steps = Math.min(lists.max_steps, Math.max(20, integer("steps") ?? lists.steps));
-  return { section: "bugs", bug: { name: bug, seed: integer("seed") ?? 0, steps } };
+  const request = { name: bug, seed: integer("seed") ?? 0, steps };
+  return { section: "bugs", bug: { ...request, is_hidden: bug !== RANDOM_BUG } };
 }
 
 function readOptions(lesson, params) {

@@ -3,7 +3,9 @@ import { html, signal } from "../vendor/preact.js";
 import { CopyButton } from "../shared/components/copy_field.js";
 import { NumberField } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
+import { formatEstimate } from "../lab/state.js";
 import { formatCount, formatMessage } from "../shared/format.js";
+import { describeDuration as describeBugDuration } from "./bug_exercise.js";
 import { requestLesson } from "./measurement.js";
 import { catalog, PICTURE, RANDOM_BUG } from "./state.js";
 
@@ -17,7 +19,7 @@ async function loadAnswerKey() {
   answerKey.value = await requestLesson("answer-key", { first: firstSeed.value });
 }
 
-/** Return the links to lessons: [query, text]. */
+/** Return the links to lessons: [query, text], with the training time of each lesson. */
 export function listLessonLinks(lessons) {
   const positions = lessons.flatMap((lesson) =>
     lesson.options
@@ -26,7 +28,11 @@ export function listLessonLinks(lessons) {
   );
   return [
     [`learn=${PICTURE.name}`, PICTURE.title],
-    ...lessons.map(({ name, title }, i) => [`learn=${name}`, `${i + 1}. ${title}`]),
+    ...lessons.map(({ estimate, name, title }, i) => [
+      `learn=${name}`,
+      `${i + 1}. ${title}`,
+      formatEstimate(estimate),
+    ]),
     ["learn=lesson-1&seed=7", "Lesson 1 with another seed"],
     ["learn=lesson-2&text=2+7+1+8", "Lesson 2 with another input sequence"],
     ...positions.map(([{ name, title }, value]) => [
@@ -38,10 +44,10 @@ export function listLessonLinks(lessons) {
 
 function Links({ links }) {
   return html`<ul class="links-list">
-    ${links.map(([query, text]) => {
+    ${links.map(([query, text, duration]) => {
       const address = `${location.origin}${location.pathname}?${query}`;
       return html`<li key=${query}>
-        <span>${text}</span>
+        <span> ${text}${duration && html`<span class="duration">${duration}</span>`} </span>
         <span class="address"><a href=${address}>?${query}</a></span>
         <${CopyButton} text=${address} title="Copy this link" />
       </li>`;
@@ -93,35 +99,58 @@ export const describeMachine = ({
     ? "It accepts connections from other machines."
     : "It accepts connections only from this machine, because it was started without --host.");
 
+/** A link to a document, or its path where the server has no documents. */
+function Document({ name, text = `docs/${name}` }) {
+  const { docs } = catalog.value;
+  return docs
+    ? html`<a href=${`${docs}/${name}`} target="_blank" rel="noopener">${text}</a>`
+    : `docs/${name}`;
+}
+
 export function Teaching() {
   const { bugs, lessons, machine } = catalog.value;
-  return html`<h3>Exercises by link</h3>
-    <p>
-      A link opens this page with an exercise prepared. Nothing trains until the pupil presses the
-      button, and the page contains no answers before the measurement. All pupils with the same seed
-      in the link train the same model.
-    </p>
-    ${
-      LOCAL_HOST.test(location.hostname) &&
-      html`<p class="pg-hint">
-        The address of this page works only on this machine. Open the page with the machine's
-        network address before you copy links.
-      </p>`
-    }
-    <${Links} links=${listLessonLinks(lessons)} />
-    <h3>Bugs by link</h3>
-    <${Links}
-      links=${[
-        [`bug=${RANDOM_BUG}&seed=3`, "A random bug"],
-        ...bugs.map(({ name, title }) => [`bug=${name}`, title]),
-        ["bug=causal-mask&steps=120&seed=1", "Causal mask, with fewer steps and another seed"],
-      ]}
-    />
-    <${AnswerKey} />
-    <h3>Run a class</h3>
-    <p>${describeMachine(machine)}</p>
-    <p>
-      Lesson plans for 45 and 90 minutes, and how to run a class on one machine, are in
-      docs/teaching.md of the repository. docs/glossary.md explains the terms.
-    </p>`;
+  return html`<div>
+      <h3>Exercises by link</h3>
+      <p>
+        A link opens this page with an exercise prepared. Nothing trains until the pupil presses the
+        button, and the page contains no answers before the measurement. All pupils with the same
+        seed in the link train the same model.
+      </p>
+      <p>
+        The times are those of the training, if no other runs train. A lesson reuses the models of
+        earlier lessons. The measurement adds some seconds.
+      </p>
+      ${
+        LOCAL_HOST.test(location.hostname) &&
+        html`<p class="pg-hint">
+          The address of this page works only on this machine. Open the page with the machine's
+          network address before you copy links.
+        </p>`
+      }
+      <${Links} links=${listLessonLinks(lessons)} />
+    </div>
+    <div>
+      <h3>Bugs by link</h3>
+      <p>
+        The page hides the name of the bug until a guess is correct. The address of a known bug
+        contains its name, that of a random bug does not.
+        ${" "}${describeBugDuration(catalog.value.steps)}
+      </p>
+      <${Links}
+        links=${[
+          [`bug=${RANDOM_BUG}&seed=3`, "A random bug"],
+          ...bugs.map(({ name, title }) => [`bug=${name}`, title]),
+          ["bug=causal-mask&steps=120&seed=1", "Causal mask, with fewer steps and another seed"],
+        ]}
+      />
+      <${AnswerKey} />
+      <h3>Run a class</h3>
+      <p>${describeMachine(machine)}</p>
+      <p>
+        Lesson plans for 45 and 90 minutes, and how to run a class on one machine, are in
+        ${" "}<${Document} name="teaching.md" />. The${" "}
+        <${Document} name="glossary.md" text="glossary" />
+        ${" "}explains the terms.
+      </p>
+    </div>`;
 }

@@ -41,9 +41,12 @@ function Prediction({ label, reply: { prediction, target } }) {
     </dd>`;
 }
 
-export function TryRuns({ runs }) {
+/**
+ * @param {{ runs: any[], sequence?: string }} props `sequence` is the first input
+ */
+export function TryRuns({ runs, sequence = DEFAULT_TEXT }) {
   const last = Math.max(...runs.map((run) => run.steps)),
-    [text, setText] = useState(DEFAULT_TEXT),
+    [text, setText] = useState(sequence),
     [step, setStep] = useState(last),
     [replies, setReplies] = useState(/** @type {any[]} */ ([]));
   useEffect(() => {
@@ -52,8 +55,9 @@ export function TryRuns({ runs }) {
   }, [text, step]);
   if (!runs.length) return null;
   const error = replies.find((reply) => reply.error)?.error;
-  return html`<section class="try" aria-label="Try the trained models">
-    <h4>Try the trained models</h4>
+  const title = `Try the trained model${runs.length > 1 ? "s" : ""}`;
+  return html`<section class="try" aria-label=${title}>
+    <h4>${title}</h4>
     <p class="try-fields">
       <label>
         Sequence

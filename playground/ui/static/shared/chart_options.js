@@ -24,7 +24,7 @@ export function buildPlotOptions(chart) {
   return {
     width: chart.plotBox.clientWidth,
     height,
-    padding: [8, 16, 0, 0],
+    padding: [8, 20, 0, 0],
     legend: { show: false },
     scales: {
       x: { time: false, range: () => chart.visibleRange() },
@@ -98,10 +98,9 @@ export function logTicks(low, high) {
  */
 export function formatTicks(ticks, format) {
   const isSmall = format === formatNumber && ticks.some((tick) => tick && Math.abs(tick) < 1e-3),
-    text = isSmall
-      ? (/** @type {number} */ tick) => tick.toExponential().replace("e+", "e")
-      : format;
-  return ticks.map((tick) => (tick === null ? "" : tick === 0 ? "0" : text(tick)));
+    text = (/** @type {number} */ tick) =>
+      isSmall && tick ? tick.toExponential().replace("e+", "e") : format(tick);
+  return ticks.map((tick) => (tick === null ? "" : text(tick)));
 }
 
 /** @returns {uPlot.Axis} */

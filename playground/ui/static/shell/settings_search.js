@@ -19,4 +19,13 @@ export function initSettingsSearch() {
     const panel = document.querySelector("#advanced");
     if (panel && target.closest("#settings-search")) filterSettings(panel, target.value);
   });
+  document.addEventListener("keydown", (event) => {
+    const title = /** @type {HTMLElement | null} */ (
+      document.querySelector("#advanced > button.open")
+    );
+    // Escape closes an open list of choices first.
+    if (!title || event.key !== "Escape" || document.querySelector("ul[role=listbox]")) return;
+    title.click();
+    title.focus();
+  });
 }

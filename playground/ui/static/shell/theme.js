@@ -10,12 +10,21 @@ function setTheme(theme) {
   button?.setAttribute("aria-pressed", String(theme === "dark"));
 }
 
+/** @param {string} selector */
+function findVisible(selector) {
+  /** @type {NodeListOf<HTMLElement>} */
+  const elements = document.querySelectorAll(selector);
+  return [...elements].filter((each) => each.offsetParent);
+}
+
+/** Focus the button that trains, if it is visible, or the panel of the selected tab. */
 export function initSkipLink() {
   document.querySelector(".skip-link")?.addEventListener("click", (event) => {
     event.preventDefault();
-    /** @type {NodeListOf<HTMLElement>} */
-    const buttons = document.querySelectorAll("#train, #pause, #resume");
-    [...buttons].find((button) => button.offsetParent)?.focus();
+    const [button] = findVisible("#train, #pause, #resume"),
+      [panel] = findVisible("#tabs > [role=tabpanel]");
+    if (panel) panel.tabIndex = -1; // so that it can have the focus
+    (button ?? panel)?.focus();
   });
 }
 

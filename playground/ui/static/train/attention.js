@@ -2,7 +2,7 @@
 import { setUpCanvas } from "../shared/canvas.js";
 import { setText } from "../shared/dom.js";
 import { cssVariable, scaleColor } from "../shared/palette.js";
-import { CROSS_CAPTION, ENCODER_CAPTION } from "../shared/strings.js";
+import { CROSS_CAPTION, DECODER_INPUT, ENCODER_CAPTION } from "../shared/strings.js";
 import { displayedPass } from "./diagram/diagram.js";
 import { scheduleRender } from "./rendering.js";
 import { state } from "./state.js";
@@ -33,10 +33,10 @@ const ATTENTION_KINDS = {
     reading: ENCODER_CAPTION,
   },
   decoder: {
-    from: "Target position",
-    to: "target position",
+    from: DECODER_INPUT,
+    to: "decoder input",
     reading:
-      "Rows: target tokens (queries). Columns: earlier target tokens (keys). " +
+      "Rows: decoder input (queries). Columns: the same tokens (keys). " +
       "Masked positions are hatched.",
   },
 };

@@ -341,7 +341,7 @@ export function Curves() {
     isReady = areChartsReady.value;
   const tools = (/** @type {string} */ title, /** @type {string} */ name) =>
     isReady && html`<${ChartTools} title=${title} chart=${charts[name]} />`;
-  return html`<div class="bar" data-part="curves">
+  return html`<div class="bar metric-bar" data-part="curves">
       <${MetricSelect} /><${LossValue} /><${AxisOptions} />
     </div>
     <${ChartBox} name="loss" createOptions=${lossOptions} />

@@ -1,5 +1,5 @@
 // The settings of the open run and of its overlays, side by side.
-import { Dialog } from "../shared/components/dialog.js";
+import { Dialog as ModalDialog } from "../shared/components/dialog.js";
 import { formatMessage } from "../shared/format.js";
 import { html, signal, useState } from "../vendor/preact.js";
 import { setMessage } from "./messages.js";
@@ -12,7 +12,7 @@ const LIVE_SETTINGS = ["speed", "num_threads"]; // they change nothing in the re
 /** The runs of the open dialog. */
 const compared = signal(/** @type {any[] | null} */ (null));
 
-export async function openRunDifferences() {
+export async function open() {
   const refs = [state.modelRef, ...overlays.value.keys()],
     runs = await Promise.all(refs.map(fetchDetails)),
     failed = runs.find((run) => run.error);
@@ -45,11 +45,11 @@ export function compareSettings(runs, isComplete) {
   return rows.filter(([, ...values]) => isComplete || new Set(values).size > 1);
 }
 
-export function RunDifferences() {
+export function Dialog() {
   const [isComplete, setComplete] = useState(false),
     runs = compared.value ?? [],
     rows = compareSettings(runs, isComplete);
-  return html`<${Dialog}
+  return html`<${ModalDialog}
     title="Compare settings"
     class="compare"
     isOpen=${compared.value !== null}

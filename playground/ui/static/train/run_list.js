@@ -4,10 +4,10 @@ import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
 import { OVERLAY_TITLE } from "../shared/strings.js";
 import { html, signal } from "../vendor/preact.js";
+import { openRunDifferences } from "./dialogs.js";
 import { Message } from "./messages.js";
 import { openModel } from "./model_selection.js";
 import { MAX_OVERLAYS, overlayColor, overlays, removeOverlays, toggleOverlay } from "./overlays.js";
-import { openRunDifferences } from "./run_differences.js";
 import { loadRuns, runAction, runAndOpen } from "./runs.js";
 import { UploadButton } from "./saved_checkpoints.js";
 import { loadSettings } from "./settings.js";
@@ -177,7 +177,7 @@ function EditField({ run, property }) {
   />`;
 }
 
-/** The tags of a run. A click on one lists the runs that have it. @param {{ run: RunSummary }} props */
+/** The tags of a run. A click lists the runs with it. @param {{ run: RunSummary }} props */
 const Tags = ({ run }) =>
   html`<span class="tags">
     ${tagsOf(run).map(

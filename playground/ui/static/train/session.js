@@ -1,20 +1,19 @@
-// The session in this browser. If the browser denies storage, the server stores the session in a
-// cookie. If that fails too, the page warns the user.
+// The session in this browser, which the page sends when it loads (server/session.py). If the
+// browser denies storage, the server stores the session in a cookie. If that fails too, the page
+// warns the user.
 import { request } from "../shared/api.js";
-import { saveText } from "../shared/storage.js";
+import { saveJson } from "../shared/storage.js";
 import { html, signal } from "../vendor/preact.js";
 import { state } from "./state.js";
 
-const PROBE_KEY = "transformer-playground-probe";
+const SESSION_KEY = "transformer-playground";
 let storedOwner = ""; // in this closure only: no other script of the page needs it
 const isStored = signal(true);
-
-const hasStorage = () => saveText(PROBE_KEY, "1") && saveText(PROBE_KEY, null);
 
 export async function keepSession() {
   if (!state.owner || document.documentElement.dataset.embed || storedOwner === state.owner) return;
   storedOwner = state.owner;
-  if (hasStorage()) return;
+  if (saveJson(SESSION_KEY, { owner: state.owner })) return;
   try {
     await request("session/store", { owner: state.owner });
     isStored.value = (await request("session/is-stored", { owner: state.owner })).is_stored;

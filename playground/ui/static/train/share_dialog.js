@@ -1,7 +1,7 @@
 // The dialog for links to the view, embedded frames, code and the report.
 import { requestOrError } from "../shared/api.js";
 import { CopyField } from "../shared/components/copy_field.js";
-import { Dialog } from "../shared/components/dialog.js";
+import { Dialog as ModalDialog } from "../shared/components/dialog.js";
 import { downloadFile } from "../shared/download.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
@@ -15,16 +15,16 @@ import { state } from "./state.js";
 
 const REPORT_TIMEOUT_MS = 120_000;
 const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
-  learning: ["Learning curves", 480],
-  attention: ["Attention", 520],
-  try: ["Prediction", 160],
-  samples: [HELD_OUT_SAMPLES, 300],
+  learning: ["Learning curves", 420],
+  attention: ["Attention", 740],
+  try: ["Prediction", 140],
+  samples: [HELD_OUT_SAMPLES, 240],
 });
 
 /** What the open dialog shares: {ref, shareId, query, settings}. */
 const shared = signal(/** @type {any} */ (null));
 
-export async function openShareDialog() {
+export async function open() {
   const { error, share_id: ownShareId, settings } = await fetchDetails(state.modelRef);
   if (error) {
     setMessage("run", formatMessage(error), { isError: true });
@@ -161,14 +161,14 @@ function ReportButton() {
     <${Message} name="report" class="report-note" />`;
 }
 
-export function ShareDialog() {
+export function Dialog() {
   const content = shared.value,
     close = () => (shared.value = null);
   const useSettings = () => {
     close();
     loadSettings(state.modelRef);
   };
-  return html`<${Dialog}
+  return html`<${ModalDialog}
     title="Share"
     class="sharing"
     isOpen=${content !== null}

@@ -1,4 +1,4 @@
-// The keyboard shortcuts, and the dialog that lists them.
+// The keyboard shortcuts, and the dialog with them and with what the page shows.
 import { Dialog } from "../shared/components/dialog.js";
 import { html, signal } from "../vendor/preact.js";
 import { state } from "./state.js";
@@ -15,6 +15,17 @@ const SHORTCUTS = [
   [["+", "−", "0"], "on a curve: zoom in, zoom out, show all steps"],
   [["?"], "this list"],
 ];
+const TERMS = [
+  ["SOS, EOS, PAD", "tokens for the start of a sequence, its end, and positions without a token"],
+  ["training loss", "of one batch, with the weights in training"],
+  [
+    "held-out loss",
+    "of sequences that are never trained on, with the weights that the model predicts with: " +
+      "averaged ones in the preset Fast, whose loss is far lower",
+  ],
+  ["exact match", "fraction of held-out sequences whose output has no wrong token"],
+  ["number of a block", "norm of the vectors that it adds, divided by that of their input"],
+];
 const OWN_KEYS = "input, textarea, select, summary, [contenteditable], dialog, [role=tab]";
 
 const isHelpOpen = signal(false);
@@ -24,7 +35,7 @@ export const openHelp = () => {
 
 export function HelpDialog() {
   return html`<${Dialog}
-    title="Keyboard"
+    title="Help"
     class="keys"
     isOpen=${isHelpOpen.value}
     onClose=${() => (isHelpOpen.value = false)}
@@ -42,6 +53,13 @@ export function HelpDialog() {
         )}
       </tbody>
     </table>
+    <dl>
+      ${TERMS.map(
+        ([term, meaning]) =>
+          html`<dt>${term}</dt>
+            <dd>${meaning}</dd>`,
+      )}
+    </dl>
   <//>`;
 }
 

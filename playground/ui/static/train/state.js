@@ -73,6 +73,7 @@ export const METRICS = {
 
 /** @param {string} kind */
 export function selectKind(kind) {
+  if (kind !== state.selectedKind) state.selectedBlock = "";
   state.selectedKind = kind;
   state.hoverCell = null;
 }

@@ -1,6 +1,6 @@
 // Earlier steps of the open model. The server stores their weights, and computes attention and
 // predictions on request.
-import { request, requestWithRetry, sleep } from "../shared/api.js";
+import { request, requestWithRetry } from "../shared/api.js";
 import { nearestIndex } from "../shared/chart_data.js";
 import { formatCount, formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
@@ -25,6 +25,7 @@ const KEY_MOVES = /** @type {Record<string, number>} */ ({
 const BRANCH_STATUSES = ["paused", "done", "stopped", "failed"];
 let snapshotCache = new Map(),
   playbackId = 0,
+  endFrame = () => {}, // of the playback
   stepRequestId = 0;
 
 export const hasHistory = () => state.weightSteps.length > 1;
@@ -102,6 +103,7 @@ export function followStep(step) {
 
 export function stopPlayback() {
   playbackId += 1;
+  endFrame();
   store.isPlaying.value = false;
 }
 
@@ -128,7 +130,11 @@ export async function startPlayback(frameMs = () => FRAME_MS, onStep = () => {})
     await showStep(state.weightSteps[at]);
     if (id !== playbackId) return false;
     onStep();
-    await sleep(frameMs(at)); // from the display on: a snapshot may arrive late
+    // From the display on: a snapshot may arrive late.
+    await new Promise((resolve) => {
+      endFrame = () => resolve(undefined);
+      setTimeout(resolve, frameMs(at));
+    });
     at = nearestIndex(state.weightSteps, state.weightSteps[at] ?? 0) + 1;
   }
   if (id !== playbackId) return false;
@@ -164,11 +170,7 @@ async function branch() {
 }
 
 function describePosition() {
-  if (state.viewedStep !== null)
-    return (
-      `Viewing step ${formatInteger(state.viewedStep)} of ` +
-      formatInteger(state.lastResponse.step || 0)
-    );
+  if (state.viewedStep !== null) return `Viewing step ${formatInteger(state.viewedStep)}`;
   if (hasHistory()) return formatCount(state.weightSteps.length, "snapshot") + " to replay";
   return state.status === "checkpoint" ? "No history for this checkpoint" : "";
 }
@@ -211,7 +213,7 @@ export function Timeline() {
       Go to latest
     </button>
     <button type="button" class="pg-button branch" hidden=${!canBranch} onClick=${branch}>
-      Branch from step ${formatInteger(step)}
+      ${viewedStep === null ? `Branch from step ${formatInteger(step)}` : "Branch from here"}
     </button>
     <${Message} name="timeline" class="rewind-note" />
   </div>`;

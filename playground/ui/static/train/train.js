@@ -9,14 +9,13 @@ import { store } from "../shared/store.js";
 import { Curves } from "./curves.js";
 import { displayedPass } from "./diagram/diagram.js";
 import { BlockScores } from "./diagram/scores.js";
+import { Dialogs } from "./dialogs.js";
 import { Prediction } from "./prediction.js";
 import { scheduleRender } from "./rendering.js";
-import { RunDifferences } from "./run_differences.js";
 import { RunList } from "./run_list.js";
 import { Samples, ScoresByLength } from "./samples.js";
 import { SavedCheckpoints } from "./saved_checkpoints.js";
 import { SessionNote } from "./session.js";
-import { ShareDialog } from "./share_dialog.js";
 import { embeddedView } from "./share_links.js";
 import { HelpDialog } from "./shortcuts.js";
 import { selectKind, state } from "./state.js";
@@ -123,5 +122,4 @@ export const Train = () =>
         >Open in Transformer Playground</a
       >`
     }
-    <${ScoresByLength} /><${SavedCheckpoints} /><${Notes} />
-    <${ShareDialog} /><${RunDifferences} /><${HelpDialog} />`;
+    <${ScoresByLength} /><${SavedCheckpoints} /><${Notes} /> <${Dialogs} /><${HelpDialog} />`;

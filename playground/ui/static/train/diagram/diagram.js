@@ -18,6 +18,7 @@ import {
   buildStacks,
   describeHead,
   describeWeights,
+  firstPredictedRow,
   formatThousandths,
   KIND_TITLES,
   summarizeHead,
@@ -74,13 +75,15 @@ export function renderDiagram() {
     kind = state.selectedKind,
     [layer, head] = state.selectedHead;
   updateStacks(elements, pass, { kind, layer, head, block: state.selectedBlock });
-  const [queries, keys] = pass.axes[kind] || [pass.probe?.target ?? [], pass.source];
+  const [queries, keys] = pass.axes[kind] || [pass.probe?.target ?? [], pass.source],
+    outputRow = firstPredictedRow(kind, queries.length, pass);
   paintLinks($(".diagram-canvas"), {
     keys,
     queries,
     weights: pass.attention[kind]?.[layer]?.[head] || null,
-    output: pass.probe,
-    titles: kind === "cross" || !pass.axes[kind] ? ["source", "target"] : ["keys", "queries"],
+    output: outputRow === null ? null : pass.probe,
+    outputRow: outputRow ?? 0,
+    titles: columnTitles(pass, kind),
     color: colorOf(kind),
     memoryColor: colorOf("cross"),
     highlight: state.hoverRow ?? state.hoverCell?.[0] ?? null,
@@ -91,6 +94,12 @@ export function renderDiagram() {
   const open = elements.blocks.find((block) => block.component === state.selectedBlock);
   refreshScores(pass, Boolean(open?.heads));
   renderNote(pass);
+}
+
+function columnTitles({ axes }, kind) {
+  if (!axes.cross && axes[kind]) return ["keys", "queries"];
+  if (kind === "encoder") return ["source", "source"];
+  return kind === "decoder" ? ["input", "input"] : ["source", "target"];
 }
 
 // The values of a row are spoken, but not the numbers that change during training.
@@ -107,15 +116,16 @@ function describeRow(pass, row) {
   const kind = state.selectedKind,
     [layer, head] = state.selectedHead,
     [queries, keys] = pass.axes[kind],
-    { target, predicted, probability } = pass.probe ?? { target: [] },
-    isOutput = pass.axes.cross ? kind !== "encoder" : target.length === queries.length;
+    { predicted, probability } = pass.probe ?? {},
+    outputRow = firstPredictedRow(kind, queries.length, pass),
+    i = outputRow === null ? -1 : row - outputRow;
   if (row >= queries.length) return describeSelection(pass);
   return (
-    `${kind === "encoder" ? "Token" : "Target"} ${row + 1} (${queries[row]}) attends to ` +
+    `${kind === "cross" ? "Target" : "Token"} ${row + 1} (${queries[row]}) attends to ` +
     describeWeights(keys, pass.attention[kind][layer][head], row) +
     "." +
-    (isOutput && predicted?.[row] !== undefined
-      ? ` Prediction: ${predicted[row]} with probability ${formatThousandths(probability[row])}.`
+    (predicted?.[i] !== undefined
+      ? ` Prediction: ${predicted[i]} with probability ${formatThousandths(probability[i])}.`
       : "")
   );
 }

@@ -21,13 +21,14 @@ function rowHeightFor(longest, space) {
  * Paint the middle of the diagram.
  * @param {HTMLCanvasElement & { layout?: any }} canvas `layout` receives the positions of the rows
  * @param {{
- *   keys: string[], queries: string[], weights: number[] | null, output: any, titles: string[],
+ *   keys: string[], queries: string[], weights: number[] | null, output: any, outputRow?: number,
+ *   titles: string[],
  *   color: string, highlight: number | null, memoryColor: string, hasMemory: boolean,
  *   minHeight: number,
  * }} view
  */
 export function paintLinks(canvas, view) {
-  const { keys, queries, weights, output } = view,
+  const { keys, queries, weights, output, outputRow = 0 } = view,
     longest = Math.max(keys.length, queries.length),
     rowHeight = rowHeightFor(longest, view.minHeight - TOP - BOTTOM - TITLES),
     height = Math.max(TOP + longest * rowHeight + BOTTOM, view.minHeight);
@@ -57,10 +58,10 @@ export function paintLinks(canvas, view) {
   paintTokens(c, keys, keysX, (i) => y(keys, i), rowHeight);
   paintTokens(c, queries, queriesX, (i) => y(queries, i), rowHeight);
   if (output)
-    paintOutput(c, output, queriesX + 26, barWidth, (i) => y(output.target, i), rowHeight);
+    paintOutput(c, output, queriesX + 26, barWidth, (i) => y(queries, outputRow + i), rowHeight);
   const titleY = middle - (longest / 2) * rowHeight - 9;
   paintTitle(c, view.titles[0], keysX - 18, titleY, "left");
-  paintTitle(c, view.titles[1], queriesX, titleY, "center");
+  paintTitle(c, view.titles[1], queriesX + 16, titleY, "right");
   if (output) paintTitle(c, "prediction", queriesX + 26, titleY, "left");
   canvas.layout = { keysX, queriesX, rowHeight, y: (i) => y(queries, i), count: queries.length };
 }

@@ -19,7 +19,7 @@ export function createStacks(stacks) {
         "div",
         { className: "diagram-layer" },
         ...layer.map((block) => createBlock(block, heads, blocks, isSingle)).reverse(),
-        el("span", { className: "diagram-layer-name", textContent: "layer " + (i + 1) }),
+        el("span", { className: "diagram-layer-name", textContent: nameLayer(stack, i) }),
       ),
     );
     const box = el(
@@ -27,13 +27,20 @@ export function createStacks(stacks) {
       { className: "diagram-stack" },
       el("h4", { textContent: stack.title }),
       el("div", { className: "diagram-layers" }, ...layers.reverse()),
-      el("p", { className: "diagram-embedding", textContent: "token + position embedding" }),
+      el("p", { className: "diagram-embedding", textContent: nameEmbedding(stack) }),
     );
     box.dataset.side = stack.side;
     return box;
   });
   return { boxes, heads, blocks };
 }
+
+const isRecurrent = (stack) => stack.layers[0][0].kind === "recurrent";
+/** A recurrent stack has no positions, and its attention is no layer of its own. */
+const nameLayer = (stack, i) =>
+  isRecurrent(stack) && stack.layers[i][0].kind === "cross" ? "" : "layer " + (i + 1);
+const nameEmbedding = (stack) =>
+  isRecurrent(stack) ? "token embedding" : "token + position embedding";
 
 function createBlock(block, heads, blocks, isSingle) {
   const bar = el("i"),

@@ -101,6 +101,18 @@ export function describeHead(kind, layer, head, isSingle) {
 }
 
 /**
+ * Return the row of the query that predicts the first target token; null if these queries predict
+ * nothing. In a decoder with one stack, the queries of the source come first.
+ * @param {string} kind
+ * @param {number} queryCount
+ * @param {any} pass
+ */
+export function firstPredictedRow(kind, queryCount, { axes, probe }) {
+  if (!probe || (kind === "encoder" && axes.cross)) return null;
+  return kind === "encoder" ? 0 : Math.max(0, queryCount - probe.target.length);
+}
+
+/**
  * Return statistics of the weights of a head: how concentrated they are.
  * @param {number[]} weights thousandths, row by row
  * @param {number} rows
