@@ -172,7 +172,7 @@ def test_teacher_links_open_exercises_and_hide_the_answer_key(app, open_page):
     assert page.locator(".result").text_content() == ""
     page.get_by_role("button", name="Show the bugs").click()
     expect(page.locator(".result li")).to_have_count(8)
-    addresses = page.locator(".teach > .links-list a").evaluate_all(
+    addresses = page.locator(".teach > div > .links-list a").evaluate_all(
         "links => links.map((link) => link.href)"
     )
     assert len(addresses) > 20

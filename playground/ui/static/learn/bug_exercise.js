@@ -229,7 +229,7 @@ ${failure.lines.join("\n")}</pre>`
 export function describeDuration(steps) {
   const { bug_seconds: defaultSeconds, steps: defaultSteps } = catalog.value,
     seconds = (defaultSeconds * steps) / defaultSteps;
-  return `Training takes ${formatEstimate({ seconds, is_measured: false })}.`;
+  return `Training takes ${formatEstimate({ seconds })}.`;
 }
 
 function BugForm({ isDisabled, hasResult }) {
