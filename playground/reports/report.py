@@ -46,11 +46,14 @@ CHART_POINTS = 300  # bins of a curve; the minimum and the maximum of each bin a
 COVER_IN = 2.9  # the heat map of the first screen
 MAX_LAYERS, MAX_HEADS = 6, 8  # of one type of attention
 ATTENTION_KINDS = {
-    "cross": ("Cross-attention", "Rows: generated tokens (queries). Columns: source tokens (keys)"),
+    "cross": (
+        "Cross-attention",
+        "Rows: the target token that each query predicts. Columns: source tokens (keys)",
+    ),
     "encoder": ("Encoder self-attention", "Rows and columns: source tokens"),
     "decoder": (
         "Decoder self-attention",
-        "Rows: generated tokens (queries). Columns: decoder input (keys)",
+        "Rows: decoder input (queries). Columns: decoder input (keys)",
     ),
 }
 # An architecture with one stack has source and target in one sequence. The keys are types of

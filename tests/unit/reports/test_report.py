@@ -227,7 +227,7 @@ def test_a_broken_checkpoint_raises_checkpoint_error(tmp_path):
 @pytest.mark.parametrize(
     ("architecture", "axes"),
     [
-        ("transformer", "Rows: generated tokens (queries). Columns: decoder input (keys)"),
+        ("transformer", "Rows: decoder input (queries). Columns: decoder input (keys)"),
         ("encoder-only", "the source, whose positions predict the target"),
         ("bert", "the source, then the masked positions (SOS) that predict the target"),
         ("gpt2", "the source, then the target so far"),
