@@ -40,7 +40,7 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
     page = open_page(settings_link(app.url))
     wait_until(page, "document.querySelector('#field-max_length input')?.value === '5'")
     open_panel(page)
-    wait_for_text(page, "#problem", "o dataset is selected")
+    wait_for_text(page, "#size", "press Use this dataset")
     page.fill(".dataset-panel [name=text]", TEXT + "\nno tab here\n\tx")
     expect(page.locator(".dataset-panel .problem li")).to_have_text(
         [

@@ -21,6 +21,7 @@ from playground.ui.setting_groups import (
     PRESET_SETTINGS,
     is_used_by_architecture,
 )
+from playground.ui.train import on_task_input
 
 NAMES = [*BASIC_SETTINGS, *(name for names in ADVANCED_SETTINGS.values() for name in names)]
 
@@ -151,3 +152,18 @@ def test_a_task_brings_its_own_longest_length_unless_another_one_was_typed():
     assert suggested_max_length("brackets", 10, 10) is None
     assert suggested_max_length("dataset", 1, 10) is None
     assert suggested_max_length(None, None, None) is None
+
+
+def test_a_task_after_a_dataset_has_its_own_lengths_and_no_dataset():
+    assert on_task_input("brackets", 2, 2, "sha") == [1, 16, ""]
+    kept = on_task_input("brackets", 1, 12, "")
+    assert [update.get("__type__") for update in kept] == ["update"] * 3
+    assert all(len(update) == 1 for update in on_task_input("dataset", 2, 2, "sha"))
+
+
+def test_own_data_without_a_dataset_is_a_hint_but_cannot_start():
+    fields = dict(zip(NAMES, values(task="dataset", dataset_sha256=""), strict=True))
+    size, error = estimate_and_validate(fields)
+    assert "press Use this dataset" in size
+    assert error == ""
+    assert "dataset_sha256" in validate_form(list(fields), list(fields.values()))
