@@ -55,11 +55,6 @@ def validate_name(name: object) -> str:
         return text
     if text.startswith(FINETUNED_PREFIX):
         raise UserError(f"{text[:120]!r} is not on this machine; fine-tune the model again")
-    if local_paths_allowed() and text.startswith(("~", ".", "/")):
-        raise UserError(
-            f"there is no folder {text[:120]!r} on this machine; enter the path of a folder with "
-            "a model, or a name of the Hub, such as gpt2"
-        )
     if not NAME_PATTERN.fullmatch(text) or "--" in text or ".." in text or text.endswith(".git"):
         folder = ", or a folder that contains one" if local_paths_allowed() else ""
         raise UserError(

@@ -250,7 +250,7 @@ def test_local_models_work_offline_and_the_outage_is_reported_once(
         expect(takes.nth(0)).to_contain_text("On this machine")
         expect(takes.nth(1)).to_have_text("Not on this machine")
         expect(page.locator(".of-benchmark .total-cost")).to_have_text(
-            "Skipped, because the Hub cannot be reached: bert-base-uncased."
+            "Skipped, because not on this machine: bert-base-uncased."
         )
         run_benchmark(page)
         wait_for_job(page)

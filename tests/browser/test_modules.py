@@ -55,6 +55,7 @@ def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
     for _ in range(2):
         page.click(".live .share")
         expect(page.locator(".sharing .watch-link")).to_have_value(re.compile("model=reverse"))
+        expect(page.locator(".sharing")).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.locator(".sharing")).to_be_hidden()
     assert paths.count("train/share_dialog.js") == 1

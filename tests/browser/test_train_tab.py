@@ -170,7 +170,7 @@ def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
     page.keyboard.press("ArrowLeft")
     expect(page.locator("figcaption")).to_have_text(
         re.compile(
-            r"Layer 1, head 3\. Target position 1 \(\d\) attends to target position 1 \(SOS\) with "
+            r"Layer 1, head 3\. Decoder input 1 \(SOS\) attends to decoder input 1 \(SOS\) with "
             r"weight 1\.000"
         )
     )

@@ -237,7 +237,7 @@ test("an outage is reported once, and the fields state that the model is not loc
   assert.equal(describeDownloads(["tuned:a"]), "No download needed.");
   assert.equal(
     describeDownloads(["gpt2", "bert"]),
-    "Skipped, because the Hub cannot be reached: bert.",
+    "Skipped, because not on this machine: bert.",
   );
   assert.match(validateModelName("/models/bert"), /such as gpt2\.$/, "folders are not allowed");
 });

@@ -109,7 +109,7 @@ export function describeModelCost(name) {
 /** Describe the downloads that a benchmark of these models needs, and the models it skips. */
 export function describeDownloads(names) {
   const skipped = names.filter(isUnavailable);
-  if (skipped.length) return `Skipped, because the Hub cannot be reached: ${skipped.join(", ")}.`;
+  if (skipped.length) return `Skipped, because not on this machine: ${skipped.join(", ")}.`;
   const rows = names.map((name) => modelFacts.value.get(name)),
     remote = rows.filter((row) => row?.location === "hub" && row.bytes);
   if (remote.length)
