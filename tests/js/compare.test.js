@@ -235,10 +235,7 @@ test("an outage is reported once, and the fields state that the model is not loc
   assert.deepEqual(describeModelCost("unknown"), { text: "", isError: false });
   assert.equal(describeDownloads(["gpt2", "tuned:a"]), "Downloads 500 MB first, once: gpt2.");
   assert.equal(describeDownloads(["tuned:a"]), "No download needed.");
-  assert.equal(
-    describeDownloads(["gpt2", "bert"]),
-    "Skipped, because not on this machine: bert.",
-  );
+  assert.equal(describeDownloads(["gpt2", "bert"]), "Skipped, because not on this machine: bert.");
   assert.match(validateModelName("/models/bert"), /such as gpt2\.$/, "folders are not allowed");
 });
 
