@@ -156,8 +156,8 @@ def test_a_task_brings_its_own_longest_length_unless_another_one_was_typed():
 
 def test_a_task_after_a_dataset_has_its_own_lengths_and_no_dataset():
     assert on_task_input("brackets", 2, 2, "sha") == [1, 16, ""]
-    kept = on_task_input("brackets", 1, 12, "")
-    assert [update.get("__type__") for update in kept] == ["update"] * 3
+    updates = on_task_input("brackets", 1, 12, "")
+    assert [update.get("__type__") for update in updates] == ["update"] * 3
     assert all(len(update) == 1 for update in on_task_input("dataset", 2, 2, "sha"))
 
 

@@ -16,9 +16,9 @@ import { showResult } from "./view.js";
 const TIMEOUT_MS = 60_000;
 const LOAD_DELAY_MS = 400; // after the last key
 const NOTE =
-  "All architectures use the same training and held-out sequences and random initial weights, and " +
-  "each its own optimizer unless you select the same one. A run stops at 99 % exact match. Times " +
-  "depend on this machine and its load.";
+  "All architectures use the same training and held-out sequences and random initial weights. " +
+  "Each uses its own optimizer unless you select the same one. A run stops at 99 % exact match. " +
+  "Times depend on this machine and its load.";
 
 /** The fields of the form; an empty length is that of the selected model. */
 export function buildFields({ min_length: min }, optimizer) {
