@@ -17,7 +17,9 @@ from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.summary import task_label
 from playground.training.config import RunConfig
-from playground.training.matched_size import describe_optimizer, match_parameter_count
+from playground.training.matched_size import match_parameter_count
+from playground.training.train_config import TrainConfig
+from playground.ui.setting_groups import CHOICE_LABELS
 
 from .routes import HandlerGroup, handler
 from .schemas.base import Request
@@ -31,6 +33,12 @@ TRANSFORMERS_ARCHITECTURES = (
 )  # implementations of transformers, one of each type
 TARGET_SCORE = 0.99  # the exact match at which a run stops
 MAX_CURVE_POINTS = 300  # points of a curve
+
+
+def describe_optimizer(training: TrainConfig) -> str:
+    """Return the optimizer, the learning rate and weight averaging as text."""
+    averaged = ", averaged weights" if training.weight_averaging else ""
+    return f"{CHOICE_LABELS[training.optimizer]}, {training.learning_rate:g}{averaged}"
 
 
 def requested_config(registry: Registry, request: MatchArchitectures) -> RunConfig:

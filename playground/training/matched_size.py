@@ -38,13 +38,6 @@ OPTIMIZER_SETTINGS = tuple(
     for each in dataclasses.fields(TrainConfig)
     if each.name not in (*COPIED_SETTINGS, "max_steps", "precision")
 )
-OPTIMIZER_NAMES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "muon": "Muon"}
-
-
-def describe_optimizer(training: TrainConfig) -> str:
-    """Return the optimizer, the learning rate and weight averaging as text."""
-    averaged = ", averaged weights" if training.weight_averaging else ""
-    return f"{OPTIMIZER_NAMES[training.optimizer]}, {training.learning_rate:g}{averaged}"
 
 
 def match_parameter_count(

@@ -39,7 +39,7 @@ export function buildFields({ min_length: min }, optimizer) {
   ]);
 }
 
-// Not all architectures learn with the same optimizer: GPT-2 does not with Muon at 3e-3.
+// By default, each has the optimizer of its presets: that of another one may not suit it.
 const values = signal(
   /** @type {any} */ ({ min_length: "", max_length: "", same_optimizer: false }),
 );
