@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { after, beforeEach, mock, test } from "node:test";
 
 import { enter, makeBox, press, settle } from "./support/dom.js";
+import { validateField } from "../../playground/ui/static/shared/components/form.js";
 import {
   buildFields,
   Choices,
@@ -658,6 +659,11 @@ test("sets of runs are kept, and a running set can be stopped", async () => {
       .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
   submit();
   await wait(() => text(".train-all") === "Stop 1 run");
+  const lengths = buildFields({ min_length: 9 }, "", false);
+  assert.ok(
+    lengths.every((field) => !validateField(field, 0)),
+    "a length does not block Stop",
+  );
   const train = sent.find(([route]) => route === "architectures/train")[1];
   assert.equal(train.same_optimizer, false);
   submit();

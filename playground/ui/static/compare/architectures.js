@@ -20,11 +20,15 @@ const NOTE =
   "Each uses its own optimizer unless you select the same one. A run stops at 99 % exact match. " +
   "Times depend on this machine and its load.";
 
-/** The fields of the form; an empty length is that of the selected model. */
-export function buildFields({ min_length: min }, optimizer) {
-  const length = { type: "number", min: 1, max: 512, isInteger: true },
+/**
+ * The fields of the form; an empty length is that of the selected model. While runs are active, the
+ * button stops them, so the lengths have no limits.
+ */
+export function buildFields({ min_length: min }, optimizer, hasLimits = true) {
+  const limits = hasLimits ? { min: 1, max: 512, isInteger: true } : {},
+    length = { type: "number", ...limits },
     validate = (max) =>
-      min !== "" && max !== "" && Number(max) < Number(min)
+      hasLimits && min !== "" && max !== "" && Number(max) < Number(min)
         ? `Maximum length is ${max}; enter at least the minimum length, ${min}.`
         : "";
   return /** @type {FieldSpec[]} */ ([
@@ -216,7 +220,7 @@ export function Choices() {
     </ul>
     <${Form}
       class="compact"
-      fields=${buildFields(values.value, optimizer)}
+      fields=${buildFields(values.value, optimizer, !isTraining)}
       values=${values.value}
       onInput=${(name, value) => (values.value = { ...values.value, [name]: value })}
       onSubmit=${onSubmit}
