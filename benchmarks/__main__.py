@@ -40,11 +40,7 @@ from playground.experiments.claims import CLAIMS
 from playground.tasks import TASKS
 
 BENCHMARKS_DIR = Path(__file__).parent
-NO_GPU_NOTE = (
-    "No measurement ran on a GPU or on several machines yet; `python -m benchmarks gpu` measures "
-    "steps per second on a GPU. Steps that are recorded as CUDA graphs equal single steps bit for "
-    "bit on a CPU, where a test replaces the recording (`tests/unit/training/test_cuda_graphs.py`)."
-)
+NOT_MEASURED_NOTE = "No measurement ran on several GPUs or on several machines yet."
 ACCURACY_NOTE = (
     f"Presets of `playground/training/presets.py`; seeds from {accuracy.FIRST_SEED} on. Evaluated "
     "every 10 steps (paper and tutorial: 25) on 256 held-out sequences, and on 2,000 to confirm. "
@@ -246,7 +242,7 @@ def write_results() -> None:
                 f"{content['machine']}.{note_on_rest}"
             )
             parts += ["", f"## {title}", "", where, note, "", module.table(content["rows"])]
-    parts += ["", "## Not measured yet", "", NO_GPU_NOTE]
+    parts += ["", "## Not measured yet", "", NOT_MEASURED_NOTE]
     (BENCHMARKS_DIR / "RESULTS.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
     summary.write_figure()
 
