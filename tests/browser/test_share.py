@@ -169,7 +169,7 @@ INVALID_LINKS = {
         '{"view":"__proto__","fields":{"finetune":{"model":{"a":1}}}}',
         '{"view":"none","fields":{"table":7,"free-fill":[],"attention":{"models":5},'
         '"job-table":{"id":"x"}}}',
-        '{"view":"free","fields":{"free-part":"constructor","meaning-part":"toString"}}',
+        '{"view":"pretrained","section":"constructor"}',
     ],
     "lab": ['{"grid":[1,["norm"],[{},[]],["d_model",null]],"seeds":{},"times":"x"}', "null"],
     "hub": ["", "no-name", "../../etc@x"],
