@@ -5,7 +5,6 @@ its own folder.
 
     0  errors         errors that a user can correct
     0  models/        the transformer from scratch
-    0  compat         names of version 0.1.0, accepted for one release
     1  tasks/         vocabulary, batches, tasks, the held-out set
     1  common/        atomic writes, environment, devices, statistics, text of numbers, logs
     2  jobs/          the queue of background jobs, its executors and processes

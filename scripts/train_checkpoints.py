@@ -55,7 +55,7 @@ def train(name: str, folder: Path) -> Metrics:
         all_metrics,
         trainer.evaluate(),
         resumable=False,
-        extra={REPLAY_FILE: encode_replay(builder.default_input.split(), frames)},
+        extra={REPLAY_FILE: encode_replay(frames)},
     )
     return all_metrics[-1]
 

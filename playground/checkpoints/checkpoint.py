@@ -25,7 +25,6 @@ from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
 from playground.common import messages
 from playground.common.atomic_write import wait_for_replacement, write_dir
-from playground.compat import upgrade_metrics
 from playground.evaluation import EvalResult
 from playground.training.config import RunConfig
 from playground.training.distributed import SINGLE_PROCESS, DistributedContext
@@ -301,8 +300,6 @@ def _parse_metrics(line: bytes) -> dict[str, Any]:
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"it has more than {MAX_LINE_BYTES:,} bytes; a line must be shorter")
     content = parse_strict_json(line)
-    if isinstance(content, dict):
-        content = upgrade_metrics(content)
     if not isinstance(content, dict) or not {"step", "loss"} <= set(content) <= METRIC_NAMES:
         raise ValueError("it does not contain the metrics of a step")
     if not all(is_number(value) for value in content.values()) or type(content["step"]) is not int:

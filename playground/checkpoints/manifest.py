@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import playground
 from playground.architectures import ARCHITECTURES
 from playground.common import messages
-from playground.compat import upgrade_manifest
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError, short_repr
 from playground.training.config import RunConfig, drop_foreign_defaults
@@ -104,13 +103,11 @@ def read_manifest(folder: Path) -> Manifest:
         )
     content = read_json(path)
     version = content.get("schema_version") if isinstance(content, dict) else None
-    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+    if type(version) is not int or version != SCHEMA_VERSION:
         raise CheckpointError(
             f"{path} has schema_version {short_repr(version)}; this version of the playground "
-            f"reads 1 to {SCHEMA_VERSION}"
+            f"reads {SCHEMA_VERSION}"
         )
-    if version == 1:
-        content = upgrade_manifest(content)
     try:
         architecture = content["architecture"]
         if not isinstance(architecture, str) or architecture not in ARCHITECTURES:

@@ -7,7 +7,6 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from playground.compat import old_weight_name
 from playground.models.config_fields import short_repr
 
 from .manifest import CheckpointError, parse_strict_json
@@ -38,7 +37,7 @@ def load_checked_tensors(
     Raises:
         CheckpointError: for the first mismatch, with the name of the file.
     """
-    stored = validate_header(path, expected, optional)
+    validate_header(path, expected, optional)
     try:
         tensors = safetensors.torch.load_file(path)
     except READ_ERRORS as error:
@@ -50,14 +49,13 @@ def load_checked_tensors(
             raise CheckpointError(
                 f"{path}: tensor {name!r} holds NaN or infinity; use another checkpoint"
             )
-    return tensors if stored is expected else _upgrade_tensors(tensors, expected)
+    return tensors
 
 
-def validate_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> Expected:
+def validate_header(path: Path, expected: Expected, optional: Set[str] = frozenset()) -> None:
     """Check the header of a safetensors file against `expected`.
 
-    The library checks offsets, sizes and the length of the file. No tensor is allocated. Returns
-    `expected`, or what a file of version 0.1.0 contains instead.
+    The library checks offsets, sizes and the length of the file. No tensor is allocated.
 
     Raises:
         CheckpointError: for the first mismatch, with the name of the file.
@@ -71,9 +69,6 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
         raise CheckpointError(
             f"{path} is not a complete safetensors file ({error}); use another checkpoint"
         ) from None
-    old = _old_tensors(expected)
-    if set(old) - optional <= set(stored) <= set(old) and old.keys() != expected.keys():
-        expected = old
     if not set(expected) - optional <= set(stored) <= set(expected):
         odd = sorted((set(stored) ^ set(expected)) - optional)[0]
         verb = "lacks" if odd in expected else "holds the unexpected"
@@ -88,7 +83,6 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
                 f"{path}: tensor {name!r} is {dtype_name} {short_repr(list(stored_shape))}, "
                 f"expected {expected_tensor}"
             )
-    return expected
 
 
 def _check_header_text(path: Path) -> None:
@@ -111,34 +105,6 @@ def _check_header_text(path: Path) -> None:
             f"{path} is not a complete safetensors file: its header is invalid ({error}); use "
             "another checkpoint"
         ) from None
-
-
-def _old_tensors(expected: Expected) -> Expected:
-    """Return the tensors that version 0.1.0 stored: old names, keys and values in one tensor."""
-    old: Expected = {}
-    for name, (dtype, shape) in expected.items():
-        old_name = old_weight_name(name)
-        if shape and old_name in old:
-            shape = ((old[old_name][1] or (0,))[0] + shape[0], *shape[1:])
-        old[old_name] = dtype, shape
-    return old
-
-
-def _upgrade_tensors(tensors: Mapping[str, Tensor], expected: Expected) -> dict[str, Tensor]:
-    """Return the tensors of version 0.1.0 under their present names, as `expected`."""
-    upgraded: dict[str, Tensor] = {}
-    first_row: dict[str, int] = {}
-    for name, (_, shape) in expected.items():
-        old_name = old_weight_name(name)
-        if old_name not in tensors:  # optional
-            continue
-        tensor = tensors[old_name]
-        if shape and tensor.shape != shape:
-            start = first_row.get(old_name, 0)
-            first_row[old_name] = start + shape[0]
-            tensor = tensor[start : start + shape[0]]
-        upgraded[name] = tensor
-    return upgraded
 
 
 def serialize_tensors(tensors: Mapping[str, Tensor]) -> bytes:

@@ -15,7 +15,6 @@ import click
 import filelock
 from click.core import ParameterSource
 
-from playground import compat
 from playground.checkpoints.manifest import CheckpointError, read_manifest
 from playground.common import messages
 
@@ -137,9 +136,6 @@ class Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, compat.command_name(cmd_name))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(self.epilog, formatter)

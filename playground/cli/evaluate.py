@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from playground.common import messages
-from playground.compat import add_old_keys
 from playground.datasets.pairs import DatasetError
 from playground.models.config_fields import ConfigError
 from playground.training.config import RunConfig
@@ -111,11 +110,7 @@ def predict(checkpoint: Path, sequences: tuple[str, ...], as_json: bool) -> None
         click.echo(f"playground: {note}", err=True)
     if as_json:
         answers = zip(sequences, predictions, strict=True)
-        click.echo(
-            json.dumps(
-                [{"sequence": sequence, **add_old_keys(reply)} for sequence, reply in answers]
-            )
-        )
+        click.echo(json.dumps([{"sequence": sequence, **reply} for sequence, reply in answers]))
         return
     for reply in predictions:
         click.echo(" ".join(reply["prediction"]))

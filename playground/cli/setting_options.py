@@ -1,12 +1,11 @@
 """The options of settings and datasets, and messages with their names."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import click
 
-from playground.compat import setting_value, upgrade_options
 from playground.models.config_fields import ConfigError
 from playground.training.config import field_named, section_of_field
 from playground.training.presets import preset_config
@@ -66,22 +65,11 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
             )(command)
         else:
             choices = field.metadata["choices"]
-            value_type = SettingChoice(name, choices) if choices else kind
+            value_type = click.Choice(tuple(choices)) if choices else kind
             command = click.option(
                 option_name(name), name, type=value_type, default=None, help=help_text
             )(command)
     return command
-
-
-class SettingChoice(click.Choice[str]):
-    """The values of a setting; those of version 0.1.0 are accepted, too."""
-
-    def __init__(self, name: str, choices: Iterable[str]) -> None:
-        super().__init__(tuple(choices))
-        self.setting = name
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(setting_value(self.setting, value), param, ctx)
 
 
 class Train(click.Command):
@@ -99,9 +87,6 @@ class Train(click.Command):
         "architecture": "model",
         "preset": "training",
     }
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, upgrade_options(args))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections = {**section_of_field(), **self.SECTIONS}

@@ -38,7 +38,6 @@ from .common import (
     torchrun_rank,
 )
 from .setting_options import (
-    SettingChoice,
     Train,
     dataset_options,
     setting_options,
@@ -82,13 +81,13 @@ python -m playground train --resume sorter --max-steps 1000"""
 )
 @click.option(
     "--architecture",
-    type=SettingChoice("architecture", ARCHITECTURES),
+    type=click.Choice(tuple(ARCHITECTURES)),
     default=None,
     help="The architecture of the model. [default: transformer]",
 )
 @click.option(
     "--preset",
-    type=SettingChoice("preset", PRESETS),
+    type=click.Choice(tuple(PRESETS)),
     default=None,
     help="A preset of settings. [default: fast, or the architecture's]",
 )

@@ -1,14 +1,11 @@
 """The environment of the server: validated numbers, secrets, and the proxy."""
 
-import logging
 import math
 import os
 from dataclasses import dataclass
 from urllib.request import getproxies_environment
 
 from playground.models.config_fields import format_number, short_repr
-
-log = logging.getLogger(__name__)
 
 PREFIX = "PLAYGROUND_"
 
@@ -54,18 +51,6 @@ ENV_NUMBERS = {
 }
 
 HOSTS_WITHOUT_PROXY = ("localhost", "127.0.0.1", "::1")
-# Names of version 0.1.0. Version 0.3.0 removes them.
-DEPRECATED_NAMES = {
-    "IDLE_TIMEOUT_S": "LEASE",
-    "RELEASE_AFTER_S": "REAP",
-    "HANG_TIMEOUT_S": "HUNG_AFTER",
-    "DATASETS_PER_USER_MB": "ROWS_MB",
-    "DATASETS_TOTAL_MB": "ROWS_IN_ALL_MB",
-    "MAX_MODEL_MB": "MODEL_MB",
-    "MODEL_CACHE_MB": "MODELS_MB",
-    "RUNS_TOTAL_MB": "RUNS_IN_ALL_MB",
-    "API_MAX_CONCURRENT": "API_AT_ONCE",
-}
 
 # Only the server reads these. Its workers parse untrusted files and do not inherit them.
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OAUTH_CLIENT_SECRET")
@@ -86,12 +71,9 @@ class EnvError(ValueError):
     """An environment variable has a value that it does not accept."""
 
 
-def _variable(name: str) -> tuple[str, str]:
-    """Return the name, current or deprecated, of the set variable, and its value."""
-    for candidate in (name, DEPRECATED_NAMES.get(name, name)):
-        if value := os.environ.get(PREFIX + candidate, "").strip():
-            return PREFIX + candidate, value
-    return PREFIX + name, ""
+def _read(name: str) -> str:
+    """Return the value of PLAYGROUND_`name`; empty if it is not set."""
+    return os.environ.get(PREFIX + name, "").strip()
 
 
 def env_number(name: str) -> float:
@@ -101,7 +83,7 @@ def env_number(name: str) -> float:
         EnvError: for a value outside the range of the variable, or one that is not a number.
     """
     spec = ENV_NUMBERS[name]
-    variable, text = _variable(name)
+    text = _read(name)
     try:
         value = float(text) if text else spec.default
     except ValueError:
@@ -111,7 +93,7 @@ def env_number(name: str) -> float:
         bounds = f"from {format_number(int(spec.low))} to {format_number(int(spec.high))}"
         default = format_number(spec.default)
         raise EnvError(
-            f"{variable} is {short_repr(text)}; it must be {kind} {bounds}, or be left out for "
+            f"{PREFIX}{name} is {short_repr(text)}; it must be {kind} {bounds}, or be left out for "
             f"{default}"
         )
     return value
@@ -129,16 +111,13 @@ def validate_env() -> None:
             env_number(name)
         except EnvError as error:
             errors.append(str(error))
-        variable, _ = _variable(name)
-        if variable != PREFIX + name:
-            log.warning("%s is deprecated; set %s%s instead", variable, PREFIX, name)
     if errors:
         raise EnvError("\n".join(errors))
 
 
 def is_env_set(name: str) -> bool:
-    """Return whether PLAYGROUND_`name`, or its deprecated name, has a value."""
-    return bool(_variable(name)[1])
+    """Return whether PLAYGROUND_`name` has a value."""
+    return bool(_read(name))
 
 
 def exempt_local_hosts_from_proxy() -> None:
@@ -156,7 +135,7 @@ def exempt_local_hosts_from_proxy() -> None:
 
 
 def set_env_default(name: str, value: str) -> None:
-    """Set PLAYGROUND_`name` if neither it nor its deprecated name has a value."""
+    """Set PLAYGROUND_`name` if it has no value."""
     if not is_env_set(name):
         os.environ[PREFIX + name] = value
 

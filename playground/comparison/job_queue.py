@@ -12,7 +12,6 @@ from typing import Any
 from playground.common import messages
 from playground.common.env import is_env_set
 from playground.common.storage import checkpoints_root
-from playground.compat import job_kind
 from playground.errors import UserError
 from playground.jobs.entry import ResidentOptions
 from playground.jobs.executors import ResidentProcess
@@ -78,7 +77,6 @@ class ComparisonQueue:
             UserError: for an unknown kind, or if the owner, the address or all users have too
                 many jobs.
         """
-        kind = job_kind(kind)
         if kind not in ENTRY_POINTS or not isinstance(request, dict):
             raise UserError(messages.unknown_job(kind, ENTRY_POINTS))
         return self.queue.submit(kind, request, owner=owner, label=label_of(kind, request)).id

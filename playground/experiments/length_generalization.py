@@ -34,7 +34,7 @@ def load_scores(folder: Path, step: int, n: int) -> list[dict[str, int]]:
     """Read the stored counts of a run at this step with `n` sequences per length, or []."""
     with suppress(CheckpointError, TypeError, KeyError, ValueError):
         content = read_json(folder / SCORES_FILE)
-        if (content["step"], content.get("n", content.get("asked"))) == (step, n):
+        if (content["step"], content["n"]) == (step, n):
             counts = [
                 {name: line[name] for name in ("length", "right", "n")}
                 for line in content["scores"]

@@ -22,14 +22,12 @@ from pydantic import (
     Field,
     StrictInt,
     ValidationError,
-    field_validator,
     model_validator,
 )
 
 from playground.architectures import ARCHITECTURES
 from playground.common import messages
 from playground.common.validation import describe
-from playground.compat import upgrade_settings
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.record import MAX_NAME_LENGTH
 from playground.tasks import LOOKUP, TASKS
@@ -94,11 +92,6 @@ class ExperimentSpec(BaseModel):
     kind: Literal["grid", "lengths"] = GRID
     times: StrictInt = Field(5, ge=1, le=20)
     n: StrictInt = Field(200, ge=MIN_PER_LENGTH, le=2000)
-
-    @field_validator("base", "grid")
-    @classmethod
-    def _upgrade(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        return upgrade_settings(settings)
 
     @model_validator(mode="after")
     def _check_runs(self) -> ExperimentSpec:

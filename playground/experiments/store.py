@@ -35,7 +35,7 @@ class StoredExperiment(Experiment):
 
     version: Literal[1] = 1
     runs: dict[str, str]
-    cancelled: bool = False
+    cancelled: bool
 
 
 class ExperimentStore:

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 from playground.common import messages
-from playground.compat import setting_name, setting_value
 from playground.models.config_fields import ConfigError, short_repr
 from playground.training.config import RunConfig, field_named, section_of_field
 
@@ -82,9 +81,8 @@ def parse_value(name: str, text: str) -> Any:
     Raises:
         ConfigError: when the setting is unknown or the text is not a valid value.
     """
-    name = setting_name(name)
     if name == "architecture":
-        return setting_value(name, text)
+        return text
     if name not in section_of_field():
         raise ConfigError(
             "grid",
@@ -96,7 +94,7 @@ def parse_value(name: str, text: str) -> Any:
             raise ConfigError(name, f"{name} is {text!r}; it must be true or false")
         return text in ("true", "on")
     try:
-        return setting_value(name, kind(text))
+        return kind(text)
     except ValueError:
         raise ConfigError(
             name,

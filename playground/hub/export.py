@@ -19,7 +19,6 @@ the checkpoint.
 
 import copy
 import dataclasses
-import hashlib
 import shutil
 from importlib import import_module
 from pathlib import Path
@@ -219,13 +218,7 @@ def _read(checkpoint: Path) -> tuple[Manifest, Seq2SeqModel, dict[str, bytes]]:
             if (checkpoint / name).is_file()
         }
         if read_manifest(checkpoint) == manifest:
-            break
-    weights = serialize_tensors(weights_by_name(model))
-    if weights != files[WEIGHTS_FILE]:  # names of version 0.1.0, which the published code lacks
-        sums = manifest.sha256 | {WEIGHTS_FILE: hashlib.sha256(weights).hexdigest()}
-        manifest = dataclasses.replace(manifest, sha256=sums)
-        files |= {WEIGHTS_FILE: weights, "config.json": manifest.to_json().encode()}
-    return manifest, model, files
+            return manifest, model, files
 
 
 def _config(module: ModuleType, form: PackageFormat, sizes: BaseConfig) -> Any:

@@ -52,16 +52,6 @@ PACKAGE_FILES = {
     "torch_transformer.py",
     "transformer.py",
     "variant_configs.py",
-    # of version 0.1.0
-    "gated.py",
-    "norms.py",
-    "places.py",
-    "positions.py",
-    "prebuilt.py",
-    "recurrent.py",
-    "relative.py",
-    "rotary.py",
-    "sizes.py",
 }
 # The accepted licenses: the Hub rejects a card with any other id, and "other" needs its own text.
 LICENSES = (

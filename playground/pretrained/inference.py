@@ -1,15 +1,14 @@
 """Inference with pretrained models: fill-mask, text generation and text classification."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from playground.common import messages
-from playground.compat import upgrade_inference_request
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 
@@ -53,11 +52,6 @@ class InferenceRequest(JobRequest):
     temperature: float = Field(1.0, ge=0.01, le=MAX_TEMPERATURE)
     top_p: float = Field(1.0, ge=0.01, le=1.0)
     seed: Seed = 0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _upgrade(cls, values: Any) -> Any:
-        return upgrade_inference_request(values) if isinstance(values, Mapping) else values
 
     def sampling_params(self) -> SamplingParams:
         return SamplingParams(

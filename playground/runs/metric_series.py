@@ -15,7 +15,7 @@ PLOTTED_COLUMNS = ("loss", "learning_rate", "grad_norm")  # what the page draws
 MAX_DELTA_POINTS = 3000  # points in one response; a longer gap gets the whole decimated curve
 
 
-# step, exact match, token accuracy, sequences, held-out loss; runs before version 0.3 have no loss
+# step, exact match, token accuracy, sequences, held-out loss if it was measured
 Evaluation = tuple[int, float, float, int, float | None]
 
 

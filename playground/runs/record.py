@@ -32,7 +32,6 @@ from pydantic import (
 from playground.checkpoints.manifest import read_json, validate_scores
 from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.common.validation import parse
-from playground.compat import upgrade_run_record
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
 from playground.training.config import RunConfig
@@ -132,12 +131,11 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     deleted_at: Seconds | None  # by the wall clock
     # folder name and step of the run from which this one branched
     branched_from: Annotated[tuple[FolderName, Step], Field(strict=False)] | None
-    # Earlier versions did not write the following fields.
-    trained_seconds: Seconds = 0.0  # of training on this server, without pauses
-    evicted: Literal["", "thinned", "emptied"] = ""
-    imported: bool = False  # an imported checkpoint that was not trained further
-    tags: Annotated[tuple[Tag, ...], Field(strict=False, max_length=MAX_TAGS)] = ()
-    started_by: RunOrigin = "user"  # in version 0.1.0, `origin` was `branched_from`
+    trained_seconds: Seconds  # of training on this server, without pauses
+    evicted: Literal["", "thinned", "emptied"]
+    imported: bool  # an imported checkpoint that was not trained further
+    tags: Annotated[tuple[Tag, ...], Field(strict=False, max_length=MAX_TAGS)]
+    started_by: RunOrigin
 
     @classmethod
     def new(cls, config: RunConfig, owner: str, name: str, origin: RunOrigin = "user") -> RunRecord:
@@ -165,6 +163,10 @@ class RunRecord(BaseModel, frozen=True, strict=True):
             hidden=origin != "user",
             deleted_at=None,
             branched_from=None,
+            trained_seconds=0.0,
+            evicted="",
+            imported=False,
+            tags=(),
             started_by=origin,
         )
 
@@ -180,7 +182,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
         if not isinstance(content, dict):
             raise ValueError(f"{path} is not a run record")
         try:
-            record = parse(cls, upgrade_run_record(content))
+            record = parse(cls, content)
         except ValueError as error:
             raise ValueError(f"{path} is not a run record: {error}") from None
         return record if record.status in TERMINAL_STATUSES else record.replace(status="paused")

@@ -22,16 +22,13 @@ MAX_REPLAY_BYTES = 3_000_000
 FRAME_FIELDS = {"step": int, "attention": dict, "samples": list}
 
 
-def encode_replay(source: list[str], frames: Iterable[dict[str, Any]]) -> bytes:
+def encode_replay(frames: Iterable[dict[str, Any]]) -> bytes:
     """Return the content of a replay file; `frames` are live snapshots in order of their steps."""
-    return json.dumps({"source": source, "frames": list(frames)}, separators=(",", ":")).encode()
+    return json.dumps({"frames": list(frames)}, separators=(",", ":")).encode()
 
 
 def load_replay(folder: Path) -> dict[int, dict[str, Any]]:
     """Return the recorded snapshots of a checkpoint by step; empty if it has none.
-
-    A file without `source` is ignored: version 0.2 recorded another sequence than the default
-    input, which the page now shows.
 
     Raises:
         CheckpointError: for a file that is too large or that has another structure.
@@ -53,8 +50,6 @@ def _load_replay(path: Path, modified_ns: int) -> dict[int, dict[str, Any]]:
         content = parse_strict_json(path.read_bytes())
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from None
-    if isinstance(content, dict) and "source" not in content:
-        return {}
     frames = content.get("frames") if isinstance(content, dict) else None
     if not isinstance(frames, list) or not all(map(_is_frame, frames)):
         raise CheckpointError(f"{path} has no list of recorded snapshots")

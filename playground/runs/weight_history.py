@@ -22,7 +22,6 @@ from typing import Any
 from playground.checkpoints.manifest import CheckpointError, parse_strict_json
 from playground.common.atomic_write import write_file
 from playground.common.env import env_bytes
-from playground.compat import upgrade_metrics
 
 # Weights stored per doubling of the step; the first value applies until the budget is full.
 WEIGHTS_PER_DOUBLING = (24, 12, 6, 3, 2, 1)
@@ -121,7 +120,7 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
                     raise ValueError("it is no step's metrics")
             except (ValueError, KeyError) as error:
                 raise CheckpointError(f"{path}, line {number}: {error}") from None
-            yield upgrade_metrics(content)
+            yield content
 
 
 class WeightHistory:

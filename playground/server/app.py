@@ -33,7 +33,7 @@ from playground.jobs.process import warm_up
 from playground.jobs.queue import JobQueue
 from playground.lessons.service import LessonService
 from playground.runs.limits import Limits
-from playground.runs.owner_keys import machine_owner_key, new_owner_key
+from playground.runs.owner_keys import machine_owner_key, new_owner_key, owner_from_session
 from playground.runs.registry import Registry
 from playground.runs.zerogpu import find_slice_runner
 from playground.ui.embedding import EMBED_HEAD, is_embedded
@@ -60,7 +60,7 @@ from .rate_limit import LoadLimits
 from .replications_api import ReplicationHandlers
 from .report_api import ReportHandlers
 from .routes import Handler, HandlerGroup, build_routes
-from .session import READ_SESSION_JS, SessionHandlers, owner_from_cookie, owner_from_storage
+from .session import READ_SESSION_JS, SessionHandlers, owner_from_cookie
 from .static_files import gradio_assets_route, static_route
 
 # Rate limits bound what one client adds to the queue; a small queue would let one fill it for all.
@@ -151,7 +151,7 @@ def _load_values(registry: Registry, stored: Any, request: gr.Request) -> tuple[
     owner = (
         ""
         if is_embedded(query)
-        else registry.single_owner or owner_from_storage(stored) or cookie_owner or new_owner_key()
+        else registry.single_owner or owner_from_session(stored) or cookie_owner or new_owner_key()
     )
     owner_json = json.dumps({"owner": owner})
     inspect_json = json.dumps({"owner": owner, "link": query.get("inspect", "")})

@@ -12,7 +12,6 @@ from typing import Any
 from starlette.requests import Request
 
 from playground.comparison.job_queue import ComparisonQueue
-from playground.compat import job_kind
 from playground.errors import UserError
 from playground.runs.model_ref import require_checkpoint, resolve_run
 from playground.runs.record import owner_id
@@ -36,14 +35,13 @@ class CompareHandlers(HandlerGroup):
     @handler("jobs/submit", SubmitJob)
     def submit(self, request: SubmitJob) -> dict[str, Any]:
         """Queue a job; return its id as `job`."""
-        kind = job_kind(request.kind)
         try:
-            job_request = self._job_request(request, kind)
+            job_request = self._job_request(request)
         except OSError as error:
             raise UserError(str(error), retryable=True) from None
-        return {"job": self.job_queue.submit(kind, job_request, request.owner)}
+        return {"job": self.job_queue.submit(request.kind, job_request, request.owner)}
 
-    def _job_request(self, request: SubmitJob, kind: str) -> dict[str, Any]:
+    def _job_request(self, request: SubmitJob) -> dict[str, Any]:
         """Return the job request: the user's fields and the folder of the selected model.
 
         Raises:
@@ -53,13 +51,15 @@ class CompareHandlers(HandlerGroup):
             key: value for key, value in request.request.items() if key not in SERVER_FIELDS
         }
         if len(json.dumps(job_request)) > (
-            MAX_REQUEST_LENGTH_WITH_DATA if kind in KINDS_WITH_UPLOAD else MAX_REQUEST_LENGTH
+            MAX_REQUEST_LENGTH_WITH_DATA
+            if request.kind in KINDS_WITH_UPLOAD
+            else MAX_REQUEST_LENGTH
         ):
             raise UserError("the request is too long; shorten the text")
         n_examples = job_request.get("n")
         if (
             self.job_queue.hosted
-            and kind == "benchmark"
+            and request.kind == "benchmark"
             and isinstance(n_examples, int)
             and n_examples > SHARED_MAX_EXAMPLES
         ):
@@ -70,7 +70,7 @@ class CompareHandlers(HandlerGroup):
         if request.subject:
             name, folder = self._checkpoint(request)
             job_request |= {"checkpoint": str(folder), "name": name}
-        if kind == "finetune":
+        if request.kind == "finetune":
             job_request["owner"] = owner_id(request.owner)
         return job_request
 

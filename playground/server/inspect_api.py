@@ -10,7 +10,6 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground import compat
 from playground.common import messages
 from playground.errors import UserError
 from playground.runs.model_ref import require_checkpoint, resolve_run
@@ -43,16 +42,15 @@ class InspectHandlers(HandlerGroup):
     @handler("inspect/view", LoadView)
     async def load_view(self, request: LoadView, http_request: Request | None) -> dict[str, Any]:
         """Return one view of a model."""
-        view = compat.view_name(request.view)
         argument = json.dumps(
-            request.options | {"view": view, "text": request.text}, sort_keys=True
+            request.options | {"view": request.view, "text": request.text}, sort_keys=True
         )
         if len(argument) > MAX_REQUEST_LENGTH:
             raise UserError("the request is too long; type a shorter sequence")
         run, is_owner = resolve_run(self.registry, request)
         if run is None:
             folder = await asyncio.to_thread(require_checkpoint, self.registry, request)
-        is_slow = view in SLOW_VIEWS
+        is_slow = request.view in SLOW_VIEWS
         future = await asyncio.to_thread(
             self.registry.snapshots.inspect_view,
             run or folder,

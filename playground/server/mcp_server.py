@@ -12,14 +12,12 @@ import orjson
 from gradio import mcp
 from mcp import types
 
-TOOL_PREFIX = "playground_"
-
 
 class JsonMCPServer(mcp.GradioMCPServer):
     """Gradio's MCP server with JSON answers, structured content and prefixed tool names."""
 
     def get_tool_to_endpoint(self) -> dict[str, str]:
-        self.tool_prefix = TOOL_PREFIX  # on a Space, Gradio would use the name of the Space
+        self.tool_prefix = "playground_"  # on a Space, Gradio would use the name of the Space
         return super().get_tool_to_endpoint()
 
     def postprocess_output_data(self, data: Any, root_url: str) -> list[Any]:
@@ -30,13 +28,6 @@ class JsonMCPServer(mcp.GradioMCPServer):
         call = server.request_handlers[types.CallToolRequest]
 
         async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
-            endpoint_by_tool = self.tool_to_endpoint
-            # the name in earlier versions
-            if (
-                request.params.name not in endpoint_by_tool
-                and TOOL_PREFIX + request.params.name in endpoint_by_tool
-            ):
-                request.params.name = TOOL_PREFIX + request.params.name
             result = await call(request)
             tool_result = result.root
             if isinstance(tool_result, types.CallToolResult) and not tool_result.isError:

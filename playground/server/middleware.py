@@ -68,7 +68,6 @@ SERVED_ROUTES: tuple[tuple[str, str, float], ...] = (
     (PAGE_METHODS, r"/playground/static/[\w.+-]{1,60}/(?!.*\.\.)[\w./-]{1,100}", 1),
     (PAGE_METHODS, r"/playground/files/(?!.*\.\.)[\w./-]{1,200}", 2),
     ("POST", r"/playground/api/[a-z]{1,20}/[a-z-]{1,20}", 0),
-    ("POST", r"/playground/ask/[a-z-]{1,40}", 1),  # OLD_ROUTE_PREFIX of routes.py
     ("GET HEAD", r"/playground/checkpoints/[\w-]{1,60}", 50),
     ("POST", r"/playground/(checkpoints|datasets)", 100),
 )

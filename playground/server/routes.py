@@ -20,7 +20,6 @@ from starlette.routing import Route
 
 from playground.checkpoints.manifest import parse_strict_json
 from playground.common.validation import parse
-from playground.compat import upgrade_request
 from playground.errors import UserError, error_response
 
 from .client import resolve_client_address
@@ -29,7 +28,6 @@ from .rate_limit import LoadLimits
 from .responses import json_error
 
 ROUTE_PREFIX = "/playground/api/"
-OLD_ROUTE_PREFIX = "/playground/ask/"  # of version 0.1.0
 MAX_INLINE_PARSE_BYTES = 64_000  # a larger body is parsed in a thread
 MAX_BRACKETS = 5000  # in JSON; a megabyte of nested lists takes almost a second to parse
 OTHER_SITE_MESSAGE = "this request comes from another site; open the playground itself"
@@ -71,7 +69,7 @@ LOAD_MS_BY_ROUTE = {
 def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None) -> list[Route]:
     """Return a route for each handler; `load` limits the load of clients and owners."""
     load = load or LoadLimits(0.0, 0.0)
-    routes = [
+    return [
         Route(
             ROUTE_PREFIX + name,
             _make_endpoint(handler, LOAD_MS_BY_ROUTE.get(name, DEFAULT_LOAD_MS), load),
@@ -79,12 +77,6 @@ def build_routes(handlers: Mapping[str, Handler], load: LoadLimits | None = None
         )
         for name, handler in handlers.items()
     ]
-    return [*routes, Route(OLD_ROUTE_PREFIX + "{name}", _reject_old_page, methods=["POST"])]
-
-
-async def _reject_old_page(request: Request) -> Response:
-    """Respond to a page of version 0.1.0 that was open when the server was updated."""
-    return json_error(UserError("the server was updated; reload the page"))
 
 
 def _make_endpoint(
@@ -149,7 +141,7 @@ def handler(
             context: Any, payload: object, http_request: Request | None = None
         ) -> dict[str, Any]:
             try:
-                request = parse(request_type, upgrade_request(payload, request_type.model_fields))
+                request = parse(request_type, payload)
                 if is_coroutine:
                     response: dict[str, Any] = await function(context, request, http_request)
                 else:

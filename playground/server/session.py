@@ -17,7 +17,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from playground.runs.owner_keys import OWNER_KEY_PATTERN, owner_from_session
+from playground.runs.owner_keys import OWNER_KEY_PATTERN
 
 from .origin import is_own_origin
 from .routes import HandlerGroup, handler
@@ -30,21 +30,11 @@ SESSION_KEY = "transformer-playground"  # of the local storage; train/session.js
 READ_SESSION_JS = f"""() => {{
   try {{
     const text = localStorage.getItem("{SESSION_KEY}") ?? "";
-    return [/^[-\\w {{}}":=+/]{{1,999}}$/.test(text) ? text : ""];
+    return [/^[-\\w {{}}":]{{1,999}}$/.test(text) ? text : ""];
   }} catch {{
     return [""];
   }}
 }}"""
-
-
-def owner_from_storage(text: Any) -> str:
-    """Return the owner key in the local storage of a browser; empty if it is not valid."""
-    owner = owner_from_session(text)
-    if owner or not isinstance(text, str):
-        return owner
-    from playground.runs.encrypted_sessions import decrypt_session  # imports cryptography
-
-    return owner_from_session(decrypt_session(text))
 
 
 def owner_cookie(owner: str) -> str:

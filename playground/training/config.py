@@ -13,7 +13,6 @@ from typing import Any
 
 from playground.architectures import ARCHITECTURES
 from playground.common import messages
-from playground.compat import FOREIGN_DEFAULTS, upgrade_settings
 from playground.models.base_config import BaseConfig
 from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError, short_repr
@@ -95,12 +94,12 @@ class RunConfig:
         """Build a run from flat settings.
 
         Missing settings have their defaults, max_length that of its task; vocabulary sizes and
-        max_positions follow from the task. Names of version 0.1.0 are accepted, too.
+        max_positions follow from the task.
 
         Raises:
             ConfigError: for an unknown name or an invalid value; it names the field.
         """
-        values = upgrade_settings(values)
+        values = dict(values)
         architecture = values.pop("architecture", "transformer")
         if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
             raise ConfigError(
@@ -231,8 +230,8 @@ def drop_foreign_defaults(
     def is_foreign_default(name: str, value: Any) -> bool:
         if section_of_field().get(name) != "model" or name in config_class.__dataclass_fields__:
             return False
-        defaults = [field_named(name).default, FOREIGN_DEFAULTS.get(name, ...)]
-        return any(type(value) is type(default) and value == default for default in defaults)
+        default = field_named(name).default
+        return type(value) is type(default) and value == default
 
     return {name: value for name, value in values.items() if not is_foreign_default(name, value)}
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
-from playground.compat import setting_value
 
 from .config import RunConfig, accepted_settings
 
@@ -112,7 +111,6 @@ def preset_config(name: str, values: Mapping[str, Any] | None = None) -> RunConf
     Raises:
         ValueError: for an unknown preset; ConfigError (a ValueError) for invalid settings.
     """
-    name = setting_value("preset", name)
     if name not in PRESETS:
         raise ValueError(f"preset is {name!r}; choose one of {', '.join(PRESETS)}")
     settings, values = PRESETS[name].settings, values or {}

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from playground.compat import setting_name
 from playground.models.config_fields import ConfigError, short_repr, validate_field
 
 from .train_config import TrainConfig
@@ -83,11 +82,7 @@ class SettingChange:
             raise ValueError(
                 f"changes are {short_repr(lines)}; they must be a list of [step, setting, value]"
             )
-        changes = (
-            cls(step, setting_name(setting) if isinstance(setting, str) else setting, value)
-            for step, setting, value in lines
-        )
-        return sorted(changes, key=lambda change: change.step)
+        return sorted((cls(*line) for line in lines), key=lambda change: change.step)
 
     def to_list(self) -> list[Any]:
         return [self.step, self.setting, self.value]

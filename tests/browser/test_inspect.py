@@ -227,8 +227,8 @@ def test_a_link_opens_the_same_view_in_another_browser(app, open_page):
 @pytest.mark.parametrize(
     ("name", "sub_view", "section"),
     [
-        ("steps", "generation", "steps"),  # a view of version 0.2
-        ("sizes", "forward", "sizes"),  # likewise
+        ("steps", "generation", "steps"),
+        ("sizes", "forward", "sizes"),
         ("generation", "generation", "steps"),
         ("forward", "forward", "trace"),
     ],

@@ -1,12 +1,10 @@
-"""The session in the storage of a browser: reload, tabs, other values, values of version 0.2.0."""
+"""The session in the storage of a browser: reload, tabs, other values."""
 
 import json
 
 import pytest
 
 from tests.support.browser_page import run_names, settings_link, wait_until
-from tests.support.old_session import OLD_OWNER, OLD_SESSION
-from tests.support.page_client import PageClient
 
 KEY = "transformer-playground"
 OPENED = ".live:not([data-status=opening])"
@@ -42,15 +40,6 @@ def test_reload_and_second_tab_have_the_same_owner(app, open_page):
     assert (run_names(second), stored_owner(second)) == ([name], owner)
 
 
-@pytest.mark.smoke
-def test_a_value_of_version_0_2_0_keeps_its_runs_and_is_replaced(app, open_page):
-    PageClient(app, OLD_OWNER).train(max_steps=3)
-    page = open_page(app.url, storage_state=storage_state(app, OLD_SESSION))
-    page.wait_for_selector(".runs .run")
-    assert len(run_names(page)) == 1
-    assert stored_owner(page) == OLD_OWNER
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -59,9 +48,8 @@ def test_a_value_of_version_0_2_0_keeps_its_runs_and_is_replaced(app, open_page)
         "gradio.FileData",
         "[" * 100_000,
         json.dumps({"owner": "<script>"}),
-        OLD_SESSION[:-4] + "AAA=",
     ],
-    ids=range(6),
+    ids=range(5),
 )
 def test_an_invalid_value_is_replaced_by_a_new_owner(app, open_page, text):
     page = open_page(app.url, storage_state=storage_state(app, text))

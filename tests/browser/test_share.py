@@ -92,9 +92,7 @@ def test_a_link_shows_the_view_of_its_sender(app, open_page):
     page.press(".scrub", "ArrowLeft")
     wait_for_text(page, ".viewing", "Viewing step")
     link, viewed_step = share_field(page, ".watch-link"), page.text_content(".viewing")
-    old_link = link.replace("grad_norm", "gradient_norm")  # as version 0.1.0 wrote it
-    assert old_link != link
-    other = open_page(old_link, width=1200)
+    other = open_page(link, width=1200)
     wait_for_text(other, ".viewing", viewed_step)
     assert other.input_value(".page-bar .sequence") == "9 8 7"
     assert other.input_value(".metric") == "grad_norm"
@@ -171,7 +169,7 @@ INVALID_LINKS = {
         '{"view":"__proto__","fields":{"finetune":{"model":{"a":1}}}}',
         '{"view":"none","fields":{"table":7,"free-fill":[],"attention":{"models":5},'
         '"job-table":{"id":"x"}}}',
-        '{"view":"free","fields":{"free-part":"constructor","meaning-part":"toString"}}',
+        '{"view":"pretrained","section":"constructor"}',
     ],
     "lab": ['{"grid":[1,["norm"],[{},[]],["d_model",null]],"seeds":{},"times":"x"}', "null"],
     "hub": ["", "no-name", "../../etc@x"],

@@ -204,7 +204,6 @@ VALUES_BY_FIELD = {
             "cached-models",
             "benchmark",
             "inference",
-            "about",
             "finetune",
         ]
     ),

@@ -291,11 +291,11 @@ def test_config_json(tmp_path, count):
         "[" + "[]," * 333_332 + "[]]",
         "[" + "{}," * 333_332 + "{}]",
         "[" + "0.5," * 249_998 + "0]",
-        '{"schema_version": 1, "model": {' + ",".join(f'"a{n}":[]' for n in range(80_000)) + "}}",
+        '{"schema_version": 2, "model": {' + ",".join(f'"a{n}":[]' for n in range(80_000)) + "}}",
         '"' + "\\u0001" * 166_000 + '"',
         "9" * 999_999,
         "1e" + "9" * 999_990,
-        '{"schema_version": 1, "step": ' + "1" * 4000 + "}",
+        '{"schema_version": 2, "step": ' + "1" * 4000 + "}",
     ],
     ids=lambda text: text[:12],
 )

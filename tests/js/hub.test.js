@@ -22,6 +22,7 @@ import { html, render } from "../../playground/ui/static/vendor/preact.js";
 
 const RUN = {
   subject: "run:1",
+  origin: "user",
   name: "reverse",
   task: "Reverse 1–10",
   parameters: 171_597,

@@ -12,7 +12,7 @@ import { describeUnit, gatesSpec, meanRows } from "../../playground/ui/static/in
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
 import { layoutTokens } from "../../playground/ui/static/inspect/generation_diagram.js";
 import { describePublishedSoftmax, softmaxRows } from "../../playground/ui/static/inspect/masks.js";
-import { createOptions, upgradeOptions } from "../../playground/ui/static/inspect/options.js";
+import { createOptions } from "../../playground/ui/static/inspect/options.js";
 import {
   countRows,
   formatMemory,
@@ -123,15 +123,6 @@ test("a link may name a section or a sub-view, and nothing else", () => {
   assert.equal(findSubView("ablation").name, "heads");
 });
 
-test("links and the stored section of version 0.2 open the present sections", () => {
-  Object.assign(VIEWS, { attention: {}, ablation: {}, trace: {}, embeddings: {} });
-  assert.deepEqual(["away", "walk", "symbols"].map(findSection), [
-    "ablation",
-    "trace",
-    "embeddings",
-  ]);
-});
-
 test("options of a link are restored by their type", () => {
   const { options, restore, pick } = createOptions("x", { mode: "a", layer: 0, text: null });
   restore({ mode: 3, layer: 2, text: "b", other: 1 });
@@ -139,14 +130,6 @@ test("options of a link are restored by their type", () => {
   assert.deepEqual(pick("layer", "text"), { layer: 2, text: "b" });
   restore({ layer: "2" });
   assert.equal(options.value.layer, 2);
-});
-
-test("options of a link of version 0.2 have their present names", () => {
-  const link = { how: "mean", parts: ["x"], set: "keep" };
-  assert.deepEqual(upgradeOptions(link), { method: "mean", components: ["x"], set: "keep" });
-  assert.deepEqual(upgradeOptions({ symbol: "3", waves: "50 x 64", against: "" }), {
-    ...{ token: "3", sinusoids: "50 x 64", baseline: "" },
-  });
 });
 
 const WEIGHTS = [

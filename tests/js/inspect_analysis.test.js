@@ -21,7 +21,6 @@ import {
 } from "../../playground/ui/static/inspect/provenance.js";
 import { describeGrowth, selectSteps } from "../../playground/ui/static/inspect/head_history.js";
 import { headRolesSpec, PATTERNS } from "../../playground/ui/static/inspect/head_roles.js";
-import { upgradeOptions } from "../../playground/ui/static/inspect/options.js";
 import { openSection } from "../../playground/ui/static/inspect/state.js";
 import { patchingSpec, selectCorruption } from "../../playground/ui/static/inspect/patching.js";
 import { store } from "../../playground/ui/static/shared/store.js";
@@ -197,11 +196,6 @@ test("the arrow keys of the lens select a position, and its attribution is loade
   assert.match(text(".caption"), /^After layer 1, position 2/);
   assert.deepEqual(logitLensSpec.options().cell, [1, 1]);
   assert.equal(logitLensSpec.rows(LENS).length, 5 + 2);
-});
-
-test("a link of version 0.1 selects a position of the lens", () => {
-  logitLensSpec.restoreOptions(upgradeOptions({ at: [0, 1] }));
-  assert.deepEqual(logitLensSpec.options().cell, [0, 1]);
 });
 
 test("the runner-up can be selected again as the baseline", async () => {

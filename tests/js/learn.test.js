@@ -30,7 +30,6 @@ import {
   partOfBlock,
   strongestLink,
 } from "../../playground/ui/static/learn/picture_text.js";
-import { upgradeProgress } from "../../playground/ui/static/learn/compat.js";
 import {
   bugState,
   catalog,
@@ -92,39 +91,6 @@ const CATALOG = {
   max_steps: 1000,
   bug_seconds: 14.4,
   docs: "playground/files/docs",
-};
-// As version 0.2.0 stored it.
-const OLD_PROGRESS = {
-  part: "tour",
-  stop: "stop-10",
-  bug: { name: "mystery", seed: 3, steps: 60, id: "b" },
-  stops: {
-    "stop-9": { prediction: 4, options: {} },
-    "stop-10": {
-      prediction: 90,
-      id: "a",
-      response: {
-        status: "done",
-        result: {
-          answer: 97.3,
-          right: true,
-          outcome: "97 %",
-          explanation: "Because.",
-          pictures: [
-            {
-              kind: "curves",
-              what: "share",
-              x: "length",
-              trained: 5,
-              series: [{ label: "rnn", xs: [1], ys: [1] }],
-            },
-            { kind: "map", weights: [[1]], rows: ["3"], columns: ["3"], written: true },
-            { kind: "answers", rows: [{ input: "3", right: "3", prediction: "3" }] },
-          ],
-        },
-      },
-    },
-  },
 };
 const RESULT = {
   value: 9,
@@ -227,29 +193,6 @@ test("a link with other options discards the result, one with the same options k
     options: { positions: "rope" },
     prediction: 3,
   });
-});
-
-test("links and progress of version 0.2.0 are readable", () => {
-  const { bug, lesson, lessons, section } = upgradeProgress(OLD_PROGRESS);
-  assert.deepEqual([section, lesson, bug.name, bug.id], ["tour", "lesson-10", "random", "b"]);
-  assert.deepEqual(lessons["lesson-9"], { prediction: 4, options: {} });
-  const { result } = lessons["lesson-10"].response;
-  assert.deepEqual([result.value, result.is_correct], [97.3, true]);
-  assert.deepEqual(result.figures, [
-    {
-      kind: "curves",
-      metric: "exact_match",
-      x_label: "length",
-      max_trained_length: 5,
-      series: [{ label: "rnn", xs: [1], ys: [1] }],
-    },
-    { kind: "map", weights: [[1]], rows: ["3"], columns: ["3"], is_generated: true },
-    { kind: "outputs", rows: [{ input: "3", target: "3", prediction: "3" }] },
-  ]);
-  const progress = { section: "bugs", lesson: "lesson-4", lessons: { "lesson-4": { id: "a" } } };
-  assert.deepEqual(upgradeProgress(progress), { ...progress, bug: undefined });
-  assert.equal(readLink(CATALOG, "?learn=stop-7").lesson, "lesson-7");
-  assert.equal(readLink(CATALOG, "?bug=mystery").bug.name, "random");
 });
 
 test("the list has a title and a state for each lesson, and opens it", async () => {

@@ -33,7 +33,7 @@ test("an empty state leaves an empty address", () => {
   assert.deepEqual(readViewState(""), NOTHING);
 });
 
-test("links of version 0.2 are accepted", () => {
+test("a link to the Train tab or to another tab names a model", () => {
   const search = (name, content) => new URL(buildLink(name, content)).search;
   assert.deepEqual(readViewState("?watch=abc&step=30&text=1+2"), {
     ...NOTHING,

@@ -12,7 +12,7 @@ import {
 import { Store } from "../../playground/ui/static/shared/store.js";
 import { effect } from "../../playground/ui/static/vendor/preact.js";
 
-const RUN = { subject: "run:1", name: "reverse", status: "training" };
+const RUN = { subject: "run:1", name: "reverse", status: "training", origin: "user" };
 const CHECKPOINT = { subject: "checkpoint:copy", name: "copy", about: "Copy, 2 × 4" };
 let store;
 

@@ -339,7 +339,7 @@ test("the held-out loss is a dashed line of the color of its run", () => {
   state.evaluations = [];
   assert.deepEqual(labels(), ["training", "held-out"], "before the first evaluation");
   state.evaluations = [[1, 0, 0, 8, null]];
-  assert.deepEqual(labels(), ["mine"], "a run of an earlier version");
+  assert.deepEqual(labels(), ["mine"], "a run without a held-out loss");
 });
 
 test("a run has tags, which the filter finds and the menu edits", async () => {

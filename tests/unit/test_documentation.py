@@ -8,7 +8,7 @@ import yaml
 from huggingface_hub import SpaceCardData
 from PIL import Image
 
-from playground.common.env import DEPRECATED_NAMES, ENV_NUMBERS
+from playground.common.env import ENV_NUMBERS
 from playground.hub.repo_ids import TAG
 from playground.pretrained.model_names import CANONICAL_NAMES
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
@@ -259,11 +259,6 @@ def test_every_environment_variable_is_documented():
     """The documented variables are exactly those that the code reads."""
     hosting = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8")
     result = set(re.findall(r"^\| `(PLAYGROUND_\w+)`", hosting, re.M))
-    renames = re.findall(r"^\| `(PLAYGROUND_\w+)` \| `(PLAYGROUND_\w+)` \|$", hosting, re.M)
-    new_name = {old: new for new, old in renames}
-    assert new_name == {
-        f"PLAYGROUND_{old}": f"PLAYGROUND_{new}" for new, old in DEPRECATED_NAMES.items()
-    }
     read = {f"PLAYGROUND_{name}" for name in ENV_NUMBERS}
     for path in (ROOT / "playground").rglob("*.py"):
         read |= set(re.findall(r"PLAYGROUND_[A-Z_]+[A-Z]", path.read_text(encoding="utf-8")))

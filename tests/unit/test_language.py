@@ -35,14 +35,11 @@ ALLOWED = {
     "eye": "torch.eye",
     "floor": "the function of mathematics",
     "floor_to": "the function of mathematics",
-    "write-up": "the name of a preset in version 0.1.0",
-    "asked": "a key of files of version 0.1.0",
     "loud": "the name of a bug in saved progress",
     "nobody": "an example text for the sentiment classifier",
 }
 # of hypothesis, of torch's optimizers, of files, and an option of commands
 LIBRARY_NAMES = {"given", "found_inf", "tell", "ask_token"}
-OLD_NAMES = "## Names of version 0.1.0"  # the section of docs/glossary.md that lists them
 MAX_HITS = 40
 FOLDERS = ("app.py", "playground", "benchmarks", "tests", "scripts")
 
@@ -69,8 +66,7 @@ def script_words(path: Path):
 
 def document_words(path: Path):
     """Yield the lines of a document, as `python_words` does."""
-    text = path.read_text(encoding="utf-8").split(OLD_NAMES)[0]
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         yield False, number, line
 
 

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from playground import compat
 from playground.errors import UserError, error_response
 from playground.inspection.inspected_model import InspectedModel, NotApplicableError
 
@@ -49,7 +48,7 @@ def render_view(subject: InspectedModel, view: object, request: dict[str, Any]) 
     if not isinstance(view, str) or view not in VIEWS:
         return {"error": f"{str(view)[:40]!r} is not a view; choose one of {', '.join(VIEWS)}"}
     try:
-        return VIEWS[view](subject, compat.upgrade_view_request(request))
+        return VIEWS[view](subject, request)
     except NotApplicableError as error:
         with contextlib.suppress(UserError):  # of an invalid sequence
             error.details |= predict_answer(subject, request, of_own_layers=True)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from playground.compat import stage_id
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.inspection.trace import ForwardTrace
@@ -49,7 +48,7 @@ def trace(subject: InspectedModel, request: dict[str, Any]) -> dict[str, Any]:
     `stage` is "block/name" and `head` counts from 0. If the page selected them for another model
     and this one does not have them, the first stage and the last head are used.
     """
-    stage_name = stage_id(text_field(request, "stage", 100, ""))
+    stage_name = text_field(request, "stage", 100, "")
     head = min(int_field(request, "head", 0, 63), subject.transformer.config.n_heads - 1)
     batch = subject.encode_text(source_text(request))
     forward_trace = ForwardTrace(subject.transformer, batch)
@@ -81,7 +80,7 @@ def trace_cell(subject: InspectedModel, request: dict[str, Any]) -> dict[str, An
     Raises:
         InspectionError: for a stage, head or cell that does not exist.
     """
-    stage_name = stage_id(text_field(request, "stage", 100, ""))
+    stage_name = text_field(request, "stage", 100, "")
     head = int_field(request, "head", 0, 63)
     row = int_field(request, "row", 0, 1_000_000)
     column = int_field(request, "column", 0, 1_000_000)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import gradio as gr
 
 from playground.common.stats import exact_match_interval
-from playground.compat import ATTENTION_KEYS, add_old_keys
 from playground.errors import UserError
 from playground.runs.model_ref import resolve_checkpoint, resolve_run
 
@@ -43,7 +42,7 @@ class InferenceEndpoints(EndpointBase):
         ref = await self.model_ref(model, owner)
         payload = ref.model_dump() | {"text": sequence} | step_field(step)
         async with self.inspection_slots.slot():
-            return add_old_keys(await self.call_handler("runs/predict", payload, request))
+            return await self.call_handler("runs/predict", payload, request)
 
     @endpoint(schemas.Attention)
     async def attention(
@@ -80,7 +79,7 @@ class InferenceEndpoints(EndpointBase):
             )
         layers = _select_indices("layer", layer, response["layers"])
         heads = _select_indices("head", head, response["heads"])
-        attention = {
+        return {
             "kind": response["kind"],
             "layers": layers,
             "heads": heads,
@@ -92,7 +91,6 @@ class InferenceEndpoints(EndpointBase):
             "step": response.get("step"),
             "note": response["note"],
         }
-        return add_old_keys(attention, ATTENTION_KEYS)
 
     @endpoint(schemas.Evaluate, "heavy")
     async def evaluate(

@@ -10,7 +10,6 @@ import gradio as gr
 from starlette.requests import Request
 
 from playground.comparison.export import latest_rows
-from playground.compat import JOB_KEYS, add_old_benchmark_keys, add_old_keys
 from playground.errors import UserError
 from playground.runs.owner_keys import new_owner_key
 
@@ -174,9 +173,9 @@ class JobEndpoints(EndpointBase):
             result |= {
                 "done": response["done"],
                 "total": response["total"],
-                "rows": add_old_benchmark_keys(latest_rows(response["rows"])),
+                "rows": latest_rows(response["rows"]),
             }
-        return add_old_keys(result | {"result": _rename_path_keys(response["result"])}, JOB_KEYS)
+        return result | {"result": _rename_path_keys(response["result"])}
 
     def _may_wait(self, client: str) -> bool:
         """Return whether a call of this client may wait for a job."""

@@ -11,7 +11,6 @@ from starlette.requests import Request
 
 from playground.architectures import ARCHITECTURES
 from playground.common.devices import ZERO_GPU, is_zero_gpu
-from playground.compat import STATUS_KEYS, add_old_keys, upgrade_settings
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
 from playground.runs.model_ref import RUN_PREFIX, SHARE_PREFIX, ModelRef, resolve_run
@@ -132,7 +131,7 @@ class RunEndpoints(EndpointBase):
         try:
             run = await asyncio.to_thread(
                 lambda: self.registry.start(
-                    _build_config(upgrade_settings(settings or {}), preset),
+                    _build_config(settings or {}, preset),
                     key,
                     name=" ".join(name.split()),
                 )
@@ -199,11 +198,10 @@ class RunEndpoints(EndpointBase):
             "scores": response["scores"],
             "parameters": response["parameters"],
         }
-        status = add_old_keys(status, STATUS_KEYS)
         if not curve:
             return status
         columns = ("steps", "loss", "learning_rate", "grad_norm", "evaluations")
-        return status | {"curve": add_old_keys({name: points[name] for name in columns})}
+        return status | {"curve": {name: points[name] for name in columns}}
 
     async def _control(self, run: str, owner: str, action: str, request: Request) -> dict[str, Any]:
         ref = await self.model_ref(run, owner)

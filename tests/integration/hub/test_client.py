@@ -24,7 +24,7 @@ REGULAR = {
     "config.json": b'{"model_type": "playground"}\n',
     "attention.py": b"softmax = max\n",
     "metrics.jsonl": b'{"step": 1, "loss": 2.3}\n' * 40,
-    MANIFEST: b'{"schema_version": 1}\n',
+    MANIFEST: b'{"schema_version": 2}\n',
     "training.png": os.urandom(9_000),
 }
 LARGE = {"model.safetensors": os.urandom(40_000), "training.safetensors": os.urandom(80_000)}

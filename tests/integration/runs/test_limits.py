@@ -17,11 +17,9 @@ import torch
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.common.devices import usable_cores
 from playground.common.env import (
-    DEPRECATED_NAMES,
     ENV_NUMBERS,
     EnvError,
     env_number,
-    set_env_default,
     validate_env,
 )
 from playground.common.storage import directory_size
@@ -128,18 +126,6 @@ def test_blank_limit_is_the_default_and_fractions_are_accepted(monkeypatch):
         monkeypatch.setenv("PLAYGROUND_MAX_MINUTES", value)
         assert env_number("MAX_MINUTES") == expected
     validate_env()
-
-
-@pytest.mark.parametrize(("name", "old"), DEPRECATED_NAMES.items())
-def test_a_variable_of_version_0_1_0_still_sets_its_limit(monkeypatch, caplog, name, old):
-    monkeypatch.delenv(f"PLAYGROUND_{name}", raising=False)
-    monkeypatch.setenv(f"PLAYGROUND_{old}", "7")
-    set_env_default(name, "9")
-    assert env_number(name) == 7
-    validate_env()
-    assert f"PLAYGROUND_{old} is deprecated; set PLAYGROUND_{name} instead" in caplog.text
-    monkeypatch.setenv(f"PLAYGROUND_{name}", "8")
-    assert env_number(name) == 8
 
 
 def test_environment_numbers_are_read_through_the_table_only():

@@ -117,7 +117,7 @@ def test_a_run_is_started_controlled_and_evaluated(call_api, run, own_model):
     assert (paused["name"], paused["steps"]) == ("started by a program", SMALL["max_steps"])
     assert len(paused["curve"]["steps"]) == len(paused["curve"]["loss"]) == paused["step"]
     assert call_api("status", **own_model)["step"] == paused["step"]
-    assert paused["queue_position"] is paused["place"] is None  # `place` in version 0.1.0
+    assert paused["queue_position"] is None
     assert call_api("resume", **owned_run)["status"] == "training"
     wait_for(
         lambda: call_api("status", **own_model)["step"] > paused["step"],
@@ -148,8 +148,6 @@ def test_attention_is_returned_by_head_and_every_row_sums_to_one(call_api):
     assert (result["rows"], result["columns"]) == (["4", "1", "3", "EOS"], ["3", "1", "4", "EOS"])
     assert (result["layers"], result["heads"]) == ([0, 1], [0, 1, 2, 3])
     assert result["prediction"] == result["target"] == ["4", "1", "3", "EOS"]
-    # the keys of version 0.1.0
-    assert (result["written"], result["answer"]) == (result["prediction"], result["target"])
     assert all(
         abs(sum(row) - 1) < 0.01 for layer in result["weights"] for head in layer for row in head
     )
@@ -214,15 +212,9 @@ def test_a_comparison_is_a_job_of_its_owner(call_api):
     with pytest.raises(AppError, match="no longer stored"):
         call_api("cancel", job=job["job"], owner=new_owner_key())
     result = call_api("job", job=job["job"], owner=job["owner"], wait=60)
-    assert result["retryable"] is result["again"]  # `again` in version 0.1.0
     assert result["status"] == "done", result
     own_row = next(row for row in result["rows"] if row["model"] == "reverse-one-head")
     assert (own_row["n"], own_row["finished"]) == (3, True)
-    assert (own_row["over"], own_row["way"]) == (
-        True,
-        own_row["decoding"],
-    )  # names of version 0.2.0
-    assert own_row["symbols"] == own_row["n_tokens"]
     assert result["result"]["request"]["n"] == 3
     with pytest.raises(AppError, match="use at most 40"):
         call_api("compare", model=REVERSE, n=41)
@@ -282,13 +274,9 @@ def test_agents_find_the_endpoints_as_tools(app):
             invalid = await session.call_tool(
                 "playground_predict", {"model": "unknown", "sequence": "3 1 4"}
             )
-            # the name in earlier versions
-            with_old_name = await session.call_tool(
-                "predict", {"model": REVERSE, "sequence": "3 1 4"}
-            )
-            return tools, valid, invalid, with_old_name
+            return tools, valid, invalid
 
-    tools, valid, invalid, with_old_name = run_in_thread(call_tools())
+    tools, valid, invalid = run_in_thread(call_tools())
     assert [tool.name for tool in tools] == [f"playground_{name}" for name in ENDPOINTS]
     assert all(
         tool.description
@@ -298,7 +286,7 @@ def test_agents_find_the_endpoints_as_tools(app):
     assert not valid.isError
     response = json.loads(valid.content[0].text)
     assert (response["prediction"], response["correct"]) == (["4", "1", "3"], True)
-    assert valid.structuredContent == with_old_name.structuredContent == response
+    assert valid.structuredContent == response
     assert invalid.structuredContent is None
     assert invalid.isError
     assert "there is no model" in invalid.content[0].text

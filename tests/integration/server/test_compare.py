@@ -8,7 +8,6 @@ import pytest
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import read_manifest
 from playground.comparison.job_queue import ComparisonQueue
-from playground.compat import JOB_KINDS
 from playground.jobs.executors import ResidentProcess
 from playground.runs.model_ref import RUN_PREFIX
 from playground.runs.record import owner_id
@@ -100,20 +99,11 @@ def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(compare_handlers
     assert "not yours" in send(compare_handlers, "jobs/submit", fields | {"owner": OTHER})["error"]
 
 
-@pytest.mark.parametrize(("old", "new"), JOB_KINDS.items())
-def test_old_kind_of_a_job_still_works(compare_handlers, old, new):
-    response = send(compare_handlers, "jobs/submit", {"owner": OWNER, "kind": old, "request": {}})
-    assert find_job(compare_handlers, response).kind == new
-
-
-def test_old_kind_of_a_benchmark_has_the_same_limit(compare_handlers):
+def test_a_benchmark_on_a_shared_instance_has_a_limit(compare_handlers):
     compare_handlers.job_queue.hosted = True
-    for kind in ("table", "benchmark"):
-        request = {"owner": OWNER, "kind": kind, "request": {"n": SHARED_MAX_EXAMPLES + 1}}
-        assert (
-            "too many on a shared instance"
-            in send(compare_handlers, "jobs/submit", request)["error"]
-        )
+    request = {"owner": OWNER, "kind": "benchmark", "request": {"n": SHARED_MAX_EXAMPLES + 1}}
+    error = send(compare_handlers, "jobs/submit", request)["error"]
+    assert "too many on a shared instance" in error
 
 
 @pytest.mark.smoke

@@ -595,8 +595,6 @@ def test_shapes_and_counts_cover_the_model_and_the_published_base():
         PUBLISHED_BASE,
         101_009_544,
     ]
-    # version 0.2 named the paper's model "base"
-    assert render(subject, "sizes", of="base")["parameters"]["of"] == "paper"
 
 
 def test_quadratic_table_starts_at_input_and_measures_on_request(monkeypatch):

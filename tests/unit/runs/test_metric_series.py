@@ -79,7 +79,7 @@ def test_points_equal_the_measurements():
     assert {name: list(column) for name, column in points.columns.items()} == {
         name: [line(step)[name] for step in (1, 2, 3)] for name in METRIC_COLUMNS
     }
-    assert points.evaluations == [(2, 0.5, 0.75, 64, None)]  # of an earlier version
+    assert points.evaluations == [(2, 0.5, 0.75, 64, None)]
     assert points.latest() == {"step": 3} | {name: line(3)[name] for name in METRIC_COLUMNS}
 
 

@@ -13,18 +13,13 @@ FRAME = {"step": 3, "attention": {}, "samples": [], "probe": None}
 
 
 def replay_with(frame):
-    return json.dumps({"source": [], "frames": [frame]}).encode()
+    return json.dumps({"frames": [frame]}).encode()
 
 
 def test_a_replay_survives_a_round_trip(tmp_path):
     frames = [FRAME, FRAME | {"step": 8}]
-    (tmp_path / REPLAY_FILE).write_bytes(encode_replay(["1", "2"], frames))
+    (tmp_path / REPLAY_FILE).write_bytes(encode_replay(frames))
     assert load_replay(tmp_path) == {3: frames[0], 8: frames[1]}
-
-
-def test_a_replay_of_version_0_2_is_ignored(tmp_path):
-    (tmp_path / REPLAY_FILE).write_bytes(json.dumps({"frames": [FRAME]}).encode())
-    assert load_replay(tmp_path) == {}
 
 
 def test_a_checkpoint_without_a_replay_has_no_frames(tmp_path):
@@ -35,10 +30,10 @@ def test_a_checkpoint_without_a_replay_has_no_frames(tmp_path):
     ("content", "message"),
     [
         (b"[]", "no list of recorded snapshots"),
-        (b'{"source": [], "frames": [1]}', "no list of recorded snapshots"),
+        (b'{"frames": [1]}', "no list of recorded snapshots"),
         (replay_with(FRAME | {"step": "3"}), "no list of recorded snapshots"),
         (replay_with(FRAME | {"samples": {}}), "no list of recorded snapshots"),
-        (b'{"source": [], "frames": [NaN]}', "replay.json"),
+        (b'{"frames": [NaN]}', "replay.json"),
         (b"{", "replay.json"),
         (b" " * (MAX_REPLAY_BYTES + 1), "larger than 3,000,000 bytes"),
     ],

@@ -16,14 +16,13 @@ const POLL_MS = 700;
 const NO_CURVE = { status: "waiting", evaluations: [], loss: [], step: 0, steps: 0, name: "" };
 
 /**
- * Return the stored sets of runs. Version 0.2 stored the runs of one set.
+ * Return the stored sets of runs.
  * @param {any} stored
  * @returns {{ label: string, runs: any[] }[]}
  */
 export function readSets(stored) {
   if (!Array.isArray(stored)) return [];
-  const sets = stored.some((each) => each?.subject) ? [{ label: "", runs: stored }] : stored;
-  return sets
+  return stored
     .map(({ label, runs }) => ({
       label: String(label),
       runs: Array.isArray(runs) ? runs.filter((run) => typeof run?.subject === "string") : [],
@@ -173,7 +172,7 @@ export function SetChoice() {
   if (all.length < 2) return null;
   const options = all.map(({ label }, i) => ({
     value: String(i),
-    label: `${all.length - i}. ${label || "earlier runs"}`,
+    label: `${all.length - i}. ${label}`,
   }));
   return html`<${Field}
     field=${{ name: "set", label: "Training", type: "select", options }}

@@ -22,19 +22,13 @@ const SOURCES = [
   { value: "pretrained", label: "another pretrained model" },
   { value: "own", label: "the selected model" },
 ];
-const form = createForm(
-  "attention",
-  {
-    model0: "bert-base-uncased",
-    model1: "gpt2",
-    text: "The cat sat on the mat",
-    word: "sat",
-    source: "pretrained",
-  },
-  // version 0.2 stored the models as a list
-  ({ models, ...stored }) =>
-    Array.isArray(models) ? { model0: models[0], model1: models[1], ...stored } : stored,
-);
+const form = createForm("attention", {
+  model0: "bert-base-uncased",
+  model1: "gpt2",
+  text: "The cat sat on the mat",
+  word: "sat",
+  source: "pretrained",
+});
 
 /** Return token names: a leading space becomes a dot, and bytes are joined to letters. */
 export function tokenNames({ text, tokens, spans }) {

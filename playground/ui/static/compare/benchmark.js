@@ -59,7 +59,7 @@ const FIELDS = /** @type {FieldSpec[]} */ ([
 ]).map((field) => ({ ...field, type: "number", isRequired: true, isInteger: true }));
 
 /** @param {{ models?: unknown }} stored */
-const upgradeForm = ({ models, ...stored }) => ({
+const dropInvalidModels = ({ models, ...stored }) => ({
   ...stored,
   ...(Array.isArray(models)
     ? { models: models.filter((each) => typeof each?.name === "string").slice(0, MAX_MODELS) }
@@ -73,7 +73,7 @@ export const form = createForm(
     shots: 8,
     rank: 5,
   },
-  upgradeForm,
+  dropInvalidModels,
 );
 const newName = signal("");
 const nameError = signal("");

@@ -140,53 +140,17 @@ export function saveResults() {
   saveText(RESULTS_KEY, text.length < MAX_RESULTS_LENGTH ? text : null);
 }
 
-// Names of the fields in results that version 0.2.0 or earlier has saved.
-const OLD_NAMES = {
-  place: "index",
-  what: "description",
-  way: "decoding",
-  note: "caveat",
-  over: "finished",
-  seconds_an_item: "seconds_per_example",
-  rank_seconds_an_item: "rank_seconds_per_example",
-  question: "source",
-  answer: "target",
-  raw: "raw_output",
-  read: "prediction",
-  right: "correct",
-  places: "correct_positions",
-  symbols: "n_tokens",
-};
-const upgradeRow = (row) =>
-  Object.fromEntries(Object.entries(row).map(([name, value]) => [OLD_NAMES[name] || name, value]));
-const upgradeRows = (rows) => rows.map(([id, row]) => [id, upgradeRow(row)]);
-const upgradeItem = ({ candidates, ...row }) => ({
-  ...row,
-  candidates: candidates.map(({ made, right, symbols, ...each }) => ({
-    origin: made,
-    is_target: right,
-    tokens: symbols,
-    ...each,
-  })),
-});
-
-/** Return saved results, also those of version 0.2; empty ones if the text has none. */
+/** Return saved results; empty ones if the text has none. */
 export function parseResults(text) {
   try {
-    const { what, ...saved } = JSON.parse(text || "null") ?? {};
+    const saved = JSON.parse(text || "null") ?? {};
     if (!saved.settings) return emptyResults();
-    const items = saved.items.map(([number, predictions]) => [
-      number,
-      new Map(upgradeRows(predictions).map(([id, row]) => [id, upgradeItem(row)])),
-    ]);
     return {
       ...emptyResults(),
-      request: what,
       ...saved,
-      settings: { few_shot_examples: saved.settings.examples, ...saved.settings },
-      rows: new Map(upgradeRows(saved.rows)),
-      estimates: new Map(upgradeRows(saved.estimates)),
-      items: new Map(items),
+      rows: new Map(saved.rows),
+      estimates: new Map(saved.estimates),
+      items: new Map(saved.items.map(([number, predictions]) => [number, new Map(predictions)])),
     };
   } catch {
     return emptyResults(); // the stored value is malformed

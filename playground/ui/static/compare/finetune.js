@@ -160,6 +160,6 @@ export const { View: Finetuning } = pipeline;
 const stored = loadLocal("tuned");
 if (stored?.result && Array.isArray(stored.steps)) {
   pipeline.result.value = stored.result;
-  pipeline.request.value = stored.request ?? stored.what; // `what` in version 0.2
+  pipeline.request.value = stored.request;
   pipeline.rows.value = stored.steps;
 }

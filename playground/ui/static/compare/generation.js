@@ -123,9 +123,6 @@ export const { View: Generation } = createPipeline("continue", {
   isVisible: ({ name }, { decoding }) =>
     decoding === "sampling" || !["temperature", "top_p", "seed"].includes(name),
   buildRequest: (request) => ({ task: "text-generation", ...request }),
-  // saved by version 0.2, or contained in one of its links
-  upgrade: ({ way, ...stored }) =>
-    way ? { decoding: way === "drawn" ? "sampling" : way, ...stored } : stored,
   examples: [
     {
       label: "The Transformer architecture works by, 50 tokens",

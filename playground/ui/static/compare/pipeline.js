@@ -85,7 +85,6 @@ export function toRequest(fields, values) {
  *   hasRows?: boolean,
  *   needsSubject?: boolean,
  *   formName?: string,
- *   upgrade?: (stored: Record<string, any>) => Record<string, any>,
  *   onEnd?: () => void,
  *   Result: (props: any) => any,
  *   Controls?: (props: any) => any,
@@ -105,7 +104,7 @@ export function toRequest(fields, values) {
 export function createPipeline(name, spec) {
   const { kind, formName = "free-" + name, isVisible = () => true } = spec,
     defaults = Object.fromEntries(spec.fields.map((field) => [field.name, field.value])),
-    values = createForm(formName, defaults, spec.upgrade),
+    values = createForm(formName, defaults),
     result = signal(/** @type {any} */ (null)),
     rows = signal(/** @type {any[]} */ ([])),
     request = signal(/** @type {any} */ (null)),

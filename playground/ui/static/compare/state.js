@@ -11,33 +11,8 @@ export const VIEWS = [
   { value: "benchmark", label: "Benchmark" },
   { value: "pretrained", label: "Pretrained models" },
 ];
-/** The views of version 0.2, with the section that each is now. */
-const OLD_VIEWS = {
-  families: ["architectures", ""],
-  table: ["benchmark", ""],
-  finetune: ["pretrained", "finetune"],
-  attention: ["pretrained", "attention"],
-};
-/** The views that had parts, with their first part. */
-const OLD_SECTIONS = { free: "fill", meaning: "banks" };
 // A link has the fields of one form. It never has a job, because that belongs to other input.
-const LINK_FIELDS = /^(table|attention|finetune|free-[a-z]+|meaning-part)$/;
-
-/** Return the view and the section of a link or of the storage. */
-export function resolveView(name, stored = /** @type {Record<string, any>} */ ({})) {
-  if (typeof name !== "string") return { view: VIEWS[0].value, section: "" };
-  if (Object.hasOwn(OLD_SECTIONS, name))
-    return {
-      view: "pretrained",
-      section: String(stored[name + "-part"] ?? OLD_SECTIONS[name]),
-    };
-  if (Object.hasOwn(OLD_VIEWS, name)) {
-    const [view, section] = OLD_VIEWS[name];
-    return { view, section };
-  }
-  const isKnown = VIEWS.some((each) => each.value === name);
-  return { view: isKnown ? name : VIEWS[0].value, section: String(stored.section ?? "") };
-}
+const LINK_FIELDS = /^(table|attention|finetune|free-[a-z]+)$/;
 
 const { storedState, saveLocal, loadLocal } = createStorage("transformer-playground-compare");
 export { loadLocal, saveLocal };
@@ -56,10 +31,10 @@ export function applyLink(link, stored = storedState) {
 }
 applyLink(readLinkState("compare"));
 
-const opened = resolveView(storedState.view, storedState);
-export const view = signal(opened.view);
+const isKnownView = VIEWS.some((each) => each.value === storedState.view);
+export const view = signal(isKnownView ? storedState.view : VIEWS[0].value);
 /** The name of the section of the pretrained models; empty for the first one. */
-export const section = signal(opened.section);
+export const section = signal(String(storedState.section ?? ""));
 effect(() => {
   saveLocal("view", view.value);
   saveLocal("section", section.value);
@@ -88,11 +63,11 @@ const canHold = (before, value) =>
  * @template {Record<string, any>} Values
  * @param {string} name
  * @param {Values} defaults
- * @param {(stored: Record<string, any>) => Record<string, any>} [upgrade] reads older values
+ * @param {(stored: Record<string, any>) => Record<string, any>} [validate] drops invalid values
  */
-export function createForm(name, defaults, upgrade = (stored) => stored) {
+export function createForm(name, defaults, validate = (stored) => stored) {
   const saved = loadLocal(name),
-    stored = saved && typeof saved === "object" ? upgrade(saved) : {},
+    stored = saved && typeof saved === "object" ? validate(saved) : {},
     values = Object.fromEntries(
       Object.entries(defaults).map(([key, value]) => [
         key,

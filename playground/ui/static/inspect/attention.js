@@ -252,11 +252,7 @@ export const attentionSpec = {
     "row sums to one.",
   Component: Attention,
   options: () => ({ kind: options.value.kind, mode: options.value.mode }),
-  restoreOptions(link) {
-    // Links of version 0.1.0 name the mode `way`.
-    const way = { own: "free-running", right: "teacher-forced", drawn: "sampled" }[link.way];
-    restore(way ? { ...link, mode: way } : link);
-  },
+  restoreOptions: restore,
   exportData: (data) => ({
     ...data,
     weights: unpackWeights(data).map((heads) =>

@@ -14,7 +14,6 @@ import { generationSpec } from "./generation.js";
 import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
 import { masksSpec } from "./masks.js";
-import { upgradeOptions } from "./options.js";
 import { patchingSpec } from "./patching.js";
 import { refreshIfStale, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
@@ -47,7 +46,7 @@ function openTarget({ view, options }) {
   if (!section) return;
   openSection.value = section;
   try {
-    VIEWS[section].restoreOptions?.(upgradeOptions(options ?? {}));
+    VIEWS[section].restoreOptions?.(options ?? {});
   } catch {
     // the link is malformed
   }

@@ -240,8 +240,7 @@ export const masksSpec = {
     "for your sequence and this model.",
   Component: Masks,
   options: () => pick("layer", "of", "measure", "scores", "tokens", "lengths"),
-  // Links of version 0.2 name another version of the base model.
-  restoreOptions: (link) => restore(link.of === "base" ? { ...link, of: "paper" } : link),
+  restoreOptions: restore,
   rows: (data) =>
     data.parameters.rows.map(([part, ours, torch, why, formula, location, purpose]) => ({
       part,

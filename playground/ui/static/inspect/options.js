@@ -2,20 +2,6 @@
 import { signal } from "../vendor/preact.js";
 import { scheduleRefresh } from "./requests.js";
 
-// Names of options in links of earlier versions, and the present ones.
-const OLD_NAMES = {
-  at: "cell",
-  how: "method",
-  parts: "components",
-  symbol: "token",
-  waves: "sinusoids",
-  against: "baseline",
-};
-
-/** Return the options of a link by their present names. @param {Record<string, any>} link */
-export const upgradeOptions = (link) =>
-  Object.fromEntries(Object.entries(link).map(([name, value]) => [OLD_NAMES[name] ?? name, value]));
-
 /**
  * Return the options of a section as a signal, and functions that change them.
  * @template {Record<string, any>} Options

@@ -18,8 +18,6 @@ export const SUB_VIEWS = [
     sections: ["trace", "lens", "embeddings", "sizes", "training", "gates"],
   },
 ];
-/** The sections of version 0.2 whose names have changed. @type {Record<string, string>} */
-const OLD_SECTIONS = { away: "ablation", walk: "trace", symbols: "embeddings" };
 /** The section that was open last in each sub-view. @type {Record<string, string>} */
 const lastSections = {};
 
@@ -37,8 +35,7 @@ export const findSubView = (section) =>
  */
 export function findSection(name) {
   if (typeof name !== "string") return null;
-  const section = Object.hasOwn(OLD_SECTIONS, name) ? OLD_SECTIONS[name] : name;
-  if (VIEWS[section]) return section;
+  if (VIEWS[name]) return name;
   return SUB_VIEWS.find((each) => each.name === name)?.sections[0] ?? null;
 }
 

@@ -1,7 +1,6 @@
 // The state of the tab. Components read the signals; the browser stores the user's progress.
 import { signal } from "../vendor/preact.js";
 import { createStorage } from "../shared/common.js";
-import { upgradeName, upgradeProgress } from "./compat.js";
 
 const storage = createStorage("transformer-playground-learn");
 export const saveLocal = storage.saveLocal;
@@ -36,9 +35,9 @@ export function openLesson(name) {
 
 /** Restore the progress that this browser has stored. */
 export function restoreProgress() {
-  const { bug, lesson, lessons, section: stored } = upgradeProgress(storedState),
+  const { bug, lesson, lessons, section: stored } = storedState,
     isKnownBug = bug && [RANDOM_BUG, ...catalog.value.bugs.map((each) => each.name)];
-  if (lessons) lessonStates.value = lessons;
+  if (lessons && typeof lessons === "object") lessonStates.value = lessons;
   if (["tour", "bugs", "teach"].includes(stored)) section.value = stored;
   if (catalog.value.lessons.some((each) => each.name === lesson)) lessonName.value = lesson;
   const { seed, steps } = catalog.value;
@@ -46,8 +45,6 @@ export function restoreProgress() {
   if (isKnownBug?.includes(bug.name))
     bugState.value = { ...bugState.value, ...bug, isRecalled: Boolean(bug.id) };
 }
-
-const upgradedParam = (params, key) => (params.has(key) ? upgradeName(params.get(key)) : null);
 
 /**
  * Read what a link opens: a section, a lesson with its options, or a bug.
@@ -57,8 +54,8 @@ const upgradedParam = (params, key) => (params.has(key) ? upgradeName(params.get
  */
 export function readLink(lists, search) {
   const params = new URLSearchParams(search),
-    name = upgradedParam(params, "learn"),
-    bug = upgradedParam(params, "bug"),
+    name = params.get("learn"),
+    bug = params.get("bug"),
     integer = (key) => (/^\d{1,9}$/.test(params.get(key) ?? "") ? Number(params.get(key)) : null);
   if (name !== null) {
     const lesson = [PICTURE, ...lists.lessons].find((each) => each.name === name);

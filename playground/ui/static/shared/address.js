@@ -15,8 +15,6 @@ const WRITE_DELAY_MS = 300;
 // A link with one of these opens the Train tab, not the last one.
 const TRAIN_PARAMS = ["settings", "watch", "model"];
 
-const lastTab = () => loadText(LAST_TAB_KEY)?.toLowerCase() ?? null;
-
 /** @param {Store} store */
 const entryName = ({ tab, model }) => `${tab.value} ${model.value}`;
 
@@ -26,7 +24,8 @@ function readFirstAddress(store) {
   store.readAddress();
   const opened = selectedTab(); // possibly by a click before this module was loaded
   if (store.tab.value === null && opened && opened !== DEFAULT_TAB) store.tab.value = opened;
-  else if (!TRAIN_PARAMS.some((name) => params.has(name))) store.tab.value ??= lastTab();
+  else if (!TRAIN_PARAMS.some((name) => params.has(name)))
+    store.tab.value ??= loadText(LAST_TAB_KEY);
   store.tab.value ??= DEFAULT_TAB;
 }
 

@@ -1,5 +1,4 @@
-// The state of the page in its address: tab, model, step and input. Links of earlier versions are
-// accepted.
+// The state of the page in its address: tab, model, step and input.
 
 /** @import { ViewState } from "./types.js" */
 
@@ -47,18 +46,18 @@ function asStep(value) {
 const asInput = (value) => (typeof value === "string" ? value.slice(0, MAX_INPUT_LENGTH) : null);
 
 /**
- * Return the model of a link: `model=REF`, or one of version 0.2: `watch=ID`, `model=NAME`.
+ * Return the model of a link: `model=REF`, `model=NAME`, `watch=ID`, or the subject of a tab.
  * @param {URLSearchParams} params
- * @param {Record<string, any>} old the JSON of a link of version 0.2 to a tab
+ * @param {Record<string, any>} content the JSON of a link to a tab
  */
-function readModel(params, old) {
+function readModel(params, content) {
   const model = params.get("model"),
     watch = params.get("watch");
   return (
     asModelRef(model) ??
     asModelRef(model === null ? null : "checkpoint:" + model) ??
     asModelRef(watch === null ? null : "watch:" + watch) ??
-    asModelRef(old.subject)
+    asModelRef(content.subject)
   );
 }
 
@@ -69,15 +68,15 @@ function readModel(params, old) {
  */
 export function readViewState(search) {
   const params = new URLSearchParams(search),
-    oldTab = TAB_PARAMS.find((name) => params.has(name)) ?? (params.has("bug") ? "learn" : null),
-    old = parseState(params.get(oldTab ?? "")),
+    linkedTab = TAB_PARAMS.find((name) => params.has(name)) ?? (params.has("bug") ? "learn" : null),
+    content = parseState(params.get(linkedTab ?? "")),
     tab = params.get("tab")?.toLowerCase() ?? null,
     text = params.has("learn") ? null : params.get("text"); // a lesson has a sequence of its own
   return {
-    tab: tab !== null && TABS.includes(tab) ? tab : oldTab,
-    model: readModel(params, old),
-    step: asStep(params.get("step")) ?? asStep(old.step),
-    input: asInput(params.get("input") ?? text) ?? asInput(old.text),
+    tab: tab !== null && TABS.includes(tab) ? tab : linkedTab,
+    model: readModel(params, content),
+    step: asStep(params.get("step")) ?? asStep(content.step),
+    input: asInput(params.get("input") ?? text) ?? asInput(content.text),
   };
 }
 

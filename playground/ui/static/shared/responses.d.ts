@@ -115,7 +115,7 @@ export interface Points {
   grad_norm: number[];
   /**
    * The step, exact match, token accuracy, number of sequences and held-out loss of each evaluation.
-   * Old runs have no held-out loss.
+   * Not every evaluation has a held-out loss.
    */
   evaluations: [number, number, number, number, number | null][];
 }

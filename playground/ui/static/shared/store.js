@@ -74,8 +74,7 @@ export class Store {
     /** The runs that lists show: those of the user, and the open one. */
     this.listedRuns = computed(() =>
       this.runs.value.filter(
-        (run) =>
-          run.subject === this.model.value || (!run.hidden && (run.origin ?? "user") === "user"),
+        (run) => run.subject === this.model.value || (!run.hidden && run.origin === "user"),
       ),
     );
     this.models = computed(() => buildModelOptions(this.listedRuns.value, this.checkpoints.value));

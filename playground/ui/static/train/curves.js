@@ -18,7 +18,7 @@ import { showStep } from "./timeline.js";
 
 /** @import { Marker, Series } from "../shared/types.js" */
 /**
- * Old runs have no held-out loss.
+ * Not every evaluation has a held-out loss.
  * @typedef {[
  *   step: number, exactMatch: number, tokenAccuracy: number, n: number,
  *   heldOutLoss?: number | null,
@@ -132,7 +132,7 @@ export function withHeldOutLoss(training, hasOverlays) {
   return training.flatMap((series) => {
     const all = evaluationsOf(series.key),
       measured = all.filter((evaluation) => typeof evaluation[HELD_OUT_LOSS] === "number");
-    if (all.length && !measured.length) return [series]; // an old run
+    if (all.length && !measured.length) return [series];
     const name = hasOverlays ? series.label + ", " : "";
     return [
       { ...series, label: name + "training" },

@@ -18,8 +18,7 @@ export function applyLinkState() {
     return;
   const link = pendingLinkState,
     kind = link.get("kind") ?? "",
-    // the name of version 0.1.0
-    curve = link.get("curve") === "gradient_norm" ? "grad_norm" : (link.get("curve") ?? "");
+    curve = link.get("curve") ?? "";
   pendingLinkState = null;
   if (Object.hasOwn(state.probeInfo.axes, kind)) selectKind(kind);
   if (Object.hasOwn(METRICS, curve)) state.selectedMetric = curve;
