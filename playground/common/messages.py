@@ -47,10 +47,6 @@ def requires_one_sequence(n: int) -> str:
     return f"the batch has {n} sequences; only one sequence at a time is supported"
 
 
-def missing_mask(placeholder: str) -> str:
-    return f"the text has no mask; write {placeholder} in place of the word to predict"
-
-
 def missing_mask_token(model: str) -> str:
     return (
         f"{model} has no mask token, so it cannot predict masked positions; choose a masked "

@@ -23,7 +23,6 @@ ENTRY_POINTS = {
     "inference": "playground.pretrained.inference:run_inference",
     "classify": "playground.pretrained.classification:classify",
     "train-classifier": "playground.finetuning.classifier:train_classifier",
-    "tokenizer-mismatch": "playground.probing.tokenizer_mismatch:compare_tokenizers",
     "attention": "playground.probing.attention:attention",
     "translate": "playground.probing.translation:translate",
     "analogy": "playground.probing.embeddings:analogy",

@@ -106,7 +106,9 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     ids = tokenize(pipe, input_text)
     mask_positions = find_masks(pipe.tokenizer, ids)
     if not mask_positions:
-        raise UserError(messages.missing_mask(MASK_PLACEHOLDER))
+        raise UserError(
+            f"the text has no mask; write {MASK_PLACEHOLDER} in place of the word to predict"
+        )
     fills = pipe(input_text, top_k=top_k)
     answers = [fills] if len(mask_positions) == 1 else fills
     notes = [

@@ -184,25 +184,6 @@ def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_mo
     expect(first.locator(".pg-bar-value")).to_have_text(probability)
 
 
-def test_with_the_tokenizer_of_another_model_the_same_ids_are_other_tokens(
-    app_with_models, open_page
-):
-    page = open_page(app_with_models.url)
-    open_section(page, "Tokenizer mismatch")
-    page.fill(".part-mismatch textarea", "The capital of France is")
-    page.click(".part-mismatch .run")
-    wait_for_job(page, ".part-mismatch")
-    own, other = page.locator(".part-mismatch .pipeline-output section").all()
-    expect(own.locator(".differs")).to_have_count(0)
-    assert other.locator(".differs").count() == other.locator(".pair:not(.names)").count()
-    expect(own.locator(".raw").first).to_contain_text("·Paris")
-    expect(other.locator(".raw").first).not_to_contain_text("Paris")
-    losses = [
-        float(re.search(r"([\d.]+)\s+nats", side.text_content()).group(1)) for side in (own, other)
-    ]
-    assert losses[0] < losses[1]
-
-
 @pytest.mark.smoke
 def test_a_model_that_the_hub_does_not_have_is_named(app, open_page):
     page = open_page(app.url)
@@ -361,9 +342,9 @@ def test_polysemy_word_embeddings_and_model_sizes(app_with_models, open_page):
         ({"view": "finetune"}, "Pretrained models", "Fine-tuning"),
         ({"view": "attention"}, "Pretrained models", "Attention"),
         (
-            {"view": "free", "fields": {"free-part": "mismatch"}},
+            {"view": "free", "fields": {"free-part": "continue"}},
             "Pretrained models",
-            "Tokenizer mismatch",
+            "Text generation",
         ),
         (
             {"view": "meaning", "fields": {"meaning-part": "sizes"}},

@@ -493,7 +493,6 @@ def job_requests():
     from playground.pretrained.model_facts import ModelSizesRequest
     from playground.probing.attention import AttentionRequest
     from playground.probing.embeddings import AnalogyRequest, WordInContextRequest
-    from playground.probing.tokenizer_mismatch import MismatchRequest
 
     return (
         BenchmarkRequest,
@@ -504,7 +503,6 @@ def job_requests():
         AttentionRequest,
         AnalogyRequest,
         WordInContextRequest,
-        MismatchRequest,
     )
 
 

@@ -84,7 +84,6 @@ import {
   selectedModel,
   view,
 } from "../../playground/ui/static/compare/state.js";
-import { describePair } from "../../playground/ui/static/compare/tokenizer_mismatch.js";
 import { toSeries } from "../../playground/ui/static/compare/training_charts.js";
 import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/translation.js";
 import { store } from "../../playground/ui/static/shared/store.js";
@@ -131,10 +130,10 @@ test("views of version 0.2 have become views and sections", () => {
   assert.equal(resolve("families"), "architectures/");
   assert.equal(resolve("finetune"), "pretrained/finetune");
   assert.equal(resolve("attention"), "pretrained/attention");
-  assert.equal(resolve("free", { "free-part": "mismatch" }), "pretrained/mismatch");
+  assert.equal(resolve("free", { "free-part": "continue" }), "pretrained/continue");
   assert.equal(resolve("meaning", { "meaning-part": "sizes" }), "pretrained/sizes");
   assert.equal(resolve("meaning", {}), "pretrained/banks");
-  assert.equal(resolve("pretrained", { section: "banks" }), "pretrained/banks");
+  assert.equal(resolve("pretrained", { section: "translate" }), "pretrained/translate");
   for (const odd of ["__proto__", "none", 7, null, {}])
     assert.equal(resolve(odd), "architectures/");
 });
@@ -527,14 +526,13 @@ test("a recorded result is an example, and other sections say what will be there
 test("a request has numbers, without empty ones, and names without blanks", () => {
   const fields = [
     { name: "model0" },
-    { name: "model1" },
     { name: "text" },
     { name: "n", type: "number" },
     { name: "epochs", type: "number" },
   ];
   assert.deepEqual(
-    toRequest(fields, { model0: " gpt2 ", model1: "b", text: " a", n: "5", epochs: "" }),
-    { model: "gpt2", model1: "b", text: " a", n: 5 },
+    toRequest(fields, { model0: " gpt2 ", text: " a", n: "5", epochs: "" }),
+    { model: "gpt2", text: " a", n: 5 },
   );
 });
 
@@ -729,14 +727,6 @@ test("sentences on models, runs and training", () => {
     cosineRange([{ similarity: 0.9, baseline: null, references: [[-0.15, 1], null] }]),
     [-0.2, 1],
   );
-  const pair = { token: "Ġa", id: 5, own_token: "Ġa", in_range: true };
-  assert.deepEqual(describePair(pair), {
-    isSame: true,
-    text: "= ·a",
-    title: "id 5 is the same token in both tokenizers",
-  });
-  assert.equal(describePair({ ...pair, own_token: null }).text, "≠ unused");
-  assert.equal(describePair({ ...pair, in_range: false }).text, "✗ none");
   assert.match(
     describeAccuracy({
       held_out: { n_correct: 4, n: 4, accuracy: 1, low: 0.5, high: 1 },

@@ -68,12 +68,11 @@ export class CompareJob extends Job {
   /** @param {unknown} error */
   fail(error) {
     super.fail(error);
-    const { message, code, canRetry } = this.state.peek(),
-      { model, model1 } = this.activeRequest ?? {};
+    const { message, code, canRetry } = this.state.peek();
     reportOutage(code);
     this.update({
       ...this.state.peek(),
-      message: describeError(message, code, model1 ? "" : model),
+      message: describeError(message, code, this.activeRequest?.model),
       canRetry: canRetry && !isOutage(code), // it would fail again
     });
   }

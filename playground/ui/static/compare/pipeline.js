@@ -20,18 +20,14 @@ import { showResult } from "./view.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 
-const isModelField = ({ name }) => /^model\d?$/.test(name);
+const isModelField = ({ name }) => /^model0?$/.test(name);
 const modelsOf = (fields, values) =>
   fields.filter(isModelField).map(({ name }) => String(values[name]).trim());
 
 export const PRETRAINED_MODEL = "Pretrained model";
 
-/** A field for the name of a model; the first one is the model of the request. */
-export const modelInput = (value, label = PRETRAINED_MODEL, name = "model0") => ({
-  name,
-  label,
-  value,
-});
+/** A field for the name of the model. */
+export const modelInput = (value, label = PRETRAINED_MODEL) => ({ name: "model0", label, value });
 /** @returns {PipelineField} */
 export const textArea = (name, label, value, rest = {}) => ({
   name,
@@ -63,7 +59,7 @@ export function toRequest(fields, values) {
       .map((field) => {
         const { name, type } = field,
           value = values[name];
-        if (isModelField(field)) return [name === "model0" ? "model" : name, value.trim()];
+        if (isModelField(field)) return ["model", value.trim()];
         return [name, type === "number" ? Number(value) : value];
       }),
   );

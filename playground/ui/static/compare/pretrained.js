@@ -10,7 +10,6 @@ import { Generation } from "./generation.js";
 import { ModelSizes } from "./model_sizes.js";
 import { Polysemy } from "./polysemy.js";
 import { section } from "./state.js";
-import { TokenizerMismatch } from "./tokenizer_mismatch.js";
 import { Translation } from "./translation.js";
 import { WordEmbeddings } from "./word_embeddings.js";
 
@@ -70,13 +69,6 @@ export const SECTIONS = [
     about: "One word with two meanings in one text, compared after each layer.",
     form: "free-banks",
     Component: Polysemy,
-  },
-  {
-    name: "mismatch",
-    title: "Tokenizer mismatch",
-    about: "A model with the tokenizer of another model.",
-    form: "free-mismatch",
-    Component: TokenizerMismatch,
   },
   {
     name: "finetune",
