@@ -161,14 +161,6 @@ def convolution_difference() -> str:
     return f"equal within {10**-5 if difference < 1e-5 else difference:g}"
 
 
-def queen_rank() -> str:
-    expected = analyze("analogy")["expected"]
-    return (
-        f"queen has rank {expected['with_input_words']}, and {expected['without_input_words']} "
-        "without the three given words (all-MiniLM-L6-v2)"
-    )
-
-
 def softmax_rows(masked: bool) -> str:
     result = masked_softmax(TUTORIAL_EXAMPLE["scores"])
     rows = result.masked if masked else result.unmasked
@@ -211,15 +203,6 @@ def noam_peak() -> str:
 def attention_memory_by_length() -> str:
     rows = attention_memory()
     return "; ".join(f"{row.length:,}: {row.num_scores:,} weights, {row.bytes:,} B" for row in rows)
-
-
-def word_in_context() -> str:
-    layers = analyze("word-in-context")["layers"]
-    lowest = min(layers, key=lambda row: row["similarity"])
-    return (
-        f"cosine {layers[0]['similarity']:.2f} at the input, {lowest['similarity']:.2f} after "
-        f"layer {lowest['layer']} (all-MiniLM-L6-v2)"
-    )
 
 
 def mixed_values() -> str:

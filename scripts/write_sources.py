@@ -61,7 +61,6 @@ from scripts.source_numbers import (
     practical_lengths,
     probability_sum,
     projection_shapes,
-    queen_rank,
     recurrent_experiment,
     reversed_sequence,
     schedule_peaks,
@@ -73,7 +72,6 @@ from scripts.source_numbers import (
     tutorial_parameters,
     typed_masks,
     well_known_sizes,
-    word_in_context,
     word_order,
 )
 
@@ -292,14 +290,6 @@ ROWS = [
         inspect("embeddings"),
     ),
     Row(
-        "C",
-        "king − man + woman",
-        "queen",
-        queen_rank,
-        "Compare, Word embeddings",
-        link("compare", view="pretrained", section="analogy"),
-    ),
-    Row(
         "D",
         "Padding mask of 87 600 0 0 0",
         "1 1 0 0 0",
@@ -503,14 +493,6 @@ ROWS = [
         few_shot_examples,
         "Compare, Text generation",
         link("compare", view="pretrained", section="continue"),
-    ),
-    Row(
-        "E",
-        "One word with two meanings, layer by layer",
-        "no number",
-        word_in_context,
-        "Compare, Polysemy",
-        link("compare", view="pretrained", section="banks"),
     ),
     Row(
         "A to E",

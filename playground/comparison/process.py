@@ -25,8 +25,6 @@ ENTRY_POINTS = {
     "train-classifier": "playground.finetuning.classifier:train_classifier",
     "attention": "playground.probing.attention:attention",
     "translate": "playground.probing.translation:translate",
-    "analogy": "playground.probing.embeddings:analogy",
-    "word-in-context": "playground.probing.embeddings:word_in_context",
     "model-sizes": "playground.pretrained.model_facts:model_sizes",
 }
 CONCURRENT_KINDS = {

@@ -1,1 +1,1 @@
-"""Attention and word vectors of pretrained models."""
+"""Attention of pretrained models."""

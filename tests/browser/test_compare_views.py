@@ -288,43 +288,8 @@ def test_translation_has_alternatives_alignment_and_attention(app_with_models, o
     assert count_colors(page, f"{section} .panel-0 .pg-heat-map canvas") > 5
 
 
-def test_polysemy_word_embeddings_and_model_sizes(app_with_models, open_page):
+def test_model_sizes(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    open_section(page, "Polysemy")
-    select_model(page, ".part-banks", ENCODER)
-    page.click(".part-banks .run")
-    wait_for_job(page, ".part-banks")
-    page.get_by_text("Table of the values").click()
-    layers = [
-        [float(cell) for cell in row.locator("td").all_text_contents()[1:3]]
-        for row in page.locator(".part-banks details tbody tr").all()
-    ]
-    assert len(layers) == 7
-    assert all(baseline < similarity < 1 for similarity, baseline in layers)
-    tokens = [token.strip() for token in page.locator(".part-banks .pg-token").all_text_contents()]
-    assert [token for token in tokens if "bank" in token] == ["bank 1", "bank 2"]
-    expect(page.locator(".part-banks .charts.small .pg-chart")).to_have_count(4)
-    assert count_colors(page, ".part-banks .pg-chart-plot canvas") > 3
-    page.fill(".part-banks input.word", "river")
-    page.click(".part-banks .run")
-    wait_for_job(page, ".part-banks", "failed")
-    expect(page.locator(".part-banks .pg-status.error")).to_contain_text(
-        "'river' occurs once in the text"
-    )
-    expect(page.locator(".part-banks .charts.small")).to_have_count(1)  # the earlier result stays
-
-    open_section(page, "Word embeddings")
-    select_model(page, ".part-analogy", ENCODER)
-    page.click(".part-analogy .run")
-    expect(page.locator(".part-analogy h4").last).to_contain_text(
-        "in model, by cosine", timeout=120_000
-    )
-    ranks = [int(text) for text in page.locator(".ranks tbody td:nth-child(2)").all_text_contents()]
-    assert len(ranks) == 3
-    names = [label for label, _ in bars(page, ".part-analogy")]
-    assert names[ranks[0] - 1].startswith("queen")
-    assert ranks[1] == ranks[0] - sum("(input)" in name for name in names[: ranks[0]])
-
     open_section(page, "Model sizes")
     own = page.locator(".sizes tbody tr", has=page.locator(".own"))
     expect(own).to_contain_text("171,597")
@@ -351,7 +316,6 @@ def test_polysemy_word_embeddings_and_model_sizes(app_with_models, open_page):
             "Pretrained models",
             "Model sizes",
         ),
-        ({"view": "meaning"}, "Pretrained models", "Polysemy"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

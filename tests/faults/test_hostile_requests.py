@@ -492,7 +492,6 @@ def job_requests():
     from playground.pretrained.inference import InferenceRequest
     from playground.pretrained.model_facts import ModelSizesRequest
     from playground.probing.attention import AttentionRequest
-    from playground.probing.embeddings import AnalogyRequest, WordInContextRequest
 
     return (
         BenchmarkRequest,
@@ -501,8 +500,6 @@ def job_requests():
         InferenceRequest,
         ModelSizesRequest,
         AttentionRequest,
-        AnalogyRequest,
-        WordInContextRequest,
     )
 
 

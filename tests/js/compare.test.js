@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
 import { after, beforeEach, mock, test } from "node:test";
 
 import { enter, makeBox, press, settle } from "./support/dom.js";
@@ -73,7 +72,6 @@ import {
   reportOutage,
 } from "../../playground/ui/static/compare/outage.js";
 import { formatProbability, toRequest } from "../../playground/ui/static/compare/pipeline.js";
-import { cosineRange } from "../../playground/ui/static/compare/polysemy.js";
 import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrained.js";
 import {
   applyLink,
@@ -499,30 +497,6 @@ test("every section of the pretrained models can be drawn", async () => {
   assert.equal(text(".parts [aria-pressed=true]"), SECTIONS[0].title);
 });
 
-test("a recorded result is an example, and other sections say what will be there", async () => {
-  const examples = await readFile(
-    new URL("../../playground/ui/static/compare/examples.json", import.meta.url),
-    "utf8",
-  );
-  responses["jobs/poll"] = { status: "failed", message: "no model" };
-  const answer = globalThis.fetch;
-  mock.method(globalThis, "fetch", async (url, options) =>
-    url.href.endsWith("examples.json") ? new Response(examples) : answer(url, options),
-  );
-  section.value = "analogy";
-  await draw(html`<${Pretrained} />`);
-  await wait(() => box.querySelector(".recorded"));
-  assert.equal(
-    text(".main-part > .pg-hint"),
-    "Example, recorded with all-MiniLM-L6-v2. Press Find nearest tokens to run it here with " +
-      "your model.",
-  );
-  assert.match(text(".recorded .pg-bars"), /queen/);
-  section.value = "continue";
-  await settle();
-  assert.match(text(".pg-empty"), /^Press Generate text to see the generated text/);
-});
-
 test("a request has numbers, without empty ones, and names without blanks", () => {
   const fields = [
     { name: "model0" },
@@ -723,10 +697,6 @@ test("sentences on models, runs and training", () => {
   });
   assert.equal(formatRatio(2.345), "2.35 ×");
   assert.deepEqual(exponentRange([{ parameters: 1500 }, { parameters: 2e6 }]), [3, 7]);
-  assert.deepEqual(
-    cosineRange([{ similarity: 0.9, baseline: null, references: [[-0.15, 1], null] }]),
-    [-0.2, 1],
-  );
   assert.match(
     describeAccuracy({
       held_out: { n_correct: 4, n: 4, accuracy: 1, low: 0.5, high: 1 },

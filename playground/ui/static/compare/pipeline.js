@@ -77,7 +77,6 @@ export function toRequest(fields, values) {
  *   examples?: { label: string, values: Record<string, any> }[],
  *   describe?: (result: any) => string,
  *   isAutomatic?: boolean,
- *   hasExample?: boolean,
  *   hasRows?: boolean,
  *   needsSubject?: boolean,
  *   formName?: string,
@@ -86,10 +85,9 @@ export function toRequest(fields, values) {
  *   Result: (props: any) => any,
  *   Controls?: (props: any) => any,
  * }} PipelineSpec `isAutomatic` runs the section once without a click if its models are local;
- *   `hasExample` shows a recorded result before the first one; `emptyText` completes
- *   “Press … to see”; `examples` fill the form and run it; `hasRows` shows rows before the result;
- *   `needsSubject` sends the selected model; `Controls` follow the fields; `describe` returns the
- *   text of a job that is done
+ *   `emptyText` completes “Press … to see”; `examples` fill the form and run it; `hasRows` shows
+ *   rows before the result; `needsSubject` sends the selected model; `Controls` follow the fields;
+ *   `describe` returns the text of a job that is done
  */
 
 /**
@@ -175,34 +173,6 @@ function Examples({ pipeline: { spec, values, start, job } }) {
 const toField = (field, values) =>
   isModelField(field) ? modelField(field.name, field.label, values[field.name]) : field;
 
-/** The recorded results by section (scripts/record_pretrained_examples.py). */
-const recorded = signal(/** @type {Record<string, any>} */ ({}));
-let isLoading = false;
-async function loadRecorded() {
-  if (isLoading) return;
-  isLoading = true;
-  try {
-    recorded.value = await (await fetch(new URL("examples.json", import.meta.url))).json();
-  } catch {
-    isLoading = false; // the section describes what will be there
-  }
-}
-
-/** What the section shows before its first result: a recorded one, or what will be there. */
-function Placeholder({ pipeline: { name, spec } }) {
-  const example = spec.hasExample && recorded.value[name];
-  useEffect(() => {
-    if (spec.hasExample) loadRecorded();
-  }, []);
-  if (!example)
-    return html`<p class="pg-hint pg-empty">Press ${spec.submitLabel} to see ${spec.emptyText}</p>`;
-  return html`<p class="pg-hint">
-      Example, recorded with ${example.model}. Press ${spec.submitLabel} to run it here with your
-      model.
-    </p>
-    <div class="pipeline-output recorded"><${spec.Result} result=${example} /></div>`;
-}
-
 function PipelineView({ pipeline }) {
   const { name, spec, job, rows, request, run, start } = pipeline,
     values = pipeline.values.value,
@@ -232,7 +202,9 @@ function PipelineView({ pipeline }) {
           ? html`<div class="pipeline-output">
               <${Result} result=${result} rows=${rows.value} request=${request.value} />
             </div>`
-          : html`<${Placeholder} pipeline=${pipeline} />`
+          : html`<p class="pg-hint pg-empty">
+              Press ${spec.submitLabel} to see ${spec.emptyText}
+            </p>`
       }
     </section>
   </div>`;

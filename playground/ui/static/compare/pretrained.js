@@ -8,10 +8,8 @@ import { FillMask } from "./fill_mask.js";
 import { Finetuning } from "./finetune.js";
 import { Generation } from "./generation.js";
 import { ModelSizes } from "./model_sizes.js";
-import { Polysemy } from "./polysemy.js";
 import { section } from "./state.js";
 import { Translation } from "./translation.js";
-import { WordEmbeddings } from "./word_embeddings.js";
 
 /**
  * `name` is the name in links and in the storage, `form` the key of the values of its form, and
@@ -55,20 +53,6 @@ export const SECTIONS = [
       "every head.",
     form: "free-translate",
     Component: Translation,
-  },
-  {
-    name: "analogy",
-    title: "Word embeddings",
-    about: "Analogies such as king − man + woman: sums of input embedding vectors.",
-    form: "free-analogy",
-    Component: WordEmbeddings,
-  },
-  {
-    name: "banks",
-    title: "Polysemy",
-    about: "One word with two meanings in one text, compared after each layer.",
-    form: "free-banks",
-    Component: Polysemy,
   },
   {
     name: "finetune",
