@@ -21,8 +21,6 @@ ENTRY_POINTS = {
     "finetune": "playground.finetuning.job:finetune",
     "finetune-plan": "playground.finetuning.job:plan",
     "inference": "playground.pretrained.inference:run_inference",
-    "classify": "playground.pretrained.classification:classify",
-    "train-classifier": "playground.finetuning.classifier:train_classifier",
     "attention": "playground.probing.attention:attention",
     "translate": "playground.probing.translation:translate",
     "model-sizes": "playground.pretrained.model_facts:model_sizes",

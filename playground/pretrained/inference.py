@@ -1,4 +1,4 @@
-"""Inference with pretrained models: fill-mask, text generation and text classification."""
+"""Inference with pretrained models: fill-mask and text generation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,8 +13,7 @@ from playground.compat import upgrade_inference_request
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 
-from .classification import classify_text
-from .pipelines import newly_initialized_weights, open_pipeline
+from .pipelines import open_pipeline
 from .requests import JobRequest, ModelName, Seed, Text
 from .resolver import resolve
 from .tokens import eos_token_ids, find_masks, max_input_tokens, token_info, tokenize, tokens
@@ -46,7 +45,7 @@ class InferenceRequest(JobRequest):
 
     model: ModelName = ""
     text: Text
-    task: Literal["fill-mask", "text-generation", "text-classification"] = "fill-mask"
+    task: Literal["fill-mask", "text-generation"] = "fill-mask"
     top_k: int = Field(5, ge=1, le=MAX_CANDIDATES)
     decoding: Literal["greedy", "sampling"] = "greedy"
     new_tokens: int = Field(40, ge=1, le=MAX_NEW_TOKENS)
@@ -70,7 +69,7 @@ class InferenceRequest(JobRequest):
 
 
 def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Run a model for one of three tasks. `request`: see InferenceRequest.
+    """Run a model for one of two tasks. `request`: see InferenceRequest.
 
     Every result has the model's name and size, the text as `tokens` (the model's own names and
     ids), and `notes`, sentences.
@@ -84,9 +83,7 @@ def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     progress.raise_if_cancelled()
     if task == "text-generation":
         return result | generate_text(pipe, text, parsed.sampling_params(), top_k, progress)
-    if task == "fill-mask":
-        return result | fill_mask(pipe, text, top_k)
-    return result | classify_text(pipe, text, newly_initialized_weights(task, resolved))
+    return result | fill_mask(pipe, text, top_k)
 
 
 def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:

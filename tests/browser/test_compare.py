@@ -351,7 +351,7 @@ def test_results_of_another_model_are_marked_and_the_button_is_in_sight(app, ope
         box = page.locator(button).bounding_box()
         assert box["y"] + box["height"] <= 768
     to_compare(page, "Pretrained models")
-    for section in ("Text generation", "Translation", "Train a classifier"):
+    for section in ("Text generation", "Translation", "Fine-tuning"):
         page.locator(".parts").get_by_role("button", name=section, exact=True).click()
         box = page.locator(".side .run").bounding_box()
         assert box["y"] + box["height"] <= 768

@@ -17,9 +17,6 @@ from playwright.sync_api import expect
 from tests.support.browser_page import count_colors
 
 ENCODER = str(get_model_path())
-GOOD_OR_BAD = "text,label\n" + "".join(
-    f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad")
-)
 
 
 def open_section(page, name):
@@ -138,50 +135,6 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
         "The Transformer architecture works by"
     )
     assert page.input_value(".part-continue input.new_tokens") == "50"
-
-
-def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_models, open_page):
-    page = open_page(app_with_models.url)
-    open_section(page, "Classification")
-    page.click(".part-classify .run")
-    wait_for_job(page, ".part-classify")
-    assert {label.split(": ")[1] for label, _ in bars(page, ".part-classify")} == {
-        "POSITIVE",
-        "NEGATIVE",
-    }
-    expect(page.locator(".part-classify .pipeline-output")).to_contain_text(
-        "untrained: randomly initialized", ignore_case=True
-    )
-
-    open_section(page, "Train a classifier")
-    page.fill(".part-train textarea", "text,label\na good film,good\na bad film\n")
-    page.click(".part-train .run")
-    wait_for_job(page, ".part-train", "failed")
-    expect(page.locator(".part-train .pg-status.error")).to_contain_text(
-        "Line 3 has 1 cells, not 2"
-    )
-    page.set_input_files(
-        ".part-train input[type=file]",
-        {"name": "films.csv", "mimeType": "text/csv", "buffer": GOOD_OR_BAD.encode()},
-    )
-    expect(page.locator(".part-train textarea")).to_have_value(GOOD_OR_BAD)
-    page.fill(".part-train input.learning_rate", "0.003")
-    page.fill(".part-train input.sentence", "what a good film")
-    page.click(".part-train .run")
-    wait_for_job(page, ".part-train")
-    page.locator(".part-train .pg-chart-tools").first.get_by_role("button", name="Table").click()
-    table = page.locator(".part-train .pg-table tbody tr")
-    assert table.first.locator("td").all_text_contents()[0] == "0"
-    assert table.last.locator("td").all_text_contents()[1] == "100 %"
-    assert count_colors(page, ".part-train .pg-figure:last-child .pg-chart-plot canvas") > 2
-    expect(page.locator(".part-train .verdict")).to_contain_text("4 of 4 correct, 100 %")
-    expect(count_lists(page, ".part-train")).to_have_count(2)
-    label, probability = bars(page, ".part-train", 1)[0]
-    assert label == "good"
-    page.get_by_role("button", name="Classify another text").click()
-    first = page.locator(".part-classify .pg-bars li").first
-    expect(first.locator(".pg-bar-label")).to_contain_text("good")
-    expect(first.locator(".pg-bar-value")).to_have_text(probability)
 
 
 @pytest.mark.smoke

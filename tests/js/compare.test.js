@@ -47,7 +47,6 @@ import {
   describeScore,
   formatSeconds,
 } from "../../playground/ui/static/compare/benchmark_table.js";
-import { describeAccuracy } from "../../playground/ui/static/compare/classifier_training.js";
 import {
   describePlan,
   describeTraining,
@@ -71,7 +70,7 @@ import {
   outage,
   reportOutage,
 } from "../../playground/ui/static/compare/outage.js";
-import { formatProbability, toRequest } from "../../playground/ui/static/compare/pipeline.js";
+import { toRequest } from "../../playground/ui/static/compare/pipeline.js";
 import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrained.js";
 import {
   applyLink,
@@ -678,7 +677,6 @@ test("sentences on models, runs and training", () => {
     describeSize({ parameters: 1000, is_current: true }, 1000),
     /^Your model's .*000 par/,
   );
-  assert.deepEqual([0.542, 0.4575].map(formatProbability), ["54.2 %", "45.8 %"]);
   assert.equal(describeRun({ status: "waiting", queue_position: 2 }), "queued");
   assert.equal(describeRun({ status: "done", step: 1200 }), "done at step 1,200");
   assert.equal(describeRun({ status: "training", step: 5, steps: 10 }), "training, step 5 of 10");
@@ -697,14 +695,6 @@ test("sentences on models, runs and training", () => {
   });
   assert.equal(formatRatio(2.345), "2.35 ×");
   assert.deepEqual(exponentRange([{ parameters: 1500 }, { parameters: 2e6 }]), [3, 7]);
-  assert.match(
-    describeAccuracy({
-      held_out: { n_correct: 4, n: 4, accuracy: 1, low: 0.5, high: 1 },
-      chance: 0.5,
-      majority_fraction: 0.5,
-    }),
-    /^Held out: 4 of 4 correct, 100 %/,
-  );
   assert.deepEqual(
     Array.from(
       toSeries(

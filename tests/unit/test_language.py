@@ -38,7 +38,6 @@ ALLOWED = {
     "write-up": "the name of a preset in version 0.1.0",
     "asked": "a key of files of version 0.1.0",
     "loud": "the name of a bug in saved progress",
-    "nobody": "an example text for the sentiment classifier",
 }
 # of hypothesis, of torch's optimizers, of files, and an option of commands
 LIBRARY_NAMES = {"given", "found_inf", "tell", "ask_token"}

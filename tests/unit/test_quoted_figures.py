@@ -20,7 +20,6 @@ from playground.experiments import analysis, presets, replications
 from playground.experiments.claims import CLAIMS
 from playground.experiments.presets import list_presets
 from playground.experiments.replications import replication_config
-from playground.finetuning import classifier, labeled_texts
 from playground.inspection.parameter_counts import (
     BERT_BASE_HEADS,
     MAX_MEASURED_BYTES,
@@ -269,7 +268,6 @@ SOURCES = {
         "96 layers": lambda: sizes("GPT-3")[0] == 96,
         "64 vectors": "the rank of vectors with 64 numbers is at most 64",
         "50 tokens": "the argument new_tokens of the same example",
-        "2,000 rows": lambda: labeled_texts.MAX_ROWS == 2000,
         "100,000 rows": lambda: signature(from_hub).parameters["max_rows"].default == 100_000,
         "50 MB": lambda: MAX_BYTES == 50e6,
         "256 MB": lambda: MAX_MEASURED_BYTES == 256 * 2**20,
@@ -284,7 +282,6 @@ SOURCES = {
         "63.1 M": lambda: base_with_one_table() == 63.1,
         "140 forward passes": lambda: len(choices_for(TEN_TOKENS)) * 10 == 140,
         "15 seconds": lambda: CHECKPOINT_INTERVAL_S == 15,
-        "60 steps": lambda: classifier.MIN_USEFUL_STEPS == 60,
         "95 %": lambda: round(Z_95, 2) == 1.96,
         "99 %": lambda: "const TARGET_SCORE = 0.99;" in "\n".join(page_lines()),
     },

@@ -210,9 +210,6 @@ function PipelineView({ pipeline }) {
   </div>`;
 }
 
-/** Format a probability; two that add up to one also do so in the text. */
-export const formatProbability = (value) => (100 * value).toFixed(1) + " %";
-
 /** The text of a token, with visible whitespace. */
 export const visibleWhitespace = (text) =>
   text.replaceAll(" ", "·").replaceAll("\n", "↵").replaceAll("\t", "⇥") || "∅";

@@ -2,8 +2,6 @@
 import { html } from "../vendor/preact.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { Attention } from "./attention.js";
-import { Classification } from "./classification.js";
-import { ClassifierTraining } from "./classifier_training.js";
 import { FillMask } from "./fill_mask.js";
 import { Finetuning } from "./finetune.js";
 import { Generation } from "./generation.js";
@@ -32,13 +30,6 @@ export const SECTIONS = [
     Component: Generation,
   },
   {
-    name: "classify",
-    title: "Classification",
-    about: "A model classifies a text. Without a trained head, the predictions are random.",
-    form: "free-classify",
-    Component: Classification,
-  },
-  {
     name: "attention",
     title: "Attention",
     about: "Attention of every head in two models on the same prompt.",
@@ -60,13 +51,6 @@ export const SECTIONS = [
     about: "Fine-tunes a pretrained model on the task of your model for a few steps.",
     form: "finetune",
     Component: Finetuning,
-  },
-  {
-    name: "train",
-    title: "Train a classifier",
-    about: "Trains a new classification head on labeled texts.",
-    form: "free-train",
-    Component: ClassifierTraining,
   },
   {
     name: "sizes",
