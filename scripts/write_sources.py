@@ -49,7 +49,6 @@ from scripts.source_numbers import (
     cross_attention_order,
     few_shot_examples,
     gates_difference,
-    gpt3_total,
     head_shapes,
     many_to_one,
     minilm_heads,
@@ -71,7 +70,6 @@ from scripts.source_numbers import (
     torch_layers_parameters,
     tutorial_parameters,
     typed_masks,
-    well_known_sizes,
     word_order,
 )
 
@@ -339,27 +337,11 @@ ROWS = [
     ),
     Row(
         "D",
-        "Parameters of well-known models",
-        "110 M, 117 M, 175 B",
-        well_known_sizes,
-        "Compare, Model sizes",
-        link("compare", view="pretrained", section="sizes"),
-    ),
-    Row(
-        "D",
         "Heads as wide as the model: 4 heads, d_model 64, key_dim 64",
         "no number",
         lambda: head_shapes(ModelConfig(d_model=64, n_heads=4, d_k=64, d_v=64)),
         "Train",
         "settings=" + quote(json.dumps({"d_k": 64, "d_v": 64})),
-    ),
-    Row(
-        "D",
-        "GPT-3 by part",
-        "175 B",
-        gpt3_total,
-        "Compare, Model sizes",
-        link("compare", view="pretrained", section="sizes"),
     ),
     Row(
         "E",

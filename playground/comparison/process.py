@@ -23,7 +23,6 @@ ENTRY_POINTS = {
     "inference": "playground.pretrained.inference:run_inference",
     "attention": "playground.probing.attention:attention",
     "translate": "playground.probing.translation:translate",
-    "model-sizes": "playground.pretrained.model_facts:model_sizes",
 }
 CONCURRENT_KINDS = {
     "model-info",

@@ -241,17 +241,6 @@ def test_translation_has_alternatives_alignment_and_attention(app_with_models, o
     assert count_colors(page, f"{section} .panel-0 .pg-heat-map canvas") > 5
 
 
-def test_model_sizes(app_with_models, open_page):
-    page = open_page(app_with_models.url)
-    open_section(page, "Model sizes")
-    own = page.locator(".sizes tbody tr", has=page.locator(".own"))
-    expect(own).to_contain_text("171,597")
-    expect(page.locator(".sizes tbody tr")).to_have_count(15)
-    expect(page.locator(".gpt-parts")).to_contain_text("175,181,291,520")
-    page.select_option(".page-bar .subject", "checkpoint:reverse-one-head")
-    expect(own).to_contain_text("reverse-one-head")
-
-
 @pytest.mark.parametrize(
     ("link", "tab", "section"),
     [
@@ -263,11 +252,6 @@ def test_model_sizes(app_with_models, open_page):
             {"view": "free", "fields": {"free-part": "continue"}},
             "Pretrained models",
             "Text generation",
-        ),
-        (
-            {"view": "meaning", "fields": {"meaning-part": "sizes"}},
-            "Pretrained models",
-            "Model sizes",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

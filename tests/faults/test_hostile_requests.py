@@ -489,14 +489,12 @@ def job_requests():
     from playground.comparison.benchmark import BenchmarkRequest
     from playground.finetuning.job import FinetuneRequest
     from playground.pretrained.inference import InferenceRequest
-    from playground.pretrained.model_facts import ModelSizesRequest
     from playground.probing.attention import AttentionRequest
 
     return (
         BenchmarkRequest,
         FinetuneRequest,
         InferenceRequest,
-        ModelSizesRequest,
         AttentionRequest,
     )
 

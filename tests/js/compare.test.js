@@ -53,11 +53,6 @@ import {
   thinSteps,
 } from "../../playground/ui/static/compare/finetune.js";
 import {
-  formatRatio,
-  withTotal,
-  exponentRange,
-} from "../../playground/ui/static/compare/model_sizes.js";
-import {
   describeDownloads,
   describeModelCost,
   loadModelFacts,
@@ -685,16 +680,6 @@ test("sentences on models, runs and training", () => {
     property: "examples",
     architecture0: "BERT",
   });
-  assert.equal(formatRatio(1234), "1,200 ×");
-  const halves = ["a", "b"].map((part) => ({ part, formula: "", by_formula: 2, counted: 1 }));
-  assert.deepEqual(withTotal(halves)[2], {
-    part: "total",
-    formula: "",
-    by_formula: 4,
-    counted: 2,
-  });
-  assert.equal(formatRatio(2.345), "2.35 ×");
-  assert.deepEqual(exponentRange([{ parameters: 1500 }, { parameters: 2e6 }]), [3, 7]);
   assert.deepEqual(
     Array.from(
       toSeries(

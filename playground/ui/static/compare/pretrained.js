@@ -5,14 +5,13 @@ import { Attention } from "./attention.js";
 import { FillMask } from "./fill_mask.js";
 import { Finetuning } from "./finetune.js";
 import { Generation } from "./generation.js";
-import { ModelSizes } from "./model_sizes.js";
 import { section } from "./state.js";
 import { Translation } from "./translation.js";
 
 /**
  * `name` is the name in links and in the storage, `form` the key of the values of its form, and
  * `about` the sentence above the section.
- * @type {{ name: string, title: string, about: string, form?: string, Component: () => any }[]}
+ * @type {{ name: string, title: string, about: string, form: string, Component: () => any }[]}
  */
 export const SECTIONS = [
   {
@@ -51,12 +50,6 @@ export const SECTIONS = [
     about: "Fine-tunes a pretrained model on the task of your model for a few steps.",
     form: "finetune",
     Component: Finetuning,
-  },
-  {
-    name: "sizes",
-    title: "Model sizes",
-    about: "Parameter counts of your model and of well-known models.",
-    Component: ModelSizes,
   },
 ];
 
