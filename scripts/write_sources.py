@@ -32,7 +32,6 @@ from playground.inspection.parameter_counts import (
 from playground.inspection.views.export import LAYER_NAMES
 from playground.lessons.bugs import BUGS
 from playground.models.config import ModelConfig, paper_base_config
-from playground.pretrained.model_facts import ARCHITECTURE_FACTS, ARCHITECTURE_TREE
 from playground.training.presets import PRESETS
 from scripts.source_numbers import (
     GATED,
@@ -430,25 +429,6 @@ ROWS = [
         noam_peak,
         "Train, with the settings of the preset The paper",
         settings_link("paper"),
-    ),
-    Row(
-        "E",
-        "Families of architectures",
-        "three",
-        lambda: (
-            f"{len(ARCHITECTURE_FACTS)}: "
-            + ", ".join(row["architecture"] for row in ARCHITECTURE_FACTS)
-        ),
-        "Compare, Architectures",
-        link("compare", view="architectures"),
-    ),
-    Row(
-        "E",
-        "Family tree, 2017 to 2023",
-        "six names, T5 with 2020",
-        lambda: ", ".join(f"{row['name']} {row['year']}" for row in ARCHITECTURE_TREE),
-        "Compare, Architectures",
-        link("compare", view="architectures"),
     ),
     Row(
         "E",

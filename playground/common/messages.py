@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable
 
-BIDIRECTIONAL = "bidirectional: every token attends to every token"
 FIGURES_PROCESS = "the process that draws the figures"
 HUB_OFFLINE = "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground"
-LEFT_TO_RIGHT = "left to right: each token attends to itself and earlier tokens"
 NO_TOKENS = "the text has no tokens for this model; type some words"
 SIGN_IN_FIRST = "sign in first: publishing needs a token with write access"
 

@@ -9,10 +9,6 @@ import {
   describeSize,
 } from "../../playground/ui/static/compare/architectures.js";
 import {
-  linkPapers,
-  transposeFacts,
-} from "../../playground/ui/static/compare/architecture_facts.js";
-import {
   addSet,
   describeRun,
   readSets,
@@ -498,10 +494,11 @@ test("a request has numbers, without empty ones, and names without blanks", () =
     { name: "n", type: "number" },
     { name: "epochs", type: "number" },
   ];
-  assert.deepEqual(
-    toRequest(fields, { model0: " gpt2 ", text: " a", n: "5", epochs: "" }),
-    { model: "gpt2", text: " a", n: 5 },
-  );
+  assert.deepEqual(toRequest(fields, { model0: " gpt2 ", text: " a", n: "5", epochs: "" }), {
+    model: "gpt2",
+    text: " a",
+    n: 5,
+  });
 });
 
 test("fill-mask shows the tokens and the predictions", async () => {
@@ -659,13 +656,6 @@ test("lengths that do not fit each other are an error, and no request", () => {
   assert.equal(max.validate(""), "");
 });
 
-test("papers that are on arXiv are links", async () => {
-  await draw(html`<p>${linkPapers({ source: "A 2017; B 2019", arxiv: ["1706.03762", ""] })}</p>`);
-  assert.equal(box.querySelectorAll(".paper").length, 2);
-  const links = [...box.querySelectorAll("a")].map((each) => each.href);
-  assert.deepEqual(links, ["https://arxiv.org/abs/1706.03762"]);
-});
-
 test("sentences on models, runs and training", () => {
   assert.equal(describeSize({ parameters: 1010 }, 1000), "1,010 parameters, +1.0 %");
   assert.match(
@@ -675,11 +665,6 @@ test("sentences on models, runs and training", () => {
   assert.equal(describeRun({ status: "waiting", queue_position: 2 }), "queued");
   assert.equal(describeRun({ status: "done", step: 1200 }), "done at step 1,200");
   assert.equal(describeRun({ status: "training", step: 5, steps: 10 }), "training, step 5 of 10");
-  const architectures = [{ architecture: "encoder only", examples: "BERT" }];
-  assert.deepEqual(transposeFacts(architectures)[0], {
-    property: "examples",
-    architecture0: "BERT",
-  });
   assert.deepEqual(
     Array.from(
       toSeries(

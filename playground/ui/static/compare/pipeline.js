@@ -202,9 +202,7 @@ function PipelineView({ pipeline }) {
           ? html`<div class="pipeline-output">
               <${Result} result=${result} rows=${rows.value} request=${request.value} />
             </div>`
-          : html`<p class="pg-hint pg-empty">
-              Press ${spec.submitLabel} to see ${spec.emptyText}
-            </p>`
+          : html`<p class="pg-hint pg-empty">Press ${spec.submitLabel} to see ${spec.emptyText}</p>`
       }
     </section>
   </div>`;
