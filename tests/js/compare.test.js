@@ -118,10 +118,10 @@ test("views of version 0.2 have become views and sections", () => {
   assert.equal(resolve("families"), "architectures/");
   assert.equal(resolve("finetune"), "pretrained/finetune");
   assert.equal(resolve("attention"), "pretrained/attention");
-  assert.equal(resolve("free", { "free-part": "continue" }), "pretrained/continue");
+  assert.equal(resolve("free", { "free-part": "mismatch" }), "pretrained/mismatch");
   assert.equal(resolve("meaning", { "meaning-part": "sizes" }), "pretrained/sizes");
   assert.equal(resolve("meaning", {}), "pretrained/banks");
-  assert.equal(resolve("pretrained", { section: "translate" }), "pretrained/translate");
+  assert.equal(resolve("pretrained", { section: "banks" }), "pretrained/banks");
   for (const odd of ["__proto__", "none", 7, null, {}])
     assert.equal(resolve(odd), "architectures/");
 });

@@ -5,7 +5,6 @@ import { JobProgress } from "../shared/components/job_progress.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatMessage } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
-import { INPUT_TOKENS } from "../shared/strings.js";
 import { CompareJob } from "./jobs.js";
 import {
   describeModel,
@@ -217,7 +216,7 @@ export const readableToken = (token) => token.replaceAll(/[Ġ▁]/g, "·").repla
 /** @param {{ tokens: { word: string, token: string, id: number }[] }} props */
 export const ModelTokens = ({ tokens }) =>
   html`<${TokenStrip}
-    label=${INPUT_TOKENS}
+    label="Input tokens"
     tokens=${tokens.map((each) => visibleWhitespace(each.word))}
     titles=${tokens.map((each, i) => `position ${i + 1}: ${each.token}, id ${each.id}`)}
   />`;
