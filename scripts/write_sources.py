@@ -32,7 +32,6 @@ from playground.inspection.parameter_counts import (
 from playground.inspection.views.export import LAYER_NAMES
 from playground.lessons.bugs import BUGS
 from playground.models.config import ModelConfig, paper_base_config
-from playground.pretrained.model_facts import ARCHITECTURE_FACTS, ARCHITECTURE_TREE
 from playground.training.presets import PRESETS
 from scripts.source_numbers import (
     GATED,
@@ -49,7 +48,6 @@ from scripts.source_numbers import (
     cross_attention_order,
     few_shot_examples,
     gates_difference,
-    gpt3_total,
     head_shapes,
     many_to_one,
     minilm_heads,
@@ -61,7 +59,6 @@ from scripts.source_numbers import (
     practical_lengths,
     probability_sum,
     projection_shapes,
-    queen_rank,
     recurrent_experiment,
     reversed_sequence,
     schedule_peaks,
@@ -72,8 +69,6 @@ from scripts.source_numbers import (
     torch_layers_parameters,
     tutorial_parameters,
     typed_masks,
-    well_known_sizes,
-    word_in_context,
     word_order,
 )
 
@@ -292,14 +287,6 @@ ROWS = [
         inspect("embeddings"),
     ),
     Row(
-        "C",
-        "king − man + woman",
-        "queen",
-        queen_rank,
-        "Compare, Word embeddings",
-        link("compare", view="pretrained", section="analogy"),
-    ),
-    Row(
         "D",
         "Padding mask of 87 600 0 0 0",
         "1 1 0 0 0",
@@ -349,27 +336,11 @@ ROWS = [
     ),
     Row(
         "D",
-        "Parameters of well-known models",
-        "110 M, 117 M, 175 B",
-        well_known_sizes,
-        "Compare, Model sizes",
-        link("compare", view="pretrained", section="sizes"),
-    ),
-    Row(
-        "D",
         "Heads as wide as the model: 4 heads, d_model 64, key_dim 64",
         "no number",
         lambda: head_shapes(ModelConfig(d_model=64, n_heads=4, d_k=64, d_v=64)),
         "Train",
         "settings=" + quote(json.dumps({"d_k": 64, "d_v": 64})),
-    ),
-    Row(
-        "D",
-        "GPT-3 by part",
-        "175 B",
-        gpt3_total,
-        "Compare, Model sizes",
-        link("compare", view="pretrained", section="sizes"),
     ),
     Row(
         "E",
@@ -461,25 +432,6 @@ ROWS = [
     ),
     Row(
         "E",
-        "Families of architectures",
-        "three",
-        lambda: (
-            f"{len(ARCHITECTURE_FACTS)}: "
-            + ", ".join(row["architecture"] for row in ARCHITECTURE_FACTS)
-        ),
-        "Compare, Architectures",
-        link("compare", view="architectures"),
-    ),
-    Row(
-        "E",
-        "Family tree, 2017 to 2023",
-        "six names, T5 with 2020",
-        lambda: ", ".join(f"{row['name']} {row['year']}" for row in ARCHITECTURE_TREE),
-        "Compare, Architectures",
-        link("compare", view="architectures"),
-    ),
-    Row(
-        "E",
         "Memory of attention weights in float32",
         "512: 1 MB; 2,048: 16 MB; 8,192: 256 MB; 128,000: 64 GB (1 MB is 1,048,576 B; 64 GB belong "
         "to 131,072 tokens)",
@@ -503,14 +455,6 @@ ROWS = [
         few_shot_examples,
         "Compare, Text generation",
         link("compare", view="pretrained", section="continue"),
-    ),
-    Row(
-        "E",
-        "One word with two meanings, layer by layer",
-        "no number",
-        word_in_context,
-        "Compare, Polysemy",
-        link("compare", view="pretrained", section="banks"),
     ),
     Row(
         "A to E",

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable
 
-BIDIRECTIONAL = "bidirectional: every token attends to every token"
 FIGURES_PROCESS = "the process that draws the figures"
 HUB_OFFLINE = "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground"
-LEFT_TO_RIGHT = "left to right: each token attends to itself and earlier tokens"
 NO_TOKENS = "the text has no tokens for this model; type some words"
 SIGN_IN_FIRST = "sign in first: publishing needs a token with write access"
 
@@ -45,10 +43,6 @@ def output_too_long(max_tokens: int, max_positions: int) -> str:
 
 def requires_one_sequence(n: int) -> str:
     return f"the batch has {n} sequences; only one sequence at a time is supported"
-
-
-def missing_mask(placeholder: str) -> str:
-    return f"the text has no mask; write {placeholder} in place of the word to predict"
 
 
 def missing_mask_token(model: str) -> str:

@@ -21,14 +21,8 @@ ENTRY_POINTS = {
     "finetune": "playground.finetuning.job:finetune",
     "finetune-plan": "playground.finetuning.job:plan",
     "inference": "playground.pretrained.inference:run_inference",
-    "classify": "playground.pretrained.classification:classify",
-    "train-classifier": "playground.finetuning.classifier:train_classifier",
-    "tokenizer-mismatch": "playground.probing.tokenizer_mismatch:compare_tokenizers",
     "attention": "playground.probing.attention:attention",
     "translate": "playground.probing.translation:translate",
-    "analogy": "playground.probing.embeddings:analogy",
-    "word-in-context": "playground.probing.embeddings:word_in_context",
-    "model-sizes": "playground.pretrained.model_facts:model_sizes",
 }
 CONCURRENT_KINDS = {
     "model-info",

@@ -1,1 +1,1 @@
-"""Fine-tuning of pretrained models: on the task of a checkpoint, or on labeled texts."""
+"""Fine-tuning of pretrained models on the task of a checkpoint."""

@@ -1,4 +1,4 @@
-"""Inference with pretrained models: fill-mask, text generation and text classification."""
+"""Inference with pretrained models: fill-mask and text generation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +12,7 @@ from playground.common import messages
 from playground.errors import UserError
 from playground.jobs.progress import ProgressReporter
 
-from .classification import classify_text
-from .pipelines import newly_initialized_weights, open_pipeline
+from .pipelines import open_pipeline
 from .requests import JobRequest, ModelName, Seed, Text
 from .resolver import resolve
 from .tokens import eos_token_ids, find_masks, max_input_tokens, token_info, tokenize, tokens
@@ -45,7 +44,7 @@ class InferenceRequest(JobRequest):
 
     model: ModelName = ""
     text: Text
-    task: Literal["fill-mask", "text-generation", "text-classification"] = "fill-mask"
+    task: Literal["fill-mask", "text-generation"] = "fill-mask"
     top_k: int = Field(5, ge=1, le=MAX_CANDIDATES)
     decoding: Literal["greedy", "sampling"] = "greedy"
     new_tokens: int = Field(40, ge=1, le=MAX_NEW_TOKENS)
@@ -64,7 +63,7 @@ class InferenceRequest(JobRequest):
 
 
 def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
-    """Run a model for one of three tasks. `request`: see InferenceRequest.
+    """Run a model for one of two tasks. `request`: see InferenceRequest.
 
     Every result has the model's name and size, the text as `tokens` (the model's own names and
     ids), and `notes`, sentences.
@@ -78,9 +77,7 @@ def run_inference(request: dict[str, Any], progress: ProgressReporter) -> dict[s
     progress.raise_if_cancelled()
     if task == "text-generation":
         return result | generate_text(pipe, text, parsed.sampling_params(), top_k, progress)
-    if task == "fill-mask":
-        return result | fill_mask(pipe, text, top_k)
-    return result | classify_text(pipe, text, newly_initialized_weights(task, resolved))
+    return result | fill_mask(pipe, text, top_k)
 
 
 def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
@@ -100,7 +97,9 @@ def fill_mask(pipe: Any, text: str, top_k: int) -> dict[str, Any]:
     ids = tokenize(pipe, input_text)
     mask_positions = find_masks(pipe.tokenizer, ids)
     if not mask_positions:
-        raise UserError(messages.missing_mask(MASK_PLACEHOLDER))
+        raise UserError(
+            f"the text has no mask; write {MASK_PLACEHOLDER} in place of the word to predict"
+        )
     fills = pipe(input_text, top_k=top_k)
     answers = [fills] if len(mask_positions) == 1 else fills
     notes = [

@@ -20,12 +20,9 @@ MEMORY_HEADROOM_BYTES = 300_000_000  # bytes of a forward pass, in addition to t
 AUTO_CLASS_BY_TASK = {  # pipeline: the class of transformers that loads its model
     "text-generation": "AutoModelForCausalLM",
     "fill-mask": "AutoModelForMaskedLM",
-    "text-classification": "AutoModelForSequenceClassification",
     "feature-extraction": "AutoModel",
     "text2text-generation": "AutoModelForSeq2SeqLM",
 }
-# for these tasks weights that were not loaded would make predictions random
-TASKS_WITH_TRAINED_HEAD = ("fill-mask", "text-generation", "text2text-generation")
 PIPELINE_BY_KIND = {"causal": "text-generation", "masked": "fill-mask"}
 
 
@@ -39,10 +36,9 @@ class Seq2SeqPipeline:
 
 @dataclass(frozen=True)
 class LoadedPipeline:
-    """A loaded pipeline, its newly initialized weights, and the growth of the process in bytes."""
+    """A loaded pipeline, and the growth of the process in bytes."""
 
     pipe: Any
-    newly_initialized: list[str]
     memory_delta: int
 
 
@@ -60,11 +56,6 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
     Raises:
         UserError: if it does not fit, is invalid, or is not a model of this kind.
     """
-    if task not in AUTO_CLASS_BY_TASK:
-        raise UserError(
-            f"{task[:40]!r} is not a supported pipeline; choose one of "
-            f"{', '.join(AUTO_CLASS_BY_TASK)}"
-        )
     import torch
 
     from playground.common.devices import usable_cores
@@ -79,10 +70,8 @@ def open_pipeline(task: str, resolved: ResolvedModel, progress: ProgressReporter
             progress.message(f"Loading {resolved.name}")
             memory_before = memory_used()
             try:
-                pipe, newly_initialized = _load(task, resolved)
-                _loaded[key] = LoadedPipeline(
-                    pipe, newly_initialized, memory_used() - memory_before
-                )
+                pipe = _load(task, resolved)
+                _loaded[key] = LoadedPipeline(pipe, memory_used() - memory_before)
             except (UserError, JobCancelled):
                 raise
             except Exception as error:
@@ -114,12 +103,6 @@ def load_and_detect_kind(resolved: ResolvedModel, progress: ProgressReporter) ->
         f"{resolved.name} is neither a causal nor a masked language model, so it cannot be "
         "evaluated; choose a model such as gpt2"
     )
-
-
-def newly_initialized_weights(task: str, resolved: ResolvedModel) -> list[str]:
-    """Return the names of a loaded model's newly initialized weights."""
-    loaded = _loaded.get((task, resolved.folder))
-    return list(loaded.newly_initialized) if loaded else []
 
 
 def memory_delta(task: str, resolved: ResolvedModel) -> int:
@@ -175,8 +158,8 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
-    """Load a pipeline; return it and the names of the newly initialized weights."""
+def _load(task: str, resolved: ResolvedModel) -> Any:
+    """Load a pipeline."""
     import torch
     import transformers
     from transformers import AutoConfig, AutoTokenizer, pipeline
@@ -202,7 +185,7 @@ def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
         output_loading_info=True,
     )
     missing = sorted(loading_info["missing_keys"])
-    if missing and task in TASKS_WITH_TRAINED_HEAD:
+    if missing and task != "feature-extraction":  # every other one needs its head
         raise UserError(
             f"{resolved.name} lacks {missing[0]}{' and others' if len(missing) > 1 else ''}, which "
             f"{task} needs, so its predictions would be random; choose a model that was trained "
@@ -215,11 +198,10 @@ def _load(task: str, resolved: ResolvedModel) -> tuple[Any, list[str]]:
         )
     tokenizer = AutoTokenizer.from_pretrained(resolved.folder, trust_remote_code=False)
     if task == "text2text-generation":  # transformers 5 has no pipeline for it
-        return Seq2SeqPipeline(model.eval().to(device()), tokenizer), missing
-    loaded = pipeline(  # type: ignore[call-overload]
+        return Seq2SeqPipeline(model.eval().to(device()), tokenizer)
+    return pipeline(  # type: ignore[call-overload]
         task, model=model.eval(), tokenizer=tokenizer, device=device()
     )
-    return loaded, missing
 
 
 def _validate_config(auto: Any, config: Any, resolved: ResolvedModel) -> None:

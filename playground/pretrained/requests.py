@@ -20,7 +20,6 @@ from playground.models.config_fields import format_number
 from .model_names import local_paths_allowed
 
 MAX_TEXT_LENGTH = 4000  # characters
-MAX_WORD_LENGTH = 40  # characters
 MAX_SEED = 2**31 - 1
 
 
@@ -83,7 +82,6 @@ Text = Annotated[
     AfterValidator(_reject_blank),
     Field(max_length=MAX_TEXT_LENGTH),
 ]
-Word = Annotated[Text, Field(max_length=MAX_WORD_LENGTH), AfterValidator(str.strip)]
 ModelName = Annotated[
     str,
     BeforeValidator(_replace_unencodable),

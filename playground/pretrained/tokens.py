@@ -15,21 +15,12 @@ def tokenize(pipe: Any, text: str) -> list[int]:
     ids: list[int] = pipe.tokenizer(text, verbose=False)["input_ids"]
     if not ids:
         raise UserError(messages.NO_TOKENS)
-    ensure_fits(pipe, len(ids))
-    return ids
-
-
-def ensure_fits(pipe: Any, n_tokens: int) -> None:
-    """Check that the model accepts so many tokens.
-
-    Raises:
-        UserError: with the number and the maximum.
-    """
-    if n_tokens > (maximum := max_input_tokens(pipe)):
+    if len(ids) > (maximum := max_input_tokens(pipe)):
         raise UserError(
-            f"the text has {n_tokens:,} tokens and this model accepts at most {maximum:,}; "
+            f"the text has {len(ids):,} tokens and this model accepts at most {maximum:,}; "
             "shorten it"
         )
+    return ids
 
 
 def max_input_tokens(pipe: Any) -> int:

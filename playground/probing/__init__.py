@@ -1,1 +1,1 @@
-"""Attention, word vectors and tokenizers of pretrained models."""
+"""Attention of pretrained models."""

@@ -51,20 +51,16 @@ class InspectedModel:
 
 @dataclass(frozen=True)
 class AttentionOutputs:
-    """The attention and the hidden states of one forward pass.
+    """The attention of one forward pass.
 
     weights_LHQM  attention weights: each query's sum to one
     scores_LHQM   queries times keys, scaled, before the mask and the softmax
     mask_QM       True where a query may attend to a key
-    hidden_LQD    the residual stream, L + 1 vectors with the embedding first; if a final norm
-                  follows the last layer (`ends_with_norm`), the last one is its output
     """
 
-    ids: list[int]
     weights_LHQM: Tensor
     scores_LHQM: Tensor
     mask_QM: Tensor
-    hidden_LQD: Tensor
 
 
 class AttentionRequest(JobRequest):
@@ -108,7 +104,6 @@ def attention(request: dict[str, Any], progress: ProgressReporter) -> dict[str, 
         "model": model.resolved.name,
         "text": text,
         "kind": model.kind,
-        "direction": messages.LEFT_TO_RIGHT if model.kind == CAUSAL else messages.BIDIRECTIONAL,
         "tokens": model.tokenizer.convert_ids_to_tokens(ids),
         "spans": [list(span) for span in spans],
         "layers": layers,
@@ -176,7 +171,6 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
             input_ids=ids_BQ,
             attention_mask=torch.ones_like(ids_BQ),
             output_attentions=True,
-            output_hidden_states=True,
         )
     weights = getattr(output, "attentions", None)
     if not weights or not scores or len(weights) != len(scores):
@@ -185,7 +179,6 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
             "or GPT-2"
         )
     weights_LHQM = torch.cat([each.float() for each in weights]).cpu()
-    hidden_LQD = torch.cat([each.float() for each in output.hidden_states]).cpu()
     scores_LHQM = torch.cat([each.float() for each, _ in scores]).cpu()
     possible_QM = torch.zeros(scores_LHQM.shape[2:], dtype=torch.bool)
     # masks may differ between layers; a position is possible if any layer may attend to it
@@ -195,16 +188,7 @@ def forward(model: Any, ids: list[int]) -> AttentionOutputs:
             if mask is None
             else (mask > torch.finfo(each.dtype).min / 2)[0, 0].cpu()
         )
-    return AttentionOutputs(ids, weights_LHQM, scores_LHQM, possible_QM, hidden_LQD)
-
-
-def ends_with_norm(model: Any) -> bool:
-    """Return whether a norm follows the last layer, as in GPT-2 and LLaMA models.
-
-    For these, transformers returns the last layer's hidden states after the norm only.
-    """
-    stack = getattr(model, "decoder", model)  # OPT keeps its layers in a submodule
-    return any(type(part).__name__.endswith("Norm") for part in stack.children())
+    return AttentionOutputs(weights_LHQM, scores_LHQM, possible_QM)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from typing import Any
 from playground.architectures import ARCHITECTURES
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError
-from playground.pretrained.model_facts import ARCHITECTURE_FACTS, ARCHITECTURE_TREE
 from playground.runs.model_ref import RUN_PREFIX, resolve_config, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.state import Run
@@ -22,7 +21,6 @@ from playground.training.train_config import TrainConfig
 from playground.ui.setting_groups import CHOICE_LABELS
 
 from .routes import HandlerGroup, handler
-from .schemas.base import Request
 from .schemas.jobs import MatchArchitectures, TrainArchitectures
 from .schemas.runs import Curves
 
@@ -69,11 +67,6 @@ def match_parameters(config: RunConfig, family: str, same_optimizer: bool) -> Ru
 class ArchitectureHandlers(HandlerGroup):
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-
-    @handler("models/facts", Request)
-    def facts(self, request: Request) -> dict[str, Any]:
-        """Return facts on the three architectures and their history."""
-        return {"architectures": ARCHITECTURE_FACTS, "tree": ARCHITECTURE_TREE}
 
     @handler("architectures/matched", MatchArchitectures)
     def matched(self, request: MatchArchitectures) -> dict[str, Any]:

@@ -21,8 +21,6 @@ from .routes import HandlerGroup, handler
 from .schemas.jobs import CancelJob, PollJob, SubmitJob
 
 MAX_REQUEST_LENGTH = 20_000  # characters of a job request
-MAX_REQUEST_LENGTH_WITH_DATA = 1_000_000  # characters of a request with a table
-KINDS_WITH_UPLOAD = ("train-classifier",)
 # Fields that only the server sets: local folders and the owner of the result.
 SERVER_FIELDS = ("checkpoint", "destination", "owner")
 SHARED_MAX_EXAMPLES = 40  # benchmark examples per request on a shared instance
@@ -50,11 +48,7 @@ class CompareHandlers(HandlerGroup):
         job_request = {
             key: value for key, value in request.request.items() if key not in SERVER_FIELDS
         }
-        if len(json.dumps(job_request)) > (
-            MAX_REQUEST_LENGTH_WITH_DATA
-            if request.kind in KINDS_WITH_UPLOAD
-            else MAX_REQUEST_LENGTH
-        ):
+        if len(json.dumps(job_request)) > MAX_REQUEST_LENGTH:
             raise UserError("the request is too long; shorten the text")
         n_examples = job_request.get("n")
         if (

@@ -309,8 +309,6 @@ def test_three_architectures_train_side_by_side_to_the_goal(app_with_models, ope
     to_compare(page, "Architectures")
     wait_until(page, reached)
     expect(page.locator(".learners tbody")).to_contain_text("Adam, 0.002")
-    expect(page.locator(".facts")).to_contain_text("History")
-    expect(page.locator(".facts")).not_to_have_attribute("open", re.compile(".*"))
     page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()
     page.wait_for_selector(".inspect[data-drawn^=attention]")
     expect(page.locator(".page-bar .subject option:checked")).to_contain_text("BERT")
@@ -351,7 +349,7 @@ def test_results_of_another_model_are_marked_and_the_button_is_in_sight(app, ope
         box = page.locator(button).bounding_box()
         assert box["y"] + box["height"] <= 768
     to_compare(page, "Pretrained models")
-    for section in ("Text generation", "Polysemy", "Train a classifier"):
+    for section in ("Text generation", "Translation", "Fine-tuning"):
         page.locator(".parts").get_by_role("button", name=section, exact=True).click()
         box = page.locator(".side .run").bounding_box()
         assert box["y"] + box["height"] <= 768

@@ -15,9 +15,6 @@ from playwright.sync_api import expect
 from tests.support.browser_page import count_colors
 
 ENCODER = str(get_model_path())
-GOOD_OR_BAD = "text,label\n" + "".join(
-    f"what a {word} film {n},{word}\n" for n in range(8) for word in ("good", "bad")
-)
 
 
 def open_section(page, name):
@@ -44,19 +41,15 @@ def wait_for_job(page, section, status="done"):
     assert part.get_attribute("data-status") == status, messages
 
 
-def bars(page, section, index=0):
-    """Return the labels and values of a list of bars."""
+def bars(page, section):
+    """Return the labels and values of the first list of bars."""
     return [
         (
             row.locator(".pg-bar-label").inner_text().split("\n")[0].strip(),
             row.locator(".pg-bar-value").text_content(),
         )
-        for row in page.locator(f"{section} .pg-bars").nth(index).locator("li").all()
+        for row in page.locator(f"{section} .pg-bars").first.locator("li").all()
     ]
-
-
-def count_lists(page, section):
-    return page.locator(f"{section} .pg-bars")
 
 
 def test_fill_mask_shows_the_size_of_the_download_before_it_runs(app_with_models, hub, open_page):
@@ -78,14 +71,14 @@ def test_fill_mask_shows_the_size_of_the_download_before_it_runs(app_with_models
     assert [token.strip() for token in tokens][1:4] == ["the", "capital", "of"]
     page.fill(".part-fill textarea", "The [MASK] of France is [MASK].")
     page.click(".part-fill .run")
-    expect(count_lists(page, ".part-fill")).to_have_count(2)
+    expect(page.locator(".part-fill .pg-bars")).to_have_count(2)
     page.fill(".part-fill textarea", "No mask here.")
     page.click(".part-fill .run")
     wait_for_job(page, ".part-fill", "failed")
     expect(page.locator(".part-fill .pg-status.error")).to_contain_text(
         "write [MASK] in place of the word to predict"
     )
-    expect(count_lists(page, ".part-fill")).to_have_count(2)  # the earlier result stays
+    expect(page.locator(".part-fill .pg-bars")).to_have_count(2)  # the earlier result stays
 
     # a page of another user runs the section without a click, because the model is here now
     other = open_page(app_with_models.url)
@@ -136,69 +129,6 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
         "The Transformer architecture works by"
     )
     assert page.input_value(".part-continue input.new_tokens") == "50"
-
-
-def test_random_head_is_marked_untrained_and_trained_head_classifies(app_with_models, open_page):
-    page = open_page(app_with_models.url)
-    open_section(page, "Classification")
-    page.click(".part-classify .run")
-    wait_for_job(page, ".part-classify")
-    assert {label.split(": ")[1] for label, _ in bars(page, ".part-classify")} == {
-        "POSITIVE",
-        "NEGATIVE",
-    }
-    expect(page.locator(".part-classify .pipeline-output")).to_contain_text(
-        "untrained: randomly initialized", ignore_case=True
-    )
-
-    open_section(page, "Train a classifier")
-    page.fill(".part-train textarea", "text,label\na good film,good\na bad film\n")
-    page.click(".part-train .run")
-    wait_for_job(page, ".part-train", "failed")
-    expect(page.locator(".part-train .pg-status.error")).to_contain_text(
-        "Line 3 has 1 cells, not 2"
-    )
-    page.set_input_files(
-        ".part-train input[type=file]",
-        {"name": "films.csv", "mimeType": "text/csv", "buffer": GOOD_OR_BAD.encode()},
-    )
-    expect(page.locator(".part-train textarea")).to_have_value(GOOD_OR_BAD)
-    page.fill(".part-train input.learning_rate", "0.003")
-    page.fill(".part-train input.sentence", "what a good film")
-    page.click(".part-train .run")
-    wait_for_job(page, ".part-train")
-    page.locator(".part-train .pg-chart-tools").first.get_by_role("button", name="Table").click()
-    table = page.locator(".part-train .pg-table tbody tr")
-    assert table.first.locator("td").all_text_contents()[0] == "0"
-    assert table.last.locator("td").all_text_contents()[1] == "100 %"
-    assert count_colors(page, ".part-train .pg-figure:last-child .pg-chart-plot canvas") > 2
-    expect(page.locator(".part-train .verdict")).to_contain_text("4 of 4 correct, 100 %")
-    expect(count_lists(page, ".part-train")).to_have_count(2)
-    label, probability = bars(page, ".part-train", 1)[0]
-    assert label == "good"
-    page.get_by_role("button", name="Classify another text").click()
-    first = page.locator(".part-classify .pg-bars li").first
-    expect(first.locator(".pg-bar-label")).to_contain_text("good")
-    expect(first.locator(".pg-bar-value")).to_have_text(probability)
-
-
-def test_with_the_tokenizer_of_another_model_the_same_ids_are_other_tokens(
-    app_with_models, open_page
-):
-    page = open_page(app_with_models.url)
-    open_section(page, "Tokenizer mismatch")
-    page.fill(".part-mismatch textarea", "The capital of France is")
-    page.click(".part-mismatch .run")
-    wait_for_job(page, ".part-mismatch")
-    own, other = page.locator(".part-mismatch .pipeline-output section").all()
-    expect(own.locator(".differs")).to_have_count(0)
-    assert other.locator(".differs").count() == other.locator(".pair:not(.names)").count()
-    expect(own.locator(".raw").first).to_contain_text("·Paris")
-    expect(other.locator(".raw").first).not_to_contain_text("Paris")
-    losses = [
-        float(re.search(r"([\d.]+)\s+nats", side.text_content()).group(1)) for side in (own, other)
-    ]
-    assert losses[0] < losses[1]
 
 
 @pytest.mark.smoke
@@ -303,49 +233,3 @@ def test_translation_has_alternatives_alignment_and_attention(app_with_models, o
     page.locator(f"{section} .pg-segments").get_by_role("button", name="decoder").click()
     expect(page.locator(f"{section} h4").last).to_contain_text("of google-t5/t5-small")
     assert count_colors(page, f"{section} .panel-0 .pg-heat-map canvas") > 5
-
-
-def test_polysemy_word_embeddings_and_model_sizes(app_with_models, open_page):
-    page = open_page(app_with_models.url)
-    open_section(page, "Polysemy")
-    select_model(page, ".part-banks", ENCODER)
-    page.click(".part-banks .run")
-    wait_for_job(page, ".part-banks")
-    page.get_by_text("Table of the values").click()
-    layers = [
-        [float(cell) for cell in row.locator("td").all_text_contents()[1:3]]
-        for row in page.locator(".part-banks details tbody tr").all()
-    ]
-    assert len(layers) == 7
-    assert all(baseline < similarity < 1 for similarity, baseline in layers)
-    tokens = [token.strip() for token in page.locator(".part-banks .pg-token").all_text_contents()]
-    assert [token for token in tokens if "bank" in token] == ["bank 1", "bank 2"]
-    expect(page.locator(".part-banks .charts.small .pg-chart")).to_have_count(4)
-    assert count_colors(page, ".part-banks .pg-chart-plot canvas") > 3
-    page.fill(".part-banks input.word", "river")
-    page.click(".part-banks .run")
-    wait_for_job(page, ".part-banks", "failed")
-    expect(page.locator(".part-banks .pg-status.error")).to_contain_text(
-        "'river' occurs once in the text"
-    )
-    expect(page.locator(".part-banks .charts.small")).to_have_count(1)  # the earlier result stays
-
-    open_section(page, "Word embeddings")
-    select_model(page, ".part-analogy", ENCODER)
-    page.click(".part-analogy .run")
-    expect(page.locator(".part-analogy h4").last).to_contain_text(
-        "in model, by cosine", timeout=120_000
-    )
-    ranks = [int(text) for text in page.locator(".ranks tbody td:nth-child(2)").all_text_contents()]
-    assert len(ranks) == 3
-    names = [label for label, _ in bars(page, ".part-analogy")]
-    assert names[ranks[0] - 1].startswith("queen")
-    assert ranks[1] == ranks[0] - sum("(input)" in name for name in names[: ranks[0]])
-
-    open_section(page, "Model sizes")
-    own = page.locator(".sizes tbody tr", has=page.locator(".own"))
-    expect(own).to_contain_text("171,597")
-    expect(page.locator(".sizes tbody tr")).to_have_count(15)
-    expect(page.locator(".gpt-parts")).to_contain_text("175,181,291,520")
-    page.select_option(".page-bar .subject", "checkpoint:reverse-one-head")
-    expect(own).to_contain_text("reverse-one-head")

@@ -486,24 +486,15 @@ def test_a_foreign_or_broken_origin_is_rejected(server, origin):
 def job_requests():
     """Return the request types of jobs with pretrained models."""
     from playground.comparison.benchmark import BenchmarkRequest
-    from playground.finetuning.classifier import ClassifierRequest
     from playground.finetuning.job import FinetuneRequest
     from playground.pretrained.inference import InferenceRequest
-    from playground.pretrained.model_facts import ModelSizesRequest
     from playground.probing.attention import AttentionRequest
-    from playground.probing.embeddings import AnalogyRequest, WordInContextRequest
-    from playground.probing.tokenizer_mismatch import MismatchRequest
 
     return (
         BenchmarkRequest,
-        ClassifierRequest,
         FinetuneRequest,
         InferenceRequest,
-        ModelSizesRequest,
         AttentionRequest,
-        AnalogyRequest,
-        WordInContextRequest,
-        MismatchRequest,
     )
 
 
@@ -513,7 +504,7 @@ def job_requests():
 @example(math.nan)
 @given(HOSTILE_VALUES)
 def test_a_hostile_field_of_a_job_request_is_rejected_or_plain_json(job_requests, value):
-    valid = {"checkpoint": "folder", "model": "gpt2", "text": "a text", "csv": "text,label"}
+    valid = {"checkpoint": "folder", "model": "gpt2", "text": "a text"}
     for request_type in job_requests:
         for name in request_type.model_fields:
             try:

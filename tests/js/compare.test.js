@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
 import { after, beforeEach, mock, test } from "node:test";
 
 import { enter, makeBox, press, settle } from "./support/dom.js";
@@ -9,10 +8,6 @@ import {
   Choices,
   describeSize,
 } from "../../playground/ui/static/compare/architectures.js";
-import {
-  linkPapers,
-  transposeFacts,
-} from "../../playground/ui/static/compare/architecture_facts.js";
 import {
   addSet,
   describeRun,
@@ -50,17 +45,11 @@ import {
   describeScore,
   formatSeconds,
 } from "../../playground/ui/static/compare/benchmark_table.js";
-import { describeAccuracy } from "../../playground/ui/static/compare/classifier_training.js";
 import {
   describePlan,
   describeTraining,
   thinSteps,
 } from "../../playground/ui/static/compare/finetune.js";
-import {
-  formatRatio,
-  withTotal,
-  exponentRange,
-} from "../../playground/ui/static/compare/model_sizes.js";
 import {
   describeDownloads,
   describeModelCost,
@@ -74,8 +63,7 @@ import {
   outage,
   reportOutage,
 } from "../../playground/ui/static/compare/outage.js";
-import { formatProbability, toRequest } from "../../playground/ui/static/compare/pipeline.js";
-import { cosineRange } from "../../playground/ui/static/compare/polysemy.js";
+import { toRequest } from "../../playground/ui/static/compare/pipeline.js";
 import { Pretrained, SECTIONS } from "../../playground/ui/static/compare/pretrained.js";
 import {
   applyLink,
@@ -85,7 +73,6 @@ import {
   selectedModel,
   view,
 } from "../../playground/ui/static/compare/state.js";
-import { describePair } from "../../playground/ui/static/compare/tokenizer_mismatch.js";
 import { toSeries } from "../../playground/ui/static/compare/training_charts.js";
 import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/translation.js";
 import { store } from "../../playground/ui/static/shared/store.js";
@@ -463,42 +450,18 @@ test("every section of the pretrained models can be drawn", async () => {
   assert.equal(text(".parts [aria-pressed=true]"), SECTIONS[0].title);
 });
 
-test("a recorded result is an example, and other sections say what will be there", async () => {
-  const examples = await readFile(
-    new URL("../../playground/ui/static/compare/examples.json", import.meta.url),
-    "utf8",
-  );
-  responses["jobs/poll"] = { status: "failed", message: "no model" };
-  const answer = globalThis.fetch;
-  mock.method(globalThis, "fetch", async (url, options) =>
-    url.href.endsWith("examples.json") ? new Response(examples) : answer(url, options),
-  );
-  section.value = "analogy";
-  await draw(html`<${Pretrained} />`);
-  await wait(() => box.querySelector(".recorded"));
-  assert.equal(
-    text(".main-part > .pg-hint"),
-    "Example, recorded with all-MiniLM-L6-v2. Press Find nearest tokens to run it here with " +
-      "your model.",
-  );
-  assert.match(text(".recorded .pg-bars"), /queen/);
-  section.value = "continue";
-  await settle();
-  assert.match(text(".pg-empty"), /^Press Generate text to see the generated text/);
-});
-
 test("a request has numbers, without empty ones, and names without blanks", () => {
   const fields = [
     { name: "model0" },
-    { name: "model1" },
     { name: "text" },
     { name: "n", type: "number" },
     { name: "epochs", type: "number" },
   ];
-  assert.deepEqual(
-    toRequest(fields, { model0: " gpt2 ", model1: "b", text: " a", n: "5", epochs: "" }),
-    { model: "gpt2", model1: "b", text: " a", n: 5 },
-  );
+  assert.deepEqual(toRequest(fields, { model0: " gpt2 ", text: " a", n: "5", epochs: "" }), {
+    model: "gpt2",
+    text: " a",
+    n: 5,
+  });
 });
 
 test("fill-mask shows the tokens and the predictions", async () => {
@@ -653,58 +616,15 @@ test("lengths that do not fit each other are an error, and no request", () => {
   assert.equal(max.validate(""), "");
 });
 
-test("papers that are on arXiv are links", async () => {
-  await draw(html`<p>${linkPapers({ source: "A 2017; B 2019", arxiv: ["1706.03762", ""] })}</p>`);
-  assert.equal(box.querySelectorAll(".paper").length, 2);
-  const links = [...box.querySelectorAll("a")].map((each) => each.href);
-  assert.deepEqual(links, ["https://arxiv.org/abs/1706.03762"]);
-});
-
 test("sentences on models, runs and training", () => {
   assert.equal(describeSize({ parameters: 1010 }, 1000), "1,010 parameters, +1.0 %");
   assert.match(
     describeSize({ parameters: 1000, is_current: true }, 1000),
     /^Your model's .*000 par/,
   );
-  assert.deepEqual([0.542, 0.4575].map(formatProbability), ["54.2 %", "45.8 %"]);
   assert.equal(describeRun({ status: "waiting", queue_position: 2 }), "queued");
   assert.equal(describeRun({ status: "done", step: 1200 }), "done at step 1,200");
   assert.equal(describeRun({ status: "training", step: 5, steps: 10 }), "training, step 5 of 10");
-  const architectures = [{ architecture: "encoder only", examples: "BERT" }];
-  assert.deepEqual(transposeFacts(architectures)[0], {
-    property: "examples",
-    architecture0: "BERT",
-  });
-  assert.equal(formatRatio(1234), "1,200 ×");
-  const halves = ["a", "b"].map((part) => ({ part, formula: "", by_formula: 2, counted: 1 }));
-  assert.deepEqual(withTotal(halves)[2], {
-    part: "total",
-    formula: "",
-    by_formula: 4,
-    counted: 2,
-  });
-  assert.equal(formatRatio(2.345), "2.35 ×");
-  assert.deepEqual(exponentRange([{ parameters: 1500 }, { parameters: 2e6 }]), [3, 7]);
-  assert.deepEqual(
-    cosineRange([{ similarity: 0.9, baseline: null, references: [[-0.15, 1], null] }]),
-    [-0.2, 1],
-  );
-  const pair = { token: "Ġa", id: 5, own_token: "Ġa", in_range: true };
-  assert.deepEqual(describePair(pair), {
-    isSame: true,
-    text: "= ·a",
-    title: "id 5 is the same token in both tokenizers",
-  });
-  assert.equal(describePair({ ...pair, own_token: null }).text, "≠ unused");
-  assert.equal(describePair({ ...pair, in_range: false }).text, "✗ none");
-  assert.match(
-    describeAccuracy({
-      held_out: { n_correct: 4, n: 4, accuracy: 1, low: 0.5, high: 1 },
-      chance: 0.5,
-      majority_fraction: 0.5,
-    }),
-    /^Held out: 4 of 4 correct, 100 %/,
-  );
   assert.deepEqual(
     Array.from(
       toSeries(

@@ -36,7 +36,6 @@ ALLOWED = {
     "floor": "the function of mathematics",
     "floor_to": "the function of mathematics",
     "loud": "the name of a bug in saved progress",
-    "nobody": "an example text for the sentiment classifier",
 }
 # of hypothesis, of torch's optimizers, of files, and an option of commands
 LIBRARY_NAMES = {"given", "found_inf", "tell", "ask_token"}

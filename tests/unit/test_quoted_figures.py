@@ -20,7 +20,6 @@ from playground.experiments import analysis, presets, replications
 from playground.experiments.claims import CLAIMS
 from playground.experiments.presets import list_presets
 from playground.experiments.replications import replication_config
-from playground.finetuning import classifier, labeled_texts
 from playground.inspection.parameter_counts import (
     BERT_BASE_HEADS,
     MAX_MEASURED_BYTES,
@@ -33,7 +32,6 @@ from playground.lessons.bugs import BUGS
 from playground.lessons.lessons import HISTORY_SETTINGS, LESSONS
 from playground.models.config import ModelConfig, paper_base_config
 from playground.models.stack_config import POSITION_TYPES
-from playground.pretrained import model_facts
 from playground.pretrained.prompts import Example
 from playground.runs.training_worker import CHECKPOINT_INTERVAL_S
 from playground.tasks.specs import TASKS
@@ -55,7 +53,6 @@ FIGURE = re.compile(f"{NUMBER}{UNITS}))")
 FIGURE_OR_SIZE = re.compile(f"{NUMBER}{UNITS}{MORE_UNITS}))")
 WITH_SIZES = (
     "lessons",
-    "model facts",
     "presets",
     "training presets",
     "settings",
@@ -85,12 +82,6 @@ def median_steps(preset):
     goals = benchmark_rows("fast-preset")["goals"]
     goal = next(row for row in goals if row["setting"] == "reverse, lengths 1 to 10")
     return median(run["steps"] for run in goal[preset])
-
-
-def counted(model):
-    """Return the parameter count of a well-known model."""
-    _, built, config, fields, _ = next(row for row in model_facts.COUNTED if row[0] == model)
-    return model_facts.count_parameters(built, config, tuple(fields.items()))
 
 
 def strings(value):
@@ -132,14 +123,6 @@ def texts():
         "bugs": [
             text for bug in BUGS.values() for field in BUG_TEXTS for text in [getattr(bug, field)]
         ],
-        "model facts": strings(
-            [
-                model_facts.ARCHITECTURE_FACTS,
-                model_facts.ARCHITECTURE_TREE,
-                model_facts.COUNTED,
-                model_facts.CITED,
-            ]
-        ),
         "presets": strings(list_presets()),
         "training presets": [preset.description for preset in PRESETS.values()],
         "settings": [field_named(name).metadata["help"] for name in section_of_field()],
@@ -159,8 +142,6 @@ def texts():
     }
 
 
-BERT = "Devlin et al. 2018, section 3.1"
-BERT_SIZES = "Devlin et al. 2018, section 3, model architecture"
 RASP = "tech-srl/RASP-exps, multirun.sh"
 KAZEMNEJAD = "Kazemnejad et al. 2023, appendix on the training"
 # The source of each figure: a condition, or a citation.
@@ -176,39 +157,6 @@ SOURCES = {
         "400 steps": lambda: HISTORY_SETTINGS["max_steps"] == 400,
         "50 %": lambda: all("share < 0.5" in text for text in measurement_sources()),
         "99 %": lambda: measurements.TARGET_SCORE == 0.99,
-    },
-    "model facts": {
-        "15 %": BERT,
-        "80 %": BERT,
-        "10 %": BERT,
-        "12 layers": lambda: (
-            {sizes("BERT base")[0], sizes("GPT-2")[0], sizes("T5 base")[0]} == {12}
-        ),
-        "12 heads": lambda: {sizes("BERT base")[2], sizes("GPT-2")[2]} == {12},
-        "24 layers": lambda: sizes("BERT large")[0] == 24,
-        "16 heads": lambda: sizes("BERT large")[2] == 16,
-        "48 layers": lambda: sizes("GPT-2 XL")[0] == 48,
-        "25 heads": lambda: sizes("GPT-2 XL")[2] == 25,
-        "96 layers": lambda: sizes("GPT-3")[0] == 96,
-        "96 heads": lambda: sizes("GPT-3")[2] == 96,
-        "30,522 tokens": lambda: library_config("BERT base").vocab_size == 30_522,
-        "50,257 tokens": lambda: library_config("GPT-2").vocab_size == 50_257,
-        "37,000 tokens": lambda: tutorial_base_config().source_vocab_size == 37_000,
-        "112 times": lambda: round(counted("GPT-3") / counted("GPT-2 XL")) == 112,
-        "110 M": BERT_SIZES,
-        "340 M": BERT_SIZES,
-        "117 M": "Radford et al. 2019, table 2",
-        "175 B": "Brown et al. 2020, table 2.1",
-        "32 layers": lambda: sizes("LLaMA 7B")[0] == sizes("Mistral 7B")[0] == 32,
-        "32 heads": lambda: sizes("LLaMA 7B")[2] == sizes("Mistral 7B")[2] == 32,
-        "8 heads": lambda: library_config("Mistral 7B").num_key_value_heads == 8,
-        "32,000 tokens": lambda: (
-            {library_config(name).vocab_size for name in ("LLaMA 7B", "Mistral 7B")} == {32_000}
-        ),
-        "6.7 B": lambda: round(counted("LLaMA 7B") / 1e9, 1) == 6.7,
-        "7 B": lambda: round(counted("Mistral 7B") / 1e9) == round(counted("LLaMA 7B") / 1e9) == 7,
-        "63.1 M": lambda: base_with_one_table() == 63.1,
-        "101.0 M": lambda: millions(paper_base_config(vocab_size=37_000)) == 101.0,
     },
     "training presets": {
         "10 digits": "the setting of median_steps",
@@ -264,12 +212,10 @@ SOURCES = {
         "10 steps": lambda: bug_comparison.LOSS_WINDOW == 10,
         "6 layers": "d_model, layers and heads of the base model, Vaswani et al. 2017, table 3",
         "8 heads": lambda: paper_base_config().n_heads == 8,
-        "12 layers": lambda: 12 * sizes("BERT base")[0] == BERT_BASE_HEADS,
-        "12 heads": lambda: 12 * sizes("BERT base")[2] == BERT_BASE_HEADS,
-        "96 layers": lambda: sizes("GPT-3")[0] == 96,
+        "12 layers": lambda: 12 * transformers.BertConfig().num_hidden_layers == BERT_BASE_HEADS,
+        "12 heads": lambda: 12 * transformers.BertConfig().num_attention_heads == BERT_BASE_HEADS,
         "64 vectors": "the rank of vectors with 64 numbers is at most 64",
         "50 tokens": "the argument new_tokens of the same example",
-        "2,000 rows": lambda: labeled_texts.MAX_ROWS == 2000,
         "100,000 rows": lambda: signature(from_hub).parameters["max_rows"].default == 100_000,
         "50 MB": lambda: MAX_BYTES == 50e6,
         "256 MB": lambda: MAX_MEASURED_BYTES == 256 * 2**20,
@@ -284,7 +230,6 @@ SOURCES = {
         "63.1 M": lambda: base_with_one_table() == 63.1,
         "140 forward passes": lambda: len(choices_for(TEN_TOKENS)) * 10 == 140,
         "15 seconds": lambda: CHECKPOINT_INTERVAL_S == 15,
-        "60 steps": lambda: classifier.MIN_USEFUL_STEPS == 60,
         "95 %": lambda: round(Z_95, 2) == 1.96,
         "99 %": lambda: "const TARGET_SCORE = 0.99;" in "\n".join(page_lines()),
     },
@@ -348,18 +293,6 @@ def uva_parameters():
     return config.parameter_count() - ours + theirs
 
 
-def sizes(model):
-    """Return the layers, the width and the heads of a well-known model."""
-    config = library_config(model)
-    return config.num_hidden_layers, config.hidden_size, config.num_attention_heads
-
-
-def library_config(model):
-    """Return the configuration of a counted model, as transformers builds it."""
-    _, _, config, fields, _ = next(row for row in model_facts.COUNTED if row[0] == model)
-    return getattr(transformers, config)(**fields)
-
-
 def quoted(lines, pattern=FIGURE):
     return {figure.replace("\u00a0", " ") for text in lines for figure in pattern.findall(text)}
 
@@ -401,19 +334,6 @@ def test_the_speed_in_the_readme_is_measured():
     fastest = median_seconds(f"{nn_transformer}, trained like ours", "reverse, length 10")
     names = {run["model"] for run in benchmark_rows("peers")["runs"] if run["part"] == "seeds"}
     assert fastest == min(median_seconds(name, "reverse, length 10") for name in names)
-
-
-def test_two_thirds_of_gpt3_are_feed_forward_one_third_is_attention():
-    counted_parts = {row["part"]: row["counted"] for row in model_facts.gpt3_parts()}
-    total = sum(counted_parts.values())
-    shares = [
-        sum(counted_parts[part] for part in parts) / total
-        for parts in (
-            ("feed-forward, up", "feed-forward, down"),
-            ("queries", "keys", "values", "attention outputs"),
-        )
-    ]
-    assert shares == pytest.approx([2 / 3, 1 / 3], abs=0.005)
 
 
 def test_figures_are_extracted_from_sentences():

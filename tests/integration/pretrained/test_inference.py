@@ -169,17 +169,6 @@ def test_multibyte_characters_are_complete(tiny_gpt2):
     assert [row["text"] for row in actual["generated"]] == ["n", "", "é"]
 
 
-def test_an_untrained_head_is_labeled_as_random(tiny_bert):
-    actual = run(
-        "inference",
-        {"task": "text-classification", "model": tiny_bert, "text": "what a good film."},
-        ProgressReporter(),
-    )
-    assert not actual["trained"]
-    assert actual["notes"][0].startswith("untrained: randomly initialized")
-    assert sum(label["probability"] for label in actual["labels"]) == pytest.approx(1)
-
-
 def test_cancelled_generation_stops(tiny_gpt2):
     cancelled = threading.Event()
     messages = []

@@ -34,7 +34,6 @@ export function readSets(stored) {
 const sets = signal(readSets(loadLocal("families")));
 const selectedSet = signal(0);
 const runs = computed(() => sets.value[selectedSet.value]?.runs ?? []);
-export const hasRuns = computed(() => sets.value.length > 0);
 /** The curves by the subjects of their runs. */
 const curves = signal(/** @type {Map<string, any>} */ (new Map()));
 

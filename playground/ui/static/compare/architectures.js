@@ -6,8 +6,7 @@ import { Form, validateField } from "../shared/components/form.js";
 import { StatusMessage } from "../shared/components/status_message.js";
 import { formatCount, formatInteger, formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { ArchitectureFacts } from "./architecture_facts.js";
-import { activeRuns, addSet, ArchitectureRuns, hasRuns, isStopping } from "./architecture_runs.js";
+import { activeRuns, addSet, ArchitectureRuns, isStopping } from "./architecture_runs.js";
 import { subject } from "./state.js";
 import { showResult } from "./view.js";
 
@@ -246,7 +245,6 @@ export function Architectures() {
     <section class="main-part" aria-label="Training curves">
       <p class="pg-hint fairness">${NOTE}</p>
       <${ArchitectureRuns} />
-      <${ArchitectureFacts} isOpen=${!hasRuns.value} />
     </section>
   </div>`;
 }

@@ -25,14 +25,9 @@ export class CompareJob extends Job {
    *   onStart?: (request: any) => void,
    *   onRows?: (rows: any[], request: any) => void,
    *   onEnd?: (result: any, request: any) => void,
-   *   isResumed?: boolean,
-   * }} [options] `onEnd` receives null if there is no result; a page that starts the job itself
-   *   does not resume it
+   * }} [options] `onEnd` receives null if there is no result
    */
-  constructor(
-    key,
-    { onStart = () => {}, onRows = () => {}, onEnd = () => {}, isResumed = true } = {},
-  ) {
+  constructor(key, { onStart = () => {}, onRows = () => {}, onEnd = () => {} } = {}) {
     super(ROUTES);
     this.key = key;
     this.activeRequest = /** @type {any} */ (null);
@@ -41,7 +36,7 @@ export class CompareJob extends Job {
     this.onRows = (rows) => onRows(rows, this.activeRequest);
     this.onSubmit = (id, /** @type {any} */ { kind, request, subject = "" }) =>
       saveLocal("job-" + key, { id, request: [kind, request, subject] });
-    if (isResumed) jobs.add(this);
+    jobs.add(this);
   }
 
   /** @param {string} kind @param {object} request @param {string} [subject] */
@@ -68,12 +63,11 @@ export class CompareJob extends Job {
   /** @param {unknown} error */
   fail(error) {
     super.fail(error);
-    const { message, code, canRetry } = this.state.peek(),
-      { model, model1 } = this.activeRequest ?? {};
+    const { message, code, canRetry } = this.state.peek();
     reportOutage(code);
     this.update({
       ...this.state.peek(),
-      message: describeError(message, code, model1 ? "" : model),
+      message: describeError(message, code, this.activeRequest?.model),
       canRetry: canRetry && !isOutage(code), // it would fail again
     });
   }

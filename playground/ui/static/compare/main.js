@@ -33,7 +33,7 @@ const PANELS = {
   },
   pretrained: {
     Component: Pretrained,
-    form: () => currentSection().form ?? "",
+    form: () => currentSection().form,
     about:
       "Runs any model of the Hub on any text. Only safetensors weights are loaded, never remote " +
       "code. The download size is shown first.",

@@ -5,7 +5,6 @@ import { JobProgress } from "../shared/components/job_progress.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatMessage } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
-import { INPUT_TOKENS } from "../shared/strings.js";
 import { CompareJob } from "./jobs.js";
 import {
   describeModel,
@@ -20,18 +19,14 @@ import { showResult } from "./view.js";
 
 /** @import { FieldSpec } from "../shared/types.js" */
 
-const isModelField = ({ name }) => /^model\d?$/.test(name);
+const isModelField = ({ name }) => /^model0?$/.test(name);
 const modelsOf = (fields, values) =>
   fields.filter(isModelField).map(({ name }) => String(values[name]).trim());
 
 export const PRETRAINED_MODEL = "Pretrained model";
 
-/** A field for the name of a model; the first one is the model of the request. */
-export const modelInput = (value, label = PRETRAINED_MODEL, name = "model0") => ({
-  name,
-  label,
-  value,
-});
+/** A field for the name of the model. */
+export const modelInput = (value, label = PRETRAINED_MODEL) => ({ name: "model0", label, value });
 /** @returns {PipelineField} */
 export const textArea = (name, label, value, rest = {}) => ({
   name,
@@ -63,7 +58,7 @@ export function toRequest(fields, values) {
       .map((field) => {
         const { name, type } = field,
           value = values[name];
-        if (isModelField(field)) return [name === "model0" ? "model" : name, value.trim()];
+        if (isModelField(field)) return ["model", value.trim()];
         return [name, type === "number" ? Number(value) : value];
       }),
   );
@@ -81,7 +76,6 @@ export function toRequest(fields, values) {
  *   examples?: { label: string, values: Record<string, any> }[],
  *   describe?: (result: any) => string,
  *   isAutomatic?: boolean,
- *   hasExample?: boolean,
  *   hasRows?: boolean,
  *   needsSubject?: boolean,
  *   formName?: string,
@@ -89,10 +83,9 @@ export function toRequest(fields, values) {
  *   Result: (props: any) => any,
  *   Controls?: (props: any) => any,
  * }} PipelineSpec `isAutomatic` runs the section once without a click if its models are local;
- *   `hasExample` shows a recorded result before the first one; `emptyText` completes
- *   “Press … to see”; `examples` fill the form and run it; `hasRows` shows rows before the result;
- *   `needsSubject` sends the selected model; `Controls` follow the fields; `describe` returns the
- *   text of a job that is done
+ *   `emptyText` completes “Press … to see”; `examples` fill the form and run it; `hasRows` shows
+ *   rows before the result; `needsSubject` sends the selected model; `Controls` follow the fields;
+ *   `describe` returns the text of a job that is done
  */
 
 /**
@@ -178,34 +171,6 @@ function Examples({ pipeline: { spec, values, start, job } }) {
 const toField = (field, values) =>
   isModelField(field) ? modelField(field.name, field.label, values[field.name]) : field;
 
-/** The recorded results by section (scripts/record_pretrained_examples.py). */
-const recorded = signal(/** @type {Record<string, any>} */ ({}));
-let isLoading = false;
-async function loadRecorded() {
-  if (isLoading) return;
-  isLoading = true;
-  try {
-    recorded.value = await (await fetch(new URL("examples.json", import.meta.url))).json();
-  } catch {
-    isLoading = false; // the section describes what will be there
-  }
-}
-
-/** What the section shows before its first result: a recorded one, or what will be there. */
-function Placeholder({ pipeline: { name, spec } }) {
-  const example = spec.hasExample && recorded.value[name];
-  useEffect(() => {
-    if (spec.hasExample) loadRecorded();
-  }, []);
-  if (!example)
-    return html`<p class="pg-hint pg-empty">Press ${spec.submitLabel} to see ${spec.emptyText}</p>`;
-  return html`<p class="pg-hint">
-      Example, recorded with ${example.model}. Press ${spec.submitLabel} to run it here with your
-      model.
-    </p>
-    <div class="pipeline-output recorded"><${spec.Result} result=${example} /></div>`;
-}
-
 function PipelineView({ pipeline }) {
   const { name, spec, job, rows, request, run, start } = pipeline,
     values = pipeline.values.value,
@@ -235,14 +200,11 @@ function PipelineView({ pipeline }) {
           ? html`<div class="pipeline-output">
               <${Result} result=${result} rows=${rows.value} request=${request.value} />
             </div>`
-          : html`<${Placeholder} pipeline=${pipeline} />`
+          : html`<p class="pg-hint pg-empty">Press ${spec.submitLabel} to see ${spec.emptyText}</p>`
       }
     </section>
   </div>`;
 }
-
-/** Format a probability; two that add up to one also do so in the text. */
-export const formatProbability = (value) => (100 * value).toFixed(1) + " %";
 
 /** The text of a token, with visible whitespace. */
 export const visibleWhitespace = (text) =>
@@ -253,7 +215,7 @@ export const readableToken = (token) => token.replaceAll(/[Ġ▁]/g, "·").repla
 /** @param {{ tokens: { word: string, token: string, id: number }[] }} props */
 export const ModelTokens = ({ tokens }) =>
   html`<${TokenStrip}
-    label=${INPUT_TOKENS}
+    label="Input tokens"
     tokens=${tokens.map((each) => visibleWhitespace(each.word))}
     titles=${tokens.map((each, i) => `position ${i + 1}: ${each.token}, id ${each.id}`)}
   />`;

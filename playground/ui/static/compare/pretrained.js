@@ -2,22 +2,16 @@
 import { html } from "../vendor/preact.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { Attention } from "./attention.js";
-import { Classification } from "./classification.js";
-import { ClassifierTraining } from "./classifier_training.js";
 import { FillMask } from "./fill_mask.js";
 import { Finetuning } from "./finetune.js";
 import { Generation } from "./generation.js";
-import { ModelSizes } from "./model_sizes.js";
-import { Polysemy } from "./polysemy.js";
 import { section } from "./state.js";
-import { TokenizerMismatch } from "./tokenizer_mismatch.js";
 import { Translation } from "./translation.js";
-import { WordEmbeddings } from "./word_embeddings.js";
 
 /**
  * `name` is the name in links and in the storage, `form` the key of the values of its form, and
  * `about` the sentence above the section.
- * @type {{ name: string, title: string, about: string, form?: string, Component: () => any }[]}
+ * @type {{ name: string, title: string, about: string, form: string, Component: () => any }[]}
  */
 export const SECTIONS = [
   {
@@ -33,13 +27,6 @@ export const SECTIONS = [
     about: "A causal language model continues a text. Each token has its alternatives.",
     form: "free-continue",
     Component: Generation,
-  },
-  {
-    name: "classify",
-    title: "Classification",
-    about: "A model classifies a text. Without a trained head, the predictions are random.",
-    form: "free-classify",
-    Component: Classification,
   },
   {
     name: "attention",
@@ -58,45 +45,11 @@ export const SECTIONS = [
     Component: Translation,
   },
   {
-    name: "analogy",
-    title: "Word embeddings",
-    about: "Analogies such as king − man + woman: sums of input embedding vectors.",
-    form: "free-analogy",
-    Component: WordEmbeddings,
-  },
-  {
-    name: "banks",
-    title: "Polysemy",
-    about: "One word with two meanings in one text, compared after each layer.",
-    form: "free-banks",
-    Component: Polysemy,
-  },
-  {
-    name: "mismatch",
-    title: "Tokenizer mismatch",
-    about: "A model with the tokenizer of another model.",
-    form: "free-mismatch",
-    Component: TokenizerMismatch,
-  },
-  {
     name: "finetune",
     title: "Fine-tuning",
     about: "Fine-tunes a pretrained model on the task of your model for a few steps.",
     form: "finetune",
     Component: Finetuning,
-  },
-  {
-    name: "train",
-    title: "Train a classifier",
-    about: "Trains a new classification head on labeled texts.",
-    form: "free-train",
-    Component: ClassifierTraining,
-  },
-  {
-    name: "sizes",
-    title: "Model sizes",
-    about: "Parameter counts of your model and of well-known models.",
-    Component: ModelSizes,
   },
 ];
 

@@ -4,7 +4,6 @@ export const TOKEN_HINT = "Click a row of the map to select the token";
 export const DECODER_INPUT = "Decoder input";
 export const HELD_OUT_SAMPLES = "Held-out samples";
 export const INPUT_SEQUENCE = "Input sequence";
-export const INPUT_TOKENS = "Input tokens";
 export const LEARNING_RATE = "Learning rate";
 export const LOSS_TITLE =
   "Cross-entropy of the next token: on the training batch of each step, and on the held-out " +
