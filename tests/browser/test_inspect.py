@@ -253,11 +253,6 @@ def test_a_view_is_exported_with_its_numbers(page, tmp_path):
         download.value.save_as(stored[kind])
     assert stored["png"].read_bytes()[:4] == b"\x89PNG"
     assert stored["png"].stat().st_size > 5000
-    unselected = page.locator(".of-attention [data-value=encoder]")
-    expect(unselected).to_be_visible()
-    page.evaluate("document.querySelector('#body-attention > div').classList.add('exported')")
-    expect(unselected).to_be_hidden()  # a picture has only the selected values
-    page.evaluate("document.querySelector('#body-attention > div').classList.remove('exported')")
     content = json.loads(stored["json"].read_text())
     assert len(content["weights"]) == 2
     assert len(content["weights"][0]) == 4
