@@ -214,8 +214,8 @@ LESSONS |= {
         "compares its own state with every state of the encoder. Each comparison gives a score, "
         "and a softmax turns the scores into weights that sum to 1. The decoder then receives the "
         "weighted sum of the encoder states (Bahdanau, Cho and Bengio, 2015).",
-        "Make a prediction, then train the model of the lesson before with attention. All other "
-        "settings are the same.",
+        "Make a prediction, then train the model of the previous lesson, now with attention. All "
+        "other settings are the same.",
         "What percentage of the longest sequences, those of 10 digits, does the model with "
         "attention generate exactly right?",
         NUMBER,
