@@ -4,8 +4,8 @@ A result has these values, for JSON:
 
     name, statement, criterion  the claim, its published result and its criterion
     measured       the measured value: the median over the seeds, or a value for each variant
-    passed         whether the criterion is met; None without a criterion or a measurement
-    verdict        "pass" or "fail", or "compared" for a measurement without a criterion
+    passed         whether the criterion is met; None without a measurement
+    verdict        "pass" or "fail"
     measured_text  the measured value as text
     summary        all of it in one text
     curve          of a run: the values that the published curve of the claim is compared with
@@ -33,7 +33,6 @@ from .spec import parse_experiment
 from .variant import VARIANT_KEY, label
 
 NEAR_PERFECT = 0.999  # exact match
-LOSS_WINDOW = 10  # updates over which the final training loss is averaged
 # settings that a replication may choose
 MACHINE_SETTINGS = ("seed", "device", "num_threads", "eval_every")
 GENERALIZED, MEMORIZED_LOSS = 0.9, 0.1  # held-out exact match and training loss
@@ -152,7 +151,6 @@ def metrics_of_run(
     ]
     steps = [step for step, _ in evaluations]
     losses = [line["loss"] for line in lines]
-    last = losses[-LOSS_WINDOW:]
     memorized = (line["step"] for line in lines if line["loss"] < MEMORIZED_LOSS)
     return {
         "exact_match": scores["exact_match"] if scores else None,
@@ -162,7 +160,6 @@ def metrics_of_run(
         "steps_to": first_step_reaching(evaluations, NEAR_PERFECT, every),
         "generalization_step": first_step_reaching(evaluations, GENERALIZED, every),
         "memorization_step": next(memorized, None),
-        "training_loss": sum(last) / len(last) if last else None,
         "seconds": lines[-1]["seconds"] if lines else 0.0,
         "parameters": config.model.parameter_count(),
         "annotated_transformer_loss": None,
@@ -276,20 +273,10 @@ def outcome_of_experiment(name: str, details: Mapping[str, Any]) -> Result:
     variants = details["results"]["variants"]
     if any(variant["n"] < variant["planned"] for variant in variants):
         return _without_result(name, "not every run has finished yet")
-    if claim.measure == "layers":
-        medians = {variant["label"]: variant["exact_match"]["median"] for variant in variants}
-        measured_text = "; ".join(
-            f"{each}: {format_percent(score)}" for each, score in medians.items()
-        )
-        return _result(
-            name, medians, _needs_two_layers(variants), f"median exact match: {measured_text}"
-        )
-    losses = {variant["label"]: variant["loss"]["median"][-1] for variant in variants}
-    steps = variants[0]["loss"]["steps"][-1]
-    measured_text = "; ".join(f"{each}: {loss:.3f}" for each, loss in losses.items())
-    median_of = "median " if variants[0]["n"] > 1 else ""
+    medians = {variant["label"]: variant["exact_match"]["median"] for variant in variants}
+    measured_text = "; ".join(f"{each}: {format_percent(score)}" for each, score in medians.items())
     return _result(
-        name, losses, None, f"{median_of}training loss at update {steps}: {measured_text}"
+        name, medians, _needs_two_layers(variants), f"median exact match: {measured_text}"
     )
 
 
@@ -325,9 +312,9 @@ def outcome_of_lengths(results: Mapping[str, Any], name: str = "length-order") -
     return _result(name, medians, passed, measured_text)
 
 
-def _result(name: str, measured: Any, passed: bool | None, measured_text: str) -> Result:
+def _result(name: str, measured: Any, passed: bool, measured_text: str) -> Result:
     claim = find_claim(name)
-    verdict = "compared" if passed is None else "pass" if passed else "fail"
+    verdict = "pass" if passed else "fail"
     return {
         "name": name,
         "published": claim.published,

@@ -140,22 +140,6 @@ LESSONS = {
             "same": "neither: at most 10 steps apart, or neither reaches it",
         },
     ),
-    "lesson-5": Lesson(
-        "Change the learning rate during training",
-        "Each training step changes the weights to lower the loss, which measures the error. The "
-        "learning rate scales this change. Both runs first increase it for 20 steps (warm-up). "
-        "Then one run keeps it constant, and the other lowers it along a cosine curve.",
-        "Predict which run ends with the lower loss, then train both.",
-        "Which schedule ends with the lower training loss, as a mean of the last 20 steps?",
-        CHOICE,
-        lambda _: {"cosine": {}, "constant": {"lr_schedule": "constant"}},
-        "lower_loss_run",
-        choices={
-            "cosine": "the cosine schedule",
-            "constant": "the constant learning rate",
-            "same": "neither: the losses differ by less than a tenth",
-        },
-    ),
     "lesson-6": Lesson(
         "Ablate heads",
         "A plot of attention shows what a head attends to, but not what the head is "
@@ -195,22 +179,6 @@ LESSONS = {
         options={"positions": "learned"},
         option_labels={"positions": "Positions"},
     ),
-    "lesson-8": Lesson(
-        "Label smoothing",
-        "With label smoothing, the target is no longer a single token with probability "
-        "1. Here a tenth of the probability is spread over all 13 tokens of the vocabulary: ten "
-        "digits and three special tokens. The model therefore learns to be less confident.",
-        "Predict the confidence of the model, then train with and without smoothing.",
-        "After training with label smoothing of 0.1, what is the mean probability of the "
-        "most likely token?",
-        NUMBER,
-        lambda _: {"without smoothing": {}, "with smoothing": {"label_smoothing": 0.1}},
-        "mean_confidence",
-        0,
-        100,
-        "%",
-        3,
-    ),
 }
 
 RECURRENT, ATTENTION, TRANSFORMER = "recurrent", "recurrent with attention", "transformer"
@@ -246,8 +214,8 @@ LESSONS |= {
         "compares its own state with every state of the encoder. Each comparison gives a score, "
         "and a softmax turns the scores into weights that sum to 1. The decoder then receives the "
         "weighted sum of the encoder states (Bahdanau, Cho and Bengio, 2015).",
-        "Make a prediction, then train the model of lesson 9 with attention. All other settings "
-        "are the same.",
+        "Make a prediction, then train the model of the previous lesson, now with attention. All "
+        "other settings are the same.",
         "What percentage of the longest sequences, those of 10 digits, does the model with "
         "attention generate exactly right?",
         NUMBER,

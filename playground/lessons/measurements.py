@@ -19,11 +19,9 @@ from playground.inspection.ablation import Ablation
 from playground.inspection.attention_recording import record_teacher_forced
 from playground.inspection.hooks import all_heads
 from playground.inspection.views.ablation import MIN_EXACT_MATCH, describe_redundant_heads
-from playground.tasks import PAD
 
 from .trained_run import (
     EXAMPLES_PER_LENGTH,
-    LOSS_WINDOW,
     TrainedRun,
     decode,
     exact_match_by_length,
@@ -210,41 +208,6 @@ def faster_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     }
 
 
-def lower_loss_run(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
-    """Measure which of two runs ends with the lower loss."""
-    losses = {run.label: run.last_loss() for run in runs}
-    low, high = sorted(losses, key=lambda label: losses[label])
-    value = "same" if losses[low] > 0.9 * losses[high] else low
-    rates = {run.label: run.lines[-1]["learning_rate"] for run in runs}
-    exact_matches = {run.label: run.evaluations[-1]["exact_match"] for run in runs}
-    text = (
-        f"Mean loss of the last {LOSS_WINDOW} steps: {losses[low]:.4f} with {low}, and "
-        f"{losses[high] / losses[low]:.1f} times as much, {losses[high]:.4f}, with {high}. "
-        f"At the end, the learning rates were {rates[low]:.2g} and {rates[high]:.2g}, and "
-        f"exact match was {percent(exact_matches[low])} and {percent(exact_matches[high])}. "
-        + (
-            "Close to a minimum of the loss, a step with a high learning rate goes too far."
-            if rates[low] < rates[high] and value != "same"
-            else (
-                "Close to a minimum of the loss, a step with a high learning rate goes too far. "
-                "These steps do not show that effect."
-            )
-        )
-    )
-    loss = {
-        "kind": "curves",
-        "title": "Training loss",
-        "metric": "loss",
-        "series": [run.curve("loss") for run in runs],
-    }
-    return {
-        "value": value,
-        "outcome": "neither" if value == "same" else value,
-        "explanation": text,
-        "figures": [loss],
-    }
-
-
 def rank_heads(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
     """Measure the head whose ablation lowers the probability of the targets most.
 
@@ -313,47 +276,3 @@ def failure_length(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result
     figure["max_trained_length"] = trained
     figure["note"] += " Shaded: the lengths in training."
     return {"value": value, "outcome": outcome, "explanation": text, "figures": [figure]}
-
-
-@torch.no_grad()
-def mean_confidence(runs: list[TrainedRun], options: Mapping[str, Any]) -> Result:
-    """Measure the mean probability of the most likely token, on held-out targets."""
-    confidences = {}
-    for run in runs:
-        batch = run.subject.held_out(EVAL_EXAMPLES).batch
-        top_BT = (
-            run.subject.transformer(batch.source_BS, batch.decoder_input_BT).softmax(-1).amax(-1)
-        )
-        confidences[run.label] = float(top_BT[batch.labels_BT != PAD].mean())
-    plain, smooth = (confidences[run.label] for run in runs)
-    smoothing = runs[1].config.training.label_smoothing
-    vocabulary = runs[1].config.model.target_vocab_size
-    expected = 1 - smoothing + smoothing / vocabulary
-    exact = [run.evaluations[-1]["exact_match"] for run in runs]
-    text = (
-        f"{percent(smooth)} with smoothing, {percent(plain)} without. The smoothed target "
-        f"gives the correct one of {vocabulary} tokens a probability of 1 − {smoothing:g} + "
-        f"{smoothing:g} / {vocabulary} = {percent(expected)}. A higher probability increases the "
-        f"loss. Exact match was {percent(exact[1])} with smoothing and {percent(exact[0])} "
-        "without: confidence and accuracy are two different things."
-    )
-    bars = [
-        {
-            "label": run.label,
-            "value": confidences[run.label],
-            "note": percent(confidences[run.label]),
-        }
-        for run in runs
-    ]
-    figure = {
-        "kind": "bars",
-        "title": "Mean probability of the most likely token",
-        "bars": bars,
-        "max": 1,
-    }
-    return {
-        "value": round(100 * smooth, 1),
-        "outcome": percent(smooth),
-        "explanation": text,
-        "figures": [figure],
-    }

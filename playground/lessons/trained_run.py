@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import torch.nn.functional as F
@@ -22,7 +21,6 @@ from playground.runs.weight_history import read_lines
 from playground.tasks import EOS, PAD
 from playground.training.config import RunConfig
 
-LOSS_WINDOW = 20  # the last steps, whose losses are compared
 EXAMPLES_PER_LENGTH = 100
 MIN_EXAMPLES = 20  # minimum number of held-out sequences of a length
 
@@ -55,15 +53,11 @@ class TrainedRun:
         """Return the first evaluation with at least this exact match, or None."""
         return next((line for line in self.evaluations if line["exact_match"] >= goal), None)
 
-    def last_loss(self) -> float:
-        return mean(line["loss"] for line in self.lines[-LOSS_WINDOW:])
-
-    def curve(self, metric: str = "exact_match") -> dict[str, Any]:
-        lines = self.evaluations if metric == "exact_match" else self.lines
+    def curve(self) -> dict[str, Any]:
         return {
             "label": self.label,
-            "xs": [line["step"] for line in lines],
-            "ys": [line[metric] for line in lines],
+            "xs": [line["step"] for line in self.evaluations],
+            "ys": [line["exact_match"] for line in self.evaluations],
         }
 
 

@@ -176,6 +176,7 @@ SLIDER_STEPS = {
 FORM_PRESETS = tuple(
     name for name, preset in PRESETS.items() if "architecture" not in preset.settings
 )
+ADVANCED_PRESETS = ("adam", "tutorial")  # the form offers them under Advanced settings
 # The settings of a preset: all but those of the task, the machine and the evaluation.
 PRESET_SETTINGS = tuple(
     n

@@ -7,6 +7,7 @@ Buttons without form values use the JSON routes instead of Gradio's queue
 import html
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -43,7 +44,7 @@ from .setting_groups import (
     is_used_by_architecture,
 )
 from .task_info import task_description_html
-from .training_form import build_form
+from .training_form import build_form, preset_choices
 
 FIRST_CHECKPOINT = "reverse"
 SILENT_EVENT: dict[str, Any] = {
@@ -104,7 +105,7 @@ class TrainTab:
                 self.problem = gr.HTML("", elem_id="problem", padding=False)
                 gr.HTML('<a href="#form">Task and settings</a>', elem_id="to-form", padding=False)
             with gr.Column(elem_id="form", min_width=200):
-                self.form, self.task_info, self.panel, self.reset = build_form()
+                self.form, self.task_info, self.panel, self.reset, self.presets = build_form()
             values = {name: component.value for name, component in self.form.items()}
             self.size.value = estimate_and_validate(values)[0]
             with gr.Column(elem_id="view", min_width=280):
@@ -147,11 +148,8 @@ class TrainTab:
         preset = next(
             (name for name in FORM_PRESETS if preset_values(name).items() <= fields.items()), None
         )
-        preset_update = gr.Radio(
-            value=preset,
-            info=PRESETS[preset].description if preset else "Settings of a run or a link.",
-        )
-        return [preset_update if name == "preset" else fields[name] for name in self.names]
+        fields["preset"] = preset_update(preset, "Settings of a run or a link.")
+        return [fields[name] for name in self.names]
 
     def on_load(self, owner: str, request: gr.Request) -> list[Any]:
         query = dict(request.query_params) if request else {}
@@ -251,6 +249,15 @@ class TrainTab:
             form["preset"].input(
                 on_preset_change, [form["preset"]], [form["preset"], *settings], **SILENT_EVENT
             ),
+            *(
+                button.click(
+                    partial(on_preset_change, name),
+                    None,
+                    [form["preset"], *settings],
+                    **SILENT_EVENT,
+                )
+                for name, button in self.presets.items()
+            ),
             form["architecture"].input(
                 on_architecture_change,
                 [form["architecture"]],
@@ -289,17 +296,22 @@ class TrainTab:
         return size + mark_fields(changed), error, reset_update(changed)
 
 
+def preset_update(preset: str | None, info: str = "") -> Any:
+    """Return the update of the preset; without a preset, `info` describes the settings."""
+    info = PRESETS[preset].description if preset else info
+    return gr.Radio(choices=preset_choices(preset), value=preset, info=info)
+
+
 def on_preset_change(preset: str) -> list[Any]:
     values = preset_values(preset)
-    return [gr.Radio(info=PRESETS[preset].description), *(values[name] for name in PRESET_SETTINGS)]
+    return [preset_update(preset), *(values[name] for name in PRESET_SETTINGS)]
 
 
 def on_architecture_change(architecture: str) -> list[Any]:
     values = architecture_values(architecture)
     preset = next((name for name in FORM_PRESETS if preset_values(name) == values), None)
-    info = PRESETS[preset].description if preset else "The default settings of this architecture."
     return [
-        gr.Radio(value=preset, info=info),
+        preset_update(preset, "The default settings of this architecture."),
         *(values[name] for name in PRESET_SETTINGS if name != "architecture"),
     ]
 

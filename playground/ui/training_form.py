@@ -11,6 +11,7 @@ from playground.training.presets import PRESETS, preset_config
 
 from .mount import build_view
 from .setting_groups import (
+    ADVANCED_PRESETS,
     ADVANCED_SETTINGS,
     CHOICE_LABELS,
     FORM_PRESETS,
@@ -50,11 +51,20 @@ def component_for(name: str, explain: bool = True) -> Any:
     return gr.Number(default, step=SLIDER_STEPS.get(name, 1), min_width=80, **common)
 
 
-def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML, gr.Button]:
+def preset_choices(selected: str | None) -> list[tuple[str, str]]:
+    """Return the presets beside the form; one of the advanced settings only while selected."""
+    return [
+        (PRESETS[name].title, name)
+        for name in FORM_PRESETS
+        if name == selected or name not in ADVANCED_PRESETS
+    ]
+
+
+def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML, gr.Button, dict[str, gr.Button]]:
     """Build the components of the form in the current context.
 
-    Returns them by setting name, with `preset`; the task description; the dataset panel; and the
-    button that resets the settings.
+    Returns them by setting name, with `preset`; the task description; the dataset panel; the
+    button that resets the settings; and the buttons of further presets, by preset.
     """
     form: dict[str, Any] = {}
     form["task"] = component_for("task", explain=False)
@@ -77,9 +87,8 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML, gr.Button]:
         info=ARCHITECTURES["transformer"].description,
         elem_id="field-architecture",
     )
-    choices = [(PRESETS[name].title, name) for name in FORM_PRESETS]
     form["preset"] = gr.Radio(
-        choices,
+        preset_choices("fast"),
         value="fast",
         label="Preset",
         info=PRESETS["fast"].description,
@@ -95,9 +104,13 @@ def build_form() -> tuple[dict[str, Any], gr.HTML, gr.HTML, gr.Button]:
                 elem_id="settings-search",
                 container=False,
             )
+            presets = {
+                name: gr.Button(f"Preset {PRESETS[name].title}", size="sm")
+                for name in ADVANCED_PRESETS
+            }
             reset = gr.Button("Reset", visible=False, size="sm", elem_id="settings-reset")
         for group, names in ADVANCED_SETTINGS.items():
             with gr.Accordion(group, open=True, elem_classes="group"):
                 for name in names:
                     form[name] = component_for(name)
-    return form, task_info, panel, reset
+    return form, task_info, panel, reset, presets

@@ -64,9 +64,6 @@ def test_heads_on_a_custom_sequence(page):
     expect(caption).to_contain_text(
         re.compile(r"attends to 3 \(position 1\) with weight \d\.\d{3}\.")
     )
-    page.keyboard.press("Enter")
-    expect(page.locator(".of-attention h4")).to_contain_text("Every head, row")
-    expect(page.locator(".attention-token option:checked")).to_have_text("2: 1")
     page.click(".attention-focus [data-value=lines]")
     lines = page.locator(".token-links path")
     n_lines = lines.count()
@@ -77,6 +74,11 @@ def test_heads_on_a_custom_sequence(page):
     assert 0 < lines.count() < n_lines
     page.keyboard.press("ArrowRight")
     expect(caption).to_contain_text("as a key")
+    page.keyboard.press("Escape")
+    expect(lines).to_have_count(n_lines)
+    page.locator(".token-links text").first.click()
+    page.mouse.move(0, 0)
+    expect(caption).to_contain_text("Position 1 (4) as a query")
     page.click(".attention-focus [data-value=map]")
     page.click(".of-attention [data-value=decoder]")
     expect(caption).to_contain_text("hatched")
@@ -253,11 +255,6 @@ def test_a_view_is_exported_with_its_numbers(page, tmp_path):
         download.value.save_as(stored[kind])
     assert stored["png"].read_bytes()[:4] == b"\x89PNG"
     assert stored["png"].stat().st_size > 5000
-    unselected = page.locator(".of-attention [data-value=encoder]")
-    expect(unselected).to_be_visible()
-    page.evaluate("document.querySelector('#body-attention > div').classList.add('exported')")
-    expect(unselected).to_be_hidden()  # a picture has only the selected values
-    page.evaluate("document.querySelector('#body-attention > div').classList.remove('exported')")
     content = json.loads(stored["json"].read_text())
     assert len(content["weights"]) == 2
     assert len(content["weights"][0]) == 4

@@ -306,19 +306,6 @@ test("charts with the same key are zoomed together", () => {
   other.destroy();
 });
 
-test("a copy in another box follows the data until it is closed", async () => {
-  chart.setData([LOSS]);
-  const large = makeBox(),
-    close = chart.mirror(large, { height: 700 });
-  assert.equal(large.querySelector(".pg-chart-plot").style.height, "700px");
-  chart.setData([{ ...LOSS, y: [4, 2, 1, 0.25] }]);
-  await settle();
-  assert.match(large.querySelector(".pg-legend").textContent, /this run\s+0\.25/);
-  close();
-  assert.equal(large.childElementCount, 0);
-  assert.equal(chart.followers.size, 0);
-});
-
 test("a logarithmic axis has few ticks for any limits", () => {
   assert.deepEqual(logTicks(0.00437, 3.3), [0.01, 0.1, 1]);
   assert.deepEqual(logTicks(0.03, 1.2), [0.05, 0.1, 0.2, 0.5, 1]);

@@ -178,6 +178,15 @@ test("links of queries show the weights of the selected token", async () => {
   press(svg, "ArrowRight");
   await settle();
   assert.match(box.textContent, /Position 1 \(x\) as a key\. Weights: a .* 1\.000, b .* 0\.250\./);
+  for (const [count, text] of [
+    [2, /Position 2 \(b\) as a query/],
+    [3, /Left: queries/],
+  ]) {
+    svg.querySelectorAll("text")[1].dispatchEvent(new window.MouseEvent("click"));
+    await settle();
+    assert.equal(box.querySelectorAll("path").length, count);
+    assert.match(box.textContent, text);
+  }
 });
 
 test("the links of a step are those of one head or the mean", () => {

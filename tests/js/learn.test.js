@@ -208,7 +208,7 @@ test("the list has a title and a state for each lesson, and opens it", async () 
   assert.match(stations[1].textContent, /predicted correctly/);
   stations[1].click();
   await settle();
-  assert.equal($(".lesson h3").textContent, "1. One head");
+  assert.equal($(".lesson h3").textContent, "One head");
 });
 
 test("a prediction is measured, polled and compared", async () => {
@@ -539,7 +539,7 @@ test("the picture explains the part of a clicked block, and redraws a typed sequ
 test("teachers get a link for each exercise and the limits of the server", () => {
   const links = listLessonLinks(CATALOG.lessons);
   assert.deepEqual(links[0], ["learn=picture", PICTURE.title]);
-  assert.deepEqual(links[1], ["learn=lesson-4", "1. One head", "about 8 s"]);
+  assert.deepEqual(links[1], ["learn=lesson-4", "One head", "about 8 s"]);
   assert.deepEqual(links.at(-1), ["learn=lesson-7&positions=rope", "Length generalization: rope"]);
   assert.match(describeMachine(CATALOG.machine), /trains 2 runs at a time.*only from this machine/);
   assert.match(describeMachine({ ...CATALOG.machine, is_shared: true }), /from other machines/);

@@ -282,17 +282,13 @@ def tiny_claim(claim):
 
 
 def test_all_claims_are_replicated_one_after_the_other(run_in_process, tmp_path, monkeypatch):
-    chosen = {name: tiny_claim(CLAIMS[name]) for name in ("mingpt-sort", "benchmark-page")}
+    chosen = {name: tiny_claim(CLAIMS[name]) for name in ("mingpt-sort", "two-layers")}
     monkeypatch.setattr("playground.experiments.claims.CLAIMS", chosen)
     monkeypatch.setattr("playground.experiments.replications.CLAIMS", chosen)
     completed = run_in_process("published", "--all", "--seeds", 2, "--json", "--out", tmp_path)
     first, second = (json.loads(line) for line in completed.stdout.splitlines())
     assert (first["name"], first["passed"], len(first["by_seed"])) == ("mingpt-sort", False, 2)
-    assert (second["name"], second["verdict"], len(second["measured"])) == (
-        "benchmark-page",
-        "compared",
-        2,
-    )
+    assert (second["name"], second["verdict"], len(second["measured"])) == ("two-layers", "fail", 3)
     assert completed.exit_code == 1  # sorting is not learned in 6 steps
     assert {path.name for path in (tmp_path / "mingpt-sort").iterdir()} == {"seed-0", "seed-1"}
     assert "mingpt-sort: Sorting with a tiny GPT, about " in completed.stderr

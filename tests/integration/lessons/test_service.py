@@ -239,15 +239,15 @@ def test_owner_has_two_measurements_and_abandoned_ones_do_not_count(registry, mo
 def test_full_service_evicts_longest_abandoned_waiting_measurement(service, monkeypatch):
     monkeypatch.setattr(lesson_service, "MAX_TOTAL", 3)
     measuring = service.start_bug("last-layer", 0, 1000, OWNER)
-    waiting = [service.start_bug("no-return", seed, 20, OTHER) for seed in (0, 1)]
+    waiting = [service.start_bug("transpose", seed, 20, OTHER) for seed in (0, 1)]
     service.poll(waiting[0], OTHER)
     with pytest.raises(UserError, match="reached its limit of measurements"):
-        service.start_bug("no-return", 0, 20, "z" * 32)
+        service.start_bug("transpose", 0, 20, "z" * 32)
     for measurement_id, seconds in ((measuring, 100), (waiting[0], 60), (waiting[1], 80)):
         service._measurements[measurement_id].polled_at -= (
             lesson_service.UNPOLLED_TIMEOUT_S + seconds
         )
-    latest = service.start_bug("no-return", 0, 20, "z" * 32)
+    latest = service.start_bug("transpose", 0, 20, "z" * 32)
     assert set(service._measurements) == {measuring, waiting[0], latest}
     with pytest.raises(UserError, match="no longer exists"):
         service.poll(waiting[1], OTHER)
@@ -258,21 +258,21 @@ def test_one_address_has_at_most_half_of_the_measurements(service, monkeypatch, 
     fake_processes(monkeypatch)
     client_address.set("192.0.2.1")
     for number in range(4):
-        service.start_bug("no-return", 0, 20, f"{number:032d}")
+        service.start_bug("transpose", 0, 20, f"{number:032d}")
     with pytest.raises(
         UserError, match="your address has 4 measurements, the maximum; try again in a minute"
     ):
-        service.start_bug("no-return", 0, 20, f"{4:032d}")
+        service.start_bug("transpose", 0, 20, f"{4:032d}")
     assert len(service._measurements) == 4
     client_address.set("192.0.2.2")
-    other_id = service.start_bug("no-return", 0, 20, OWNER)
+    other_id = service.start_bug("transpose", 0, 20, OWNER)
     client_address.set("192.0.2.1")
     abandoned = list(service._measurements)[2]
     for measurement_id in (abandoned, other_id):
         service._measurements[measurement_id].polled_at -= lesson_service.UNPOLLED_TIMEOUT_S + 60
     # the oldest abandoned measurement belongs to another address
     service._measurements[other_id].polled_at -= 60
-    service.start_bug("no-return", 0, 20, f"{5:032d}")
+    service.start_bug("transpose", 0, 20, f"{5:032d}")
     assert other_id in service._measurements
     assert abandoned not in service._measurements
 
@@ -354,7 +354,7 @@ def test_later_requests_wait_for_a_slot(service):
     assert service.max_workers == 1
     first, second = (
         service.start_bug("last-layer", 0, 1000, OWNER),
-        service.start_bug("no-return", 0, 20, OTHER),
+        service.start_bug("transpose", 0, 20, OTHER),
     )
     assert service.poll(second, OTHER)["status"] == "waiting"
     service.cancel(first, OWNER)
@@ -365,7 +365,7 @@ def test_later_requests_wait_for_a_slot(service):
 def test_abandoned_measurement_blocks_no_other_and_resumes_when_polled(service):
     first = service.start_bug("last-layer", 0, 1000, OWNER)
     abandoned, polled = (
-        service.start_bug("no-return", 0, 20, owner) for owner in (OTHER, "z" * 32)
+        service.start_bug("transpose", 0, 20, owner) for owner in (OTHER, "z" * 32)
     )
     service._measurements[abandoned].job.polled_at -= lesson_service.UNPOLLED_TIMEOUT_S
     service.cancel(first, OWNER)

@@ -24,7 +24,6 @@ from playground.lessons.lessons import (
 from playground.lessons.measures import MEASURES
 from playground.lessons.trained_run import (
     EXAMPLES_PER_LENGTH,
-    LOSS_WINDOW,
     TrainedRun,
     percent,
     same,
@@ -74,27 +73,16 @@ def trained(tmp_path_factory):
     return train
 
 
-def with_lines(run, label, exact, loss=(1.0,)):
-    """Return the run with these scores, one every ten steps, and these last losses."""
-    n = 10 * len(exact)
-    losses = [1.0] * max(0, n - LOSS_WINDOW) + [
-        loss[i % len(loss)] for i in range(min(n, LOSS_WINDOW))
-    ]
-    lines = [
-        {
-            "step": step,
-            "loss": losses[step - 1],
-            "learning_rate": 0.001 if label == "cosine" else 0.01,
-        }
-        for step in range(1, n + 1)
-    ]
+def with_lines(run, label, exact):
+    """Return the run with these scores, one every ten steps."""
+    lines = [{"step": step, "loss": 1.0} for step in range(1, 10 * len(exact) + 1)]
     for at, score in enumerate(exact, start=1):
         lines[10 * at - 1] |= {"exact_match": score, "token_accuracy": score, "eval_size": 64}
     return dataclasses.replace(run, label=label, lines=lines)
 
 
 def test_every_lesson_has_a_known_measurement_and_valid_runs():
-    assert len(LESSONS) == 12
+    assert len(LESSONS) == 10
     for lesson in LESSONS.values():
         assert lesson.measure in MEASURES
         assert configs(lesson, validate_options(lesson, {}))
@@ -232,24 +220,6 @@ def test_faster_run_reaches_the_target_first(trained, four, one, answer):
     agrees(LESSONS["lesson-4"], result)
 
 
-@pytest.mark.parametrize(
-    ("cosine", "constant", "answer"),
-    [(0.1, 0.2, "cosine"), (0.2, 0.1, "constant"), (0.1, 0.105, "same")],
-)
-def test_lower_loss_run_has_the_lower_final_loss(trained, cosine, constant, answer):
-    run, scores = trained(), [0.5, 0.6, 0.7]
-    result = MEASURES["lower_loss_run"](
-        [
-            with_lines(run, "cosine", scores, (cosine,)),
-            with_lines(run, "constant", scores, (constant,)),
-        ],
-        {},
-    )
-    assert result["value"] == answer
-    assert ("do not show that effect" in result["explanation"]) == (answer != "cosine")
-    agrees(LESSONS["lesson-5"], result)
-
-
 def test_heads_are_ranked_by_their_effect(trained):
     result = MEASURES["rank_heads"]([trained()], {})
     bars = result["figures"][0]["bars"]
@@ -296,14 +266,6 @@ def test_failure_length_is_the_first_below_one_half(trained):
     assert result["value"] == next((length for length, share in shares.items() if share < 0.5), 8)
     assert result["value"] > 3
     agrees(LESSONS["lesson-7"], result)
-
-
-def test_label_smoothing_lowers_confidence(trained):
-    plain, smooth = trained("without smoothing"), trained("with smoothing", label_smoothing=0.1)
-    result = MEASURES["mean_confidence"]([plain, smooth], {})
-    assert result["value"] < 100 * result["figures"][0]["bars"][0]["value"]
-    assert percent(0.9 + 0.1 / 13) in result["explanation"]
-    agrees(LESSONS["lesson-8"], result)
 
 
 def recurrent(trained, attention, label="recurrent"):

@@ -3,7 +3,6 @@ import { html, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { unpackWeights } from "../shared/attention_weights.js";
 import { HeadGrid } from "../shared/components/head_grid.js";
 import { HeatMapView } from "../shared/components/heat_map_view.js";
-import { renderOptions } from "../shared/components/model_select.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { currentTheme, onThemeChange, resolveColor } from "../shared/palette.js";
 import {
@@ -13,7 +12,6 @@ import {
   DECODER_INPUT,
   ENCODER_CAPTION,
   SINGLE_STACK_CAPTIONS,
-  TOKEN_HINT,
 } from "../shared/strings.js";
 import { createOptions } from "./options.js";
 import { pageWidth } from "./state.js";
@@ -46,7 +44,6 @@ const DISPLAYS = [
   { value: "map", label: "Map" },
   { value: "lines", label: "Lines", title: "Line width: attention weight" },
   { value: "layer", label: "Lines, all heads", title: "The lines of every head of the layer" },
-  { value: "token", label: "One token, all heads", title: TOKEN_HINT },
 ];
 
 const { options, set, update, restore } = createOptions("attention", {
@@ -55,24 +52,18 @@ const { options, set, update, restore } = createOptions("attention", {
   layer: 1,
   head: 0,
   display: "map",
-  token: 0, // the index of the query in the display of one token
 });
 
-/** Return the selected layer, head and token, within what the model has. */
-function selectedHead({ layers, heads, rows }) {
-  const { layer, head, token } = options.value,
+/** Return the selected layer and head, within what the model has. */
+function selectedHead({ layers, heads }) {
+  const { layer, head } = options.value,
     clamp = (index, length) => Math.max(0, Math.min(index, length - 1));
-  return {
-    layer: clamp(layer, layers),
-    head: clamp(head, heads),
-    token: clamp(token, rows.length),
-  };
+  return { layer: clamp(layer, layers), head: clamp(head, heads) };
 }
 
 /** The labels of cross-attention are the tokens that its queries predict. */
 const nameQuery = (kind, rows, row) =>
   `${kind === "cross" ? "The query that predicts " : ""}${rows[row]} (position ${row + 1})`;
-const isSingleHead = ({ layers, heads }) => layers * heads === 1;
 /** Return the size that lets a map fit the window, with its heading and its scale. */
 const cellSize = (nRows) =>
   pageWidth.value && Math.max(18, Math.min(64, Math.floor((innerHeight - 460) / nRows)));
@@ -109,12 +100,11 @@ function Heads({ data, weights }) {
   </div>`;
 }
 
-/** The map of one head. A click on a row shows that token in all heads. */
+/** The map of one head. */
 function HeadMap({ data, weights }) {
   const { layer, head } = selectedHead(data),
     values = weights[layer][head],
-    maxCellSize = cellSize(data.rows.length),
-    isSingle = isSingleHead(data);
+    maxCellSize = cellSize(data.rows.length);
   const caption = data.kinds.includes("cross")
     ? CAPTIONS[data.kind]
     : (SINGLE_STACK_CAPTIONS[data.architecture] ?? SINGLE_STACK_CAPTIONS[data.kind]);
@@ -122,46 +112,8 @@ function HeadMap({ data, weights }) {
     <${HeatMapView}
       label=${headName(layer, head)}
       data=${{ rows: data.rows, columns: data.columns, values, mask: maskOf(data), maxCellSize }}
-      caption=${caption + (isSingle ? "" : " Click a row to see it in all heads.")}
+      caption=${caption}
       describe=${(row, column) => describeCell(data, values, row, column)}
-      onSelect=${isSingle ? undefined : (token) => set({ token, display: "token" })}
-    />`;
-}
-
-/** The weights of one query in every head. A click on a row shows that head. */
-function TokenMap({ data, weights }) {
-  const { token } = selectedHead(data),
-    heads = weights.flatMap((layer, l) =>
-      layer.map((rows, h) => ({ layer: l, head: h, values: rows[token] })),
-    ),
-    rows = heads.map(({ layer, head }) => `${layer + 1}.${head + 1}`);
-  const describe = (row, column) =>
-    `Head ${rows[row]}: ${data.rows[token]} attends to ${data.columns[column]} (position ` +
-    `${column + 1}) with weight ${heads[row].values[column].toFixed(3)}.`;
-  const tokens = data.rows.map((name, i) => ({ value: String(i), label: `${i + 1}: ${name}` }));
-  return html`<h4>
-      <label>
-        Every head, row${" "}
-        <select
-          class="attention-token"
-          onChange=${({ currentTarget }) => set({ token: Number(currentTarget.value) })}
-        >
-          ${renderOptions(tokens, String(token))}
-        </select>
-      </label>
-    </h4>
-    <${HeatMapView}
-      label=${"Attention of " + data.rows[token]}
-      data=${{
-        rows,
-        columns: data.columns,
-        values: heads.map(({ values }) => values),
-        mask: maskOf(data) && heads.map(() => data.possible[token]),
-        maxCellSize: cellSize(rows.length),
-      }}
-      caption="Rows: heads as layer.head. Columns: keys of this query."
-      describe=${describe}
-      onSelect=${(row) => set({ layer: heads[row].layer, head: heads[row].head, display: "map" })}
     />`;
 }
 
@@ -211,8 +163,8 @@ function LayerLines({ data, weights }) {
 function Attention({ data }) {
   const { mode, display } = options.value,
     weights = useMemo(() => unpackWeights(data), [data]),
-    views = { map: HeadMap, lines: HeadLines, layer: LayerLines, token: TokenMap },
-    isSingle = isSingleHead(data),
+    views = { map: HeadMap, lines: HeadLines, layer: LayerLines },
+    isSingle = data.layers * data.heads === 1,
     displays = isSingle ? DISPLAYS.slice(0, 2) : DISPLAYS,
     displayed = displays.some(({ value }) => value === display) ? display : "map",
     Display = views[displayed];
@@ -221,7 +173,7 @@ function Attention({ data }) {
         label=${ATTENTION_KIND}
         options=${ATTENTION_KINDS.filter(({ value }) => data.kinds.includes(value))}
         value=${data.kind}
-        onChange=${(kind) => update({ kind, token: 0 })}
+        onChange=${(kind) => update({ kind })}
       />
       <span class="hint">decoder input</span>
       <${SegmentedControl}

@@ -1,6 +1,7 @@
 // Links and files of the open section.
-import { html, signal } from "../vendor/preact.js";
+import { html, signal, useState } from "../vendor/preact.js";
 import { request, requestOrError } from "../shared/api.js";
+import { copyCanvas } from "../shared/canvas.js";
 import { copyText } from "../shared/common.js";
 import { buildLink } from "../shared/links.js";
 import { recordsToCsv } from "../shared/csv.js";
@@ -9,7 +10,6 @@ import { loadJson, saveJson } from "../shared/storage.js";
 import { store } from "../shared/store.js";
 import { showError } from "./requests.js";
 import { openSection, results } from "./state.js";
-import { renderPicture } from "./picture.js";
 import { modelLabel } from "./toolbar.js";
 import { VIEWS } from "./views.js";
 
@@ -54,17 +54,8 @@ async function copyEmbedCode(label) {
   await copyText(code, label, "The embed code");
 }
 
-/** Return the open section as the page displays it, with the model, the step and the sequence. */
-function renderSection() {
-  const { title, box } = VIEWS[openSection.value],
-    step = results.value[openSection.value]?.step,
-    facts = [modelLabel(), step !== undefined && `step ${step}`, store.sequence.value];
-  // A picture has the selected values as text, and no controls.
-  box.classList.add("exported");
-  const canvas = renderPicture(box, title, facts.filter(Boolean).join(" · "));
-  box.classList.remove("exported");
-  return canvas;
-}
+/** Return the first heat map of the open section. @returns {HTMLCanvasElement | null} */
+const findHeatMap = () => document.querySelector(`#body-${openSection.value} .pg-heat-map canvas`);
 
 // Figures for print are drawn by the server.
 async function exportFigures(name) {
@@ -85,7 +76,7 @@ async function exportFigures(name) {
 }
 
 const EXPORTS = [
-  { format: "png", label: "Image (PNG)", title: "This view as displayed" },
+  { format: "png", label: "Heat map (PNG)", title: "The first heat map of this view" },
   { format: "csv", label: "Data (CSV)" },
   { format: "json", label: "Data (JSON)" },
   {
@@ -110,8 +101,9 @@ function exportView(format, menu) {
   if (format === "frame") return copyEmbedCode(menu.querySelector("summary"));
   if (!data) return;
   if (format === "figures") return exportFigures("inspect-figures-" + sequence);
-  if (format === "png")
-    return renderSection().toBlob((blob) => blob && downloadBlob(name + ".png", blob));
+  const heatMap = findHeatMap();
+  if (format === "png" && heatMap)
+    return copyCanvas(heatMap).canvas.toBlob((blob) => blob && downloadBlob(name + ".png", blob));
   if (format === "csv") return downloadFile(name + ".csv", recordsToCsv(spec.rows?.(data) ?? []));
   downloadJson(name + ".json", {
     model: modelLabel(),
@@ -122,11 +114,12 @@ function exportView(format, menu) {
   });
 }
 
-export const ExportMenu = () =>
-  html`<details class="menu export">
+export function ExportMenu() {
+  const [hasHeatMap, setHasHeatMap] = useState(false);
+  return html`<details class="menu export" onToggle=${() => setHasHeatMap(Boolean(findHeatMap()))}>
     <summary class="quiet">${isDrawingFigures.value ? "Drawing" : "Export"}</summary>
     <div>
-      ${EXPORTS.map(
+      ${EXPORTS.filter(({ format }) => format !== "png" || hasHeatMap).map(
         ({ format, label, title }) =>
           html`<button
             key=${format}
@@ -140,3 +133,4 @@ export const ExportMenu = () =>
       )}
     </div>
   </details>`;
+}

@@ -1,5 +1,5 @@
 // The tabs of the sub-views, and the sections of the selected one.
-import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { html, useEffect, useRef } from "../vendor/preact.js";
 import { store } from "../shared/store.js";
 import { isWaiting, notApplicable, openSection, results } from "./state.js";
 import { findSubView, hasSection, openSubView, selectView, SUB_VIEWS, VIEWS } from "./views.js";
@@ -51,24 +51,18 @@ const NotApplicable = ({ reason }) =>
       )}
     </div>`;
 
-/** The content of a section; `box` is what the export draws. */
+/** The content of a section. */
 function SectionBody({ name, isOpen }) {
   const spec = VIEWS[name],
-    box = useRef(/** @type {HTMLElement | null} */ (null)),
     data = results.value[name],
     reason = isOpen && notApplicable.value;
-  useLayoutEffect(() => {
-    spec.box = box.current;
-  }, []);
   return html`<div class=${"of-" + name} id=${"body-" + name} hidden=${!isOpen}>
     ${
       reason
         ? html`<${NotApplicable} reason=${reason} />`
         : html`<p class="explain hint">${spec.explain}</p>`
     }
-    <div ref=${box} hidden=${Boolean(reason)}>
-      ${data && html`<${spec.Component} data=${data} />`}
-    </div>
+    <div hidden=${Boolean(reason)}>${data && html`<${spec.Component} data=${data} />`}</div>
   </div>`;
 }
 

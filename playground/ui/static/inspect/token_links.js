@@ -5,7 +5,6 @@ const MIN_WEIGHT = 0.005;
 const WIDTH = 480,
   TOKEN_WIDTH = 110;
 const HEAD_DISTANCE = 2.4; // vertical distance of the links of two heads
-const SIDES = /** @type {const} */ ({ query: "ArrowLeft", key: "ArrowRight" });
 
 /** @param {number} weight @param {string} color */
 export const linkStyle = (weight, color) => ({
@@ -29,51 +28,56 @@ export const describeWeights = (names, weights) =>
     .join(", ");
 
 /** @typedef {{ name: string, weights: ArrayLike<number>[], color: string }} Head */
+/** @typedef {{ side: string, index: number }} Token */
 
 /**
- * Queries on the left, keys on the right. A token under the pointer, or selected by the arrow keys,
- * shows only its links.
+ * Queries on the left, keys on the right. Only the links of the token under the pointer are shown,
+ * or those of the token that a click or the arrow keys have selected.
  * @param {{
  *   label: string, queries: string[], keys: string[], heads: Head[], hint?: string,
  * }} props `hint` describes both sides
  */
 export function TokenLinks({ label, queries, keys, heads, hint = "Left: queries. Right: keys." }) {
-  const [active, setActive] = useState(
-      /** @type {{ side: string, index: number } | null} */ (null),
-    ),
+  const [hovered, setHovered] = useState(/** @type {Token | null} */ (null)),
+    [selected, setSelected] = useState(/** @type {Token | null} */ (null)),
+    names = { query: queries, key: keys },
+    active = [hovered, selected].find((each) => each && each.index < names[each.side].length),
     longest = Math.max(queries.length, keys.length),
     rowHeight = Math.max(16, Math.min(30, 420 / longest)),
     isSingle = heads.length === 1,
     distance = Math.min(HEAD_DISTANCE, (0.6 * rowHeight) / heads.length),
     y = (i) => 6 + (i + 0.5) * rowHeight;
   const onKeyDown = (event) => {
+    if (event.key === "Escape") setSelected(null);
     if (!event.key.startsWith("Arrow")) return;
     event.preventDefault();
     const { side, index } = active ?? { side: "query", index: -1 },
-      newSide = Object.keys(SIDES).find((each) => SIDES[each] === event.key) ?? side,
+      newSide = { ArrowLeft: "query", ArrowRight: "key" }[event.key] ?? side,
       offset = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0,
-      last = (newSide === "query" ? queries : keys).length - 1;
-    setActive({ side: newSide, index: Math.max(0, Math.min(last, index + offset)) });
+      last = names[newSide].length - 1;
+    setSelected({ side: newSide, index: Math.max(0, Math.min(last, index + offset)) });
   };
   const hasLink = (query, key) =>
-    active === null || active.index === (active.side === "query" ? query : key);
-  const renderTokens = (side, names, x, anchor) =>
-    names.map(
+    !active || active.index === (active.side === "query" ? query : key);
+  const isSame = (token, { side, index }) => token?.side === side && token.index === index;
+  const renderTokens = (side, x, anchor) =>
+    names[side].map(
       (name, index) =>
         html`<text
           key=${side + index}
-          class=${active?.side === side && active?.index === index ? "active" : ""}
+          class=${isSame(active, { side, index }) ? "active" : ""}
           x=${x}
           y=${y(index)}
           text-anchor=${anchor}
-          onPointerEnter=${() => setActive({ side, index })}
+          onPointerEnter=${() => setHovered({ side, index })}
+          onClick=${() => setSelected(isSame(selected, { side, index }) ? null : { side, index })}
         >
           ${name}
         </text>`,
     );
   const text = active
     ? describeActive(active, queries, keys, heads)
-    : hint + " Point at a token, or use the arrow keys, to see its weights.";
+    : hint + " Select a token, by a click or the arrow keys, to see its weights.";
   return html`<figure class="pg-figure token-links">
     <svg
       viewBox=${`0 0 ${WIDTH} ${12 + rowHeight * longest}`}
@@ -81,14 +85,14 @@ export function TokenLinks({ label, queries, keys, heads, hint = "Left: queries.
       tabindex="0"
       aria-label=${label}
       onKeyDown=${onKeyDown}
-      onPointerLeave=${() => setActive(null)}
-      onBlur=${() => setActive(null)}
+      onPointerLeave=${() => setHovered(null)}
+      onBlur=${() => setSelected(null)}
     >
       ${heads.map((head, i) =>
         renderHead(head, (i - (heads.length - 1) / 2) * distance, { y, hasLink, isSingle }),
       )}
-      ${renderTokens("query", queries, TOKEN_WIDTH, "end")}
-      ${renderTokens("key", keys, WIDTH - TOKEN_WIDTH, "start")}
+      ${renderTokens("query", TOKEN_WIDTH, "end")}
+      ${renderTokens("key", WIDTH - TOKEN_WIDTH, "start")}
     </svg>
     <figcaption aria-live="polite">${text}</figcaption>
   </figure>`;

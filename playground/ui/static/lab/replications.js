@@ -45,7 +45,7 @@ export function describeResult(claim, outcome) {
 export function describeVerdict(outcome) {
   if (outcome?.passed === true) return ["✓ pass", "ok"];
   if (outcome?.passed === false) return ["✗ fail", "bad"];
-  return [outcome?.measured_text ? "no criterion" : "", ""];
+  return ["", ""];
 }
 
 /** A result after its verdict. */
@@ -120,7 +120,6 @@ function Details({ claim, outcome }) {
     <summary aria-label=${"Details of: " + claim.title}>Details</summary>
     ${
       isOpen &&
-      !claim.is_experiment &&
       claim.curve.length > 0 &&
       html`<${ClaimChart} claim=${claim} outcome=${outcome} />`
     }

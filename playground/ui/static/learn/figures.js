@@ -103,17 +103,17 @@ function AttentionMap({ figure }) {
     />`;
 }
 
-function Bars({ figure: { bars, max, title } }) {
+function Bars({ figure: { bars, title } }) {
   const items = bars.map(({ label, note, value }) => ({
     label,
     value,
-    text: max ? note : `${value.toFixed(2)} · ${note}`,
+    text: `${value.toFixed(2)} · ${note}`,
   }));
   return html`<h4>${title}</h4>
     <${BarList}
       label=${title}
       items=${items}
-      max=${max ?? Math.max(1e-9, ...bars.map((bar) => bar.value))}
+      max=${Math.max(1e-9, ...bars.map((bar) => bar.value))}
     />`;
 }
 

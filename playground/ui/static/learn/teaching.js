@@ -27,9 +27,9 @@ export function listLessonLinks(lessons) {
   );
   return [
     [`learn=${PICTURE.name}`, PICTURE.title],
-    ...lessons.map(({ estimate, name, title }, i) => [
+    ...lessons.map(({ estimate, name, title }) => [
       `learn=${name}`,
-      `${i + 1}. ${title}`,
+      title,
       formatEstimate(estimate),
     ]),
     ["learn=lesson-1&seed=7", "Lesson 1 with another seed"],

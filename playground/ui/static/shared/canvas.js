@@ -1,3 +1,5 @@
+import { cssVariable } from "./palette.js";
+
 /**
  * Set the size of a canvas for the resolution of the screen, and clear it.
  * @param {HTMLCanvasElement} canvas
@@ -20,4 +22,20 @@ export function setUpCanvas(canvas, height) {
   c.setTransform(ratio, 0, 0, ratio, 0, 0);
   c.clearRect(0, 0, width, height);
   return [c, width, height];
+}
+
+/**
+ * Return the context of a copy of a canvas on the background of the page.
+ * @param {HTMLCanvasElement} source
+ * @param {number} [top] the space above it, in pixels of the canvas
+ */
+export function copyCanvas(source, top = 0) {
+  const canvas = document.createElement("canvas"),
+    ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  canvas.width = source.width;
+  canvas.height = source.height + top;
+  ctx.fillStyle = cssVariable("--background-fill-primary") || "white";
+  ctx.fillRect(0, 0, canvas.width, canvas.height);
+  ctx.drawImage(source, 0, top);
+  return ctx;
 }

@@ -45,8 +45,6 @@ export class Chart {
     /** @type {uPlot | null} */
     this.plot = null;
     this.signature = "";
-    /** @type {Set<Chart>} */
-    this.followers = new Set(); // charts of the same lines, such as an enlarged one
     this.columns = listColumns([], false);
     this.data = alignColumns([], {});
     this.root = appendElement(box, "div", "pg-chart");
@@ -89,7 +87,6 @@ export class Chart {
     else this.rebuild(signature);
     this.emptyBox.textContent = this.data[0].length ? "" : this.options.emptyText;
     this.renderLegend();
-    for (const chart of this.followers) chart.setData(series, markers);
   }
 
   /**
@@ -100,22 +97,6 @@ export class Chart {
     this.markers = markers;
     this.plot?.redraw(false);
     this.renderLegend();
-    for (const chart of this.followers) chart.setMarkers(markers);
-  }
-
-  /**
-   * Draw the lines of this chart also in another box, until the returned function is called.
-   * @param {HTMLElement} box
-   * @param {Partial<ChartOptions>} options those that differ
-   */
-  mirror(box, options) {
-    const chart = new Chart(box, { ...this.options, legendBox: undefined, ...options });
-    chart.setData(this.series, this.markers);
-    this.followers.add(chart);
-    return () => {
-      this.followers.delete(chart);
-      chart.destroy();
-    };
   }
 
   /** Change options such as `isLog` and `smoothing`. @param {Partial<ChartOptions>} options */

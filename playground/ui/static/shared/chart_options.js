@@ -1,5 +1,6 @@
 // The options that uPlot receives from a chart.
 
+import { copyCanvas } from "./canvas.js";
 import { formatInteger, formatNumber } from "./format.js";
 import { cssVariable, dashOf, resolveColor } from "./palette.js";
 
@@ -253,15 +254,8 @@ export function toPng(chart) {
   const plot = chart.plot;
   if (!plot) return Promise.resolve(null);
   const ratio = devicePixelRatio || 1,
-    source = plot.ctx.canvas,
     top = 26 * ratio,
-    canvas = document.createElement("canvas");
-  canvas.width = source.width;
-  canvas.height = source.height + top;
-  const ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  ctx.fillStyle = cssVariable("--background-fill-primary") || "white";
-  ctx.fillRect(0, 0, canvas.width, canvas.height);
-  ctx.drawImage(source, 0, top);
+    ctx = copyCanvas(plot.ctx.canvas, top);
   ctx.font = 13 * ratio + "px " + (cssVariable("--font") || "sans-serif");
   ctx.textBaseline = "middle";
   let left = 8 * ratio;
@@ -273,5 +267,5 @@ export function toPng(chart) {
   write(chart.options.label, cssVariable("--body-text-color"));
   for (const { series, isHidden } of chart.readValues())
     if (!isHidden) write(series.label, resolveColor(series.color));
-  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  return new Promise((resolve) => ctx.canvas.toBlob(resolve, "image/png"));
 }

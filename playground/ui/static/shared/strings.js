@@ -2,7 +2,6 @@
 export const EXACT_MATCH_TITLE = "Exact match on held-out sequences";
 export const TOKEN_HINT = "Click a row of the map to select the token";
 export const DECODER_INPUT = "Decoder input";
-export const HELD_OUT_SAMPLES = "Held-out samples";
 export const INPUT_SEQUENCE = "Input sequence";
 export const LEARNING_RATE = "Learning rate";
 export const LOSS_TITLE =

@@ -2,10 +2,10 @@
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatInteger, formatPercent } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { HELD_OUT_SAMPLES } from "../shared/strings.js";
 import { html, useRef } from "../vendor/preact.js";
 import { state } from "./state.js";
 
+const TITLE = "Held-out samples";
 const MAX_ROW_LENGTH = 12; // tokens; longer samples have two rows
 
 /** @typedef {{ source: string[], target: string[], prediction: string[] }} Sample */
@@ -35,10 +35,10 @@ export function Samples() {
     samples = /** @type {Sample[]} */ (snapshot?.samples ?? []),
     rightCount = samples.filter((each) => each.prediction.join() === each.target.join()).length,
     isLong = samples.some((each) => each.source.length > MAX_ROW_LENGTH);
-  return html`<section class="samples-box" data-part="samples" aria-label=${HELD_OUT_SAMPLES}>
+  return html`<section class="samples-box" data-part="samples" aria-label=${TITLE}>
     <div class="bar">
       <h3 title="Sequences outside the training set. Wrong predicted tokens are underlined.">
-        ${HELD_OUT_SAMPLES}
+        ${TITLE}
       </h3>
       <output class="value right-of" aria-live="off">
         ${

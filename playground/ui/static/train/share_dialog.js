@@ -5,7 +5,6 @@ import { Dialog as ModalDialog } from "../shared/components/dialog.js";
 import { downloadFile } from "../shared/download.js";
 import { formatMessage } from "../shared/format.js";
 import { store } from "../shared/store.js";
-import { HELD_OUT_SAMPLES } from "../shared/strings.js";
 import { html, signal, useState } from "../vendor/preact.js";
 import { Message, setMessage } from "./messages.js";
 import { fetchDetails } from "./runs.js";
@@ -15,11 +14,12 @@ import { state } from "./state.js";
 
 const REPORT_TIMEOUT_MS = 120_000;
 const EMBED_VIEWS = /** @type {Record<string, [string, number]>} */ ({
-  learning: ["Learning curves", 420],
-  attention: ["Attention", 740],
-  try: ["Prediction", 140],
-  samples: [HELD_OUT_SAMPLES, 240],
+  learning: ["learning curves", 420],
+  attention: ["attention", 740],
+  try: ["prediction", 140],
+  samples: ["held-out samples", 240],
 });
+const PROGRAM = "program";
 
 /** What the open dialog shares: {ref, shareId, query, settings}. */
 const shared = signal(/** @type {any} */ (null));
@@ -74,63 +74,50 @@ run = playground.predict(settings=${JSON.stringify(named)}, api_name="/start")
 print(playground.predict(model=run["run"], owner=run["owner"], api_name="/status"))`;
 }
 
-function EmbedCode({ query = "" }) {
-  const [view, setView] = useState("learning"),
-    [isDark, setDark] = useState(false);
+/** @param {{ model: string, query: string, settings: Record<string, any> }} props */
+function Code({ model, query, settings }) {
+  const [kind, setKind] = useState("learning"),
+    [isDark, setDark] = useState(false),
+    isProgram = kind === PROGRAM,
+    hasMcp = Boolean(/** @type {any} */ (window).gradio_config?.mcp_server);
   return html`<details>
-    <summary>Embed in a web page</summary>
-    <p class="pg-hint">
-      An iframe with one view of this model for a course or a post. It is read-only.
-    </p>
+    <summary>Code</summary>
     <p>
       <select
-        class="embed-view"
-        aria-label="View in the frame"
-        value=${view}
-        onChange=${(/** @type {any} */ event) => setView(event.currentTarget.value)}
+        class="code-kind"
+        aria-label="Kind of code"
+        value=${kind}
+        onChange=${(/** @type {any} */ event) => setKind(event.currentTarget.value)}
       >
         ${Object.entries(EMBED_VIEWS).map(
-          ([name, [label]]) => html`<option value=${name}>${label}</option>`,
+          ([name, [label]]) => html`<option value=${name}>Embed: ${label}</option>`,
         )}
+        <option value=${PROGRAM}>Python program</option>
       </select>
-      <label class="switch">
-        <input
-          type="checkbox"
-          class="embed-dark"
-          checked=${isDark}
-          onChange=${() => setDark(!isDark)}
-        />
-        dark
-      </label>
+      ${
+        !isProgram &&
+        html`<label class="switch">
+          <input type="checkbox" checked=${isDark} onChange=${() => setDark(!isDark)} />
+          dark
+        </label>`
+      }
     </p>
     <${CopyField}
-      class="embed-code"
-      label="HTML of the frame"
-      rows=${4}
-      value=${buildEmbedCode(query, view, isDark)}
-    />
-  </details>`;
-}
-
-/** @param {{ model: string, settings: Record<string, any> }} props */
-function Program({ model, settings }) {
-  const hasMcp = Boolean(/** @type {any} */ (window).gradio_config?.mcp_server);
-  return html`<details>
-    <summary>Use it from code</summary>
-    <p class="pg-hint">
-      A program can do what this page does. It needs <code>pip install gradio_client</code>.
-    </p>
-    <${CopyField}
-      class="program"
-      label="Python program"
+      class=${isProgram ? "program" : "embed-code"}
+      label=${
+        isProgram
+          ? "Does what this page does; needs: pip install gradio_client"
+          : "An iframe with one read-only view of this model, for a course or a post"
+      }
       rows=${8}
-      value=${buildProgram(model, settings)}
+      value=${isProgram ? buildProgram(model, settings) : buildEmbedCode(query, kind, isDark)}
     />
     ${
+      isProgram &&
       hasMcp &&
-      html`<p class="pg-hint agents">
+      html`<p class="pg-hint">
         Agents can use the same functions as MCP tools at
-        <code class="agents-address">${pageUrl().replace(/\/?$/, "/")}gradio_api/mcp/</code>
+        <code>${pageUrl().replace(/\/?$/, "/")}gradio_api/mcp/</code>
       </p>`
     }
   </details>`;
@@ -199,8 +186,7 @@ export function Dialog() {
           rows=${8}
           value=${JSON.stringify(content.settings, null, 1)}
         />
-        <${EmbedCode} query=${content.query} />
-        <${Program} model=${content.ref} settings=${content.settings} />
+        <${Code} model=${content.ref} query=${content.query} settings=${content.settings} />
         <${ReportButton} />`
     }
   <//>`;

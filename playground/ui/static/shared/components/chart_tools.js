@@ -1,15 +1,13 @@
-import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { html, useState } from "../../vendor/preact.js";
 import { thinRows, toTable } from "../chart_data.js";
 import { toPng } from "../chart_options.js";
 import { toCsv } from "../csv.js";
 import { downloadBlob, downloadFile } from "../download.js";
 import { DataTable } from "./data_table.js";
-import { Dialog } from "./dialog.js";
 
 /** @import { Chart } from "../chart.js" */
 
 const MAX_TABLE_ROWS = 50;
-const ENLARGED_SHARE = 0.68; // of the height of the window
 
 /**
  * Buttons for the table and the files of a chart. The table has the data of the moment at which it
@@ -18,7 +16,6 @@ const ENLARGED_SHARE = 0.68; // of the height of the window
  */
 export function ChartTools({ chart, title = "" }) {
   const [table, setTable] = useState(/** @type {ReturnType<typeof toTable> | null} */ (null));
-  const [isEnlarged, setEnlarged] = useState(false);
   const read = () => {
     const { series, options } = /** @type {Chart} */ (chart.current);
     return {
@@ -45,36 +42,8 @@ export function ChartTools({ chart, title = "" }) {
       </button>
       <button type="button" onClick=${exportCsv}>CSV</button>
       <button type="button" onClick=${exportPng}>PNG</button>
-      <button
-        type="button"
-        aria-label=${`Enlarge the chart ${title}`.trim()}
-        title="Enlarge"
-        onClick=${() => setEnlarged(true)}
-      >
-        <svg width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">
-          <path d="M1 5V1h4M7 1h4v4M11 7v4H7M5 11H1V7" />
-        </svg>
-      </button>
     </span>
-    <${Dialog}
-      class="pg-enlarged"
-      title=${title || chart.current?.options.label}
-      isOpen=${isEnlarged}
-      onClose=${() => setEnlarged(false)}
-    >
-      <${EnlargedChart} chart=${chart.current} />
-    <//>
     ${table && html`<${ChartTable} table=${table} chart=${chart.current} />`}`;
-}
-
-/** A large copy of a chart, which follows its data. @param {{ chart: Chart }} props */
-function EnlargedChart({ chart }) {
-  const box = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
-    const height = Math.round(window.innerHeight * ENLARGED_SHARE);
-    return chart.mirror(/** @type {HTMLElement} */ (box.current), { height });
-  }, []);
-  return html`<div ref=${box}></div>`;
 }
 
 /** @param {{ table: ReturnType<typeof toTable>, chart: Chart }} props */
