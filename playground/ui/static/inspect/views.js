@@ -15,7 +15,7 @@ export const SUB_VIEWS = [
   {
     name: "forward",
     title: "Forward pass",
-    sections: ["trace", "lens", "embeddings", "sizes", "training", "gates"],
+    sections: ["trace", "lens", "embeddings", "parameters", "gates"],
   },
 ];
 /** The sections of version 0.2 whose names have changed. @type {Record<string, string>} */
