@@ -5,7 +5,13 @@ import { formatInteger } from "../shared/format.js";
 
 const COLUMNS = [
   { key: "component", label: "component", isSortable: false },
-  { key: "shapes", label: "number × shape", isSortable: false },
+  {
+    key: "shapes",
+    label: "number × shape",
+    isSortable: false,
+    // A line may break beside a plus only.
+    render: (row) => row.shapes.replaceAll(/(?<!\+) (?!\+)/g, "\u00a0"),
+  },
   {
     key: "parameters",
     label: "parameters",
@@ -19,6 +25,7 @@ const Parameters = ({ data: { components, total } }) =>
   html`<${DataTable}
     caption="Parameters of each component"
     isCaptionHidden
+    class="parameters-table"
     columns=${COLUMNS}
     rows=${[...components, { component: "sum", shapes: "", parameters: total }]}
     rowKey=${(row) => row.component}
