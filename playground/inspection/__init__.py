@@ -11,8 +11,6 @@ ablation             effects of components, measured by ablation
 activation_patching  effects of heads, measured by activation patching
 logit_lens           logit lens and direct logit attribution
 trace                every tensor of one forward pass
-report               all results as plain data
+embeddings           token embeddings and position vectors
 views/               the views of the Inspect tab
-
-The other modules (embeddings, masks, parameter counts) are independent of these.
 """

@@ -230,7 +230,7 @@ def test_a_link_opens_the_same_view_in_another_browser(app, open_page):
     ("name", "sub_view", "section"),
     [
         ("steps", "generation", "steps"),
-        ("sizes", "forward", "sizes"),
+        ("parameters", "forward", "parameters"),
         ("generation", "generation", "steps"),
         ("forward", "forward", "trace"),
     ],
@@ -326,28 +326,15 @@ def test_activations_down_to_a_single_value(page):
     expect(page.locator(".trace-tensor figcaption")).to_contain_text("row 1 (3), column 1 (3)")
 
 
-def test_embeddings_and_sizes_with_custom_numbers(page):
+def test_embeddings_and_parameters_of_the_model(page):
     open_section(page, "embeddings")
-    page.fill(".embeddings-dimension", "14")
-    expect(page.locator(".embeddings-wavelengths")).to_contain_text("47")
-    page.fill(".embeddings-first", "a b a")
-    page.fill(".embeddings-second", "a a b")
-    expect(page.locator(".embeddings-distance")).to_contain_text("a")
     page.focus(".embeddings-projection")
     page.keyboard.press("ArrowRight")
-    open_section(page, "sizes")
-    expect(page.locator(".of-sizes")).to_contain_text("171,597")
-    page.fill(".sizes-scores", "1 0\n1 x")
-    expect(page.locator(".sizes-problem")).not_to_be_empty()
-    page.fill(".sizes-scores", "2 1\n1 2")
-    expect(page.locator(".sizes-problem")).to_be_empty()
-    expect(page.locator(".of-sizes")).to_contain_text("0.73")
-    page.fill(".sizes-tokens", "0 5")
-    expect(page.locator(".tokens-problem")).to_contain_text("The first token is padding")
-    page.fill(".sizes-tokens", "5 0 6")
-    expect(page.get_by_label("Padding mask of the token ids")).to_contain_text("101")
-    page.fill(".sizes-lengths", "4,096")
-    expect(page.get_by_role("row", name="4,096")).to_contain_text("on one GPU")
+    page.keyboard.press("Enter")
+    expect(page.locator(".embeddings-token")).not_to_have_value("0")
+    open_section(page, "parameters")
+    sum_row = page.locator(".of-parameters").get_by_role("row", name="sum")
+    expect(sum_row).to_contain_text("171,597")
     page.focus("#view-forward")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#view-heads")).to_have_attribute("aria-selected", "true")

@@ -7,29 +7,10 @@ import {
   layoutPoints,
   separateNames,
 } from "../../playground/ui/static/inspect/embedding_projection.js";
-import { orderRows } from "../../playground/ui/static/inspect/embeddings.js";
 import { describeUnit, gatesSpec, meanRows } from "../../playground/ui/static/inspect/gates.js";
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
 import { layoutTokens } from "../../playground/ui/static/inspect/generation_diagram.js";
-import { describePublishedSoftmax, softmaxRows } from "../../playground/ui/static/inspect/masks.js";
 import { createOptions } from "../../playground/ui/static/inspect/options.js";
-import {
-  countRows,
-  formatMemory,
-  describeSeparateHeads,
-  memoryRows,
-} from "../../playground/ui/static/inspect/parameter_counts.js";
-import {
-  describePublished,
-  independenceRows,
-  wavelengthOf,
-} from "../../playground/ui/static/inspect/position_embeddings.js";
-import {
-  describeLosses,
-  peakRows,
-  rateSeries,
-  targetRows,
-} from "../../playground/ui/static/inspect/training.js";
 import { showError, showResponseError } from "../../playground/ui/static/inspect/requests.js";
 import { Sections } from "../../playground/ui/static/inspect/sections.js";
 import {
@@ -114,8 +95,8 @@ test("a weight is described with both positions", () => {
 });
 
 test("a link may name a section or a sub-view, and nothing else", () => {
-  Object.assign(VIEWS, { attention: {}, steps: {}, heads: {}, ablation: {}, trace: {}, sizes: {} });
-  assert.equal(findSection("sizes"), "sizes");
+  Object.assign(VIEWS, { attention: {}, steps: {}, heads: {}, ablation: {}, trace: {} });
+  assert.equal(findSection("ablation"), "ablation");
   assert.equal(findSection("forward"), "trace");
   assert.equal(findSection("generation"), "steps");
   for (const name of ["constructor", "__proto__", "", 3, null])
@@ -124,10 +105,9 @@ test("a link may name a section or a sub-view, and nothing else", () => {
 });
 
 test("options of a link are restored by their type", () => {
-  const { options, restore, pick } = createOptions("x", { mode: "a", layer: 0, text: null });
+  const { options, restore } = createOptions("x", { mode: "a", layer: 0, text: "" });
   restore({ mode: 3, layer: 2, text: "b", other: 1 });
   assert.deepEqual(options.value, { mode: "a", layer: 2, text: "b" });
-  assert.deepEqual(pick("layer", "text"), { layer: 2, text: "b" });
   restore({ layer: "2" });
   assert.equal(options.value.layer, 2);
 });
@@ -227,84 +207,7 @@ test("the export of a generation has one row per candidate", () => {
   });
 });
 
-test("tables of masks, counts and sentences", () => {
-  const rows = softmaxRows({
-    scores: [[1, 0]],
-    is_token: [[1, 0]],
-    unmasked: [[0.7, 0.3]],
-    masked: [[1, 0]],
-  });
-  assert.deepEqual(
-    rows.map((row) => row.values),
-    [
-      [1, 0],
-      ["0.7000", "0.3000"],
-      ["1.0000", "0"],
-    ],
-  );
-  assert.deepEqual(rows[2].isOff, [false, true]);
-  const published = { unmasked: [[0.7297, 0.2703]], masked: [[1, 0]] };
-  assert.equal(describePublishedSoftmax({ ...published, published: null }), "");
-  assert.match(describePublishedSoftmax({ ...published, published }), /the same values/);
-  const unmasked = [[0.5, 0.5]];
-  assert.match(describePublishedSoftmax({ ...published, unmasked, published }), /other values/);
-  assert.deepEqual(
-    countRows([
-      ["a", 1, 2, "", "1 × 1", "here", "one"],
-      ["b", 3, 4, "", "3", "there", "three"],
-    ]).at(-1),
-    {
-      name: "total",
-      ours: 4,
-      torch: 6,
-      why: "",
-      formula: "",
-      location: "",
-      purpose: "",
-    },
-  );
-  assert.deepEqual(
-    memoryRows([
-      [512, 262_144, 1_048_576, "1 MB", [1_048_576, 0.0021, 1.5], 150_994_944, "on a laptop"],
-      [128_000, 16_384_000_000, 65_536_000_000, null, null, 9_437_184_000_000, "no"],
-    ]).map(({ published, measured, explicit, fused, bert, practical }) => [
-      published,
-      measured,
-      explicit,
-      fused,
-      bert,
-      practical,
-    ]),
-    [
-      ["1\u00a0MB", "1.0\u00a0MB", "2.1\u00a0ms", "1.5\u00a0s", "151\u00a0MB", "on a laptop"],
-      ["", "too large", "", "", "9.4\u00a0TB", "no"],
-    ],
-  );
-  const separate = { modules: 16, parameters: 16_640, fused: 16_640, difference: 2e-7 };
-  assert.match(
-    describeSeparateHeads(separate, 0),
-    /16 in all, has 16,640 parameters, as many as the joined matrices\. In .* 1, .*2\.0e-7/,
-  );
-  assert.deepEqual([formatMemory(144), formatMemory(1_048_576)], ["144\u00a0bytes", "1.0\u00a0MB"]);
-  assert.deepEqual(independenceRows([[50, 16, 1.47, 1]]).at(-1), {
-    name: "50",
-    values: ["16 of 64", "1.47, at offset 1"],
-  });
-  const order = orderRows({
-    words: [
-      ["a", "b"],
-      ["a", "b"],
-    ],
-    without: 0,
-    with: 3.58,
-  });
-  assert.deepEqual(
-    order.map((row) => row.values[0]),
-    ["a b", "a b", "0: the same set of vectors", "3.58"],
-  );
-  assert.equal(wavelengthOf(1, 64), 2 * Math.PI);
-  assert.match(describePublished(5), /about 5 in a tutorial/);
-  assert.equal(describePublished(null), "");
+test("points of the projection are placed by their coordinates", () => {
   assert.deepEqual(
     layoutPoints([
       [-1, 0],
@@ -391,33 +294,6 @@ test("a section that the model lacks has buttons for those that it has", async (
   selectView("trace");
   await settle();
   assert.deepEqual(folds(), ["heads", "trace"], "a transformer has no gates");
-});
-
-test("the target of a position is displayed without and with smoothing", () => {
-  const data = {
-    names: ["a", "b"],
-    one_hot: [1, 0],
-    smoothed: [0.95, 0.05],
-    predicted: [0.9, 0.1],
-  };
-  assert.deepEqual(
-    targetRows(data).map(({ values }) => values),
-    [
-      ["a", "b"],
-      ["1.0000", "0"],
-      ["0.9500", "0.0500"],
-      ["0.9000", "0.1000"],
-    ],
-  );
-  assert.match(
-    describeLosses({ plain: 0.105, smoothed: 0.215, lowest: 0.199 }),
-    /0\.105 without.*0\.215 with.*below 0\.199/,
-  );
-  const rates = [{ label: "x", steps: [1, 4000], rates: [0.1, 0.7], peak: [4000, 0.7] }];
-  assert.deepEqual(rateSeries(rates), [
-    { key: "x", label: "x", x: [1, 4000], y: [0.1, 0.7], color: 0 },
-  ]);
-  assert.deepEqual(peakRows(rates).at(-1), { name: "x", values: ["0.7", "4,000"] });
 });
 
 test("gates have a row of means and a text for each unit", () => {

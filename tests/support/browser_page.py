@@ -25,7 +25,7 @@ INSPECT_SECTIONS = {
     "attention": ["attention"],
     "generation": ["steps"],
     "heads": ["heads", "ablation", "patch"],
-    "forward": ["trace", "lens", "embeddings", "sizes", "training"],
+    "forward": ["trace", "lens", "embeddings", "parameters"],
 }
 
 

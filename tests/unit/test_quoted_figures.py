@@ -8,7 +8,6 @@ from inspect import signature
 from statistics import median
 
 import pytest
-import torch
 import transformers
 
 from benchmarks import fast_preset
@@ -20,13 +19,7 @@ from playground.experiments import analysis, presets, replications
 from playground.experiments.claims import CLAIMS
 from playground.experiments.presets import list_presets
 from playground.experiments.replications import replication_config
-from playground.inspection.parameter_counts import (
-    BERT_BASE_HEADS,
-    MAX_MEASURED_BYTES,
-    PUBLISHED_SIZES,
-    attention_memory,
-    tutorial_base_config,
-)
+from playground.finetuning import classifier, labeled_texts
 from playground.lessons import bug_comparison, lessons, measurements
 from playground.lessons.bugs import BUGS
 from playground.lessons.lessons import HISTORY_SETTINGS, LESSONS
@@ -156,6 +149,39 @@ SOURCES = {
         "50 %": lambda: all("share < 0.5" in text for text in measurement_sources()),
         "99 %": lambda: measurements.TARGET_SCORE == 0.99,
     },
+    "model facts": {
+        "15 %": BERT,
+        "80 %": BERT,
+        "10 %": BERT,
+        "12 layers": lambda: (
+            {sizes("BERT base")[0], sizes("GPT-2")[0], sizes("T5 base")[0]} == {12}
+        ),
+        "12 heads": lambda: {sizes("BERT base")[2], sizes("GPT-2")[2]} == {12},
+        "24 layers": lambda: sizes("BERT large")[0] == 24,
+        "16 heads": lambda: sizes("BERT large")[2] == 16,
+        "48 layers": lambda: sizes("GPT-2 XL")[0] == 48,
+        "25 heads": lambda: sizes("GPT-2 XL")[2] == 25,
+        "96 layers": lambda: sizes("GPT-3")[0] == 96,
+        "96 heads": lambda: sizes("GPT-3")[2] == 96,
+        "30,522 tokens": lambda: library_config("BERT base").vocab_size == 30_522,
+        "50,257 tokens": lambda: library_config("GPT-2").vocab_size == 50_257,
+        "37,000 tokens": "Vaswani et al. 2017, section 5.1",
+        "112 times": lambda: round(counted("GPT-3") / counted("GPT-2 XL")) == 112,
+        "110 M": BERT_SIZES,
+        "340 M": BERT_SIZES,
+        "117 M": "Radford et al. 2019, table 2",
+        "175 B": "Brown et al. 2020, table 2.1",
+        "32 layers": lambda: sizes("LLaMA 7B")[0] == sizes("Mistral 7B")[0] == 32,
+        "32 heads": lambda: sizes("LLaMA 7B")[2] == sizes("Mistral 7B")[2] == 32,
+        "8 heads": lambda: library_config("Mistral 7B").num_key_value_heads == 8,
+        "32,000 tokens": lambda: (
+            {library_config(name).vocab_size for name in ("LLaMA 7B", "Mistral 7B")} == {32_000}
+        ),
+        "6.7 B": lambda: round(counted("LLaMA 7B") / 1e9, 1) == 6.7,
+        "7 B": lambda: round(counted("Mistral 7B") / 1e9) == round(counted("LLaMA 7B") / 1e9) == 7,
+        "63.1 M": lambda: base_with_one_table() == 63.1,
+        "101.0 M": lambda: millions(paper_base_config(vocab_size=37_000)) == 101.0,
+    },
     "training presets": {
         "10 digits": "the setting of median_steps",
         "99.9 %": lambda: fast_preset.TARGET_SCORE == 0.999,
@@ -205,24 +231,10 @@ SOURCES = {
         "0.1 %": "the rounding of shared/format.js, with a test in tests/js/format.test.js",
         "100 %": lambda: format_percent(1.0) == "100 %",
         "10 steps": lambda: bug_comparison.LOSS_WINDOW == 10,
-        "6 layers": "d_model, layers and heads of the base model, Vaswani et al. 2017, table 3",
-        "8 heads": lambda: paper_base_config().n_heads == 8,
-        "12 layers": lambda: 12 * transformers.BertConfig().num_hidden_layers == BERT_BASE_HEADS,
-        "12 heads": lambda: 12 * transformers.BertConfig().num_attention_heads == BERT_BASE_HEADS,
-        "64 vectors": "the rank of vectors with 64 numbers is at most 64",
+        "96 layers": lambda: sizes("GPT-3")[0] == 96,
         "50 tokens": "the argument new_tokens of the same example",
         "100,000 rows": lambda: signature(from_hub).parameters["max_rows"].default == 100_000,
         "50 MB": lambda: MAX_BYTES == 50e6,
-        "256 MB": lambda: MAX_MEASURED_BYTES == 256 * 2**20,
-        "4 bytes": lambda: torch.finfo(torch.float32).bits == 32,
-        "1,048,576 bytes": lambda: 2**20 == 1_048_576,
-        "64 GB": lambda: PUBLISHED_SIZES[128_000] == "64 GB",
-        "131,072 tokens": lambda: attention_memory([131_072])[0].bytes == 64 * 2**30,
-        "128,000 tokens": lambda: PUBLISHED_SIZES[128_000] == "64 GB",
-        "61.0 GB": lambda: round(attention_memory([128_000])[0].bytes / 2**30, 1) == 61.0,
-        "37,000 tokens": lambda: tutorial_base_config().source_vocab_size == 37_000,
-        "65 M": "Vaswani et al. 2017, table 3",
-        "63.1 M": lambda: base_with_one_table() == 63.1,
         "140 forward passes": lambda: len(choices_for(TEN_TOKENS)) * 10 == 140,
         "15 seconds": lambda: CHECKPOINT_INTERVAL_S == 15,
         "95 %": lambda: round(Z_95, 2) == 1.96,

@@ -15,11 +15,11 @@ from . import (
     ablation,
     attention,
     attribution,
-    embeddings_and_masks,
+    embeddings,
     head_scores,
+    parameters,
     recurrent,
     trace,
-    training,
 )
 from .common import predict_answer
 
@@ -31,8 +31,8 @@ VIEWS: dict[str, ViewFunction] = {
     **ablation.VIEWS,
     **attribution.VIEWS,
     **trace.VIEWS,
-    **embeddings_and_masks.VIEWS,
-    **training.VIEWS,
+    **embeddings.VIEWS,
+    **parameters.VIEWS,
     **recurrent.VIEWS,
 }
 # Views for which `request["history"]` is {step: file of weights}.

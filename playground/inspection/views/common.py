@@ -27,8 +27,7 @@ TRANSFORMER_VIEWS = (
     "trace",
     "lens",
     "embeddings",
-    "sizes",
-    "training",
+    "parameters",
 )
 SAME_WEIGHTS = (
     "this model has PyTorch's layers; the view computes with the transformer from scratch and the "

@@ -1,14 +1,12 @@
 """The phases of the trace: for each its most informative stage, and a text about the sequence."""
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 
-from playground.inspection.equivalents import convolution_difference
 from playground.inspection.hooks import Component
 from playground.inspection.inspected_model import Example, InspectedModel
 from playground.inspection.trace import ForwardTrace
-from playground.models.layers import EncoderLayer
 
 # The phases of the forward pass, and the prefixes of the names of their blocks.
 PHASES = {
@@ -55,12 +53,10 @@ def _encoder_phases(
         if config.n_position_vectors
         else ("token embeddings", "each a token embedding; the model adds no position vectors")
     )
-    is_pre = config.norm_placement == "pre"
     norm = "RMSNorm" if config.norm_type == "rms" else "LayerNorm"
-    sublayer = f"x + Sublayer({norm}(x))" if is_pre else f"{norm}(x + Sublayer(x))"
-    block = "encoder feed-forward, layer 1" if is_pre else "encoder self-attention, layer 1"
-    network = cast(EncoderLayer, subject.transformer.encoder_layers[0]).feed_forward
-    difference = convolution_difference(network, forward_trace.stage(block, "norm").tensor)
+    sublayer = (
+        f"x + Sublayer({norm}(x))" if config.norm_placement == "pre" else f"{norm}(x + Sublayer(x))"
+    )
     return [
         (
             0,
@@ -80,8 +76,7 @@ def _encoder_phases(
             f"{', '.join(f'{weight:.2f} of {name}' for weight, name in mix[:3])}. The residual "
             "connection adds the input. The feed-forward network maps vectors of size "
             f"{config.d_model} to {config.d_ff} and back to {config.d_model}. Each sublayer "
-            f"computes {sublayer}. The feed-forward network equals convolutions of width 1 over "
-            f"the positions; here the outputs differ by at most {difference:.0e}.",
+            f"computes {sublayer}.",
         ),
     ]
 

@@ -125,7 +125,8 @@ def test_a_checkpoint_of_another_architecture_is_rejected(family):
 
 
 def test_correctness_is_unknown_without_a_target(rowed):
-    for view in ("attention", "steps", "lens", "ablated-answer", "trace", "sizes", "embeddings"):
+    views = ("attention", "steps", "lens", "ablated-answer", "trace", "parameters", "embeddings")
+    for view in views:
         result = render_view(rowed, view, {"text": "b a"})
         assert result["target"] is None, view
         assert result["prediction"], view

@@ -1,39 +1,22 @@
 // Token embeddings and position vectors.
-import { html } from "../vendor/preact.js";
+import { html, useMemo } from "../vendor/preact.js";
 import { BarList } from "../shared/components/bar_list.js";
+import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { renderOptions } from "../shared/components/model_select.js";
 import { SegmentedControl } from "../shared/components/segments.js";
-import { StatusMessage } from "../shared/components/status_message.js";
-import { formatMessage, formatNumber } from "../shared/format.js";
+import { formatNumber } from "../shared/format.js";
 import { DECODER_INPUT } from "../shared/strings.js";
 import { formatTwoDecimals } from "./cells.js";
 import { Projection } from "./embedding_projection.js";
 import { createOptions } from "./options.js";
-import { Part, RowTable } from "./part.js";
-import {
-  PositionIndependence,
-  PositionVectors,
-  SinusoidDimensions,
-  Sinusoids,
-} from "./position_embeddings.js";
+import { Part } from "./part.js";
 
-const TYPING_DELAY_MS = 150;
 const MAX_NEIGHBORS = 12;
-const DISTANCE_TITLE =
-  "Hausdorff distance: the largest distance of a vector in one set to the nearest vector in the " +
-  "other set";
 const SIDES = [
   { value: "source", label: "Source", title: "Encoder input" },
   { value: "target", label: "Target", title: DECODER_INPUT },
 ];
-const { options, update, restore, pick } = createOptions("embeddings", {
-  side: "source",
-  token: "",
-  sinusoids: "50 x 64",
-  dimension: 30,
-  first: /** @type {string | null} */ (null),
-  second: /** @type {string | null} */ (null),
-});
+const { options, update, restore } = createOptions("embeddings", { side: "source", token: "" });
 
 function NearestTokens({ data, onSelect }) {
   const items = data.nearest
@@ -63,52 +46,43 @@ function NearestTokens({ data, onSelect }) {
   <//>`;
 }
 
-/** Return the rows of the table that compares two sentences. */
-export function orderRows({ words, without, with: withPositions }) {
-  const distance = (value) => formatNumber(value) + (value ? "" : ": the same set of vectors");
-  return [
-    { name: "words of the first sentence, sorted", values: [words[0].join(" ")] },
-    { name: "words of the second sentence, sorted", values: [words[1].join(" ")] },
-    {
-      name: "distance without positions",
-      values: [distance(without)],
-      title: DISTANCE_TITLE,
-    },
-    {
-      name: "distance with positions",
-      values: [distance(withPositions)],
-      title: DISTANCE_TITLE,
-    },
-  ];
-}
+// Positions count from 1, dimensions from 0.
+const range = (n, first) => Array.from({ length: n }, (_, i) => String(first + i));
 
-function WordOrder({ order }) {
-  const renderSentence = (name, i) =>
-    html`<input
-      type="text"
-      class=${"embeddings-" + name}
-      maxlength="400"
-      spellcheck=${false}
-      autocomplete="off"
-      aria-label=${name + " sentence"}
-      value=${options.value[name] ?? order.sentences[i]}
-      onInput=${(event) => update({ [name]: event.currentTarget.value }, TYPING_DELAY_MS)}
-    />`;
+function PositionVectors({ data: { side, positions } }) {
+  const { weights, description, of, rms, token_rms: tokenRms } = positions,
+    max = useMemo(() => Math.max(...weights.flat().map(Math.abs)), [weights]);
+  if (!weights.length)
+    return html`<${Part} title="Position vectors of this model" hint=${description} />`;
+  const isCut = weights.length < of[0] || weights[0].length < of[1],
+    cut = isCut
+      ? ` Displayed: the first ${weights.length} of ${of[0]} positions, ${weights[0].length} of ` +
+        `${of[1]} dimensions.`
+      : "";
   return html`<${Part}
-    title="Why order matters"
-    hint="Without position vectors, two sentences with the same words are the same set of vectors;
-      with position vectors they differ. Words have random vectors, positions are sinusoidal."
-  >
-    <div class="sentences">${["first", "second"].map(renderSentence)}</div>
-    <${StatusMessage} kind="error" text=${formatMessage(order.error)} />
-    ${
-      !order.error &&
-      html`<${RowTable}
-        class="embeddings-distance"
-        label="Distance of the two sentences"
-        rows=${orderRows(order)}
-      />`
+    isWide
+    title="Position vectors of this model"
+    hint=${
+      `Added to the token embedding; one row per position, ${description}. RMS (root mean ` +
+      `square) of a position vector: ${formatNumber(rms)}; of a token embedding: ` +
+      `${formatNumber(tokenRms)}. If token embeddings are much larger, the model learns the ` +
+      "positions much more slowly: the bug “Embeddings too large” in Learn measures that."
     }
+  >
+    <${HeatMapView}
+      label="Position vectors"
+      data=${{
+        rows: range(weights.length, 1),
+        columns: range(weights[0].length, 0),
+        values: weights,
+        isSigned: true,
+        max,
+        maxCellSize: 18,
+      }}
+      caption=${`Rows: positions of the ${side}. Columns: dimensions.${cut}`}
+      describe=${(row, column) =>
+        `Position ${row + 1}, dimension ${column}: ${weights[row][column]}.`}
+    />
   <//>`;
 }
 
@@ -126,31 +100,15 @@ function Embeddings({ data }) {
       <${NearestTokens} data=${data} onSelect=${selectToken} />
       <${Projection} data=${data} onSelect=${selectToken} />
       <${PositionVectors} data=${data} />
-      <${Sinusoids}
-        sinusoids=${data.sinusoids}
-        onSelect=${(sinusoids) =>
-          update({
-            sinusoids,
-            dimension: Math.min(options.value.dimension, Number(sinusoids.split(" ")[2]) - 1),
-          })}
-      />
-      <${SinusoidDimensions}
-        data=${data}
-        dimension=${options.value.dimension}
-        onChange=${(dimension) => update({ dimension }, TYPING_DELAY_MS)}
-      />
-      <${PositionIndependence} independence=${data.independence} />
-      <${WordOrder} order=${data.order} />
     </div>`;
 }
 
 export const embeddingsSpec = {
   title: "Embeddings and positions",
   explain:
-    "Token embeddings and position vectors; their sum is the input of the first layer. Learned " +
-    "vectors belong to this model; sinusoidal vectors are those of the paper.",
+    "Token embeddings and position vectors of this model; their sum is the input of the first layer.",
   Component: Embeddings,
-  options: () => pick("side", "token", "sinusoids", "dimension", "first", "second"),
+  options: () => options.value,
   restoreOptions: restore,
   rows: (data) =>
     data.nearest.map(([other, cosine]) => ({

@@ -4,14 +4,14 @@ import { HeatMapView } from "../shared/components/heat_map_view.js";
 import { SegmentedControl } from "../shared/components/segments.js";
 import { formatNumber } from "../shared/format.js";
 import { createOptions } from "./options.js";
-import { Part, RowTable } from "./part.js";
+import { Part } from "./part.js";
 
 const STACKS = [
   { value: "encoder", label: "Encoder", title: "Reads the source" },
   { value: "decoder", label: "Decoder", title: "Reads the target, shifted right" },
 ];
 const CELL_NAMES = { rnn: "plain RNN", gru: "GRU", lstm: "LSTM" };
-const { update, restore, pick } = createOptions("gates", {
+const { options, update, restore } = createOptions("gates", {
   stack: "encoder",
   layer: 0,
   quantity: "",
@@ -26,6 +26,21 @@ export const meanRows = ({ tokens, quantities }) => [
     title: `${name} = ${formula}; ${meaning}`,
   })),
 ];
+
+const Means = ({ rows }) =>
+  html`<div class="pg-table-box" tabindex="0" role="region" aria-label="Means by position">
+    <table class="gates-means">
+      <tbody>
+        ${rows.map(
+          ({ name, values, title }) =>
+            html`<tr key=${name} title=${title}>
+              <th scope="row">${name}</th>
+              ${values.map((value, i) => html`<td key=${i}>${value}</td>`)}
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
 
 /** Describe a number of the map. */
 export const describeUnit = ({ tokens, quantity, values }, row, column) =>
@@ -69,14 +84,14 @@ function Gates({ data }) {
   return html`<${Choices} data=${data} />
     <div class="parts">
       <${Part}
-        size="wide"
+        isWide
         title=${`Means by position: ${CELL_NAMES[cell]}, ${stack}, layer ${layer + 1}`}
         hint="Each cell reads its input x and its previous hidden state h. The table has the mean
           absolute value over the units of the layer. Gates are between 0 and 1."
       >
-        <${RowTable} class="gates-means" label="Means by position" rows=${meanRows(data)} />
+        <${Means} rows=${meanRows(data)} />
       <//>
-      <${Part} size="wide" title=${`${quantity} = ${formula}`} hint=${meaning + "."}>
+      <${Part} isWide title=${`${quantity} = ${formula}`} hint=${meaning + "."}>
         <${HeatMapView}
           label=${quantity + " by position and unit"}
           data=${{
@@ -103,7 +118,7 @@ export const gatesSpec = {
   title: "Gates of a recurrent model",
   explain: "Gates and states of the RNN, LSTM or GRU cell at every position.",
   Component: Gates,
-  options: () => pick("stack", "layer", "quantity"),
+  options: () => options.value,
   restoreOptions: restore,
   rows: ({ tokens, quantities, stack, layer }) =>
     tokens.map((token, i) => ({

@@ -13,13 +13,12 @@ import { gatesSpec } from "./gates.js";
 import { generationSpec } from "./generation.js";
 import { headRolesSpec } from "./head_roles.js";
 import { logitLensSpec } from "./logit_lens.js";
-import { masksSpec } from "./masks.js";
+import { parametersSpec } from "./parameters.js";
 import { patchingSpec } from "./patching.js";
 import { refreshIfStale, watchSelection } from "./requests.js";
 import { Sections } from "./sections.js";
 import { openSection, pageWidth } from "./state.js";
 import { Toolbar } from "./toolbar.js";
-import { trainingSpec } from "./training.js";
 import { addViewListener, attach, isVisible, onResizeOrThemeChange, root } from "./view.js";
 import { findSection, selectView, VIEWS } from "./views.js";
 
@@ -35,8 +34,7 @@ Object.assign(VIEWS, {
   trace: activationsSpec,
   lens: logitLensSpec,
   embeddings: embeddingsSpec,
-  sizes: masksSpec,
-  training: trainingSpec,
+  parameters: parametersSpec,
   gates: gatesSpec,
 });
 

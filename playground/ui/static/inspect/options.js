@@ -6,7 +6,7 @@ import { scheduleRefresh } from "./requests.js";
  * Return the options of a section as a signal, and functions that change them.
  * @template {Record<string, any>} Options
  * @param {string} section
- * @param {Options} initial null stands for a text that the server chooses
+ * @param {Options} initial
  */
 export function createOptions(section, initial) {
   const options = signal(initial);
@@ -25,17 +25,10 @@ export function createOptions(section, initial) {
       /** @type {any} */ (
         Object.fromEntries(
           Object.entries(initial)
-            .filter(
-              ([name, value]) => typeof link[name] === (value === null ? "string" : typeof value),
-            )
+            .filter(([name, value]) => typeof link[name] === typeof value)
             .map(([name]) => [name, link[name]]),
         )
       ),
     );
-  /** Return options for the request; null stands for the default of the server. */
-  const pick = (/** @type {string[]} */ ...names) =>
-    Object.fromEntries(
-      names.map((name) => [name, options.value[name]]).filter(([, value]) => value !== null),
-    );
-  return { options, set, update, restore, pick };
+  return { options, set, update, restore };
 }

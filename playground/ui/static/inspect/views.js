@@ -15,7 +15,7 @@ export const SUB_VIEWS = [
   {
     name: "forward",
     title: "Forward pass",
-    sections: ["trace", "lens", "embeddings", "sizes", "training", "gates"],
+    sections: ["trace", "lens", "embeddings", "parameters", "gates"],
   },
 ];
 /** The section that was open last in each sub-view. @type {Record<string, string>} */

@@ -479,47 +479,16 @@ export interface AttentionScoresView extends InspectView {
 export interface EmbeddingsView extends AnswerView {
   side: "source" | "target";
   positions: Record<string, any>;
-  sinusoids: Record<string, any>;
-  dimensions: Record<string, any>[];
   tokens: string[];
   token: string;
   nearest: [string, number | null][];
   map: Record<string, any>;
-  /** Number of positions, of directions, smallest distance, and the offset that has it. */
-  independence: [number, number, number | null, number][];
-  order: Record<string, any>;
 }
 
-/** The view `sizes`. */
-export interface SizesView extends AnswerView {
-  padding: Record<string, any>;
-  causal: Record<string, any>;
-  softmax: Record<string, any>;
-  kinds: Record<string, any>[];
-  layer: number;
-  layers: number;
-  shapes: any[][];
-  length: number;
-  parameters: Record<string, any>;
-  quadratic: any[];
-  lengths: Record<string, any>;
-  typed: Record<string, any>;
-  separate: Record<string, any>;
-  measured: boolean;
-}
-
-/** The view `training`. */
-export interface TrainingView extends AnswerView {
-  position: number;
-  labels: string[];
-  smoothing: number;
-  names: string[];
-  one_hot: (number | null)[];
-  smoothed: (number | null)[];
-  predicted: (number | null)[];
-  losses: Record<string, number | null>;
-  schedule: "paper" | "model";
-  rates: Record<string, any>[];
+/** The view `parameters`. */
+export interface ParametersView extends AnswerView {
+  components: Record<string, any>[];
+  total: number;
 }
 
 /** The view `gates`. */
