@@ -43,7 +43,6 @@ ENV_NUMBERS = {
     "MAX_MINUTES": EnvNumber(15),
     "RUNS_MB": EnvNumber(200),
     "RUNS_TOTAL_MB": EnvNumber(5000),
-    "ZERO_SECONDS": EnvNumber(20, low=1, high=3600),
     "ADDRESS_MS": EnvNumber(500),
     "OWNER_MS": EnvNumber(200),
     "API_STARTS": EnvNumber(10),

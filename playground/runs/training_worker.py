@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import signal
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -56,7 +54,7 @@ OUT_OF_MEMORY_MESSAGE = "out of memory ({}); use a smaller batch_size, d_model o
 
 
 def main(connection: Connection, spec: WorkerSpec) -> None:
-    """Run the worker: the entry point of the process."""
+    """Run the worker, and report in every case how it ended: the entry point of the process."""
     worker: TrainingWorker | None = None
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -64,40 +62,18 @@ def main(connection: Connection, spec: WorkerSpec) -> None:
             raise SystemExit(0)
         worker.request_exit("paused")
 
+    def report_failure(message: str) -> None:
+        _send(connection, ("ended", "failed", message, None))
+
     prepare_process(nice=10)  # the server must respond even if training uses every core
     signal.signal(signal.SIGTERM, end)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, end)
-
-    def on_started(started: TrainingWorker) -> None:
-        nonlocal worker
-        worker = started
-
-    run_job(connection, spec, on_started)
-
-
-def run_job(
-    connection: Connection,
-    spec: WorkerSpec,
-    on_start: Callable[[TrainingWorker], None] = lambda worker: None,
-) -> None:
-    """Run the specified worker, and report in every case how it ended.
-
-    It runs in its own process or in one of ZeroGPU (`zerogpu.py`).
-
-    Args:
-        on_start: called with the worker before it trains.
-    """
-
-    def report_failure(message: str) -> None:
-        _send(connection, ("ended", "failed", message, None))
-
     try:
         folder = Path(spec.folder)
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(folder / ".lock", timeout=LOCK_TIMEOUT_S):
             worker = TrainingWorker(connection, spec)
-            on_start(worker)
             worker.run()
     except (torch.OutOfMemoryError, MemoryError) as error:
         report_failure(OUT_OF_MEMORY_MESSAGE.format(str(error)[:200] or "no memory left"))
@@ -142,11 +118,6 @@ class TrainingWorker:
         )
         self.paused = spec.first_command == "step" or self.pause_at_step == self.trainer.step_count
         self.steps_to_go = int(spec.first_command == "step")  # single steps requested while paused
-        self.uses_zerogpu = spec.time_slice_s > 0  # on a ZeroGPU slice of that duration
-        self.release_deadline = (
-            time.monotonic() + spec.time_slice_s if self.uses_zerogpu else math.inf
-        )
-        self.first_step = self.trainer.step_count
         self.exit_status = ""  # the final status, once the worker should exit
         self.orphaned = False  # the parent has exited
         self.viewer_active = True
@@ -188,8 +159,6 @@ class TrainingWorker:
             if time.monotonic() - self.metrics_sent_at > HEARTBEAT_INTERVAL_S and not self.paused:
                 # At a very low speed, this message shows that the worker is alive.
                 self.write_or_pause(self.send_metrics)
-            if self.uses_zerogpu and not self.exit_status:
-                self.release_gpu_before_deadline()
             if (
                 self.exit_status
                 or (self.paused and not self.steps_to_go)
@@ -245,15 +214,8 @@ class TrainingWorker:
     def seconds_until_next_step(self) -> float:
         """Return the seconds to wait for a command before the next step; 0 at full speed."""
         if self.paused and not self.steps_to_go:
-            return 0.0 if self.uses_zerogpu else COMMAND_WAIT_S
+            return COMMAND_WAIT_S
         return max(0.0, min(COMMAND_WAIT_S, self.next_step_at - time.monotonic()))
-
-    def release_gpu_before_deadline(self) -> None:
-        """Exit a ZeroGPU slice when paused, or at the time limit after at least one step."""
-        if self.paused and not self.steps_to_go:
-            self.request_exit("paused")
-        elif time.monotonic() > self.release_deadline and self.trainer.step_count > self.first_step:
-            self.request_exit("waiting")
 
     def max_steps_per_second(self) -> float:
         """Return the current maximum of steps per second; 0 for no maximum."""
@@ -292,9 +254,7 @@ class TrainingWorker:
             and self.write_or_pause(self.save_preview_weights)
             and self.write_or_pause(lambda: self.save(scores))
         )
-        if not saved and self.uses_zerogpu:
-            status, message = "paused", self.write_error
-        elif not saved and not self.orphaned:
+        if not saved and not self.orphaned:
             return False
         self.send("ended", status, message, dataclasses.asdict(scores) if scores else None)
         return True

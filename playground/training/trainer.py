@@ -15,7 +15,6 @@ from torch import Tensor
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
 from playground.architectures.packed_rows import can_pack, packed_loss
-from playground.common.devices import is_zero_gpu
 from playground.evaluation import EvalResult, aggregate, mean_loss, score_targets
 from playground.models.config_fields import ConfigError
 from playground.tasks import LOOKUP, PAD
@@ -60,12 +59,12 @@ class Metrics:
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device of a `device` setting on this machine; on ZeroGPU, auto is the CPU.
+    """Return the device of a `device` setting on this machine.
 
     Raises:
         ValueError: for cuda without a CUDA GPU.
     """
-    available = torch.cuda.is_available() and not (name == "auto" and is_zero_gpu())
+    available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise ValueError("device is 'cuda', but no CUDA GPU is available here; use auto or cpu")
     return torch.device("cuda" if available and name != "cpu" else "cpu")
