@@ -350,7 +350,7 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     after the same step.
     """
     from playground.training.thread_tuning import ThreadTuner
-    from playground.training.trainer import REPORT_INTERVAL, TrainingDivergedError
+    from playground.training.trainer import TrainingDivergedError
 
     interrupted, threads = record_signals(), ThreadTuner(trainer)
     total = trainer.active_config.max_steps
@@ -360,16 +360,12 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     ) as bar:
         try:
             while trainer.should_continue():
-                steps = trainer.train_steps(
-                    max(1, int(REPORT_INTERVAL * trainer.recent_steps_per_second))
-                )
-                metrics += steps
+                step = trainer.train_step()
+                metrics.append(step)
                 threads.maybe_tune()
-                bar.update(len(steps))
-                if steps[-1].exact_match is not None:
-                    bar.set_postfix(
-                        loss=f"{steps[-1].loss:.4f}", exact_match=f"{steps[-1].exact_match:.2%}"
-                    )
+                bar.update()
+                if step.exact_match is not None:
+                    bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")
                 if reported := trainer.dist.all_reduce_max(max(interrupted, default=0)):
                     return f"stopped by a signal at step {trainer.step_count}", 128 + reported
         except TrainingDivergedError as error:

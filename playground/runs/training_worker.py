@@ -46,7 +46,6 @@ SNAPSHOT_INTERVAL_S = 0.2  # least seconds between two weights for the live view
 STEP_BY_STEP_MAX_SPEED = 20
 FIRST_CHECKPOINT_AFTER_S = 2.0  # seconds until the first checkpoint of a worker
 CHECKPOINT_INTERVAL_S = 15.0  # least seconds between two later checkpoints
-COMMAND_POLL_INTERVAL_S = 0.05  # seconds of consecutive GPU steps between two polls for commands
 COMMAND_WAIT_S = 0.5  # seconds that a paused worker waits for a command between two loops
 HEARTBEAT_INTERVAL_S = 1.0  # seconds between two messages of a worker that is not paused
 LOCK_TIMEOUT_S = 20.0  # seconds to wait for a worker of an earlier server that still saves
@@ -167,7 +166,7 @@ class TrainingWorker:
                 continue
             started = time.monotonic()
             try:
-                self.pending_metrics += self.trainer.train_steps(self.steps_per_iteration())
+                self.pending_metrics.append(self.trainer.train_step())
             except TrainingDivergedError as error:
                 return "failed", f"{DIVERGED_MESSAGE} at {error}"
             self.steps_to_go = max(0, self.steps_to_go - 1)
@@ -189,27 +188,6 @@ class TrainingWorker:
         now = time.monotonic()
         self.trained_seconds += self.counting * (now - self.counted_at)
         self.counted_at, self.counting = now, not self.paused or self.steps_to_go > 0
-
-    def steps_per_iteration(self) -> int:
-        """Return the number of steps until the next check of commands, clock and history.
-
-        It exceeds 1 only on a GPU with a captured step.
-        """
-        if self.trainer.cuda_graph is None or self.paused or self.max_steps_per_second():
-            return 1
-        step = self.trainer.step_count
-        maximum = max(1, int(COMMAND_POLL_INTERVAL_S * self.trainer.recent_steps_per_second))
-        if self.pause_at_step is not None and self.pause_at_step > step:
-            maximum = min(maximum, self.pause_at_step - step)
-        return next(
-            (
-                n
-                for n in range(1, maximum)
-                if self.history.should_save_weights(step + n)
-                or self.history.should_save_state(step + n)
-            ),
-            maximum,
-        )
 
     def seconds_until_next_step(self) -> float:
         """Return the seconds to wait for a command before the next step; 0 at full speed."""

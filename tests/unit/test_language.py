@@ -32,7 +32,6 @@ BANNED_IN_PROSE = re.compile(
 )
 # words that are right where they stand, with the reason
 ALLOWED = {
-    "eye": "torch.eye",
     "floor": "the function of mathematics",
     "floor_to": "the function of mathematics",
     "write-up": "the name of a preset in version 0.1.0",
@@ -41,7 +40,7 @@ ALLOWED = {
     "nobody": "an example text for the sentiment classifier",
 }
 # of hypothesis, of torch's optimizers, of files, and an option of commands
-LIBRARY_NAMES = {"given", "found_inf", "tell", "ask_token"}
+LIBRARY_NAMES = {"given", "tell", "ask_token"}
 OLD_NAMES = "## Names of version 0.1.0"  # the section of docs/glossary.md that lists them
 MAX_HITS = 40
 FOLDERS = ("app.py", "playground", "benchmarks", "tests", "scripts")

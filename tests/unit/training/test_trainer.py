@@ -6,8 +6,13 @@ import torch
 
 from playground.tasks.held_out import build_held_out_set, sample_training_batch
 from playground.training.setting_changes import SettingChange
-from playground.training.train_step import global_grad_norm as joint_norm
-from playground.training.trainer import Metrics, Trainer, TrainingDivergedError, resolve_device
+from playground.training.trainer import (
+    Metrics,
+    Trainer,
+    TrainingDivergedError,
+    global_grad_norm,
+    resolve_device,
+)
 from tests.support.trainer_fingerprint import fingerprint
 
 
@@ -302,9 +307,9 @@ def test_the_norm_of_many_gradients_is_independent_of_the_method(monkeypatch):
         torch.randn(shape, generator=torch.Generator().manual_seed(0))
         for shape in ((3, 4), (7,), (2, 5, 2))
     ]
-    joined = joint_norm(gradients)
-    monkeypatch.setattr("playground.training.train_step.MAX_CONCAT_NUMEL", 10)
-    assert joint_norm(gradients).item() == pytest.approx(joined.item(), rel=1e-6)
+    joined = global_grad_norm(gradients)
+    monkeypatch.setattr("playground.training.trainer.MAX_CONCAT_NUMEL", 10)
+    assert global_grad_norm(gradients).item() == pytest.approx(joined.item(), rel=1e-6)
     assert joined.item() == pytest.approx(
         math.sqrt(sum(float((each.double() ** 2).sum()) for each in gradients)), rel=1e-6
     )
