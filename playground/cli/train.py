@@ -349,10 +349,9 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     steps, because weights and generators are inconsistent within one. Several processes all end
     after the same step.
     """
-    from playground.training.thread_tuning import ThreadTuner
     from playground.training.trainer import TrainingDivergedError
 
-    interrupted, threads = record_signals(), ThreadTuner(trainer)
+    interrupted = record_signals()
     total = trainer.active_config.max_steps
     is_hidden = None if trainer.dist.is_main else True  # None: tqdm draws on a terminal only
     with progress_bar(
@@ -362,7 +361,6 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
             while trainer.should_continue():
                 step = trainer.train_step()
                 metrics.append(step)
-                threads.maybe_tune()
                 bar.update()
                 if step.exact_match is not None:
                     bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")

@@ -26,7 +26,6 @@ class EnvNumber:
 # Without PREFIX. docs/hosting.md describes each.
 ENV_NUMBERS = {
     "SLOTS": EnvNumber(0, high=1000, integer=True),
-    "THREADS": EnvNumber(0, high=256, integer=True),
     "IDLE_TIMEOUT_S": EnvNumber(1800),
     "RELEASE_AFTER_S": EnvNumber(600),
     "HANG_TIMEOUT_S": EnvNumber(60),

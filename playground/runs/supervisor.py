@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from playground.common.devices import usable_cores
 from playground.jobs.process import WorkerProcess, cpu_seconds, describe_exit
 from playground.training.setting_changes import SettingChange
 
@@ -89,6 +90,7 @@ class Supervisor:
             origin,
             trained_seconds=run.trained_seconds,
             threads=self.settings.limits.threads,
+            cores=max(1, usable_cores() // self.settings.slots),
         )
 
     # Messages

@@ -31,7 +31,6 @@ from playground.evaluation import EvalResult
 from playground.jobs.entry import prepare_process
 from playground.models.config_fields import ConfigError
 from playground.training.setting_changes import SettingChange
-from playground.training.thread_tuning import ThreadTuner
 from playground.training.trainer import Metrics, TrainingDivergedError
 
 from .weight_history import WeightHistory
@@ -109,7 +108,7 @@ class TrainingWorker:
         self.write_error = ""  # the message about a failed write
         self.trainer, note, is_new = restore_run(spec, self.history)
         self.packed_weights = WeightsSerializer(self.trainer.eval_model)
-        self.thread_choice = ThreadTuner(self.trainer)
+        self.trainer.cores = spec.cores
         # A branch pauses once, at the step where it leaves its origin.
         branch_step = spec.branched_from[1] if spec.branched_from else -1
         self.pause_at_step = (
@@ -171,8 +170,6 @@ class TrainingWorker:
                 return "failed", f"{DIVERGED_MESSAGE} at {error}"
             self.steps_to_go = max(0, self.steps_to_go - 1)
             self.write_or_pause(self.record_step)
-            if not self.paused and self.thread_choice.maybe_tune():
-                self.send_changes()
             if self.trainer.step_count == self.pause_at_step and self.trainer.should_continue():
                 self.pause()
             speed = self.max_steps_per_second()

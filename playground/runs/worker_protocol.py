@@ -28,3 +28,4 @@ class WorkerSpec:
     branched_from: tuple[str, int] | None = None  # folder and step that this run branches from
     trained_seconds: float = 0.0  # seconds of training so far
     threads: int = 0  # an upper limit, independent of the settings; 0: no limit
+    cores: int = 1  # those of the machine, divided by the slots

@@ -122,8 +122,8 @@ class TrainConfig:
     )
     num_threads: int = config_field(
         1,
-        "CPU threads; 0 measures repeatedly which number is fastest. Another number changes the "
-        "last bits of the results.",
+        "CPU threads; 0 is one below a million parameters, else the machine's cores divided by its "
+        "training slots. Another number changes the last bits of the results.",
         low=0,
         high=256,
     )

@@ -15,6 +15,7 @@ from torch import Tensor
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
 from playground.architectures.packed_rows import can_pack, packed_loss
+from playground.common.devices import usable_cores
 from playground.evaluation import EvalResult, aggregate, mean_loss, score_targets
 from playground.models.config_fields import ConfigError
 from playground.tasks import PAD
@@ -32,6 +33,7 @@ from .weight_averaging import WeightAverage, averaging_rate
 
 FINAL_EVAL_SIZE = 2000  # held-out sequences of a final evaluation
 MAX_THREADS = 256  # the maximum of the setting
+ONE_THREAD_PARAMETERS = 1_000_000  # below as many parameters, more threads hardly help
 MAX_CONCAT_NUMEL = 2_000_000  # up to this many numbers, gradients are concatenated for their norm
 
 
@@ -127,6 +129,9 @@ class Trainer:
         self._threads_set = 0
         self._active: tuple[tuple[SettingChange, ...], TrainConfig] = ((), training)
         self.max_threads = max_threads  # overrides the settings
+        self.cores = max(1, usable_cores() // dist.world_size)  # of this run, if num_threads is 0
+        n_parameters = sum(weight.numel() for weight in self.model.parameters())
+        self._uses_one_thread = n_parameters < ONE_THREAD_PARAMETERS
         self._set_threads()
 
     def __iter__(self) -> Iterator[Metrics]:
@@ -291,8 +296,9 @@ class Trainer:
 
     @property
     def threads(self) -> int:
-        """Return the number of CPU threads in effect, by default one (thread_tuning.py)."""
-        return min(self.active_config.num_threads or 1, self.max_threads)
+        """Return the number of CPU threads in effect."""
+        default = 1 if self._uses_one_thread else self.cores
+        return min(self.active_config.num_threads or default, self.max_threads)
 
     def _set_threads(self) -> None:
         """Apply the number of threads in effect to this process."""

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from playground.tasks.held_out import build_held_out_set, sample_training_batch
+from playground.training import trainer as trainer_module
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import (
     Metrics,
@@ -245,6 +246,27 @@ def test_threads_are_those_of_the_run(small_run):
     assert torch.get_num_threads() == 2
     Trainer(small_run.replace(num_threads=1))
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize(
+    ("num_threads", "is_small", "cores", "limit", "threads"),
+    [
+        (0, True, 8, 256, 1),
+        (0, False, 8, 256, 8),
+        (0, False, 1, 256, 1),
+        (0, False, 8, 4, 4),
+        (3, True, 8, 256, 3),
+        (3, False, 8, 2, 2),
+    ],
+)
+def test_threads_are_those_of_the_setting_or_of_the_rule(
+    monkeypatch, small_run, num_threads, is_small, cores, limit, threads
+):
+    monkeypatch.setattr(trainer_module, "ONE_THREAD_PARAMETERS", 1e9 if is_small else 1)
+    monkeypatch.setattr(trainer_module, "usable_cores", lambda: cores)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    trainer = Trainer(small_run.replace(num_threads=num_threads), max_threads=limit)
+    assert trainer.threads == threads
 
 
 def test_reading_settings_does_not_change_process_threads(small_run):
