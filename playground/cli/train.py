@@ -21,7 +21,6 @@ from playground.tasks import TASKS
 from playground.training.config import RunConfig, default_max_length
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.setting_changes import config_at_step
-from playground.training.task_config import TaskConfig
 
 from .common import (
     check_output_dir,
@@ -65,8 +64,8 @@ python -m playground train --resume sorter --max-steps 1000"""
     "--task",
     default=None,
     help=(
-        f"The task: {', '.join(TASKS)}; or pairs.tsv, data.csv, hub:user/dataset, "
-        "path.py:function. [default: reverse]"
+        f"The task: {', '.join(TASKS)}; or pairs.tsv, data.csv, hub:user/dataset. "
+        "[default: reverse]"
     ),
 )
 @dataset_options
@@ -283,18 +282,9 @@ def dataset_settings(
 
     A description of the dataset is printed, and its first examples if they are requested.
     """
-    max_length = options.get("max_length", TaskConfig().max_length)
-    sampling_note = {
-        "n_symbols": options.get("n_symbols", 10),
-        "min_length": options.get("min_length", max_length),
-        "max_length": max_length,
-    }
     try:
         dataset = from_cli_argument(
-            task,
-            [name.strip() for name in columns.split(",")] if columns else [],
-            words,
-            **sampling_note,
+            task, [name.strip() for name in columns.split(",")] if columns else [], words
         )
         store(dataset)
     except DatasetError as error:
