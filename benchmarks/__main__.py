@@ -179,9 +179,8 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "gpu": (
         gpu,
         "GPU",
-        "Steps per second, median of 5 rows of 64 steps; length 10, d_ff twice d_model. Eager "
-        "steps synchronize with the device after every step; captured steps run as a row of CUDA "
-        "graphs. A step reads and writes at least 9 numbers per parameter.",
+        "Steps per second, median of 5 rows of 64 steps; length 10, d_ff twice d_model. A step "
+        "reads and writes at least 9 numbers per parameter.",
     ),
     "soak": (
         load_soak,

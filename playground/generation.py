@@ -3,7 +3,7 @@
 This module does not depend on how a model is trained, and does not know the target.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from playground.common import messages
 from playground.models.attention import padding_mask
-from playground.models.fused_decoder import FusedDecoder, can_fuse
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS
 
@@ -53,14 +52,21 @@ def generate(
     if not temperature >= 0:
         raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or above")
     with eval_mode(model):
-        next_logits = _prepare_step(model, source_BS, max_tokens)
+        # Every step reads all keys and values of the memory: contiguous ones in half the time.
+        memory_kv = [
+            (key_BGSK.contiguous(), value_BGSK.contiguous())
+            for key_BGSK, value_BGSK in model.project_memory(model.encode(source_BS))
+        ]
+        cross_attn_mask = padding_mask(source_BS)
+        cache = model.new_cache(len(source_BS), max_tokens)
         token_B1 = torch.full_like(source_BS[:, :1], SOS)
         finished_B1 = torch.zeros_like(token_B1, dtype=torch.bool)
         generated_BT = torch.full(
             (len(source_BS), max_tokens), PAD, dtype=source_BS.dtype, device=source_BS.device
         )
         for t in range(max_tokens):
-            next_B1 = choose_token(next_logits(token_B1), temperature, generator)
+            x_B1D = model.decode_step(token_B1, memory_kv, cross_attn_mask, cache)
+            next_B1 = choose_token(model.output_proj(x_B1D)[:, 0], temperature, generator)
             token_B1 = next_B1.masked_fill(finished_B1, PAD)
             generated_BT[:, t] = token_B1[:, 0]
             finished_B1 |= token_B1 == EOS
@@ -68,28 +74,6 @@ def generate(
             if t % 4 == 3 and bool(finished_B1.all()):
                 break
     return generated_BT
-
-
-def _prepare_step(
-    model: Transformer, source_BS: Tensor, max_tokens: int
-) -> Callable[[Tensor], Tensor]:
-    """Encode the sources; return the function from the newest tokens (B1) to logits (BV)."""
-    memory_BSD = model.encode(source_BS)
-    if can_fuse(model):
-        return FusedDecoder(model, memory_BSD, source_BS != PAD, max_tokens).step
-    # Every step reads all keys and values of the memory: contiguous ones in half the time.
-    memory_kv = [
-        (key_BGSK.contiguous(), value_BGSK.contiguous())
-        for key_BGSK, value_BGSK in model.project_memory(memory_BSD)
-    ]
-    cross_attn_mask = padding_mask(source_BS)
-    cache = model.new_cache(len(source_BS), max_tokens)
-
-    def next_logits(token_B1: Tensor) -> Tensor:
-        x_B1D = model.decode_step(token_B1, memory_kv, cross_attn_mask, cache)
-        return model.output_proj(x_B1D)[:, 0]
-
-    return next_logits
 
 
 def choose_token(

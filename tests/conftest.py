@@ -1,7 +1,6 @@
 """Fixtures of the lower layers: small settings, and one model at several training steps."""
 
 import copy
-import os
 
 import pytest
 import torch
@@ -16,8 +15,6 @@ settings.register_profile("quick", max_examples=50, deadline=None, derandomize=T
 settings.load_profile("quick")
 # as a Trainer does: two threads on a busy machine take thirty times as long
 torch.set_num_threads(1)
-# for runs in processes of their own, which would try out what is quickest
-os.environ.setdefault("PLAYGROUND_THREADS", "1")
 
 # Modules that figures and transformers import, so that a forked process starts two seconds sooner.
 # Modules that read the environment at import, such as huggingface_hub, must not be in the list.

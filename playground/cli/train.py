@@ -21,7 +21,6 @@ from playground.tasks import TASKS
 from playground.training.config import RunConfig, default_max_length
 from playground.training.presets import PRESETS, architecture_preset, preset_config
 from playground.training.setting_changes import config_at_step
-from playground.training.task_config import TaskConfig
 
 from .common import (
     check_output_dir,
@@ -64,8 +63,8 @@ python -m playground train --resume sorter --max-steps 1000"""
     "--task",
     default=None,
     help=(
-        f"The task: {', '.join(TASKS)}; or pairs.tsv, data.csv, hub:user/dataset, "
-        "path.py:function. [default: reverse]"
+        f"The task: {', '.join(TASKS)}; or pairs.tsv, data.csv, hub:user/dataset. "
+        "[default: reverse]"
     ),
 )
 @dataset_options
@@ -282,18 +281,9 @@ def dataset_settings(
 
     A description of the dataset is printed, and its first examples if they are requested.
     """
-    max_length = options.get("max_length", TaskConfig().max_length)
-    sampling_note = {
-        "n_symbols": options.get("n_symbols", 10),
-        "min_length": options.get("min_length", max_length),
-        "max_length": max_length,
-    }
     try:
         dataset = from_cli_argument(
-            task,
-            [name.strip() for name in columns.split(",")] if columns else [],
-            words,
-            **sampling_note,
+            task, [name.strip() for name in columns.split(",")] if columns else [], words
         )
         store(dataset)
     except DatasetError as error:
@@ -348,10 +338,9 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     steps, because weights and generators are inconsistent within one. Several processes all end
     after the same step.
     """
-    from playground.training.thread_tuning import ThreadTuner
-    from playground.training.trainer import REPORT_INTERVAL, TrainingDivergedError
+    from playground.training.trainer import TrainingDivergedError
 
-    interrupted, threads = record_signals(), ThreadTuner(trainer)
+    interrupted = record_signals()
     total = trainer.active_config.max_steps
     is_hidden = None if trainer.dist.is_main else True  # None: tqdm draws on a terminal only
     with progress_bar(
@@ -359,16 +348,11 @@ def train_with_progress(trainer: Trainer, metrics: list[Any]) -> tuple[str, int]
     ) as bar:
         try:
             while trainer.should_continue():
-                steps = trainer.train_steps(
-                    max(1, int(REPORT_INTERVAL * trainer.recent_steps_per_second))
-                )
-                metrics += steps
-                threads.maybe_tune()
-                bar.update(len(steps))
-                if steps[-1].exact_match is not None:
-                    bar.set_postfix(
-                        loss=f"{steps[-1].loss:.4f}", exact_match=f"{steps[-1].exact_match:.2%}"
-                    )
+                step = trainer.train_step()
+                metrics.append(step)
+                bar.update()
+                if step.exact_match is not None:
+                    bar.set_postfix(loss=f"{step.loss:.4f}", exact_match=f"{step.exact_match:.2%}")
                 if reported := trainer.dist.all_reduce_max(max(interrupted, default=0)):
                     return f"stopped by a signal at step {trainer.step_count}", 128 + reported
         except TrainingDivergedError as error:

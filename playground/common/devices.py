@@ -1,19 +1,10 @@
-"""Detect the hardware and the cores that this process may use."""
+"""Count the cores that this process may use."""
 
 import math
 import os
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-ZERO_GPU = "zero"  # the device setting of a run that trains in time slices on ZeroGPU
-
-
-def is_zero_gpu() -> bool:
-    """Return whether this is a Space on ZeroGPU.
-
-    Such a Space has no permanent GPU. It gets one for a few seconds during a user's event.
-    """
-    return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 
 def usable_cores() -> int:

@@ -23,7 +23,6 @@ class EnvNumber:
 # Without PREFIX. docs/hosting.md describes each.
 ENV_NUMBERS = {
     "SLOTS": EnvNumber(0, high=1000, integer=True),
-    "THREADS": EnvNumber(0, high=256, integer=True),
     "IDLE_TIMEOUT_S": EnvNumber(1800),
     "RELEASE_AFTER_S": EnvNumber(600),
     "HANG_TIMEOUT_S": EnvNumber(60),
@@ -40,7 +39,6 @@ ENV_NUMBERS = {
     "MAX_MINUTES": EnvNumber(15),
     "RUNS_MB": EnvNumber(200),
     "RUNS_TOTAL_MB": EnvNumber(5000),
-    "ZERO_SECONDS": EnvNumber(20, low=1, high=3600),
     "ADDRESS_MS": EnvNumber(500),
     "OWNER_MS": EnvNumber(200),
     "API_STARTS": EnvNumber(10),

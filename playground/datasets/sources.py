@@ -1,28 +1,18 @@
-"""Sources of datasets: text, files, the Hub, Python functions.
+"""Sources of datasets: text, files, the Hub.
 
-`read_pairs` checks all of them. No foreign code is executed, except the function that the owner of
-this machine names on the command line. A hosted Space never executes it.
+`read_pairs` checks all of them. No foreign code is executed.
 """
 
 import csv
-import importlib.util
 import io
-import os
-import random
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from playground.tasks.vocabulary import ALPHABET
 
 from .pairs import MAX_FIELD_CHARS, DatasetError, PairDataset, read_pairs
 
 MAX_BYTES = 50_000_000  # bytes of a file or a text, and characters from the Hub
-FUNCTION_EXAMPLES = 20_000  # sequences that a function is called with
-MAX_DRAWS_FACTOR = 4  # at most this many times as many samples, because short sequences repeat
 CSV = (".csv",)
 # Separators of source and target in a text without tabs; of equal ones the first is used.
 SEPARATORS = [re.compile(pattern) for pattern in (r"\s*(?:→|=>|->)\s*", r"\s*,\s*", r" {2,}")]
@@ -230,128 +220,19 @@ def from_hub(
     )
 
 
-def from_function(
-    function_path: str,
-    *,
-    n_symbols: int = 10,
-    min_length: int = 1,
-    max_length: int = 10,
-    n: int = FUNCTION_EXAMPLES,
-    seed: int = 0,
-    is_hosted: bool = False,
-) -> PairDataset:
-    """Build a dataset by calling a Python function with `n` distinct random sequences.
-
-    `function_path` is its file and name, as path.py:function. The function maps a list of symbols
-    to a list of symbols. It is only called here: the run and its checkpoint contain the pairs
-    alone.
-
-    Raises:
-        DatasetError: on a hosted Space, if the file or function is missing, or if the function
-            fails or returns something else.
-    """
-    if is_hosted or "SPACE_ID" in os.environ:
-        raise DatasetError(
-            "a Python function cannot be a task on a hosted page, because it would run with the "
-            "owner's rights; add a dataset instead"
-        )
-    function = _load_function(function_path)
-    random_source = random.Random(seed)
-    sources: dict[tuple[str, ...], None] = {}
-    for _ in range(MAX_DRAWS_FACTOR * n):
-        if len(sources) == n:
-            break
-        sources[
-            tuple(
-                random_source.choices(
-                    ALPHABET[:n_symbols], k=random_source.randint(min_length, max_length)
-                )
-            )
-        ] = None
-    targets = [_call(function, function_path, source) for source in sources]
-    for source, target in zip(list(sources)[:20], targets, strict=False):
-        if _call(function, function_path, source) != target:
-            raise DatasetError(
-                f"{function_path} returns two different results for {' '.join(source)}; a task "
-                "needs a deterministic function"
-            )
-
-    def lines() -> Iterator[tuple[int, Sequence[str]]]:
-        for number, (source, target) in enumerate(zip(sources, targets, strict=True), start=1):
-            yield number, [" ".join(source), " ".join(target)]
-
-    return read_pairs(lines, split_on_spaces=True)
-
-
-def _load_function(function_path: str) -> Callable[[list[str]], Any]:
-    path, _, name = function_path.rpartition(":")
-    if not Path(path).is_file():
-        raise DatasetError(
-            f"{path or function_path} is not a file; name a function as path.py:function"
-        )
-    spec = importlib.util.spec_from_file_location("playground_task_function", path)
-    if spec is None or spec.loader is None:
-        raise DatasetError(f"{path} is not a Python file; name a function as path.py:function")
-    module = importlib.util.module_from_spec(spec)
-    # as an import does, because dataclasses in the file look up their module
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise DatasetError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise DatasetError(f"{path} has no function {name}; name a function of this file")
-    return function
-
-
-def _call(
-    function: Callable[[list[str]], Any], function_path: str, source: tuple[str, ...]
-) -> list[str]:
-    try:
-        target = function(list(source))
-    except Exception as error:
-        raise DatasetError(
-            f"{function_path} failed on {' '.join(source)}: {type(error).__name__}: {error}"
-        ) from error
-    if (
-        not isinstance(target, list)
-        or not all(isinstance(symbol, str) and len(symbol.split()) == 1 for symbol in target)
-        or not target
-    ):
-        raise DatasetError(
-            f"{function_path} returned {target!r:.80} for {' '.join(source)}; it must return a "
-            "list of at least one symbol"
-        )
-    return target
-
-
 def from_cli_argument(
-    task: str,
-    columns: Sequence[str] = (),
-    split_on_spaces: bool | None = None,
-    **sampling_options: Any,
+    task: str, columns: Sequence[str] = (), split_on_spaces: bool | None = None
 ) -> PairDataset:
-    """Load the dataset of an argument: a file, hub:user/dataset, path.py:function.
-
-    `sampling_options` are the arguments of `from_function`.
+    """Load the dataset of an argument: a file, or hub:user/dataset.
 
     Raises:
         DatasetError: for unreadable or invalid data.
     """
     if task.startswith("hub:"):
         return from_hub(task.removeprefix("hub:"), columns, split_on_spaces)
-    if ".py:" in task:
-        return from_function(task, **sampling_options)
     return from_file(Path(task), columns, split_on_spaces)
 
 
 def is_dataset_argument(task: str) -> bool:
     """Return whether a task on the command line is a dataset."""
-    return (
-        task.startswith("hub:")
-        or ".py:" in task
-        or "/" in task
-        or "." in task
-        or Path(task).is_file()
-    )
+    return task.startswith("hub:") or "/" in task or "." in task or Path(task).is_file()

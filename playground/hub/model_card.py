@@ -309,7 +309,7 @@ def _training_facts(manifest: Manifest) -> dict[str, Any]:
     active = config_at_step(config.training, manifest.changes, manifest.step)
     return {
         "n_sampled": manifest.step * config.training.batch_size,
-        "n_threads": active.num_threads or 1,
+        "n_threads": active.num_threads,
         "command": command,
         "command_differs": any(
             change.setting in ("learning_rate", "stop_at_exact_match") for change in changes

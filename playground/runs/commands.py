@@ -55,10 +55,7 @@ class RunCommands:
             if ends and self.scheduler.remove(run):
                 run.update(status=_status_after(action), message="")
                 run.write()
-            elif ends and run.awaits_zerogpu:
-                run.update(status=_status_after(action))
-                run.write()
-            elif run.has_worker and (run.exiting or (run.uses_zerogpu and run.status == "paused")):
+            elif run.has_worker and run.exiting:
                 _control_exiting(run, action)
             elif run.has_worker:
                 _control_worker(run, action, checkpoint_message)
@@ -142,9 +139,6 @@ def _control_exiting(run: Run, action: str) -> None:
         if _can_continue(run):
             run.next_command = _first_command(action)
     elif action in ("pause", "stop"):
-        if run.status == "waiting":
-            run.update(status=_status_after(action))
-            return
         run.next_command = ""
         if action == "stop" and run.status == "paused":
             run.update(status="stopped")
@@ -165,7 +159,6 @@ def _control_worker(run: Run, action: str, checkpoint_message: str) -> None:
         raise UserError(BUSY_WORKER_MESSAGE)
     if action not in ("save", "pause"):
         run.command_sent_at = run.command_sent_at or time.monotonic()
-    run.pause_pending = action == "pause"
     if action == "stop":
         run.update(status="stopping")
     elif action in ("resume", "step"):

@@ -6,7 +6,7 @@ occupies GPU memory until the process ends.
 
 import torch
 
-from playground.common.devices import is_zero_gpu, usable_cores
+from playground.common.devices import usable_cores
 from playground.common.format import format_count
 from playground.training.trainer import resolve_device
 
@@ -21,8 +21,6 @@ def device_summary() -> str:
 
 
 def _cuda_unavailable_reason() -> str:
-    if is_zero_gpu():
-        return "ZeroGPU trains runs with device=zero in slices"
     if torch.version.cuda is None and torch.version.hip is None:
         apple = torch.backends.mps.is_available()
         return (

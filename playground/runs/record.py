@@ -30,7 +30,6 @@ from pydantic import (
 )
 
 from playground.checkpoints.manifest import read_json, validate_scores
-from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
@@ -107,7 +106,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
     `id` identifies the run for its owner, and `share_id` in share links. Neither can be guessed.
 
-    Statuses: waiting (for a slot or a ZeroGPU slice), starting, training, paused (at first with a
+    Statuses: waiting (for a slot), starting, training, paused (at first with a
     worker, later without), stopping, done, stopped, failed.
     """
 
@@ -220,11 +219,6 @@ class RunRecord(BaseModel, frozen=True, strict=True):
     def changes_version(self) -> int:
         """A checksum that identifies the changes of settings."""
         return _checksum(self.changes)
-
-    @property
-    def uses_zerogpu(self) -> bool:
-        """Whether it trains in ZeroGPU slices (`zerogpu.py`)."""
-        return self.config.training.device == ZERO_GPU and is_zero_gpu()
 
     @property
     def modified_settings(self) -> list[str]:

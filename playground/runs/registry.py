@@ -182,8 +182,7 @@ class Registry:
             # The page shows the list, but not the live view of this run.
             run.last_viewed_at = max(run.last_viewed_at, now - VIEWER_TTL_S)
             position = self.scheduler.position(run)
-            row = {"queue_position": position, "awaits_zerogpu": run.awaits_zerogpu}
-            rows.append(to_summary(run) | row)
+            rows.append(to_summary(run) | {"queue_position": position})
         return rows
 
     def _touch_owner(self, owner: str, now: float) -> None:
@@ -373,7 +372,7 @@ class Registry:
     def delete(self, run: Run) -> None:
         """Delete a run; for `UNDO_TTL_S` seconds it can be restored, paused if it was active."""
         with self._lock, run.lock:
-            if self.scheduler.remove(run) or run.awaits_zerogpu:
+            if self.scheduler.remove(run):
                 run.update(status="paused")
             elif run.has_worker:
                 run.exiting = run.send_command("park")

@@ -90,9 +90,6 @@ class Scheduler:
             run.first_command = first_command
             run.update(status="waiting", message="")
             run.last_viewed_at, run.memory_wait_since = time.monotonic(), None
-            if run.uses_zerogpu:  # the page requests its slices
-                run.write()
-                return
             self._queue.append(run)
             self.schedule()
 
@@ -126,7 +123,7 @@ class Scheduler:
             whether a run was launched.
         """
         now = time.monotonic()
-        live = [run for run in self._runs() if run.has_worker and not run.uses_zerogpu]
+        live = [run for run in self._runs() if run.has_worker]
         for run in self.order():
             mine = sum(other.owner == run.owner for other in live)
             if len(live) >= self.settings.slots or mine >= self.settings.slots_per_owner:
@@ -169,9 +166,7 @@ class Scheduler:
         owner start in order of arrival.
         """
         with self.lock:
-            n_active = Counter(
-                run.owner for run in self._runs() if run.has_worker and not run.uses_zerogpu
-            )
+            n_active = Counter(run.owner for run in self._runs() if run.has_worker)
             queued_by_owner: dict[str, deque[tuple[int, Run]]] = defaultdict(deque)
             for at, run in enumerate(self._queue):
                 queued_by_owner[run.owner].append((at, run))

@@ -127,7 +127,6 @@ class Run:
     learning_rate = RecordField[float]()
     max_steps_per_second = RecordField[float]()
     diverged = RecordField[bool]()
-    uses_zerogpu = RecordField[bool]()
     modified_settings = RecordField[list[str]]()
 
     def __init__(self, record: RunRecord, folder: Path, address: str = "") -> None:
@@ -165,7 +164,6 @@ class Run:
         self.command_sent_at: float | None = None  # time of the first command without a response
         self.last_message_at = self.paused_at = now
         self.cpu_seconds = 0.0  # CPU seconds of the worker at its last sign of activity
-        self.pause_pending = False  # a pause was sent to the current slice
         self.exiting = False  # the worker saves and exits
         self.forced_status: tuple[str, str] | None = None  # status and message after a kill
 
@@ -182,11 +180,6 @@ class Run:
     def has_worker(self) -> bool:
         worker = self.worker  # another thread may clear it
         return worker is not None and not worker.exited.is_set()
-
-    @property
-    def awaits_zerogpu(self) -> bool:
-        """Whether the page should request the next slice."""
-        return self.uses_zerogpu and self.status == "waiting" and not self.has_worker
 
     @property
     def is_deleted(self) -> bool:

@@ -86,8 +86,6 @@ def live_response(
     return {
         "status": record.status,
         "message": record.message,
-        "awaits_zerogpu": run.awaits_zerogpu,
-        "uses_zerogpu": record.uses_zerogpu,
         "name": record.name,
         "step": record.step,
         "max_steps": record.steps,

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from playground.common.devices import usable_cores
 from playground.jobs.process import WorkerProcess, cpu_seconds, describe_exit
 from playground.training.setting_changes import SettingChange
 
@@ -24,7 +25,6 @@ from .state import Run, max_score
 from .storage_quota import StorageQuota
 from .summary import format_duration
 from .worker_protocol import NO_USABLE_CHECKPOINT, WorkerSpec
-from .zerogpu import SLICE_SECONDS, SliceRunner, ZeroGpuWorker, describe_error
 
 HOUSEKEEPING_INTERVAL_S = 0.5  # seconds between two rounds
 QUOTA_INTERVAL_S = 30.0  # seconds between two checks of the storage quota
@@ -56,7 +56,6 @@ class Supervisor:
     ) -> None:
         self.root, self.settings, self._runs = root, settings, runs
         self.scheduler, self.snapshots, self.storage_quota = scheduler, snapshots, storage_quota
-        self.slice_runner: SliceRunner | None = None  # on ZeroGPU, the function that trains a slice
 
     # Start
 
@@ -72,10 +71,10 @@ class Supervisor:
             )
             run.write()
 
-    def worker_spec(self, run: Run, seconds: float = 0.0) -> WorkerSpec:
+    def worker_spec(self, run: Run) -> WorkerSpec:
         """Return the specification for a worker that is about to start. Needs the run's lock."""
         run.update(status="starting", message="")
-        run.exiting, run.pause_pending = False, False
+        run.exiting = False
         run.viewer_active, run.last_viewed_at = True, time.monotonic()
         run.last_message_at, run.cpu_seconds, run.size_bytes = time.monotonic(), 0.0, None
         origin = (
@@ -90,43 +89,9 @@ class Supervisor:
             run.first_command,
             origin,
             trained_seconds=run.trained_seconds,
-            time_slice_s=seconds,
             threads=self.settings.limits.threads,
+            cores=max(1, usable_cores() // self.settings.slots),
         )
-
-    def run_slice(self, run: Run) -> None:
-        """Train the next slice of a run that waits for one, and return when it has ended.
-
-        If the run waits for none, nothing happens. Call it in the thread of the owner's event,
-        because ZeroGPU assigns the GPU to that request.
-        """
-        with self.scheduler.lock, run.lock:
-            if (
-                self.slice_runner is None
-                or not run.awaits_zerogpu
-                or run.is_deleted
-                or self.scheduler.stop_event.is_set()
-            ):
-                return
-            spec, run.first_command = self.worker_spec(run, SLICE_SECONDS), "train"
-            slice_worker = ZeroGpuWorker(
-                f"slice-{run.folder.name}", lambda *message: self.on_message(run, *message)
-            )
-            run.worker = slice_worker
-            run.write()
-        failure: Exception | None
-        try:
-            failure = slice_worker.run(self.slice_runner, spec)
-        except (OSError, RuntimeError) as error:  # no socket, or no thread, could be created
-            failure = error
-        checkpoint_message = run.last_checkpoint_message() if run.status in ACTIVE_STATUSES else ""
-        with run.lock:
-            if run.status in ACTIVE_STATUSES:
-                reason = describe_error(failure or EOFError())
-                status = "stopped" if run.status == "stopping" else "paused"
-                run.forced_status = status, f"{reason}; {checkpoint_message}"
-        self.on_exit(run, None)
-        slice_worker.exited.set()
 
     # Messages
 
@@ -181,11 +146,7 @@ class Supervisor:
             checkpoint_message = f"; {run.last_checkpoint_message()}"
         with run.lock:
             run.last_message_at, run.command_sent_at = time.monotonic(), None
-            before = run.status
-            # The pause came after the end of the slice.
-            if status == "waiting" and run.pause_pending:
-                status = "paused"
-            if before == "stopped" or (before == "stopping" and status == "waiting"):
+            if run.status == "stopped":
                 status = "stopped"
             # A paused run whose worker exits keeps the reason of the pause.
             if message or status != "paused":

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import signal
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,7 +31,6 @@ from playground.evaluation import EvalResult
 from playground.jobs.entry import prepare_process
 from playground.models.config_fields import ConfigError
 from playground.training.setting_changes import SettingChange
-from playground.training.thread_tuning import ThreadTuner
 from playground.training.trainer import Metrics, TrainingDivergedError
 
 from .weight_history import WeightHistory
@@ -48,7 +45,6 @@ SNAPSHOT_INTERVAL_S = 0.2  # least seconds between two weights for the live view
 STEP_BY_STEP_MAX_SPEED = 20
 FIRST_CHECKPOINT_AFTER_S = 2.0  # seconds until the first checkpoint of a worker
 CHECKPOINT_INTERVAL_S = 15.0  # least seconds between two later checkpoints
-COMMAND_POLL_INTERVAL_S = 0.05  # seconds of consecutive GPU steps between two polls for commands
 COMMAND_WAIT_S = 0.5  # seconds that a paused worker waits for a command between two loops
 HEARTBEAT_INTERVAL_S = 1.0  # seconds between two messages of a worker that is not paused
 LOCK_TIMEOUT_S = 20.0  # seconds to wait for a worker of an earlier server that still saves
@@ -56,7 +52,7 @@ OUT_OF_MEMORY_MESSAGE = "out of memory ({}); use a smaller batch_size, d_model o
 
 
 def main(connection: Connection, spec: WorkerSpec) -> None:
-    """Run the worker: the entry point of the process."""
+    """Run the worker, and report in every case how it ended: the entry point of the process."""
     worker: TrainingWorker | None = None
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -64,40 +60,18 @@ def main(connection: Connection, spec: WorkerSpec) -> None:
             raise SystemExit(0)
         worker.request_exit("paused")
 
+    def report_failure(message: str) -> None:
+        _send(connection, ("ended", "failed", message, None))
+
     prepare_process(nice=10)  # the server must respond even if training uses every core
     signal.signal(signal.SIGTERM, end)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, end)
-
-    def on_started(started: TrainingWorker) -> None:
-        nonlocal worker
-        worker = started
-
-    run_job(connection, spec, on_started)
-
-
-def run_job(
-    connection: Connection,
-    spec: WorkerSpec,
-    on_start: Callable[[TrainingWorker], None] = lambda worker: None,
-) -> None:
-    """Run the specified worker, and report in every case how it ended.
-
-    It runs in its own process or in one of ZeroGPU (`zerogpu.py`).
-
-    Args:
-        on_start: called with the worker before it trains.
-    """
-
-    def report_failure(message: str) -> None:
-        _send(connection, ("ended", "failed", message, None))
-
     try:
         folder = Path(spec.folder)
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(folder / ".lock", timeout=LOCK_TIMEOUT_S):
             worker = TrainingWorker(connection, spec)
-            on_start(worker)
             worker.run()
     except (torch.OutOfMemoryError, MemoryError) as error:
         report_failure(OUT_OF_MEMORY_MESSAGE.format(str(error)[:200] or "no memory left"))
@@ -134,7 +108,7 @@ class TrainingWorker:
         self.write_error = ""  # the message about a failed write
         self.trainer, note, is_new = restore_run(spec, self.history)
         self.packed_weights = WeightsSerializer(self.trainer.eval_model)
-        self.thread_choice = ThreadTuner(self.trainer)
+        self.trainer.cores = spec.cores
         # A branch pauses once, at the step where it leaves its origin.
         branch_step = spec.branched_from[1] if spec.branched_from else -1
         self.pause_at_step = (
@@ -142,11 +116,6 @@ class TrainingWorker:
         )
         self.paused = spec.first_command == "step" or self.pause_at_step == self.trainer.step_count
         self.steps_to_go = int(spec.first_command == "step")  # single steps requested while paused
-        self.uses_zerogpu = spec.time_slice_s > 0  # on a ZeroGPU slice of that duration
-        self.release_deadline = (
-            time.monotonic() + spec.time_slice_s if self.uses_zerogpu else math.inf
-        )
-        self.first_step = self.trainer.step_count
         self.exit_status = ""  # the final status, once the worker should exit
         self.orphaned = False  # the parent has exited
         self.viewer_active = True
@@ -188,8 +157,6 @@ class TrainingWorker:
             if time.monotonic() - self.metrics_sent_at > HEARTBEAT_INTERVAL_S and not self.paused:
                 # At a very low speed, this message shows that the worker is alive.
                 self.write_or_pause(self.send_metrics)
-            if self.uses_zerogpu and not self.exit_status:
-                self.release_gpu_before_deadline()
             if (
                 self.exit_status
                 or (self.paused and not self.steps_to_go)
@@ -198,13 +165,11 @@ class TrainingWorker:
                 continue
             started = time.monotonic()
             try:
-                self.pending_metrics += self.trainer.train_steps(self.steps_per_iteration())
+                self.pending_metrics.append(self.trainer.train_step())
             except TrainingDivergedError as error:
                 return "failed", f"{DIVERGED_MESSAGE} at {error}"
             self.steps_to_go = max(0, self.steps_to_go - 1)
             self.write_or_pause(self.record_step)
-            if not self.paused and self.thread_choice.maybe_tune():
-                self.send_changes()
             if self.trainer.step_count == self.pause_at_step and self.trainer.should_continue():
                 self.pause()
             speed = self.max_steps_per_second()
@@ -221,39 +186,11 @@ class TrainingWorker:
         self.trained_seconds += self.counting * (now - self.counted_at)
         self.counted_at, self.counting = now, not self.paused or self.steps_to_go > 0
 
-    def steps_per_iteration(self) -> int:
-        """Return the number of steps until the next check of commands, clock and history.
-
-        It exceeds 1 only on a GPU with a captured step.
-        """
-        if self.trainer.cuda_graph is None or self.paused or self.max_steps_per_second():
-            return 1
-        step = self.trainer.step_count
-        maximum = max(1, int(COMMAND_POLL_INTERVAL_S * self.trainer.recent_steps_per_second))
-        if self.pause_at_step is not None and self.pause_at_step > step:
-            maximum = min(maximum, self.pause_at_step - step)
-        return next(
-            (
-                n
-                for n in range(1, maximum)
-                if self.history.should_save_weights(step + n)
-                or self.history.should_save_state(step + n)
-            ),
-            maximum,
-        )
-
     def seconds_until_next_step(self) -> float:
         """Return the seconds to wait for a command before the next step; 0 at full speed."""
         if self.paused and not self.steps_to_go:
-            return 0.0 if self.uses_zerogpu else COMMAND_WAIT_S
+            return COMMAND_WAIT_S
         return max(0.0, min(COMMAND_WAIT_S, self.next_step_at - time.monotonic()))
-
-    def release_gpu_before_deadline(self) -> None:
-        """Exit a ZeroGPU slice when paused, or at the time limit after at least one step."""
-        if self.paused and not self.steps_to_go:
-            self.request_exit("paused")
-        elif time.monotonic() > self.release_deadline and self.trainer.step_count > self.first_step:
-            self.request_exit("waiting")
 
     def max_steps_per_second(self) -> float:
         """Return the current maximum of steps per second; 0 for no maximum."""
@@ -292,9 +229,7 @@ class TrainingWorker:
             and self.write_or_pause(self.save_preview_weights)
             and self.write_or_pause(lambda: self.save(scores))
         )
-        if not saved and self.uses_zerogpu:
-            status, message = "paused", self.write_error
-        elif not saved and not self.orphaned:
+        if not saved and not self.orphaned:
             return False
         self.send("ended", status, message, dataclasses.asdict(scores) if scores else None)
         return True

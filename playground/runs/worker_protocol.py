@@ -27,5 +27,5 @@ class WorkerSpec:
     first_command: str = "train"  # or "step"
     branched_from: tuple[str, int] | None = None  # folder and step that this run branches from
     trained_seconds: float = 0.0  # seconds of training so far
-    time_slice_s: float = 0.0  # of a slice, after which the worker saves and exits; 0: no limit
     threads: int = 0  # an upper limit, independent of the settings; 0: no limit
+    cores: int = 1  # those of the machine, divided by the slots

@@ -35,7 +35,6 @@ from playground.lessons.service import LessonService
 from playground.runs.limits import Limits
 from playground.runs.owner_keys import machine_owner_key, new_owner_key, owner_from_session
 from playground.runs.registry import Registry
-from playground.runs.zerogpu import find_slice_runner
 from playground.ui.embedding import EMBED_HEAD, is_embedded
 from playground.ui.mount import STATIC_DIR, UI_DIR, build_view, preload_links
 from playground.ui.theme import build_theme
@@ -317,7 +316,6 @@ def serve(
     if public:
         set_env_default("IDLE_TIMEOUT_S", "180")
         set_env_default("HISTORY_MB", "32")
-    slice_runner, note = find_slice_runner()
     storage = resolve_storage()
     try:
         warm_up()
@@ -326,10 +324,7 @@ def serve(
     registry = Registry(
         storage.root, limits=Limits.shared_instance() if public else Limits.unlimited()
     )
-    registry.storage_note = " ".join(filter(None, (storage.note, note)))
-    registry.supervisor.slice_runner = slice_runner
-    if note:
-        print(note, file=sys.stderr, flush=True)
+    registry.storage_note = storage.note
     for warning in filter(None, (registry.storage.error(), registry.storage.lock())):
         print(warning, file=sys.stderr, flush=True)
     report_device(registry)

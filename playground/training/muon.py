@@ -1,7 +1,7 @@
 """Muon: momentum whose updates are orthogonal matrices (Jordan et al. 2024).
 
 `torch.optim.Muon` computes the same updates, in bfloat16 and one matrix at a time. That is slower
-for many small matrices, and it accepts no gradient scale and no mask.
+for many small matrices, and it accepts no gradient scale.
 
 Letters of shapes: N matrices of R rows and C columns, R at most C.
 """
@@ -39,13 +39,11 @@ class Muon(torch.optim.Optimizer):
 
     `matrices` maps each matrix to the number of blocks of rows that are orthogonalized separately,
     for example 3 for the queries, keys and values of one projection. `groups` are the parameter
-    groups of AdamW. `grad_scale` and `found_inf` work as in PyTorch's fused optimizers: the
-    gradients are divided by the one, and nothing changes if the other is 1.
+    groups of AdamW. `grad_scale` works as in PyTorch's fused optimizers: it divides the gradients.
     """
 
     _step_supports_amp_scaling = True
     grad_scale: Tensor | None = None
-    found_inf: Tensor | None = None
 
     def __init__(
         self,
@@ -74,11 +72,9 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update all weights."""
-        for name in ("grad_scale", "found_inf"):
-            setattr(self.adam, name, getattr(self, name))
+        self.adam.grad_scale = self.grad_scale  # type: ignore[attr-defined]
         self.adam.step()
         group = self.param_groups[0]
-        is_applied = 1.0 if self.found_inf is None else 1 - self.found_inf
         for shape, blocks in self._blocks.items():
             weights = [_wide(weight.chunk(n)[i]) for weight, n, i in blocks]
             gradients = [_wide(_grad(weight).chunk(n)[i]) for weight, n, i in blocks]
@@ -88,11 +84,9 @@ class Muon(torch.optim.Optimizer):
             gradient_NRC, momentum_NRC = torch.stack(gradients), torch.stack(buffers)
             if self.grad_scale is not None:
                 gradient_NRC /= self.grad_scale
-            if self.found_inf is not None:
-                gradient_NRC = torch.where(self.found_inf > 0, momentum_NRC, gradient_NRC)
             momentum_NRC.lerp_(gradient_NRC, 1 - group["momentum"])
             update_NRC = orthogonalize(gradient_NRC.lerp(momentum_NRC, group["momentum"]))
-            rate = group["lr"] * is_applied
+            rate = update_NRC.new_tensor(group["lr"])  # rounds as the runs of earlier versions
             torch._foreach_copy_(buffers, list(momentum_NRC.unbind()))
             torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
             update_NRC *= rate * RMS * math.sqrt(shape[1])

@@ -25,7 +25,7 @@ def build_optimizer(config: TrainConfig, model: nn.Module) -> torch.optim.Optimi
     `weight_decay_on` "linear" restricts it to the weights of linear layers, as in minGPT.
 
     Raises:
-        RuntimeError: if torch's optimizers do not support `grad_scale` and `found_inf`.
+        RuntimeError: if torch's optimizers do not support `grad_scale`.
     """
     optimizer = _build(config, model)
     if not getattr(optimizer, "_step_supports_amp_scaling", False):
@@ -39,14 +39,9 @@ def _build(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
     lr, decay, weights = config.learning_rate, config.weight_decay, list(model.parameters())
     adam: dict[str, Any] = {"betas": (config.adam_beta1, config.adam_beta2), "eps": config.adam_eps}
     if config.optimizer == "sgd":
-        sgd = torch.optim.SGD(
+        return torch.optim.SGD(
             weights, lr=lr, momentum=config.momentum, weight_decay=decay, fused=True
         )
-        for weight in weights if config.momentum else ():
-            # torch would use uninitialized memory if it skips the first update. If it does not,
-            # zeros make no difference.
-            sgd.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
-        return sgd
     if config.optimizer == "muon":
         return Muon(
             hidden_matrices(model),

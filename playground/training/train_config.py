@@ -5,7 +5,6 @@ This file does not import torch, because forms use it too.
 
 from dataclasses import dataclass
 
-from playground.common.devices import ZERO_GPU
 from playground.models.config_fields import config_field, validate_fields
 
 
@@ -112,9 +111,8 @@ class TrainConfig:
     )
     device: str = config_field(
         "auto",
-        "Device: auto uses a CUDA GPU if there is one; zero uses ZeroGPU in time slices on such a "
-        "Space, and is auto elsewhere.",
-        choices=("auto", "cpu", "cuda", ZERO_GPU),
+        "Device: auto uses a CUDA GPU if there is one.",
+        choices=("auto", "cpu", "cuda"),
     )
     precision: str = config_field(
         "float32",
@@ -124,8 +122,8 @@ class TrainConfig:
     )
     num_threads: int = config_field(
         1,
-        "CPU threads; 0 measures repeatedly which number is fastest. Another number changes the "
-        "last bits of the results.",
+        "CPU threads; 0 is one below a million parameters, else the machine's cores divided by its "
+        "training slots. Another number changes the last bits of the results.",
         low=0,
         high=256,
     )

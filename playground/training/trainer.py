@@ -15,27 +15,26 @@ from torch import Tensor
 from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
 from playground.architectures.packed_rows import can_pack, packed_loss
-from playground.common.devices import is_zero_gpu
+from playground.common.devices import usable_cores
 from playground.evaluation import EvalResult, aggregate, mean_loss, score_targets
 from playground.models.config_fields import ConfigError
-from playground.tasks import LOOKUP, PAD
+from playground.tasks import PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Batch
 
 from .batches import BatchSampler
 from .config import RunConfig
-from .cuda_graphs import RING_SIZE, CudaGraphSteps, StepResult
 from .distributed import SINGLE_PROCESS, DistributedContext
 from .lr_schedule import learning_rate_at
 from .optimizers import build_optimizer, optimizer_state_keys
 from .setting_changes import MAX_CHANGES, SettingChange, add_change, config_at_step
 from .train_config import TrainConfig
-from .train_step import train_step
 from .weight_averaging import WeightAverage, averaging_rate
 
 FINAL_EVAL_SIZE = 2000  # held-out sequences of a final evaluation
 MAX_THREADS = 256  # the maximum of the setting
-REPORT_INTERVAL = 0.1  # seconds between two reports, if several steps run without synchronization
+ONE_THREAD_PARAMETERS = 1_000_000  # below as many parameters, more threads hardly help
+MAX_CONCAT_NUMEL = 2_000_000  # up to this many numbers, gradients are concatenated for their norm
 
 
 class TrainingDivergedError(RuntimeError):
@@ -60,12 +59,12 @@ class Metrics:
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device of a `device` setting on this machine; on ZeroGPU, auto is the CPU.
+    """Return the device of a `device` setting on this machine.
 
     Raises:
         ValueError: for cuda without a CUDA GPU.
     """
-    available = torch.cuda.is_available() and not (name == "auto" and is_zero_gpu())
+    available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise ValueError("device is 'cuda', but no CUDA GPU is available here; use auto or cpu")
     return torch.device("cuda" if available and name != "cpu" else "cpu")
@@ -84,7 +83,6 @@ class Trainer:
     `changes`: settings that were changed during the run, with their steps; they are replayed when a
     run is repeated.
     `model`: an existing model, for example a pretrained one, to train instead of a new one.
-    `capture`: on a GPU, whether `train_steps` runs many steps as CUDA graph replays.
     `dist`: the processes that train together (distributed.py). Each has a Trainer, and all of them
     run the same steps.
     `max_threads`: an upper limit for the number of threads of the settings.
@@ -96,7 +94,6 @@ class Trainer:
         config: RunConfig,
         changes: Iterable[SettingChange] = (),
         model: Seq2SeqModel | None = None,
-        capture: bool = True,
         dist: DistributedContext = SINGLE_PROCESS,
         max_threads: int = MAX_THREADS,
         pack: bool = True,
@@ -129,27 +126,17 @@ class Trainer:
         self._confirmed_at = -1
         self._held_out: dict[int, HeldOutSet] = {}
         self._seconds_per_step = 0.0
-        # the error of the update after the last one that `train_steps` returned
-        self._pending_error: TrainingDivergedError | None = None
         self._threads_set = 0
         self._active: tuple[tuple[SettingChange, ...], TrainConfig] = ((), training)
         self.max_threads = max_threads  # overrides the settings
+        self.cores = max(1, usable_cores() // dist.world_size)  # of this run, if num_threads is 0
+        n_parameters = sum(weight.numel() for weight in self.model.parameters())
+        self._uses_one_thread = n_parameters < ONE_THREAD_PARAMETERS
         self._set_threads()
-        # Sequences of a dataset or of a fixed set are looked up on the CPU. A capture would fail,
-        # and a failed capture cannot always be undone.
-        may_capture = (
-            capture
-            and dist.world_size == 1
-            and config.task.task != LOOKUP
-            and self.batches.training_set is None
-        )
-        self.cuda_graph = (
-            self._build_cuda_graph() if may_capture and self.device.type == "cuda" else None
-        )
 
     def __iter__(self) -> Iterator[Metrics]:
         while self.should_continue():
-            yield from self.train_steps(max(1, int(REPORT_INTERVAL * self.recent_steps_per_second)))
+            yield self.train_step()
 
     def should_continue(self) -> bool:
         return self.step_count < self.active_config.max_steps and not self.stopped_early
@@ -161,19 +148,65 @@ class Trainer:
             TrainingDivergedError: if loss or gradient is not finite; weights and optimizer are
                 those before the step.
         """
-        training, started = self.active_config, time.perf_counter()
+        started = time.perf_counter()
         self._set_threads()
-        lr = learning_rate_at(training, self.config.model.d_model, self.step_count + 1)
+        lr = learning_rate_at(self.active_config, self.config.model.d_model, self.step_count + 1)
         batch = self._next_batch()
-        loss, grad_norm, is_finite = train_step(
-            self.model, self.optimizer, batch, training, lr, loss_fn=self.loss_fn, dist=self.dist
-        )
-        if not is_finite:
-            raise self._divergence_error(loss.item(), grad_norm.item())
+        loss, grad_norm = self._update_weights(batch, lr)
+        self.step_count += 1
         if self.average is not None:
-            self.average.update(averaging_rate(self.step_count + 1))
-        result = StepResult(loss.item(), grad_norm.item(), int((batch.labels_BT != PAD).sum()))
-        return self._finish_step(result, lr, time.perf_counter() - started)
+            self.average.update(averaging_rate(self.step_count))
+        n_tokens = int((batch.labels_BT != PAD).sum())
+        seconds = time.perf_counter() - started
+        self._seconds_per_step = (
+            seconds if not self._seconds_per_step else 0.9 * self._seconds_per_step + 0.1 * seconds
+        )
+        scores, held_out_loss = self._maybe_evaluate()
+        self.seconds += time.perf_counter() - started
+        return Metrics(
+            step=self.step_count,
+            loss=loss,
+            learning_rate=lr,
+            grad_norm=grad_norm,
+            seconds=self.seconds,
+            steps_per_second=1 / self._seconds_per_step,
+            tokens_per_second=n_tokens / seconds,
+            exact_match=scores.exact_match if scores else None,
+            token_accuracy=scores.token_accuracy if scores else None,
+            held_out_loss=held_out_loss,
+            eval_size=scores.n if scores else None,
+        )
+
+    def _update_weights(self, batch: Batch, lr: float) -> tuple[float, float]:
+        """Update the weights; return the loss and the gradient norm before clipping."""
+        training = self.active_config
+        with torch.autocast(
+            self.device.type, torch.bfloat16, enabled=training.precision == "bfloat16"
+        ):
+            loss = self.loss_fn(batch, training.label_smoothing)
+        self.optimizer.zero_grad()
+        loss.backward()
+        loss_value = self.dist.all_reduce_mean(loss.detach()).item()
+        norm = global_grad_norm(
+            [weight.grad for weight in self.model.parameters() if weight.grad is not None]
+        )
+        norm_value = norm.item()
+        if not (isfinite(loss_value) and isfinite(norm_value)):
+            raise TrainingDivergedError(
+                f"step {self.step_count + 1}: loss {loss_value:g}, gradient norm {norm_value:g}. "
+                f"The weights of step {self.step_count} are kept; lower learning_rate (now "
+                f"{training.learning_rate:g}) or lengthen warmup_steps (now "
+                f"{training.warmup_steps})"
+            )
+        # Clipping as in torch.nn.utils.clip_grad_norm_, but inside the optimizer: the fused
+        # optimizers divide the gradient by a scale in the same pass.
+        if training.max_grad_norm:
+            scale = (norm / training.max_grad_norm).clamp(min=1)
+            self.optimizer.grad_scale = scale  # type: ignore[attr-defined]
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr * group.get("lr_scale", 1.0)
+        self.optimizer.step()
+        return loss_value, norm_value
 
     @property
     def eval_model(self) -> Seq2SeqModel:
@@ -182,29 +215,6 @@ class Trainer:
 
     def _next_batch(self) -> Batch:
         return self.batches.batch(self.step_count * self.dist.world_size + self.dist.rank)
-
-    def _finish_step(self, result: StepResult, lr: float, seconds: float) -> Metrics:
-        """Count a finished update, and evaluate if it is time."""
-        self.step_count += 1
-        self._seconds_per_step = (
-            seconds if not self._seconds_per_step else 0.9 * self._seconds_per_step + 0.1 * seconds
-        )
-        started = time.perf_counter()
-        scores, held_out_loss = self._maybe_evaluate()
-        self.seconds += seconds + time.perf_counter() - started
-        return Metrics(
-            step=self.step_count,
-            loss=result.loss,
-            learning_rate=lr,
-            grad_norm=result.grad_norm,
-            seconds=self.seconds,
-            steps_per_second=1 / self._seconds_per_step,
-            tokens_per_second=result.tokens / seconds,
-            exact_match=scores.exact_match if scores else None,
-            token_accuracy=scores.token_accuracy if scores else None,
-            held_out_loss=held_out_loss,
-            eval_size=scores.n if scores else None,
-        )
 
     def _maybe_evaluate(self) -> tuple[EvalResult | None, float | None]:
         """Return scores and held-out loss if an evaluation is due."""
@@ -260,11 +270,6 @@ class Trainer:
         self._confirmed_at = -1
 
     @property
-    def recent_steps_per_second(self) -> float:
-        """Return the recent number of updates per second; 0 before the first."""
-        return 1 / self._seconds_per_step if self._seconds_per_step else 0.0
-
-    @property
     def active_config(self) -> TrainConfig:
         """Return the settings in effect for the next update."""
         due = tuple(change for change in self.changes if change.step <= self.step_count)
@@ -291,83 +296,15 @@ class Trainer:
 
     @property
     def threads(self) -> int:
-        """Return the number of CPU threads in effect, by default one (thread_tuning.py)."""
-        return min(self.active_config.num_threads or 1, self.max_threads)
+        """Return the number of CPU threads in effect."""
+        default = 1 if self._uses_one_thread else self.cores
+        return min(self.active_config.num_threads or default, self.max_threads)
 
     def _set_threads(self) -> None:
         """Apply the number of threads in effect to this process."""
         if self.threads != self._threads_set:
             self._threads_set = self.threads
             torch.set_num_threads(self.threads)
-
-    def train_steps(self, max_steps: int = 1) -> list[Metrics]:
-        """Run at least one and at most `max_steps` updates without synchronization in between.
-
-        They end at the next evaluation, or before the next setting change. On a CPU it is always
-        one update, because there is no synchronization to avoid.
-
-        Raises:
-            TrainingDivergedError: as `train_step`. If earlier updates of the call succeeded, they
-                are returned first, and the next call raises.
-        """
-        if self._pending_error is not None:
-            error, self._pending_error = self._pending_error, None
-            raise error
-        if self.cuda_graph is None:
-            return [self.train_step()]
-        training, started = self.active_config, time.perf_counter()
-        self._set_threads()
-        steps = range(
-            self.step_count + 1,
-            self.step_count + 1 + min(max_steps, RING_SIZE, self._steps_until_event()),
-        )
-        lrs = [learning_rate_at(training, self.config.model.d_model, step) for step in steps]
-        results = self.cuda_graph.run(lrs, steps[0])
-        seconds_per_step = (time.perf_counter() - started) / len(results)
-        metrics: list[Metrics] = []
-        for result, lr in zip(results, lrs, strict=False):
-            if isfinite(result.loss) and isfinite(result.grad_norm):
-                metrics.append(self._finish_step(result, lr, seconds_per_step))
-            elif not metrics:
-                raise self._divergence_error(result.loss, result.grad_norm)
-            else:
-                self._pending_error = self._divergence_error(result.loss, result.grad_norm)
-        return metrics
-
-    def _steps_until_event(self) -> int:
-        """Return the number of updates until the next evaluation, setting change, or the end."""
-        settings, step = self.active_config, self.step_count
-        next_evaluation = (step // settings.eval_every + 1) * settings.eval_every
-        return max(
-            1,
-            min(
-                [
-                    settings.max_steps,
-                    next_evaluation,
-                    *(change.step for change in self.changes if change.step > step),
-                ]
-            )
-            - step,
-        )
-
-    def _build_cuda_graph(self) -> CudaGraphSteps:
-        return CudaGraphSteps(
-            self.model,
-            self.optimizer,
-            self.config.training,
-            self._next_batch,
-            self.device,
-            [self.data_generator],
-            average=self.average,
-        )
-
-    def _divergence_error(self, loss: float, grad_norm: float) -> TrainingDivergedError:
-        training = self.active_config
-        return TrainingDivergedError(
-            f"step {self.step_count + 1}: loss {loss:g}, gradient norm {grad_norm:g}. The weights "
-            f"of step {self.step_count} are kept; lower learning_rate (now "
-            f"{training.learning_rate:g}) or lengthen warmup_steps (now {training.warmup_steps})"
-        )
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state of a run in addition to the weights of `eval_model`.
@@ -401,8 +338,6 @@ class Trainer:
         self._confirmed_at = self.step_count if int(state.get("finished", 0)) else -1
         training = self.config.training
         self.optimizer = build_optimizer(training, self.model)
-        # a captured graph contains the old optimizer
-        self.cuda_graph = self._build_cuda_graph() if self.cuda_graph else None
         keys = optimizer_state_keys(training, self.model)
         for name, weight in self.model.named_parameters():
             for key in keys[name] if self.step_count else ():
@@ -420,3 +355,14 @@ class Trainer:
         if self.device.type == "cuda" and "generator.cuda" in state:
             torch.cuda.set_rng_state(state["generator.cuda"].clone(), self.device)
         self.dist.seed_rank(self.config.training.seed + self.step_count)
+
+
+def global_grad_norm(gradients: list[Tensor]) -> Tensor:
+    """Return the norm of all gradients together.
+
+    Those of a small model are concatenated first: one kernel is faster than one for each tensor.
+    Those of a large model would take memory, and save no time.
+    """
+    if not 0 < sum(gradient.numel() for gradient in gradients) <= MAX_CONCAT_NUMEL:
+        return torch.nn.utils.get_total_norm(gradients)
+    return torch.cat([gradient.flatten() for gradient in gradients]).norm()

@@ -28,11 +28,8 @@ class WeightAverage:
         self._trained: list[Tensor] = list(trained.parameters())
 
     @torch.no_grad()
-    def update(self, rate: float | Tensor) -> None:
-        """Move the average towards the present weights by `rate`, a fraction of the distance.
-
-        A tensor on the device works in a captured step, too.
-        """
+    def update(self, rate: float) -> None:
+        """Move the average towards the present weights by `rate`, a fraction of the distance."""
         distances = torch._foreach_sub(self._trained, self._weights)
         torch._foreach_mul_(distances, rate)
         torch._foreach_add_(self._weights, distances)

@@ -1,7 +1,6 @@
 """The settings of the form: their groups, labels and steps."""
 
 from playground.architectures import ARCHITECTURES
-from playground.common.devices import ZERO_GPU
 from playground.tasks import LOOKUP
 from playground.training.config import section_of_field
 from playground.training.presets import PRESETS
@@ -146,7 +145,6 @@ CHOICE_LABELS = {
     "alibi": "ALiBi",
     "t5": "T5 relative",
     "learned-from-end": "from the end",
-    ZERO_GPU: "GPU (ZeroGPU slices)",
     LOOKUP: "Your own data",
     "adam": "Adam",
     "adamw": "AdamW",

@@ -13,12 +13,10 @@ from typing import Any
 import gradio as gr
 
 from playground.architectures import ARCHITECTURES
-from playground.common.devices import ZERO_GPU, is_zero_gpu
-from playground.common.validation import parse
 from playground.datasets.pairs import SHA256_PATTERN
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS
-from playground.runs.model_ref import CHECKPOINT_PREFIX, RUN_PREFIX, ModelRef, resolve_run
+from playground.runs.model_ref import CHECKPOINT_PREFIX, RUN_PREFIX
 from playground.runs.owner_keys import new_owner_key, owner_from_session
 from playground.runs.registry import Registry
 from playground.tasks import LOOKUP, TASKS
@@ -56,7 +54,6 @@ DISPATCH_COMMAND_JS = (
     "() => document.querySelector('#live .live').dispatchEvent(new "
     "CustomEvent('command', {{ detail: '{}' }}))"
 )
-MAX_ZEROGPU_EVENTS = 8  # concurrent slices; ZeroGPU queues further ones itself
 # The speed selected in the live view applies to a new run from its first step.
 FORM_WITH_SPEED_JS = (
     "(live, speed, ...form) => [live, document.querySelector('#live "
@@ -143,8 +140,6 @@ class TrainTab:
     def form_updates(self, config: RunConfig) -> list[Any]:
         """Return the form values of a run, and its preset, if any."""
         fields = form_values(config) | config.to_flat()
-        if fields["device"] == ZERO_GPU and not is_zero_gpu():
-            fields["device"] = "auto"
         preset = next(
             (name for name in FORM_PRESETS if preset_values(name).items() <= fields.items()), None
         )
@@ -169,15 +164,6 @@ class TrainTab:
             return self.form_updates(parse_settings(json.dumps(event.value)))
         except ValueError:
             return [gr.skip() for _ in self.names]
-
-    def run_next_slice(self, event: gr.EventData) -> None:
-        """Train a slice of the open run with the GPU of this event.
-
-        Returns at the end of the slice.
-        """
-        run, is_owner = resolve_run(self.registry, parse(ModelRef, event._data))
-        if run and is_owner:
-            self.registry.supervisor.run_slice(run)
 
     def on_task_change(self, live_json: Any, task: Any, dataset_sha256: Any) -> list[Any]:
         """Return the description of the task; show the dataset panel for user data."""
@@ -206,13 +192,6 @@ class TrainTab:
             )
         for command in ("pause", "resume", "step", "stop"):
             getattr(self, command).click(None, None, None, js=DISPATCH_COMMAND_JS.format(command))
-        if self.registry.supervisor.slice_runner is not None:
-            self.live.submit(
-                self.run_next_slice,
-                None,
-                None,
-                **SILENT_EVENT | {"concurrency_limit": MAX_ZEROGPU_EVENTS},
-            )
 
     def connect_task(self) -> None:
         task, dataset = self.form["task"], self.form["dataset_sha256"]

@@ -5,7 +5,6 @@ from typing import Any
 import gradio as gr
 
 from playground.architectures import ARCHITECTURES
-from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.training.config import field_named
 from playground.training.presets import PRESETS, preset_config
 
@@ -35,11 +34,7 @@ def component_for(name: str, explain: bool = True) -> Any:
     }
     common["visible"] = is_used_by_architecture(name, "transformer")
     if setting.metadata["choices"]:
-        choices = [
-            (CHOICE_LABELS.get(c, c), c)
-            for c in setting.metadata["choices"]
-            if c != ZERO_GPU or is_zero_gpu()
-        ]
+        choices = [(CHOICE_LABELS.get(c, c), c) for c in setting.metadata["choices"]]
         if len(choices) > MAX_RADIO_CHOICES:
             # Without `filterable`, a list opened by the Tab key shows all choices.
             return gr.Dropdown(choices, value=default, filterable=False, **common)

@@ -89,7 +89,6 @@ test("a run has a description and a state", () => {
   assert.match(describeRun({ ...RUN, step: 7 }, 100), /step 7 of 200/);
   assert.equal(describeState({ ...RUN, queue_position: 2 }), "second in the queue");
   assert.equal(describeState({ ...RUN, queue_position: 5 }), "5th in the queue");
-  assert.equal(describeState({ ...RUN, status: "waiting", awaits_zerogpu: true }), "next slice");
   assert.equal(describeState({ ...RUN, status: "waiting" }), "queued");
   assert.equal(describeState(RUN), "done");
 });
@@ -158,10 +157,8 @@ const QUEUED = "Queued: all 2 training slots are in use · next in the queue";
 const SLOWED = { step: 1, speed: 2, max_steps: 9 };
 const STATUSES = [
   ["starting", {}, "Starting a worker"],
-  ["starting", { uses_zerogpu: true }, "Requesting a GPU from ZeroGPU"],
   ["waiting", { queue_position: 1 }, QUEUED],
   ["waiting", { message: "no memory" }, "No memory. The run starts automatically"],
-  ["waiting", { awaits_zerogpu: true, step: 3 }, "Waiting for the next slice of the GPU · step 3"],
   [
     "training",
     { step: 50, max_steps: 200, latest: { steps_per_second: 50 }, parameters: 1000, device: "cpu" },

@@ -32,13 +32,12 @@ BANNED_IN_PROSE = re.compile(
 )
 # words that are right where they stand, with the reason
 ALLOWED = {
-    "eye": "torch.eye",
     "floor": "the function of mathematics",
     "floor_to": "the function of mathematics",
     "loud": "the name of a bug in saved progress",
 }
 # of hypothesis, of torch's optimizers, of files, and an option of commands
-LIBRARY_NAMES = {"given", "found_inf", "tell", "ask_token"}
+LIBRARY_NAMES = {"given", "tell", "ask_token"}
 MAX_HITS = 40
 FOLDERS = ("app.py", "playground", "benchmarks", "tests", "scripts")
 

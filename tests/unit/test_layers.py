@@ -64,7 +64,6 @@ ONLY_IN = {
         "pretrained/download.py",
     },
     "datasets": {"hub/dataset_export.py", "datasets/hub_stream.py"},
-    "spaces": {"runs/zerogpu.py"},
 }
 
 
@@ -154,7 +153,6 @@ WITHOUT_SMOKE = {
     "browser/test_diagram.py",
     "browser/test_hidden.py",
     "browser/test_markup.py",
-    "browser/test_zero.py",
     "faults/test_load.py",
     "faults/test_one_client.py",
     "faults/test_page_loads.py",

@@ -10,7 +10,6 @@ import gradio as gr
 from starlette.requests import Request
 
 from playground.architectures import ARCHITECTURES
-from playground.common.devices import ZERO_GPU, is_zero_gpu
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
 from playground.runs.model_ref import RUN_PREFIX, SHARE_PREFIX, ModelRef, resolve_run
@@ -228,14 +227,11 @@ def _build_config(overrides: dict[str, Any], preset: str) -> RunConfig:
             f"preset {preset} is of the architecture {of_preset}, but architecture is "
             f"{short_repr(overrides['architecture'])}; leave one of them out"
         )
-    config = (
+    return (
         preset_config(preset or "fast", overrides)
         if preset or "architecture" not in overrides
         else architecture_preset(**overrides)
     )
-    if config.training.device == ZERO_GPU and is_zero_gpu():
-        raise ValueError("device is 'zero', but ZeroGPU needs an open page; use device auto or cpu")
-    return config
 
 
 async def _wait_until(condition: Callable[[], bool], seconds: float) -> None:

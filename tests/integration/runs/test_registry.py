@@ -580,7 +580,7 @@ def test_the_queue_orders_by_slots_then_turns_then_arrival(registry):
         )
         waiting = [SimpleNamespace(owner=owner) for owner in queue]
         registry._runs = {
-            str(index): SimpleNamespace(owner=owner, has_worker=True, uses_zerogpu=False)
+            str(index): SimpleNamespace(owner=owner, has_worker=True)
             for index, owner in enumerate(running)
         }
         # owners, least recent turn first

@@ -1,4 +1,4 @@
-"""A worker that trains several steps per call, as on a GPU."""
+"""The training process of a run, without a process of its own."""
 
 import pytest
 import torch
@@ -7,11 +7,10 @@ from safetensors.torch import load_file, save_file
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.jobs.process import context
 from playground.runs.training_worker import TrainingWorker
-from playground.runs.weight_history import WeightHistory, read_lines, state_steps, weight_steps
+from playground.runs.weight_history import WeightHistory, read_lines, weight_steps
 from playground.runs.worker_checkpoints import restore_state_at_or_before
 from playground.runs.worker_protocol import WorkerSpec
 from playground.training.config import RunConfig
-from playground.training.cuda_graphs import CudaGraphSteps
 from playground.training.trainer import Trainer
 
 SMALL = {
@@ -44,71 +43,15 @@ def create_worker(tmp_path):
         parent_end.close()
 
 
-@pytest.fixture
-def fast_steps(monkeypatch):
-    """Report a high speed, so that only saving and pausing end a batch of steps."""
-    monkeypatch.setattr(Trainer, "recent_steps_per_second", 1e6)
-
-
-def batch_steps(worker: TrainingWorker) -> list[int]:
-    """Let the worker batch its steps; return the list of batch sizes, filled as it trains."""
-    trainer, batch_sizes = worker.trainer, []
-    steps = CudaGraphSteps(
-        trainer.model,
-        trainer.optimizer,
-        trainer.config.training,
-        trainer._next_batch,
-        trainer.device,
-        (),
-        lambda work, generators: work,
-    )
-    run = steps.run
-    steps.run = lambda rates, step: batch_sizes.append(len(rates)) or run(rates, step)
-    trainer.cuda_graph = steps
-    return batch_sizes
-
-
 @pytest.mark.smoke
-def test_batched_steps_leave_the_same_history_as_single_steps(create_worker, fast_steps):
-    single_steps, worker = create_worker("single"), create_worker("batched")
-    single_steps.run()
-    batch_sizes = batch_steps(worker)
+def test_the_history_has_every_step_and_the_weights_that_are_due(create_worker):
+    worker = create_worker("run")
     worker.run()
     assert [line["step"] for line in read_lines(worker.folder)] == list(range(1, 301))
     expected_steps = {
         step for step in range(301) if WeightHistory(worker.folder).should_save_weights(step)
     }
     assert expected_steps <= set(weight_steps(worker.folder))
-    assert state_steps(worker.folder) == state_steps(single_steps.folder)
-    assert sum(batch_sizes) == 300
-    assert max(batch_sizes) > 1
-
-
-def test_slow_motion_and_a_pause_take_single_steps(create_worker, fast_steps):
-    worker = create_worker("run")
-    assert worker.steps_per_iteration() == 1
-    batch_steps(worker)
-    worker.trainer.step_count = 192
-    assert worker.steps_per_iteration() > 1
-    worker.handle_command("change", "speed", 40.0)
-    assert worker.steps_per_iteration() == 1
-    worker.handle_command("change", "speed", 0.0)
-    assert worker.steps_per_iteration() > 1
-    worker.pause_before_exit()
-    assert worker.steps_per_iteration() == 1
-
-
-def test_batch_ends_at_the_pause_or_the_next_save(create_worker, fast_steps):
-    worker = create_worker("run")
-    batch_steps(worker)
-    worker.trainer.step_count, worker.pause_at_step = 192, 194
-    assert worker.steps_per_iteration() == 2
-    worker.pause_at_step = -1
-    assert worker.steps_per_iteration() == next(
-        n
-        for n in range(1, 99)
-        if worker.history.should_save_weights(192 + n) or worker.history.should_save_state(192 + n)
-    )
 
 
 def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):

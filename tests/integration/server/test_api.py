@@ -406,14 +406,6 @@ def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeyp
         call_endpoint(endpoints, "status", model=started["run"], owner=new_owner_key())
 
 
-def test_a_zerogpu_run_is_rejected_outside_of_a_page(endpoints, monkeypatch):
-    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    with pytest.raises(UserError, match="open page; use device auto or cpu"):
-        call_endpoint(
-            endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1, "device": "zero"}
-        )
-
-
 def test_contradicting_preset_and_architecture_are_rejected(endpoints):
     with pytest.raises(
         UserError,

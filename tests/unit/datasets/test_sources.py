@@ -19,7 +19,6 @@ from playground.datasets.sources import (
     from_cli_argument,
     from_csv,
     from_file,
-    from_function,
     from_hub,
     from_text,
     is_dataset_argument,
@@ -44,7 +43,6 @@ SMALL = {
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "checkpoints"))
-    monkeypatch.delenv("SPACE_ID", raising=False)
 
 
 def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
@@ -158,7 +156,6 @@ def test_a_missing_file_and_a_folder_are_rejected(tmp_path):
         ("swap-halves", False),
         ("rows.tsv", True),
         ("hub:a/b", True),
-        ("x.py:f", True),
         ("/tmp/rows", True),
         ("sing", False),
     ],
@@ -255,66 +252,6 @@ def test_ten_thousand_rows_are_read_stored_and_sampled_in_two_seconds():
     trainer.train_step()
     assert time.process_time() - started < 2
     assert len(rows) == 10_000
-
-
-# A Python function
-
-
-def function(tmp_path, body):
-    path = tmp_path / "task.py"
-    path.write_text(body)
-    return f"{path}:answer"
-
-
-def test_a_function_is_called_once_and_its_results_become_rows(tmp_path):
-    place = function(
-        tmp_path,
-        "def answer(symbols):\n    return [s + '!' for s in symbols if s != '1'] or ['none']\n",
-    )
-    rows = from_cli_argument(place, n_symbols=4, max_length=6, n=500)
-    assert len(rows) == 500
-    for source, target in rows.preview(500):
-        assert set(source) <= set("0123")
-        assert target == ([s + "!" for s in source if s != "1"] or ["none"])
-    assert rows.sha256 == from_function(place, n_symbols=4, max_length=6, n=500).sha256
-    fewer = from_function(place, n_symbols=2, min_length=7, max_length=8, n=10_000)
-    assert len(fewer) == 2**7 + 2**8  # all there are
-
-
-@pytest.mark.parametrize(
-    ("body", "expected_message"),
-    [
-        ("def answer(symbols):\n    return symbols[5]\n", "failed on .*IndexError"),
-        (
-            "def answer(symbols):\n    return 'abc'\n",
-            "returned 'abc' for .*; it must return a list of at least one symbol",
-        ),
-        ("def answer(symbols):\n    return ['a b']\n", "must return a list of at least one symbol"),
-        ("def answer(symbols):\n    return []\n", "at least one"),
-        (
-            "import random\ndef answer(symbols):\n    return [str(random.random())]\n",
-            "two different results",
-        ),
-        ("import nowhere_at_all\n", "cannot be run: ModuleNotFoundError"),
-        ("def other(symbols):\n    return symbols\n", "has no function answer"),
-    ],
-)
-def test_an_unusable_function_has_a_reason(tmp_path, body, expected_message):
-    with pytest.raises(DatasetError, match=expected_message):
-        from_function(function(tmp_path, body), max_length=3, n=200)
-
-
-def test_no_function_runs_on_a_hosted_page(tmp_path, monkeypatch):
-    place = function(
-        tmp_path,
-        f"open({str(tmp_path / 'ran')!r}, 'w')\ndef answer(symbols):\n    return symbols\n",
-    )
-    with pytest.raises(DatasetError, match="cannot be a task on a hosted page"):
-        from_function(place, is_hosted=True)
-    monkeypatch.setenv("SPACE_ID", "ada/space")
-    with pytest.raises(DatasetError, match="cannot be a task on a hosted page"):
-        from_cli_argument(place)
-    assert not (tmp_path / "ran").exists()
 
 
 # The Hub

@@ -59,13 +59,3 @@ def machine(monkeypatch):
 def test_the_summary_has_the_device_and_the_reason(machine, properties, summary):
     machine(**properties)
     assert device_summary() == summary
-
-
-def test_auto_device_on_zerogpu_is_cpu_with_note_on_gpu_slices(machine, monkeypatch):
-    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
-    machine(gpus=["NVIDIA A"])
-    assert (
-        device_summary()
-        == "Training on cpu, 2 cores: ZeroGPU trains runs with device=zero in slices"
-    )
-    assert resolve_device("zero").type == resolve_device("cuda").type == "cuda"

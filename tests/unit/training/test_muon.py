@@ -1,5 +1,3 @@
-import copy
-
 import pytest
 import torch
 from torch import nn
@@ -83,7 +81,7 @@ def test_blocks_of_rows_are_updated_as_separate_matrices():
     torch.testing.assert_close(joined, torch.cat(parts))
 
 
-def test_gradient_scale_divides_and_mask_skips_an_update():
+def test_gradient_scale_divides_the_gradients():
     scaled, plain = matrices(), matrices()
     optimizers = [muon(scaled), muon(plain)]
     set_gradients(plain, 0)
@@ -93,17 +91,6 @@ def test_gradient_scale_divides_and_mask_skips_an_update():
     for optimizer in optimizers:
         optimizer.step()
     assert all(torch.equal(one, other) for one, other in zip(scaled, plain, strict=True))
-
-    before = copy.deepcopy((scaled, [optimizers[0].state[each] for each in scaled]))
-    for weight in scaled:
-        weight.grad.fill_(torch.nan)
-    optimizers[0].found_inf = torch.tensor(1.0)
-    optimizers[0].step()
-    assert all(torch.equal(one, other) for one, other in zip(scaled, before[0], strict=True))
-    for weight, state in zip(scaled, before[1], strict=True):
-        buffer = optimizers[0].state[weight]["momentum_buffer"]
-        assert torch.equal(buffer, state["momentum_buffer"])
-        assert buffer.any()
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

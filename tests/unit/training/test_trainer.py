@@ -5,9 +5,15 @@ import pytest
 import torch
 
 from playground.tasks.held_out import build_held_out_set, sample_training_batch
+from playground.training import trainer as trainer_module
 from playground.training.setting_changes import SettingChange
-from playground.training.train_step import global_grad_norm as joint_norm
-from playground.training.trainer import Metrics, Trainer, TrainingDivergedError, resolve_device
+from playground.training.trainer import (
+    Metrics,
+    Trainer,
+    TrainingDivergedError,
+    global_grad_norm,
+    resolve_device,
+)
 from tests.support.trainer_fingerprint import fingerprint
 
 
@@ -242,6 +248,27 @@ def test_threads_are_those_of_the_run(small_run):
     assert torch.get_num_threads() == 1
 
 
+@pytest.mark.parametrize(
+    ("num_threads", "is_small", "cores", "limit", "threads"),
+    [
+        (0, True, 8, 256, 1),
+        (0, False, 8, 256, 8),
+        (0, False, 1, 256, 1),
+        (0, False, 8, 4, 4),
+        (3, True, 8, 256, 3),
+        (3, False, 8, 2, 2),
+    ],
+)
+def test_threads_are_those_of_the_setting_or_of_the_rule(
+    monkeypatch, small_run, num_threads, is_small, cores, limit, threads
+):
+    monkeypatch.setattr(trainer_module, "ONE_THREAD_PARAMETERS", 1e9 if is_small else 1)
+    monkeypatch.setattr(trainer_module, "usable_cores", lambda: cores)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    trainer = Trainer(small_run.replace(num_threads=num_threads), max_threads=limit)
+    assert trainer.threads == threads
+
+
 def test_reading_settings_does_not_change_process_threads(small_run):
     trainer = Trainer(small_run, [SettingChange(0, "num_threads", 2)])
     torch.set_num_threads(1)
@@ -302,9 +329,9 @@ def test_the_norm_of_many_gradients_is_independent_of_the_method(monkeypatch):
         torch.randn(shape, generator=torch.Generator().manual_seed(0))
         for shape in ((3, 4), (7,), (2, 5, 2))
     ]
-    joined = joint_norm(gradients)
-    monkeypatch.setattr("playground.training.train_step.MAX_CONCAT_NUMEL", 10)
-    assert joint_norm(gradients).item() == pytest.approx(joined.item(), rel=1e-6)
+    joined = global_grad_norm(gradients)
+    monkeypatch.setattr("playground.training.trainer.MAX_CONCAT_NUMEL", 10)
+    assert global_grad_norm(gradients).item() == pytest.approx(joined.item(), rel=1e-6)
     assert joined.item() == pytest.approx(
         math.sqrt(sum(float((each.double() ** 2).sum()) for each in gradients)), rel=1e-6
     )

@@ -46,7 +46,6 @@ export interface RunSummary {
   deleted: boolean;
   evicted: "" | "thinned" | "emptied";
   queue_position: number | null;
-  awaits_zerogpu: boolean;
 }
 
 export interface CheckpointSummary {
@@ -86,8 +85,6 @@ export interface ModelPoll {
 /** The same for a run. */
 export interface RunPoll extends ModelPoll {
   changes_version: number;
-  awaits_zerogpu: boolean;
-  uses_zerogpu: boolean;
   branched_from_step: number | null;
   queue_position: number | null;
   /** The seconds of training that are left, and the reason. */

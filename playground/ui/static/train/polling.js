@@ -11,7 +11,7 @@ import { applyLinkState } from "./share_links.js";
 import { state } from "./state.js";
 import { TERMINAL_STATUSES } from "./status.js";
 import { clearSnapshotCache, followStep, stopPlayback } from "./timeline.js";
-import { $, gradio, root } from "./view.js";
+import { $, root } from "./view.js";
 
 const METRIC_NAMES = ["steps", "loss", "learning_rate", "grad_norm"];
 const MAX_POINTS = 20_000; // a downsampled curve replaces a longer one
@@ -107,7 +107,6 @@ function applyUpdate(response) {
   if (state.status === "checkpoint") playFirstVisit();
   else $(".recording-note").hidden = true;
   applyLinkState();
-  if (response.awaits_zerogpu && response.is_owner) requestSlice();
 }
 
 /** @param {any} response */
@@ -167,16 +166,6 @@ function suggestInput(sequence) {
   if (!sequence || sequence === store.suggestedInput.value) return;
   store.suggestedInput.value = sequence;
   if (store.input.value === null && state.viewedStep !== null) predict();
-}
-
-// A ZeroGPU slice is granted to the session that requests it, so the page requests one for the
-// displayed run through a Gradio event, which identifies the session. Gradio drops requests while
-// one is active.
-let sliceRequestedAt = 0;
-function requestSlice() {
-  if (Date.now() - sliceRequestedAt < 2000) return;
-  sliceRequestedAt = Date.now();
-  gradio.trigger("submit", { owner: state.owner, subject: state.modelRef });
 }
 
 /**

@@ -55,7 +55,7 @@ const tagsOf = (run) => run.tags ?? [];
 /** @param {RunSummary} run */
 export function describeState(run) {
   if (run.queue_position) return formatQueuePosition(run.queue_position);
-  return run.awaits_zerogpu ? "next slice" : (STATUS_LABELS[run.status] ?? run.status);
+  return STATUS_LABELS[run.status] ?? run.status;
 }
 
 /** Describe a run in a line: task, size, step and age. @param {RunSummary} run */

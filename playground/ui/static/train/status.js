@@ -47,15 +47,8 @@ function formatStep() {
 }
 
 function describeWaiting() {
-  const { awaits_zerogpu: awaitsZeroGpu, message, queue_position: position } = state.lastResponse,
+  const { message, queue_position: position } = state.lastResponse,
     { slots } = store.server.value;
-  if (awaitsZeroGpu)
-    return [
-      "Waiting for the next slice of the GPU",
-      formatStep(),
-      "slices continue while this page shows the run",
-      ...formatDetails(),
-    ];
   if (message) return ["The run starts automatically"];
   return [
     "Queued: " + (slots ? `all ${slots} training slots are in use` : "no training slot is free"),
@@ -117,9 +110,7 @@ const DESCRIPTIONS = {
 
 /** The texts without the message of the server before them. @type {Record<string, () => any[]>} */
 const PLAIN_DESCRIPTIONS = {
-  starting: () => [
-    state.lastResponse.uses_zerogpu ? "Requesting a GPU from ZeroGPU" : "Starting a worker",
-  ],
+  starting: () => ["Starting a worker"],
   stopping: () => ["Stopping and saving. Press Stop again to stop immediately."],
   empty: () => ["No model yet: press Train."],
   checkpoint: () => [
