@@ -1,8 +1,10 @@
 """Serve the documentation and the source code, to which the header of the page links.
 
-Markdown becomes HTML, and code is plain text. An installed package has its source code only.
+Markdown becomes HTML, and code is plain text. The notebook is shown as it was executed. An
+installed package has its source code and the notebook only.
 """
 
+import json
 import re
 from collections import Counter
 from itertools import pairwise
@@ -34,7 +36,8 @@ DOCUMENTS = (
     "benchmarks/RESULTS.md",
     "docs",
 )
-TEXT_SUFFIXES = ("", ".md", ".py", ".js", ".ts", ".css", ".html", ".j2", ".cff")
+NOTEBOOK = "docs/notebooks/sources.ipynb"
+TEXT_SUFFIXES = ("", ".md", ".ipynb", ".py", ".js", ".ts", ".css", ".html", ".j2", ".cff")
 MEDIA_TYPES = dict.fromkeys(TEXT_SUFFIXES, "text/plain") | {
     ".png": "image/png",
     ".gif": "image/gif",
@@ -43,7 +46,7 @@ MEDIA_TYPES = dict.fromkeys(TEXT_SUFFIXES, "text/plain") | {
 }
 # With an opaque origin, the server would take the links of a document for those of another site.
 CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; base-uri 'none'; "
+    "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; "
     "sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
 )
@@ -82,6 +85,11 @@ class ProjectFiles:
             "Source": FILES_URL + self.package.name
         }
 
+    def notebook(self) -> str:
+        """Return the address of the executed notebook, relative to the page."""
+        path = NOTEBOOK if "docs" in self.names else f"{self.package.name}/bundled/{NOTEBOOK}"
+        return FILES_URL + path
+
     def find(self, path: str | Path) -> Path:
         """Return the file or folder of a relative path.
 
@@ -104,7 +112,7 @@ class ProjectFiles:
         if address.endswith("/"):  # the links of a folder are relative to its parent
             return RedirectResponse(f"../{path.name}")
         headers = {"cache-control": "no-cache"}
-        if path.is_file() and path.suffix != ".md":
+        if path.is_file() and path.suffix not in (".md", ".ipynb"):
             return FileResponse(path, media_type=MEDIA_TYPES[path.suffix], headers=headers)
         headers["content-security-policy"] = CONTENT_SECURITY_POLICY
         if path == self.root / "docs":
@@ -133,13 +141,15 @@ class ProjectFiles:
         )
 
     def document(self, path: Path, is_index: bool = False) -> str:
-        """Return the page of a Markdown file; the index is the list of documents in README.md."""
+        """Return the page of a document; the index is the list of documents in README.md."""
         key = path / "index" if is_index else path
         modified, page = self._pages.get(key, (0, ""))
         if modified != path.stat().st_mtime_ns:
             modified, text = path.stat().st_mtime_ns, path.read_text(encoding="utf-8")
             if is_index:
                 text = INDEX_START + "".join(DOCUMENT_LIST.findall(text)).lstrip()
+            elif path.suffix == ".ipynb":
+                text = notebook_to_markdown(text)
             page = self.render_markdown(path, text)
             self._pages[key] = (modified, page)
         return page
@@ -182,9 +192,30 @@ def set_anchors(tokens: list[Token]) -> list[str]:
     headings, counts = [], Counter[str]()
     for heading, text in pairwise(tokens):
         if heading.type == "heading_open":
-            anchor = re.sub(r"[^\w\- ]", "", text.content.lower()).replace(" ", "-")
+            anchor = heading_anchor(text.content)
             number = counts[anchor]
             heading.attrSet("id", f"{anchor}-{number}" if number else anchor)
             counts[anchor] += 1
             headings.append(text.content)
     return headings
+
+
+def heading_anchor(heading: str) -> str:
+    """Return the anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def notebook_to_markdown(text: str) -> str:
+    """Return the cells of a notebook as Markdown, with the tables and figures of their outputs."""
+    parts = []
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            data = output["data"]
+            if image := data.get("image/png"):
+                alt = output["metadata"]["image/png"]["alt"]
+                parts.append(f"![{alt}](data:image/png;base64,{image.strip()})")
+            else:
+                parts.append("".join(data["text/markdown"]))
+    return "\n\n".join(parts)
