@@ -15,7 +15,7 @@ from playground.cli.benchmark import compare, finetune
 from playground.cli.common import Group, exit_with_error
 from playground.cli.evaluate import evaluate, predict
 from playground.cli.experiments import experiment
-from playground.cli.hub import deploy, gallery, pull, push, reproduce
+from playground.cli.hub import gallery, pull, push, reproduce
 from playground.cli.inspect import inspect
 from playground.cli.lengths import lengths
 from playground.cli.published import published
@@ -59,7 +59,6 @@ for command, summary in (
     (pull, "Download a published model as a checkpoint."),
     (reproduce, "Compare a published model with its card."),
     (gallery, "List published models."),
-    (deploy, "Put the playground on a Hugging Face Space."),
 ):
     command.short_help = summary
     main.add_command(command)

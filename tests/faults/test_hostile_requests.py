@@ -245,11 +245,9 @@ VALUES_BY_FIELD = {
     "seed": st.integers(0, 9),
     "steps": st.integers(20, 300),
     "line": st.integers(0, 99),
-    "interval_minutes": st.integers(1, 9),
     "expected_parent": HOSTILE_VALUES,
     "is_main": st.booleans(),
     "private": st.booleans(),
-    "include_dataset": st.booleans(),
 }
 
 
@@ -285,7 +283,6 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "lessons/cancel": [],
     "lessons/guess": ["bug", "line"],
     "hub/poll": ["job"],
-    "hub/auto-publish": ["action", "repo", "token", "interval_minutes"],
 }
 
 
@@ -408,7 +405,6 @@ ALWAYS_REJECTED = (
     "hub/poll",
     "experiments/figures",
     "datasets/action",
-    "hub/auto-publish",
     "architectures/train",
     "lessons/guess",
     "lessons/start",

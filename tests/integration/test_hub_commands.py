@@ -196,7 +196,6 @@ def test_a_dry_run_without_a_token_needs_no_network(hub, trained):
             "--license 'mine' is not known to the Hub",
         ),
         (("reproduce", "noslash"), "write user/name"),
-        (("deploy", "noslash"), "write user/name"),
         (("pull", "ada/x", "--revision", "a b"), "--revision 'a b' is not valid"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -251,9 +250,9 @@ def test_pushed_again_nothing_is_different(hub, trained, published):
         head,
         30,
     )
-    (plan,) = response["plans"]
-    assert [change["path"] for change in plan["changes"]] == PUBLISHED
-    assert {change["status"] for change in plan["changes"]} == {"same"}
+    changes = response["plan"]["changes"]
+    assert [change["path"] for change in changes] == PUBLISHED
+    assert {change["status"] for change in changes} == {"same"}
     assert {request.method for request in requests} <= {"GET", "HEAD"}
     assert hub.repo("ada/tiny").head.oid == head
 
@@ -275,20 +274,6 @@ def test_a_branch_gets_the_commit_and_main_stays(hub, published):
     # of the other model: shipped checkpoints hold weights only
     assert "training.safetensors" not in there
     assert hub.commits("ada/tiny", "one-head")[1:] == hub.commits("ada/tiny")
-
-
-def test_with_data_the_card_links_the_published_training_set(hub, trained):
-    done = hub.playground("push", trained, "ada/taught", "--with-data", "--private")
-    assert done.returncode == 0, done.stderr
-    assert "dataset ada/taught-data (private, branch main): was created" in done.stdout
-    assert "model ada/taught (private, branch main): was created" in done.stdout
-    assert hub.repo("ada/taught").private
-    assert hub.repo("ada/taught-data", "dataset").private
-    data = hub.files("ada/taught-data", kind="dataset")
-    assert set(data) == {"README.md", "data/train.parquet", "data/test.parquet"}
-    card = ModelCard(hub.files("ada/taught")["README.md"].decode())
-    assert card.data.datasets == ["ada/taught-data"]
-    assert "/datasets/ada/taught-data)" in card.text
 
 
 # Fetching
@@ -590,7 +575,7 @@ def test_ctrl_c_before_the_hub_task_starts_prints_one_line_too(hub):
 EARLY = """
 import os, signal, threading, time
 from playground import __main__ as training_command
-from playground.hub import publisher
+from playground.hub import jobs
 
 def submit(queue, *arguments, **settings):
     job = real(queue, *arguments, **settings)
@@ -604,6 +589,6 @@ def submit(queue, *arguments, **settings):
     return job
 
 if __name__ == "__main__":
-    real, publisher.submit_task = publisher.submit_task, submit
+    real, jobs.submit_task = jobs.submit_task, submit
     training_command.run(["gallery"])
 """

@@ -56,14 +56,13 @@ ONLY_IN = {
         "hub/transport.py",
         "hub/upload.py",
         "hub/model_card.py",
-        "hub/dataset_export.py",
         "datasets/hub_stream.py",
         "server/hub_api.py",
         "cli/hub.py",
         "pretrained/cache.py",
         "pretrained/download.py",
     },
-    "datasets": {"hub/dataset_export.py", "datasets/hub_stream.py"},
+    "datasets": {"datasets/hub_stream.py"},
     "spaces": {"runs/zerogpu.py"},
 }
 

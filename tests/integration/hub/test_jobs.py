@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,29 +14,17 @@ from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint, weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
 from playground.errors import UserError
-from playground.hub import publisher as jobs_module
-from playground.hub.publisher import (
-    AUTO_BRANCH,
-    MAX_CONCURRENT_TASKS,
-    MAX_TASKS_PER_OWNER,
-    AutoPublisher,
-)
+from playground.hub import jobs as jobs_module
+from playground.hub.jobs import MAX_CONCURRENT_TASKS, MAX_TASKS_PER_OWNER, HubJobs
 from playground.hub.task_runner import HubTask
 from playground.jobs.process import warm_up
 from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import Limits
-from playground.runs.registry import Registry
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.fake_jobs import fake_processes
 from tests.support.hub_tasks import run_hub_task, start_hub_task
-from tests.support.small_runs import (
-    newest_checkpoint_step,
-    pause_and_wait,
-    start_run,
-    tiny_config,
-    wait_for_status,
-)
+from tests.support.small_runs import tiny_config
 
 PICKLE = (
     b"\x80\x04\x95\x1b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94"
@@ -97,9 +84,9 @@ def read_files(folder):
     }
 
 
-def commit_titles(hub, id, revision="main", kind="model"):
-    repo = hub.repo(id, kind)
-    return [commit.title for commit in reversed(repo.history(repo.find_commit(revision)))]
+def commit_titles(hub, id):
+    repo = hub.repo(id)
+    return [commit.title for commit in reversed(repo.history(repo.head))]
 
 
 # Push and pull
@@ -174,46 +161,14 @@ def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_pat
 def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint):
     with hub.record_requests() as requests:
         job = run_to_end(
-            HubTask(
-                "plan",
-                "ada/planned",
-                hub.ADA,
-                hub.url,
-                checkpoint=str(checkpoint),
-                include_dataset=True,
-            )
+            HubTask("plan", "ada/planned", hub.ADA, hub.url, checkpoint=str(checkpoint))
         )
-    assert [plan["repo"] for plan in job.result["plans"]] == ["ada/planned-data", "ada/planned"]
+    assert job.result["plan"]["repo"] == "ada/planned"
     assert job.result["step"] == 6
     assert job.result["card"].startswith("---\n")
     assert "# planned" in job.result["card"]
     assert {request.method for request in requests} == {"GET"}
     assert not [id for _, id in hub.repos if "planned" in id]
-
-
-def test_publishing_with_data_includes_the_training_dataset(hub, checkpoint):
-    hub_task = HubTask(
-        "push", "ada/shared", hub.ADA, hub.url, checkpoint=str(checkpoint), include_dataset=True
-    )
-    first = run_to_end(hub_task)
-    assert first.status == "done", first.message
-    data = hub.files("ada/shared-data", kind="dataset")
-    assert set(data) == {"README.md", "data/train.parquet", "data/test.parquet"}
-    assert b"ada/shared-data" in hub.files("ada/shared")["README.md"]
-    assert (
-        commit_titles(hub, "ada/shared-data", kind="dataset")
-        == commit_titles(hub, "ada/shared")
-        == ["initial commit", "Step 6"]
-    )
-    second = run_to_end(
-        hub_task
-    )  # the same checkpoint gives the same bytes, including data and figures
-    assert second.result["commit"] == first.result["commit"]
-    assert (
-        commit_titles(hub, "ada/shared-data", kind="dataset")
-        == commit_titles(hub, "ada/shared")
-        == ["initial commit", "Step 6"]
-    )
 
 
 def test_commits_of_others_since_the_plan_are_not_overwritten(hub, checkpoint, published):
@@ -574,7 +529,7 @@ def test_a_silent_hub_task_is_ended(hub, monkeypatch):
     monkeypatch.setattr(jobs_module, "SILENCE_TIMEOUT_S", 3.0)
     monkeypatch.setattr(jobs_module, "LOADING_TIMEOUT_S", 60.0)
     with hub.fault(hub.WHOAMI, "silent"):
-        job = AutoPublisher(None).start(HubTask("account", token=hub.ADA, endpoint=hub.url), "ada")
+        job = HubJobs().start(HubTask("account", token=hub.ADA, endpoint=hub.url), "ada")
         assert job.released.wait(60)
     assert "the job sent no message for 3 s" in job.message
     assert job.retryable
@@ -582,7 +537,7 @@ def test_a_silent_hub_task_is_ended(hub, monkeypatch):
 
 @pytest.mark.smoke
 def test_owners_can_poll_only_their_own_hub_tasks(hub):
-    jobs = AutoPublisher(None)
+    jobs = HubJobs()
     job_of_ada = jobs.start(HubTask("repo_info", "ada/nothing", hub.ADA, hub.url), "ada")
     job_of_ben = jobs.start(HubTask("repo_info", "ada/nothing", hub.BEN, hub.url), "ben")
     assert jobs.queue.find(job_of_ada.id, "ada") is job_of_ada
@@ -608,7 +563,7 @@ def test_owners_can_poll_only_their_own_hub_tasks(hub):
 
 
 def test_public_gallery_is_shared_and_private_gallery_is_not(hub):
-    jobs = AutoPublisher(None)
+    jobs = HubJobs()
     public = jobs.start(HubTask("gallery", endpoint=hub.url), "ada")
     assert jobs.start(HubTask("gallery", endpoint=hub.url), "ben") is public
     private = jobs.start(HubTask("gallery", token=hub.ADA, endpoint=hub.url), "ada")
@@ -620,7 +575,7 @@ def test_public_gallery_is_shared_and_private_gallery_is_not(hub):
 
 
 def test_the_number_of_concurrent_hub_tasks_is_limited(hub):
-    jobs, started = AutoPublisher(None), []
+    jobs, started = HubJobs(), []
 
     def start(owner):
         started.append(jobs.start(HubTask("account", token=hub.ADA, endpoint=hub.url), owner))
@@ -647,7 +602,7 @@ def test_the_number_of_concurrent_hub_tasks_is_limited(hub):
 )
 def test_one_address_has_at_most_half_of_the_hub_jobs(monkeypatch, client_address, kind, token):
     started = fake_processes(monkeypatch)
-    jobs = AutoPublisher(None)
+    jobs = HubJobs()
     client_address.set("192.0.2.1")
     for number in range(MAX_CONCURRENT_TASKS // 2):
         jobs.start(HubTask(kind, token=token), f"generated {number}", refresh=True)
@@ -667,7 +622,7 @@ def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_add
         addresses.append(client_address.get())
         return result
 
-    AutoPublisher(None).start(HubTask("pull", token="secret"), "ada", import_result)
+    HubJobs().start(HubTask("pull", token="secret"), "ada", import_result)
     client_address.set("")  # as in the thread that waits for the process
     started[0].finish()
     assert (addresses, client_address.get()) == (["192.0.2.1"], "")
@@ -675,7 +630,7 @@ def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_add
 
 def test_the_owner_of_a_local_instance_may_request_every_list(monkeypatch, client_address):
     started = fake_processes(monkeypatch)
-    jobs = AutoPublisher(SimpleNamespace(single_owner="ada"))
+    jobs = HubJobs(has_one_user=True)
     client_address.set("127.0.0.1")
     for _ in range(MAX_CONCURRENT_TASKS):
         jobs.start(HubTask("gallery"), "ada", refresh=True)
@@ -689,7 +644,7 @@ def test_lists_of_signed_in_users_do_not_use_slots_of_hub_tasks(hub):
     """A page that opens requests account and list; both finish when the user requests the
     list again.
     """
-    jobs = AutoPublisher(None)
+    jobs = HubJobs()
     with hub.fault(hub.WHOAMI, "silent"), hub.fault(hub.LIST, "silent"):
         started = [
             jobs.start(HubTask(kind, token=hub.ADA, endpoint=hub.url), "ada")
@@ -701,145 +656,6 @@ def test_lists_of_signed_in_users_do_not_use_slots_of_hub_tasks(hub):
         for job in started:
             jobs.queue.cancel(job)
             assert job.released.wait(60)
-
-
-# Automatic publishing
-
-
-@pytest.fixture
-def registry(tmp_path):
-    registry = Registry(tmp_path / "checkpoints", idle_timeout_s=0, release_after_s=0)
-    yield registry
-    registry.shutdown(20)
-
-
-def test_a_run_is_published_during_training_and_at_its_end(hub, registry, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    monkeypatch.setattr(jobs_module, "INTERVAL_RANGE_MIN", (0.001, 120))
-    jobs, run = AutoPublisher(registry), start_run(registry, "ada")
-    for minutes in (0, 121, True, None, "5", float("nan")):
-        with pytest.raises(UserError, match="minutes between two pushes"):
-            jobs.enable_auto_publish(
-                run, "ada", "ada/in-progress", hub.ADA, private=True, interval_minutes=minutes
-            )
-    wait_for(lambda: run.step > 0, 60, "the first points")
-    pause_and_wait(registry, run)
-    jobs.enable_auto_publish(
-        run, "ada", "ada/in-progress", hub.ADA, private=True, interval_minutes=0.01
-    )
-    assert hub.ADA not in repr([jobs._auto_publishes, jobs.auto_publish_status(run)])
-
-    def is_pushed(step):
-        response = jobs.auto_publish_status(run)
-        return response is None or response["pushed_step"] == step
-
-    first = newest_checkpoint_step(run)
-    wait_for(lambda: is_pushed(first), 60, "the first push")
-    assert jobs.auto_publish_status(run)["push_error"] == ""
-    registry.control(run, "resume")
-    wait_for_status(run, "training")
-    pause_and_wait(registry, run)
-    second = newest_checkpoint_step(run)
-    with hub.fault(hub.COMMIT, 403, times=1) as fault:
-        wait_for(lambda: fault.hits, 60, "a rejected push")
-        wait_for(
-            lambda: (jobs.auto_publish_status(run) or {}).get("push_error"),
-            60,
-            "the report of the error",
-        )
-    assert "this token has no permission to" in jobs.auto_publish_status(run)["push_error"]
-    wait_for(lambda: is_pushed(second), 60, "the second push")
-    assert hub.files("ada/in-progress") == {}  # main is written at the end only
-    card = hub.files("ada/in-progress", AUTO_BRANCH)["README.md"].decode()
-    assert card.count(f'from_pretrained("ada/in-progress", revision="{AUTO_BRANCH}"') == 2
-    assert f"\npython -m playground pull ada/in-progress --revision {AUTO_BRANCH}\n" in card
-    registry.control(run, "resume")
-    wait_for_status(run, "training")
-    wait_for(lambda: run.step > second, 60, "more steps")
-    registry.control(run, "stop")
-    wait_for_status(run, "stopped")
-    wait_for(lambda: jobs.auto_publish_status(run) is None, 90, "the last push")
-    last = newest_checkpoint_step(run)
-    steps = [
-        int(title.split()[1]) for title in commit_titles(hub, "ada/in-progress", AUTO_BRANCH)[1:]
-    ]
-    assert steps == sorted({*steps})
-    assert {first, second} <= set(steps)
-    assert commit_titles(hub, "ada/in-progress") == ["initial commit", f"Step {last}"]
-    assert hub.repo("ada/in-progress").private
-    files = hub.files("ada/in-progress")
-    assert (
-        files["README.md"]
-        .decode()
-        .count('from_pretrained("ada/in-progress", trust_remote_code=True)')
-        == 2
-    )
-    assert [json.loads(line)["step"] for line in files["metrics.jsonl"].splitlines()] == list(
-        range(1, last + 1)
-    )
-    assert json.loads(files["playground.json"])["step"] == last
-    with pytest.raises(UserError, match="this run has ended"):
-        jobs.enable_auto_publish(
-            run, "ada", "ada/in-progress", hub.ADA, private=True, interval_minutes=5
-        )
-
-
-def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    monkeypatch.setattr(jobs_module, "INTERVAL_RANGE_MIN", (0.001, 120))
-    jobs, run = AutoPublisher(registry), start_run(registry, "ada")
-    wait_for(lambda: run.step > 0, 60, "the first points")
-    with hub.fault(hub.CREATE, 403) as fault:
-        # the last push fails with this error
-        jobs.enable_auto_publish(
-            run, "ada", "ada/refused", hub.ADA, private=True, interval_minutes=0.01
-        )
-        registry.control(run, "stop")
-        wait_for_status(run, "stopped")
-        wait_for(lambda: jobs._auto_publishes[run.id].failed, 90, "the end of the last push")
-    before = fault.hits
-    jobs._push_if_due(jobs._auto_publishes[run.id])
-    response = jobs.auto_publish_status(run)
-    assert "this token has no permission to" in response["push_error"]
-    assert (response["seconds_until_push"], response["is_pushing"], fault.hits) == (
-        0,
-        False,
-        before,
-    )
-    assert jobs._auto_publishes[run.id].token == ""
-    jobs.disable_auto_publish(run)
-    assert jobs.auto_publish_status(run) is None
-
-
-def create_failed_publish(registry, monkeypatch, hub):
-    """Return a run whose last push failed permanently, and the publisher with the error."""
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    jobs, run = AutoPublisher(registry), start_run(registry, "ada")
-    wait_for(lambda: run.step > 0, 60, "the first points")
-    registry.control(run, "stop")
-    wait_for_status(run, "stopped")
-    stored = jobs_module.AutoPublish(
-        run,
-        "ada",
-        "ada/refused",
-        True,
-        5,
-        "",
-        is_final=True,
-        error="this token has no permission to",
-        failed=True,
-    )
-    jobs._auto_publishes[run.id] = stored
-    return jobs, run
-
-
-def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monkeypatch):
-    jobs, run = create_failed_publish(registry, monkeypatch, hub)
-    jobs._push_if_due(jobs._auto_publishes[run.id])
-    assert jobs.auto_publish_status(run) is not None
-    registry.delete(run)
-    jobs._push_if_due(jobs._auto_publishes[run.id])
-    assert jobs.auto_publish_status(run) is None
 
 
 def test_a_cancelled_push_has_a_message_about_its_branch(hub, checkpoint, published):
@@ -869,7 +685,7 @@ from playground.hub import tasks
 from playground.jobs.entry import last_message
 from playground.jobs.progress import ProgressReporter
 
-HEAVY = ("torch", "transformers", "matplotlib", "datasets")
+HEAVY = ("torch", "transformers", "matplotlib")
 messages = [("message", "", 0.0, None)]
 late = []
 
@@ -913,26 +729,3 @@ def test_slow_imports_are_announced_by_a_message(hub, checkpoint, published, tmp
         timeout=200,
     )
     assert completed.returncode == 0, completed.stderr[-2000:]
-
-
-def test_auto_publishing_ends_when_stopped_or_run_is_deleted(hub, registry, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    jobs, runs = AutoPublisher(registry), [start_run(registry, "ada") for _ in range(2)]
-    for run in runs:
-        jobs.enable_auto_publish(
-            run, "ada", "ada/never", hub.ADA, private=True, interval_minutes=120
-        )
-    jobs.disable_auto_publish(runs[0])
-    registry.delete(runs[1])
-    wait_for(
-        lambda: not any(jobs.auto_publish_status(run) for run in runs),
-        60,
-        "the end of automatic publishing",
-    )
-    registry.control(runs[0], "stop")
-    wait_for_status(runs[0], "stopped")
-    wait_for(
-        lambda: not any(job.is_active for job in jobs.queue._jobs.values()),
-        60,
-        "the end of running jobs",
-    )

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from playground.comparison.job_queue import ComparisonQueue
-from playground.hub.publisher import create_hub_queue
+from playground.hub.jobs import create_hub_queue
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import JobStatus
 from playground.jobs.process import warm_up

@@ -15,7 +15,7 @@ from playground.server.replications_api import ReplicationHandlers
 from playground.server.report_api import ReportHandlers
 from playground.server.routes import LOAD_MS_BY_ROUTE
 from playground.server.schemas.datasets import ActOnDataset
-from playground.server.schemas.hub import AutoPublish, SubmitHubTask
+from playground.server.schemas.hub import SubmitHubTask
 from playground.server.schemas.jobs import SubmitJob, TrainArchitectures
 from playground.server.schemas.lessons import StartBug, StartLesson, SubmitGuess
 from playground.server.schemas.runs import ActOnRun
@@ -64,10 +64,8 @@ def test_each_route_has_one_handler():
         (StartLesson, {"lesson": "stop-10"}, "lesson", "lesson-10"),
         (StartBug, {"bug": "mystery", "seed": 3, "steps": 60}, "bug", "random"),
         (SubmitGuess, {"mistake": "transpose", "line": 2}, "bug", "transpose"),
-        (SubmitHubTask, {"kind": "push", "data": True}, "include_dataset", True),
         (SubmitHubTask, {"kind": "push", "expected": "a1"}, "expected_parent", "a1"),
         (SubmitHubTask, {"kind": "pull", "main": True}, "is_main", True),
-        (AutoPublish, {"subject": "run:a", "minutes": 5.0}, "interval_minutes", 5.0),
         (ActOnDataset, {"action": "use", "content": "a" * 64}, "sha256", "a" * 64),
         (TrainArchitectures, {"subject": "run:a", "families": ["gpt2"]}, "architectures", ["gpt2"]),
     ],
