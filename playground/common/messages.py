@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 BIDIRECTIONAL = "bidirectional: every token attends to every token"
-FIGURES_PROCESS = "the process that draws the figures"
 HUB_OFFLINE = "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground"
 LEFT_TO_RIGHT = "left to right: each token attends to itself and earlier tokens"
 NO_TOKENS = "the text has no tokens for this model; type some words"

@@ -25,8 +25,8 @@ from playground.common.stats import exact_match_interval
 from playground.datasets.pairs import DatasetError
 from playground.datasets.storage import dataset_origin
 from playground.evaluation import evaluate
-from playground.figures.style import save
-from playground.figures.training import training_curve
+from playground.figures.figures import training_curve
+from playground.figures.style import render
 from playground.tasks import LOOKUP
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
@@ -153,7 +153,7 @@ def _measure(
         if line["step"] <= manifest.step and _is_measured(line)
     ]
     if lines:
-        save(training_curve(lines), package / "training.png")
+        (package / "training.png").write_bytes(render(training_curve(lines), "png"))
     training_alt = _training_alt_text(lines) if lines else ""
     if held_out is None:
         return Measurements(scores, [], [], training_alt, "")

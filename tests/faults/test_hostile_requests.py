@@ -67,7 +67,7 @@ class InProcessInspector:
 def finish_immediately(executor, job):
     """End each job immediately; there is no network."""
     no_network = ("failed", "there is no network", False)
-    results = {"figures": {"zip": ""}, "report": {"zip": ""}, "check": {}}
+    results = {"report": {"zip": ""}, "check": {}}
     last = ("result", results[job.kind]) if job.kind in results else no_network
     threading.Thread(target=executor.on_end, args=(job, last, None)).start()
     return True
@@ -260,7 +260,6 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "runs/curves": ["subjects"],
     "runs/action": ["action", "setting", "value", "name", "step", "checkpoint"],
     "inspect/view": ["view", "options", "text", "step"],
-    "inspect/figures": ["text", "step"],
     "datasets/action": ["action", "sha256"],
     "jobs/submit": ["kind", "request"],
     "jobs/poll": ["job", "cursor"],
@@ -273,7 +272,6 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "experiments/poll": ["open"],
     "experiments/action": ["experiment", "action"],
     "experiments/csv": ["experiment"],
-    "experiments/figures": ["experiment"],
     "replications/start": ["name"],
     "replications/outcome": ["name"],
     "hub/submit": ["kind", "repo", "revision", "token", "expected_parent"],
@@ -328,7 +326,6 @@ def create_objects(client, owner):
     return {
         "experiments/action": experiment_fields,
         "experiments/csv": experiment_fields,
-        "experiments/figures": experiment_fields,
         "jobs/poll": job,
         "jobs/cancel": job,
         "hub/poll": {"job": send("hub/submit", kind="gallery").get("job")},
@@ -403,7 +400,6 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
 ALWAYS_REJECTED = (
     "lessons/poll",
     "hub/poll",
-    "experiments/figures",
     "datasets/action",
     "architectures/train",
     "lessons/guess",
