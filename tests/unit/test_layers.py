@@ -158,7 +158,6 @@ WITHOUT_SMOKE = {
     "faults/test_one_client.py",
     "faults/test_page_loads.py",
     "integration/hub/test_every_family.py",
-    "integration/hub/test_published.py",
     "integration/test_code.py",
     "train/architectures/test_learning.py",
     "train/test_from_python.py",
