@@ -93,8 +93,8 @@ SUBSETS: dict[str, tuple[Any, str, str]] = {
     "published": (
         published,
         "Replications of published results",
-        "Published results, trained here with the settings of their sources. "
-        "`python -m playground published --json` and the Lab list the deviations.",
+        "Published results, trained here with the settings of their sources. The Lab lists the "
+        "deviations.",
     ),
     "lengths": (
         lengths,

@@ -1,18 +1,15 @@
-"""Length generalization of the position encodings.
-
-Runs `python -m playground lengths` with its defaults.
-"""
+"""Length generalization of the position encodings: the prepared experiment of the Lab."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from playground.cli.experiment_runs import run_experiment
+from playground.experiments.presets import spec
 
 from ._results import COMMIT_AT_START
 
@@ -21,46 +18,35 @@ LENGTHS = (10, 11, 12, 15, 20, 50)  # lengths that the table names; training end
 
 def measure() -> list[dict[str, Any]]:
     """Return a row for each scheme, and a last one for the whole experiment."""
-    return evaluate_lengths("lengths")
+    return evaluate_lengths("positions")
 
 
-def evaluate_lengths(*command: str) -> list[dict[str, Any]]:
-    """Run a command of the Lab that trains and then evaluates every length.
+def evaluate_lengths(name: str) -> list[dict[str, Any]]:
+    """Run a prepared experiment that trains and then evaluates every length.
 
     Returns a row for each variant, and a last one for the whole experiment.
     """
-    # a command that is cut off goes on
+    # an experiment that is cut off goes on
     scratch = (
-        Path(tempfile.gettempdir())
-        / f"playground-benchmark-{command[-1]}-{COMMIT_AT_START['commit']}"
+        Path(tempfile.gettempdir()) / f"playground-benchmark-{name}-{COMMIT_AT_START['commit']}"
     )
     started_at = read_seconds(scratch)
     started = time.monotonic()
-    full_command = [
-        sys.executable,
-        "-m",
-        "playground",
-        *command,
-        "--json",
-        "--out",
-        str(scratch / "runs"),
-    ]
     try:
-        done = subprocess.run(full_command, stdout=subprocess.PIPE, text=True, check=True)
+        results = run_experiment(spec(name), scratch / "runs")["lengths"]
     finally:
         seconds = started_at + time.monotonic() - started
         scratch.mkdir(parents=True, exist_ok=True)
         (scratch / "seconds").write_text(str(seconds), encoding="utf-8")
     shutil.rmtree(scratch)
-    output = json.loads(done.stdout.splitlines()[-1])
     keys = ("label", "n", "lengths", "median", "low", "high", "reach", "beyond", "untrained")
-    rows = [{key: row[key] for key in keys} for row in output["rows"]]
+    rows = [{key: row[key] for key in keys} for row in results["rows"]]
     return [
         *rows,
         {
             "seconds": round(seconds),
             "runs": sum(row["n"] for row in rows),
-            "summary": output["summary"],
+            "summary": results["summary"],
         },
     ]
 

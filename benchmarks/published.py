@@ -1,20 +1,27 @@
-"""Replicate published results.
-
-Runs `python -m playground published NAME --seeds 3` for each claim.
-"""
+"""Replicate published results: train each claim as published, with several seeds."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import dataclasses
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from playground.checkpoints.checkpoint import metrics_record
+from playground.cli.experiment_runs import run_experiment
+from playground.evaluation import annotated_transformer_loss
 from playground.experiments.claims import CLAIMS
+from playground.experiments.replications import (
+    metrics_of_run,
+    outcome_of_experiment,
+    outcome_of_seeds,
+    replication_config,
+)
+from playground.models.transformer import Transformer
+from playground.tasks.held_out import build_held_out_set
+from playground.training.trainer import FINAL_EVAL_SIZE, Trainer
 
 from ._results import Progress, run_once
 
@@ -22,7 +29,7 @@ SEEDS = 3
 
 
 def measure() -> list[dict[str, Any]]:
-    """Measure each claim in its own process."""
+    """Measure each claim."""
     progress = Progress("published")
     for name in CLAIMS:
         row = progress.row(name=name, seeds=SEEDS)
@@ -32,15 +39,15 @@ def measure() -> list[dict[str, Any]]:
 
 def measure_claim(name: str) -> dict[str, Any]:
     """Return the row of one claim."""
-    arguments = ["published", name, "--seeds", str(SEEDS), "--json", "--out"]
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "playground", *arguments, str(Path(scratch) / "run")]
-        started = time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        seconds = time.monotonic() - started
-    if not done.stdout.strip():
-        raise RuntimeError(f"{name} printed nothing: {done.stderr[-500:]}")
-    result = json.loads(done.stdout.splitlines()[-1])
+    experiment, started = CLAIMS[name].experiment, time.monotonic()
+    if experiment is None:
+        result = outcome_of_seeds(name, [train(name, seed) for seed in range(SEEDS)])
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            details = run_experiment(
+                {**experiment, "seeds": list(range(SEEDS))}, Path(scratch) / "runs"
+            )
+        result = outcome_of_experiment(name, details)
     print(result["summary"], flush=True)
     return {
         "name": name,
@@ -51,8 +58,23 @@ def measure_claim(name: str) -> dict[str, Any]:
         "passed": result["passed"],
         "verdict": result.get("verdict", "not measured"),
         "result": result.get("measured_text", result["summary"]),
-        "seconds": round(seconds),
+        "seconds": round(time.monotonic() - started),
     }
+
+
+def train(name: str, seed: int) -> dict[str, Any]:
+    """Train the run of a claim, and return its metrics."""
+    config = replication_config(name, seed).replace(num_threads=1)
+    trainer = Trainer(config)
+    lines = [metrics_record(metrics) for metrics in trainer]
+    metrics = metrics_of_run(config, lines, dataclasses.asdict(trainer.evaluate()))
+    measure = CLAIMS[name].measure
+    if measure == "annotated_transformer_loss" and isinstance(trainer.eval_model, Transformer):
+        held_out = build_held_out_set(
+            trainer.task, FINAL_EVAL_SIZE, config.task.min_length, config.task.max_length
+        )
+        metrics[measure] = annotated_transformer_loss(trainer.eval_model.cpu(), held_out)
+    return metrics
 
 
 def table(rows: list[dict[str, Any]]) -> str:

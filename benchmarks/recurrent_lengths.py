@@ -11,7 +11,7 @@ LENGTHS = (1, 5, 8, 10, 11, 12, 15, 20, 30)  # lengths that the table names; tra
 
 def measure() -> list[dict[str, Any]]:
     """Return a row for each architecture, and a last one for the whole experiment."""
-    return lengths.evaluate_lengths("experiment", "recurrent")
+    return lengths.evaluate_lengths("recurrent")
 
 
 def table(rows: list[dict[str, Any]]) -> str:

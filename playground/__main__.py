@@ -15,10 +15,8 @@ from playground.cli.benchmark import compare, finetune
 from playground.cli.common import Group, exit_with_error
 from playground.cli.evaluate import evaluate, predict
 from playground.cli.experiments import experiment
-from playground.cli.hub import deploy, gallery, pull, push, reproduce
+from playground.cli.hub import gallery, pull, push, reproduce
 from playground.cli.inspect import inspect
-from playground.cli.lengths import lengths
-from playground.cli.published import published
 from playground.cli.report import report
 from playground.cli.train import add_dataset, train
 from playground.common.env import EnvError, validate_env
@@ -48,18 +46,15 @@ for command, summary in (
     (add_dataset, "Check and store a dataset of your own."),
     (evaluate, "Score a checkpoint on held-out sequences."),
     (predict, "Print a checkpoint's predictions for sequences."),
-    (inspect, "Export attention, ablations and the logit lens."),
+    (inspect, "Export figures of attention and ablations."),
     (report, "Write a checkpoint's report as one HTML file."),
     (compare, "Compare a checkpoint with pretrained models."),
     (finetune, "Fine-tune a pretrained model on a task."),
-    (lengths, "Measure accuracy beyond the trained lengths."),
     (experiment, "Vary settings over several seeds."),
-    (published, "Reproduce a published claim."),
     (push, "Publish a checkpoint on the Hugging Face Hub."),
     (pull, "Download a published model as a checkpoint."),
     (reproduce, "Compare a published model with its card."),
     (gallery, "List published models."),
-    (deploy, "Put the playground on a Hugging Face Space."),
 ):
     command.short_help = summary
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""The options of the Lab commands, and an experiment with a progress bar."""
+"""The options of the Lab command, and an experiment with a progress bar."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from .common import (
     progress_bar,
     record_signals,
 )
-from .setting_options import with_option_names
 
 if TYPE_CHECKING:
     from playground.experiments.service import ExperimentService
@@ -34,7 +33,7 @@ OWNER = "the command line"
 
 
 def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every Lab command."""
+    """Add the options that are common to every experiment."""
     command = click.option(
         "--csv",
         "table",
@@ -52,7 +51,7 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 experiments_folder_option = output_option(
-    "Folder of runs and figures; finished runs are not repeated. [default: in checkpoints/runs]",
+    "Folder of the runs; finished runs are not repeated. [default: in checkpoints/runs]",
     required=False,
 )
 
@@ -75,11 +74,11 @@ def parse_settings(arguments: tuple[str, ...]) -> dict[str, Any]:
     return settings
 
 
-def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, Any]:
+def run_experiment(spec: dict[str, Any], out: Path) -> dict[str, Any]:
     """Run an experiment, and return its report.
 
     Results of the same experiment in `out` are reused. A signal saves the runs and ends the
-    command. `flags` has the option of each setting that has its own, for messages.
+    command.
     """
     from playground.errors import UserError
     from playground.experiments.service import ExperimentService
@@ -103,7 +102,7 @@ def run_experiment(spec: dict[str, Any], out: Path, **flags: str) -> dict[str, A
         signals = _wait_with_progress(service, experiment)
         state, report = service.state(experiment, OWNER), service.details(experiment, OWNER)
     except ConfigError as error:
-        exit_with_error(with_option_names(str(error), flags))
+        exit_with_error(str(error))
     except UserError as error:
         exit_with_error(str(error))
     except OSError as error:

@@ -16,7 +16,6 @@ from .experiment_runs import (
     parse_settings,
     run_experiment,
 )
-from .lengths import print_length_results
 
 
 @click.command()
@@ -57,12 +56,28 @@ def experiment(
         exit_with_error(str(error))
     out = out or checkpoints_root() / "runs" / "experiments"
     report = run_experiment(spec, out)
+    from playground.experiments import analysis, length_generalization
     from playground.experiments.spec import LENGTHS
 
     if report["kind"] == LENGTHS:
-        print_length_results(report["lengths"], out, table, as_json)
+        results = report["lengths"]
+        csv = length_generalization.to_csv(results["rows"])
+        lines = map(format_scheme, results["rows"])
     else:
-        print_results(report["results"], out, table, as_json)
+        results = report["results"]
+        csv = analysis.to_csv(results["fields"], results["variants"])
+        lines = map(format_variant, results["variants"])
+    if table:
+        try:
+            table.write_text(csv, encoding="utf-8")
+        except OSError as error:
+            exit_with_error(f"{table} cannot be written: {error.strerror}; choose another folder")
+    if as_json:
+        click.echo(json.dumps(results | {"out": str(out)}))
+        return
+    for line in lines:
+        click.echo(line)
+    click.echo(results["summary"])
 
 
 def print_presets(as_json: bool) -> None:
@@ -74,7 +89,7 @@ def print_presets(as_json: bool) -> None:
         click.echo(json.dumps(presets))
         return
     for preset in presets:
-        remark = preset["missing"] or f"{preset['runs']} runs"
+        remark = preset["unavailable_reason"] or f"{preset['runs']} runs"
         click.echo(f"{preset['name']:14} {preset['title']} {remark}")
 
 
@@ -111,28 +126,6 @@ def build_spec(
     return spec
 
 
-def print_results(results: dict[str, Any], out: Path, table: Path | None, as_json: bool) -> None:
-    """Draw and print the results of every variant."""
-    from playground.experiments.analysis import to_csv
-    from playground.figures.experiments import write
-
-    files = (
-        write(out, "experiment", results)
-        if any(variant["n"] for variant in results["variants"])
-        else []
-    )
-    if table:
-        table.write_text(to_csv(results["fields"], results["variants"]), encoding="utf-8")
-    if as_json:
-        click.echo(json.dumps(results | {"out": str(out), "files": [str(path) for path in files]}))
-        return
-    for variant in results["variants"]:
-        click.echo(format_variant(variant))
-    click.echo(results["summary"])
-    for path in files[:1]:
-        click.echo(f"{path}")
-
-
 def format_variant(variant: dict[str, Any]) -> str:
     exact, steps = variant["exact_match"], variant["steps_to"]
     if exact is None:
@@ -149,4 +142,20 @@ def format_variant(variant: dict[str, Any]) -> str:
     return (
         f"{variant['label']:28} exact match {exact['median']:7.2%} ({exact['low']:.2%} to "
         f"{exact['high']:.2%}), {when}"
+    )
+
+
+def format_scheme(row: dict[str, Any]) -> str:
+    """Format the reach of one variant as a line."""
+    untrained = ", ".join(
+        f"{first} to {last} of its {side}"
+        for side, (first, last) in (row["untrained"] or {}).items()
+    )
+    untrained_note = f"; never trained: positions {untrained}" if untrained else ""
+    reach = row["reach"]
+    if reach is None:
+        return f"{row['label']:24} no run could be evaluated{untrained_note}"
+    return (
+        f"{row['label']:24} 99 % exact match up to length {reach['median']:g} "
+        f"(range {reach['low']:g} to {reach['high']:g}){untrained_note}"
     )

@@ -1,4 +1,4 @@
-"""push, pull, reproduce, gallery and deploy: commands for the Hub."""
+"""push, pull, reproduce and gallery: commands for the Hub."""
 
 import json
 from collections.abc import Callable
@@ -42,11 +42,6 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--private", is_flag=True, help="Make a new repository private.")
 @click.option(
-    "--with-data",
-    is_flag=True,
-    help="Publish the exact training set too, as the dataset USER/NAME-data.",
-)
-@click.option(
     "--license",
     "license",
     default="",
@@ -67,7 +62,6 @@ def push(
     repo: str,
     branch: str,
     private: bool,
-    with_data: bool,
     license: str,
     dry_run: bool,
     ask_token: bool,
@@ -105,7 +99,6 @@ def push(
         repo=repo,
         revision=branch,
         private=private,
-        include_dataset=with_data,
         checkpoint=str(checkpoint.resolve()),
         run_folder=str(run) if run else "",
     )
@@ -113,17 +106,17 @@ def push(
         result.pop("card", None)
         click.echo(json.dumps(result))
         return
-    print_plans(result, dry_run)
+    print_plan(result, dry_run)
 
 
-def print_plans(result: dict[str, Any], dry_run: bool) -> None:
+def print_plan(result: dict[str, Any], dry_run: bool) -> None:
     """Print each file with what was done, or would be done."""
-    for plan in result["plans"]:
-        whose = "private" if plan["private"] else "public"
-        state = "exists" if plan["exists"] else "would be created" if dry_run else "was created"
-        click.echo(f"{plan['kind']} {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
-        for change in plan["changes"]:
-            click.echo(f"  {change['status']:8}{change['size']:>12,} bytes  {change['path']}")
+    plan = result["plan"]
+    whose = "private" if plan["private"] else "public"
+    state = "exists" if plan["exists"] else "would be created" if dry_run else "was created"
+    click.echo(f"model {plan['repo']} ({whose}, branch {plan['revision']}): {state}")
+    for change in plan["changes"]:
+        click.echo(f"  {change['status']:8}{change['size']:>12,} bytes  {change['path']}")
     if not result.get("compared", True):
         click.echo("no token was found, so this was not compared with the Hub", err=True)
     click.echo("nothing was written" if dry_run else result["url"])
@@ -207,33 +200,6 @@ def gallery(ask_token: bool, as_json: bool) -> None:
         click.echo("no model has the playground's tag yet")
 
 
-@click.command()
-@click.argument("space", metavar="USER/SPACE")
-@click.option(
-    "--public",
-    is_flag=True,
-    help="Make a new Space public; without it, your settings on the Hub decide.",
-)
-@click.option(
-    "--dry-run", is_flag=True, help="List every file and what would happen to it; write nothing."
-)
-@hub_options
-def deploy(space: str, public: bool, dry_run: bool, ask_token: bool, as_json: bool) -> None:
-    """Deploy the playground to a Hugging Face Space, in one commit; create a missing Space."""
-    validate_repo_id(space)
-    result = run_hub_task(
-        ask_token,
-        needed=True,
-        kind="plan_deploy" if dry_run else "deploy",
-        repo=space,
-        private=not public,
-    )
-    if as_json:
-        click.echo(json.dumps(result))
-    else:
-        print_plans(result, dry_run)
-
-
 def validate_repo_id(repo: str, revision: str = "main") -> None:
     """Reject an invalid name of a repository, or of a revision in it."""
     if not is_repo(repo):
@@ -247,7 +213,7 @@ def run_hub_task(ask_token: bool, needed: bool = False, **task_fields: Any) -> d
 
     Without a token, a plan becomes a preview, which sends no authenticated request.
     """
-    from playground.hub.publisher import create_hub_queue, submit_task
+    from playground.hub.jobs import create_hub_queue, submit_task
     from playground.hub.task_runner import HubTask
 
     token = click.prompt("Token", hide_input=True, err=True).strip() if ask_token else ""

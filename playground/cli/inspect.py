@@ -1,7 +1,9 @@
-"""inspect: every figure of a model."""
+"""inspect: the figures of a model."""
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,6 +19,16 @@ from .common import (
     output_option,
 )
 
+METRIC_COLUMNS = (
+    "step",
+    "loss",
+    "learning_rate",
+    "grad_norm",
+    "exact_match",
+    "token_accuracy",
+    "held_out_loss",
+)
+
 
 @click.command()
 @checkpoint_argument
@@ -29,10 +41,10 @@ from .common import (
 def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -> None:
     """Export figures of a checkpoint on a sequence such as "3 1 4".
 
-    They show attention weights, ablations and the logit lens. Each figure is saved as PNG, SVG
-    and PDF, with its data as CSV or JSON.
+    They show attention weights, ablations, the training curve and the exact match by length. Each
+    figure is saved as PNG, SVG and PDF, with its data as CSV or JSON.
     """
-    from playground.figures.catalog import FIGURES
+    from playground.figures.figures import FIGURES, write
 
     manifest, model = load_model_or_exit(checkpoint)
     file_names = {
@@ -43,8 +55,9 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
 
     import torch
 
-    from playground.figures.export import export_figures
-    from playground.inspection.inspected_model import InspectionError
+    from playground.evaluation import evaluate
+    from playground.inspection.inspected_model import InspectedModel, InspectionError
+    from playground.inspection.views.export import build_report
     from playground.runs.weight_history import read_lines
     from playground.tasks import UnknownSymbolError
 
@@ -53,21 +66,22 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
     def report_progress(message: str) -> None:
         click.echo(f"{message} ...", err=True)
 
-    run = run_folder(checkpoint)
     try:
-        lines = [line for line in read_lines(run) if line["step"] <= manifest.step]
-        history = weight_history(run, manifest.step)
-        report, files = export_figures(
-            out,
-            manifest.config,
-            model,
-            sequence,
-            n,
-            lines=lines,
-            scores=manifest.scores,
-            history=history,
-            report_progress=report_progress,
-        )
+        lines = [
+            line for line in read_lines(run_folder(checkpoint)) if line["step"] <= manifest.step
+        ]
+        subject = InspectedModel.from_model(manifest.config, model)
+        report: dict[str, Any] = build_report(subject, sequence, n, report_progress)
+        scores = manifest.scores
+        if scores is None:
+            report_progress("evaluating on held-out sequences")
+            scores = dataclasses.asdict(evaluate(model, subject.held_out(2000)))
+        report["exact-match-by-length"] = scores
+        if lines:
+            report["loss"] = [{name: line.get(name) for name in METRIC_COLUMNS} for line in lines]
+        report_progress("drawing figures")
+        out.mkdir(parents=True, exist_ok=True)
+        files = [path for name, data in report.items() for path in write(out, name, data)]
     except (UnknownSymbolError, InspectionError, CheckpointError) as error:
         exit_with_error(str(error))
     except OSError as error:
@@ -89,23 +103,10 @@ def inspect(checkpoint: Path, sequence: str, out: Path, n: int, as_json: bool) -
 
 
 def run_folder(checkpoint: Path) -> Path:
-    """Return the folder with a checkpoint's metrics and weight history: its run's, or its own."""
+    """Return the folder with a checkpoint's metrics: its run's, or its own."""
     parent = checkpoint.resolve().parent.parent
     return (
         parent
         if not (checkpoint / "metrics.jsonl").is_file() and (parent / "metrics.jsonl").is_file()
         else checkpoint
     )
-
-
-def weight_history(run: Path, step: int) -> dict[int, Path]:
-    """Return the stored weights of a run up to `step`, evenly thinned: {step: file}.
-
-    Empty for a checkpoint without a run.
-    """
-    from playground.runs.weight_history import subsample, weight_steps, weights_path
-
-    return {
-        each: weights_path(run, each)
-        for each in subsample([each for each in weight_steps(run) if each <= step])
-    }

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-FIGURES_PROCESS = "the process that draws the figures"
 HUB_OFFLINE = "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground"
 NO_TOKENS = "the text has no tokens for this model; type some words"
 SIGN_IN_FIRST = "sign in first: publishing needs a token with write access"

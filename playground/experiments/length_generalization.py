@@ -205,24 +205,6 @@ def summarize(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_len
     )
 
 
-def summarize_checkpoints(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Summarize the results of checkpoints, one by one where tasks or lengths differ.
-
-    Each row has `task`, `trained` and the result of `summarize_scheme`.
-    """
-    if len({(row["task"], *row["trained"]) for row in rows}) == 1:
-        return summarize(rows, rows[0]["trained"], max(row["max_length"] for row in rows))
-    sentences = [
-        f"{row['label']} (task {row['task']}): "
-        f"{summarize([row], row['trained'], row['max_length'])}"
-        for row in rows
-    ]
-    return (
-        " ".join(sentences)
-        + " Their tasks or trained lengths differ, so these results do not compare."
-    )
-
-
 def _comparison(
     done: Sequence[Mapping[str, Any]], trained: Sequence[int], max_length: int, begin: str
 ) -> str:

@@ -117,7 +117,7 @@ def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:
         "settings": dict(claim.settings),
         "experiment": claim.experiment,
         "seed": 0,
-        "command": f"python -m playground published {name} --seed 0",
+        "command": f"python -m benchmarks published --only {name}",
         "unavailable_reason": "",
     }
     try:
@@ -126,7 +126,6 @@ def _describe_claim(name: str, claim: Claim) -> dict[str, Any]:
         else:
             parse_experiment(claim.experiment, owner="")
             line["settings"] = _experiment_settings(claim.experiment)
-            line["command"] = f"python -m playground published {name}"
     except ConfigError as error:
         line["unavailable_reason"] = str(error)
     return line

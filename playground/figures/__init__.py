@@ -1,5 +1,4 @@
-"""Figures for cards, exports and reports: matplotlib figures of plain numbers.
+"""Figures for cards, reports and files: matplotlib figures of plain numbers.
 
-No module uses pyplot, and only the export and the report import torch. No state is kept between
-calls.
+No module uses pyplot or imports torch. No state is kept between calls.
 """

@@ -1,4 +1,4 @@
-"""Colors, layout, heat maps and saving: what all figures share.
+"""Colors, layout, heat maps and files: what all figures share.
 
 Matplotlib's layout engine computes the space of titles, labels and legends. A figure shows measured
 numbers only, is drawn for 150 dots per inch, and labels its axes in words.
@@ -8,7 +8,6 @@ import io
 import math
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib
@@ -16,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 from matplotlib.transforms import Bbox
@@ -24,7 +23,7 @@ from matplotlib.transforms import Bbox
 FOREGROUND, MUTED, GRID = "#1c2530", "#565d69", "#dfe3e8"
 ACCENT, SECONDARY = "#1f6fb2", "#b35c00"  # distinguishable without color vision, and by dashes
 HATCH = "#c3c9d1"
-SANS, MONO = "DejaVu Sans", "DejaVu Sans Mono"  # part of matplotlib: equal on every machine
+MONO = "DejaVu Sans Mono"  # part of matplotlib: equal on every machine
 DPI = 150
 WIDTH_IN = 7.4  # of a figure with curves or bars
 MIN_WIDTH_IN = 6.6  # the longest line of a caption fits in it
@@ -33,11 +32,6 @@ PADDING_IN = 0.06  # around every panel
 MAX_LAYOUTS = 4  # attempts to reach the size of a panel
 COLORBAR_WIDTH_IN, COLORBAR_GAP_IN = 0.11, 0.14
 MIN_COLORBAR_IN, MAX_COLORBAR_IN = 0.5, 2.4
-
-# Eight colors that are distinguishable without full color vision (Okabe and Ito 2008, without
-# yellow, which is hard to see on white).
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1c2530", "#8a919c")
-DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 
 # From paper to ink in equal steps of lightness (CIELAB L* decreases by 10.3 per step), so that
 # equal differences look equal.
@@ -56,11 +50,6 @@ ATTENTION_CMAP = LinearSegmentedColormap.from_list(
     ],
 )
 UNIT_NORM = Normalize(0, 1)
-# White at zero, and equally dark at equal distance from it.
-DIVERGING_CMAP = LinearSegmentedColormap.from_list(
-    "signed", ["#5e3000", "#b35c00", "#e6b680", "#ffffff", "#8fbfdf", "#1f6fb2", "#0b3a66"]
-)
-
 # The file types of figures, with metadata that omits the date and the version.
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -69,7 +58,7 @@ FORMATS: dict[str, dict[str, Any]] = {
 }
 
 # The salt of SVG ids is a global setting of matplotlib.
-_save_lock = threading.Lock()
+_render_lock = threading.Lock()
 
 
 # Figures
@@ -144,33 +133,10 @@ def _apply_layout(figure: Figure) -> None:
     engine.execute(figure)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as .png (150 dots per inch), .svg or .pdf.
-
-    Raises:
-        ValueError: for any other file type.
-    """
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
-        raise ValueError(
-            f"{path.name} is not a supported file type for figures; choose a name that ends in "
-            f"{', '.join('.' + each for each in FORMATS)}"
-        )
-    path.write_bytes(render(figure, kind))
-
-
-def save_formats(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure in every format, and return the files."""
-    paths = [folder / f"{name}.{kind}" for kind in FORMATS]
-    for path in paths:
-        save(figure, path)
-    return paths
-
-
 def render(figure: Figure, kind: str) -> bytes:
     """Return the content of a file of this format; equal figures give equal bytes."""
     content = io.BytesIO()
-    with _save_lock, matplotlib.rc_context({"svg.hashsalt": "transformer-playground"}):
+    with _render_lock, matplotlib.rc_context({"svg.hashsalt": "transformer-playground"}):
         figure.savefig(content, format=kind, dpi=DPI, metadata=FORMATS[kind])
     return content.getvalue()
 
@@ -209,32 +175,14 @@ def set_percent_axis(axis: Axis, ticks: Sequence[float] = (0, 0.5, 1)) -> None:
     set_limits(-0.03, 1.05)
 
 
-def set_step_axis(axis: Axis, n_ticks: int = 8) -> None:
-    """Give an axis of steps, positions or lengths whole numbers as ticks."""
-    axis.set_major_locator(MaxNLocator(n_ticks, integer=True, steps=[1, 2, 5, 10]))
+def set_step_axis(axis: Axis) -> None:
+    """Give an axis of steps whole numbers as ticks."""
+    axis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 def add_legend(axes: Axes, **options: Any) -> None:
     axes.legend(frameon=False, labelcolor=FOREGROUND, **{"fontsize": 8.5} | options)
-
-
-def add_text_above(axes: Axes, text: str, color: str, points: float, family: str = SANS) -> None:
-    """Add a line of text, `points` above the left corner of a panel."""
-    axes.annotate(
-        text,
-        (0, 1),
-        xytext=(0, points),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=8,
-        color=color,
-        family=family,
-        ha="left",
-        va="bottom",
-        parse_math=False,
-        annotation_clip=False,
-    )
 
 
 # Heat maps
@@ -275,30 +223,10 @@ def draw_heatmap(
         axes.tick_params(axis="x", rotation=90)
 
 
-def draw_diverging_heatmap(axes: Axes, matrix: Any, reach: float) -> None:
-    """Draw numbers from -reach to reach as cells."""
-    style_axes(axes)
-    axes.imshow(
-        matrix,
-        cmap=DIVERGING_CMAP,
-        norm=Normalize(-reach, reach),
-        aspect="auto",
-        interpolation="nearest",
-    )
-    for axis in (axes.xaxis, axes.yaxis):
-        set_step_axis(axis)
-
-
-def annotate_cell(axes: Axes, x: float, y: float, text: str, value: float, **style: Any) -> None:
+def annotate_cell(axes: Axes, x: float, y: float, text: str, value: float) -> None:
     """Add text to a cell of a heat map, in white if the cell is dark."""
     color = "white" if value > 0.5 else FOREGROUND
-    options: dict[str, Any] = {
-        "fontsize": 7.5,
-        "color": color,
-        "ha": "center",
-        "va": "center",
-    } | style
-    axes.text(x, y, text, parse_math=False, **options)
+    axes.text(x, y, text, parse_math=False, fontsize=7.5, color=color, ha="center", va="center")
 
 
 def add_colorbar(axes: Axes, height: float) -> None:
@@ -316,24 +244,9 @@ def add_colorbar(axes: Axes, height: float) -> None:
 
     cax = axes.inset_axes((1, 0, 0.1, 1))
     cax.set_axes_locator(locate)
-    _draw_colorbar(axes, UNIT_NORM, ATTENTION_CMAP, ("0", "0.5", "1"), {"cax": cax})
-
-
-def add_diverging_colorbar(axes: Axes, reach: float) -> None:
-    """Add the color scale of `draw_diverging_heatmap` next to a panel."""
-    labels = f"−{reach:.2g}", "0", f"{reach:.2g}"
-    place = {"ax": axes, "fraction": 0.02, "pad": 0.015, "aspect": 20}
-    _draw_colorbar(axes, Normalize(-reach, reach), DIVERGING_CMAP, labels, place)
-
-
-def _draw_colorbar(
-    axes: Axes, norm: Normalize, cmap: Colormap, labels: Sequence[str], place: dict[str, Any]
-) -> None:
-    figure: Any = axes.figure
-    ticks = np.linspace(float(norm.vmin or 0), float(norm.vmax or 1), 3)
-    bar = figure.colorbar(ScalarMappable(norm, cmap), ticks=ticks, **place)
+    bar = figure.colorbar(ScalarMappable(UNIT_NORM, ATTENTION_CMAP), cax=cax, ticks=(0, 0.5, 1))
     for label, alignment in zip(
-        bar.ax.set_yticklabels(labels), ("bottom", "center", "top"), strict=True
+        bar.ax.set_yticklabels(("0", "0.5", "1")), ("bottom", "center", "top"), strict=True
     ):
         label.set_verticalalignment(alignment)  # the labels stay within the height of the bar
     bar.outline.set(edgecolor=MUTED, linewidth=0.6)

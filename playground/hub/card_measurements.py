@@ -11,8 +11,8 @@ from torch import Tensor
 from playground.architectures.base import Seq2SeqModel
 from playground.common.format import format_count
 from playground.evaluation import evaluate
-from playground.figures.attention import cross_attention
-from playground.figures.style import save
+from playground.figures.figures import cross_attention
+from playground.figures.style import render
 from playground.tasks import EOS, PAD
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
@@ -109,7 +109,7 @@ def attention_picture(
     visible_LHTS = torch.stack(
         [layer[0, :MAX_HEADS, : len(rows), : len(columns)] for layer in weights[:MAX_LAYERS]]
     )
-    save(cross_attention(visible_LHTS.numpy(), rows, columns), path)
+    path.write_bytes(render(cross_attention(visible_LHTS.numpy(), rows, columns), "png"))
     part = f"{format_count(layers, 'layer')} with {format_count(heads, 'head')}"
     if layers > MAX_LAYERS or heads > MAX_HEADS:
         part = (

@@ -100,14 +100,14 @@ class Hub:
 
     # Reading
 
-    def repo_info(self, repo: str, revision: str = "main", repo_type: str = "model") -> RepoInfo:
+    def repo_info(self, repo: str, revision: str = "main") -> RepoInfo:
         """Return the metadata of a repository at a revision, with the size of each file.
 
         Raises:
             HubError: if the user has no access to such a repository.
         """
         ensure_repo(repo)
-        info = self.raw_repo_info(repo, revision, repo_type)
+        info = self.raw_repo_info(repo, revision)
         with self.translating_errors("read", repo):
             files = [
                 RepoFile(
@@ -120,14 +120,11 @@ class Hub:
             ]
             private = info.get("private") is True
             likes = int(info.get("likes") or 0)
-            tags = tuple(map(str, info.get("tags") or []))
             return RepoInfo(
-                str(info["id"]), str(info.get("sha") or ""), private, likes, tags, tuple(files)
+                str(info["id"]), str(info.get("sha") or ""), private, likes, tuple(files)
             )
 
-    def raw_repo_info(
-        self, repo: str, revision: str = "main", repo_type: str = "model"
-    ) -> dict[str, Any]:
+    def raw_repo_info(self, repo: str, revision: str = "main") -> dict[str, Any]:
         """Return the complete response of the Hub for a repository at a revision.
 
         `repo` may be the name of an old model without an owner.
@@ -138,7 +135,7 @@ class Hub:
         ensure_revision(revision)
         with self.translating_errors("read", repo):
             info = self._get(
-                f"{repo_type}s/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"}
+                f"models/{repo}/revision/{quote(revision, safe='')}", {"blobs": "true"}
             )
             if not isinstance(info, dict):
                 raise TypeError("the response is not a JSON object")
@@ -248,7 +245,6 @@ class Hub:
         *,
         revision: str = "main",
         private: bool = False,
-        repo_type: str = "model",
     ) -> PushPlan:
         """Compute the effect of a push of the files in a folder, without writing anything.
 
@@ -257,14 +253,14 @@ class Hub:
         """
         ensure_repo(repo)
         ensure_branch(revision)
-        options = {"endpoint": self.endpoint, "revision": revision, "kind": repo_type}
+        options = {"endpoint": self.endpoint, "revision": revision}
         try:
-            branches = [self.repo_info(repo, "main", repo_type)]
+            branches = [self.repo_info(repo)]
         except NotFoundError:
             return new_plan(folder, repo, private=private, **options)
         if revision != "main":
             with suppress(NotFoundError):  # the push creates the branch from main
-                branches.append(self.repo_info(repo, revision, repo_type))
+                branches.append(self.repo_info(repo, revision))
         return plan_push(folder, repo, branches, **options)
 
     push = push

@@ -25,8 +25,8 @@ from playground.common.stats import exact_match_interval
 from playground.datasets.pairs import DatasetError
 from playground.datasets.storage import dataset_origin
 from playground.evaluation import evaluate
-from playground.figures.style import save
-from playground.figures.training import training_curve
+from playground.figures.figures import training_curve
+from playground.figures.style import render
 from playground.tasks import LOOKUP
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
 from playground.tasks.task import Task
@@ -56,13 +56,11 @@ class Publication:
     """What the author of a card gives.
 
     repo      the repository of the model
-    dataset   the repository of its training set; empty if it is not published
     revision  the branch that the card describes
     license   the license id; empty if the author names none
     """
 
     repo: str
-    dataset: str
     revision: str
     license: str
 
@@ -88,7 +86,6 @@ def write_card(
     checkpoint: Path,
     *,
     repo: str,
-    dataset: str | None = None,
     revision: str = "main",
     license: str = "",
 ) -> None:
@@ -98,18 +95,16 @@ def write_card(
         package: the folder of the packaged model.
         checkpoint: the folder of the checkpoint.
         repo: the repository of the model.
-        dataset: the repository of its training set, if it is published.
         revision: the branch that the card describes.
         license: the license id; empty for that of `default_license`.
 
     Raises:
-        HubError: if a repository, the revision or the license is not valid.
+        HubError: if the repository, the revision or the license is not valid.
         CheckpointError: if the checkpoint cannot be read.
         DatasetError: if the checkpoint has no scores and its dataset is not stored here.
         OSError: if a file cannot be read or written.
     """
-    for name in (repo, dataset) if dataset else (repo,):
-        ensure_repo(name)
+    ensure_repo(repo)
     ensure_revision(revision)
     if license and license not in LICENSES:
         raise HubError(
@@ -119,7 +114,7 @@ def write_card(
     manifest, model = load_model(checkpoint)
     task = manifest.config.task.load()
     license = license or default_license(manifest.config.task)
-    publication = Publication(repo, dataset or "", revision, license)
+    publication = Publication(repo, revision, license)
     measurements = _measure(package, checkpoint, manifest, model, task)
     front = _metadata(publication, manifest, task, measurements.scores).to_yaml()
     facts = card_facts(publication, manifest, task, measurements, code_lines(package))
@@ -158,7 +153,7 @@ def _measure(
         if line["step"] <= manifest.step and _is_measured(line)
     ]
     if lines:
-        save(training_curve(lines), package / "training.png")
+        (package / "training.png").write_bytes(render(training_curve(lines), "png"))
     training_alt = _training_alt_text(lines) if lines else ""
     if held_out is None:
         return Measurements(scores, [], [], training_alt, "")
@@ -176,12 +171,12 @@ def _metadata(
     publication: Publication, manifest: Manifest, task: Task, scores: Mapping[str, Any]
 ) -> ModelCardData:
     """Return the card's metadata, as the Hub reads it."""
-    config, dataset = manifest.config, publication.dataset
-    datasets = [name for name in (dataset, _dataset_origin(config.task)) if name]
+    config = manifest.config
+    origin = _dataset_origin(config.task)
     evaluation: dict[str, Any] = {
         "task_type": "other",  # no transformers pipeline accepts such sequences
         "task_name": "Sequence to sequence",
-        "dataset_type": dataset or "synthetic",
+        "dataset_type": "synthetic",
         "dataset_name": (
             f"{task.name}, held-out sequences of {format_lengths(config.task)} tokens "
             f"({task.vocabulary.describe()})"
@@ -203,7 +198,7 @@ def _metadata(
         license=publication.license or None,
         library_name="transformers",
         tags=[TAG, task.name, config.architecture],
-        datasets=datasets or None,
+        datasets=[origin] if origin else None,
         metrics=["exact_match"],
         model_name=publication.repo.split("/")[1],
         eval_results=results,

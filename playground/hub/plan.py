@@ -1,14 +1,12 @@
 """The effect of a push on a repository, computed before anything is written."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
 from .errors import HubError
-from .repo_ids import MANIFEST, PACKAGE_FILES, TAG
-from .space import is_deployed_path
+from .repo_ids import MANIFEST, PACKAGE_FILES
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,6 @@ class RepoInfo:
     sha: str
     private: bool
     likes: int
-    tags: tuple[str, ...]
     files: tuple[RepoFile, ...]
 
     @property
@@ -55,7 +52,6 @@ class PushPlan:
     """
 
     repo: str
-    kind: str  # model, dataset or space
     revision: str
     url: str
     exists: bool
@@ -77,7 +73,6 @@ def plan_push(
     *,
     endpoint: str,
     revision: str = "main",
-    kind: str = "model",
 ) -> PushPlan:
     """Compare the files of a folder with those of an existing repository.
 
@@ -88,10 +83,9 @@ def plan_push(
     """
     info = branches[-1]
     remote = {file.path: file for file in info.files}
-    is_ours = MANIFEST in remote if kind == "model" else TAG in info.tags
-    if not is_ours and set(remote) - {"README.md", ".gitattributes", "LICENSE"}:
+    if MANIFEST not in remote and set(remote) - {"README.md", ".gitattributes", "LICENSE"}:
         raise HubError(
-            f"the {kind} {repo} has other content ({', '.join(sorted(remote)[:3])}), which stays "
+            f"the model {repo} has other content ({', '.join(sorted(remote)[:3])}), which stays "
             "unchanged; choose another name"
         )
     files = files_in(folder)
@@ -99,35 +93,25 @@ def plan_push(
         FileChange(name, path.stat().st_size, _file_status(path, remote.get(name)))
         for name, path in files.items()
     ]
-    if kind == "model":  # another license file is the choice of the owner, and stays
-        changes = [
-            change for change in changes if (change.path, change.status) != ("LICENSE", "changed")
-        ]
-    is_own_file: Callable[[str], bool] = {
-        "model": PACKAGE_FILES.__contains__,
-        "space": is_deployed_path,
-    }.get(kind, lambda name: False)
+    changes = [  # another license file is the choice of the owner, and stays
+        change for change in changes if (change.path, change.status) != ("LICENSE", "changed")
+    ]
     changes += [
         FileChange(name, file.size, "removed")
         for name, file in remote.items()
-        if name not in files and is_own_file(name)
+        if name not in files and name in PACKAGE_FILES
     ]
     has_branch = revision == "main" or len(branches) > 1
     return PushPlan(
         repo,
-        kind,
         revision,
-        url_of(endpoint, repo, kind),
+        f"{endpoint}/{repo}",
         True,
         info.private,
         info.sha if has_branch else "",
         info.sha,
         tuple(changes),
     )
-
-
-def url_of(endpoint: str, repo: str, kind: str = "model") -> str:
-    return f"{endpoint}/{'' if kind == 'model' else f'{kind}s/'}{repo}"
 
 
 def files_in(folder: Path) -> dict[str, Path]:
@@ -146,14 +130,11 @@ def new_plan(
     endpoint: str,
     revision: str = "main",
     private: bool = False,
-    kind: str = "model",
 ) -> PushPlan:
     changes = tuple(
         FileChange(name, path.stat().st_size, "new") for name, path in files_in(folder).items()
     )
-    return PushPlan(
-        repo, kind, revision, url_of(endpoint, repo, kind), False, private, "", "", changes
-    )
+    return PushPlan(repo, revision, f"{endpoint}/{repo}", False, private, "", "", changes)
 
 
 def _file_status(path: Path, remote: RepoFile | None) -> str:

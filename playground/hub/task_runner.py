@@ -22,8 +22,7 @@ class HubTask:
     endpoint: str = ""
     revision: str = "main"
     private: bool = False
-    include_dataset: bool = False
-    license: str = ""  # of the published model; empty for that of `card.default_license`
+    license: str = ""  # of the published model; empty for that of `model_card.default_license`
     checkpoint: str = ""
     run_folder: str = ""  # the folder of the run, which contains the metrics
     destination: str = ""

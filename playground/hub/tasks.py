@@ -12,7 +12,6 @@ The kinds of job and their results:
     plan, push     the changes of a push; plan only computes them
     pull           a checkpoint in `into`
     reproduce      the score of a published model measured here, with the score of its card
-    stage, deploy  the changes of a deployment to a Space; stage only computes them
 """
 
 import logging
@@ -33,7 +32,6 @@ QUIET_ENV = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_XET": "1",
-    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
 }
 log = logging.getLogger(__name__)
 TASK_KINDS = (
@@ -45,8 +43,6 @@ TASK_KINDS = (
     "push",
     "pull",
     "reproduce",
-    "plan_deploy",
-    "deploy",
 )
 
 

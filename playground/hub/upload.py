@@ -18,7 +18,7 @@ from .transport import MIN_BYTES_PER_S
 if TYPE_CHECKING:
     from .client import Hub
 
-LFS_SUFFIXES = (".safetensors", ".png", ".parquet")
+LFS_SUFFIXES = (".safetensors", ".png")
 
 # Called with a message, the expected seconds and the phase.
 Report = Callable[..., None]
@@ -40,8 +40,7 @@ def push(
         return _commit(hub, folder, plan, message, report)
     report(f"Creating {plan.repo}", 0.0, Phase.WRITING)
     with hub.translating_errors("create", plan.repo):
-        sdk = "gradio" if plan.kind == "space" else None
-        hub.api.create_repo(plan.repo, private=plan.private, repo_type=plan.kind, space_sdk=sdk)
+        hub.api.create_repo(plan.repo, private=plan.private)
     try:
         return _commit(hub, folder, plan, message, report)
     except HubError as error:
@@ -58,9 +57,7 @@ def _commit(hub: Hub, folder: Path, plan: PushPlan, message: str, report: Report
     if plan.revision != "main" and not plan.parent:
         report(f"Creating the branch {plan.revision}", 0.0, Phase.WRITING)
         with hub.translating_errors(f"create the branch {plan.revision} of", plan.repo):
-            hub.api.create_branch(
-                plan.repo, branch=plan.revision, revision=plan.start or None, repo_type=plan.kind
-            )
+            hub.api.create_branch(plan.repo, branch=plan.revision, revision=plan.start or None)
     if not plan.has_writes:
         return plan.start
     added = [
@@ -78,7 +75,6 @@ def _commit(hub: Hub, folder: Path, plan: PushPlan, message: str, report: Report
             plan.repo,
             [*added, *removed],
             commit_message=message,
-            repo_type=plan.kind,
             revision=plan.revision,
             parent_commit=plan.start or None,
         )
@@ -99,7 +95,6 @@ def _upload_large_files(
             hub.api.preupload_lfs_files(
                 plan.repo,
                 [operation],
-                repo_type=plan.kind,
                 revision=plan.revision,
                 free_memory=False,
             )

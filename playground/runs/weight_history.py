@@ -79,20 +79,6 @@ def nearest_step(steps: list[int], step: int) -> int | None:
     return min(around, key=lambda s: abs(s - step)) if around else None
 
 
-def subsample(steps: list[int], max_count: int = 24) -> list[int]:
-    """Return at most `max_count` evenly spaced steps, with the first and the last.
-
-    Fewer than two steps give an empty list.
-    """
-    if len(steps) < 2:
-        return []
-    return (
-        steps
-        if len(steps) <= max_count
-        else [steps[i * (len(steps) - 1) // (max_count - 1)] for i in range(max_count)]
-    )
-
-
 def read_lines(run: Path) -> Iterator[dict[str, Any]]:
     """Yield the metrics on disk, step by step.
 

@@ -25,7 +25,7 @@ from playground.common.logs import configure_logging
 from playground.common.storage import resolve_storage
 from playground.comparison.job_queue import ComparisonQueue
 from playground.experiments.service import ExperimentService
-from playground.hub.publisher import AutoPublisher
+from playground.hub.jobs import HubJobs
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import Job
 from playground.jobs.policy import Policy
@@ -174,7 +174,7 @@ def build_handlers(
         ArchitectureHandlers(registry),
         ExperimentHandlers(registry, experiments),
         ReplicationHandlers(registry, experiments),
-        HubHandlers(registry, AutoPublisher(registry)),
+        HubHandlers(registry, HubJobs(has_one_user=bool(registry.single_owner))),
         LessonHandlers(registry, LessonService(registry, pretrained=comparison.queue)),
     )
     for group in groups:

@@ -4,14 +4,10 @@ The front end is in ui/static/lab. experiments/service.py runs the experiments, 
 them. This module does not load torch.
 """
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.requests import Request
-
-from playground.common import messages
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.experiments.analysis import to_csv
@@ -26,7 +22,6 @@ from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.ui.setting_groups import label_of
 
-from .process_calls import EXPORT_LIMITS, process_queue, run_job
 from .routes import HandlerGroup, handler
 from .runs_api import settings_for_viewer
 from .schemas.base import OwnerRequest
@@ -40,22 +35,12 @@ from .schemas.experiments import (
 )
 from .variable_settings import VARIABLE_SETTINGS
 
-FIGURES_TIMEOUT_S = 120  # seconds
 LENGTH_FIELDS = ("times", "n")
 
 
 class ExperimentHandlers(HandlerGroup):
     def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
         self.registry, self.experiments = registry, experiments
-        self._figure_queue = process_queue(
-            "figures",
-            "playground.figures.export:export_experiment",
-            nouns="figures",
-            process=messages.FIGURES_PROCESS,
-            **EXPORT_LIMITS,
-            run_timeout_s=FIGURES_TIMEOUT_S,
-            timeout_advice="try again when the machine is less busy",
-        )
 
     # Prepared and new experiments
 
@@ -192,31 +177,6 @@ class ExperimentHandlers(HandlerGroup):
             return {"csv": to_csv(results["fields"], results["variants"])}
         experiment = self._require_experiment(request)
         return {"csv": self.experiments.to_csv(experiment, request.owner)}
-
-    @handler("experiments/figures", ExperimentRequest)
-    async def export_figures(
-        self, request: ExperimentRequest, http_request: Request | None
-    ) -> dict[str, Any]:
-        """Return all figures of an experiment, for print: {"zip": base64}."""
-        figure_data = await asyncio.to_thread(self._figure_data, request)
-        return await run_job(self._figure_queue, "figures", figure_data, request=http_request)
-
-    def _figure_data(self, request: ExperimentRequest) -> dict[str, Any]:
-        if request.experiment == EXAMPLE_ID:
-            return {"experiment": load_example()["results"]}
-        experiment = self._require_experiment(request)
-        results = self.experiments.results(experiment, request.owner)
-        if not any(variant["n"] for variant in results["variants"]):
-            raise UserError("no run has finished yet, so there is nothing to draw")
-        figures = {"experiment": results}
-        if experiment.kind == LENGTHS:
-            length_results = self.experiments.lengths(experiment, request.owner)
-            figures |= (
-                {"answers-by-length": length_results, "lengths-heatmap": length_results}
-                if any(row["n"] for row in length_results["rows"])
-                else {}
-            )
-        return figures
 
     def _require_experiment(self, request: ExperimentRequest) -> Experiment:
         experiment = self.experiments.find(request.experiment, request.owner)

@@ -1,6 +1,6 @@
 """Request handlers of the Hub tab: publish, list, import and evaluate models.
 
-Every network operation is a job in its own process (hub/publisher.py), which the page polls.
+Every network operation is a job in its own process (hub/jobs.py), which the page polls.
 
 On a Space the token is that of the user who signed in with Hugging Face, never that of the Space.
 A local instance uses the token of `hf auth login`. A local or shared instance outside of a Space
@@ -22,9 +22,9 @@ from starlette.requests import Request
 from playground.checkpoints.manifest import read_manifest
 from playground.common import messages
 from playground.common.env import secret
-from playground.errors import UserError, error_response
+from playground.errors import UserError
 from playground.hub.formats import package_format
-from playground.hub.publisher import AutoPublisher
+from playground.hub.jobs import HubJobs
 from playground.hub.task_runner import HubTask
 from playground.jobs.job import JobStatus, Response
 from playground.models.config_fields import ConfigError
@@ -34,7 +34,7 @@ from playground.runs.state import Run
 
 from .checkpoint_transfer import MAX_EXPANSION, MAX_UPLOAD_BYTES
 from .routes import HandlerGroup, handler
-from .schemas.hub import AutoPublish, HubJob, SessionInfo, SubmitHubTask
+from .schemas.hub import HubJob, SessionInfo, SubmitHubTask
 
 MAX_TOKEN_LENGTH = 200  # characters
 OnResult = Callable[[Response], Response]
@@ -77,8 +77,8 @@ def resolve_token(entered: str, session: Mapping[str, Any], is_single_user: bool
 
 
 class HubHandlers(HandlerGroup):
-    def __init__(self, registry: Registry, publisher: AutoPublisher) -> None:
-        self.registry, self.publisher = registry, publisher
+    def __init__(self, registry: Registry, jobs: HubJobs) -> None:
+        self.registry, self.jobs = registry, jobs
 
     @property
     def is_single_user(self) -> bool:
@@ -118,7 +118,7 @@ class HubHandlers(HandlerGroup):
         """Start a job; return its id as `job`."""
         token = await self._resolve_token(request.token, http_request)
         task, on_result = await asyncio.to_thread(self._build_task, request, token)
-        job = self.publisher.start(task, request.owner, on_result, refresh=request.refresh)
+        job = self.jobs.start(task, request.owner, on_result, refresh=request.refresh)
         return {"job": job.id}
 
     def _build_task(self, request: SubmitHubTask, token: str) -> tuple[HubTask, OnResult | None]:
@@ -154,7 +154,6 @@ class HubHandlers(HandlerGroup):
             token,
             revision=request.revision or "main",
             private=request.private,
-            include_dataset=request.include_dataset,
             license=request.license,
             checkpoint=str(checkpoint),
             run_folder=str(run.folder) if run else "",
@@ -195,7 +194,7 @@ class HubHandlers(HandlerGroup):
 
     @handler("hub/poll", HubJob)
     async def poll(self, request: HubJob, _: Request) -> dict[str, Any]:
-        job = self.publisher.queue.find(request.job, request.owner)
+        job = self.jobs.queue.find(request.job, request.owner)
         if job is None:
             raise UserError(
                 "this job no longer exists on the server; start it again", retryable=True
@@ -214,39 +213,8 @@ class HubHandlers(HandlerGroup):
     @handler("hub/cancel", HubJob)
     def cancel(self, request: HubJob) -> dict[str, Any]:
         """Cancel a job of the owner; a gallery is shared and continues."""
-        queue = self.publisher.queue
+        queue = self.jobs.queue
         job = queue.find(request.job, request.owner)
         if job and job.kind != "gallery":
             queue.cancel(job)
         return {}
-
-    @handler("hub/auto-publish", AutoPublish)
-    async def auto_publish(self, request: AutoPublish, http_request: Request) -> dict[str, Any]:
-        """Start or stop publishing a run during training, and return its state."""
-        run, is_owner = resolve_run(self.registry, request)
-        if run is None or not is_owner:
-            return {"auto_publish": None}
-        response = {}
-        try:
-            if request.action == "stop":
-                self.publisher.disable_auto_publish(run)
-            elif request.action == "start":
-                token = await self._resolve_token(request.token, http_request)
-                self._start_auto_publish(run, request, token)
-        except UserError as error:
-            response = error_response(error)
-        return response | {"auto_publish": self.publisher.auto_publish_status(run)}
-
-    def _start_auto_publish(self, run: Run, request: AutoPublish, token: str) -> None:
-        if not token:
-            raise UserError(messages.SIGN_IN_FIRST)
-        package_format(run.config.architecture)
-        self.publisher.enable_auto_publish(
-            run,
-            request.owner,
-            request.repo,
-            token,
-            private=request.private,
-            interval_minutes=request.interval_minutes or 0,
-            license=request.license,
-        )

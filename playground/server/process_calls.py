@@ -14,8 +14,6 @@ from playground.jobs.queue import JobQueue
 from .routes import ROUTE_PREFIX
 
 RESPONSE_TIMEOUT_S = 15  # seconds
-# Queued or running exports, each of which takes some seconds of one core.
-EXPORT_LIMITS: dict[str, Any] = {"max_active": 5, "max_active_per_address": 3}
 
 
 def process_queue(kind: str, function: str, **limits: Any) -> JobQueue:

@@ -12,7 +12,7 @@ from playground.runs.model_ref import require_checkpoint, resolve_run
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 
-from .process_calls import EXPORT_LIMITS, process_queue, run_job
+from .process_calls import process_queue, run_job
 from .routes import HandlerGroup, handler
 from .schemas.base import ModelRequest
 
@@ -29,7 +29,8 @@ class ReportHandlers(HandlerGroup):
             "playground.reports.report:render_report",
             nouns="reports",
             process="the process that writes the report",
-            **EXPORT_LIMITS,
+            max_active=5,  # each takes some seconds of one core
+            max_active_per_address=3,
             run_timeout_s=REPORT_TIMEOUT_S,
             timeout_advice="try again, or choose a run with fewer steps",
         )

@@ -1,13 +1,11 @@
 """The Hub tab in a real browser, against the fake Hub: from training to another user's page."""
 
 import json
-import re
-import time
 
 import pytest
 from playwright.sync_api import expect
 
-from playground.hub.publisher import MAX_CONCURRENT_TASKS
+from playground.hub.jobs import MAX_CONCURRENT_TASKS
 from tests.support.app_server import wait_for
 from tests.support.browser_page import selected_head_image, start_run, wait_for_status, wait_until
 
@@ -136,30 +134,6 @@ def test_a_repository_is_planned_replaced_and_its_revisions_open(app, hub, open_
     wait_until(page, "location.search.includes('hub=ada')")
     page.locator(".hub .opened").get_by_role("button", name="Close").click()
     wait_until(page, "!location.search.includes('hub=ada')")
-
-
-def test_a_run_is_published_during_training(app, hub, open_page):
-    page = open_page(app.url, visit=False)
-    start_run(page, app.url, max_steps=100_000, eval_every=100_000)
-    wait_for_status(page, "training")
-    to_the_hub(page)
-    page.wait_for_selector(".hub .auto-publish:not([hidden])")
-    page.fill(".hub .token", hub.ADA)
-    page.fill(".hub .repo", "ada/goes-on")
-    page.fill(".hub .minutes", "1")
-    page.click(".hub .auto-publish-start")
-    expect(page.locator(".hub .auto-publish-message")).to_contain_text(
-        re.compile(r"Step [\d,]+ published"), timeout=60_000
-    )
-    first = hub.repo("ada/goes-on").head.oid
-    page.get_by_role("tab", name="Train").click()
-    page.click("#stop")
-    wait_for_status(page, "stopped")
-    deadline = time.monotonic() + 60
-    while hub.repo("ada/goes-on").head.oid == first and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert hub.repo("ada/goes-on").head.oid != first  # its end is published too, on main
-    assert not hub.requests_with(hub.OWNER)
 
 
 def test_an_unreachable_hub_does_not_affect_other_tabs(app, hub, open_page):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import zipfile
 from itertools import chain
 from urllib.parse import quote
 
@@ -353,26 +352,3 @@ def test_ablation_of_components_is_measured(page):
     page.focus(".patching-position")
     page.keyboard.press("ArrowDown")
     expect(page.locator(".patching-message")).to_contain_text("recovers")
-
-
-def test_all_figures_come_for_print(page, tmp_path):
-    page.select_option(".page-bar .subject", "checkpoint:reverse-one-head")
-    type_sequence(page, "3 1 4")
-    page.click(".export summary")
-    with page.expect_download(timeout=180_000) as download:
-        page.click(".export [data-format=figures]")
-    download.value.save_as(tmp_path / "figures.zip")
-    with zipfile.ZipFile(tmp_path / "figures.zip") as archive:
-        names = archive.namelist()
-    for name in (
-        "loss",
-        "exact-match-by-length",
-        "cross-attention",
-        "head",
-        "cross-attention-by-step",
-        "ablation",
-        "head-scores",
-        "positions",
-    ):
-        assert {f"{name}.{kind}" for kind in ("png", "svg", "pdf")} <= set(names)
-    assert any(name.endswith(".csv") for name in names)

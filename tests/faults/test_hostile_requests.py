@@ -67,7 +67,7 @@ class InProcessInspector:
 def finish_immediately(executor, job):
     """End each job immediately; there is no network."""
     no_network = ("failed", "there is no network", False)
-    results = {"figures": {"zip": ""}, "report": {"zip": ""}, "check": {}}
+    results = {"report": {"zip": ""}, "check": {}}
     last = ("result", results[job.kind]) if job.kind in results else no_network
     threading.Thread(target=executor.on_end, args=(job, last, None)).start()
     return True
@@ -244,11 +244,9 @@ VALUES_BY_FIELD = {
     "seed": st.integers(0, 9),
     "steps": st.integers(20, 300),
     "line": st.integers(0, 99),
-    "interval_minutes": st.integers(1, 9),
     "expected_parent": HOSTILE_VALUES,
     "is_main": st.booleans(),
     "private": st.booleans(),
-    "include_dataset": st.booleans(),
 }
 
 
@@ -261,7 +259,6 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "runs/curves": ["subjects"],
     "runs/action": ["action", "setting", "value", "name", "step", "checkpoint"],
     "inspect/view": ["view", "options", "text", "step"],
-    "inspect/figures": ["text", "step"],
     "datasets/action": ["action", "sha256"],
     "jobs/submit": ["kind", "request"],
     "jobs/poll": ["job", "cursor"],
@@ -274,7 +271,6 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "experiments/poll": ["open"],
     "experiments/action": ["experiment", "action"],
     "experiments/csv": ["experiment"],
-    "experiments/figures": ["experiment"],
     "replications/start": ["name"],
     "replications/outcome": ["name"],
     "hub/submit": ["kind", "repo", "revision", "token", "expected_parent"],
@@ -284,7 +280,6 @@ FIELDS_BY_ROUTE = {  # what a page's script sends along, beside whose page it is
     "lessons/cancel": [],
     "lessons/guess": ["bug", "line"],
     "hub/poll": ["job"],
-    "hub/auto-publish": ["action", "repo", "token", "interval_minutes"],
 }
 
 
@@ -330,7 +325,6 @@ def create_objects(client, owner):
     return {
         "experiments/action": experiment_fields,
         "experiments/csv": experiment_fields,
-        "experiments/figures": experiment_fields,
         "jobs/poll": job,
         "jobs/cancel": job,
         "hub/poll": {"job": send("hub/submit", kind="gallery").get("job")},
@@ -405,9 +399,7 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
 ALWAYS_REJECTED = (
     "lessons/poll",
     "hub/poll",
-    "experiments/figures",
     "datasets/action",
-    "hub/auto-publish",
     "architectures/train",
     "lessons/guess",
     "lessons/start",

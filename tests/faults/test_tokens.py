@@ -14,7 +14,7 @@ import pytest
 from huggingface_hub import constants
 
 from playground.errors import UserError
-from playground.hub.publisher import AutoPublisher
+from playground.hub.jobs import HubJobs
 from playground.runs.owner_keys import new_owner_key
 from playground.server.hub_api import HubHandlers, resolve_token
 from tests.support.app_server import AppServer, wait_for
@@ -127,7 +127,7 @@ def visit_space(hub, canary, registries, monkeypatch):
     registry, owner = registries(), new_owner_key()
     run = registry.start(tiny_config(max_steps=4), owner)
     wait_for(lambda: run.status == "done", 60, "a short run")
-    page = HubHandlers(registry, AutoPublisher(registry))
+    page = HubHandlers(registry, HubJobs())
 
     def visit(session, **fields):
         request = SimpleNamespace(scope={"session": session})
@@ -138,7 +138,7 @@ def visit_space(hub, canary, registries, monkeypatch):
         )
         if "error" in started:
             return started
-        assert page.publisher.queue.find(started["job"], owner).released.wait(110)
+        assert page.jobs.queue.find(started["job"], owner).released.wait(110)
         return run_in_thread(page.poll({"owner": owner, "job": started["job"]}, request))
 
     return visit
@@ -250,21 +250,9 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
         for kind in ("gallery", "repo_info", "reproduce", "pull"):
             result = user.hub_task(kind=kind, repo="dee/digits", token=hub.ADA)
             assert result["status"] == "done", result
-        subject = result["result"]["subject"]  # the run that the pull created
         for kind in ("repo_info", "reproduce", "pull"):
             result = user.hub_task(kind=kind, repo="owner/secret", token=hub.ADA)
             assert "there is no repository owner/secret that is public" in result["message"]
-        stored = user.call(
-            "hub/auto-publish",
-            subject=subject,
-            action="start",
-            repo="owner/kept",
-            minutes=5,
-            private=True,
-            token=hub.ADA,
-        )
-        assert "error" in stored
-        assert user.call("hub/auto-publish", subject=subject)["auto_publish"] is None
         assert user.call("hub/cancel", job="none") == {}
         assert "is not a Hub job" in user.hub_task(kind="token")["error"]
     assert {
@@ -300,7 +288,7 @@ def test_request_of_another_site_starts_nothing(hub, space, origin):
     body = json.dumps({"owner": user.owner, "kind": "repo_info", "repo": "dee/digits"}).encode()
     foreign_headers = {"Content-Type": "application/json", "Origin": origin.format(port=space.port)}
     with hub.record_requests() as requests:
-        for name in ("hub/submit", "hub/poll", "hub/cancel", "hub/session", "hub/auto-publish"):
+        for name in ("hub/submit", "hub/poll", "hub/cancel", "hub/session"):
             with pytest.raises(RuntimeError, match="403"):
                 user.post(f"/playground/api/{name}", body, foreign_headers)
     own_headers = foreign_headers | {"Origin": f"http://127.0.0.1:{space.port}"}

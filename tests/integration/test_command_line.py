@@ -233,11 +233,6 @@ def test_predict_prints_only_the_output():
 
 def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     checkpoint, _ = trained
-    (checkpoint / "history").mkdir()
-    for step in (0, 10, 20, 30, 40):  # as a run stores them; step 40 is beyond this checkpoint
-        (checkpoint / "history" / f"{step}.safetensors").write_bytes(
-            (checkpoint / "model.safetensors").read_bytes()
-        )
     # The second command replaces the files of the first.
     for command in (run_in_interpreter, run_command):
         done = command(
@@ -248,19 +243,10 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     assert set(result["files"]) == {path.name for path in (tmp_path / "figures").iterdir()}
     assert result["most_missed"]["n"] == 20
     stems = {path.stem for path in (tmp_path / "figures").iterdir()}
-    assert {
-        "encoder-attention",
-        "head",
-        "cross-attention-by-step",
-        "ablation",
-        "heads-over-training",
-        "positions",
-    } <= stems
+    assert {"encoder-attention", "head", "ablation", "loss", "exact-match-by-length"} <= stems
     for stem in stems:
         kinds = {path.suffix for path in (tmp_path / "figures").glob(f"{stem}.*")}
         assert kinds in ({".png", ".svg", ".pdf", ".csv"}, {".png", ".svg", ".pdf", ".json"})
-    rows = (tmp_path / "figures" / "heads-over-training.csv").read_text().splitlines()
-    assert {row.split(",")[0] for row in rows[1:]} == {"0", "10", "20", "30"}
     weights = json.loads((tmp_path / "figures" / "cross-attention.json").read_text())["weights"]
     assert all(abs(sum(row) - 1) < 1e-4 for layer in weights for head in layer for row in head)
 

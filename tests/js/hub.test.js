@@ -3,7 +3,6 @@ import { beforeEach, mock, test } from "node:test";
 
 import { enter, makeBox, settle } from "./support/dom.js";
 import { describeSession } from "../../playground/ui/static/hub/account.js";
-import { describeProgress } from "../../playground/ui/static/hub/auto_publish.js";
 import { parseRepoAddress, validateRepoName } from "../../playground/ui/static/hub/gallery.js";
 import { formatChangeCounts, describePlan } from "../../playground/ui/static/hub/plan.js";
 import {
@@ -30,7 +29,6 @@ const RUN = {
   best: null,
 };
 const MODEL_PLAN = {
-  kind: "model",
   repo: "ada/reverse",
   exists: false,
   private: false,
@@ -65,8 +63,8 @@ const wait = async (isDone) => {
 test("a repository is a name, a name with a revision, or an address", () => {
   assert.deepEqual(parseRepoAddress(" ada/model "), ["ada/model", "main"]);
   assert.deepEqual(parseRepoAddress("ada/model@v1"), ["ada/model", "v1"]);
-  const tree = "https://hub.example/ada/model/tree/while-training?x=1#y";
-  assert.deepEqual(parseRepoAddress(tree), ["ada/model", "while-training"]);
+  const tree = "https://hub.example/ada/model/tree/next?x=1#y";
+  assert.deepEqual(parseRepoAddress(tree), ["ada/model", "next"]);
   assert.deepEqual(parseRepoAddress("https://hub.example/ada/model/"), ["ada/model", "main"]);
   assert.deepEqual(parseRepoAddress(""), ["", "main"]);
   for (const address of ["ada/model", "ada/model@v1"]) {
@@ -94,38 +92,20 @@ test("the state of sign-in is a sentence", () => {
 
 test("a plan lists its changes", () => {
   assert.equal(
-    describePlan({ plans: [MODEL_PLAN], step: 40 }, false),
+    describePlan({ plan: MODEL_PLAN, step: 40 }, false),
     "New public repository ada/reverse: step 40, 1 file, 2 KB.",
   );
-  const data = { ...MODEL_PLAN, kind: "dataset", repo: "ada/data" };
   assert.equal(
-    describePlan(
-      { plans: [data, { ...MODEL_PLAN, exists: true, private: true }], step: 1000 },
-      true,
-    ),
+    describePlan({ plan: { ...MODEL_PLAN, exists: true, private: true }, step: 1000 }, true),
     "ada/reverse already exists (private). One commit changes it: step 1,000, 1 file, 2 KB. " +
-      "The run continues; its latest checkpoint is published. " +
-      "Its training set becomes the new dataset ada/data, 2 KB.",
+      "The run continues; its latest checkpoint is published.",
   );
   const same = { ...MODEL_PLAN, changes: [{ path: "a", size: 1, status: "same" }] };
   assert.equal(
-    describePlan({ plans: [same], step: 40 }, false),
+    describePlan({ plan: same, step: 40 }, false),
     "ada/reverse already has this checkpoint, step 40.",
   );
   assert.equal(formatChangeCounts(MODEL_PLAN.changes), "1 new, 1 same");
-});
-
-test("progress of publishing during training", () => {
-  assert.equal(describeProgress({ is_pushing: true }), "Publishing now.");
-  assert.equal(describeProgress({ pushed_step: null }), "Nothing published yet.");
-  assert.equal(
-    describeProgress({ pushed_step: 1200, seconds_since_push: 130, seconds_until_push: 61 }),
-    "Step 1,200 published 2 minutes ago, next in 2 min.",
-  );
-  assert.equal(
-    describeProgress({ pushed_step: 1, seconds_since_push: 3, seconds_until_push: 0 }),
-    "Step 1 published just now.",
-  );
 });
 
 test("checkpoints and suggested names", () => {
@@ -186,7 +166,7 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
   await settle();
   responses["hub/poll"] = {
     status: "done",
-    result: { plans: [MODEL_PLAN], step: 40, card: "# Card" },
+    result: { plan: MODEL_PLAN, step: 40, card: "# Card" },
   };
   box.querySelector("form").dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
   await wait(() => box.querySelector(".plan"));

@@ -122,7 +122,7 @@ const CLAIM = {
   deviations: ["Another seed."],
   settings: { d_model: 8, bias: false, seeds: [0, 1] },
   seed: 0,
-  command: "python -m playground published sort",
+  command: "python -m benchmarks published --only sort",
   estimate: { seconds: 240, is_measured: false },
   unavailable_reason: "",
   state: "none",
@@ -335,8 +335,8 @@ test("the open experiment has its table, its curves and its files", async () => 
   box.querySelector(".as-csv").click();
   await settle();
   box.querySelector(".as-json").click();
-  responses["experiments/figures"] = { error: "no run has finished yet" };
-  box.querySelector(".as-figures").click();
+  responses["experiments/csv"] = { error: "no run has finished yet" };
+  box.querySelector(".as-csv").click();
   await settle();
   assert.equal(URL.createObjectURL.mock.callCount(), 2);
   assert.match(box.querySelector(".results-note").textContent, /No run has finished yet\./);

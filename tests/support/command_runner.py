@@ -63,9 +63,9 @@ def _run_forked(argv: list[str], environment: dict[str, str], folder: str) -> No
     _set_environment(environment)
     warnings.filterwarnings("error", category=UserWarning)
     from playground.__main__ import run
-    from playground.hub import publisher
+    from playground.jobs import executors
 
-    publisher.WorkerProcess = _ForkedProcess
+    executors.WorkerProcess = _ForkedProcess
     run(argv)
 
 

@@ -37,7 +37,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.support.fake_hub_store import (
     KINDS,
@@ -48,7 +48,6 @@ from tests.support.fake_hub_store import (
     Repo,
     Token,
     User,
-    as_list,
     card_data,
     format_timestamp,
     git_hash,
@@ -67,6 +66,7 @@ MESSAGE_BY_STATUS = {
     500: "Internal Error - We're working hard to fix this as soon as possible!",
     503: "Service Unavailable",
 }
+LFS_MIN_BYTES = 10_000_000  # larger files are stored in LFS
 DROP_KINDS = ("reset", "silent", "lost", "hang", "cut")
 # paths where a 401 means that the repository is missing
 _REPO_PATH = re.compile(r"/api/(models|datasets|spaces)/|/resolve/")
@@ -148,7 +148,6 @@ class Fault:
     method: str
     headers: dict[str, str]
     message: str
-    code: str
     page: bool
     seconds: float
     hits: int = 0
@@ -184,23 +183,17 @@ class FakeHub:
     # Patterns of paths for `fault`.
     WHOAMI = r"^/api/whoami-v2$"
     CREATE = r"^/api/repos/create$"
-    DELETE = r"^/api/repos/delete$"
-    VALIDATE = r"^/api/validate-yaml$"
     PREUPLOAD = r"/preupload/"
     BATCH = r"/info/lfs/objects/batch$"
     UPLOAD = r"^/storage/"  # with method="PUT"
-    VERIFY = r"/info/lfs/objects/verify$"
     COMMIT = r"^/api/.+/commit/"
     LIST = r"^/api/(models|datasets|spaces)$"
     INFO = r"^/api/(models|datasets|spaces)/[^/]+/[^/]+(/revision/.+)?$"
-    TREE = r"^/api/.+/tree/"
     RESOLVE = r"/resolve/"
     STORAGE = r"^/storage/"  # with method="GET"
     ANY_PATH = r""
 
-    def __init__(self, page_size: int = 1000, lfs_min_bytes: int = 10_000_000) -> None:
-        self.page_size = page_size  # entries of one page of a list
-        self.lfs_min_bytes = lfs_min_bytes  # bytes; larger files are stored in LFS
+    def __init__(self) -> None:
         self.users: dict[str, User] = {}
         self.tokens: dict[str, Token] = {}
         self.repos: dict[tuple[str, str], Repo] = {}
@@ -270,7 +263,7 @@ class FakeHub:
         """Commit files without a client; create the repository if missing; return the commit id.
 
         A content of None deletes a file. `settings` are attributes of the repository: private,
-        gated ("auto" or "manual"), allowed_users, likes, downloads.
+        gated ("auto" or "manual"), likes.
         """
         with self.lock:
             repo = self.repos.get((kind, id)) or Repo(kind, id, id.split("/")[0])
@@ -314,14 +307,13 @@ class FakeHub:
         method: str = "",
         retry_after: int | None = None,
         message: str = "",
-        code: str = "",
         page: bool = False,
         seconds: float = 0,
     ) -> Fault:
         """Add a fault of the next `times` requests whose path contains `pattern` (None: of all).
 
         `kind` is one of:
-        - an HTTP status: the error response has `message` and `X-Error-Code: code`. A 429 has
+        - an HTTP status: the error response has `message`. A 429 has
           `Retry-After: 86400` unless `retry_after` is set (0: no header). With `page`, the body is
           the HTML page of a gateway.
         - "reset": reset the connection before reading the request.
@@ -341,9 +333,7 @@ class FakeHub:
             )
         wait = 86400 if retry_after is None and kind == 429 else retry_after
         headers = {"Retry-After": str(wait)} if wait else {}
-        fault = Fault(
-            re.compile(pattern), kind, times, method, headers, message, code, page, seconds
-        )
+        fault = Fault(re.compile(pattern), kind, times, method, headers, message, page, seconds)
         with self.lock:
             self.faults.append(fault)
         return fault
@@ -428,7 +418,7 @@ class FakeHub:
         return None
 
     def _is_lfs_file(self, path: str, size: int) -> bool:
-        return size > 0 and (path.endswith(LFS_SUFFIXES) or size >= self.lfs_min_bytes)
+        return size > 0 and (path.endswith(LFS_SUFFIXES) or size >= LFS_MIN_BYTES)
 
     def _token(self, request: Request) -> Token | None:
         """Return the token of a request, None without one; raise HubError for an invalid one."""
@@ -473,15 +463,6 @@ class FakeHub:
     def _writable_repo(self, request: Request, kinds: str | None, id: str) -> tuple[Repo, Token]:
         repo, token = self._find_repo(request, kinds, id)
         return repo, self._ensure_can_write(token, repo.namespace)
-
-    def _paginate(self, request: Request, entries: list[dict], size: int = 0) -> Response:
-        """Return one page of a list, with a link to the next page."""
-        size, start = min(size or self.page_size, self.page_size), int(request.first("cursor", "0"))
-        headers = {}
-        if start + size < len(entries):
-            query = urlencode({**request.query, "cursor": [str(start + size)]}, doseq=True)
-            headers["Link"] = f'<{self.url}{quote(request.path, safe="/%")}?{query}>; rel="next"'
-        return json_response(entries[start : start + size], **headers)
 
     def whoami(self, request: Request) -> Response:
         token = self._token(request)
@@ -548,84 +529,19 @@ class FakeHub:
         self.repos[kind, id] = Repo(kind, id, token.user.name, private)
         return json_response({"url": url, "name": id, "id": git_hash(id.encode())[:24]})
 
-    def delete(self, request: Request) -> Response:
-        body, token = json_body(request), self._token(request)
-        namespace = body.get("organization") or (token.user.name if token else "")
-        kind = body.get("type") or "model"
-        repo, _ = self._writable_repo(request, kind + "s", f"{namespace}/{body.get('name')}")
-        del self.repos[kind, repo.id]
-        return json_response({})
-
-    def settings(self, request: Request, kinds: str, id: str) -> Response:
-        repo, _ = self._writable_repo(request, kinds, id)
-        body = json_body(request)
-        repo.gated = body.get("gated", repo.gated)
-        repo.private = body.get("visibility", "private" if repo.private else "public") == "private"
-        return json_response({})
-
-    def auth_check(self, request: Request, kinds: str, id: str, write: str | None) -> Response:
-        repo, token = self._find_repo(request, kinds, id)
-        if write:
-            self._ensure_can_write(token, repo.namespace)
-        self._ensure_gate_access(repo, token)
-        return json_response({})
-
     def listing(self, request: Request, kinds: str) -> Response:
         token, kind = self._token(request), kinds.removesuffix("s")
         repos = []
-        for (_, id), repo in self.repos.items():
+        for repo in self.repos.values():
             if repo.kind != kind or (repo.private and not self._member(repo, token)):
                 continue
             labels = repo.labels()
-            is_match = all(
-                label in labels
-                for label in [
-                    f for values in request.query.get("filter", []) for f in values.split(",")
-                ]
-            )
-            is_match &= all(text.lower() in id.lower() for text in request.query.get("search", []))
-            is_match &= request.first("author", repo.namespace) == repo.namespace
-            is_match &= request.first("pipeline_tag") in (
-                "",
-                *as_list(repo.card().get("pipeline_tag")),
-            )
-            is_match &= (
-                request.first("gated", str(bool(repo.gated)).lower()).lower()
-                == str(bool(repo.gated)).lower()
-            )
-            if is_match:
+            if all(label in labels for label in request.query.get("filter", [])):
                 repos.append(repo.to_json(repo.head))
-        sort = request.first("sort", "trendingScore")
-        if sort not in ("trendingScore", "likes", "downloads", "createdAt", "lastModified"):
-            raise HubError(400, f"Invalid sort parameter: {sort}")
-        repos.sort(
-            key=lambda repo: (repo[sort], repo["createdAt"]),
-            reverse=request.first("direction", "-1") == "-1",
-        )
-        fields = {
-            "_id",
-            "id",
-            "modelId",
-            "likes",
-            "trendingScore",
-            "private",
-            "downloads",
-            "tags",
-            "pipeline_tag",
-            "library_name",
-            "createdAt",
-        }
-        if kind != "model":
-            fields |= {"author", "sha", "lastModified", "gated", "disabled"}
-        if is_true(request.first("full")):
-            fields |= {"author", "sha", "lastModified", "gated", "disabled", "siblings"} | (
-                {"cardData"} if kind != "model" else set()
-            )
-        fields |= {name for name in ("cardData", "config") if is_true(request.first(name))}
-        if expand := request.query.get("expand"):
-            fields = {"_id", "id", *expand}
+        repos.sort(key=lambda repo: (repo["likes"], repo["createdAt"]), reverse=True)
+        fields = {"_id", "id", *request.query.get("expand", [])}
         entries = [{key: value for key, value in repo.items() if key in fields} for repo in repos]
-        return self._paginate(request, entries, int(request.first("limit", "0")))
+        return json_response(entries[: int(request.first("limit", "0")) or None])
 
     def info(self, request: Request, kinds: str, id: str, revision: str | None) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
@@ -636,15 +552,7 @@ class FakeHub:
             return json_response(
                 {key: value for key, value in fields.items() if key in {"_id", "id", *expand}}
             )
-        if is_true(request.first("securityStatus")):
-            fields["securityRepoStatus"] = {"scansDone": True, "filesWithIssues": []}
-        return json_response(
-            {
-                key: value
-                for key, value in fields.items()
-                if key not in ("downloadsAllTime", "trendingScore")
-            }
-        )
+        return json_response(fields)
 
     def _entries(self, repo: Repo, commit: Commit, expand: bool) -> dict[str, dict]:
         """Return every file and folder of a commit, by path, in the format of a tree."""
@@ -703,7 +611,7 @@ class FakeHub:
             entries_of_folder = [
                 entry for entry in entries_of_folder if entry["path"].count("/") == depth
             ]
-        return self._paginate(request, entries_of_folder)
+        return json_response(entries_of_folder)
 
     def paths_info(self, request: Request, kinds: str, id: str, revision: str) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
@@ -719,13 +627,7 @@ class FakeHub:
             {"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid}
             for name, oid in repo.branches.items()
         ]
-        tags = [
-            {"name": name, "ref": f"refs/tags/{name}", "targetCommit": oid}
-            for name, oid in repo.tags.items()
-        ]
-        return json_response(
-            {"branches": branches, "tags": tags, "converts": [], "pullRequests": []}
-        )
+        return json_response({"branches": branches, "tags": [], "converts": [], "pullRequests": []})
 
     def history(self, request: Request, kinds: str, id: str, revision: str) -> Response:
         repo, _ = self._find_repo(request, kinds, id)
@@ -739,17 +641,11 @@ class FakeHub:
             }
             for c in repo.history(self._find_commit(repo, revision))
         ]
-        return self._paginate(request, commits)
+        return json_response(commits)
 
     def branch(self, request: Request, kinds: str, id: str, name: str) -> Response:
         repo, _ = self._writable_repo(request, kinds, id)
         name = unquote(name)
-        if request.method == "DELETE":
-            if name == "main":
-                raise HubError(403, "Cannot delete the main branch")
-            if repo.branches.pop(name, None) is None:
-                raise HubError(404, f"Invalid rev id: {name}", "RevisionNotFound")
-            return json_response({})
         if name.startswith("refs/"):
             raise HubError(400, f"Invalid reference for a branch: {name}")
         if name in repo.branches:
@@ -758,34 +654,15 @@ class FakeHub:
         repo.branches[name] = self._find_commit(repo, start or "main").oid
         return json_response({})
 
-    def tag(self, request: Request, kinds: str, id: str, name: str) -> Response:
-        repo, _ = self._writable_repo(request, kinds, id)
-        if request.method == "DELETE":
-            if repo.tags.pop(unquote(name), None) is None:
-                raise HubError(404, f"Invalid rev id: {name}", "RevisionNotFound")
-            return json_response({})
-        # the path of a POST is the revision to tag
-        commit, new = (self._find_commit(repo, name), json_body(request)["tag"])
-        if new in repo.tags:
-            raise HubError(409, f"Tag reference already exists: refs/tags/{new}")
-        repo.tags[new] = commit.oid
-        return json_response({})
-
-    def discussions(self, request: Request, kinds: str, id: str) -> Response:
-        self._find_repo(request, kinds, id)
-        return json_response({"discussions": [], "count": 0, "start": 0})
-
-    def _branch(self, request: Request, repo: Repo, revision: str) -> str:
+    def _branch(self, repo: Repo, revision: str) -> str:
         """Return the branch that receives a commit."""
-        if is_true(request.first("create_pr")):
-            raise HubError(403, "Pull requests are disabled for this repository")
         if (name := unquote(revision)) not in repo.branches:
             raise HubError(404, f"Invalid rev id: {name}", "RevisionNotFound")
         return name
 
     def preupload(self, request: Request, kinds: str, id: str, revision: str) -> Response:
         repo, _ = self._writable_repo(request, kinds, id)
-        existing = repo.commits[repo.branches[self._branch(request, repo, revision)]].files
+        existing = repo.commits[repo.branches[self._branch(repo, revision)]].files
         results = []
         for file in json_body(request)["files"]:
             old = existing.get(file["path"])
@@ -822,7 +699,7 @@ class FakeHub:
 
     def commit(self, request: Request, kinds: str, id: str, revision: str) -> Response:
         repo, token = self._writable_repo(request, kinds, id)
-        branch = self._branch(request, repo, revision)
+        branch = self._branch(repo, revision)
         try:
             lines = [json.loads(line) for line in request.body.splitlines() if line]
             (header,) = [line["value"] for line in lines if line["key"] == "header"]
@@ -854,17 +731,9 @@ class FakeHub:
                         "not exist.",
                     )
                 files[path] = Blob(repo.objects[value["oid"]], lfs=True)
-            elif key in ("deletedFile", "deletedFolder"):
-                deleted = [
-                    name
-                    for name in files
-                    if name == path
-                    or (key == "deletedFolder" and name.startswith(path.rstrip("/") + "/"))
-                ]
-                if not deleted:
+            elif key == "deletedFile":
+                if files.pop(path, None) is None:
                     raise HubError(404, "A file with this name doesn't exist", "EntryNotFound")
-                for name in deleted:
-                    del files[name]
             elif key != "header":
                 raise HubError(400, f"Invalid commit: unknown operation {key}")
         if (readme := files.get("README.md")) and (
@@ -885,11 +754,7 @@ class FakeHub:
         )
 
     def _ensure_gate_access(self, repo: Repo, token: Token | None) -> None:
-        if (
-            not repo.gated
-            or self._member(repo, token)
-            or (token and token.user.name in repo.allowed_users)
-        ):
+        if not repo.gated or self._member(repo, token):
             return
         message = f"Access to {repo.kind} {repo.id} is restricted"
         if token is None:
@@ -976,18 +841,13 @@ def _routes() -> Iterator[tuple[str, re.Pattern[str], Callable[..., Response]]]:
     for methods, pattern, handler in (
         ("GET", "/api/whoami-v2", FakeHub.whoami),
         ("POST", "/api/repos/create", FakeHub.create),
-        ("DELETE", "/api/repos/delete", FakeHub.delete),
         ("POST", "/api/validate-yaml", FakeHub.validate_yaml),
         ("GET", "/api/(models|datasets|spaces)", FakeHub.listing),
-        ("PUT", api + "/settings", FakeHub.settings),
-        ("GET", api + "/auth-check(/write)?", FakeHub.auth_check),
         ("GET", api + "/tree/([^/]+)(/.*)?", FakeHub.tree),
         ("POST", api + "/paths-info/([^/]+)", FakeHub.paths_info),
         ("GET", api + "/refs", FakeHub.refs),
         ("GET", api + "/commits/([^/]+)", FakeHub.history),
-        ("GET", api + "/discussions", FakeHub.discussions),
-        ("POST DELETE", api + "/branch/([^/]+)", FakeHub.branch),
-        ("POST DELETE", api + "/tag/([^/]+)", FakeHub.tag),
+        ("POST", api + "/branch/([^/]+)", FakeHub.branch),
         ("POST", api + "/preupload/([^/]+)", FakeHub.preupload),
         ("POST", api + "/commit/([^/]+)", FakeHub.commit),
         ("POST", page + r"\.git/info/lfs/objects/batch", FakeHub.batch),
@@ -1141,10 +1001,10 @@ class _Handler(BaseHTTPRequestHandler):
             raise ConnectionDropped
         self.connection.sendall(head + body)
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = serve
+    do_GET = do_HEAD = do_POST = do_PUT = serve
 
     def apply_fault(self, request: Request, fault: Fault, status: int) -> Response:
-        response = error_response(request, HubError(status, fault.message, fault.code))
+        response = error_response(request, HubError(status, fault.message))
         if fault.page:
             message = (
                 f"<html><head><title>{status} "

@@ -144,7 +144,7 @@ def format_timestamp(date: datetime) -> str:
 
 
 class Repo:
-    """A repository: commits by id, branches and tags by name.
+    """A repository: commits by id, branches by name.
 
     It starts with the initial commit of the Hub.
     """
@@ -154,11 +154,9 @@ class Repo:
     ) -> None:
         self.kind, self.id, self.private, self.gated = kind, id, private, gated
         self.namespace = id.split("/")[0] if "/" in id else ""
-        self.allowed_users: set[str] = set()  # users with access to a gated repository
-        self.likes = self.downloads = 0
+        self.likes = 0
         self.commits: dict[str, Commit] = {}
         self.branches: dict[str, str] = {}
-        self.tags: dict[str, str] = {}
         self.objects: dict[str, bytes] = {}  # LFS storage, by sha256
         self.created = now()
         self.commit(
@@ -183,8 +181,8 @@ class Repo:
         return self.commits[oid]
 
     def find_commit(self, revision: str) -> Commit | None:
-        """Return the commit of a branch, a tag or a commit id (at least its first seven digits)."""
-        oid = self.branches.get(revision) or self.tags.get(revision) or revision
+        """Return the commit of a branch or a commit id (at least its first seven digits)."""
+        oid = self.branches.get(revision) or revision
         if oid in self.commits:
             return self.commits[oid]
         matches = (
@@ -259,10 +257,8 @@ class Repo:
             "private": self.private,
             "gated": self.gated,
             "disabled": False,
-            "downloads": self.downloads,
-            "downloadsAllTime": self.downloads,
+            "downloads": 0,
             "likes": self.likes,
-            "trendingScore": self.likes,
             "tags": self.labels(commit),
             "cardData": card,
             "siblings": siblings,

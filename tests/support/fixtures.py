@@ -52,6 +52,32 @@ def served_hub():
         yield hub
 
 
+@pytest.fixture(scope="session")
+def trained_checkpoint(tmp_path_factory):
+    """Save a checkpoint of six steps with its scores, as a run does. Do not change it."""
+    from playground.checkpoints.checkpoint import save_checkpoint
+    from playground.training.trainer import Trainer
+    from tests.support.small_runs import tiny_config
+
+    folder = tmp_path_factory.mktemp("run") / "0000006"
+    trainer = Trainer(tiny_config(max_steps=20))
+    metrics = [trainer.train_step() for _ in range(6)]
+    save_checkpoint(folder, trainer, metrics, trainer.evaluate(64))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def published_files(trained_checkpoint, tmp_path_factory):
+    """Return the files of the repository ada/digits, to which the checkpoint is published."""
+    from playground.hub.export import build_package
+    from playground.hub.model_card import write_card
+
+    folder = tmp_path_factory.mktemp("package")
+    build_package(trained_checkpoint, folder)
+    write_card(folder, trained_checkpoint, repo="ada/digits")
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
 @pytest.fixture
 def registry(tmp_path):
     """Create a registry with two slots in an empty folder."""
@@ -96,7 +122,10 @@ def restore_hub_client():
 
 @pytest.fixture
 def run_task_in_process(monkeypatch):
-    """Return a function that runs a hub task in this process and returns its last message."""
+    """Return a function that runs a hub task in this process and returns its last message.
+
+    Its second argument is the folder of temporary files, which is created.
+    """
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils._http import default_client_factory
     from transformers.utils import logging
@@ -109,6 +138,7 @@ def run_task_in_process(monkeypatch):
     monkeypatch.setattr(os, "environ", os.environ.copy())
 
     def run(task, scratch):
+        scratch.mkdir(exist_ok=True)
         reporter = ProgressReporter(scratch=scratch)
         return last_message(lambda: run_task(task, reporter))
 

@@ -1,6 +1,6 @@
 """Hub jobs in their own processes, as the page and the commands run them."""
 
-from playground.hub.publisher import create_hub_queue, submit_task
+from playground.hub.jobs import create_hub_queue, submit_task
 
 
 def start_hub_task(task, on_progress=lambda message: None):

@@ -99,7 +99,7 @@ BUGS = (
     ),
     Bug(
         "an export without its first row",
-        "playground/figures/catalog.py",
+        "playground/figures/figures.py",
         "table.writerows(data)",
         "table.writerows(data[1:])",
         ("unit/figures", "integration/test_command_line.py"),

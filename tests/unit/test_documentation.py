@@ -76,7 +76,7 @@ def test_the_front_matter_has_the_fields_of_the_hub():
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", name) for name in card["models"])
     result = SpaceCardData(**card).to_dict()
     assert {name: result[name] for name in card} == card
-    assert TAG in card["tags"]  # by which a deployment knows a Space of the playground's
+    assert TAG in card["tags"]
 
 
 def test_front_matter_models_are_the_default_compare_models():
@@ -106,7 +106,7 @@ def test_only_tested_commits_of_main_update_the_space():
     assert "event == 'push'" in job["if"]
     assert job["steps"][0]["with"]["ref"] == "${{ github.event.workflow_run.head_sha }}"
     run = job["steps"][-1]
-    assert run["run"] == 'python -m playground deploy "$SPACE"'
+    assert run["run"].startswith('hf upload "$SPACE" . --repo-type space ')
     # no other step sees it
     assert [step for step in job["steps"] if "HF_TOKEN" in str(step)] == [run]
 

@@ -56,14 +56,13 @@ ONLY_IN = {
         "hub/transport.py",
         "hub/upload.py",
         "hub/model_card.py",
-        "hub/dataset_export.py",
         "datasets/hub_stream.py",
         "server/hub_api.py",
         "cli/hub.py",
         "pretrained/cache.py",
         "pretrained/download.py",
     },
-    "datasets": {"hub/dataset_export.py", "datasets/hub_stream.py"},
+    "datasets": {"datasets/hub_stream.py"},
 }
 
 
@@ -157,7 +156,6 @@ WITHOUT_SMOKE = {
     "faults/test_one_client.py",
     "faults/test_page_loads.py",
     "integration/hub/test_every_family.py",
-    "integration/hub/test_published.py",
     "integration/test_code.py",
     "train/architectures/test_learning.py",
     "train/test_from_python.py",

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 
 from playground.inspection.activation_patching import patch_heads
-from playground.inspection.inspected_model import Example, InspectedModel, InspectionError
+from playground.inspection.inspected_model import InspectedModel, InspectionError
 from playground.inspection.logit_lens import direct_logit_attribution, logit_lens
-from playground.tasks.task import Batch
 
-from .common import DECIMALS, answer_fields, head_id, rounded_list
+from .common import answer_fields, head_id
 from .request import int_field, json_number, source_text
 
 TOP_K = 3
@@ -134,56 +133,9 @@ def token_id_field(request: dict[str, Any], name: str, names: list[str], default
     return names.index(value)
 
 
-def lens_table(subject: InspectedModel, batch: Example) -> dict[str, Any]:
-    """Return the logit lens of a teacher-forced pass.
-
-    For each layer ([0] is the embedding) and position: the most likely token, its probability, and
-    the probability of the target. If `known` is false, the model's output replaces the target.
-    """
-    probabilities_LTV = logit_lens(subject.transformer, batch)[:, 0].softmax(-1)
-    labels = batch.labels_BT[0]
-    best_LT = probabilities_LTV.max(-1)
-    target_LT = probabilities_LTV[:, torch.arange(len(labels), device=labels.device), labels]
-    return {
-        "layers": _layer_names(subject),
-        "columns": subject.token_names(labels.tolist()),
-        "has_target": batch.has_target,
-        "tokens": [subject.token_names(row) for row in best_LT.indices.tolist()],
-        "probability": rounded_list(best_LT.values),
-        "target_probability": rounded_list(target_LT),
-    }
-
-
 def _layer_names(subject: InspectedModel) -> list[str]:
     n_layers = subject.transformer.config.n_layers
     return ["embedding", *(f"layer {layer + 1}" for layer in range(n_layers))]
-
-
-def contribution_table(
-    subject: InspectedModel, batch: Batch, position: int | None = None
-) -> list[dict[str, Any]]:
-    """Return one row per contribution to the logit difference of the two most likely tokens.
-
-    The default position is the one with the smallest difference.
-    """
-    with torch.no_grad():
-        best_T2 = subject.transformer(batch.source_BS, batch.decoder_input_BT)[0].topk(2)
-    if position is None:
-        position = int((best_T2.values[:, 0] - best_T2.values[:, 1]).argmin())
-    best = best_T2.indices[position].tolist()
-    token, baseline = subject.token_names(best)
-    return [
-        {
-            "name": each.name,
-            "position": position,
-            "token": token,
-            "baseline_token": baseline,
-            "logit": round(each.logit, DECIMALS),
-        }
-        for each in direct_logit_attribution(
-            subject.transformer, batch, position, best[0], baseline_token=best[1]
-        )
-    ]
 
 
 VIEWS = {"patch": activation_patching, "lens": lens, "contributions": logit_attribution}

@@ -1,28 +1,21 @@
-"""All inspection results of one model and one sequence as plain data, for figures and files.
+"""Attention and ablations of one model and one sequence as plain data, for figures and files.
 
 Every value can be serialized as JSON. Tables are lists of rows with the same keys.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from playground.inspection.ablation import METHODS, NUM_SEQUENCES, Ablation
 from playground.inspection.attention_recording import AttentionRecording, record_free_running
-from playground.inspection.embeddings import position_vectors, wavelength
-from playground.inspection.generation_steps import recorded_steps
-from playground.inspection.head_patterns import score_heads, scores_over_training
-from playground.inspection.hooks import ATTENTION_KINDS, Component, all_heads
-from playground.inspection.inspected_model import Example, InspectedModel
-from playground.models.embeddings import sinusoidal_positions
+from playground.inspection.hooks import ATTENTION_KINDS, Component
+from playground.inspection.inspected_model import InspectedModel
 from playground.tasks.task import Batch
 
 from .ablation import ablation_table
-from .attribution import contribution_table, lens_table
-from .common import DECIMALS, attention_labels, rounded_list
-from .head_scores import head_table
+from .common import attention_labels, rounded_list
 
 # Names of a layer's weights in the attention dictionary of a Keras tutorial; encoders have none.
 LAYER_NAMES = {
@@ -82,82 +75,15 @@ def single_head(
     }
 
 
-def cross_attention_by_step(
-    subject: InspectedModel, batch: Example, recorded: RecordedGeneration | None = None
-) -> dict[str, Any]:
-    """Return each decoding step with its cross-attention weights.
-
-    A step has the prefix (`prefix`), the next `token` and its probability, the five most likely
-    tokens, and `weights` [head][column] with the heads of all layers in order.
-    """
-    names = subject.token_names
-    steps = [
-        {
-            "prefix": names(step.prefix),
-            "token": names([step.token])[0],
-            "target": names([step.target])[0]
-            if batch.has_target and step.target is not None
-            else None,
-            "probability": round(step.probability, DECIMALS),
-            "candidates": [[names([token])[0], round(p, DECIMALS)] for token, p in step.top_tokens],
-            "weights": rounded_list(step.cross_LHS.flatten(0, 1)),
-        }
-        for step in recorded_steps(*(recorded or record_generation(subject, batch)), batch)
-    ]
-    heads = all_heads(subject.transformer.config, "cross")
-    return {
-        "columns": names(batch.source_BS[0].tolist()),
-        "heads": [part.name.removeprefix("cross-attention, ") for part in heads],
-        "steps": steps,
-    }
-
-
-def positions(subject: InspectedModel) -> dict[str, Any] | None:
-    """Return the position vectors of both sides, [position][dimension].
-
-    They cover the lengths of the task's sequences; None for a model that adds no position vectors.
-    Source vectors that are counted from the end are in that order, EOS first.
-    """
-    n_positions = subject.config.task.max_length + 1
-    source_PD, target_PD = position_vectors(subject, "source"), position_vectors(subject, "target")
-    if source_PD is None or target_PD is None:
-        return None
-    return {
-        "kind": subject.transformer.config.position_type,
-        "source": rounded_list(source_PD[:n_positions]),
-        "target": rounded_list(target_PD[: subject.max_target_tokens]),
-    }
-
-
-def sinusoidal_table(
-    n_positions: int = 100, d_model: int = 64, dimensions: Sequence[int] = (0, 14, 28, 42)
-) -> dict[str, Any]:
-    """Return the paper's sinusoidal position vectors, and the wavelengths of some dimensions.
-
-    `matrix` is [position][dimension].
-    """
-    waves = [
-        {"dimension": each, "wavelength": round(wavelength(each, d_model), DECIMALS)}
-        for each in dimensions
-    ]
-    return {
-        "d_model": d_model,
-        "matrix": rounded_list(sinusoidal_positions(n_positions, d_model)),
-        "waves": waves,
-    }
-
-
 def build_report(
     subject: InspectedModel,
     text: str,
     n: int = NUM_SEQUENCES,
-    history: Mapping[int, Path] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Return all results by the name of their figure.
 
     n         held-out sequences for the ablations
-    history   the weights of earlier training steps, {step: file}
     progress  called with a message at each stage
 
     Raises:
@@ -169,16 +95,6 @@ def build_report(
     figures: dict[str, Any] = {
         f"{kind}-attention": data for kind, data in attention(subject, batch, recorded).items()
     }
-    figures["cross-attention-by-step"] = cross_attention_by_step(subject, batch, recorded)
-    figures["logit-lens"] = lens_table(subject, batch)
-    if subject.transformer.config.norm_placement == "pre":
-        figures["contributions"] = contribution_table(subject, batch)
-    vectors = positions(subject)
-    if vectors is not None:
-        figures["positions"] = vectors
-    figures["sine-waves"] = sinusoidal_table()
-    progress("scoring heads")
-    figures["head-scores"] = head_table(score_heads(subject))
     ablation = Ablation(subject, n)
     n_examples = len(ablation.batch.source_BS)
     progress(f"ablating single components, each on {n_examples:,} held-out sequences")
@@ -198,11 +114,4 @@ def build_report(
     figures["keep-only"] = ablation_table(
         (effect for how in METHODS for effect in ablation.rank_keep_only(how)), n_examples
     )
-    if history:
-        progress(f"scoring heads at {len(history)} steps of the run")
-        figures["heads-over-training"] = [
-            {"step": step, **row}
-            for step, scores in scores_over_training(subject.config, history).items()
-            for row in head_table(scores)
-        ]
     return figures

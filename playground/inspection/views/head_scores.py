@@ -4,16 +4,15 @@ They are computed on held-out sequences, so they do not depend on the user's seq
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from playground.inspection import head_patterns as scoring
-from playground.inspection.head_patterns import PATTERNS, HeadScore
 from playground.inspection.hooks import all_heads
 from playground.inspection.inspected_model import InspectedModel, InspectionError
 
-from .common import head_id, json_numbers, length_range, rounded
+from .common import head_id, json_numbers, length_range
 from .request import json_number
 
 MAX_STEPS, MIN_STEPS = 24, 6
@@ -107,28 +106,6 @@ def log_spaced(steps: list[int], max_count: int) -> list[int]:
         free = [index for index in range(len(steps)) if index not in chosen]
         chosen.add(min(free, key=lambda index: abs(steps[index] - step)))
     return [steps[index] for index in sorted(chosen)]
-
-
-def head_table(scores: Iterable[HeadScore]) -> list[dict[str, Any]]:
-    """Return one row per head.
-
-    A row has the head's pattern and its description, the fraction of attention on each pattern,
-    the entropy, and the distance to the task's alignment.
-    """
-    return [
-        {
-            "name": score.head.name,
-            "kind": score.head.kind,
-            "best": score.best_pattern,
-            "description": score.description,
-            **{name: rounded(score.patterns[name]) for name in PATTERNS},
-            "entropy": rounded(score.entropy),
-            "max_entropy": rounded(score.max_entropy),
-            "aligned": rounded(score.alignment_fraction),
-            "distance": rounded(score.alignment_distance),
-        }
-        for score in scores
-    ]
 
 
 VIEWS = {"heads": head_scores, "heads-over-training": heads_over_training}

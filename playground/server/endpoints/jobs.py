@@ -68,7 +68,6 @@ class JobEndpoints(EndpointBase):
         token: str = "",
         private: bool = False,
         branch: str = "main",
-        with_data: bool = False,
         wait: float = 60,
         owner: str = "",
         request: gr.Request = None,
@@ -81,7 +80,6 @@ class JobEndpoints(EndpointBase):
             token: a write token, not stored; locally the default is the token of hf auth login.
             private: whether a new repository is private.
             branch: the branch that gets the commit.
-            with_data: whether to publish the training set, too.
             wait: seconds to wait for the end, up to 240; then use the job endpoint.
             owner: the key that start returned; without it, a new key for the job.
 
@@ -102,7 +100,6 @@ class JobEndpoints(EndpointBase):
             "token": token,
             "private": private,
             "revision": branch,
-            "data": with_data,
         }
         response = await self.call_handler("hub/submit", payload, request)
         return await self._wait_for_job(PUSH_PREFIX + response["job"], key, wait, request)

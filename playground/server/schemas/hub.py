@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from playground.hub.repo_ids import LICENSES
 
-from .base import ModelRequest, Name, OptionalOwner, OwnedModelRequest, Request
+from .base import Name, OptionalOwner, OwnedModelRequest, Request
 
 TaskKind = Literal["account", "gallery", "repo_info", "reproduce", "pull", "plan", "push"]
 
@@ -37,22 +37,16 @@ Token = Annotated[str, BeforeValidator(_token)]
 License = Annotated[Name, AfterValidator(_known_license)]
 
 
-class PublishOptions(OwnedModelRequest):
-    """Options for publishing a model."""
+class SubmitHubTask(OwnedModelRequest):
+    """A job on the Hub."""
 
+    kind: Annotated[TaskKind, BeforeValidator(_known_kind)]
     repo: Stripped = ""
     token: Token = ""
     private: bool = False
     license: License = ""
-
-
-class SubmitHubTask(PublishOptions):
-    """A job on the Hub."""
-
-    kind: Annotated[TaskKind, BeforeValidator(_known_kind)]
     revision: Stripped = ""
     checkpoint: Name = ""  # of the run; without it, the newest
-    include_dataset: bool = False
     expected_parent: Name | None = None
     is_main: bool = False  # the revision is the main branch
     refresh: bool = False
@@ -67,14 +61,3 @@ class HubJob(Request):
 
 class SessionInfo(Request):
     """Request the signed-in account, which the session stores."""
-
-
-class AutoPublish(ModelRequest):
-    """Start, stop or query publishing during training."""
-
-    action: Literal["start", "stop", "status"] = "status"
-    repo: Stripped = ""
-    token: Token = ""
-    private: bool = False
-    license: License = ""
-    interval_minutes: float | None = None

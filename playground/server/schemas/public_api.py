@@ -105,7 +105,6 @@ class Push(ModelCall):
     token: Token = ""
     private: bool = False
     branch: Name = "main"
-    with_data: bool = False
     wait: Seconds = 60.0
 
 

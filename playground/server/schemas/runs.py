@@ -87,12 +87,6 @@ class Predict(ModelAtStep):
     with_forward_pass: bool = False  # what the diagram draws
 
 
-class ExportFigures(ModelAtStep):
-    """A model and the source sequence of its figures."""
-
-    text: Sequence
-
-
 class LoadView(ModelAtStep):
     """A view of the Inspect tab; the inspection process validates the options."""
 

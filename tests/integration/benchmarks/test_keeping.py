@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -161,14 +160,14 @@ def test_a_table_of_the_lab_that_is_cut_off_keeps_its_runs_and_its_seconds(monke
     result = {"rows": [], "summary": "done"}
     folders = []
 
-    def carry_out(plan, **options):
-        folders.append(Path(plan[-1]))
+    def run_experiment(spec, out):
+        folders.append(out)
         folders[-1].mkdir(parents=True, exist_ok=True)
         if len(folders) == 1:
             raise KeyboardInterrupt
-        return SimpleNamespace(stdout=json.dumps(result) + "\n")
+        return {"lengths": result}
 
-    monkeypatch.setattr(lengths.subprocess, "run", carry_out)
+    monkeypatch.setattr(lengths, "run_experiment", run_experiment)
     clock = iter([0.0, 100.0, 500.0, 530.0])
     # Only for this module: other threads of the process read the real clock.
     monkeypatch.setattr(lengths, "time", SimpleNamespace(monotonic=lambda: next(clock)))

@@ -79,9 +79,9 @@ def test_another_job_leaves_the_connections_of_a_download_open(hub):
     assert get_session() is client
 
 
-def commit_titles(hub, id, revision="main", kind="model"):
+def commit_titles(hub, id, revision="main"):
     """List the commit titles of a repository, oldest first, with the initial one of the Hub."""
-    repo = hub.repo(id, kind)
+    repo = hub.repo(id)
     return [commit.title for commit in reversed(repo.history(repo.find_commit(revision)))]
 
 
@@ -293,20 +293,6 @@ def test_an_existing_repository_keeps_its_visibility(hub, ada, package):
     assert not hub.repo("ada/digits").private
 
 
-def test_a_dataset_is_published_to_a_dataset_repository(hub, ada, tmp_path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.parquet").write_bytes(b"rows")
-    (tmp_path / "README.md").write_bytes(CARD)
-    plan = ada.plan(tmp_path, "ada/digits-data", repo_type="dataset")
-    assert plan.url == f"{hub.url}/datasets/ada/digits-data"
-    ada.push(tmp_path, plan, "Step 1")
-    assert hub.files("ada/digits-data", kind="dataset") == {
-        "README.md": CARD,
-        "data/train.parquet": b"rows",
-    }
-    assert ("model", "ada/digits-data") not in hub.repos
-
-
 # Permissions
 
 
@@ -476,7 +462,7 @@ def test_branch_created_since_the_plan_is_not_overwritten(hub, ada, package):
 def test_a_branch_starts_from_the_planned_commit_of_main(hub, ada, package):
     push(ada, package, "ada/digits")
     (package / "metrics.jsonl").write_bytes(b'{"step": 2, "loss": 2.2}\n')
-    plan = ada.plan(package, "ada/digits", revision="while-training")
+    plan = ada.plan(package, "ada/digits", revision="next")
     assert plan.parent == ""
     assert {name for name, status in statuses_by_path(plan).items() if status != "same"} == {
         "metrics.jsonl"
@@ -484,10 +470,10 @@ def test_a_branch_starts_from_the_planned_commit_of_main(hub, ada, package):
     # main changes: the branch must not mix its weights and metrics
     hub.put("ada/digits", {"model.safetensors": b"of another step"})
     ada.push(package, plan, "Step 2")
-    assert hub.files("ada/digits", "while-training") == {
+    assert hub.files("ada/digits", "next") == {
         path.name: path.read_bytes() for path in package.iterdir()
     }
-    assert commit_titles(hub, "ada/digits", "while-training") == [
+    assert commit_titles(hub, "ada/digits", "next") == [
         "initial commit",
         "Step 1",
         "Step 2",
@@ -498,15 +484,15 @@ def test_a_branch_starts_from_the_planned_commit_of_main(hub, ada, package):
 def test_each_push_adds_one_commit_to_a_branch(hub, ada, package):
     for step in (1, 2, 3):
         (package / "model.safetensors").write_bytes(b"weights of step %d" % step)
-        push(ada, package, "ada/digits", f"Step {step}", revision="while-training")
-    assert commit_titles(hub, "ada/digits", "while-training") == [
+        push(ada, package, "ada/digits", f"Step {step}", revision="next")
+    assert commit_titles(hub, "ada/digits", "next") == [
         "initial commit",
         "Step 1",
         "Step 2",
         "Step 3",
     ]
     assert hub.files("ada/digits") == {}
-    assert sorted(ada.branches("ada/digits")) == ["main", "while-training"]
+    assert sorted(ada.branches("ada/digits")) == ["main", "next"]
 
 
 def test_a_branch_equal_to_main_needs_no_commit(hub, ada, package):

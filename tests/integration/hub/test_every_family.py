@@ -1,10 +1,11 @@
-"""Every architecture is published and downloaded: the code of its card loads it."""
+"""The package of every architecture: the code of its card loads it, and it is restored."""
 
 import json
 import os
 import re
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -14,21 +15,22 @@ from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import load_model, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
 from playground.hub.export import build_package, checkpoint_from_package
+from playground.hub.formats import package_format
+from playground.hub.model_card import write_card
 from playground.hub.repo_ids import PACKAGE_FILES
-from playground.hub.task_runner import HubTask
-from playground.jobs.process import warm_up
+from playground.runs.replay import REPLAY_FILE
 from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
+from tests.support.app_server import ROOT
 from tests.support.auto_classes import register
-from tests.support.hub_tasks import run_hub_task
 from tests.support.small_configs import small_config
 
 CODELESS = {"bert", "gpt2", "bart"}  # architectures with classes in transformers
 STEPS = 50
-PUBLISHED = {
+PUBLISHED = ("bundled", *ARCHITECTURES)
+VARIANTS = {
     family: (family if family != "recurrent" else "lstm-additive", {}) for family in ARCHITECTURES
-}
-VARIANTS = PUBLISHED | {
+} | {
     "gru-none": ("gru-none", {}),
     "rnn-dot": ("rnn-dot", {}),
     "transformer-rope": (
@@ -42,12 +44,12 @@ VARIANTS = PUBLISHED | {
     ),
     "decoder-only-rope": ("decoder-only", {"position_type": "rope"}),
 }
-# Runs after the code of the card: repeats its last lines for every text of stdin, and prints the
+# Runs after the code of the card: repeats its last lines for every text, and prints the
 # predictions and the modules that were loaded from a repository.
 PREDICT_ALL = """
 import json, sys
 predictions = []
-for text in json.load(sys.stdin):
+for text in texts:
     inputs = tokenizer(text, return_tensors="pt")
     printed = []
     print_, print = print, printed.append
@@ -57,36 +59,52 @@ for text in json.load(sys.stdin):
 remote = sorted(name for name in sys.modules if name.startswith("transformers_modules."))
 print(json.dumps([predictions, remote]))
 """
+# Imports once, and runs each program of stdin in a fork, with files for its output.
+RUN_EACH = """
+import json, os, sys, traceback
+import torch, transformers
+
+for name, program, texts in json.load(sys.stdin):
+    process = os.fork()
+    if process:
+        os.waitpid(process, 0)
+        continue
+    for stream, kind in ((sys.stdout, "out"), (sys.stderr, "err")):
+        os.dup2(os.open(f"{name}.{kind}", os.O_WRONLY | os.O_CREAT), stream.fileno())
+    try:
+        exec(program, {"texts": texts})
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+"""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    warm_up().join()
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """Return a function that returns the checkpoint of a variant after some steps."""
+
+    @cache
+    def train(name):
+        family, changes = VARIANTS[name]
+        trainer = Trainer(small_config(family, **changes))
+        metrics = [trainer.train_step() for _ in range(STEPS)]
+        folder = tmp_path_factory.mktemp("checkpoint") / "0"
+        save_checkpoint(folder, trainer, metrics, trainer.evaluate(100))
+        return folder
+
+    return lambda name: ROOT / "checkpoints" / "reverse" if name == "bundled" else train(name)
 
 
-def train_checkpoint(folder, name, changes):
-    """Train an architecture for some steps; return its checkpoint."""
-    trainer = Trainer(small_config(name, **changes))
-    metrics = [trainer.train_step() for _ in range(STEPS)]
-    save_checkpoint(folder, trainer, metrics, trainer.evaluate(100))
-    return folder
-
-
-@pytest.fixture(scope="module", params=PUBLISHED)
-def published(request, hub, tmp_path_factory):
-    """Publish one architecture; return its checkpoint and its repository."""
-    folder = train_checkpoint(
-        tmp_path_factory.mktemp("checkpoint") / "0", *PUBLISHED[request.param]
-    )
-    repo = f"ada/{request.param}"
-    run_to_end(HubTask("push", repo, hub.ADA, hub.url, checkpoint=str(folder)))
-    return folder, repo
-
-
-def run_to_end(hub_task):
-    job = run_hub_task(hub_task)
-    assert job.status == "done", job.message
-    return job.result
+@pytest.fixture(scope="module")
+def packages(checkpoints, tmp_path_factory):
+    """The package of each architecture, with its card."""
+    folders = {name: tmp_path_factory.mktemp("package") for name in PUBLISHED}
+    for name, folder in folders.items():
+        build_package(checkpoints(name), folder)
+        write_card(folder, checkpoints(name), repo=f"ada/{name}")
+    return folders
 
 
 def held_out_predictions(folder):
@@ -108,60 +126,73 @@ def held_out_predictions(folder):
     return texts, predictions
 
 
-def test_code_of_the_card_gives_the_predictions_of_the_checkpoint(hub, published, tmp_path):
-    folder, repo = published
-    texts, predictions = held_out_predictions(folder)
-    assert len(texts) > 20
-    card = hub.files(repo)["README.md"].decode()
-    snippet = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0]
-    lines = re.search(r"inputs = .*\n((?:.*\n)+)", snippet).group(1)
-    program = snippet + PREDICT_ALL.format(
-        lines="".join(f"    {line}\n" for line in lines.splitlines())
-    )
+def snippet(package):
+    """Return the code of a card."""
+    card = (package / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0]
+
+
+@pytest.fixture(scope="module")
+def outputs(hub, checkpoints, packages, tmp_path_factory):
+    """Run the code of every card without this project; return the folder of the outputs."""
+    folder, programs = tmp_path_factory.mktemp("outputs"), []
+    for name, package in packages.items():
+        hub.put(f"ada/{name}", {path.name: path.read_bytes() for path in package.iterdir()})
+        lines = re.search(r"inputs = .*\n((?:.*\n)+)", snippet(package)).group(1)
+        rest = "".join(f"    {line}\n" for line in lines.splitlines())
+        texts, _ = held_out_predictions(checkpoints(name))
+        programs.append([name, snippet(package) + PREDICT_ALL.format(lines=rest), texts])
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))
     }
-    completed = subprocess.run(
-        [sys.executable, "-I", "-c", program],
-        cwd=tmp_path,
-        env=environment
-        | hub.environment(tmp_path / "home", HF_MODULES_CACHE=str(tmp_path / "modules")),
-        input=json.dumps(texts),
-        capture_output=True,
+    modules = str(folder / "modules")
+    subprocess.run(
+        [sys.executable, "-I", "-c", RUN_EACH],
+        cwd=folder,
+        env=environment | hub.environment(folder / "home", HF_MODULES_CACHE=modules),
+        input=json.dumps(programs),
         text=True,
-        timeout=200,
-        check=False,
+        timeout=300,
+        check=True,
     )
-    assert completed.returncode == 0, completed.stderr
-    first_line, *_, last_line = completed.stdout.splitlines()
+    return folder
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_code_of_the_card_gives_the_predictions_of_the_checkpoint(
+    checkpoints, packages, outputs, name
+):
+    texts, predictions = held_out_predictions(checkpoints(name))
+    assert len(texts) > 20
+    errors = (outputs / f"{name}.err").read_text()
+    assert "Traceback" not in errors, errors
+    first_line, *_, last_line = (outputs / f"{name}.out").read_text().splitlines()
     actual, modules = json.loads(last_line)
     assert actual == predictions
-    documented = re.search(r"print\(.*\)  # (.+)", snippet)
+    documented = re.search(r"print\(.*\)  # (.+)", snippet(packages[name]))
+    assert documented or name != "bundled"  # a model that has learned its task
     if documented:
         assert first_line == documented.group(1)
-    assert bool(modules) == ("trust_remote_code=True" in snippet)
-    assert bool(modules) == (
-        json.loads((folder / "config.json").read_text())["architecture"] not in CODELESS
-    )
+    assert bool(modules) == ("trust_remote_code=True" in snippet(packages[name]))
+    assert bool(modules) == (name not in CODELESS)
     for warning in ("MISSING", "UNEXPECTED", "newly initialized"):
-        assert warning not in completed.stderr
+        assert warning not in errors
 
 
-def test_pulled_checkpoint_is_bit_identical(hub, published, tmp_path):
-    folder, repo = published
-    run_to_end(HubTask("pull", repo, endpoint=hub.url, destination=str(tmp_path / "in")))
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_package_is_restored_bit_for_bit(checkpoints, packages, tmp_path, name):
+    checkpoint_from_package(packages[name], tmp_path / "in")
     assert {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()} == {
-        path.name: path.read_bytes() for path in folder.iterdir()
+        path.name: path.read_bytes()
+        for path in checkpoints(name).iterdir()
+        if path.name != REPLAY_FILE
     }
 
 
-def test_every_published_file_is_a_known_package_file(hub, published):
-    _, repo = published
-    assert set(hub.files(repo)) - {"LICENSE"} <= PACKAGE_FILES
-
-
-def test_card_reports_the_lines_of_executed_code(hub, published):
-    files = hub.files(published[1])
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_package_has_known_files_and_its_card_counts_the_lines_of_its_code(packages, name):
+    files = {path.name: path.read_bytes() for path in packages[name].iterdir()}
+    assert set(files) - {"LICENSE"} <= PACKAGE_FILES
     code = [data.decode() for name, data in files.items() if name.endswith(".py")]
     card = files["README.md"].decode()
     assert ("LICENSE" in files) == bool(code)
@@ -175,11 +206,9 @@ def test_card_reports_the_lines_of_executed_code(hub, published):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_batched_predictions_equal_single_predictions(variant, tmp_path):
+def test_batched_predictions_equal_single_predictions(checkpoints, variant, tmp_path):
     """Rows of different lengths are padded, which must not change an output."""
-    from playground.hub.formats import package_format
-
-    folder = train_checkpoint(tmp_path / "checkpoint", *VARIANTS[variant])
+    folder = checkpoints(variant)
     texts, predictions = held_out_predictions(folder)
     form = package_format(json.loads((folder / "config.json").read_text())["architecture"])
     if form.has_code:
@@ -210,9 +239,9 @@ def test_batched_predictions_equal_single_predictions(variant, tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["cut off", "another number", "names of a checkpoint", "no file"])
-def test_damaged_package_of_a_transformers_class_leaves_no_checkpoint(tmp_path, harm):
+def test_damaged_package_of_a_transformers_class_leaves_no_checkpoint(checkpoints, tmp_path, harm):
     """Damage a package whose weights have other names than in a checkpoint."""
-    folder = train_checkpoint(tmp_path / "checkpoint", *VARIANTS["gpt2"])
+    folder = checkpoints("gpt2")
     build_package(folder, tmp_path / "package")
     weights = tmp_path / "package" / "model.safetensors"
     data = bytearray(weights.read_bytes())

@@ -467,22 +467,6 @@ def test_hub_model_loads_without_project_code_and_reverses_correctly(hub, packag
     assert "UNEXPECTED" not in completed.stderr
 
 
-def test_a_published_dataset_loads_from_the_hub(hub, resumable, tmp_path):
-    package = tmp_path / "package"
-    api = HfApi(endpoint=hub.url, token=hub.ADA)
-    api.create_repo("ada/whole")
-    operations = [
-        CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path)
-        for path in build_package(resumable, package)
-    ]
-    api.create_commit("ada/whole", operations, commit_message="All of it")
-    pulled = HfApi(endpoint=hub.url, token=False).snapshot_download(
-        "ada/whole", cache_dir=tmp_path / "cache"
-    )
-    checkpoint_from_package(pulled, tmp_path / "checkpoint")
-    assert read_files(tmp_path / "checkpoint") == read_files(resumable)
-
-
 WORDS = Vocabulary(("a", "cat,", "it's", "<b>", "`x`", "sat|on", "ÄÖ", "👋🏽"))
 SIGNS = Vocabulary("a,b(|é漢")
 

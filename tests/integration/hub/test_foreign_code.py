@@ -12,7 +12,6 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from playground.checkpoints.checkpoint import save_checkpoint
 from playground.errors import UserError
 from playground.hub.export import tokenizer
 from playground.hub.task_runner import HubTask
@@ -20,8 +19,6 @@ from playground.jobs.progress import ProgressReporter
 from playground.pretrained.pipelines import open_pipeline
 from playground.pretrained.resolver import resolve
 from playground.tasks import Vocabulary
-from playground.training.trainer import Trainer
-from tests.support.small_runs import tiny_config
 
 
 class TouchOnUnpickle:
@@ -51,13 +48,10 @@ def canary(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def valid_files(tmp_path_factory):
+def valid_files(published_files):
     """Return the files of a valid model of the playground, as in a repository."""
-    folder = tmp_path_factory.mktemp("own") / "checkpoint"
-    trainer = Trainer(tiny_config(max_steps=20))
-    save_checkpoint(folder, trainer, [trainer.train_step()])
-    names = {"config.json": "playground.json"}
-    return {names.get(path.name, path.name): path.read_bytes() for path in folder.iterdir()}
+    names = ("playground.json", "metrics.jsonl", "model.safetensors", "training.safetensors")
+    return {name: published_files[name] for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +199,6 @@ def test_a_hub_task_runs_no_code_and_reports_the_rejection(
     hub, repository, run_task_in_process, tmp_path, kind
 ):
     repo, expected_message, _ = repository
-    (tmp_path / "work").mkdir()
     destination = tmp_path / "in"
     outcome, message, *retryable = run_task_in_process(
         HubTask(kind, repo, endpoint=hub.url, destination=str(destination)), tmp_path / "work"

@@ -7,37 +7,25 @@ import struct
 import subprocess
 import sys
 import tempfile
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 
 from playground.architectures import ARCHITECTURES
-from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint, weights_by_name
+from playground.checkpoints.checkpoint import resume_trainer, weights_by_name
 from playground.checkpoints.tensors import serialize_tensors
 from playground.errors import UserError
-from playground.hub import publisher as jobs_module
-from playground.hub.publisher import (
-    AUTO_BRANCH,
-    MAX_CONCURRENT_TASKS,
-    MAX_TASKS_PER_OWNER,
-    AutoPublisher,
-)
+from playground.hub import jobs as jobs_module
+from playground.hub.jobs import MAX_CONCURRENT_TASKS, MAX_TASKS_PER_OWNER, HubJobs
 from playground.hub.task_runner import HubTask
 from playground.jobs.process import warm_up
 from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import Limits
-from playground.runs.registry import Registry
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT, wait_for
 from tests.support.fake_jobs import fake_processes
 from tests.support.hub_tasks import run_hub_task, start_hub_task
-from tests.support.small_runs import (
-    newest_checkpoint_step,
-    pause_and_wait,
-    start_run,
-    tiny_config,
-    wait_for_status,
-)
+from tests.support.small_runs import tiny_config
 
 PICKLE = (
     b"\x80\x04\x95\x1b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94"
@@ -63,30 +51,16 @@ def scratch_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """Save a complete checkpoint, as a run does."""
-    folder = tmp_path_factory.mktemp("run") / "0000006"
-    save_trained(folder)
-    return folder
-
-
-def save_trained(folder):
-    trainer = Trainer(tiny_config(max_steps=20))
-    metrics = [trainer.train_step() for _ in range(6)]
-    save_checkpoint(folder, trainer, metrics, trainer.evaluate(64))
-    return trainer
+def checkpoint(trained_checkpoint):
+    return trained_checkpoint
 
 
 @pytest.fixture(scope="module")
 def published(hub, checkpoint):
     """Push the checkpoint; return the files of the repository."""
-    job = run_to_end(HubTask("push", "ada/digits", hub.ADA, hub.url, checkpoint=str(checkpoint)))
+    job = run_hub_task(HubTask("push", "ada/digits", hub.ADA, hub.url, checkpoint=str(checkpoint)))
     assert job.status == "done", job.message
     return hub.files("ada/digits")
-
-
-def run_to_end(hub_task, on_message=lambda _: None):
-    return run_hub_task(hub_task, on_message)
 
 
 def read_files(folder):
@@ -97,9 +71,9 @@ def read_files(folder):
     }
 
 
-def commit_titles(hub, id, revision="main", kind="model"):
-    repo = hub.repo(id, kind)
-    return [commit.title for commit in reversed(repo.history(repo.find_commit(revision)))]
+def commit_titles(hub, id):
+    repo = hub.repo(id)
+    return [commit.title for commit in reversed(repo.history(repo.head))]
 
 
 # Push and pull
@@ -107,14 +81,12 @@ def commit_titles(hub, id, revision="main", kind="model"):
 
 @pytest.mark.smoke
 def test_a_published_model_is_inspected_and_downloaded_bit_equal(
-    hub, checkpoint, published, tmp_path
+    hub, checkpoint, published, published_files, tmp_path
 ):
     assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 6"]
-    assert {published[name] for name in CHECKPOINT_FILES[1:]} <= set(
-        read_files(checkpoint).values()
-    )
+    assert published == published_files  # the same checkpoint gives the same bytes
 
-    inspected = run_to_end(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result
+    inspected = run_hub_task(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result
     assert (inspected["repo"], inspected["commit"], inspected["step"]) == (
         "ada/digits",
         hub.repo("ada/digits").head.oid,
@@ -128,7 +100,7 @@ def test_a_published_model_is_inspected_and_downloaded_bit_equal(
     assert [line["title"] for line in inspected["revisions"]] == ["Step 6", "initial commit"]
     assert {file["path"] for file in inspected["files"]} == {*published, ".gitattributes"}
 
-    pulled = run_to_end(
+    pulled = run_hub_task(
         HubTask("pull", "ada/digits", endpoint=hub.url, destination=str(tmp_path / "in"))
     )
     assert pulled.status == "done"
@@ -137,26 +109,29 @@ def test_a_published_model_is_inspected_and_downloaded_bit_equal(
     assert original.train_step().loss == restored.train_step().loss
 
 
-def test_an_old_revision_is_pulled_unchanged(hub, checkpoint, published, tmp_path):
+def test_an_old_revision_is_pulled_unchanged(
+    hub, checkpoint, published, run_task_in_process, tmp_path
+):
     old = hub.put("ada/older", published)
     hub.put("ada/older", dict.fromkeys(published))
     hub.put("ada/older", {"README.md": "# Given up"})
-    assert (
-        "not a model of the playground"
-        in run_to_end(HubTask("repo_info", "ada/older", endpoint=hub.url)).message
+    _, message, _ = run_task_in_process(
+        HubTask("repo_info", "ada/older", endpoint=hub.url), tmp_path / "work"
     )
-    job = run_to_end(
+    assert "not a model of the playground" in message
+    _, result = run_task_in_process(
         HubTask(
             "pull", "ada/older", endpoint=hub.url, revision=old, destination=str(tmp_path / "in")
-        )
+        ),
+        tmp_path / "work",
     )
-    assert job.result["commit"] == old
+    assert result["commit"] == old
     assert read_files(tmp_path / "in") == read_files(checkpoint)
 
 
 def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_path):
     before, messages = read_files(checkpoint), []
-    job = run_to_end(
+    job = run_hub_task(
         HubTask("push", "ada/results", hub.ADA, hub.url, checkpoint=str(checkpoint), private=True),
         messages.append,
     )
@@ -171,93 +146,48 @@ def test_push_modifies_no_local_file_and_leaks_no_token(hub, checkpoint, tmp_pat
     assert not [name for name, data in read_files(tmp_path).items() if hub.ADA.encode() in data]
 
 
-def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint):
+def test_a_plan_writes_nothing_and_shows_the_card(hub, checkpoint, run_task_in_process, tmp_path):
+    hub_task = HubTask("plan", "ada/planned", hub.ADA, hub.url, checkpoint=str(checkpoint))
     with hub.record_requests() as requests:
-        job = run_to_end(
-            HubTask(
-                "plan",
-                "ada/planned",
-                hub.ADA,
-                hub.url,
-                checkpoint=str(checkpoint),
-                include_dataset=True,
-            )
-        )
-    assert [plan["repo"] for plan in job.result["plans"]] == ["ada/planned-data", "ada/planned"]
-    assert job.result["step"] == 6
-    assert job.result["card"].startswith("---\n")
-    assert "# planned" in job.result["card"]
+        _, result = run_task_in_process(hub_task, tmp_path / "work")
+    assert result["plan"]["repo"] == "ada/planned"
+    assert result["step"] == 6
+    assert result["card"].startswith("---\n")
+    assert "# planned" in result["card"]
     assert {request.method for request in requests} == {"GET"}
-    assert not [id for _, id in hub.repos if "planned" in id]
+    assert ("model", "ada/planned") not in hub.repos
 
 
-def test_publishing_with_data_includes_the_training_dataset(hub, checkpoint):
-    hub_task = HubTask(
-        "push", "ada/shared", hub.ADA, hub.url, checkpoint=str(checkpoint), include_dataset=True
-    )
-    first = run_to_end(hub_task)
-    assert first.status == "done", first.message
-    data = hub.files("ada/shared-data", kind="dataset")
-    assert set(data) == {"README.md", "data/train.parquet", "data/test.parquet"}
-    assert b"ada/shared-data" in hub.files("ada/shared")["README.md"]
-    assert (
-        commit_titles(hub, "ada/shared-data", kind="dataset")
-        == commit_titles(hub, "ada/shared")
-        == ["initial commit", "Step 6"]
-    )
-    second = run_to_end(
-        hub_task
-    )  # the same checkpoint gives the same bytes, including data and figures
-    assert second.result["commit"] == first.result["commit"]
-    assert (
-        commit_titles(hub, "ada/shared-data", kind="dataset")
-        == commit_titles(hub, "ada/shared")
-        == ["initial commit", "Step 6"]
-    )
-
-
-def test_commits_of_others_since_the_plan_are_not_overwritten(hub, checkpoint, published):
-    expected_parent = hub.put("ada/watched", published)
+def test_commits_of_others_since_the_plan_are_not_overwritten(
+    hub, checkpoint, published, run_task_in_process, tmp_path
+):
+    parent = hub.put("ada/watched", published)
     other_commit = hub.put("ada/watched", {"metrics.jsonl": None}, message="Meanwhile")
-    job = run_to_end(
-        HubTask(
-            "push",
-            "ada/watched",
-            hub.ADA,
-            hub.url,
-            checkpoint=str(checkpoint),
-            expected_parent=expected_parent,
-        )
+    hub_task = HubTask(
+        "push",
+        "ada/watched",
+        hub.ADA,
+        hub.url,
+        checkpoint=str(checkpoint),
+        expected_parent=parent,
     )
-    assert (job.status, job.retryable, job.result) == ("failed", True, None)
-    assert (
-        job.message
-        == "another commit was pushed after the preview, and nothing was overwritten; preview again"
+    assert run_task_in_process(hub_task, tmp_path / "first") == (
+        "failed",
+        "another commit was pushed after the preview, and nothing was overwritten; preview again",
+        True,
     )
     assert hub.repo("ada/watched").head.oid == other_commit
+    again = replace(hub_task, expected_parent=other_commit)
+    assert run_task_in_process(again, tmp_path / "second")[0] == "result"
+    assert hub.files("ada/watched")["metrics.jsonl"] == (checkpoint / "metrics.jsonl").read_bytes()
 
 
-def test_push_to_an_inspected_repository_replaces_its_files(hub, checkpoint, published):
-    head = hub.put("ada/inspected", published | {"metrics.jsonl": None})
-    job = run_to_end(
-        HubTask(
-            "push",
-            "ada/inspected",
-            hub.ADA,
-            hub.url,
-            checkpoint=str(checkpoint),
-            expected_parent=head,
-        )
-    )
-    assert job.status == "done", job.message
-    assert (
-        hub.files("ada/inspected")["metrics.jsonl"] == (checkpoint / "metrics.jsonl").read_bytes()
-    )
-
-
-def test_a_published_score_is_measured_again(hub, checkpoint, published):
-    job = run_to_end(HubTask("reproduce", "ada/digits", endpoint=hub.url))
-    claimed, measured = job.result["card"], job.result["measured"]
+def test_a_published_score_is_measured_again(
+    hub, checkpoint, published, run_task_in_process, tmp_path
+):
+    hub_task = HubTask("reproduce", "ada/digits", endpoint=hub.url)
+    _, result = run_task_in_process(hub_task, tmp_path / "work")
+    claimed, measured = result["card"], result["measured"]
     scores = json.loads((checkpoint / "config.json").read_text())["scores"]
     assert (claimed["n"], claimed["exact_match"]) == (scores["n"], scores["exact_match"])
     assert (measured["n"], measured["exact_match"], measured["token_accuracy"]) == (
@@ -265,18 +195,6 @@ def test_a_published_score_is_measured_again(hub, checkpoint, published):
         scores["exact_match"],
         pytest.approx(scores["token_accuracy"]),
     )
-
-
-def test_false_score_of_a_card_differs_from_the_measured_score(hub, published):
-    """A card may claim any score; the measured one is shown beside it."""
-    card = published["README.md"].decode()
-    claimed = run_to_end(HubTask("repo_info", "ada/digits", endpoint=hub.url)).result["card"]
-    false_card = card.replace(f"value: {claimed['exact_match']}", "value: 1.0")
-    assert false_card != card
-    hub.put("cy/false-score", published | {"README.md": false_card})
-    result = run_to_end(HubTask("reproduce", "cy/false-score", endpoint=hub.url)).result
-    assert result["card"]["exact_match"] == 1.0
-    assert result["measured"]["exact_match"] < 1.0
 
 
 # Permissions
@@ -295,17 +213,16 @@ def test_false_score_of_a_card_differs_from_the_measured_score(hub, published):
     ],
 )
 def test_missing_permission_is_reported_before_any_file_is_written(
-    hub, checkpoint, published, user, repo, expected_message
+    hub, checkpoint, published, run_task_in_process, tmp_path, user, repo, expected_message
 ):
-    messages, head = [], hub.repo("ada/digits").head.oid
+    head = hub.repo("ada/digits").head.oid
     token = getattr(hub, user) if user else ""
-    job = run_to_end(
-        HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint)), messages.append
-    )
-    assert (job.status, job.result) == ("failed", None)
-    assert expected_message in job.message
-    assert not token or token not in job.message
-    assert set(messages) <= {"Connecting to the Hub"}
+    hub_task = HubTask("push", repo, token, hub.url, checkpoint=str(checkpoint))
+    kind, message, _ = run_task_in_process(hub_task, tmp_path / "work")
+    assert kind == "failed"
+    assert expected_message in message
+    assert not token or token not in message
+    assert [path.name for path in (tmp_path / "work").iterdir()] in ([], ["checkpoint"])
     assert hub.repo("ada/digits").head.oid == head
 
 
@@ -409,7 +326,6 @@ def test_invalid_hub_model_is_rejected_with_reason_and_cleaned_up(
 ):
     changed_files, reason = hostile[name]
     hub.put(f"cy/{name}", published | changed_files)
-    (tmp_path / "work").mkdir()
     hub_task = HubTask(
         "pull",
         f"cy/{name}",
@@ -438,7 +354,6 @@ def test_unpublishable_architecture_is_rejected_before_network_use(
     unpublishable = shutil.copytree(checkpoint, tmp_path / "other")
     manifest = json.loads((unpublishable / "config.json").read_text())
     (unpublishable / "config.json").write_text(json.dumps(manifest | {"architecture": "tail"}))
-    (tmp_path / "work").mkdir()
     # no server listens at this address
     hub_task = HubTask(
         "push", "ada/tail", "hf_none", "http://127.0.0.1:9", checkpoint=str(unpublishable)
@@ -449,48 +364,30 @@ def test_unpublishable_architecture_is_rejected_before_network_use(
     assert "python -m playground report" in message
 
 
-def test_model_above_server_limits_is_rejected_before_download(hub, published, tmp_path):
+def test_model_above_server_limits_is_rejected_before_download(
+    hub, published, run_task_in_process, tmp_path
+):
     before = len(hub.requests)
     for kind in ("pull", "reproduce"):
-        destination = str(tmp_path / "in") if kind == "pull" else ""
-        job = run_to_end(
-            HubTask(
-                kind,
-                "ada/digits",
-                endpoint=hub.url,
-                destination=destination,
-                limits=Limits(d_model=4),
-            )
+        hub_task = HubTask(
+            kind,
+            "ada/digits",
+            endpoint=hub.url,
+            destination=str(tmp_path / "in"),
+            limits=Limits(d_model=4),
         )
-        assert job.status == "failed"
+        outcome, message, _ = run_task_in_process(hub_task, tmp_path / "work")
+        assert outcome == "failed"
         assert (
-            job.message
+            message
             == "d_model is 8: this server allows at most 4; its owner sets PLAYGROUND_MAX_D_MODEL"
         )
     assert not [request for request in hub.requests[before:] if "safetensors" in request.path]
     assert not (tmp_path / "in").exists()
 
 
-def test_the_process_of_a_hub_task_rejects_invalid_models_too(hub, published, hostile, tmp_path):
-    for name in ("garbage", "nan", "too-large"):
-        hub.put(f"cy/{name}", published | hostile[name][0])
-        job = run_to_end(
-            HubTask(
-                "pull",
-                f"cy/{name}",
-                endpoint=hub.url,
-                destination=str(tmp_path / name / "in"),
-                max_bytes=2_000_000,
-            )
-        )
-        assert (job.status, job.result, job.retryable) == ("failed", None, False)
-        assert hostile[name][1] in job.message
-        assert str(tmp_path) not in job.message
-        assert not (tmp_path / name).exists()
-
-
 def test_code_and_pickles_of_a_repository_are_neither_run_nor_fetched(
-    hub, checkpoint, published, tmp_path
+    hub, checkpoint, published, run_task_in_process, tmp_path
 ):
     canary = tmp_path / "canary"
     code = f"open({str(canary)!r}, 'w').write('executed')\n"
@@ -513,33 +410,36 @@ def test_code_and_pickles_of_a_repository_are_neither_run_nor_fetched(
     }
     hub.put("cy/evil", published | evil)
     for kind in ("repo_info", "pull", "reproduce"):
-        destination = str(tmp_path / "in") if kind == "pull" else ""
-        job = run_to_end(HubTask(kind, "cy/evil", endpoint=hub.url, destination=destination))
-        assert job.status == "done", job.message
+        hub_task = HubTask(kind, "cy/evil", endpoint=hub.url, destination=str(tmp_path / "in"))
+        outcome, *message = run_task_in_process(hub_task, tmp_path / kind)
+        assert outcome == "result", message
     assert not canary.exists()
     assert read_files(tmp_path / "in") == read_files(checkpoint)
     requested = {request.path.split("/")[-1] for request in hub.requests_with("cy/evil/resolve")}
     assert requested == {"playground.json", "README.md", *CHECKPOINT_FILES[1:]}
 
 
-def test_hostile_or_missing_card_is_ignored(hub, published):
+def test_an_unknown_revision_is_rejected_with_the_known_ones(
+    hub, published, run_task_in_process, tmp_path
+):
+    hub_task = HubTask("repo_info", "ada/digits", endpoint=hub.url, revision="v9")
+    kind, message, _ = run_task_in_process(hub_task, tmp_path)
+    assert kind == "failed"
+    assert message == "ada/digits has no revision v9; use main, or the hash of a commit"
+
+
+def test_hostile_or_missing_card_is_ignored(hub, published, run_task_in_process, tmp_path):
     yaml = "---\nmodel-index: &a [*a]\ntags: !!python/object/apply:os.system [true]\n---\n"
     for number, card in enumerate((yaml, "\x00" * 1000, "#" * 1_000_001, None)):
         repo = f"cy/card-{number}"
         hub.put(repo, published | {"README.md": card})
-        job = run_to_end(HubTask("repo_info", repo, endpoint=hub.url))
-        assert (job.status, job.result["card"], job.result["step"]) == ("done", None, 6)
+        kind, result = run_task_in_process(
+            HubTask("repo_info", repo, endpoint=hub.url), tmp_path / str(number)
+        )
+        assert (kind, result["card"], result["step"]) == ("result", None, 6)
 
 
 # Running hub tasks
-
-
-def test_a_gallery_lists_published_models(hub, published):
-    job = run_to_end(HubTask("gallery", endpoint=hub.url))
-    row = next(row for row in job.result["models"] if row["repo"] == "ada/digits")
-    assert row["commit"] == hub.repo("ada/digits").head.oid
-    assert row["task"]
-    assert row["n"] == 64
 
 
 def test_a_hub_task_can_be_cancelled_while_the_hub_is_silent(hub, checkpoint):
@@ -574,7 +474,7 @@ def test_a_silent_hub_task_is_ended(hub, monkeypatch):
     monkeypatch.setattr(jobs_module, "SILENCE_TIMEOUT_S", 3.0)
     monkeypatch.setattr(jobs_module, "LOADING_TIMEOUT_S", 60.0)
     with hub.fault(hub.WHOAMI, "silent"):
-        job = AutoPublisher(None).start(HubTask("account", token=hub.ADA, endpoint=hub.url), "ada")
+        job = HubJobs().start(HubTask("account", token=hub.ADA, endpoint=hub.url), "ada")
         assert job.released.wait(60)
     assert "the job sent no message for 3 s" in job.message
     assert job.retryable
@@ -582,7 +482,7 @@ def test_a_silent_hub_task_is_ended(hub, monkeypatch):
 
 @pytest.mark.smoke
 def test_owners_can_poll_only_their_own_hub_tasks(hub):
-    jobs = AutoPublisher(None)
+    jobs = HubJobs()
     job_of_ada = jobs.start(HubTask("repo_info", "ada/nothing", hub.ADA, hub.url), "ada")
     job_of_ben = jobs.start(HubTask("repo_info", "ada/nothing", hub.BEN, hub.url), "ben")
     assert jobs.queue.find(job_of_ada.id, "ada") is job_of_ada
@@ -608,7 +508,7 @@ def test_owners_can_poll_only_their_own_hub_tasks(hub):
 
 
 def test_public_gallery_is_shared_and_private_gallery_is_not(hub):
-    jobs = AutoPublisher(None)
+    jobs = HubJobs()
     public = jobs.start(HubTask("gallery", endpoint=hub.url), "ada")
     assert jobs.start(HubTask("gallery", endpoint=hub.url), "ben") is public
     private = jobs.start(HubTask("gallery", token=hub.ADA, endpoint=hub.url), "ada")
@@ -620,7 +520,7 @@ def test_public_gallery_is_shared_and_private_gallery_is_not(hub):
 
 
 def test_the_number_of_concurrent_hub_tasks_is_limited(hub):
-    jobs, started = AutoPublisher(None), []
+    jobs, started = HubJobs(), []
 
     def start(owner):
         started.append(jobs.start(HubTask("account", token=hub.ADA, endpoint=hub.url), owner))
@@ -647,7 +547,7 @@ def test_the_number_of_concurrent_hub_tasks_is_limited(hub):
 )
 def test_one_address_has_at_most_half_of_the_hub_jobs(monkeypatch, client_address, kind, token):
     started = fake_processes(monkeypatch)
-    jobs = AutoPublisher(None)
+    jobs = HubJobs()
     client_address.set("192.0.2.1")
     for number in range(MAX_CONCURRENT_TASKS // 2):
         jobs.start(HubTask(kind, token=token), f"generated {number}", refresh=True)
@@ -667,7 +567,7 @@ def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_add
         addresses.append(client_address.get())
         return result
 
-    AutoPublisher(None).start(HubTask("pull", token="secret"), "ada", import_result)
+    HubJobs().start(HubTask("pull", token="secret"), "ada", import_result)
     client_address.set("")  # as in the thread that waits for the process
     started[0].finish()
     assert (addresses, client_address.get()) == (["192.0.2.1"], "")
@@ -675,7 +575,7 @@ def test_fetched_model_counts_for_the_address_of_its_job(monkeypatch, client_add
 
 def test_the_owner_of_a_local_instance_may_request_every_list(monkeypatch, client_address):
     started = fake_processes(monkeypatch)
-    jobs = AutoPublisher(SimpleNamespace(single_owner="ada"))
+    jobs = HubJobs(has_one_user=True)
     client_address.set("127.0.0.1")
     for _ in range(MAX_CONCURRENT_TASKS):
         jobs.start(HubTask("gallery"), "ada", refresh=True)
@@ -689,7 +589,7 @@ def test_lists_of_signed_in_users_do_not_use_slots_of_hub_tasks(hub):
     """A page that opens requests account and list; both finish when the user requests the
     list again.
     """
-    jobs = AutoPublisher(None)
+    jobs = HubJobs()
     with hub.fault(hub.WHOAMI, "silent"), hub.fault(hub.LIST, "silent"):
         started = [
             jobs.start(HubTask(kind, token=hub.ADA, endpoint=hub.url), "ada")
@@ -701,145 +601,6 @@ def test_lists_of_signed_in_users_do_not_use_slots_of_hub_tasks(hub):
         for job in started:
             jobs.queue.cancel(job)
             assert job.released.wait(60)
-
-
-# Automatic publishing
-
-
-@pytest.fixture
-def registry(tmp_path):
-    registry = Registry(tmp_path / "checkpoints", idle_timeout_s=0, release_after_s=0)
-    yield registry
-    registry.shutdown(20)
-
-
-def test_a_run_is_published_during_training_and_at_its_end(hub, registry, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    monkeypatch.setattr(jobs_module, "INTERVAL_RANGE_MIN", (0.001, 120))
-    jobs, run = AutoPublisher(registry), start_run(registry, "ada")
-    for minutes in (0, 121, True, None, "5", float("nan")):
-        with pytest.raises(UserError, match="minutes between two pushes"):
-            jobs.enable_auto_publish(
-                run, "ada", "ada/in-progress", hub.ADA, private=True, interval_minutes=minutes
-            )
-    wait_for(lambda: run.step > 0, 60, "the first points")
-    pause_and_wait(registry, run)
-    jobs.enable_auto_publish(
-        run, "ada", "ada/in-progress", hub.ADA, private=True, interval_minutes=0.01
-    )
-    assert hub.ADA not in repr([jobs._auto_publishes, jobs.auto_publish_status(run)])
-
-    def is_pushed(step):
-        response = jobs.auto_publish_status(run)
-        return response is None or response["pushed_step"] == step
-
-    first = newest_checkpoint_step(run)
-    wait_for(lambda: is_pushed(first), 60, "the first push")
-    assert jobs.auto_publish_status(run)["push_error"] == ""
-    registry.control(run, "resume")
-    wait_for_status(run, "training")
-    pause_and_wait(registry, run)
-    second = newest_checkpoint_step(run)
-    with hub.fault(hub.COMMIT, 403, times=1) as fault:
-        wait_for(lambda: fault.hits, 60, "a rejected push")
-        wait_for(
-            lambda: (jobs.auto_publish_status(run) or {}).get("push_error"),
-            60,
-            "the report of the error",
-        )
-    assert "this token has no permission to" in jobs.auto_publish_status(run)["push_error"]
-    wait_for(lambda: is_pushed(second), 60, "the second push")
-    assert hub.files("ada/in-progress") == {}  # main is written at the end only
-    card = hub.files("ada/in-progress", AUTO_BRANCH)["README.md"].decode()
-    assert card.count(f'from_pretrained("ada/in-progress", revision="{AUTO_BRANCH}"') == 2
-    assert f"\npython -m playground pull ada/in-progress --revision {AUTO_BRANCH}\n" in card
-    registry.control(run, "resume")
-    wait_for_status(run, "training")
-    wait_for(lambda: run.step > second, 60, "more steps")
-    registry.control(run, "stop")
-    wait_for_status(run, "stopped")
-    wait_for(lambda: jobs.auto_publish_status(run) is None, 90, "the last push")
-    last = newest_checkpoint_step(run)
-    steps = [
-        int(title.split()[1]) for title in commit_titles(hub, "ada/in-progress", AUTO_BRANCH)[1:]
-    ]
-    assert steps == sorted({*steps})
-    assert {first, second} <= set(steps)
-    assert commit_titles(hub, "ada/in-progress") == ["initial commit", f"Step {last}"]
-    assert hub.repo("ada/in-progress").private
-    files = hub.files("ada/in-progress")
-    assert (
-        files["README.md"]
-        .decode()
-        .count('from_pretrained("ada/in-progress", trust_remote_code=True)')
-        == 2
-    )
-    assert [json.loads(line)["step"] for line in files["metrics.jsonl"].splitlines()] == list(
-        range(1, last + 1)
-    )
-    assert json.loads(files["playground.json"])["step"] == last
-    with pytest.raises(UserError, match="this run has ended"):
-        jobs.enable_auto_publish(
-            run, "ada", "ada/in-progress", hub.ADA, private=True, interval_minutes=5
-        )
-
-
-def test_permanent_push_failure_is_reported_until_dismissed(hub, registry, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    monkeypatch.setattr(jobs_module, "INTERVAL_RANGE_MIN", (0.001, 120))
-    jobs, run = AutoPublisher(registry), start_run(registry, "ada")
-    wait_for(lambda: run.step > 0, 60, "the first points")
-    with hub.fault(hub.CREATE, 403) as fault:
-        # the last push fails with this error
-        jobs.enable_auto_publish(
-            run, "ada", "ada/refused", hub.ADA, private=True, interval_minutes=0.01
-        )
-        registry.control(run, "stop")
-        wait_for_status(run, "stopped")
-        wait_for(lambda: jobs._auto_publishes[run.id].failed, 90, "the end of the last push")
-    before = fault.hits
-    jobs._push_if_due(jobs._auto_publishes[run.id])
-    response = jobs.auto_publish_status(run)
-    assert "this token has no permission to" in response["push_error"]
-    assert (response["seconds_until_push"], response["is_pushing"], fault.hits) == (
-        0,
-        False,
-        before,
-    )
-    assert jobs._auto_publishes[run.id].token == ""
-    jobs.disable_auto_publish(run)
-    assert jobs.auto_publish_status(run) is None
-
-
-def create_failed_publish(registry, monkeypatch, hub):
-    """Return a run whose last push failed permanently, and the publisher with the error."""
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    jobs, run = AutoPublisher(registry), start_run(registry, "ada")
-    wait_for(lambda: run.step > 0, 60, "the first points")
-    registry.control(run, "stop")
-    wait_for_status(run, "stopped")
-    stored = jobs_module.AutoPublish(
-        run,
-        "ada",
-        "ada/refused",
-        True,
-        5,
-        "",
-        is_final=True,
-        error="this token has no permission to",
-        failed=True,
-    )
-    jobs._auto_publishes[run.id] = stored
-    return jobs, run
-
-
-def test_deleted_run_is_dropped_even_if_its_last_push_failed(hub, registry, monkeypatch):
-    jobs, run = create_failed_publish(registry, monkeypatch, hub)
-    jobs._push_if_due(jobs._auto_publishes[run.id])
-    assert jobs.auto_publish_status(run) is not None
-    registry.delete(run)
-    jobs._push_if_due(jobs._auto_publishes[run.id])
-    assert jobs.auto_publish_status(run) is None
 
 
 def test_a_cancelled_push_has_a_message_about_its_branch(hub, checkpoint, published):
@@ -869,7 +630,7 @@ from playground.hub import tasks
 from playground.jobs.entry import last_message
 from playground.jobs.progress import ProgressReporter
 
-HEAVY = ("torch", "transformers", "matplotlib", "datasets")
+HEAVY = ("torch", "transformers", "matplotlib")
 messages = [("message", "", 0.0, None)]
 late = []
 
@@ -913,26 +674,3 @@ def test_slow_imports_are_announced_by_a_message(hub, checkpoint, published, tmp
         timeout=200,
     )
     assert completed.returncode == 0, completed.stderr[-2000:]
-
-
-def test_auto_publishing_ends_when_stopped_or_run_is_deleted(hub, registry, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", hub.url)
-    jobs, runs = AutoPublisher(registry), [start_run(registry, "ada") for _ in range(2)]
-    for run in runs:
-        jobs.enable_auto_publish(
-            run, "ada", "ada/never", hub.ADA, private=True, interval_minutes=120
-        )
-    jobs.disable_auto_publish(runs[0])
-    registry.delete(runs[1])
-    wait_for(
-        lambda: not any(jobs.auto_publish_status(run) for run in runs),
-        60,
-        "the end of automatic publishing",
-    )
-    registry.control(runs[0], "stop")
-    wait_for_status(runs[0], "stopped")
-    wait_for(
-        lambda: not any(job.is_active for job in jobs.queue._jobs.values()),
-        60,
-        "the end of running jobs",
-    )

@@ -12,7 +12,6 @@ from playground.jobs import process as worker_process
 from playground.jobs.process import WorkerProcess, cpu_seconds
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import Registry
-from playground.server.inspect_api import InspectHandlers
 from playground.server.report_api import ReportHandlers
 from playground.training.config import RunConfig
 from tests.support.app_server import ROOT, wait_for
@@ -110,11 +109,10 @@ def test_request_to_a_process_that_cannot_start_gets_an_error(no_descriptors):
     assert response["retryable"]
 
 
-@pytest.mark.parametrize("name", ["runs/report", "inspect/figures"])
-def test_report_and_figures_return_error_if_process_cannot_start(name, no_descriptors):
+def test_report_returns_error_if_process_cannot_start(no_descriptors):
     registry = Registry(ROOT / "checkpoints")
-    handler = (ReportHandlers(registry).handlers() | InspectHandlers(registry).handlers())[name]
-    response = run_in_thread(handler({"subject": "checkpoint:reverse", "text": "3 1 4"}, None))
+    handler = ReportHandlers(registry).handlers()["runs/report"]
+    response = run_in_thread(handler({"subject": "checkpoint:reverse"}, None))
     assert "could not be started" in response["error"]
     registry.shutdown()
 

@@ -15,7 +15,7 @@ from gradio_client.exceptions import AppError
 
 from playground.comparison.job_queue import ComparisonQueue
 from playground.errors import UserError
-from playground.hub.publisher import AutoPublisher
+from playground.hub.jobs import HubJobs
 from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
 from playground.server.api import Endpoints
@@ -334,7 +334,7 @@ def endpoints(tmp_path_factory):
     handlers = live_handlers(registry) | InspectHandlers(registry).handlers()
     handlers |= (
         CompareHandlers(registry, ComparisonQueue(hosted=True)).handlers()
-        | HubHandlers(registry, AutoPublisher(registry)).handlers()
+        | HubHandlers(registry, HubJobs()).handlers()
     )
     yield Endpoints(registry, handlers, is_public=False)
     registry.shutdown()

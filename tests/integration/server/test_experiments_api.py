@@ -1,12 +1,9 @@
 """The routes of the Lab tab."""
 
 import asyncio
-import base64
 import contextlib
 import dataclasses
-import io
 import json
-import zipfile
 from concurrent.futures import Future, InvalidStateError
 from types import SimpleNamespace
 
@@ -214,7 +211,6 @@ def test_experiment_is_visible_to_its_owner_only(lab):
     for route, fields in (
         ("experiments/action", {"action": "delete"}),
         ("experiments/csv", {}),
-        ("experiments/figures", {}),
     ):
         assert (
             "not yours"
@@ -273,25 +269,6 @@ def test_a_length_experiment_runs_to_its_end_with_files_and_figures(busy_lab, re
     assert send(busy_lab, "experiments/csv", experiment=experiment_id)["csv"].startswith(
         "scheme,seed,length,"
     )
-    with zipfile.ZipFile(
-        io.BytesIO(
-            base64.b64decode(send(busy_lab, "experiments/figures", experiment=experiment_id)["zip"])
-        )
-    ) as archive:
-        names = {
-            f"{figure}.{kind}"
-            for figure in ("experiment", "answers-by-length", "lengths-heatmap")
-            for kind in ("png", "svg", "pdf")
-        }
-        assert set(archive.namelist()) == names
-    assert (
-        "nothing to draw"
-        in send(
-            busy_lab,
-            "experiments/figures",
-            experiment=send(busy_lab, "experiments/submit", question="size")["experiment"],
-        )["error"]
-    )
     for row in send(busy_lab, "experiments/poll")["experiments"]:
         send(busy_lab, "experiments/action", experiment=row["id"], action="cancel")
 
@@ -313,7 +290,7 @@ def test_claim_lists_its_matching_run_and_gets_a_verdict(lab, registry, monkeypa
         )
 
     assert (claim()["state"], claim()["run"]) == ("none", None)
-    assert claim()["command"] == "python -m playground published mingpt-sort --seed 0"
+    assert claim()["command"] == "python -m benchmarks published --only mingpt-sort"
     assert send(lab, "replications/outcome", name="mingpt-sort")["summary"] == "not run yet"
     run_id = send(lab, "replications/start", name="mingpt-sort")["run"]
     wait_for(lambda: claim()["state"] == "done", description="the claim's run")
@@ -340,13 +317,6 @@ def test_a_claim_with_an_experiment_shows_its_result(lab):
         "not every position encoding"
         in send(lab, "replications/outcome", name="length-order")["summary"]
     )
-
-
-def test_figures_that_fail_to_start_do_not_block_others(lab, monkeypatch):
-    monkeypatch.setattr(lab.own._figure_queue.executor, "start", lambda job: False)
-    monkeypatch.setattr(lab.own, "_figure_data", lambda *_: {})
-    for _ in range(2):
-        assert "could not be started" in send(lab, "experiments/figures")["error"]
 
 
 @pytest.fixture
@@ -558,7 +528,6 @@ def test_a_hostile_request_gets_an_error_message(lab, fields):
         "experiments/submit",
         "experiments/action",
         "experiments/csv",
-        "experiments/figures",
         "replications/start",
         "replications/outcome",
     ):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from playground.comparison.job_queue import ComparisonQueue
-from playground.hub.publisher import create_hub_queue
+from playground.hub.jobs import create_hub_queue
 from playground.jobs.executors import ProcessPerJob
 from playground.jobs.job import JobStatus
 from playground.jobs.process import warm_up
@@ -15,7 +15,6 @@ from playground.lessons.service import LessonService
 from playground.runs.inspector_client import InspectorClient
 from playground.server.checkpoint_transfer import CheckpointTransfer
 from playground.server.datasets_api import DatasetHandlers
-from playground.server.inspect_api import InspectHandlers
 from playground.server.report_api import ReportHandlers
 
 REGISTRY = SimpleNamespace(single_owner="", settings=SimpleNamespace(slots=2))
@@ -26,7 +25,6 @@ QUEUES = {  # kind of job -> function that creates its queue
     "bug": lambda: LessonService(REGISTRY).queue,
     "snapshot": lambda: InspectorClient(60.0).queue,
     "report": lambda: ReportHandlers(REGISTRY)._queue,
-    "figures": lambda: InspectHandlers(REGISTRY)._figure_queue,
     "dataset": lambda: DatasetHandlers(REGISTRY)._read_queue,
     "check": lambda: CheckpointTransfer(REGISTRY).checks,
 }

@@ -39,8 +39,7 @@ def test_every_claim_has_source_criterion_deviations_duration_and_command():
         assert line["deviations"]
         assert all(each.endswith(".") for each in line["deviations"])
         assert 0 < line["estimated_minutes"] <= 10
-        seed = "" if line["experiment"] else " --seed 0"
-        assert line["command"] == f"python -m playground published {line['name']}{seed}"
+        assert line["command"] == f"python -m benchmarks published --only {line['name']}"
 
 
 RESULTS = json.loads((ROOT / "benchmarks/results/published.json").read_text(encoding="utf-8"))

@@ -1,7 +1,8 @@
 import pytest
+from matplotlib.text import Text
 
-from playground.figures.ablation import ablation_ranking, contributions
-from tests.support.figures import ablation_rows, contribution_rows
+from playground.figures.figures import ablation_ranking
+from tests.support.figures import ablation_rows
 
 
 def test_the_ranking_is_drawn_from_its_rows():
@@ -28,18 +29,11 @@ def test_gains_have_a_scale_as_drops_have():
     assert [label.get_text() for label in lost.get_xticklabels()][:2] == ["−10", "−1"]
 
 
-def test_contributions_end_with_their_sum():
-    axes = contributions(contribution_rows(enumerate([-1.5, 4.0]))).axes[0]
-    assert [bar.get_width() for bar in axes.patches] == [-1.5, 4.0, 2.5]
-    assert [text.get_text() for text in axes.texts] == ["−1.50", "+4.00", "+2.50"]
+def test_only_a_complete_fraction_is_written_as_complete():
+    rows = [row | {"exact_match_before": 0.9996} for row in ablation_rows(["a"], losses=[3.0])]
+    assert "intact: 99.9 %" in {text.get_text() for text in ablation_ranking(rows).findobj(Text)}
 
 
-def test_the_smallest_of_many_contributions_are_one_bar():
-    values = [10.0, *[0.01] * 70, -5.0]
-    axes = contributions(contribution_rows(enumerate(values))).axes[0]
-    bars = [bar.get_width() for bar in axes.patches]
-    assert (bars[0], bars[-3]) == (10.0, -5.0)
-    assert len(bars) == 60 + 2
-    assert bars[-2] == pytest.approx(12 * 0.01)
-    assert bars[-1] == pytest.approx(sum(values))
-    assert "12 more components" in [label.get_text() for label in axes.get_yticklabels()]
+def test_no_rows_raise_value_error():
+    with pytest.raises(ValueError, match="no effects"):
+        ablation_ranking([])

@@ -1,14 +1,8 @@
 import numpy as np
 import pytest
-from matplotlib.text import Annotation
 
-from playground.figures.attention import (
-    attention_grid,
-    cross_attention,
-    cross_attention_by_step,
-    single_head,
-)
-from tests.support.figures import TEN, attention_data, head_data, step_data, text_boxes, weights
+from playground.figures.figures import attention_grid, cross_attention, single_head
+from tests.support.figures import TEN, attention_data, head_data, text_boxes, weights
 
 
 def test_masked_cells_are_hatched():
@@ -33,14 +27,6 @@ def test_a_large_head_has_its_numbers():
     assert ".00" not in {text.get_text() for text in figure.axes[0].texts}
 
 
-def test_a_wrong_step_is_marked():
-    figure = cross_attention_by_step(step_data(1, 1, ["3", "1", "EOS"]))
-    texts = [text.get_text() for text in figure.findobj(Annotation)]
-    assert "→ 1  99.9 %" in texts
-    assert "→ 3  99.9 %, target: 1" in texts
-    assert "SOS 1 3" in texts
-
-
 def test_a_heat_map_has_its_weights_on_a_scale_from_0_to_1():
     half = weights(2, 3, 4, 5) / 2
     figure = cross_attention(half, [*"abcd"], [*"vwxyz"])
@@ -61,3 +47,10 @@ def test_a_heat_map_has_its_weights_on_a_scale_from_0_to_1():
 def test_labels_that_do_not_fit_the_weights_raise_value_error():
     with pytest.raises(ValueError, match=r"\(2, 4, 11, 11\) do not fit 11 rows and 10 columns"):
         cross_attention(weights(2, 4, 11, 11), TEN, TEN[:-1])
+
+
+def test_data_of_another_shape_raises_value_error():
+    with pytest.raises(ValueError, match="do not fit 10 rows and 11 columns"):
+        attention_grid(attention_data("cross", 1, 1, TEN, TEN) | {"rows": TEN[1:]})
+    with pytest.raises(ValueError, match="give 2 dimensions"):
+        single_head(attention_data("cross", 1, 1, TEN, TEN))

@@ -1,5 +1,8 @@
-"""Saving, colors and the size of panels."""
+"""Files, colors and the size of panels."""
 
+import csv
+import io
+import json
 import re
 import subprocess
 import sys
@@ -9,11 +12,23 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from playground.figures.attention import attention_grid, cross_attention
-from playground.figures.style import ATTENTION_CMAP, DIVERGING_CMAP, save
-from playground.figures.training import exact_match_by_length, training_curve
+from playground.figures.figures import (
+    attention_grid,
+    cross_attention,
+    exact_match_by_length,
+    training_curve,
+    write,
+)
+from playground.figures.style import ATTENTION_CMAP, render
 from tests.support.app_server import ROOT
-from tests.support.figures import LINES, SCORES, attention_data, weights
+from tests.support.figures import (
+    LINES,
+    SCORES,
+    ablation_rows,
+    attention_data,
+    head_data,
+    weights,
+)
 
 
 @pytest.mark.parametrize(("heads", "length", "cell"), [(1, 3, 0.36), (8, 20, 1.25 / 20)])
@@ -29,10 +44,10 @@ def test_the_cells_of_a_heat_map_have_a_fixed_size(heads, length, cell):
 
 def test_a_figure_has_the_same_bytes_in_every_process(tmp_path):
     code = (
-        "import json, sys, pathlib; from playground.figures.attention import cross_attention; "
-        "from playground.figures.style import save; "
-        "[save(cross_attention([[[[0.25, 0.75], [1, 0]]]], ['3', 'EOS'], ['3', 'EOS']), "
-        "pathlib.Path(each)) for each in sys.argv[1:]]"
+        "import sys, pathlib; from playground.figures.figures import cross_attention; "
+        "from playground.figures.style import render; "
+        "figure = cross_attention([[[[0.25, 0.75], [1, 0]]]], ['3', 'EOS'], ['3', 'EOS']); "
+        "[pathlib.Path(each).write_bytes(render(figure, each[-3:])) for each in sys.argv[1:]]"
     )
     kinds = ("png", "svg", "pdf")
     for seed in "12":
@@ -50,31 +65,39 @@ def test_a_figure_has_the_same_bytes_in_every_process(tmp_path):
         assert not re.search(rb"20\d\d-\d\d-\d\d|D:20\d\d", first)
 
 
-def test_saving_changes_no_setting_of_matplotlib(tmp_path):
+def test_a_figure_has_three_formats_and_its_data(tmp_path):
+    rows = ablation_rows(["cross-attention, layer 1"], losses=[3.0])
+    assert {path.name for path in write(tmp_path, "ablation", rows)} == {
+        f"ablation.{kind}" for kind in ("png", "svg", "pdf", "csv")
+    }
+    with open(tmp_path / "ablation.csv", encoding="utf-8") as file:
+        assert list(csv.DictReader(file)) == [
+            {key: str(value) for key, value in row.items()} for row in rows
+        ]
+    data = head_data("decoder", ["3", "EOS"], ["SOS", "3"])
+    paths = write(tmp_path, "head", data)
+    assert json.loads(paths[-1].read_text(encoding="utf-8")) == data
+    assert all(path.stat().st_size > 100 for path in paths)
+
+
+def test_rendering_changes_no_setting_of_matplotlib():
     import matplotlib
 
     before = dict(matplotlib.rcParams)
-    save(exact_match_by_length(SCORES), tmp_path / "a.svg")
+    assert render(exact_match_by_length(SCORES), "svg").startswith(b"<?xml")
     assert dict(matplotlib.rcParams) == before
-    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
 
 
-def test_a_png_has_150_dots_an_inch(tmp_path):
+def test_a_png_has_150_dots_an_inch():
     figure = training_curve(LINES)
-    save(figure, tmp_path / "a.PNG")
-    assert imread(tmp_path / "a.PNG", format="png").shape[:2] == tuple(
+    assert imread(io.BytesIO(render(figure, "png")), format="png").shape[:2] == tuple(
         round(150 * side) for side in figure.get_size_inches()[::-1]
     )
 
 
-def test_another_file_type_raises_value_error(tmp_path):
-    with pytest.raises(ValueError, match=r"a\.jpg is not a supported .* \.png, \.svg, \.pdf"):
-        save(exact_match_by_length(SCORES), tmp_path / "a.jpg")
-
-
 def test_neither_torch_nor_pyplot_is_loaded():
     code = (
-        "import sys, playground.figures.catalog, playground.figures.experiments; "
+        "import sys, playground.figures.figures; "
         "sys.exit(bool({'torch', 'matplotlib.pyplot'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
@@ -88,21 +111,11 @@ def test_the_ramp_falls_from_white_in_steps_of_equal_lightness():
     assert np.diff(lightness) == pytest.approx(np.diff(lightness).mean(), rel=0.2)
 
 
-def test_diverging_colors_are_equally_dark_at_equal_distance():
-    rgb = DIVERGING_CMAP(np.linspace(0, 1, 9))[:, :3]
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    lightness = 116 * np.cbrt(linear @ [0.2126, 0.7152, 0.0722]) - 16  # CIELAB L*
-    assert lightness[4] == pytest.approx(100, abs=0.5)
-    assert lightness == pytest.approx(lightness[::-1], abs=6)
-    assert (np.diff(lightness[:5]) > 8).all()
-
-
-def test_figures_can_be_drawn_in_several_threads(tmp_path):
+def test_figures_can_be_drawn_in_several_threads():
     weights_LHQM = weights(1, 1, 2, 2)
 
-    def draw(i):
-        save(cross_attention(weights_LHQM, ["3", "EOS"], ["3", "EOS"]), tmp_path / f"{i}.svg")
-        return (tmp_path / f"{i}.svg").read_bytes()
+    def draw(_):
+        return render(cross_attention(weights_LHQM, ["3", "EOS"], ["3", "EOS"]), "svg")
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(draw, range(8)))) == 1

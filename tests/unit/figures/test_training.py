@@ -1,7 +1,7 @@
 import pytest
 
 from playground.common.stats import wilson_interval
-from playground.figures.training import exact_match_by_length, training_curve
+from playground.figures.figures import exact_match_by_length, training_curve
 from tests.support.figures import LINES, length_score
 
 

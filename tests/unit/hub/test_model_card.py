@@ -180,7 +180,6 @@ RECORDED = {
     "reverse-on-a-branch": {
         "repo": "ada/digits",
         "revision": "exp/1",
-        "dataset": "ada/digits_data",
         "license": "cc-by-4.0",
     },
 }
@@ -332,7 +331,7 @@ def test_changes_during_training_are_listed(tmp_path, small_run):
     assert "This command has the same settings, without the changes during training:" in text
 
 
-@pytest.mark.parametrize("revision", ["while-training", "exp/1"])
+@pytest.mark.parametrize("revision", ["next", "exp/1"])
 def test_the_card_of_a_branch_loads_that_branch(tmp_path, revision):
     text, _ = assert_whole(card_of(tmp_path, ROOT / "checkpoints" / "reverse", revision=revision))
     assert (
@@ -405,15 +404,6 @@ def test_the_model_card_names_the_license(tmp_path):
         card_of(tmp_path / "p", ROOT / "checkpoints" / "reverse", license="my own\nlicense")
 
 
-def test_the_card_links_an_existing_training_set(tmp_path):
-    text, card = assert_whole(
-        card_of(tmp_path, ROOT / "checkpoints" / "reverse", dataset="ada/digits_data")
-    )
-    assert card.data.datasets == ["ada/digits_data"]
-    assert card.data.eval_results[0].dataset_type == "ada/digits_data"
-    assert "[ada/digits\\_data](https://huggingface.co/datasets/ada/digits_data)" in text
-
-
 def rendered(text):
     """Return a card's HTML from a renderer that passes HTML through."""
     return MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(
@@ -457,9 +447,8 @@ def test_versions_out_of_a_foreign_checkpoint_are_text_too(tmp_path):
     "name", ["", "digits", "ada/digits\n---", 'ada/"); import os; ("', "a/b/c", "ada/<b>"]
 )
 def test_an_invalid_repository_is_rejected(tmp_path, name):
-    for repos in ({"repo": name}, {"dataset": name} if name else {"repo": ""}):
-        with pytest.raises(HubError, match="is not the name of a repository"):
-            card_of(tmp_path, ROOT / "checkpoints" / "reverse", **repos)
+    with pytest.raises(HubError, match="is not the name of a repository"):
+        card_of(tmp_path, ROOT / "checkpoints" / "reverse", repo=name)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -24,7 +24,7 @@ from playground.inspection.views.ablation import (
     describe_redundant_heads,
     sequences_within_budget,
 )
-from playground.inspection.views.head_scores import MAX_STEPS, head_table, log_spaced
+from playground.inspection.views.head_scores import MAX_STEPS, log_spaced
 from tests.support.handcrafted_models import (
     REVERSING_HEAD,
     random_model,
@@ -133,12 +133,6 @@ def test_a_head_with_two_patterns_gets_no_description(task, flat):
         set(PATTERN_SENTENCES.values()) - {"attends uniformly"}
     )
     assert not {row["best"] for row in rows} & (set(PATTERNS) - {"uniform"})
-
-
-def test_the_page_and_the_table_of_the_command_line_name_heads_alike(mixed):
-    page = {row["name"]: row["best"] for row in rendered(mixed, "heads")["heads"]}
-    assert {row["name"]: row["best"] for row in head_table(score_heads(mixed))} == page
-    assert len(set(page.values())) > 1
 
 
 def test_scores_over_training_show_when_a_head_became_the_reversing_one(small_run, ages, tmp_path):

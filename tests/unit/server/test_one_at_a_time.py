@@ -1,27 +1,20 @@
-"""Reports and figures: one process at a time, and a bounded queue."""
+"""Reports: one process at a time, and a bounded queue."""
 
 import asyncio
 
 import pytest
 
-from playground.experiments.service import ExperimentService
-from playground.server import experiments_api, report_api
+from playground.server import report_api
 from tests.support.coroutines import run_in_thread
 from tests.support.fake_jobs import fake_processes
 
 
-@pytest.fixture(params=["report", "figures"])
-def answer(request, monkeypatch, tmp_path):
-    """The started processes, and a function that requests a report or figures."""
+@pytest.fixture
+def answer(monkeypatch, tmp_path):
+    """The started processes, and a function that requests a report."""
     going = fake_processes(monkeypatch)
-    if request.param == "report":
-        monkeypatch.setattr(report_api, "require_checkpoint", lambda *_: tmp_path)
-        start = report_api.ReportHandlers(None).handlers()["runs/report"]
-    else:
-        monkeypatch.setattr(ExperimentService, "__init__", lambda *_: None)
-        page = experiments_api.ExperimentHandlers(None, ExperimentService(None))
-        monkeypatch.setattr(page, "_figure_data", lambda *_: {})
-        start = page.export_figures
+    monkeypatch.setattr(report_api, "require_checkpoint", lambda *_: tmp_path)
+    start = report_api.ReportHandlers(None).handlers()["runs/report"]
     return going, lambda page=None: start({"owner": "o" * 32}, page)
 
 

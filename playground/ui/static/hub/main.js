@@ -6,7 +6,6 @@ import { takeQueryParam } from "../shared/links.js";
 import { poller } from "../shared/poller.js";
 import { store } from "../shared/store.js";
 import { Account, loadSession, verifyToken } from "./account.js";
-import { updateAutoPublish } from "./auto_publish.js";
 import { Gallery, loadGallery, parseRepoAddress } from "./gallery.js";
 import { loadCheckpoints, PublishForm } from "./publish_form.js";
 import { formatRepoAddress, openInTrain, openRepo, Repository } from "./repository.js";
@@ -89,7 +88,6 @@ async function refresh() {
   if (isVisible() && !document.hidden) {
     if (session.value.method === "oauth" && !session.value.signed_in) await loadSession();
     await loadCheckpoints();
-    await updateAutoPublish("status");
   }
   setTimeout(refresh, REFRESH_MS);
 }

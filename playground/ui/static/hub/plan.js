@@ -4,7 +4,7 @@ import { formatBytes, formatCount, formatInteger } from "../shared/format.js";
 import { store } from "../shared/store.js";
 import { plan } from "./state.js";
 
-const formatChangedSize = ({ changes }) =>
+const formatChangedSize = (changes) =>
   formatBytes(
     changes
       .filter((change) => ["new", "changed"].includes(change.status))
@@ -19,65 +19,44 @@ export function formatChangeCounts(changes) {
 }
 
 /** Summarize a plan in one or two sentences. `isTraining`: the run of the model still trains. */
-export function describePlan({ plans, step }, isTraining) {
-  const modelPlan = plans[plans.length - 1],
-    datasetPlan = plans.length > 1 ? plans[0] : null,
-    stepText = "step " + formatInteger(step),
-    changedFiles = modelPlan.changes.filter((change) => change.status !== "same");
-  if (!hasChanges(plans)) return `${modelPlan.repo} already has this checkpoint, ${stepText}.`;
-  const visibility = modelPlan.private ? "private" : "public",
-    repository = modelPlan.exists
-      ? `${modelPlan.repo} already exists (${visibility}). One commit changes it`
-      : `New ${visibility} repository ${modelPlan.repo}`,
-    size = formatCount(changedFiles.length, "file") + ", " + formatChangedSize(modelPlan),
-    runNote = isTraining ? " The run continues; its latest checkpoint is published." : "",
-    datasetChange = datasetPlan?.exists ? "changes the dataset" : "becomes the new dataset",
-    datasetNote = datasetPlan
-      ? ` Its training set ${datasetChange} ${datasetPlan.repo}, ${formatChangedSize(datasetPlan)}.`
-      : "";
-  return `${repository}: ${stepText}, ${size}.${runNote}${datasetNote}`;
-}
-
-const hasChanges = (plans) =>
-  plans.some(({ changes }) => changes.some((change) => change.status !== "same"));
-
-function FileRows({ repoPlan, hasHeading }) {
-  return html`${
-    hasHeading &&
-    html`<tr>
-      <td class="group">${repoPlan.kind === "dataset" ? "Dataset" : "Model"}</td>
-    </tr>`
-  }
-  ${repoPlan.changes.map(
-    ({ path, size, status }) =>
-      html`<tr key=${path}>
-        <td>${path}</td>
-        <td class="number nowrap">${formatBytes(size)}</td>
-        <td class=${status}>${status}</td>
-      </tr>`,
-  )}`;
+export function describePlan(
+  { plan: { repo, exists, private: isPrivate, changes }, step },
+  isTraining,
+) {
+  const stepText = "step " + formatInteger(step),
+    changedFiles = changes.filter((change) => change.status !== "same");
+  if (!changedFiles.length) return `${repo} already has this checkpoint, ${stepText}.`;
+  const visibility = isPrivate ? "private" : "public",
+    repository = exists
+      ? `${repo} already exists (${visibility}). One commit changes it`
+      : `New ${visibility} repository ${repo}`,
+    size = formatCount(changedFiles.length, "file") + ", " + formatChangedSize(changes),
+    runNote = isTraining ? " The run continues; its latest checkpoint is published." : "";
+  return `${repository}: ${stepText}, ${size}.${runNote}`;
 }
 
 export function Plan({ onPublish }) {
-  const { plans, card, publishRequest } = plan.value,
-    isPublishable = hasChanges(plans),
+  const {
+      plan: { changes },
+      card,
+      publishRequest,
+    } = plan.value,
+    isPublishable = changes.some((change) => change.status !== "same"),
     run = store.find(publishRequest.subject),
     isTraining = Boolean(run && "status" in run && run.status === "training");
   return html`<div class="plan">
     <p class="plan-summary">${describePlan(plan.value, isTraining)}</p>
     <details>
-      <summary class="files-summary">
-        Files: ${formatChangeCounts(plans[plans.length - 1].changes)}
-      </summary>
+      <summary class="files-summary">Files: ${formatChangeCounts(changes)}</summary>
       <table class="files">
         <tbody>
-          ${plans.map(
-            (repoPlan) =>
-              html`<${FileRows}
-                key=${repoPlan.kind}
-                repoPlan=${repoPlan}
-                hasHeading=${plans.length > 1}
-              />`,
+          ${changes.map(
+            ({ path, size, status }) =>
+              html`<tr key=${path}>
+                <td>${path}</td>
+                <td class="number nowrap">${formatBytes(size)}</td>
+                <td class=${status}>${status}</td>
+              </tr>`,
           )}
         </tbody>
       </table>

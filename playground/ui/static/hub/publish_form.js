@@ -9,7 +9,6 @@ import { formatInteger, formatPercent } from "../shared/format.js";
 import { isActive } from "../shared/job.js";
 import { rememberedModel, store } from "../shared/store.js";
 import { verifyToken } from "./account.js";
-import { AutoPublish } from "./auto_publish.js";
 import { loadGallery } from "./gallery.js";
 import { Plan } from "./plan.js";
 import {
@@ -35,11 +34,6 @@ const FIELDS = [
     hint: "Default: mit for built-in tasks; for a Hub dataset, its license; otherwise none",
   },
   { name: "private", label: "private: visible only to you", type: "checkbox" },
-  {
-    name: "include_dataset",
-    label: "also publish the training set as a dataset",
-    type: "checkbox",
-  },
 ];
 const REPO_MISSING = "Enter a repository name first: user/name.";
 const publishJob = createHubJob();
@@ -145,12 +139,15 @@ async function previewPush() {
 }
 
 async function publish() {
-  const { publishRequest, plans } = plan.value;
+  const {
+    publishRequest,
+    plan: { parent },
+  } = plan.value;
   plan.value = null;
   const result = await runHubJob(publishJob, {
     kind: "push",
     ...publishRequest,
-    expected_parent: plans[plans.length - 1].parent,
+    expected_parent: parent,
   });
   if (!result) return;
   publication.value = result;
@@ -220,6 +217,5 @@ export function PublishForm() {
     <${JobProgress} class="publish-note" job=${publishJob} onRetry=${previewPush} />
     ${plan.value && html`<${Plan} onPublish=${publish} />`}
     ${publication.value && html`<${PublicationNotice} />`}
-    <${AutoPublish} />
   <//>`;
 }

@@ -18,14 +18,11 @@ export const publishOptions = signal({
   repo: "",
   license: "",
   private: false,
-  include_dataset: false,
 });
 /** The preview of a publication: the changes, and the request that publishes them. */
 export const plan = signal(/** @type {any} */ (null));
 /** The result of the last publication: {url, step}; null before the first one. */
 export const publication = signal(/** @type {any} */ (null));
-/** The state of publishing during training; null if it is off. */
-export const autoPublish = signal(/** @type {any} */ (null));
 /** The repository on display: {repo, revision}, and its facts once they are loaded. */
 export const opened = signal(/** @type {any} */ (null));
 

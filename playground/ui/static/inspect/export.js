@@ -1,20 +1,18 @@
 // Links and files of the open section.
-import { html, signal, useState } from "../vendor/preact.js";
-import { request, requestOrError } from "../shared/api.js";
+import { html, useState } from "../vendor/preact.js";
+import { request } from "../shared/api.js";
 import { copyCanvas } from "../shared/canvas.js";
 import { copyText } from "../shared/common.js";
 import { buildLink } from "../shared/links.js";
 import { recordsToCsv } from "../shared/csv.js";
-import { downloadBlob, downloadFile, downloadJson, downloadZip } from "../shared/download.js";
+import { downloadBlob, downloadFile, downloadJson } from "../shared/download.js";
 import { loadJson, saveJson } from "../shared/storage.js";
 import { store } from "../shared/store.js";
-import { showError } from "./requests.js";
 import { openSection, results } from "./state.js";
 import { modelLabel } from "./toolbar.js";
 import { VIEWS } from "./views.js";
 
 const STORAGE_KEY = "transformer-playground-inspect";
-const isDrawingFigures = signal(false);
 
 /** Store the open section for the next visit. */
 export const saveState = () => saveJson(STORAGE_KEY, { view: openSection.value });
@@ -57,24 +55,6 @@ async function copyEmbedCode(label) {
 /** Return the first heat map of the open section. @returns {HTMLCanvasElement | null} */
 const findHeatMap = () => document.querySelector(`#body-${openSection.value} .pg-heat-map canvas`);
 
-// Figures for print are drawn by the server.
-async function exportFigures(name) {
-  isDrawingFigures.value = true;
-  const response = await requestOrError(
-    "inspect/figures",
-    {
-      owner: store.owner.value,
-      subject: store.model.value,
-      text: store.sequence.value,
-      ...(store.step.value === null ? {} : { step: store.step.value }),
-    },
-    300000,
-  );
-  isDrawingFigures.value = false;
-  if (response.error) return showError(response.error);
-  downloadZip(name + ".zip", response.zip);
-}
-
 const EXPORTS = [
   { format: "png", label: "Heat map (PNG)", title: "The first heat map of this view" },
   { format: "csv", label: "Data (CSV)" },
@@ -83,11 +63,6 @@ const EXPORTS = [
     format: "frame",
     label: "Copy embed code (HTML)",
     title: "HTML that embeds this view in another page",
-  },
-  {
-    format: "figures",
-    label: "All figures for print (ZIP)",
-    title: "All figures of this sequence: PNG, SVG, PDF and data",
   },
 ];
 
@@ -100,7 +75,6 @@ function exportView(format, menu) {
   menu.open = false;
   if (format === "frame") return copyEmbedCode(menu.querySelector("summary"));
   if (!data) return;
-  if (format === "figures") return exportFigures("inspect-figures-" + sequence);
   const heatMap = findHeatMap();
   if (format === "png" && heatMap)
     return copyCanvas(heatMap).canvas.toBlob((blob) => blob && downloadBlob(name + ".png", blob));
@@ -117,7 +91,7 @@ function exportView(format, menu) {
 export function ExportMenu() {
   const [hasHeatMap, setHasHeatMap] = useState(false);
   return html`<details class="menu export" onToggle=${() => setHasHeatMap(Boolean(findHeatMap()))}>
-    <summary class="quiet">${isDrawingFigures.value ? "Drawing" : "Export"}</summary>
+    <summary class="quiet">Export</summary>
     <div>
       ${EXPORTS.filter(({ format }) => format !== "png" || hasHeatMap).map(
         ({ format, label, title }) =>

@@ -1,8 +1,8 @@
 // The open experiment.
-import { html, signal, useEffect, useRef } from "../vendor/preact.js";
+import { html, useEffect, useRef } from "../vendor/preact.js";
 import { navigate } from "../shared/common.js";
 import { StatusMessage } from "../shared/components/status_message.js";
-import { downloadFile, downloadJson, downloadZip } from "../shared/download.js";
+import { downloadFile, downloadJson } from "../shared/download.js";
 import { formatInteger, formatMessage } from "../shared/format.js";
 import { Actions, Progress, describeStatus } from "./experiments.js";
 import { ResultCharts } from "./result_charts.js";
@@ -19,11 +19,8 @@ import {
   variants,
 } from "./state.js";
 
-const FIGURES_TIMEOUT_MS = 150_000;
 const MAX_LISTED_RUNS = 2;
 const OVERLAY_TITLE = "Overlay one run of each line in the Train tab: the first finished seed";
-
-const isDrawing = signal(false);
 
 const fileName = (kind) =>
   `${details.value.name.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "experiment"}.` +
@@ -56,42 +53,20 @@ function exportJson() {
   downloadJson(fileName("json"), { name, question, ...results, runs });
 }
 
-async function exportFigures() {
-  isDrawing.value = true;
-  const name = fileName("zip"),
-    payload = { experiment: details.value.id },
-    response = await send("files", "experiments/figures", payload, FIGURES_TIMEOUT_MS);
-  isDrawing.value = false;
-  if (response) downloadZip(name, response.zip);
-}
-
 function Files() {
   const runs = listRepresentatives(variants.value, hiddenVariants.value);
-  const button = (className, label, title, isDisabled, onClick) =>
-    html`<button
-      type="button"
-      class=${`pg-button ${className}`}
-      title=${title}
-      disabled=${isDisabled}
-      onClick=${onClick}
-    >
+  const button = (className, label, title, onClick) =>
+    html`<button type="button" class=${`pg-button ${className}`} title=${title} onClick=${onClick}>
       ${label}
     </button>`;
   return html`<p class="pg-buttons">
       ${
         runs.length > 0 &&
-        button("all-in-train", "Curves in Train", OVERLAY_TITLE, false, () => overlayInTrain(runs))
+        button("all-in-train", "Curves in Train", OVERLAY_TITLE, () => overlayInTrain(runs))
       }
       <span class="pg-spacer"></span>
-      ${button("as-csv", "CSV", "Every number in the table", false, exportCsv)}
-      ${button("as-json", "JSON", "All results with the settings", false, exportJson)}
-      ${button(
-        "as-figures",
-        isDrawing.value ? "Drawing" : "Figures",
-        "PNG, SVG and PDF in one zip file",
-        isDrawing.value,
-        exportFigures,
-      )}
+      ${button("as-csv", "CSV", "Every number in the table", exportCsv)}
+      ${button("as-json", "JSON", "All results with the settings", exportJson)}
     </p>
     <${StatusMessage} class="results-note" kind="error" text=${errors.value.files ?? ""} />`;
 }

@@ -60,11 +60,10 @@ export const requestAsOwner = (route, payload, timeoutMs) =>
  * @param {string} part
  * @param {string} route
  * @param {object} payload
- * @param {number} [timeoutMs]
  * @returns {Promise<any>}
  */
-export async function send(part, route, payload, timeoutMs) {
-  const response = await requestAsOwner(route, payload, timeoutMs);
+export async function send(part, route, payload) {
+  const response = await requestAsOwner(route, payload);
   setError(part, response.error);
   return response.error ? null : response;
 }

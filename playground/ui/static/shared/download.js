@@ -4,7 +4,6 @@ const MEDIA_TYPES = /** @type {Record<string, string>} */ ({
   csv: "text/csv",
   html: "text/html",
   json: "application/json",
-  zip: "application/zip",
 });
 
 /** Offer a URL for download. @param {string} url @param {string} [name] of the file */
@@ -27,17 +26,10 @@ export function downloadBlob(name, blob) {
 /**
  * Offer a file for download; the extension of its name determines the media type.
  * @param {string} name
- * @param {BlobPart} content
+ * @param {string} content
  */
 export const downloadFile = (name, content) =>
   downloadBlob(name, new Blob([content], { type: MEDIA_TYPES[name.split(".").at(-1) ?? ""] }));
 
 /** Offer a value as a JSON file. @param {string} name @param {unknown} value */
 export const downloadJson = (name, value) => downloadFile(name, JSON.stringify(value, null, 1));
-
-/** Offer a ZIP file that a response contains in base64. @param {string} name @param {string} zip */
-export const downloadZip = (name, zip) =>
-  downloadFile(
-    name,
-    Uint8Array.from(atob(zip), (character) => character.charCodeAt(0)),
-  );

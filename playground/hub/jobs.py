@@ -1,0 +1,126 @@
+"""Run Hub jobs on the server.
+
+Each job runs in its own process, which is ended if it sends no message for too long. The module
+imports neither torch nor huggingface_hub.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from playground.jobs.executors import ProcessPerJob
+from playground.jobs.job import Job, JobStatus, Response
+from playground.jobs.policy import Policy
+from playground.jobs.queue import JobQueue
+
+from .repo_ids import Phase
+from .task_runner import LOADING_TIMEOUT_S, HubTask
+
+SILENCE_TIMEOUT_S = (
+    100.0  # timeout without a message, in seconds; longer than the retries of the client
+)
+MAX_CONCURRENT_TASKS = 4
+MAX_TASKS_PER_OWNER = 2
+MAX_FINISHED_JOBS = 100  # finished jobs in memory
+JOB_TTL_S = 900.0  # seconds for which a result stays available
+GALLERY_TTL_S = 30.0  # lifetime of a cached gallery, in seconds
+
+
+def create_hub_queue(
+    *,
+    has_one_user: bool = False,
+    fresh: bool = False,
+    on_done: Callable[[Job], None] = lambda job: None,
+) -> JobQueue:
+    """Return a queue of Hub jobs.
+
+    Args:
+        has_one_user: one address may use every slot.
+        fresh: start new interpreters instead of forks.
+        on_done: called after the end of each job.
+    """
+    policy = Policy(
+        process="the Hub process",
+        nouns="Hub jobs",
+        max_running=MAX_CONCURRENT_TASKS,
+        max_active=MAX_CONCURRENT_TASKS,  # without a queue
+        max_active_per_owner=MAX_TASKS_PER_OWNER,
+        max_active_per_address=MAX_CONCURRENT_TASKS if has_one_user else None,
+        silence_timeout_s=SILENCE_TIMEOUT_S,
+        startup_timeout_s=LOADING_TIMEOUT_S,  # the first message follows the imports
+        result_ttl_s=JOB_TTL_S,
+        max_results=MAX_FINISHED_JOBS,
+    )
+    executor = ProcessPerJob(
+        "playground.hub.tasks:run_task",
+        nice=10,  # the priority of training, which is below that of the page
+        reports_progress=True,
+        needs_scratch=True,
+        fresh=fresh,
+    )
+    # Galleries have their own slots.
+    policies = {"gallery": replace(policy, nouns="galleries")}
+    return JobQueue(executor, policy, policies, describe_end=describe_end, on_done=on_done)
+
+
+def submit_task(queue: JobQueue, task: HubTask, owner: str = "", **fields: Any) -> Job:
+    """Submit a job, at the endpoint of the environment unless the task names one."""
+    task = replace(task, endpoint=task.endpoint or os.environ.get("HF_ENDPOINT", ""))
+    return queue.submit(task.kind, task, owner=owner, **fields)
+
+
+def describe_end(job: Job, reason: str) -> str:
+    """Return why a job has ended, and what may exist on the Hub."""
+    effect = "nothing was written"
+    if job.kind == "push":
+        if job.phase is Phase.COMMITTING:
+            effect = "the commit may exist: check the repository before you publish again"
+        elif job.phase is Phase.WRITING:
+            effect = (
+                "existing content is unchanged; a new repository or branch may exist, "
+                "without any new model"
+            )
+    return f"{reason}; {effect}"
+
+
+class HubJobs:
+    """The Hub jobs of a server; with `has_one_user`, one address may use every slot."""
+
+    def __init__(self, *, has_one_user: bool = False) -> None:
+        self.queue = create_hub_queue(has_one_user=has_one_user, on_done=self._on_done)
+        self._lock = threading.Lock()
+        self._gallery: Job | None = None  # the latest public one
+
+    def start(
+        self,
+        task: HubTask,
+        owner: str,
+        on_result: Callable[[Response], Response] | None = None,
+        refresh: bool = False,
+    ) -> Job:
+        """Start a job for an owner; without `refresh`, a recent public gallery is returned again.
+
+        Raises:
+            UserError: if the owner, the address or the server has too many running jobs.
+        """
+        if task.kind != "gallery" or task.token:
+            return submit_task(self.queue, task, owner, on_result=on_result)
+        with self._lock:
+            latest = self._gallery
+            if latest is None or refresh or not is_recent(latest):
+                latest = self._gallery = submit_task(self.queue, task, shared=True)
+            return latest
+
+    def _on_done(self, job: Job) -> None:
+        if job.kind == "push":
+            self._gallery = None  # the published model is missing in it
+
+
+def is_recent(gallery: Job) -> bool:
+    """Return whether a gallery can be displayed again."""
+    if gallery.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        return False
+    return time.monotonic() - gallery.created_at < GALLERY_TTL_S
