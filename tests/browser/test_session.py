@@ -54,14 +54,11 @@ def test_a_value_of_version_0_2_0_keeps_its_runs_and_is_replaced(app, open_page)
 @pytest.mark.parametrize(
     "text",
     [
-        '""',
-        "null",
         "gradio.FileData",
-        "[" * 100_000,
         json.dumps({"owner": "<script>"}),
         OLD_SESSION[:-4] + "AAA=",
     ],
-    ids=range(6),
+    ids=range(3),
 )
 def test_an_invalid_value_is_replaced_by_a_new_owner(app, open_page, text):
     page = open_page(app.url, storage_state=storage_state(app, text))
