@@ -161,6 +161,10 @@ HANDCRAFTED = {
         lambda header, data: join(b"\x80\x04a pickle", data),
         "its header is invalid",
     ),
+    "nested header": (
+        lambda header, data: join(b"[" * 100_000, data),
+        "its header is invalid",
+    ),
     "missing tensor": (remove_tensor, "lacks tensor"),
     "unexpected tensor": (add_tensor, "holds the unexpected tensor 'payload'"),
     "empty and huge shape": (add_empty_huge_tensor, "holds the unexpected tensor 'payload'"),

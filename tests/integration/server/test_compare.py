@@ -144,40 +144,6 @@ def test_on_a_shared_server_a_benchmark_is_limited(registry, monkeypatch):
         compare_handlers.job_queue.close()
 
 
-HOSTILE = [
-    None,
-    3,
-    [],
-    {},
-    {"owner": OWNER},
-    {"owner": "short", "kind": "model-info"},
-    {"owner": OWNER, "kind": ["model-info"]},
-    {"owner": OWNER, "kind": "nothing"},
-    {"owner": OWNER, "kind": "__class__", "request": {}},
-    {"owner": {}, "kind": "model-info", "request": {}},
-    {"owner": OWNER, "kind": "benchmark", "request": {"models": ["x" * 30_000]}},
-    {"owner": OWNER, "kind": "benchmark", "subject": "checkpoint:../x"},
-    {"owner": OWNER, "kind": "benchmark", "subject": 3},
-    {"owner": OWNER, "kind": "benchmark", "subject": "run:x"},
-]
-
-
-@pytest.mark.parametrize("fields", HOSTILE, ids=lambda fields: repr(fields)[:50])
-def test_a_hostile_request_gets_an_error_message(compare_handlers, fields):
-    for route in (
-        "jobs/submit",
-        "jobs/poll",
-        "jobs/cancel",
-        "architectures/matched",
-        "architectures/train",
-    ):
-        result = send(compare_handlers, route, fields)
-        assert isinstance(result["error"], str)
-        assert 10 < len(result["error"]) < 300
-    assert send(compare_handlers, "architectures/curves", fields).get("curves", []) == []
-    assert compare_handlers.job_queue.process_id is None
-
-
 def test_server_process_imports_neither_torch_nor_transformers(tmp_path):
     code = (
         "import asyncio, sys, time\n"
