@@ -2,9 +2,6 @@
 
 import importlib.metadata
 import re
-import shutil
-import socket
-import subprocess
 
 import pytest
 import yaml
