@@ -8,14 +8,11 @@ import csv
 import io
 import json
 import re
-import time
 from pathlib import Path
 
 import psutil
-import pytest
 from playwright.sync_api import expect
 
-from tests.support.app_server import AppServer
 from tests.support.browser_page import count_colors, wait_until
 
 
@@ -38,12 +35,6 @@ def run_benchmark(page, n=3, shots=2, rank=1):
     for name, value in {"n": n, "shots": shots, "rank": rank}.items():
         page.fill(f".of-benchmark input.{name}", str(value))
     page.click(".of-benchmark .run")
-
-
-def select_models(page, *names):
-    """Select these models and no others."""
-    for line in page.locator(".of-benchmark .choices li").all():
-        line.locator("input").set_checked(line.locator(".name").text_content() in names)
 
 
 def wait_for_job(page, view=".of-benchmark", status="done", seconds=120):
@@ -141,131 +132,6 @@ def check_matrix(page):
     expect(answer).to_have_count(0)
 
 
-@pytest.mark.smoke
-def test_an_invalid_model_name_stays_in_the_field_with_the_reason(app, open_page):
-    page = open_page(app.url)
-    to_compare(page)
-    name_field, problem = page.locator(".add-model input"), page.locator(".add-model .pg-error")
-    for name, reason in {
-        "": "Enter user/name",
-        "gpt2": "already in the list",
-        "not a name!!": "not a name!! is no model name; enter user/name, or a name such as gpt2",
-    }.items():
-        name_field.fill(name)
-        name_field.press("Enter")
-        expect(problem).to_contain_text(reason)
-        expect(name_field).to_have_value(name)
-    for number in range(5):
-        name_field.fill(f"{'x' * 90}/{number}")
-        expect(problem).to_have_count(0)
-        name_field.press("Enter")
-    expect(problem).to_contain_text("remove one first")
-    # the field accepts them, and the Hub does not have them
-    expect(page.locator(".of-benchmark .cost.pg-error").first).to_be_visible()
-    expect(page.locator(".compare .outage")).to_have_text("")  # the Hub responds
-    page.set_viewport_size({"width": 390, "height": 844})
-    note = page.locator(".of-benchmark .main-part > .pg-hint").last
-    assert note.bounding_box()["x"] + note.bounding_box()["width"] <= 390
-
-
-def test_a_download_shows_bytes_survives_a_reload_and_is_cancelled(
-    app_with_models, hub, models, open_page
-):
-    hub.put("ada/slow", models["gpt2"])
-    page = open_page(app_with_models.url)
-    to_compare(page)
-    page.fill(".add-model input", "ada/slow")
-    page.keyboard.press("Enter")
-    wait_for_costs(page, "ada/slow")
-    select_models(page, "ada/slow")
-    hub.fault(r"ada/slow/resolve/.*safetensors", "silent")
-    run_benchmark(page)
-    expect(row_of(page, "ada/slow")).to_contain_text("downloading")
-    expect(page.locator(".of-benchmark .pg-job-amount")).to_contain_text("KB")
-    page.reload()
-    page.get_by_role("tab", name="Compare").click()
-    expect(row_of(page, "ada/slow")).to_contain_text("downloading")
-    expect(row_of(page, "reverse")).to_contain_text("100 %")
-    started_at = time.monotonic()
-    page.locator(".of-benchmark .pg-job").get_by_role("button", name="Cancel").click()
-    wait_for_job(page, status="cancelled")
-    assert time.monotonic() - started_at < 10
-    expect(row_of(page, "reverse")).to_contain_text("100 %")
-    hub.clear_faults()
-    run_benchmark(page)
-    wait_for_job(page)
-    assert model_names(page)[:2] == ["reverse", "ada/slow"]
-
-
-def test_a_model_that_fails_shows_its_error_and_can_be_run_again(
-    app_with_models, hub, models, open_page
-):
-    page = open_page(app_with_models.url)
-    to_compare(page)
-    page.fill(".add-model input", "ada/later")
-    page.keyboard.press("Enter")
-    wait_for_costs(page, "ada/later")
-    expect(page.locator(".of-benchmark .cost.pg-error")).to_contain_text("ada/later")
-    select_models(page, "gpt2", "ada/later")
-    run_benchmark(page)
-    wait_for_job(page)
-    expect(row_of(page, "ada/later").locator(".failed")).to_contain_text("ada/later")
-    before = row_of(page, "gpt2").text_content()
-    hub.put("ada/later", models["gpt2"])
-    row_of(page, "ada/later").get_by_role("button", name="Retry").click()
-    expect(row_of(page, "ada/later").locator(".score")).to_have_count(3)
-    wait_for_job(page)
-    assert model_names(page)[:3] == ["reverse", "gpt2", "ada/later"]
-    assert row_of(page, "gpt2").text_content() == before
-    page.locator(".items .item button").first.click()
-    expect(page.locator(".predictions .prediction-of")).to_have_count(3)
-
-
-def test_local_models_work_offline_and_the_outage_is_reported_once(
-    hub, models, tmp_path, open_page
-):
-    # a port without a server
-    environment = hub.environment(tmp_path / "hf", HF_ENDPOINT="http://127.0.0.1:9")
-    stored = tmp_path / "hf" / "hub" / "models--gpt2"
-    (stored / "snapshots" / "0123").mkdir(parents=True)
-    for name, content in models["gpt2"].items():
-        (stored / "snapshots" / "0123" / name).write_bytes(content)
-    app = AppServer(tmp_path, **environment)
-    try:
-        page = open_page(app.url)
-        page.wait_for_selector(".live[data-status=checkpoint]")
-        page.get_by_role("tab", name="Compare").click()
-        # the first view needs no network
-        expect(page.locator("#compare-architectures")).to_have_attribute("aria-selected", "true")
-        expect(page.locator(".train-all")).to_have_text("Train 4 models")
-        started_at = time.monotonic()
-        to_compare(page)
-        expect(page.locator(".compare .outage")).to_contain_text(
-            "No internet connection. Local models still work."
-        )
-        # three seconds, and what a busy machine adds; the client's own retries take 23
-        assert time.monotonic() - started_at < 15
-        wait_for_costs(page, "bert-base-uncased")
-        takes = page.locator(".of-benchmark .choices .cost")
-        expect(takes.nth(0)).to_contain_text("On this machine")
-        expect(takes.nth(1)).to_have_text("Not on this machine")
-        expect(page.locator(".of-benchmark .total-cost")).to_have_text(
-            "Skipped, because not on this machine: bert-base-uncased."
-        )
-        run_benchmark(page)
-        wait_for_job(page)
-        assert "bert-base-uncased" not in model_names(page)
-        expect(page.locator(".of-benchmark .job")).to_contain_text("2 models")
-        content = page.locator(".compare.pg").text_content()
-        assert content.count("No internet connection") == 1
-        assert "cannot be reached" not in content
-        expect(row_of(page, "gpt2").locator(".score")).to_have_count(3)
-        page.get_by_role("tab", name="Inspect").click()
-        page.wait_for_selector(".inspect[data-drawn^=attention]")
-    finally:
-        app.stop()
-
-
 def test_a_finetuned_model_is_compared_with_base_and_scratch(app_with_models, open_page):
     page = open_page(app_with_models.url)
     to_compare(page)
@@ -312,44 +178,3 @@ def test_three_architectures_train_side_by_side_to_the_goal(app_with_models, ope
     page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()
     page.wait_for_selector(".inspect[data-drawn^=attention]")
     expect(page.locator(".page-bar .subject option:checked")).to_contain_text("BERT")
-
-
-def test_a_set_of_runs_is_stopped_and_stays_in_the_list(app_with_models, open_page):
-    page = open_page(app_with_models.url)
-    to_compare(page, "Architectures")
-    for _ in range(2):
-        for line in page.locator(".of-architectures .choices li").all():
-            is_bert = line.locator(".name").text_content().startswith("BERT")
-            line.locator("input").set_checked(is_bert)
-        expect(page.locator(".train-all")).to_have_text("Train 1 model")
-        page.click(".train-all")
-        expect(page.locator(".train-all")).to_have_text("Stop 1 run")
-        page.click(".train-all")
-        expect(page.locator(".train-all")).to_have_text("Train 1 model", timeout=60_000)
-        expect(page.locator(".learners tbody")).to_contain_text("stopped at step")
-    sets = page.locator(".main-part select option")
-    expect(sets).to_have_count(2)
-    page.locator(".main-part select").select_option("1")
-    expect(page.locator(".learners tbody tr")).to_have_count(1)
-
-
-def test_results_of_another_model_are_marked_and_the_button_is_in_sight(app, open_page):
-    page = open_page(app.url)
-    page.set_viewport_size({"width": 1366, "height": 768})
-    to_compare(page)
-    select_models(page)
-    run_benchmark(page)
-    wait_for_job(page)
-    expect(page.locator(".of-benchmark .run")).to_have_text("Run again")
-    page.select_option(".page-bar .subject", "checkpoint:copy")
-    expect(page.locator(".other-model")).to_contain_text("These results are of reverse.")
-    expect(page.locator(".of-benchmark .run")).to_have_text("Run evaluation")
-    for view, button in {"Architectures": ".train-all", "Benchmark": ".of-benchmark .run"}.items():
-        to_compare(page, view)
-        box = page.locator(button).bounding_box()
-        assert box["y"] + box["height"] <= 768
-    to_compare(page, "Pretrained models")
-    for section in ("Text generation", "Translation", "Fine-tuning"):
-        page.locator(".parts").get_by_role("button", name=section, exact=True).click()
-        box = page.locator(".side .run").bounding_box()
-        assert box["y"] + box["height"] <= 768

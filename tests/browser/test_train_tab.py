@@ -87,19 +87,6 @@ def test_diagram_shows_the_model_and_selects_its_heads(page):
     page.click(".head[data-kind=cross][data-layer='1'][data-head='0']")
 
 
-def test_diagram_shows_the_typed_sequence(page):
-    canvas, suggested = page.locator(".diagram-canvas"), page.input_value(".sequence")
-    page.fill(".sequence", "9 8 7")
-    expect(page.locator(".probe")).to_contain_text("9 8 7")
-    expect(canvas).to_have_attribute("aria-label", re.compile("4 of 4 predicted tokens are right"))
-    page.click(".sample >> nth=0")
-    sample = page.locator(".sample").first.text_content()
-    expect(page.locator(".sequence")).to_have_value(sample)
-    expect(page.locator(".probe")).to_contain_text(sample)
-    page.fill(".sequence", suggested)
-    expect(canvas).to_have_attribute("aria-label", re.compile("6 of 6 predicted tokens are right"))
-
-
 def test_enter_on_a_head_opens_it_in_inspect(app, open_page):
     page = open_page(app.url)
     wait_for_status(page, "checkpoint")
@@ -112,11 +99,10 @@ def test_enter_on_a_head_opens_it_in_inspect(app, open_page):
     expect(forced).to_be_visible()  # so that the weights are those of the diagram
 
 
-@pytest.mark.parametrize("typed", ["", "2 7 1"])
-def test_the_first_visit_plays_the_recorded_training(app, browser, typed):
+def test_the_first_visit_plays_the_recorded_training(app, browser):
     context = browser.new_context(viewport={"width": 1366, "height": 768})
     page = context.new_page()
-    page.goto(app.url + (f"/?input={typed}" if typed else ""))
+    page.goto(f"{app.url}/?input=2 7 1")
     note = page.locator(".recording-note")
     expect(note).to_contain_text("A recording. Step 0")
     box = page.locator("#advanced > button").bounding_box()
@@ -125,10 +111,9 @@ def test_the_first_visit_plays_the_recorded_training(app, browser, typed):
     expect(note).to_contain_text("Press Train")
     expect(page.locator(".viewing")).to_contain_text("snapshots")
     # the diagram, the map, the prediction and the samples show the same input and step
-    expect(page.locator(".probe")).to_have_text(f"{typed or '3 1 4 1 5'} · step 200")
-    n_tokens = len((typed or "3 1 4 1 5").split()) + 1
+    expect(page.locator(".probe")).to_have_text("2 7 1 · step 200")
     expect(page.locator(".diagram-canvas")).to_have_attribute(
-        "aria-label", re.compile(f"{n_tokens} of {n_tokens} predicted tokens are right")
+        "aria-label", re.compile("4 of 4 predicted tokens are right")
     )
     expect(page.locator(".answer")).to_contain_text("✓")
     expect(page.locator(".right-of")).to_have_text("8 of 8 right")
@@ -155,28 +140,6 @@ def test_theme_switch_changes_the_theme(page):
     assert page.evaluate("document.body.classList.contains('dark')")
     page.click(".theme-switch")
     assert not page.evaluate("document.body.classList.contains('dark')")
-
-
-def test_kinds_heads_and_cells_can_be_chosen_by_keyboard(page):
-    page.focus(".kinds [data-kind=decoder]")
-    page.keyboard.press("Enter")
-    expect(page.locator(".kinds [data-kind=decoder]")).to_have_attribute("aria-pressed", "true")
-    page.click(".head[data-kind=decoder][data-layer='0'][data-head='2']")
-    expect(page.locator("figcaption")).to_contain_text("Layer 1, head 3")
-    page.focus(".focus-map")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("figcaption")).to_contain_text("it is a later position")
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator("figcaption")).to_have_text(
-        re.compile(
-            r"Layer 1, head 3\. Decoder input 1 \(SOS\) attends to decoder input 1 \(SOS\) with "
-            r"weight 1\.000"
-        )
-    )
-    page.focus(".loss-chart")
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator(".loss-value")).to_contain_text("at step")
 
 
 def test_a_preset_fills_the_form_and_another_model_can_be_opened(page):
@@ -279,50 +242,3 @@ def test_training_replaces_no_node_of_the_diagram_and_the_curves(app, open_page)
 
 def picture_of(page: Page) -> str:
     return page.evaluate("document.querySelector('.diagram-canvas').toDataURL()")
-
-
-def test_a_run_obeys_every_page_of_its_browser_and_no_other(app, open_page):
-    page = open_page(app.url)
-    wait_for_status(page, "checkpoint")
-    toggle_settings(page)
-    fill_field(page, "max_steps", 100000)
-    page.click("#train")
-    wait_for_status(page, "training")
-    wait_until(page, "document.querySelector('.loss-value').textContent !== ''")
-    page.click("#pause")
-    wait_for_status(page, "paused")
-    held_at = displayed_step(page)
-    assert held_at > 0
-    page.click("#step")
-    wait_until(
-        page, f"document.querySelector('.status-text').textContent.includes('step {held_at + 1}')"
-    )
-    page.click("#step")
-    wait_until(
-        page, f"document.querySelector('.status-text').textContent.includes('step {held_at + 2}')"
-    )
-    page.fill(".sequence", "1 2 3")
-    expect(page.locator(".answer")).to_contain_text(re.compile("[✓✗]"))
-    other = open_page(app.url)  # another browser
-    wait_for_status(other, "checkpoint")
-    for each, expected in ((page, True), (other, False)):
-        offered = each.locator(".subject option").all_text_contents()
-        assert ("reverse 1–10" in offered) is expected, offered
-        assert each.locator(".runs .run").count() == expected
-    page.reload()
-    wait_for_status(page, "paused")
-    assert displayed_step(page) == held_at + 2
-    expect(page.locator("#resume")).to_be_visible()
-    page.click("#resume")
-    wait_for_status(page, "training")
-    wait_until(
-        page,
-        "+(/step (\\d+)/.exec(document.querySelector('.status-text').textContent) || [])[1] > "
-        f"{held_at + 10}",
-    )
-    second_tab = open_page(app.url, same_browser_as=page)
-    wait_for_status(second_tab, "training")
-    page.click("#stop")
-    wait_for_status(page, "stopped")
-    wait_for_status(second_tab, "stopped")
-    expect(page.locator("#train")).to_be_visible()

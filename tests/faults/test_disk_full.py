@@ -132,7 +132,7 @@ def try_to_start(registry):
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("free", [0, PAGE, 2 * PAGE, 6 * PAGE])
+@pytest.mark.parametrize("free", [0, 2 * PAGE])
 def test_full_disk_at_start_is_reported_and_run_starts_once_freed(registry, disk, free):
     disk.leave(free)
     run, message = try_to_start(registry)

@@ -213,18 +213,6 @@ def test_an_unknown_start_method_is_rejected_with_the_known_ones(monkeypatch, me
         context()
 
 
-def test_an_app_without_the_start_method_exits_with_a_message():
-    command, environment = (
-        [sys.executable, "app.py"],
-        os.environ | {"PLAYGROUND_START_METHOD": "threads"},
-    )
-    completed = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert completed.returncode == 1
-    assert completed.stderr.startswith("PLAYGROUND_START_METHOD is 'threads'; this system has ")
-
-
 @pytest.mark.parametrize(
     ("number", "advice"),
     [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "free disk space")],

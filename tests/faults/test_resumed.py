@@ -36,6 +36,7 @@ MODELS = (
         "learning_rate": 1.0,
         "warmup_steps": 5,
     },
+    {"optimizer": "muon", "weight_averaging": True},
     {
         "task": "copy",
         "min_length": 3,
@@ -76,7 +77,7 @@ def random_models(n):
             tuple(random_models(20)), range(10), marks=[pytest.mark.soak, pytest.mark.timeout(3600)]
         ),
     ],
-    ids=["5 models x 3 cuts", "20 models x 10 cuts"],
+    ids=["6 models x 3 cuts", "20 models x 10 cuts"],
 )
 def test_resumed_run_is_bit_identical_for_any_model_and_cut(tmp_path, models, cuts):
     folders, expected = [], []

@@ -106,32 +106,6 @@ def test_evaluate_reproduces_the_scores_of_training(trained):
     assert "exist" in lines[1]
 
 
-def test_resume_ends_with_the_same_weights_as_an_uninterrupted_run(trained, tmp_path):
-    out, _ = trained
-    resumed = run_command(
-        "train", "--resume", out, "--max-steps", "50", "--out", tmp_path / "resumed", "--json"
-    )
-    assert json.loads(resumed.stdout.splitlines()[-1])["steps"] == 50, resumed.stderr
-    uninterrupted = run_command(
-        "train",
-        "--length",
-        "4",
-        "--max-steps",
-        "50",
-        "--out",
-        tmp_path / "uninterrupted",
-        "--json",
-        *TINY,
-    )
-    assert uninterrupted.returncode == 0, uninterrupted.stderr
-    for name in ("model.safetensors", "training.safetensors"):
-        assert (tmp_path / "resumed" / name).read_bytes() == (
-            tmp_path / "uninterrupted" / name
-        ).read_bytes()
-    assert len((tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()) == 50
-    assert json.loads((out / "config.json").read_text())["step"] == 30
-
-
 @pytest.fixture
 def run_here():
     """Run a command in this process; restore its signal handlers."""
@@ -206,23 +180,6 @@ def test_a_checkpoint_that_appears_during_training_is_not_overwritten(
     assert str(saved) in done.output
 
 
-def test_stop_at_exact_match_ends_a_run_early(tmp_path):
-    done = run_command(
-        "train",
-        "--length",
-        "4",
-        "--max-steps",
-        "500",
-        "--stop-at-exact-match",
-        "0.01",
-        "--out",
-        tmp_path / "early",
-        "--json",
-        *TINY,
-    )
-    assert json.loads(done.stdout.splitlines()[-1])["steps"] < 500
-
-
 @pytest.mark.smoke
 def test_predict_prints_only_the_output():
     done = run_in_interpreter("predict", "checkpoints/reverse", "3 1 4")
@@ -256,29 +213,10 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
     [
         (("train", "--n-heads", "5"), "use one of 1, 2, 4, 8"),
         (("train", "--learning-rate", "nan"), "--learning-rate is nan; it must be a number from"),
-        (("train", "--learning-rate", "-1"), "--learning-rate is -1.0"),
-        (("train", "--length", "-3"), "--length is -3; it must be a whole number from 1 to 512"),
-        (
-            ("train", "--length", "5", "--min-length", "0"),
-            "--min-length is 0; it must be a whole number from 1 to 512",
-        ),
         (("train", "--length", "ten"), "'ten' is not a valid integer"),
-        (("train", "--length", "1"), "too few sequences to hold some out"),
-        (("train", "--length", "5", "--min-length", "9"), "--min-length is 9, above --length 5;"),
         (("train", "--length", "40", "--max-positions", "20"), "raise --max-positions"),
-        (("train", "--task", "sing"), "choose one of reverse, copy"),
-        (("train", "--task", "dataset"), "--task is ''; the task dataset needs"),
-        (("train", "--task", "nowhere.tsv"), "nowhere.tsv cannot be read"),
         (("train", "--task", "README.md"), "lines cannot be used: line 1 has no tab"),
-        (
-            ("train", "--task", "addition", "--length", "2"),
-            "addition has no source of fewer than 3 tokens",
-        ),
         (("train", "--columns", "a,b"), "name the dataset with --task"),
-        (("dataset", "hub:nothing"), "'nothing' is not a dataset"),
-        (("dataset", "nowhere.py:f"), "nowhere.py is not a file"),
-        (("train", "--preset", "best"), "'best' is not one of"),
-        (("train", "--d-model", "100000000"), "it must be a whole number from 1 to 4,096"),
         (
             ("train", "--d-model", "4096", "--n-layers", "48", "--d-ff", "16384"),
             "a smaller --batch-size, --d-model, --d-ff or --length",
@@ -291,7 +229,6 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
             ("compare", "checkpoints/reverse", "--models", "--n", "3"),
             "Option '--models' requires an argument",
         ),
-        (("train", "--lr-schedule", "linear"), "'linear' is not one of"),
         (("train", "--frobnicate"), "No such option"),
         (("train", "--resume", "nowhere"), "nowhere is not a checkpoint"),
         (
@@ -303,31 +240,11 @@ def test_inspect_command_writes_each_figure_with_its_data(trained, tmp_path):
             "--d-model cannot change on --resume",
         ),
         (("train", "--out", "checkpoints/reverse"), "already holds a checkpoint"),
-        (
-            ("train", "--resume", "checkpoints/reverse", "--max-steps", "100"),
-            "is at step 200 already",
-        ),
         (("train", "--out", "/proc/nowhere/x"), "cannot be written"),
-        (("evaluate", "checkpoints/reverse", "--length", "0"), "length is 0; it must"),
         (("train", "--out", "playground"), "contains other files"),
-        (("evaluate", "nowhere"), "nowhere is not a checkpoint"),
-        (("evaluate", "checkpoints/reverse", "--n", "0"), "0 is not in the range"),
         (("evaluate", "checkpoints/reverse", "--length", "40"), "allow 10 tokens"),
         (("predict", "checkpoints/reverse", "3 x 4"), "'x' is not a token of this task"),
-        (("predict", "checkpoints/reverse", "12345678901"), "positions for 10"),
-        (("predict", "checkpoints/reverse", ""), "type a sequence"),
-        (
-            ("inspect", "checkpoints/reverse", "3 x 4", "--out", "nowhere"),
-            "'x' is not a token of this task",
-        ),
-        (("inspect", "checkpoints/reverse", "12345678901", "--out", "nowhere"), "positions for 10"),
-        (("inspect", "checkpoints/reverse", "", "--out", "nowhere"), "type a sequence"),
         (("inspect", "checkpoints/reverse", "3 1 4"), "Missing option '--out'"),
-        (
-            ("inspect", "checkpoints/reverse", "3 1 4", "--out", "playground"),
-            "contains other files",
-        ),
-        (("inspect", "nowhere", "3 1 4", "--out", "nowhere"), "nowhere is not a checkpoint"),
         (("sing",), "No such command"),
     ],
 )
@@ -359,8 +276,8 @@ def catches_sigterm(pid):
     return int(caught.group(1), 16) >> (signal.SIGTERM - 1) & 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path, number):
+def test_signal_ends_training_and_resume_gives_the_same_weights(tmp_path):
+    number = signal.SIGINT
     command = ["train", "--length", "4", "--dropout", "0.1", *TINY]
     arguments = [
         sys.executable,

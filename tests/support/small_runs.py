@@ -71,17 +71,6 @@ def wait_for_end(run: Run) -> None:
     wait_for(lambda: not run.has_worker, 120, "the end of the worker")
 
 
-def start_trained_runs(registry: Registry, *owners: str, **fields: object) -> list[Run]:
-    """Start a run of each owner, which trains and has a checkpoint."""
-    runs = [start_run(registry, owner, **fields) for owner in owners]
-    for run in runs:
-        wait_for(lambda run=run: run.step > 0, 120, "the first points")
-        pause_and_wait(registry, run)
-        registry.control(run, "resume")
-        wait_for_status(run, "training")
-    return runs
-
-
 def pause_and_wait(registry: Registry, run: Run) -> None:
     """Pause a run, and wait until it has saved."""
     before = run.live.checkpoint_version

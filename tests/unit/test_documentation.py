@@ -1,12 +1,9 @@
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from huggingface_hub import SpaceCardData
-from PIL import Image
 
 from playground.common.env import ENV_NUMBERS
 from playground.hub.repo_ids import TAG
@@ -30,60 +27,11 @@ def test_the_space_runs_the_pinned_gradio():
     assert front_matter()["python_version"].strip('"') == "3.11"
 
 
-# What the Hub's reference of Spaces' settings lists, as far as it is of use to a Space with Gradio.
-KEYS = {
-    "title",
-    "emoji",
-    "colorFrom",
-    "colorTo",
-    "sdk",
-    "sdk_version",
-    "python_version",
-    "app_file",
-    "license",
-    "short_description",
-    "tags",
-    "models",
-    "datasets",
-    "thumbnail",
-    "pinned",
-    "header",
-    "fullWidth",
-    "suggested_hardware",
-    "preload_from_hub",
-    "hf_oauth",
-    "hf_oauth_scopes",
-    "hf_oauth_expiration_minutes",
-    "startup_duration_timeout",
-    "disable_embedding",
-    "custom_headers",
-}
-COLORS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
-
-
-def test_the_front_matter_has_the_fields_of_the_hub():
+def test_a_space_may_only_create_repositories_for_its_user():
     card = front_matter()
-    assert set(card) <= KEYS
-    assert {card["colorFrom"], card["colorTo"]} <= COLORS
     # none that reads or deletes
-    assert (card["sdk"], card["hf_oauth"], card["hf_oauth_scopes"]) == (
-        "gradio",
-        True,
-        ["contribute-repos"],
-    )
-    assert len(card["short_description"]) <= 60  # what the Hub shows of it
-    assert len(card["emoji"]) == 1
-    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", name) for name in card["models"])
-    result = SpaceCardData(**card).to_dict()
-    assert {name: result[name] for name in card} == card
+    assert (card["hf_oauth"], card["hf_oauth_scopes"]) == (True, ["contribute-repos"])
     assert TAG in card["tags"]
-
-
-def test_front_matter_models_are_the_default_compare_models():
-    assert {name.split("/")[1] for name in front_matter()["models"]} == {
-        "bert-base-uncased",
-        "gpt2",
-    }
 
 
 def test_the_space_preloads_the_models_that_compare_proposes():
@@ -111,14 +59,6 @@ def test_only_tested_commits_of_main_update_the_space():
     assert [step for step in job["steps"] if "HF_TOKEN" in str(step)] == [run]
 
 
-def test_every_requirement_is_pinned():
-    for name in ("requirements.txt", "requirements-dev.txt"):
-        for line in (ROOT / name).read_text().splitlines():
-            assert re.fullmatch(
-                r"-r requirements\.txt|-c constraints\.txt|[\w-]+(\[\w+\])?==[\w.]+", line
-            ), line
-
-
 def test_the_tree_in_the_architecture_document_is_the_tree_of_the_repo():
     architecture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     block = re.search(r"## Files\n+```\n(.*?)```", architecture, re.S).group(1)
@@ -140,11 +80,6 @@ def test_the_tree_in_the_architecture_document_is_the_tree_of_the_repo():
     assert modules - {"__init__"} == result
 
 
-def test_the_license_is_the_one_that_the_front_matter_names():
-    assert front_matter()["license"] == "mit"
-    assert (ROOT / "LICENSE").read_text().startswith("MIT License")
-
-
 def test_the_two_commands_are_in_the_readme_and_ci_runs_the_second():
     assert "pip install -r requirements.txt && python app.py" in README
     assert "pip install -r requirements-dev.txt && pytest" in README
@@ -152,63 +87,6 @@ def test_the_two_commands_are_in_the_readme_and_ci_runs_the_second():
         r"pip install .*-r requirements-dev\.txt && pytest", (ROOT / ".ci/run").read_text()
     )
     assert re.search(r"bash \.ci/run", (ROOT / ".github/workflows/tests.yml").read_text())
-
-
-def test_workflow_actions_are_pinned_by_commit():
-    for workflow in (ROOT / ".github/workflows").glob("*.yml"):
-        for uses in re.findall(r"uses: (.+)", workflow.read_text()):
-            assert re.match(r"[\w/-]+@[0-9a-f]{40}\b", uses), uses
-
-
-PICTURES = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)
-
-
-def test_animation_of_the_readme_shows_a_run_of_ten_seconds():
-    (animation,) = [picture for picture in PICTURES if picture.endswith(".webp")]
-    with Image.open(ROOT / animation) as image:
-        assert image.n_frames >= 20
-        assert image.width >= 900 > image.height >= 500
-        milliseconds = 0
-        for frame in range(image.n_frames):
-            image.seek(frame)
-            image.load()
-            milliseconds += image.info["duration"]
-    assert 9_000 <= milliseconds <= 11_000
-
-
-def test_badges_agree_with_the_repository():
-    badges = {Path(picture).stem: picture for picture in PICTURES if picture.endswith(".svg")}
-    assert set(badges) - {"results"} == {"ci", "license", "python"}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    license, python = ((ROOT / badges[name]).read_text() for name in ("license", "python"))
-    assert f"license: {project['license']}<" in license
-    assert f"python: {project['requires-python'].removeprefix('>=')} or later<" in python
-
-
-def test_readme_has_at_most_900_words():
-    assert len(README.split("\n---\n", 1)[1].split()) <= 900
-
-
-PROSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
-PROSE += sorted((ROOT / "docs").glob("*.md"))
-MAX_WORDS = 26
-
-
-def sentences(text):
-    """The sentences and table cells of a document, without front matter and code."""
-    text = re.sub(r"\A---\n.*?\n---\n|^```.*?^```", "", text, flags=re.S | re.M)
-    for part in re.split(r"\n\s*\n|\n(?=\s*[-|#\d])|\|", text):
-        yield from re.split(r"(?<=[.!?:;])\s+", part.strip())
-
-
-@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
-def test_sentences_of_the_documents_are_short(path):
-    actual = [
-        each
-        for each in sentences(path.read_text(encoding="utf-8"))
-        if len(each.split()) > MAX_WORDS
-    ]
-    assert actual == []
 
 
 @pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)

@@ -87,25 +87,6 @@ def test_failed_decoding_restores_the_training_mode(monkeypatch, training):
     assert model.encoder_layers.training == training
 
 
-def test_greedy_decoding_with_pad_output_equals_full_decoder_passes():
-    model = untrained(d_model=32)
-    with torch.no_grad():
-        model.output_proj.bias[PAD] += 1
-        model.output_proj.bias[EOS] -= 1
-    slow_BT = decode_slowly(model, sources(), 12)
-    assert ((slow_BT[:, :-1] == PAD) & (slow_BT[:, 1:] > EOS)).any()
-    assert torch.equal(generate(model, sources(), 12), slow_BT)
-
-
-def test_greedy_decoding_equals_running_the_whole_decoder_at_every_age(ages):
-    for steps, model in ages.items():
-        if steps:
-            for max_tokens in (3, 6):
-                written_BT = generate(model, sources(200, 5), max_tokens)
-                assert torch.equal(written_BT, decode_slowly(model, sources(200, 5), max_tokens))
-    assert (written_BT == EOS).any(1).all()
-
-
 def test_generation_pads_after_eos_and_leaves_other_sequences_alone(ages):
     source_BS = sources(200, 5)
     for model in (ages[15], ages[30], ages[60]):

@@ -149,8 +149,8 @@ TEST_FILES = sorted(TESTS.rglob("test_*.py"))
 # Whole files of the full gate alone: each of them costs half a minute, or measures the machine.
 WITHOUT_SMOKE = {
     "browser/test_accessibility.py",
-    "browser/test_diagram.py",
-    "browser/test_hidden.py",
+    "browser/test_compare.py",
+    "browser/test_compare_views.py",
     "browser/test_markup.py",
     "faults/test_load.py",
     "faults/test_one_client.py",

@@ -151,12 +151,7 @@ def test_invalid_arguments_get_a_one_line_error(environment, digits, tmp_path):
             ["checkpoint", "--models", "gpt2", "bert-base-uncased", "--n", "3"],
             ("gpt2", "bert-base-uncased"),
         ),
-        (
-            ["checkpoint", "--n", "3", "--models", "gpt2", "ben/a", "ben/b"],
-            ("gpt2", "ben/a", "ben/b"),
-        ),
         (["checkpoint", "--models", "gpt2", "--models", "ben/a", "--n", "3"], ("gpt2", "ben/a")),
-        (["checkpoint", "--models=gpt2", "--n", "3"], ("gpt2",)),
         (["--n", "3", "checkpoint"], ("gpt2", "bert-base-uncased")),
     ],
 )

@@ -2,17 +2,15 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 import traceback
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from playground.comparison.job_queue import MAX_JOBS_PER_OWNER, ComparisonQueue
+from playground.comparison.job_queue import ComparisonQueue
 from playground.comparison.process import run
 from playground.errors import UserError
 from playground.jobs.process import warm_up
@@ -40,12 +38,6 @@ def job_queue(hub_with_models, tmp_path_factory):
         patch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path_factory.mktemp("checkpoints")))
         yield job_queue
     job_queue.close()
-
-
-def set_limits(monkeypatch, job_queue, **limits):
-    """Change the limits of heavy jobs for one test."""
-    lane = job_queue.queue.lane("benchmark")
-    monkeypatch.setattr(lane, "policy", replace(lane.policy, **limits))
 
 
 def wait_for_result(job_queue, job, owner="ada", seconds=100):
@@ -145,99 +137,6 @@ def test_a_download_that_hangs_is_cancelled_at_once_and_the_next_job_works(
         # includes the delay of a busy machine; the download hangs for longer
         assert time.monotonic() - cancelled_at < 5
     assert wait_for_result(job_queue, next_job, "ben")["status"] == "done"
-
-
-def test_the_process_is_killed_and_the_next_job_has_a_new_one(
-    job_queue, hub_with_models, digits, tiny_gpt2
-):
-    hub_with_models.put("ben/dies", read_files(tiny_gpt2))
-    with hub_with_models.fault(hub_with_models.STORAGE, "hang", method="GET"):
-        job = job_queue.submit("benchmark", benchmark_request(digits, "ben/dies"), "ada")
-        next_job = job_queue.submit("benchmark", benchmark_request(digits, "gpt2"), "ada")
-        wait_until_working(job_queue, job, "Downloading ben/dies")
-        first = job_queue.process_id
-        os.kill(first, signal.SIGKILL)
-        response = wait_for_result(job_queue, job)
-    assert response["status"] == "failed"
-    assert response["message"].startswith(
-        "ben/dies: the process was killed, probably because the machine ran out"
-    )
-    assert response["retryable"]
-    assert [row["model"] for row in response["rows"] if row["kind"] == "model" and row["finished"]][
-        -1
-    ] == "digits"
-    second = wait_for_result(job_queue, next_job)
-    assert second["status"] == "done", second["message"]
-    assert job_queue.process_id not in (None, first)
-
-
-def test_unresponsive_job_is_ended_with_its_process(job_queue, digits, monkeypatch):
-    job = job_queue.submit("benchmark", benchmark_request(digits, n=400, rank=400), "ada")
-    wait_until_working(job_queue, job, "Evaluating digits")
-    first = job_queue.process_id
-    os.kill(first, signal.SIGSTOP)  # the process stops responding
-    set_limits(monkeypatch, job_queue, cancel_grace_s=0.5)
-    job_queue.cancel(job, "ada")
-    next_job = job_queue.submit("benchmark", benchmark_request(digits), "ben")
-    assert wait_for_result(job_queue, next_job, "ben")["status"] == "done"
-    assert job_queue.process_id != first
-
-
-def test_jobs_are_private_and_limited_per_owner(job_queue, digits):
-    first = job_queue.submit("benchmark", benchmark_request(digits, n=400, rank=400), "ada")
-    second = job_queue.submit("benchmark", benchmark_request(digits), "ada")
-    with pytest.raises(
-        UserError, match=f"{MAX_JOBS_PER_OWNER} of your jobs are still queued or running"
-    ):
-        job_queue.submit("benchmark", benchmark_request(digits), "ada")
-    job_queue.submit("cached-models", {}, "ada")  # queries do not count
-    for method in (job_queue.poll, job_queue.cancel):
-        for owner in ("ben", "", "ada "):
-            with pytest.raises(UserError, match="no longer stored"):
-                method(first, owner)
-        for invalid_id in ("nothing", None, 7, ["x"]):
-            with pytest.raises(UserError):
-                method(invalid_id, "ada")
-    job_queue.cancel(second, "ada")  # the job has not started
-    assert job_queue.poll(second, "ada")["status"] == "cancelled"
-    job_queue.cancel(first, "ada")
-    job_queue.cancel(first, "ada")
-    assert (
-        wait_for_result(job_queue, job_queue.submit("cached-models", {}, "ada"))["status"] == "done"
-    )
-    with pytest.raises(UserError, match="is not a kind of job"):
-        job_queue.submit("shell", {}, "ada")
-
-
-def test_unpolled_job_is_ended_for_the_next_and_removed(
-    job_queue, hub_with_models, digits, tiny_gpt2, monkeypatch
-):
-    hub_with_models.put("ben/hangs", read_files(tiny_gpt2))
-    with hub_with_models.fault(hub_with_models.STORAGE, "hang", method="GET"):
-        abandoned = job_queue.submit("benchmark", benchmark_request(digits, "ben/hangs"), "ada")
-        wait_until_working(job_queue, abandoned, "Downloading ben/hangs")
-        set_limits(monkeypatch, job_queue, unpolled_timeout_s=1.0)
-        assert (
-            wait_for_result(
-                job_queue, job_queue.submit("benchmark", benchmark_request(digits), "ben"), "ben"
-            )["status"]
-            == "done"
-        )
-    assert "its page no longer polls" in job_queue.poll(abandoned, "ada")["message"]
-    set_limits(monkeypatch, job_queue, result_ttl_s=0.1)
-    wait_for(lambda: abandoned not in job_queue.queue._jobs, 60, "the removal of the result")
-
-
-def test_idle_process_is_ended(job_queue, monkeypatch):
-    assert (
-        wait_for_result(job_queue, job_queue.submit("cached-models", {}, "ada"))["status"] == "done"
-    )
-    assert job_queue.process_id
-    monkeypatch.setattr(job_queue.executor, "idle_timeout_s", 0.5)
-    wait_for(lambda: job_queue.process_id is None, 60, "the end of the idle process")
-    assert (
-        wait_for_result(job_queue, job_queue.submit("cached-models", {}, "ada"))["status"] == "done"
-    )
 
 
 def test_hosted_comparer_rejects_local_folders_and_limits_downloads(

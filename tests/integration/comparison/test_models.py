@@ -13,7 +13,6 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
-from playground.architectures import load_architecture
 from playground.checkpoints.checkpoint import load_model
 from playground.comparison.baselines import (
     CopyBaseline,
@@ -36,7 +35,6 @@ from playground.pretrained.prompts import Example, few_shot_prompt, masked_promp
 from playground.pretrained.resolver import resolve
 from playground.tasks import EOS, load_task
 from playground.tasks.held_out import build_held_out_set
-from playground.training.presets import architecture_preset
 from playground.training.task_config import TaskConfig
 
 DIGITS = "0123456789"
@@ -262,18 +260,6 @@ def test_checkpoint_model_scores_match_teacher_forcing_and_evaluate(digits):
     assert tally.n < scores.n
 
 
-@pytest.mark.parametrize(
-    ("architecture", "decoding"),
-    [
-        ("encoder-only", "all positions predicted in parallel"),
-        ("decoder-only", "greedy decoding, token by token"),
-    ],
-)
-def test_the_decoding_is_that_of_the_architecture(architecture, decoding):
-    model = load_architecture(architecture)(architecture_preset(architecture).model)
-    assert CheckpointModel("digits", TASK, model).decoding == decoding
-
-
 def test_checkpoint_prediction_without_eos_is_wrong(digits):
     _, family = load_model(digits)
     for tail, is_correct in (([EOS], True), ([9], False), ([0], False)):
@@ -298,15 +284,6 @@ def test_trained_fixture_reverses_through_the_real_pipeline(causal):
     items = table.rows[0]
     assert items["n_few_shot"] is None
     assert items["parameters"] == sum(parameter.numel() for parameter in causal.model.parameters())
-
-
-def test_generation_stops_at_the_end_of_the_line(causal):
-    output = causal_lm(causal, shots=1).generate(EXAMPLES[0])
-    assert output.raw_output.count("\n") <= 1
-    assert (
-        output.raw_output.endswith("\n")
-        or len(causal.tokenizer(output.raw_output)["input_ids"]) == 7
-    )
 
 
 class StubFiller:

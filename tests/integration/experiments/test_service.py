@@ -1,4 +1,3 @@
-import dataclasses
 import gc
 import json
 import time
@@ -18,7 +17,6 @@ from playground.runs.registry import Registry
 from playground.runs.storage_quota import all_weights
 from playground.training.config import RunConfig
 from playground.training.presets import architecture_preset
-from playground.training.setting_changes import SettingChange
 from tests.support.app_server import wait_for
 
 SMALL = {
@@ -379,24 +377,6 @@ def test_failed_run_is_reported_and_retried_on_resume(create_server):
     wait_for(lambda: list_statuses(experiments, experiment) == ["done", "done"], 90, "both runs")
 
 
-def test_diverged_run_is_counted_as_diverged(create_server):
-    _, experiments = create_server()
-    fatal = SMALL | {
-        "max_steps": 300,
-        "warmup_steps": 0,
-        "lr_schedule": "constant",
-        "optimizer": "sgd",
-        "max_grad_norm": 0.0,
-    }
-    experiment = experiments.submit(experiment_spec(fatal, {"learning_rate": [100.0]}, [0]), "ada")
-    report = wait_for_results(experiments, experiment)
-    assert report["planned_runs"][0]["message"].startswith("training diverged at step ")
-    assert report["results"]["variants"][0]["diverged"] == 1
-    assert "diverged in 1 of 1 seeds" in experiments.results(experiment, "ada")["summary"]
-    experiments.resume(experiment, "ada")
-    assert experiments.state(experiment, "ada") == "done"  # it would diverge again
-
-
 def test_unwatched_experiment_pauses_and_can_be_resumed(create_server):
     registry, experiments = create_server(slots=1)
     experiment = experiments.submit(experiment_spec(ENDLESS), "ada")
@@ -439,25 +419,6 @@ def test_rejected_start_is_not_retried_at_once(create_server, monkeypatch):
     )
     time.sleep(1)
     assert len(attempts) == 1
-
-
-def test_deleted_run_is_trained_again_on_resume(create_server):
-    registry, experiments = create_server()
-    experiment = experiments.submit(
-        experiment_spec(grid={"norm_placement": ["pre"]}, seeds=[0]), "ada"
-    )
-    wait_for_results(experiments, experiment)
-    wait_for(
-        lambda: not experiments.store.states[experiment.id].owner,
-        description="the end of the experiment",
-    )
-    registry.delete(registry.list_for_owner("ada")[0])
-    assert (experiments.state(experiment, "ada"), list_statuses(experiments, experiment)) == (
-        "paused",
-        ["planned"],
-    )
-    experiments.resume(experiment, "ada")
-    assert wait_for_results(experiments, experiment)["statuses"]["done"] == 1
 
 
 def test_limits_reject_an_experiment_before_it_starts(create_server, monkeypatch):
@@ -581,36 +542,6 @@ def test_invalid_files_are_ignored_and_stay(create_server, tmp_path):
     _, experiments = create_server()
     assert experiments.store.states == {}
     assert sorted(path.name for path in folder.iterdir()) == sorted(invalid)
-
-
-def test_run_is_compared_with_a_published_loss_in_a_subprocess(create_server, monkeypatch):
-    from playground.experiments import replications
-    from playground.experiments.claims import CLAIMS
-
-    registry, _ = create_server()
-    settings = CLAIMS["annotated-copy"].settings | {
-        "d_model": 16,
-        "n_heads": 2,
-        "n_layers": 1,
-        "d_ff": 16,
-        "max_steps": 5,
-    }
-    monkeypatch.setitem(
-        CLAIMS,
-        "annotated-copy",
-        dataclasses.replace(CLAIMS["annotated-copy"], settings=settings),
-    )
-    run = registry.start(
-        replications.replication_config("annotated-copy"),
-        "ada",
-        changes=[SettingChange(0, "speed", 0.0)],
-    )
-    wait_for(lambda: run.status == "done", description="a run")
-    result = replications.evaluate_replication(registry, "annotated-copy", run)
-    assert result["passed"] is False
-    # after five updates, about the loss of a uniform guess among thirteen tokens
-    assert 1.5 < result["measured"] < 10
-    assert "measured: " in result["summary"]
 
 
 def cached_curves(run):

@@ -1,10 +1,6 @@
 """Lessons: permissions, the queue, and responses that reveal no result before its measurement."""
 
-import os
 import shutil
-import signal
-import time
-from dataclasses import replace
 
 import pytest
 
@@ -40,11 +36,6 @@ def service(registry):
     service = LessonService(registry, SMALL)
     yield service
     service.close()
-
-
-def process_id(service, measurement_id):
-    """Return the id of the process of a measurement."""
-    return service.queue.executor._processes[service._measurements[measurement_id].job].process.pid
 
 
 def wait_for_result(service, measurement_id, owner=OWNER):
@@ -105,24 +96,6 @@ def test_lesson_trains_a_run_of_the_owner_and_measures_it(service, registry):
         service.poll(measurement_id, OTHER)
 
 
-def test_cancelling_stops_a_started_job(registry):
-    service = LessonService(registry, SLOW)
-    measurement_id = service.start_lesson("lesson-4", "same", {}, OWNER)
-    wait_for(
-        lambda: any(run["step"] for run in service.poll(measurement_id, OWNER)["runs"]),
-        description="a step",
-    )
-    service.cancel(measurement_id, OWNER)
-    assert service.poll(measurement_id, OWNER)["status"] == "cancelled"
-    wait_for(
-        lambda: all(run.status == "stopped" for run in registry.list_for_owner(OWNER)),
-        description="the runs to stop",
-    )
-    with pytest.raises(UserError):
-        service.cancel(measurement_id, OTHER)
-    service.close()
-
-
 def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
     service = LessonService(registry, SLOW)
     measurement_id, run = start_and_train(service, registry)
@@ -133,27 +106,6 @@ def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
     second_id = service.start_lesson("lesson-1", 10, {}, OWNER)
     wait_for(lambda: run.status == "training", description="the same run to resume")
     service.cancel(second_id, OWNER)
-    service.close()
-
-
-def test_paused_run_resumes_for_a_measurement(registry):
-    service = LessonService(registry, SLOW)
-    service.cancel(service.start_lesson("lesson-1", 10, {}, OWNER), OWNER)
-    (run,) = registry.list_for_owner(OWNER)
-    wait_for(
-        lambda: run.status == "stopped" and not run.has_worker, description="the run to be saved"
-    )
-    registry.control(run, "resume")
-    wait_for(lambda: run.status == "training", description="the run to resume")
-    registry.control(run, "pause")
-    wait_for(lambda: run.status == "paused", description="the pause")
-    assert run.has_worker  # its process waits for a command and takes a moment to respond
-    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
-    assert service.poll(measurement_id, OWNER)["status"] == "training"
-    wait_for(lambda: run.status == "training", description="the run to resume")
-    assert service.poll(measurement_id, OWNER)["status"] == "training"
-    assert registry.list_for_owner(OWNER) == [run]
-    service.cancel(measurement_id, OWNER)
     service.close()
 
 
@@ -322,56 +274,6 @@ def test_giving_up_reveals_the_bug(service):
     result = service.poll(measurement_id, OWNER)
     assert result["title"] == BUGS[resolve_bug(RANDOM_BUG, 0)].title
     assert result["result"]["diff"]
-
-
-def test_measuring_is_bounded_cancelled_and_survives_its_process(service):
-    measurement_id = service.start_bug("last-layer", 0, 1000, OWNER)
-    wait_for(lambda: service.poll(measurement_id, OWNER).get("done"), description="some steps")
-    service.cancel(measurement_id, OWNER)
-    assert service.poll(measurement_id, OWNER)["status"] == "cancelled"
-    assert service._measurements[measurement_id].job.released.wait(60)
-
-    measurement_id = service.start_bug("last-layer", 0, 1000, OWNER)
-    wait_for(lambda: service.poll(measurement_id, OWNER).get("done"), description="some steps")
-    os.kill(process_id(service, measurement_id), signal.SIGTERM)
-    assert "ended (exit code -15)" in wait_for_result(service, measurement_id)["message"]
-
-    measurement_id = service.start_bug("last-layer", 0, 1000, OWNER)
-    wait_for(lambda: service.poll(measurement_id, OWNER).get("done"), description="some steps")
-    # as the out-of-memory killer does
-    os.kill(process_id(service, measurement_id), signal.SIGKILL)
-    killed = wait_for_result(service, measurement_id)["message"]
-    assert "out of memory" in killed
-    assert "longer than" not in killed
-
-    lane = service.queue.lane("bug")
-    lane.policy = replace(lane.policy, run_timeout_s=0.5)
-    timed_out = wait_for_result(service, service.start_bug("last-layer", 0, 1000, OWNER))
-    assert (timed_out["status"], "longer than 0.5 s" in timed_out["message"]) == ("failed", True)
-
-
-def test_later_requests_wait_for_a_slot(service):
-    assert service.max_workers == 1
-    first, second = (
-        service.start_bug("last-layer", 0, 1000, OWNER),
-        service.start_bug("transpose", 0, 20, OTHER),
-    )
-    assert service.poll(second, OTHER)["status"] == "waiting"
-    service.cancel(first, OWNER)
-    assert wait_for_result(service, second, OTHER)["status"] == "done"
-    assert time.monotonic() - service._measurements[second].polled_at < 5
-
-
-def test_abandoned_measurement_blocks_no_other_and_resumes_when_polled(service):
-    first = service.start_bug("last-layer", 0, 1000, OWNER)
-    abandoned, polled = (
-        service.start_bug("transpose", 0, 20, owner) for owner in (OTHER, "z" * 32)
-    )
-    service._measurements[abandoned].job.polled_at -= lesson_service.UNPOLLED_TIMEOUT_S
-    service.cancel(first, OWNER)
-    assert wait_for_result(service, polled, "z" * 32)["status"] == "done"
-    assert service._measurements[abandoned].status == "waiting"
-    assert wait_for_result(service, abandoned, OTHER)["status"] == "done"
 
 
 @pytest.fixture

@@ -245,17 +245,9 @@ def test_full_disk_is_reported_before_and_during_a_download(served, monkeypatch)
 
 INVALID_NAMES = [
     "",
-    "a/b/c",
     "../secrets",
     "gpt2 --flag",
-    "https://huggingface.co/gpt2",
-    "a--b",
     None,
-    3,
-    ["gpt2"],
-    "x" * 300,
-    "a\0b",
-    "~unknown",
 ]
 
 
@@ -325,11 +317,9 @@ def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert
 
 SHAPES = {
     "of 100,000 dimensions": "[" + "549755813888, " * 99_999 + "1]",
-    "of 100,000 ones": "[" + "1, " * 99_999 + "1]",
-    "a half": "[1.5]",
-    "true": "[true]",
-    "text": '["4"]',
     "less than nothing": "[-4]",
+    "infinite": "[1e999]",
+    "nested": "[" * 500 + "]" * 500,
     "beyond all": "[1099511627776]",
 }
 
@@ -368,7 +358,6 @@ COUNTS = {
     "num_labels": {"num_labels": 10**9},
     "num_hidden_layers": {"text_config": {"num_hidden_layers": 10**9}},
     "n_layer": {"parts": [{"n_layer": 1e300}]},
-    "encoder_layers": {"encoder_layers": 1e6},
     "attention_types[0]_layers": {"attention_types": [[["global"], 1e10]]},
     "num_embeddings": {"audio": {"num_embeddings": 1_000_001}},
 }
@@ -463,12 +452,10 @@ def test_loaded_model_returns_attention_and_is_in_evaluation_mode(tiny_bert):
     [
         ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, "causal"),
         ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "masked"),
-        ({"model_type": "bert"}, "masked"),
         ({"model_type": "gpt2"}, "causal"),
         ({"model_type": "bert", "architectures": ["BertLMHeadModel"]}, "causal"),
         ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, ""),
         ({"architectures": "GPT2LMHeadModel"}, ""),
-        ({"architectures": [3]}, ""),
     ],
 )
 def test_type_of_a_model_is_read_from_its_config(config, kind):

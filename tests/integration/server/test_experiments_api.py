@@ -162,29 +162,11 @@ def test_custom_experiment_keeps_run_settings_except_seed_and_varied(lab, regist
     ("invalid_form", "field", "message"),
     [
         (form(["norm_placement", "pre, up"]), "norm_placement", "choose one of pre, post"),
-        (form(["norm_placement", ""]), "norm_placement", "no values"),
-        (form(["norm_placement", "pre, pre"]), "norm_placement", "occurs twice"),
-        (form(["d_model", "many"]), "d_model", "a whole number"),
-        (form(["n_heads", "1, 3"]), "n_heads", "n_heads 3: "),
-        (
-            form(["norm_placement", "pre, post"], ["norm_placement", "pre"]),
-            "norm_placement",
-            "occurs twice",
-        ),
         (form(["wings", "1, 2"]), "grid", "not a setting"),
         (form(), "grid", "one or two settings"),
         (form(["norm_placement", "pre, post"], seeds="one"), "seeds", "whole numbers"),
-        (form(["norm_placement", "pre, post"], seeds=""), "seeds", "seeds are empty; write"),
-        (
-            form(["norm_placement", "pre, post"], seeds=",".join(map(str, range(40)))),
-            "seeds",
-            "the maximum of one experiment is 60",
-        ),
-        (form(["norm_placement", "pre, post"], kind="lengths", times=99), "times", "from 1 to 20"),
         (form(["norm_placement", "pre, post"], kind="lengths", n=""), "n", "n is empty; write"),
-        (form(["norm_placement", "pre, post"], kind="odd"), "kind", "choose one of"),
         (form(["norm_placement", "pre, post"], base="run:x"), "base", "select another"),
-        (form(["norm_placement", "pre, post"], name="x" * 200), "name", "characters"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -366,25 +348,6 @@ class FakeRequest:
         return not self.connected
 
 
-def test_pending_verdict_does_not_block_another(lab, pending_evaluations):
-    async def request_both():
-        slow = asyncio.ensure_future(
-            lab.outcome({"owner": OWNER, "name": "annotated-copy"}, FakeRequest("10.0.0.1"))
-        )
-        while not pending_evaluations:
-            await asyncio.sleep(0.01)
-        quick = asyncio.ensure_future(
-            lab.outcome({"owner": OTHER, "name": "length-order"}, FakeRequest("10.0.0.2"))
-        )
-        finished, _ = await asyncio.wait({quick}, timeout=10)
-        pending_evaluations[0].set_result({"loss": 0.25})
-        return finished, (await quick)["summary"], await slow
-
-    finished, quick, slow = run_in_thread(request_both())
-    assert (len(finished), quick) == (1, "not run yet")
-    assert slow["measured"] == 0.25
-
-
 def test_pending_verdicts_are_limited_in_total_and_per_client(lab, pending_evaluations):
     async def request_many():
         pending = [
@@ -497,41 +460,3 @@ def test_a_poll_of_an_unchanged_experiment_computes_nothing(lab, registry, kind)
     ]
     final, counts = poll_and_count(lab, experiment_id, changed["open"]["version"])
     assert (counts, final["open"]["results"]) == ({"configs": 0, "sorted": 0}, None)
-
-
-HOSTILE = [
-    None,
-    3,
-    [],
-    {},
-    {"owner": "short"},
-    {"owner": {}},
-    {"owner": OWNER},
-    {"owner": OWNER, "question": ["norm_placement"]},
-    {"owner": OWNER, "form": 3},
-    {"owner": OWNER, "form": {"grid": "norm"}},
-    {"owner": OWNER, "form": {"grid": [["norm_placement"]]}},
-    {"owner": OWNER, "form": {"grid": [[{}, []]]}},
-    {"owner": OWNER, "form": form(["norm_placement", "pre"], seeds=[0])},
-    {"owner": OWNER, "form": form(["norm_placement", "x" * 30_000])},
-    {"owner": OWNER, "form": form(["norm_placement", "pre"], base={"a": 1})},
-    {"owner": OWNER, "form": form(["norm_placement", "pre"], kind="lengths", times=True)},
-    {"owner": OWNER, "name": "../x", "action": ["delete"]},
-    {"owner": OWNER, "experiment": ["x"], "action": "__init__", "name": 5},
-]
-
-
-@pytest.mark.parametrize("fields", HOSTILE, ids=lambda fields: repr(fields)[:60])
-def test_a_hostile_request_gets_an_error_message(lab, fields):
-    for route in (
-        "experiments/plan",
-        "experiments/submit",
-        "experiments/action",
-        "experiments/csv",
-        "replications/start",
-        "replications/outcome",
-    ):
-        response = run_in_thread(lab.handlers()[route](fields, None))
-        assert isinstance(response["error"], str), route
-        assert 10 < len(response["error"]) < 600
-    assert lab.experiments.list_for_owner(OWNER) == []

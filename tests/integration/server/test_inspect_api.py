@@ -74,37 +74,6 @@ def test_invalid_sequence_gets_a_message(registry, text, message):
     assert message in load_view(registry, view="attention", text=text)["error"]
 
 
-HOSTILE = [
-    {"view": "nothing"},
-    {"view": None},
-    {"view": ["attention"]},
-    {"view": "attention", "options": {"kind": "x"}},
-    {"view": "attention", "options": {"kind": {}}},
-    {"view": "attention", "options": {"mode": "sampled", "temperature": 0}},
-    {"view": "steps", "options": {"mode": "sampled", "temperature": "1"}},
-    {"view": "steps", "options": {"mode": "sampled", "seed": -1}},
-    {"view": "steps", "options": {"mode": "sampled", "seed": 2**40}},
-    {"view": "attention", "text": "3 " * 5000},
-    {"view": "attention", "subject": "checkpoint:../x"},
-    {"view": "attention", "subject": 3},
-    {"subject": "run:x", "owner": "x", "view": "attention"},
-    {"view": "attention", "options": {"kind": "x" * 9000}},
-    {"view": "steps", "text": "\ud800"},
-]
-
-
-@pytest.mark.parametrize("fields", HOSTILE, ids=lambda fields: repr(fields)[:50])
-def test_a_hostile_request_gets_an_error_message(registry, fields):
-    response = load_view(registry, **fields)
-    assert set(response) - {"default_input", "field"} == {"error"}
-    assert 10 < len(response["error"]) < 300
-
-
-def test_body_without_object_gets_an_error(registry):
-    for body in (None, 3, "x", []):
-        assert "error" in run_in_thread(InspectHandlers(registry).load_view(body))
-
-
 def request_from(address):
     return Request(
         {"type": "http", "method": "POST", "path": "/", "headers": [], "client": (address, 1)}

@@ -100,8 +100,8 @@ def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
         "d_ff": 64,
     }
     fields |= {
-        "max_steps": 120,
-        "lr_decay_steps": 120,
+        "max_steps": 60,
+        "lr_decay_steps": 60,
         "batch_size": 64,
         "learning_rate": 4e-3,
         "eval_every": 1000,

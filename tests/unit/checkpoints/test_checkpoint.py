@@ -105,33 +105,6 @@ def test_a_loaded_model_has_the_same_bits_and_gives_the_same_scores(pristine, tr
     assert evaluate(family, requested) == evaluate(trainer.model, requested)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"norm_placement": "post"},
-        {"position_type": "sinusoidal"},
-        {"share_embeddings": True},
-        {"tie_output_embeddings": True},
-        {"attention_bias": False},
-    ],
-)
-def test_models_of_every_kind_come_back_with_the_same_answers(tiny, tmp_path, changes):
-    trainer = Trainer(tiny.replace(**changes))
-    trainer.train_step()
-    save_checkpoint(tmp_path / "x", trainer, [])
-    _, family = load_model(tmp_path / "x")
-    rows = build_held_out_set(trainer.task, 20, 1, 5).batch
-    assert torch.equal(
-        family(rows.source_BS, rows.decoder_input_BT),
-        trainer.model.eval()(rows.source_BS, rows.decoder_input_BT),
-    )
-    resumed, _ = resume_trainer(tmp_path / "x")
-    assert weights_by_name(resumed.model).keys() == weights_by_name(trainer.model).keys()
-    assert (family.output_proj.weight is family.target_embedding.token_embedding.weight) == bool(
-        changes.get("tie_output_embeddings")
-    )
-
-
 def test_scores_and_versions_are_stored_in_config_json(pristine, trainer):
     manifest = read_manifest(pristine)
     assert manifest.scores == json.loads(json.dumps(dataclasses.asdict(trainer.evaluate(50))))
@@ -280,8 +253,7 @@ def test_a_checkpoint_cut_off_between_two_renames_loads_again(folder):
     assert resume_trainer(folder)[0].step_count == STEPS
 
 
-@pytest.mark.parametrize("load", [load_model, resume_trainer])
-@pytest.mark.parametrize("d_model", [8, 16])
+@pytest.mark.parametrize(("load", "d_model"), [(load_model, 16), (resume_trainer, 8)])
 def test_a_checkpoint_replaced_while_it_is_read_is_read_again(
     trainer, folder, monkeypatch, load, d_model
 ):
@@ -449,215 +421,11 @@ def test_a_name_that_is_no_file_name_is_rejected(tmp_path):
         load_model(tmp_path / ("x" * 300))
 
 
-# When the file means harm
-
-
-def poisoned(value):
-    def change(header, data):
-        return header, data[:400] + struct.pack("<f", value) + data[404:]
-
-    return change
-
-
-def entry(name="output_proj.weight", **changes):
-    """Change the description of one tensor; this one has 13 x 8 numbers in 416 bytes."""
-    return lambda header, data: (header | {name: header[name] | changes}, data)
-
-
-def without_one(header, data):
-    return {
-        name: each for name, each in header.items() if each["data_offsets"][1] != len(data)
-    }, data
-
-
-def without_one_and_its_data(header, data):
-    start = next(
-        each["data_offsets"][0] for each in header.values() if each["data_offsets"][1] == len(data)
-    )
-    return without_one(header, data)[0], data[:start]
-
-
-def with_one_more(header, data):
-    return header | {
-        "payload": {"dtype": "F32", "shape": [1], "data_offsets": [len(data), len(data) + 4]}
-    }, data + b"\0" * 4
-
-
-def with_an_empty_one_more(header, data):
-    return header | {
-        "payload": {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [len(data), len(data)]}
-    }, data
-
-
-def renamed(header, data):
-    return {
-        name.replace("output_proj.bias", "output_proj.bais"): each for name, each in header.items()
-    }, data
-
-
-def twice(header, data):
-    raw = json.dumps(header)
-    name = next(iter(header))
-    return f"{{{json.dumps(name)}: {json.dumps(header[name])}, {raw[1:]}".encode(), data
-
-
-def overlapping(header, data):
-    names = [name for name in header if name.endswith("norm.bias")]
-    return header | {names[0]: header[names[1]]}, data
-
-
-def with_a_hole(header, data):
-    moved = {
-        name: each | {"data_offsets": [at + 64 for at in each["data_offsets"]]}
-        for name, each in header.items()
-    }
-    return moved, b"\0" * 64 + data
-
-
-def many(header, data):
-    return {
-        f"t{n}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)
-    }, b""
-
-
-def with_metadata(value):
-    return lambda header, data: (header | {"__metadata__": value}, data)
-
-
-def raw_header(raw):
-    return lambda header, data: (raw, data)
-
-
-def raw_description(text):
-    """Replace the description of the same tensor by any JSON."""
-    return lambda header, data: (
-        json.dumps(header | {"output_proj.weight": "HERE"}).replace('"HERE"', text).encode(),
-        data,
-    )
-
-
-HOSTILE = {
-    "NaN weight": poisoned(float("nan")),
-    "infinite weight": poisoned(float("inf")),
-    "minus infinite weight": poisoned(float("-inf")),
-    "half precision": entry(dtype="F16"),
-    "integers": entry(dtype="I32"),
-    "unknown type": entry(dtype="F7"),
-    "type of type list": entry(dtype=["F32"]),
-    "no type": entry(dtype=None),
-    "flat shape": entry(shape=[104]),
-    "turned shape": entry(shape=[8, 13]),
-    "one dimension more": entry(shape=[13, 8, 1]),
-    "true shape": entry(shape=[13, 8, True]),
-    "huge shape": entry(shape=[2**40, 2**40]),
-    "overflowing shape": entry(shape=[2**62, 4]),
-    "empty huge shape": entry(shape=[0, 2**62]),
-    "negative shape": entry(shape=[-13, -8]),
-    "fractional shape": entry(shape=[13.0, 8.0]),
-    "nested shape": entry(shape=[[13, 8]]),
-    "shape of text": entry(shape="13, 8"),
-    "offsets beyond the end": entry(data_offsets=[0, 2**60]),
-    "offsets overflowing": entry(data_offsets=[0, 2**64]),
-    "negative offsets": entry(data_offsets=[-416, 0]),
-    "swapped offsets": entry(data_offsets=[416, 0]),
-    "offsets of text": entry(data_offsets=["0", "416"]),
-    "true offsets": entry(data_offsets=[False, True]),
-    "one offset": entry(data_offsets=[0]),
-    "no offsets": entry(data_offsets=None),
-    "one more key": entry(extra=1),
-    "a tensor missing": without_one,
-    "a tensor and its data missing": without_one_and_its_data,
-    "a tensor too many": with_one_more,
-    "an empty tensor too many": with_an_empty_one_more,
-    "a tensor renamed": renamed,
-    "a key twice": twice,
-    "overlapping tensors": overlapping,
-    "a hole": with_a_hole,
-    "200,000 tensors": many,
-    "metadata that is no text": with_metadata({"a": 1}),
-    "metadata that is a list": with_metadata([]),
-    "two megabytes of metadata": with_metadata({"a": "x" * 2_000_000}),
-    "header of a list": raw_header(b"[]"),
-    "header of null": raw_header(b"null"),
-    "header of a number": raw_header(b"17"),
-    "empty header": raw_header(b"{}"),
-    "no JSON": raw_header(b"\x80\x04hello, I am a pickle"),
-    "broken text": raw_header(b'{"\xff": 1}'),
-    "bottomless header": raw_header(b"[" * 100_000),
-    "bottomless object": raw_header(b'{"a":' * 100_000),
-    "nested description": raw_description("[" * 970 + "]" * 970),
-    "description of null": raw_description("null"),
-    "description of text": raw_description('"F32"'),
-    "NaN description": raw_description(
-        '{"dtype": "F32", "shape": [NaN, 8], "data_offsets": [0, 416]}'
-    ),
-    "infinite shape": raw_description(
-        '{"dtype": "F32", "shape": [1e999, 8], "data_offsets": [0, 416]}'
-    ),
-    "endless digits": raw_description(
-        '{"dtype": "F32", "shape": [' + "9" * 5000 + ', 8], "data_offsets": [0, 416]}'
-    ),
-    "deep dtype": raw_description(
-        '{"dtype": ' + "[" * 960 + "]" * 960 + ', "shape": [13, 8], "data_offsets": [0, 416]}'
-    ),
-    "deep shape": raw_description(
-        '{"dtype": "F32", "shape": ' + "[" * 960 + "]" * 960 + ', "data_offsets": [0, 416]}'
-    ),
-    "deep offsets": raw_description(
-        '{"dtype": "F32", "shape": [13, 8], "data_offsets": ' + "[" * 960 + "]" * 960 + "}"
-    ),
-    "lone surrogate": raw_description(
-        '{"dtype": "\\ud800", "shape": [13, 8], "data_offsets": [0, 416]}'
-    ),
-}
-
-
-@pytest.mark.parametrize("harm", HOSTILE)
-def test_handmade_weights_are_rejected(folder, harm):
-    path = folder / "model.safetensors"
-    header, data = split(path)
-    changed = HOSTILE[harm](header, data)
-    assert header["output_proj.weight"]["shape"] == [13, 8]
-    assert join(*changed) != join(header, data)
-    path.write_bytes(join(*changed))
-    assert len(refusal(folder)) < 3000
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [
-        poisoned(float("nan")),
-        entry("step", dtype="F64"),
-        entry("step", shape=[1]),
-        without_one,
-        with_one_more,
-        renamed,
-        twice,
-    ],
-)
-def test_handmade_training_states_are_rejected(folder, harm):
-    path = folder / "training.safetensors"
-    header, data = split(path)
-    if harm.__qualname__.startswith("poisoned"):
-        at = next(each for name, each in header.items() if "exp_avg_sq" in name)["data_offsets"][0]
-        data = data[:at] + struct.pack("<f", float("nan")) + data[at + 4 :]
-        changed = header, data
-    elif harm is renamed:
-        changed = (
-            {
-                name.replace("generator.data", "generator.date"): each
-                for name, each in header.items()
-            },
-            data,
-        )
-    else:
-        changed = harm(header, data)
-    path.write_bytes(join(*changed))
-    refusal(folder, path.name, resume_trainer)
+# When the file means harm; faults/test_hostile_weights.py has handmade weights
 
 
 @pytest.mark.parametrize("name", ["generator.data", "generator.torch"])
-@pytest.mark.parametrize("shape", [[0], [0, 2**62], [0, 2**63], [0, 2**64], [16], []])
+@pytest.mark.parametrize("shape", [[0, 2**62], [16]])
 def test_a_generator_state_of_another_size_is_rejected(folder, name, shape):
     path = folder / "training.safetensors"
     header, data = split(path)
@@ -692,7 +460,7 @@ def test_a_training_state_of_another_step_is_rejected_with_both(folder):
     )
 
 
-@pytest.mark.parametrize("length", [0, 1, 10**6 + 1, 10**8, 2**32, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("length", [1, 10**6 + 1])
 def test_a_giant_header_is_rejected_unread(folder, length):
     path = folder / "model.safetensors"
     header, data = split(path)
@@ -773,22 +541,9 @@ def test_an_optimizer_state_with_invalid_values_is_rejected(folder, name, value)
     "line",
     [
         b"",
-        b"{",
-        b"null",
-        b"3",
-        b"[]",
-        b"{}",
-        b'{"step": 3}',
-        b'{"loss": 1.0}',
-        b'{"step": 1.5, "loss": 1.0}',
         b'{"step": true, "loss": 1.0}',
-        b'{"step": 3, "loss": "low"}',
         b'{"step": 3, "loss": NaN}',
-        b'{"step": 3, "loss": 1e999}',
-        b'{"step": 3, "step": 4, "loss": 1.0}',
         b"[" * 100_000,
-        b"\xff",
-        b'{"step": 3, "loss": 1.0}}',
     ],
 )
 def test_a_bad_line_of_metrics_is_named_by_its_number(folder, line):

@@ -87,6 +87,7 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("actual", [0, 1, 3, "2", True, None, [2]])
+@pytest.mark.parametrize("actual", [3, "1"])
 def test_another_schema_is_rejected_with_both_versions(folder, actual):
     edit(folder, "schema_version", to=actual)
     message = f"has schema_version {actual!r}; this version of the playground reads 2"
@@ -116,60 +117,30 @@ def test_a_missing_part_is_named(folder, key):
 
 NO_RUN_WRITES = [
     (("model", "d_model"), -4, "(d_model)"),
-    (("model", "d_model"), 65_536, "(d_model)"),
-    (("model", "d_model"), 2.0, "(d_model)"),
     (("model", "d_model"), True, "(d_model)"),
-    (("model", "n_layers"), None, "(n_layers)"),
     (("model", "n_heads"), 5, "does not divide d_model"),
     (("model", "norm_placement"), "__import__('os')", "(norm_placement)"),
-    (("model", "max_positions"), 3, "(max_length)"),
     (("model", "source_vocab_size"), 14, "vocab_size"),
-    (("model", "rope"), True, "rope"),
-    (("task", "max_length"), 10**9, "(max_length)"),
     (("task", "task"), "../../etc/passwd", "(task)"),
-    (("task", "task"), ["reverse"], "(task)"),
-    (("training", "learning_rate"), "fast", "(learning_rate)"),
     (("training", "learning_rate"), 10**400, "(learning_rate)"),
     (("training", "hurry"), 1, "hurry"),
     (("task",), None, "does not describe a run"),
-    (("model",), [], "does not describe a run"),
-    (("training",), "x", "does not describe a run"),
     (("architecture",), "os:system", "architecture is 'os:system'"),
-    (("architecture",), ["transformer"], "does not describe a run"),
-    (("architecture",), None, "architecture is None"),
     (("step",), -1, "step -1"),
-    (("step",), 1.5, "step 1.5"),
-    (("step",), True, "step True"),
     (("seconds",), "long", "seconds 'long'"),
-    (("seconds",), None, "seconds None"),
     (("seconds",), 10**400, "does not describe a run"),
-    (("scores",), [1], "scores hold [1]"),
     (("scores",), {"n": "<b>", "by_length": 3}, "does not have the keys of an evaluation"),
     (
         ("scores",),
         {"n": 3, "exact_match": 7, "token_accuracy": 0.5, "by_length": []},
         "exact_match is 7",
     ),
-    (("versions",), {"torch": 2}, "versions are"),
     (("surprise",), 1, "unknown key"),
-    (("device",), {"cpu": 1}, "device is"),
-    (("versions",), 3, "does not describe a run"),
-    (("versions",), "x", "does not describe a run"),
-    (("changes",), None, "changes are None"),
-    (("changes",), {"steps": 3}, "changes are {'steps': 3}"),
-    (("changes",), "steps", "changes are 'steps'"),
     (("changes",), [3], "changes are [3]"),
-    (("changes",), [[1, "steps"]], "changes are [[1, 'steps']]"),
     (("changes",), [[1, "seed", 3]], "'seed' cannot change"),
-    (("changes",), [[1, ["steps"], 3]], "['steps'] cannot change"),
     (("changes",), [[1, "max_steps", -3]], "(max_steps)"),
-    (("changes",), [[1, "max_steps", 3.5]], "(max_steps)"),
-    (("changes",), [[1, "learning_rate", "fast"]], "(learning_rate)"),
-    (("changes",), [[1, "learning_rate", 10**400]], "(learning_rate)"),
     (("changes",), [[1, "speed", [[]]]], "(speed)"),
     (("changes",), [[-1, "speed", 1]], "(step)"),
-    (("changes",), [[True, "speed", 1]], "(step)"),
-    (("changes",), [[2**31, "speed", 1]], "(step)"),
 ]
 
 
@@ -183,7 +154,7 @@ def test_an_invalid_run_file_is_rejected_with_the_reason(folder, keys, to, reaso
     assert reason in refusal(folder)
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+@pytest.mark.parametrize("number", ["NaN", "-1e999"])
 def test_invalid_numbers_are_rejected(folder, number):
     text = (folder / "config.json").read_text()
     (folder / "config.json").write_text(text.replace('"seconds": 1.25', f'"seconds": {number}'))
@@ -196,19 +167,9 @@ def test_a_duplicate_key_is_rejected(folder):
     assert "a key occurs twice" in refusal(folder)
 
 
-@pytest.mark.parametrize("depth", [980, 2_000, 100_000])
+@pytest.mark.parametrize("depth", [980, 100_000])
 @pytest.mark.parametrize("bracket", ["[", '{"a":'])
-@pytest.mark.parametrize(
-    "where",
-    [
-        '"step": 7',
-        '"changes": []',
-        '"d_model": 32',
-        '"norm_placement": "pre"',
-        '"architecture": "transformer"',
-        '"schema_version": 2',
-    ],
-)
+@pytest.mark.parametrize("where", ['"changes": []', '"d_model": 32', '"schema_version": 2'])
 def test_deeply_nested_json_is_rejected(folder, where, bracket, depth):
     text = (folder / "config.json").read_text().replace('"step": 7', '"changes": [], "step": 7')
     nested = bracket * depth + "1" + {"[": "]", '{"a":': "}"}[bracket] * depth
@@ -221,13 +182,8 @@ def test_deeply_nested_json_is_rejected(folder, where, bracket, depth):
     "data",
     [
         b"",
-        b"{",
         b"\xff\xfe\x00",
-        b"null",
-        b"3",
         b"[]",
-        b'"x"',
-        b"\x00" * 100,
         b'{"schema_version": 2}',
         b"9" * 5000,
     ],

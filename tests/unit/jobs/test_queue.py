@@ -88,15 +88,6 @@ def test_addresses_take_turns_and_so_do_the_owners_behind_one(build, executor):
     assert finish_all(executor) == ["a1", "b1", "a2", "b2", "e1", "b3", "a3", "e2", "e3"]
 
 
-def test_another_client_waits_for_one_job_and_not_for_a_backlog(build, executor):
-    queue = build()
-    for label in "12345":
-        submit(queue, "ada", label, address="10.0.0.1")
-    last = submit(queue, "bob", "b", address="10.0.0.2")
-    assert last.queue_position == 1
-    assert finish_all(executor) == ["1", "b", *"2345"]
-
-
 def test_invented_owners_of_one_address_share_its_turns(build, executor):
     queue = build(max_active=100)
     for number in range(20):
@@ -528,16 +519,3 @@ def test_callback_that_fails_is_logged(build, executor, caplog):
     executor.done(submit(queue))
     assert [record.exc_info[0] for record in caplog.records] == [KeyError]
     assert submit(queue).status is JobStatus.RUNNING
-
-
-def test_failing_housekeeping_is_logged_once_and_continues(caplog):
-    housekeeper, rounds = Housekeeper(), []
-
-    def fail():
-        raise KeyError("an odd job")
-
-    housekeeper._last_errors = {fail: "", lambda: rounds.append(1): ""}
-    for _ in range(3):
-        housekeeper.run_once()
-    assert len(rounds) == 3
-    assert [record.exc_info[0] for record in caplog.records] == [KeyError]

@@ -264,16 +264,6 @@ def test_generation_ends_at_the_last_position(pair, beams):
         ).shape == (5, width)
 
 
-def test_sampling_generates_valid_sequences(pair):
-    _, loaded = pair
-    torch.manual_seed(0)
-    drawn_NT = loaded.generate(
-        **inputs_of(sources(1)), do_sample=True, num_return_sequences=20, max_new_tokens=11
-    )
-    assert len(drawn_NT) == 20
-    assert len(drawn_NT.unique(dim=0)) > 1
-
-
 @pytest.mark.parametrize("beams", [1, 2])
 def test_generate_returns_attention_weights(pair, beams):
     model, loaded = pair
@@ -399,7 +389,7 @@ def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_pa
     assert counted["positions"] == sum(range(1, 12))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("kind", POSITION_TYPES)
 def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path):
     loaded = save_and_load(build(position_type=kind), tmp_path).to(dtype)

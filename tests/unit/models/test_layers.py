@@ -18,18 +18,6 @@ def test_feed_forward_applies_relu_network_to_each_position():
     )
 
 
-def test_feed_forward_equals_two_convolutions_with_kernel_size_one():
-    torch.manual_seed(0)
-    network = FeedForward(ModelConfig(d_model=8, d_ff=20))
-    up, down = torch.nn.Conv1d(8, 20, 1), torch.nn.Conv1d(20, 8, 1)
-    for convolution, linear in ((up, network.up_proj), (down, network.down_proj)):
-        convolution.weight.data = linear.weight.data[:, :, None]
-        convolution.bias.data = linear.bias.data
-    x_BSD = torch.randn(2, 3, 8)
-    expected_BDS = down(up(x_BSD.transpose(1, 2)).relu())
-    torch.testing.assert_close(network(x_BSD), expected_BDS.transpose(1, 2))
-
-
 def test_post_norm_normalizes_residual_sum_and_pre_norm_the_input():
     torch.manual_seed(0)
     x_BSD, result_BSD = torch.randn(2, 3, 8), torch.randn(2, 3, 8)

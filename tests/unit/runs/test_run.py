@@ -6,12 +6,11 @@ import time
 
 import pytest
 
-from playground.common.storage import directory_size
 from playground.runs.record import MAX_NAME_LENGTH, TERMINAL_STATUSES, RunRecord, owner_id
 from playground.runs.registry import Registry
 from playground.runs.state import Run
 from playground.runs.summary import to_summary
-from playground.runs.weight_history import WeightHistory, weights_path
+from playground.runs.weight_history import WeightHistory
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange
 from tests.support.app_server import wait_for
@@ -109,56 +108,40 @@ def test_a_failed_write_is_reported_and_the_old_record_stays(run):
     assert sorted(os.listdir(run.folder)) == ["run.json"]
 
 
-def test_a_run_without_a_folder_writes_nothing(run, tmp_path):
-    os.rename(run.folder, tmp_path / "missing")
-    run.write()
-    assert not run.folder.exists()
-
-
 # Records of others
 
 
 NO_RECORDS = [
     b"",
-    b"{",
-    b"null",
-    b"3",
     b"[]",
-    b"{}",
     b"\xff",
     b"[" * 100_000,
     b'{"id": "x"}',
     b'{"id": 1, "id": 2}',
 ]
 ODD = {
-    "id": [None, 7, "", [], {}],
-    "share_id": [None, 7, "", []],
-    "owner": [None, 7, []],
-    "name": [None, 7, [], {}],
-    "created": [None, "yesterday", [], True],
-    "status": [None, 7, "dancing", []],
-    "message": [None, 7],
-    "step": [None, "3", -1, 1.5, True, 2**40],
-    "seconds": [None, "long", -1],
-    "best": ["good", []],
-    "device": [7, None],
-    "scores": [3, "x", [1], {"n": "<b>"}],
-    "hidden": [None, "yes", 3],
-    "started_by": [None, 7, "scheduler"],
-    "deleted_at": ["yesterday", [], True],
+    "id": [None, ""],
+    "share_id": [7],
+    "owner": [None],
+    "name": [[]],
+    "created": ["yesterday", True],
+    "status": ["dancing", []],
+    "message": [None],
+    "step": ["3", -1, True],
+    "seconds": ["long"],
+    "best": ["good"],
+    "device": [7],
+    "scores": ["x", {"n": "<b>"}],
+    "hidden": ["yes"],
+    "started_by": ["scheduler"],
+    "deleted_at": ["yesterday"],
     "branched_from": [
-        3,
         "ab",
-        ["x"],
-        ["x", "y"],
-        [1, 2],
         ["x", -1],
         ["../../etc", 3],
-        {"a": 1},
-        True,
     ],
-    "config": [None, 3, "x", {"task": "explode"}, {"surprise": 1}, {"d_model": -1}],
-    "changes": [None, 3, "x", [3], [[1, "seed", 3]], [[-1, "max_steps", 3]], {}],
+    "config": ["x", {"task": "explode"}, {"surprise": 1}],
+    "changes": ["x", [[1, "seed", 3]]],
 }
 CASES = [(name, value) for name, values in ODD.items() for value in values]
 
@@ -192,13 +175,6 @@ def test_an_incomplete_record_is_rejected(run):
         )
         with pytest.raises(ValueError, match=r"run\.json"):
             Run.read(run.folder)
-
-
-def test_unknown_files_of_newer_versions_are_ignored(run):
-    edit(run, worker=3, points=3, lock=3, folder="/etc", requested=3, surprise=1)
-    assert Run.read(run.folder).record == run.record
-    assert not Run.read(run.folder).has_worker
-    assert Run.read(run.folder).folder == run.folder
 
 
 def test_a_giant_record_is_rejected_unread(run):
@@ -317,12 +293,6 @@ def test_a_run_without_checkpoints_has_a_message(run):
     assert run.last_checkpoint_message() == "it has no checkpoint yet"
     assert not run.has_worker
     assert run.send_command("pause") is False
-
-
-def test_the_size_of_a_folder_is_that_of_its_files(run):
-    assert directory_size(run.folder) == (run.folder / "run.json").stat().st_size
-    weights_path(run.folder, 1).parent.mkdir()
-    assert directory_size(run.folder) == (run.folder / "run.json").stat().st_size
 
 
 def test_a_row_of_the_list_describes_a_run(run):

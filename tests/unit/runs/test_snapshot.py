@@ -102,3 +102,13 @@ def test_a_sequence_with_too_many_weights_has_no_forward_pass(monkeypatch):
     response = builder.predict(model, "1 2")
     assert response["forward_pass"] is None
     assert response["target"] == ["2", "1"]
+
+
+def test_the_snapshot_of_a_long_probe_with_many_heads_is_small():
+    config = small_config(
+        "transformer", min_length=200, max_length=200, max_positions=201, n_layers=4, n_heads=8
+    )
+    builder = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    snapshot = builder.snapshot(build_model(config), 0)
+    assert sum(np.size(weights) for weights in snapshot["attention"].values()) <= 100_000
+    assert len(builder.default_input.split()) > 20
