@@ -43,10 +43,6 @@ def output_too_long(max_tokens: int, max_positions: int) -> str:
     return f"max_tokens is {max_tokens}, but the model has max_positions {max_positions}; lower it"
 
 
-def requires_one_sequence(n: int) -> str:
-    return f"the batch has {n} sequences; only one sequence at a time is supported"
-
-
 def missing_mask(placeholder: str) -> str:
     return f"the text has no mask; write {placeholder} in place of the word to predict"
 
