@@ -40,10 +40,6 @@ def output_too_long(max_tokens: int, max_positions: int) -> str:
     return f"max_tokens is {max_tokens}, but the model has max_positions {max_positions}; lower it"
 
 
-def requires_one_sequence(n: int) -> str:
-    return f"the batch has {n} sequences; only one sequence at a time is supported"
-
-
 def missing_mask_token(model: str) -> str:
     return (
         f"{model} has no mask token, so it cannot predict masked positions; choose a masked "

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from playground.architectures.encoder_decoder import EncoderDecoder
-from playground.common import messages
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
@@ -83,8 +82,9 @@ def recorded_steps(
 
 
 def _require_single_sequence(batch: Batch) -> None:
-    if len(batch.source_BS) != 1:
-        raise ValueError(messages.requires_one_sequence(len(batch.source_BS)))
+    n = len(batch.source_BS)
+    if n != 1:
+        raise ValueError(f"the batch has {n} sequences; only one sequence at a time is supported")
 
 
 def _target_tokens(batch: Batch) -> list[int]:

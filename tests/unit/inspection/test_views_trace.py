@@ -372,7 +372,7 @@ def test_missing_numbers_are_rejected(options, expected_message):
     assert expected_message in refused(random_model(), "trace-cell", **options)
 
 
-# Positions and symbols.
+# Embeddings and parameters.
 
 
 def test_positions_neighbors_and_map_use_the_requested_side():
