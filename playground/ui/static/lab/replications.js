@@ -118,11 +118,7 @@ function Details({ claim, outcome }) {
   const [isOpen, setOpen] = useState(false);
   return html`<details onToggle=${(event) => setOpen(event.currentTarget.open)}>
     <summary aria-label=${"Details of: " + claim.title}>Details</summary>
-    ${
-      isOpen &&
-      claim.curve.length > 0 &&
-      html`<${ClaimChart} claim=${claim} outcome=${outcome} />`
-    }
+    ${isOpen && claim.curve.length > 0 && html`<${ClaimChart} claim=${claim} outcome=${outcome} />`}
     <dl>
       <dt>differences</dt>
       <dd>
