@@ -98,7 +98,7 @@ PUBLISHED_HEADER = """
 
 `python -m playground published --all --seeds 3 --json` trains every claim. The Lab shows the
 settings, their differences from the source, and the duration. It draws the published values of
-the Annotated Transformer, grokking and the benchmark page beside those of the runs.
+the Annotated Transformer and grokking beside those of the runs.
 
 | claim | published | ours | seeds | |
 |---|---|---|---|---|"""
