@@ -208,7 +208,7 @@ test("the list has a title and a state for each lesson, and opens it", async () 
   assert.match(stations[1].textContent, /predicted correctly/);
   stations[1].click();
   await settle();
-  assert.equal($(".lesson h3").textContent, "One head");
+  assert.equal($(".lesson h3").textContent, "1. One head");
 });
 
 test("a prediction is measured, polled and compared", async () => {
