@@ -62,7 +62,16 @@ def diverge(registry, run):
 
 
 @repeat_counts(1, 20)
-@pytest.mark.parametrize("fault", [kill, limit_memory, suspend, send_invalid_message, diverge])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(kill, marks=pytest.mark.smoke),
+        limit_memory,
+        suspend,
+        send_invalid_message,
+        diverge,
+    ],
+)
 def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count, fault):
     fields = {
         limit_memory: LARGE,

@@ -574,7 +574,7 @@ def test_unwatched_run_pauses_with_reason_and_releases_its_worker(create_registr
 
 
 def test_polling_the_list_renews_the_lease_of_its_runs(create_registry):
-    registry = create_registry(slots=2, idle_timeout_s=3)
+    registry = create_registry(slots=2, idle_timeout_s=6)
     viewed, unviewed = start_slow_run(registry, "ada"), start_slow_run(registry, "bob")
     wait_for(
         lambda: registry.summaries("ada") and unviewed.status == "paused",
