@@ -36,6 +36,7 @@ class Lesson:
     option_labels   the labels of the options
     has_translation whether a pretrained encoder-decoder translates the option `sentence`; the
                     measurement gets the result as the option `translation`
+    sources         the section of the notebook on the same subject, by its heading
     """
 
     title: str
@@ -53,6 +54,7 @@ class Lesson:
     options: Mapping[str, str] = field(default_factory=dict)
     option_labels: Mapping[str, str] = field(default_factory=dict)
     has_translation: bool = False
+    sources: str = ""
 
 
 def _default_run(options: Settings) -> dict[str, Settings]:
@@ -106,6 +108,7 @@ LESSONS = {
         0,
         options={"text": EXAMPLE_TEXT},
         option_labels={"text": "Sequence"},
+        sources="Six steps",
     ),
     "lesson-3": Lesson(
         "Remove positional encoding",
@@ -123,6 +126,7 @@ LESSONS = {
             "order": "mostly the right tokens, mostly in the wrong order",
             "both": "mostly not even the right tokens",
         },
+        sources="Word order",
     ),
     "lesson-4": Lesson(
         "One head against four",
@@ -139,6 +143,7 @@ LESSONS = {
             "one head": "one head",
             "same": "neither: at most 10 steps apart, or neither reaches it",
         },
+        sources="Four kinds of attention",
     ),
     "lesson-6": Lesson(
         "Ablate heads",
@@ -178,6 +183,7 @@ LESSONS = {
         1,
         options={"positions": "learned"},
         option_labels={"positions": "Positions"},
+        sources="Sine waves for positions",
     ),
 }
 
@@ -207,6 +213,7 @@ LESSONS |= {
         1,
         options=SEQUENCE_OPTION,
         option_labels=SEQUENCE_LABEL,
+        sources="Recurrent cells",
     ),
     "lesson-10": Lesson(
         "Attention: read the source again",
@@ -230,6 +237,7 @@ LESSONS |= {
         10,
         options=SEQUENCE_OPTION,
         option_labels=SEQUENCE_LABEL,
+        sources="One head",
     ),
     "lesson-11": Lesson(
         "Only attention: the transformer",
@@ -251,6 +259,7 @@ LESSONS |= {
         },
         options=SEQUENCE_OPTION,
         option_labels=SEQUENCE_LABEL,
+        sources="The same task with other networks",
     ),
 }
 
@@ -279,6 +288,7 @@ LESSONS |= {
         },
         option_labels={"pretrained": "Encoder-decoder", "sentence": "Sentence"},
         has_translation=True,
+        sources="A pretrained encoder",
     ),
 }
 

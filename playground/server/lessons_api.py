@@ -22,7 +22,7 @@ from playground.lessons.service import MEASUREMENT_TIMEOUT_S, LessonService
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 
-from .project_files import ProjectFiles
+from .project_files import ProjectFiles, heading_anchor
 from .routes import HandlerGroup, handler
 from .schemas.base import OwnerRequest
 from .schemas.lessons import AnswerKey, MeasurementRequest, StartBug, StartLesson, SubmitGuess
@@ -53,6 +53,7 @@ class LessonHandlers(HandlerGroup):
             "machine": machine,
             "bug_seconds": 2 * _declared_seconds(RunConfig.from_flat(BUG_SETTINGS)),
             "docs": ProjectFiles().links().get("Docs"),
+            "sources": ProjectFiles().notebook(),
             "seed": FIRST_SEED,
             "steps": BUG_SETTINGS["max_steps"],
             "max_steps": STEPS_RANGE[1],
@@ -146,8 +147,10 @@ def _lesson_info(lesson: Lesson) -> dict[str, Any]:
             "unit",
             "tolerance",
             "has_translation",
+            "sources",
         )
     }
+    fields["sources_anchor"] = heading_anchor(lesson.sources)
     options = [
         {
             "name": name,

@@ -7,6 +7,7 @@ installed package has its source code and the notebook only.
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -59,12 +62,26 @@ TEMPLATES = Environment(
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 MARKDOWN.add_render_rule("table_open", lambda *_: '<div class="table"><table>\n')
 MARKDOWN.add_render_rule("table_close", lambda *_: "</table></div>\n")
+CELL = "python cell"  # marks the code of a notebook, which the page folds
 FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 DOCUMENT_LIST = re.compile(r"^## Documents\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 INDEX_START = (
     "# Documentation\n\n- [Overview](README.md): what the playground does, and first steps\n"
 )
 LOCAL_PAGE = "http://127.0.0.1:7860/"  # in documents, any instance
+
+
+def render_code(
+    self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType
+) -> str:
+    """Render a block of code; that of a notebook is folded."""
+    code = self.fence(tokens, index, options, env)
+    if tokens[index].info != CELL:
+        return code
+    return f"<details><summary>Code</summary>{code}</details>\n"
+
+
+MARKDOWN.add_render_rule("fence", render_code)
 
 
 class ProjectFiles:
@@ -210,7 +227,7 @@ def notebook_to_markdown(text: str) -> str:
     parts = []
     for cell in json.loads(text)["cells"]:
         source = "".join(cell["source"])
-        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        parts.append(source if cell["cell_type"] == "markdown" else f"```{CELL}\n{source}\n```")
         for output in cell.get("outputs", []):
             data = output["data"]
             if image := data.get("image/png"):

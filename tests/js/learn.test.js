@@ -65,6 +65,8 @@ const NUMBER = {
   ],
   estimate: { seconds: 7.8, is_measured: true },
   has_translation: false,
+  sources: "Word order",
+  sources_anchor: "word-order",
   reuses_runs: false,
 };
 const CHOICE = {
@@ -91,6 +93,7 @@ const CATALOG = {
   max_steps: 1000,
   bug_seconds: 14.4,
   docs: "playground/files/docs",
+  sources: "sources.ipynb",
 };
 const RESULT = {
   value: 9,
@@ -254,6 +257,13 @@ test("the button names its action, with the time of its training", async () => {
   bugState.value = { ...bugState.value, steps: 120 };
   await show(BugExercise);
   assert.equal($(".duration").textContent, "Training takes about 7 s on two cores.");
+});
+
+test("the list and a lesson link the notebook with published numbers", async () => {
+  await show(Lessons);
+  assert.equal($("a.station").getAttribute("href"), "sources.ipynb");
+  assert.equal($(".exercise a").getAttribute("href"), "sources.ipynb#word-order");
+  assert.equal($(".exercise a").textContent, "Sources: Word order");
 });
 
 test("the list of lessons scrolls sideways to the open lesson", async () => {

@@ -110,7 +110,8 @@ def test_wheel_holds_the_files_that_the_package_reads_outside_its_folder(wheel_f
         if "/bundled/" in path
     }
     results = {f"benchmarks/results/{name}.json" for name in ("published", "tasks")}
-    expected = {"LICENSE"} | results
+    notebook = {f"docs/notebooks/{name}" for name in ("published.json", "sources.ipynb")}
+    expected = {"LICENSE"} | results | notebook
     expected |= {
         path.relative_to(ROOT).as_posix()
         for name in BUNDLED_CHECKPOINTS

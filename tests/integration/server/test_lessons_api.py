@@ -60,6 +60,8 @@ def test_training_times_are_estimated_and_then_measured(lesson_handlers):
     assert 0 < one == pytest.approx(two)  # both runs of lesson 4 train at the same time
     assert response["bug_seconds"] > 0
     assert response["docs"] == "playground/files/docs"
+    assert response["sources"] == "playground/files/docs/notebooks/sources.ipynb"
+    assert lessons["lesson-3"]["sources_anchor"] == "word-order"
 
 
 def test_the_speed_of_earlier_runs_is_the_estimate(lesson_handlers, monkeypatch):

@@ -127,6 +127,15 @@ def test_a_document_has_no_markup_and_scripts_of_its_text(project):
     assert policy["frame-ancestors"] == "'none'"
 
 
+def test_the_notebook_has_its_code_tables_and_figures(client):
+    response = client.get("/" + ProjectFiles().notebook())
+    assert "img-src 'self' data:;" in response.headers[CSP]
+    page = response.text
+    assert '<img src="data:image/png;base64,' in page
+    assert "<details><summary>Code</summary><pre><code" in page
+    assert re.search(r"<td>100,970,632</td>\s*<td>100,970,632</td>", page)
+
+
 def test_a_changed_document_is_rendered_again(project):
     client = create_client(ProjectFiles(project / "playground"))
     path = project / "docs" / "api.md"
@@ -165,7 +174,11 @@ def test_installed_package_serves_its_source_only(tmp_path):
     (package.parent / "other.py").write_text("", encoding="utf-8")
     files = ProjectFiles(package)
     assert files.links() == {"Source": "playground/files/playground"}
+    notebook = package / "bundled" / "docs" / "notebooks" / "sources.ipynb"
+    notebook.parent.mkdir(parents=True)
+    notebook.write_bytes((ROOT / "docs" / "notebooks" / "sources.ipynb").read_bytes())
     client = create_client(files)
     assert client.get(FILES + "playground/models.py").text == "x = 1"
+    assert 'id="word-order"' in client.get("/" + files.notebook()).text
     assert client.get(FILES + "other.py").status_code == 404
     assert client.get(FILES + "docs").status_code == 404

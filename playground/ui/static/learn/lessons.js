@@ -120,6 +120,12 @@ function scrollToOpenLesson(list) {
   list.scrollLeft += left + width / 2 - box.left - box.width / 2;
 }
 
+/** Link the notebook with the numbers of published texts, or its section with this anchor. */
+function SourcesLink({ anchor = "", ...props }) {
+  const href = catalog.value.sources + (anchor && `#${anchor}`);
+  return html`<a ...${props} href=${href} target="_blank" rel="noopener" />`;
+}
+
 function LessonList() {
   const list = useRef(/** @type {any} */ (null));
   useEffect(() => scrollToOpenLesson(list.current), [lessonName.value]);
@@ -142,6 +148,12 @@ function LessonList() {
           </button>
         </li>`;
       })}
+      <li>
+        <${SourcesLink} class="station">
+          <span class="number" aria-hidden="true">↗</span>
+          <span>Sources</span>
+        <//>
+      </li>
     </ol>
   </nav>`;
 }
@@ -310,7 +322,13 @@ function Lesson({ lesson }) {
   return html`<article class="lesson" data-name=${name}>
     <div class="exercise">
       <h3>${catalog.value.lessons.indexOf(lesson) + 1}. ${lesson.title}</h3>
-      <p>${lesson.introduction}</p>
+      <p>
+        ${lesson.introduction}${" "}
+        ${
+          lesson.sources &&
+          html`<${SourcesLink} anchor=${lesson.sources_anchor}>Sources: ${lesson.sources}<//>`
+        }
+      </p>
       <p class="instruction">${lesson.instruction}</p>
       <form novalidate onSubmit=${onSubmit}>
         <${Options} lesson=${lesson} state=${state} isDisabled=${isDisabled} />
