@@ -96,7 +96,7 @@ et al. 2017, Attention Is All You Need.
 PUBLISHED_HEADER = """
 ## Published results, trained again
 
-`python -m playground published --all --seeds 3 --json` trains every claim. The Lab shows the
+`python -m benchmarks published` trains every claim. The Lab shows the
 settings, their differences from the source, and the duration. It draws the published values of
 the Annotated Transformer, grokking and the benchmark page beside those of the runs.
 
