@@ -21,7 +21,7 @@ from playground.hub.repo_ids import PACKAGE_FILES
 from playground.runs.replay import REPLAY_FILE
 from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
-from tests.support.app_server import ROOT
+from tests.support.app_server import ROOT, wait_for
 from tests.support.auto_classes import register
 from tests.support.small_configs import small_config
 
@@ -68,6 +68,7 @@ for name, program, texts in json.load(sys.stdin):
     process = os.fork()
     if process:
         os.waitpid(process, 0)
+        open(f"{name}.done", "w").close()
         continue
     for stream, kind in ((sys.stdout, "out"), (sys.stderr, "err")):
         os.dup2(os.open(f"{name}.{kind}", os.O_WRONLY | os.O_CREAT), stream.fileno())
@@ -134,7 +135,7 @@ def snippet(package):
 
 @pytest.fixture(scope="module")
 def outputs(hub, checkpoints, packages, tmp_path_factory):
-    """Run the code of every card without this project; return the folder of the outputs."""
+    """Run the code of one card after the other without this project, for the folder `outputs`."""
     folder, programs = tmp_path_factory.mktemp("outputs"), []
     for name, package in packages.items():
         hub.put(f"ada/{name}", {path.name: path.read_bytes() for path in package.iterdir()})
@@ -146,16 +147,17 @@ def outputs(hub, checkpoints, packages, tmp_path_factory):
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))
     }
     modules = str(folder / "modules")
-    subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-I", "-c", RUN_EACH],
         cwd=folder,
         env=environment | hub.environment(folder / "home", HF_MODULES_CACHE=modules),
-        input=json.dumps(programs),
+        stdin=subprocess.PIPE,
         text=True,
-        timeout=300,
-        check=True,
-    )
-    return folder
+    ) as process:
+        process.stdin.write(json.dumps(programs))
+        process.stdin.close()
+        yield folder
+        process.kill()
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -164,6 +166,7 @@ def test_code_of_the_card_gives_the_predictions_of_the_checkpoint(
 ):
     texts, predictions = held_out_predictions(checkpoints(name))
     assert len(texts) > 20
+    wait_for((outputs / f"{name}.done").exists, 200, f"the code of the card of {name}")
     errors = (outputs / f"{name}.err").read_text()
     assert "Traceback" not in errors, errors
     first_line, *_, last_line = (outputs / f"{name}.out").read_text().splitlines()
