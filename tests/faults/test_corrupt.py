@@ -6,9 +6,11 @@ import random
 import shutil
 
 import pytest
+import safetensors.torch
 
 from playground.checkpoints.checkpoint import load_model, resume_trainer, save_checkpoint
 from playground.checkpoints.manifest import CheckpointError
+from playground.checkpoints.tensors import load_checked_tensors
 from playground.runs.registry import Registry
 from playground.training.trainer import Trainer
 from tests.support.small_runs import (
@@ -62,8 +64,30 @@ def header_length(path):
     return 8 + int.from_bytes(path.read_bytes()[:8], "little")
 
 
-@pytest.mark.smoke
-@repeat_counts(25, 250)
+EVERY_BYTE = [
+    pytest.param(name, 1, marks=[pytest.mark.soak, pytest.mark.timeout(600)]) for name in FILES[1:]
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "interval"), [("model.safetensors", 5), ("training.safetensors", 17), *EVERY_BYTE]
+)
+def test_flipped_bytes_of_a_header_are_rejected(checkpoint, name, interval):
+    path = checkpoint / name
+    expected = {
+        name: (tensor.dtype, tuple(tensor.shape))
+        for name, tensor in safetensors.torch.load_file(path).items()
+    }
+    load_checked_tensors(path, expected)
+    offsets = range(0, header_length(path), interval)
+    assert [
+        position
+        for position in flip_each_byte(path, offsets)
+        if not is_rejected(name, load_checked_tensors, path, expected)
+    ] == []
+
+
+@repeat_counts(50, 250)
 @pytest.mark.parametrize("name", FILES[1:])
 def test_flipped_bytes_of_the_data_are_rejected(checkpoint, name, count):
     path, rng = checkpoint / name, random.Random(0)
@@ -74,6 +98,16 @@ def test_flipped_bytes_of_the_data_are_rejected(checkpoint, name, count):
         if not is_rejected(name, reader_of(name), checkpoint)
     ]
     assert not accepted, f"{len(accepted)} of {len(offsets)} damaged files were accepted"
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", FILES)
+def test_truncations_are_rejected(checkpoint, name):
+    content, rng = (checkpoint / name).read_bytes(), random.Random(0)
+    # config.json ends with a line break
+    for end in (0, *rng.sample(range(len(content) - 2), 38), len(content) - 2):
+        (checkpoint / name).write_bytes(content[:end])
+        assert is_rejected(name, reader_of(name), checkpoint), end
 
 
 def flip_bit(path):
@@ -114,6 +148,13 @@ def restarted_run(registries, stored_root, tmp_path):
 
 
 DAMAGES = (flip_bit, truncate, delete)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", FILES)
+def test_every_damaged_file_is_rejected(checkpoint, name, damage):
+    damage(checkpoint / name)
+    assert is_rejected(str(checkpoint), reader_of(name), checkpoint)
 
 
 # Each file and each kind of damage once; the other pairs are soak tests.

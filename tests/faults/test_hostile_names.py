@@ -202,6 +202,11 @@ NAMES = [*UP, *HIDDEN, *CODE, *MARKUP, *TEXT]
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|\.[a-z0-9-]+|[0-9a-f]{64}")
 
 
+@pytest.mark.smoke
+def test_there_are_150_distinct_examples():
+    assert len(NAMES) == len(set(NAMES)) == 150
+
+
 def tree(folder):
     """Return all files of a folder and of its parent, with their sizes."""
     return {

@@ -77,7 +77,7 @@ def test_abandoned_streams_leave_no_task_and_no_traceback(app):
 
 
 @pytest.mark.timeout(600)
-@repeat_counts(60, 2000)
+@repeat_counts(150, 2000)
 def test_page_loads_leave_no_resources_on_the_server(app, count, record_property):
     def load_page() -> None:
         page = PageClient(app, new_owner_key())

@@ -2,6 +2,9 @@
 
 import importlib.metadata
 import re
+import shutil
+import socket
+import subprocess
 
 import pytest
 import yaml
@@ -124,13 +127,26 @@ def test_every_action_is_pinned_to_a_commit(path):
     assert unpinned_actions(path.read_text()) == []
 
 
+def test_requirements_and_workflows_exist():
+    assert {"requirements.txt", "requirements-dev.txt"} <= {path.name for path in REQUIREMENTS}
+    assert WORKFLOWS
+
+
 @pytest.mark.parametrize(
     "line",
     [
+        "torch",
         "torch>=2",
+        "torch~=2.13.0",
         "torch==2.*",
+        "torch ==2.13.0 ; python_version<'4'",
         "git+https://example.com/x.git",
+        "-e .",
+        "https://example.com/x.whl",
         "--index-url https://example.com",
+        "--extra-index-url https://example.com",
+        "torch==",
+        "torch@file:///x",
     ],
 )
 def test_unpinned_requirement_is_detected(line):
@@ -141,10 +157,37 @@ def test_unpinned_requirement_is_detected(line):
     "name",
     [
         "actions/checkout@v4",
+        "actions/checkout@main",
+        "actions/checkout",
         "actions/checkout@11bd719",
+        "docker://x:1",
     ],
 )
 def test_unpinned_action_is_detected(name):
     assert unpinned_actions(
         f"steps:\n  - uses: {name} # v4\n  - uses: a/b@{'0' * 40} # v1\n  - uses: ./local\n"
     ) == [name]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(
+    shutil.which("pip-audit") is None,
+    reason="pip-audit is not installed; pip install pip-audit to look for vulnerabilities",
+)
+def test_no_requirement_is_known_to_be_vulnerable():
+    try:
+        socket.create_connection(("api.osv.dev", 443), 5).close()
+    except OSError as error:
+        pytest.skip(f"the list of known vulnerabilities (api.osv.dev) cannot be reached: {error}")
+    audit = [
+        "pip-audit",
+        "--requirement",
+        str(ROOT / "requirements-dev.txt"),
+        "--disable-pip",
+        "--no-deps",
+        "--vulnerability-service",
+        "osv",
+    ]
+    completed = subprocess.run(audit, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -62,16 +62,7 @@ def diverge(registry, run):
 
 
 @repeat_counts(1, 20)
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(kill, marks=pytest.mark.smoke),
-        limit_memory,
-        suspend,
-        send_invalid_message,
-        diverge,
-    ],
-)
+@pytest.mark.parametrize("fault", [kill, limit_memory, suspend, send_invalid_message, diverge])
 def test_failed_worker_is_reported_and_other_run_is_unaffected(registries, count, fault):
     fields = {
         limit_memory: LARGE,
@@ -129,6 +120,34 @@ def check_all_points(run):
     assert newest_checkpoint_step(run) == points.last
 
 
+@pytest.mark.smoke
+def test_run_killed_before_its_first_checkpoint_restarts_on_resume(registries):
+    registry = registries()
+    run = start_run(registry, max_steps=200)
+    wait_for(lambda: run.step, 60, "the first points")
+    kill(registry, run)
+    wait_for_status(run, "failed")
+    assert "it has no checkpoint yet" in run.message
+    registry.control(run, "resume")
+    wait_for_status(run, "done")
+    assert_complete_series(registry, run, 200)
+
+
+def test_worker_killed_while_paused_resumes_from_its_checkpoint(registries):
+    registry = registries()
+    run = start_run(registry)
+    wait_for(lambda: run.step, 60, "the first points")
+    pause_and_wait(registry, run)
+    step = run.step
+    kill(registry, run)
+    wait_for_status(run, "failed")
+    assert f"its checkpoint of step {step} is saved" in run.message
+    registry.change_setting(run, "max_steps", step + STEPS_AFTER_RESUME)
+    registry.control(run, "resume")
+    wait_for_status(run, "done")
+    assert_complete_series(registry, run, step + STEPS_AFTER_RESUME)
+
+
 def test_change_after_worker_failure_applies_from_displayed_step(registries):
     registry = registries()
     run = start_run(registry)
@@ -152,7 +171,6 @@ def test_change_after_worker_failure_applies_from_displayed_step(registries):
     assert 5e-4 not in rates[:displayed_step]
 
 
-@pytest.mark.smoke
 def test_change_on_queued_branch_leaves_its_history_unchanged(registries):
     registry = registries(slots=1)
     run = start_run(registry)
@@ -168,3 +186,19 @@ def test_change_on_queued_branch_leaves_its_history_unchanged(registries):
     wait_for_status(branch, "done")
     assert_complete_series(registry, branch, 20)
     assert list(branch.load_points().columns["learning_rate"]) == [1e-3] * 10 + [5e-4] * 10
+
+
+def test_busy_worker_is_not_treated_as_hung(registries):
+    registry = registries(hang_timeout_s=0.3)
+    run = start_run(
+        registry,
+        max_steps=2,
+        batch_size=800,
+        max_length=32,
+        d_model=64,
+        d_ff=256,
+        eval_size=500,
+        eval_every=1,
+    )
+    wait_for_status(run, "done", "failed", seconds=200)
+    assert run.status == "done", run.message
