@@ -89,6 +89,32 @@ def test_the_two_commands_are_in_the_readme_and_ci_runs_the_second():
     assert re.search(r"bash \.ci/run", (ROOT / ".github/workflows/tests.yml").read_text())
 
 
+def test_readme_has_at_most_700_words():
+    assert len(README.split("\n---\n", 1)[1].split()) <= 700
+
+
+PROSE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+PROSE += sorted((ROOT / "docs").glob("*.md"))
+MAX_WORDS = 26
+
+
+def sentences(text):
+    """The sentences and table cells of a document, without front matter and code."""
+    text = re.sub(r"\A---\n.*?\n---\n|^```.*?^```", "", text, flags=re.S | re.M)
+    for part in re.split(r"\n\s*\n|\n(?=\s*[-|#\d])|\|", text):
+        yield from re.split(r"(?<=[.!?:;])\s+", part.strip())
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
+def test_sentences_of_the_documents_are_short(path):
+    actual = [
+        each
+        for each in sentences(path.read_text(encoding="utf-8"))
+        if len(each.split()) > MAX_WORDS
+    ]
+    assert actual == []
+
+
 @pytest.mark.parametrize("name", BUNDLED_CHECKPOINTS)
 def test_the_command_that_made_each_shipped_checkpoint_is_named(name):
     assert f"--out checkpoints/{name}\n" in (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
