@@ -58,11 +58,8 @@ def imported_distributions():
 
 
 def test_every_imported_package_is_declared():
-    optional = [
-        line for extra in ("mcp", "space") for line in PROJECT["optional-dependencies"][extra]
-    ]
     # gradio[mcp] installs mcp
-    declared = set(parsed(PROJECT["dependencies"])) | set(parsed(optional)) | {"mcp"}
+    declared = set(parsed(PROJECT["dependencies"])) | {"mcp"}
     assert imported_distributions() <= declared
 
 

@@ -223,7 +223,7 @@ def test_stored_length_counts_are_valid_only_for_same_step_and_n(tmp_path):
     for odd in (
         "{",
         "[]",
-        '{"step": 50, "asked": 100, "scores": [{"length": 1, "right": 7, "n": 5}]}',
+        '{"step": 50, "n": 100, "scores": [{"length": 1, "right": 7, "n": 5}]}',
         '{"step": 50}',
     ):
         (tmp_path / SCORES_FILE).write_text(odd)

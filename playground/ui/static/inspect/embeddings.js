@@ -106,7 +106,7 @@ function Embeddings({ data }) {
 export const embeddingsSpec = {
   title: "Embeddings and positions",
   explain:
-    "Token embeddings and position vectors of this model; their sum is the input of the first layer.",
+    "Token embeddings and position vectors of this model; their sum enters the first layer.",
   Component: Embeddings,
   options: () => options.value,
   restoreOptions: restore,

@@ -31,7 +31,7 @@ export const describeWeights = (names, weights) =>
 /** @typedef {{ side: string, index: number }} Token */
 
 /**
- * Queries on the left, keys on the right. Only the links of the token under the pointer are shown,
+ * Queries on the left, keys on the right. Only the links of the token under the pointer are drawn,
  * or those of the token that a click or the arrow keys have selected.
  * @param {{
  *   label: string, queries: string[], keys: string[], heads: Head[], hint?: string,
