@@ -263,7 +263,7 @@ test("the list has a title and a state for each lesson, and opens it", async () 
   const stations = [...box.querySelectorAll(".station")];
   assert.deepEqual(
     stations.map((each) => each.querySelector("span:nth-child(2)").textContent),
-    [PICTURE.title, "One head", "Length generalization"],
+    [PICTURE.title, "One head", "Length generalization", "Sources"],
   );
   assert.match(stations[1].textContent, /predicted correctly/);
   stations[1].click();
