@@ -33,6 +33,7 @@ NOTEBOOK = ROOT / "docs" / "notebooks" / "sources.ipynb"
 ROWS = json.loads(NOTEBOOK.with_name("published.json").read_text(encoding="utf-8"))
 RESULTS = ROOT / "benchmarks" / "results" / "published.json"
 TABLE_START = "| source | what | published | computed |"
+TABLE_RULES = ("|---", "| ---")
 TIMEOUT_S = 120  # of one cell
 # The kernel inherits them. Everything that the notebook loads is on the machine.
 KERNEL_ENV = {
@@ -101,10 +102,11 @@ def computed_rows(notebook: NotebookNode) -> dict[str, tuple[str, str]]:
         for line in (cell.source if is_text else "\n".join(output_texts(cell))).splitlines():
             if is_text and line.startswith("#"):
                 section = line.lstrip("# ")
-            is_row = line == TABLE_START or (is_row and line.startswith("|"))
-            if is_row:
+            is_row = is_row and line.startswith("|")
+            if is_row and not line.startswith(TABLE_RULES):
                 _, what, _, computed = (each.strip() for each in line.strip("|").split("|"))
                 rows[what] = computed, section
+            is_row = is_row or line == TABLE_START
     return rows
 
 

@@ -8,6 +8,7 @@ import yaml
 from playground.common.env import ENV_NUMBERS
 from playground.hub.repo_ids import TAG
 from playground.pretrained.model_names import CANONICAL_NAMES
+from playground.server.project_files import notebook_to_markdown
 from tests.support.app_server import BUNDLED_CHECKPOINTS, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -138,7 +139,10 @@ def test_no_large_file_is_tracked():
 
 def anchors(path):
     """The anchors that GitHub gives to the headings of a document."""
-    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.M)
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        text = notebook_to_markdown(text)
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
