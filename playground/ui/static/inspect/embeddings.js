@@ -105,8 +105,7 @@ function Embeddings({ data }) {
 
 export const embeddingsSpec = {
   title: "Embeddings and positions",
-  explain:
-    "Token embeddings and position vectors of this model; their sum enters the first layer.",
+  explain: "Token embeddings and position vectors of this model; their sum enters the first layer.",
   Component: Embeddings,
   options: () => options.value,
   restoreOptions: restore,
