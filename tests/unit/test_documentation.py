@@ -60,27 +60,6 @@ def test_only_tested_commits_of_main_update_the_space():
     assert [step for step in job["steps"] if "HF_TOKEN" in str(step)] == [run]
 
 
-def test_the_tree_in_the_architecture_document_is_the_tree_of_the_repo():
-    architecture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    block = re.search(r"## Files\n+```\n(.*?)```", architecture, re.S).group(1)
-    paths, stack = [], []
-    for line in block.splitlines():
-        indent, name = re.match(r"( *)(\S+)", line).groups()
-        stack = [*stack[: len(indent) // 2], name.rstrip("/")]
-        paths.append("/".join(stack))
-    missing = [path for path in paths if not (ROOT / path).exists()]
-    assert missing == []
-    modules = {
-        path.name.removesuffix(".py")
-        for path in (ROOT / "playground").iterdir()
-        if path.suffix == ".py" or (path / "__init__.py").exists()
-    }
-    result = {
-        path.split("/")[1].removesuffix(".py") for path in paths if path.startswith("playground/")
-    }
-    assert modules - {"__init__"} == result
-
-
 def test_the_two_commands_are_in_the_readme_and_ci_runs_the_second():
     assert "pip install -r requirements.txt && python app.py" in README
     assert "pip install -r requirements-dev.txt && pytest" in README
