@@ -208,7 +208,9 @@ def test_pull_writes_the_checkpoint_of_a_revision(
     if as_json:
         assert json.loads(done.stdout) == {"checkpoint": str(out), "commit": commit, "step": 6}
     else:
-        assert done.stdout == f"{out}: reverse 4, 1,045 parameters, step 6, commit {commit[:12]}\n"
+        assert (
+            done.stdout == f"{out}: reverse 1–5, 1,685 parameters, step 6, commit {commit[:12]}\n"
+        )
     assert {path.name: path.read_bytes() for path in out.iterdir()} == {
         path.name: path.read_bytes() for path in trained_checkpoint.iterdir()
     }
@@ -297,8 +299,8 @@ def test_the_gallery_lists_tagged_models_by_likes(hub, published_files, shelf):
     scores = json.loads(published_files["evaluation.json"])
     assert lines["ada/listed"].split()[1:] == [
         "reverse",
-        "4",
-        "5,373",
+        "1–5",
+        "1,685",
         "parameters",
         f"{scores['exact_match']:.2%}",
         "0",

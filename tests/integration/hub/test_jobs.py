@@ -422,10 +422,11 @@ def test_code_and_pickles_of_a_repository_are_neither_run_nor_fetched(
 def test_an_unknown_revision_is_rejected_with_the_known_ones(
     hub, published, run_task_in_process, tmp_path
 ):
-    hub_task = HubTask("repo_info", "ada/digits", endpoint=hub.url, revision="v9")
+    hub.put("ada/single", published)
+    hub_task = HubTask("repo_info", "ada/single", endpoint=hub.url, revision="v9")
     kind, message, _ = run_task_in_process(hub_task, tmp_path)
     assert kind == "failed"
-    assert message == "ada/digits has no revision v9; use main, or the hash of a commit"
+    assert message == "ada/single has no revision v9; use main, or the hash of a commit"
 
 
 def test_hostile_or_missing_card_is_ignored(hub, published, run_task_in_process, tmp_path):
