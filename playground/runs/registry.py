@@ -3,11 +3,11 @@
 This module holds no tensors and does not import torch.
 """
 
+import logging
 import threading
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from .storage_folder import StorageFolder
 from .storage_quota import StorageQuota
 from .summary import default_name, live_response, time_left, to_summary, unique_name
 from .supervisor import Supervisor
+
+log = logging.getLogger(__name__)
 
 preload("playground.runs.training_worker", "playground.runs.inspector_process")
 
@@ -108,10 +110,13 @@ class Registry:
         """Load the runs of an earlier server from disk; those that were active become paused."""
         for folder in self.storage.run_folders():
             # The folder of an unreadable record stays. Its checkpoints can be opened by their path.
-            with suppress(ValueError, OSError):
+            try:
                 run = Run.read(folder)
-                if run.id not in self._runs:
-                    self._add(run)
+            except (ValueError, OSError) as error:
+                log.warning("the run in %s is not listed: %s", folder, error)
+                continue
+            if run.id not in self._runs:
+                self._add(run)
 
     # Index
 
