@@ -71,7 +71,7 @@ def _short_run(options: Settings) -> dict[str, Settings]:
 
 
 LESSONS = {
-    "lesson-1": Lesson(
+    "learning": Lesson(
         "Watch it learn",
         "The model reads up to ten digits and has to output them in reverse order. It "
         "starts with random weights and receives no rule, only examples. Each training step uses "
@@ -88,7 +88,7 @@ LESSONS = {
         "step",
         20,
     ),
-    "lesson-2": Lesson(
+    "attention": Lesson(
         "See what it attends to",
         "The decoder generates the output. Through cross-attention it reads the source, which is "
         "the input sequence. For every output token, each attention head assigns weights to the "
@@ -110,7 +110,7 @@ LESSONS = {
         option_labels={"text": "Sequence"},
         sources="Six steps",
     ),
-    "lesson-3": Lesson(
+    "no-positions": Lesson(
         "Remove positional encoding",
         "Attention compares vectors; their order has no effect on it. This model "
         "therefore adds a position vector to each token embedding. Here you train the same model "
@@ -128,7 +128,7 @@ LESSONS = {
         },
         sources="Word order",
     ),
-    "lesson-4": Lesson(
+    "heads": Lesson(
         "One head against four",
         "Each head has its own attention weights, so several heads can use several "
         "attention patterns for the same token. A single head has one pattern, but compares "
@@ -145,7 +145,7 @@ LESSONS = {
         },
         sources="Four kinds of attention",
     ),
-    "lesson-6": Lesson(
+    "ablation": Lesson(
         "Ablate heads",
         "A plot of attention shows what a head attends to, but not what the head is "
         "needed for. An ablation measures that: it sets the output of the head to zero "
@@ -163,7 +163,7 @@ LESSONS = {
             "decoder": "decoder self-attention: the output attends to the tokens before it",
         },
     ),
-    "lesson-7": Lesson(
+    "lengths": Lesson(
         "Length generalization",
         f"This model is trained on sequences of up to {TRAIN_MAX_LENGTH} digits and then tested on "
         f"longer ones, up to {EVAL_MAX_LENGTH}. It may have learned to reverse any sequence, or "
@@ -195,7 +195,7 @@ SEQUENCE_LABEL = {"text": "Sequence"}
 
 # From recurrent networks to the transformer, with the same sequence in all of them.
 LESSONS |= {
-    "lesson-9": Lesson(
+    "one-vector": Lesson(
         "Before attention: one vector",
         "Before transformers, a recurrent network read the source token by token. Its state after "
         "the last token is one vector of 64 numbers, whatever the length of the source. The "
@@ -215,7 +215,7 @@ LESSONS |= {
         option_labels=SEQUENCE_LABEL,
         sources="Recurrent cells",
     ),
-    "lesson-10": Lesson(
+    "read-again": Lesson(
         "Attention: read the source again",
         "With attention, the decoder receives more than the last state. For each output token, it "
         "compares its own state with every state of the encoder. Each comparison gives a score, "
@@ -239,7 +239,7 @@ LESSONS |= {
         option_labels=SEQUENCE_LABEL,
         sources="One head",
     ),
-    "lesson-11": Lesson(
+    "only-attention": Lesson(
         "Only attention: the transformer",
         "A recurrent network reads the source in order: each state needs the state before it. The "
         "transformer keeps the attention and removes the recurrence. Self-attention connects all "
@@ -264,7 +264,7 @@ LESSONS |= {
 }
 
 LESSONS |= {
-    "lesson-12": Lesson(
+    "pretrained": Lesson(
         "Cross-attention of a pretrained model",
         "T5 (Raffel et al., 2020) is an encoder-decoder, like your model. Its authors trained it "
         "on text from the web, and on tasks such as translation. To generate a word, a translator "

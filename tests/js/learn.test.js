@@ -49,7 +49,7 @@ import { store } from "../../playground/ui/static/shared/store.js";
 import { html, render } from "../../playground/ui/static/vendor/preact.js";
 
 const NUMBER = {
-  name: "lesson-7",
+  name: "lengths",
   title: "Length generalization",
   introduction: "A model.",
   instruction: "Predict.",
@@ -71,7 +71,7 @@ const NUMBER = {
 };
 const CHOICE = {
   ...NUMBER,
-  name: "lesson-4",
+  name: "heads",
   title: "One head",
   kind: "choice",
   tolerance: 0,
@@ -137,7 +137,7 @@ beforeEach(() => {
   store.owner.value = "o".repeat(32);
   catalog.value = CATALOG;
   lessonStates.value = {};
-  lessonName.value = "lesson-7";
+  lessonName.value = "lengths";
   bugState.value = { name: "random", seed: 2, steps: 240 };
   mock.restoreAll();
   mock.method(globalThis, "fetch", async (url, { body }) => {
@@ -157,15 +157,15 @@ async function waitFor(isDone) {
 }
 
 test("a link opens a lesson with its options, a section, or a bug", () => {
-  assert.deepEqual(readLink(CATALOG, "?learn=lesson-7&positions=rope&seed=1"), {
+  assert.deepEqual(readLink(CATALOG, "?learn=lengths&positions=rope&seed=1"), {
     section: "tour",
-    lesson: "lesson-7",
+    lesson: "lengths",
     options: { positions: "rope", seed: 1 },
   });
-  assert.deepEqual(readLink(CATALOG, "?learn=lesson-7&positions=upside-down&seed=x").options, {});
+  assert.deepEqual(readLink(CATALOG, "?learn=lengths&positions=upside-down&seed=x").options, {});
   assert.equal(readLink(CATALOG, "?learn=picture").lesson, "picture");
   assert.deepEqual(readLink(CATALOG, "?learn=teach"), { section: "teach" });
-  assert.match(readLink(CATALOG, "?learn=lesson-99").error, /unknown lesson lesson-99.*lesson-7/);
+  assert.match(readLink(CATALOG, "?learn=lesson-99").error, /unknown lesson lesson-99.*lengths/);
   assert.deepEqual(readLink(CATALOG, "?bug=random&steps=5"), {
     section: "bugs",
     bug: { name: "random", seed: 0, steps: 20, is_hidden: false },
@@ -175,24 +175,24 @@ test("a link opens a lesson with its options, a section, or a bug", () => {
 });
 
 test("another prediction or option discards the result, a running measurement stays", () => {
-  lessonStates.value = { "lesson-7": { id: "a", response: { status: "done", result: RESULT } } };
-  assert.equal(lessonStatus("lesson-7"), "measured");
-  changeInput("lesson-7", { prediction: 4 });
-  assert.deepEqual(lessonStates.value["lesson-7"], { options: {}, prediction: 4 });
-  lessonStates.value = { "lesson-7": { id: "a", response: { status: "training" } } };
-  assert.equal(lessonStatus("lesson-7"), "running");
-  changeInput("lesson-7", { prediction: 5 });
-  assert.equal(lessonStates.value["lesson-7"].id, "a");
+  lessonStates.value = { lengths: { id: "a", response: { status: "done", result: RESULT } } };
+  assert.equal(lessonStatus("lengths"), "measured");
+  changeInput("lengths", { prediction: 4 });
+  assert.deepEqual(lessonStates.value["lengths"], { options: {}, prediction: 4 });
+  lessonStates.value = { lengths: { id: "a", response: { status: "training" } } };
+  assert.equal(lessonStatus("lengths"), "running");
+  changeInput("lengths", { prediction: 5 });
+  assert.equal(lessonStates.value["lengths"].id, "a");
 });
 
 test("a link with other options discards the result, one with the same options keeps it", () => {
   const options = { positions: "rope", seed: 1 },
     measured = { options, prediction: 3, id: "a", response: { status: "done", result: RESULT } };
-  lessonStates.value = { "lesson-7": measured };
-  openLinkedLesson("lesson-7", { seed: 1, positions: "rope" });
-  assert.equal(lessonStates.value["lesson-7"], measured);
-  openLinkedLesson("lesson-7", { positions: "rope" });
-  assert.deepEqual(lessonStates.value["lesson-7"], {
+  lessonStates.value = { lengths: measured };
+  openLinkedLesson("lengths", { seed: 1, positions: "rope" });
+  assert.equal(lessonStates.value["lengths"], measured);
+  openLinkedLesson("lengths", { positions: "rope" });
+  assert.deepEqual(lessonStates.value["lengths"], {
     options: { positions: "rope" },
     prediction: 3,
   });
@@ -200,7 +200,7 @@ test("a link with other options discards the result, one with the same options k
 
 test("the list has a title and a state for each lesson, and opens it", async () => {
   lessonStates.value = {
-    "lesson-4": { response: { status: "done", runs: [], result: { ...RESULT, is_correct: true } } },
+    heads: { response: { status: "done", runs: [], result: { ...RESULT, is_correct: true } } },
   };
   await show(Lessons);
   const stations = [...box.querySelectorAll(".station")];
@@ -227,7 +227,7 @@ test("a prediction is measured, polled and compared", async () => {
   $(".measure").click();
   await waitFor(() => $(".outcome"));
   const start = sent.find(([name]) => name === "lessons/start")[1];
-  assert.deepEqual([start.lesson, start.prediction, start.options], ["lesson-7", 9, {}]);
+  assert.deepEqual([start.lesson, start.prediction, start.options], ["lengths", 9, {}]);
   assert.equal($(".your-prediction").textContent, "length 9");
   assert.equal($(".verdict").textContent, "✓ Correct, within 1.");
   assert.equal($(".measure").textContent.trim(), "Measure again");
@@ -549,8 +549,8 @@ test("the picture explains the part of a clicked block, and redraws a typed sequ
 test("teachers get a link for each exercise and the limits of the server", () => {
   const links = listLessonLinks(CATALOG.lessons);
   assert.deepEqual(links[0], ["learn=picture", PICTURE.title]);
-  assert.deepEqual(links[1], ["learn=lesson-4", "One head", "about 8 s"]);
-  assert.deepEqual(links.at(-1), ["learn=lesson-7&positions=rope", "Length generalization: rope"]);
+  assert.deepEqual(links[1], ["learn=heads", "One head", "about 8 s"]);
+  assert.deepEqual(links.at(-1), ["learn=lengths&positions=rope", "Length generalization: rope"]);
   assert.match(describeMachine(CATALOG.machine), /trains 2 runs at a time.*only from this machine/);
   assert.match(describeMachine({ ...CATALOG.machine, is_shared: true }), /from other machines/);
 });

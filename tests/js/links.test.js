@@ -21,7 +21,7 @@ test("a state survives the way through an address", () => {
 });
 
 test("the parameters of a tab stay until the tab takes them", () => {
-  const lesson = PAGE + "&learn=lesson-2&text=2+7";
+  const lesson = PAGE + "&learn=attention&text=2+7";
   assert.equal(writeViewState(lesson, NOTHING), lesson);
   assert.equal(readViewState(new URL(lesson).search).input, null);
   assert.equal(writeViewState(PAGE + "&watch=abc&text=1", NOTHING), PAGE);

@@ -50,14 +50,14 @@ def wait_for_result(service, measurement_id, owner=OWNER):
 
 def start_and_train(service, registry):
     """Start a measurement; return its id and its run once the run has trained some steps."""
-    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    measurement_id = service.start_lesson("learning", 10, {}, OWNER)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: run.step > 3, description="some steps")
     return measurement_id, run
 
 
 def test_lesson_trains_a_run_of_the_owner_and_measures_it(service, registry):
-    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    measurement_id = service.start_lesson("learning", 10, {}, OWNER)
     result = wait_for_result(service, measurement_id)
     assert result["status"] == "done"
     (run,) = registry.list_for_owner(OWNER)
@@ -84,12 +84,12 @@ def test_lesson_trains_a_run_of_the_owner_and_measures_it(service, registry):
 
     # the same model: the run is reused
     second_result = wait_for_result(
-        service, service.start_lesson("lesson-2", 1, {"text": "3 1"}, OWNER)
+        service, service.start_lesson("attention", 1, {"text": "3 1"}, OWNER)
     )
     assert second_result["result"]["value"] in (1, 2, 3)
     assert registry.list_for_owner(OWNER) == [run]
     result_of_other_seed = wait_for_result(
-        service, service.start_lesson("lesson-1", 10, {"seed": 1}, OWNER)
+        service, service.start_lesson("learning", 10, {"seed": 1}, OWNER)
     )
     assert result_of_other_seed["runs"][0]["run"] != result["runs"][0]["run"]
     with pytest.raises(UserError, match="no longer exists"):
@@ -103,14 +103,14 @@ def test_run_stopped_elsewhere_fails_measurement_and_next_resumes_it(registry):
     result = wait_for_result(service, measurement_id)
     assert (result["status"], "measure again" in result["message"]) == ("failed", True)
     wait_for(lambda: not run.has_worker, description="its process to end")
-    second_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    second_id = service.start_lesson("learning", 10, {}, OWNER)
     wait_for(lambda: run.status == "training", description="the same run to resume")
     service.cancel(second_id, OWNER)
     service.close()
 
 
 def test_imported_checkpoint_is_not_reused_as_a_run(service, registry, tmp_path):
-    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    measurement_id = service.start_lesson("learning", 10, {}, OWNER)
     wait_for_result(service, measurement_id)
     (run,) = registry.list_for_owner(OWNER)
     wait_for(lambda: not run.has_worker, description="its process to end")
@@ -118,7 +118,7 @@ def test_imported_checkpoint_is_not_reused_as_a_run(service, registry, tmp_path)
         shutil.copytree(run.checkpoints()[0][0], tmp_path / "sent"), OTHER, "sent"
     )
     assert (imported.config, imported.status) == (run.config, "done")
-    measurement_id = service.start_lesson("lesson-1", 10, {}, OTHER)
+    measurement_id = service.start_lesson("learning", 10, {}, OTHER)
     assert f"run:{imported.id}" not in [
         entry["run"] for entry in service.poll(measurement_id, OTHER)["runs"]
     ]
@@ -127,7 +127,7 @@ def test_imported_checkpoint_is_not_reused_as_a_run(service, registry, tmp_path)
 
 def test_a_run_without_stored_weights_is_trained_again(registry):
     service = LessonService(registry, SLOW)
-    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    measurement_id = service.start_lesson("learning", 10, {}, OWNER)
     (evicted,) = registry.list_for_owner(OWNER)
     wait_for(lambda: evicted.step > 3, description="some steps")
     service.cancel(measurement_id, OWNER)
@@ -136,7 +136,7 @@ def test_a_run_without_stored_weights_is_trained_again(registry):
         description="a free slot",
     )
     assert (evicted.status, evicted.evicted) == ("stopped", WEIGHTS_EVICTED)
-    measurement_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    measurement_id = service.start_lesson("learning", 10, {}, OWNER)
     _, retrained = registry.list_for_owner(OWNER)
     assert [run["run"] for run in service.poll(measurement_id, OWNER)["runs"]] == [
         f"run:{retrained.id}"
@@ -154,9 +154,9 @@ def test_run_that_is_still_saving_is_not_reused(registry):
         service.cancel(measurement_id, OWNER)
         assert run.status == "stopping"
         with pytest.raises(UserError, match="still being saved; try again in a moment"):
-            service.start_lesson("lesson-1", 10, {}, OWNER)
+            service.start_lesson("learning", 10, {}, OWNER)
     wait_for(lambda: run.status == "stopped", description="the run to be saved")
-    second_id = service.start_lesson("lesson-1", 10, {}, OWNER)
+    second_id = service.start_lesson("learning", 10, {}, OWNER)
     assert registry.list_for_owner(OWNER) == [run]
     service.cancel(second_id, OWNER)
     service.close()
@@ -165,9 +165,9 @@ def test_run_that_is_still_saving_is_not_reused(registry):
 @pytest.mark.smoke
 def test_an_impossible_request_starts_no_job(service, registry):
     for call in (
-        lambda: service.start_lesson("lesson-9", 1, {}, OWNER),
-        lambda: service.start_lesson("lesson-1", None, {}, OWNER),
-        lambda: service.start_lesson("lesson-7", 6, {"positions": "no"}, OWNER),
+        lambda: service.start_lesson("one-vector", 1, {}, OWNER),
+        lambda: service.start_lesson("learning", None, {}, OWNER),
+        lambda: service.start_lesson("lengths", 6, {"positions": "no"}, OWNER),
         lambda: service.start_bug("typo", 0, 60, OWNER),
         lambda: service.start_bug(RANDOM_BUG, -1, 60, OWNER),
         lambda: service.start_bug(RANDOM_BUG, 0, 10**6, OWNER),
@@ -180,11 +180,11 @@ def test_an_impossible_request_starts_no_job(service, registry):
 def test_owner_has_two_measurements_and_abandoned_ones_do_not_count(registry, monkeypatch):
     service = LessonService(registry, SLOW)
     for seed in (0, 1):
-        service.start_lesson("lesson-1", 10, {"seed": seed}, OWNER)
+        service.start_lesson("learning", 10, {"seed": seed}, OWNER)
     with pytest.raises(UserError, match="2 of your measurements"):
-        service.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
+        service.start_lesson("learning", 10, {"seed": 2}, OWNER)
     monkeypatch.setattr(lesson_service, "UNPOLLED_TIMEOUT_S", -1.0)
-    service.start_lesson("lesson-1", 10, {"seed": 2}, OWNER)
+    service.start_lesson("learning", 10, {"seed": 2}, OWNER)
     service.close()
 
 
@@ -286,7 +286,7 @@ def comparison():
 def test_a_pretrained_model_translates_while_the_run_trains(registry, comparison, tiny_t5):
     service = LessonService(registry, SMALL | {"max_length": 5}, comparison.queue)
     options = {"pretrained": tiny_t5, "sentence": "the dog saw the cat"}
-    result = wait_for_result(service, service.start_lesson("lesson-12", "aligned", options, OWNER))
+    result = wait_for_result(service, service.start_lesson("pretrained", "aligned", options, OWNER))
     assert (result["status"], result["message"]) == ("done", "")
     measured = result["result"]
     assert measured["is_correct"] == (measured["value"] == "aligned")
@@ -300,7 +300,7 @@ def test_a_pretrained_model_translates_while_the_run_trains(registry, comparison
 def test_a_failed_translation_ends_the_measurement_and_its_run(registry, comparison, tiny_gpt2):
     service = LessonService(registry, SLOW, comparison.queue)
     options = {"pretrained": tiny_gpt2}
-    result = wait_for_result(service, service.start_lesson("lesson-12", "aligned", options, OWNER))
+    result = wait_for_result(service, service.start_lesson("pretrained", "aligned", options, OWNER))
     assert result["status"] == "failed"
     assert "is not an encoder-decoder" in result["message"]
     (run,) = registry.list_for_owner(OWNER)
@@ -310,7 +310,7 @@ def test_a_failed_translation_ends_the_measurement_and_its_run(registry, compari
 
 def test_cancelling_a_lesson_cancels_its_translation(registry, comparison, tiny_t5):
     service = LessonService(registry, SLOW, comparison.queue)
-    measurement_id = service.start_lesson("lesson-12", "last", {"pretrained": tiny_t5}, OWNER)
+    measurement_id = service.start_lesson("pretrained", "last", {"pretrained": tiny_t5}, OWNER)
     job = service._measurements[measurement_id].translation
     service.cancel(measurement_id, OWNER)
     assert service.poll(measurement_id, OWNER)["status"] == "cancelled"
@@ -321,6 +321,6 @@ def test_cancelling_a_lesson_cancels_its_translation(registry, comparison, tiny_
 def test_a_translation_that_cannot_start_starts_no_run(registry):
     service = LessonService(registry, SMALL)
     with pytest.raises(UserError, match="no process for pretrained models"):
-        service.start_lesson("lesson-12", "aligned", {}, OWNER)
+        service.start_lesson("pretrained", "aligned", {}, OWNER)
     assert registry.list_for_owner(OWNER) == []
     service.close()

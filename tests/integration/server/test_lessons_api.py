@@ -51,21 +51,21 @@ def test_training_times_are_estimated_and_then_measured(lesson_handlers):
     response = send(lesson_handlers, "lessons/catalog", owner=OWNER)
     lessons = {lesson["name"]: lesson for lesson in response["lessons"]}
     assert {name for name, lesson in lessons.items() if not lesson["reuses_runs"]} == {
-        "lesson-1",
-        "lesson-7",
-        "lesson-9",
+        "learning",
+        "lengths",
+        "one-vector",
     }
     assert not any(lesson["estimate"]["is_measured"] for lesson in lessons.values())
-    one, two = (lessons[name]["estimate"]["seconds"] for name in ("lesson-1", "lesson-4"))
+    one, two = (lessons[name]["estimate"]["seconds"] for name in ("learning", "heads"))
     assert 0 < one == pytest.approx(two)  # both runs of lesson 4 train at the same time
     assert response["bug_seconds"] > 0
     assert response["docs"] == "playground/files/docs"
     assert response["sources"] == "playground/files/docs/notebooks/sources.ipynb"
-    assert lessons["lesson-3"]["sources_anchor"] == "word-order"
+    assert lessons["no-positions"]["sources_anchor"] == "word-order"
 
 
 def test_the_speed_of_earlier_runs_is_the_estimate(lesson_handlers, monkeypatch):
-    config = configs(LESSONS["lesson-1"], {"seed": 3})["preset Adam"]
+    config = configs(LESSONS["learning"], {"seed": 3})["preset Adam"]
     run = SimpleNamespace(config=config, step=100, seconds=4.0)
     monkeypatch.setattr(lesson_handlers.registry, "all_runs", lambda: [run])
     first, *_, last = send(lesson_handlers, "lessons/catalog", owner=OWNER)["lessons"]
@@ -87,14 +87,14 @@ def test_answer_key_lists_the_bugs_of_seeds(lesson_handlers):
 @pytest.mark.parametrize(
     ("name", "fields", "field", "expected_message"),
     [
-        ("start", {"lesson": "lesson-1"}, "prediction", "enter a number from 0 to 200 first"),
+        ("start", {"lesson": "learning"}, "prediction", "enter a number from 0 to 200 first"),
         (
             "start",
-            {"lesson": "lesson-4", "prediction": "five"},
+            {"lesson": "heads", "prediction": "five"},
             "prediction",
             "enter your prediction first",
         ),
-        ("start", {"lesson": ["x"], "prediction": 1}, "lesson", "choose one of lesson-1"),
+        ("start", {"lesson": ["x"], "prediction": 1}, "lesson", "choose one of learning"),
         ("start-bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
         ("start-bug", {"bug": "random", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
         ("start-bug", {"bug": "random", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),

@@ -91,7 +91,7 @@ def test_every_lesson_has_a_known_measurement_and_valid_runs():
 
 
 def test_seeds_and_options_are_those_of_the_runs():
-    lesson = LESSONS["lesson-7"]
+    lesson = LESSONS["lengths"]
     (config,) = configs(lesson, validate_options(lesson, {"positions": "rope", "seed": 7})).values()
     assert (config.model.position_type, config.training.seed, config.task.max_length) == (
         "rope",
@@ -100,8 +100,7 @@ def test_seeds_and_options_are_those_of_the_runs():
     )
     assert config.model.max_positions == lessons.EVAL_MAX_LENGTH + 1
     first, second = (
-        next(iter(configs(LESSONS[name], {"seed": 0}).values()))
-        for name in ("lesson-1", "lesson-4")
+        next(iter(configs(LESSONS[name], {"seed": 0}).values())) for name in ("learning", "heads")
     )
     assert first == second == RunConfig()  # the tour trains it once
 
@@ -109,13 +108,13 @@ def test_seeds_and_options_are_those_of_the_runs():
 @pytest.mark.parametrize(
     ("name", "inputs", "field"),
     [
-        ("lesson-7", {"positions": "none of them"}, "positions"),
-        ("lesson-2", {"text": "3 1 x"}, "text"),
-        ("lesson-2", {"text": ""}, "text"),
-        ("lesson-2", {"text": "12345678901"}, "text"),
-        ("lesson-2", {"text": ["3"]}, "text"),
-        ("lesson-1", {"seed": -1}, "seed"),
-        ("lesson-1", {"seed": True}, "seed"),
+        ("lengths", {"positions": "none of them"}, "positions"),
+        ("attention", {"text": "3 1 x"}, "text"),
+        ("attention", {"text": ""}, "text"),
+        ("attention", {"text": "12345678901"}, "text"),
+        ("attention", {"text": ["3"]}, "text"),
+        ("learning", {"seed": -1}, "seed"),
+        ("learning", {"seed": True}, "seed"),
     ],
 )
 def test_invalid_option_of_a_lesson_is_named(name, inputs, field):
@@ -127,11 +126,11 @@ def test_invalid_option_of_a_lesson_is_named(name, inputs, field):
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [
-        ("lesson-1", None),
-        ("lesson-1", 201),
-        ("lesson-1", "60"),
-        ("lesson-1", float("nan")),
-        ("lesson-4", "five"),
+        ("learning", None),
+        ("learning", 201),
+        ("learning", "60"),
+        ("learning", float("nan")),
+        ("heads", "five"),
     ],
 )
 def test_missing_prediction_is_rejected(name, inputs):
@@ -141,12 +140,12 @@ def test_missing_prediction_is_rejected(name, inputs):
 
 
 def test_numeric_predictions_have_a_tolerance():
-    lesson = LESSONS["lesson-1"]
+    lesson = LESSONS["learning"]
     assert is_correct(lesson, 60, 70)
     assert is_correct(lesson, 90, 70)
     assert not is_correct(lesson, 91, 70)
     assert not is_correct(lesson, 60, None)
-    assert not is_correct(LESSONS["lesson-2"], 4, 5)
+    assert not is_correct(LESSONS["attention"], 4, 5)
 
 
 def agrees(lesson, result):
@@ -164,7 +163,7 @@ def test_half_accuracy_step_is_the_first_evaluation_above_one_half(trained):
     steps = [line["step"] for line in run.lines if line.get("exact_match", 0) >= 0.5]
     assert result["value"] == steps[0]
     assert f"{run.evaluations[0]['eval_size']} held-out" in result["explanation"]
-    agrees(LESSONS["lesson-1"], result)
+    agrees(LESSONS["learning"], result)
     never = MEASURES["half_accuracy_step"]([with_lines(run, "slow", [0.1, 0.4])], {})
     assert never["value"] is None
     assert "never reached one half" in never["explanation"]
@@ -178,7 +177,7 @@ def test_first_token_attends_to_the_largest_weight(trained):
     weights = torch.stack([each[0, :, 0] for each in record.cross]).mean((0, 1))
     assert result["value"] == int(weights.argmax()) + 1
     assert percent(float(weights.detach().max())) in result["explanation"]
-    agrees(LESSONS["lesson-2"], result)
+    agrees(LESSONS["attention"], result)
 
 
 def test_same_multiset_ignores_order():
@@ -196,7 +195,7 @@ def test_without_positions_the_order_is_lost(trained):
     assert ("not even learned to generate the right tokens" in result["explanation"]) == (
         result["value"] == "both"
     )
-    agrees(LESSONS["lesson-3"], result)
+    agrees(LESSONS["no-positions"], result)
     with_them = trained("with positions")
     assert MEASURES["without_positions"]([with_them, with_them], {})["value"] == "nothing"
 
@@ -217,7 +216,7 @@ def test_faster_run_reaches_the_target_first(trained, four, one, answer):
         [with_lines(run, "four heads", four), with_lines(run, "one head", one)], {}
     )
     assert result["value"] == answer
-    agrees(LESSONS["lesson-4"], result)
+    agrees(LESSONS["heads"], result)
 
 
 def test_heads_are_ranked_by_their_effect(trained):
@@ -227,7 +226,7 @@ def test_heads_are_ranked_by_their_effect(trained):
     assert bars[0]["value"] == max(bar["value"] for bar in bars)
     assert bars[0]["label"] == result["outcome"]
     assert result["outcome"].startswith(Component(result["value"], 0).name)
-    agrees(LESSONS["lesson-6"], result)
+    agrees(LESSONS["ablation"], result)
 
 
 def test_unneeded_heads_are_distinguished_from_redundant_heads():
@@ -265,7 +264,7 @@ def test_failure_length_is_the_first_below_one_half(trained):
     assert result["figures"][0]["series"][0]["ys"] == list(shares.values())
     assert result["value"] == next((length for length, share in shares.items() if share < 0.5), 8)
     assert result["value"] > 3
-    agrees(LESSONS["lesson-7"], result)
+    agrees(LESSONS["lengths"], result)
 
 
 def recurrent(trained, attention, label="recurrent"):
@@ -282,7 +281,7 @@ def test_one_vector_stores_short_sequences_only(trained):
     assert "axis begins at 3" in result["figures"][0]["note"]
     (row,) = result["figures"][1]["rows"]
     assert (row["input"], row["target"]) == ("recurrent", "4 1 3")
-    agrees(LESSONS["lesson-9"], result)
+    agrees(LESSONS["one-vector"], result)
 
 
 def test_attention_gain_is_measured_at_the_longest_length(trained):
@@ -294,7 +293,7 @@ def test_attention_gain_is_measured_at_the_longest_length(trained):
     assert all(abs(sum(row) - 1) < 0.01 for row in mapped["weights"])
     assert [row["input"] for row in outputs["rows"]] == ["recurrent", "with attention"]
     assert "of 3; on the token after it" in result["explanation"]
-    agrees(LESSONS["lesson-10"], result)
+    agrees(LESSONS["read-again"], result)
 
 
 def test_recurrent_network_and_transformer_are_compared_by_steps(trained):
@@ -306,7 +305,7 @@ def test_recurrent_network_and_transformer_are_compared_by_steps(trained):
     assert result["value"] == lessons.TRANSFORMER
     assert "the recurrent encoder computes 4 states" in result["explanation"]
     assert [each["kind"] for each in result["figures"]] == ["curves", "map", "map"]
-    agrees(LESSONS["lesson-11"], result)
+    agrees(LESSONS["only-attention"], result)
 
 
 def translation_of(weights_LHQM):
@@ -347,10 +346,10 @@ def test_pretrained_attention_is_compared_with_that_of_the_own_model(column, val
     assert (pretrained["rows"][0], own["columns"][-1]) == ("0", "EOS")
     n_clear = 4 if column is None else 1
     assert f"{n_clear} of the 4 heads have at least 50.0\u00a0%" in result["explanation"]
-    agrees(LESSONS["lesson-12"], result)
+    agrees(LESSONS["pretrained"], result)
 
 
 def test_the_model_of_lesson_1_is_the_preset_that_it_names():
-    lesson = LESSONS["lesson-1"]
+    lesson = LESSONS["learning"]
     assert configs(lesson, {"seed": 0}) == {"preset Adam": preset_config("adam", {"seed": 0})}
     assert "the preset Adam in the Train tab" in lesson.introduction

@@ -32,8 +32,8 @@ export function listLessonLinks(lessons) {
       title,
       formatEstimate(estimate),
     ]),
-    ["learn=lesson-1&seed=7", "Lesson 1 with another seed"],
-    ["learn=lesson-2&text=2+7+1+8", "Lesson 2 with another input sequence"],
+    ["learn=learning&seed=7", "Watch it learn with another seed"],
+    ["learn=attention&text=2+7+1+8", "See what it attends to, for another sequence"],
     ...positions.map(([{ name, title }, value]) => [
       `learn=${name}&positions=${value}`,
       `${title}: ${value}`,
