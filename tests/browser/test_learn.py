@@ -18,7 +18,7 @@ LOCATED = """line => document.querySelector('.solved')
 
 def test_a_link_opens_a_lesson_and_its_result_is_stored(app, open_page):
     page = open_page(f"{app.url}/?learn=lengths&positions=rope&seed=1")
-    expect(page.locator(".lesson h3")).to_have_text("7. Length generalization")
+    expect(page.locator(".lesson h3")).to_have_text("6. Length generalization")
     expect(page.locator(".lesson .option")).to_have_value("rope")
     page.click(".measure")
     expect(page.locator(".lesson .note")).to_contain_text("nter a number from 1 to 21 first")
