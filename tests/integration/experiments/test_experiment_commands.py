@@ -20,11 +20,11 @@ TINY = [
 ]
 FATAL = [
     "max_length=4",
-    "steps=300",
+    "max_steps=300",
     "warmup_steps=0",
-    "schedule=constant",
+    "lr_schedule=constant",
     "optimizer=sgd",
-    "clip=0",
+    "max_grad_norm=0",
     *TINY,
 ]
 # some terabytes
@@ -83,14 +83,14 @@ def test_experiment_command_writes_its_report(tmp_path):
     arguments = (
         "experiment",
         "--vary",
-        "norm=pre,post",
+        "norm_placement=pre,post",
         "--seeds",
         1,
         "--out",
         tmp_path,
         "--json",
         "--set",
-        "steps=20",
+        "max_steps=20",
         "max_length=4",
         *TINY,
     )
@@ -142,7 +142,7 @@ def test_presets_are_listed(run_in_process):
     ("arguments", "expected_message"),
     [
         (
-            ("experiment", "--vary", "norm=pre,post", "--set", *HUGE),
+            ("experiment", "--vary", "norm_placement=pre,post", "--set", *HUGE),
             "are free; use a smaller batch_size, d_model, d_ff or max_length",
         ),
         (("experiment", "--set", "steps"), "--set has no effect without a QUESTION or --vary"),
