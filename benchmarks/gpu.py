@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -116,9 +116,11 @@ def _capture_loss(trainer: Trainer) -> None:
         graphed = torch.cuda.make_graphed_callables(
             loss, (batch.source_BS, batch.target_BT, batch.loss_weight_B)
         )
-    trainer.loss_fn = lambda batch, label_smoothing: graphed(
-        batch.source_BS, batch.target_BT, batch.loss_weight_B
-    )
+
+    def graphed_loss(batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+        return cast(Tensor, graphed(batch.source_BS, batch.target_BT, batch.loss_weight_B))
+
+    trainer.loss_fn = graphed_loss
 
 
 def _row(trainer: Trainer) -> None:

@@ -13,6 +13,7 @@ from asyncio import TimerHandle, Transport
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
+from socket import SHUT_RDWR
 from typing import Any
 
 import uvicorn.config
@@ -93,6 +94,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self.stop_header_timer()
         self.stop_write_timer()
         super().connection_lost(exc)
+        # A process that is forked from this one has a copy of the socket. Without the shutdown, the
+        # connection would stay open, and the next request of the client without a response.
+        with suppress(OSError):
+            self.transport.get_extra_info("socket").shutdown(SHUT_RDWR)
 
     def data_received(self, data: bytes) -> None:
         if self.is_idle() and self.header_timer is None:

@@ -388,7 +388,7 @@ def test_every_input_gets_a_result_or_an_error_message(server, count):
     assert sum(successes.values()) * MAX_REQUESTS_PER_SUCCESS >= len(sent)
     missing = [name for name in names if not successes[name] and name not in ALWAYS_REJECTED]
     if missing:  # routes without a successful random request
-        send_random(missing, 50 * len(missing))
+        send_random(missing, 200 * len(missing))
     assert [name for name in missing if not successes[name]] == []
 
 

@@ -21,7 +21,7 @@ from playground.models.config import ModelConfig
 from playground.models.config_fields import ConfigError
 from playground.runs.memory import ensure_memory_available
 from playground.server.runs_api import describe_config, settings_for_viewer
-from playground.training.config import RunConfig, field_named, section_of_field
+from playground.training.config import SECTIONS, RunConfig, field_named, section_of_field
 from playground.training.setting_changes import MUTABLE_SETTINGS, SettingChange
 from playground.ui.form_values import (
     MAX_SETTINGS_LENGTH,
@@ -56,6 +56,7 @@ HOSTILE_VALUES = st.one_of(
             "../../etc/passwd",
             "<script>",
             "__import__('os')",
+            "NaN",
             "a " * 5000,
             "𝟙",
             "1",
@@ -201,12 +202,24 @@ def test_settings_in_a_link(count):
     "text",
     [
         "",
+        "{",
         "null",
+        "[]",
+        '"x"',
+        "17",
         "NaN",
+        '{"a": NaN}',
         '{"steps": 1e999}',
+        '{"steps": 1, "steps": 2}',
         "[" * MAX_SETTINGS_LENGTH,
+        '{"a":' * 5000,
         "\ud800",
+        "{" + " " * MAX_SETTINGS_LENGTH,
         '{"steps": ' + "9" * 5000 + "}",
+        '{"__class__": 1}',
+        '{"": {}}',
+        '{"task": ["reverse"]}',
+        '{"family": {"transformer": 1}}',
         '{"device": "cuda:0; rm -rf /"}',
         '{"rows": "../../../etc/passwd"}',
         '{"task": "rows", "rows": "' + "0" * 64 + '", "vocabulary": "' + "a " * 9000 + '"}',
@@ -274,9 +287,14 @@ def test_config_json(tmp_path, count):
     "text",
     [
         "[" * 1_000_000,
+        "{}," * 333_333,
         "[" + "[]," * 333_332 + "[]]",
+        "[" + "{}," * 333_332 + "{}]",
+        "[" + "0.5," * 249_998 + "0]",
         '{"schema_version": 2, "model": {' + ",".join(f'"a{n}":[]' for n in range(80_000)) + "}}",
+        '"' + "\\u0001" * 166_000 + '"',
         "9" * 999_999,
+        "1e" + "9" * 999_990,
         '{"schema_version": 2, "step": ' + "1" * 4000 + "}",
     ],
     ids=lambda text: text[:12],
@@ -322,9 +340,29 @@ def test_form(count):
     run_examples(count, floating, examine)
 
 
+@pytest.mark.parametrize(
+    "kind", [kind for kinds in SECTIONS.values() for kind in kinds], ids=lambda kind: kind.__name__
+)
+def test_each_section_separately(kind):
+    names = [field.name for field in dataclasses.fields(kind)]
+
+    @settings(max_examples=50)
+    @given(st.dictionaries(st.sampled_from(names), HOSTILE_VALUES, max_size=2))
+    def examine(values):
+        try:
+            kind(**values)
+        except ConfigError as error:
+            if error.field not in names:
+                raise
+
+    examine()
+
+
 VALID_VALUES = st.one_of(
-    st.tuples(st.integers(0, 9), st.just("steps"), st.integers(1, 9)),
-    st.tuples(st.integers(0, 9), st.sampled_from(["speed", "until"]), st.floats(0, 1)),
+    st.tuples(st.integers(0, 9), st.just("max_steps"), st.integers(1, 9)),
+    st.tuples(
+        st.integers(0, 9), st.sampled_from(["speed", "stop_at_exact_match"]), st.floats(0, 1)
+    ),
 )
 DAMAGED_VALUES = st.tuples(
     st.one_of(st.integers(0, 9), HOSTILE_VALUES),

@@ -17,16 +17,18 @@ from huggingface_hub import constants, set_client_factory
 from huggingface_hub.utils import disable_progress_bars, enable_progress_bars, logging
 from huggingface_hub.utils._http import default_client_factory
 
+from playground.checkpoints.checkpoint import save_checkpoint
 from playground.hub import transport
 from playground.hub.client import Hub
 from playground.hub.errors import HubError
 from playground.hub.task_runner import HubTask
 from playground.hub.transport import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, configure_process
 from playground.runs.export import CHECKPOINT_FILES
+from playground.training.trainer import Trainer
 from tests.support.app_server import wait_for
 from tests.support.fake_hub import FakeHub
 from tests.support.hub_tasks import run_hub_task, start_hub_task
-from tests.support.small_runs import start_run, wait_for_status
+from tests.support.small_runs import start_run, tiny_config, wait_for_status
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -73,8 +75,20 @@ ADVICE = {
     "tomorrow": ("requests a wait of 24 h",),
 }
 CASES = [f"{operation}-{fault}" for operation in PATTERNS for fault in FAULTS]
-# Cases with hub tasks: each operation once; the others are soak tests.
-DEFAULT_HUB_TASK_CASES = {"create-401", "upload-hang", "commit-412", "download-reset"}
+# Cases with hub tasks: each fault once, each operation at least twice; the others are soak tests.
+DEFAULT_HUB_TASK_CASES = {
+    "create-401",
+    "create-503",
+    "create-409",
+    "upload-403",
+    "upload-429",
+    "upload-hang",
+    "commit-412",
+    "commit-500",
+    "commit-tomorrow",
+    "download-404",
+    "download-reset",
+}
 
 
 @dataclass
@@ -101,8 +115,13 @@ def read_files(folder):
 
 
 @pytest.fixture(scope="module")
-def checkpoint(trained_checkpoint):
-    return trained_checkpoint
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "0000002"
+    trainer = Trainer(tiny_config(max_steps=20))
+    save_checkpoint(
+        folder, trainer, [trainer.train_step(), trainer.train_step()], trainer.evaluate(32)
+    )
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +195,7 @@ def run_in_process(case, checkpoint, folder):
                         folder / "in",
                     )
                 else:
-                    client.push(package, client.plan(package, "ada/digits"), "Step 6")
+                    client.push(package, client.plan(package, "ada/digits"), "Step 2")
             except HubError as error:
                 outcome.message, outcome.retryable, outcome.response = (
                     str(error),
@@ -274,7 +293,7 @@ def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, c
     # Only the response hangs: the commit is complete. A retry writes nothing (see the test of a
     # lost response below).
     assert outcome.commits == (
-        ["Existing"] if operation in DOWNLOADS else ["Step 6"] if case == "commit-hang" else []
+        ["Existing"] if operation in DOWNLOADS else ["Step 2"] if case == "commit-hang" else []
     )
     assert outcome.is_unchanged
     assert outcome.leftovers == []
@@ -294,9 +313,9 @@ def test_temporary_faults_are_retried_without_a_message(configured_process, chec
             (FakeHub.PREUPLOAD, 500),
         ):
             fake_hub.fault(pattern, kind, times=1)
-        client.push(package, client.plan(package, "ada/digits"), "Step 6")
+        client.push(package, client.plan(package, "ada/digits"), "Step 2")
         assert fake_hub.files("ada/digits") == read_files(package)
-        assert commit_titles(fake_hub) == ["Step 6"]
+        assert commit_titles(fake_hub) == ["Step 2"]
         fake_hub.fault(FakeHub.RESOLVE, 503, times=1)
         fake_hub.fault(FakeHub.STORAGE, "cut", times=1, method="GET")
         client.fetch(
@@ -313,7 +332,7 @@ def test_temporary_faults_are_retried_without_a_message(configured_process, chec
 def test_a_hub_task_survives_a_temporary_fault(checkpoint, tmp_path):
     outcome = run_as_hub_task("upload-503", checkpoint, tmp_path / "case", times=1)
     assert outcome.message == ""
-    assert outcome.commits == ["Step 6"]
+    assert outcome.commits == ["Step 2"]
     assert outcome.is_unchanged
 
 
@@ -326,12 +345,12 @@ def test_a_commit_with_a_lost_response_is_not_repeated(configured_process, check
             fake_hub.fault(FakeHub.COMMIT, "lost", times=1),
             pytest.raises(HubError, match="try again") as lost,
         ):
-            client.push(tmp_path, client.plan(tmp_path, "ada/digits"), "Step 6")
+            client.push(tmp_path, client.plan(tmp_path, "ada/digits"), "Step 2")
         assert lost.value.retryable
         plan = client.plan(tmp_path, "ada/digits")
         assert not plan.has_writes
-        assert client.push(tmp_path, plan, "Step 6") == fake_hub.repo("ada/digits").head.oid
-        assert commit_titles(fake_hub) == ["Step 6"]
+        assert client.push(tmp_path, plan, "Step 2") == fake_hub.repo("ada/digits").head.oid
+        assert commit_titles(fake_hub) == ["Step 2"]
 
 
 def test_training_continues_while_the_hub_hangs(registries, checkpoint, tmp_path):
@@ -416,10 +435,14 @@ def test_an_unknown_host_or_route_fails_within_three_seconds(
 @pytest.mark.parametrize(
     "kind", ["account", "gallery", "repo_info", "plan", "push", "pull", "reproduce"]
 )
-def test_no_hub_task_retries_without_a_network(
-    checkpoint, closed_port_url, run_task_in_process, tmp_path, kind
-):
-    before = read_files(checkpoint)
+def test_no_hub_task_retries_without_a_network(checkpoint, closed_port_url, tmp_path, kind):
+    before, messages = read_files(checkpoint), []
+    received_at = []
+
+    def on_message(message):
+        messages.append(message)
+        received_at.append(time.monotonic())
+
     hub_task = HubTask(
         kind,
         "ada/digits",
@@ -428,13 +451,14 @@ def test_no_hub_task_retries_without_a_network(
         checkpoint=str(checkpoint),
         destination=str(tmp_path / "in"),
     )
-    started = time.monotonic()
-    outcome, message, retryable, _ = run_task_in_process(hub_task, tmp_path / "work")
-    assert time.monotonic() - started < 3 + BUSY_MACHINE_S
-    assert (outcome, retryable) == ("failed", True)
-    assert "check the network and try again" in message
+    job = run_hub_task(hub_task, on_message, 60)
+    assert (
+        time.monotonic() - received_at[0] < 3 + 2 + BUSY_MACHINE_S
+    )  # includes the end of its process
+    assert (job.status, job.retryable, messages) == ("failed", True, ["Connecting to the Hub"])
+    assert "check the network and try again" in job.message
     assert read_files(checkpoint) == before
-    assert [path.name for path in tmp_path.iterdir()] == ["work"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_that_never_responds_times_out_once(

@@ -193,7 +193,7 @@ def test_a_package_is_restored_bit_for_bit(checkpoints, packages, tmp_path, name
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_package_has_known_files_and_its_card_counts_the_lines_of_its_code(packages, name):
+def test_a_package_has_known_files_and_its_card_counts_its_lines(packages, name):
     files = {path.name: path.read_bytes() for path in packages[name].iterdir()}
     assert set(files) - {"LICENSE"} <= PACKAGE_FILES
     code = [data.decode() for name, data in files.items() if name.endswith(".py")]

@@ -97,6 +97,7 @@ def test_a_large_file_that_was_never_sent_cannot_be_committed(hub, ada):
     assert "does not exist" in response.json()["error"]
 
 
+@pytest.mark.smoke
 def test_a_card_is_read_and_a_broken_one_rejected(hub, ada):
     hub.put("ada/card", {})
     with pytest.raises(ValueError, match="Invalid metadata"):

@@ -133,11 +133,6 @@ def test_sampling_depends_on_the_seed_and_becomes_greedy(tiny_gpt2):
     assert sample_text(top_p=0.01) == greedy == sample_text(temperature=0.01)
 
 
-@pytest.mark.parametrize(("old_name", "decoding"), [("drawn", "sampling"), ("greedy", "greedy")])
-def test_old_name_of_the_decoding_is_accepted(old_name, decoding):
-    assert inference.InferenceRequest.parse({"text": "x", "way": old_name}).decoding == decoding
-
-
 def test_top_p_samples_from_the_smallest_set_of_tokens():
     logits = torch.tensor([0.1, 0.5, 0.25, 0.15]).log()
     generator = torch.Generator().manual_seed(0)

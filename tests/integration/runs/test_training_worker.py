@@ -85,10 +85,13 @@ def test_worker_thread_limit_overrides_its_settings(tmp_path, monkeypatch):
 
 def test_a_run_that_another_process_trains_is_not_trained_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(training_worker, "LOCK_TIMEOUT_S", 0.1)
+    # this process keeps its priority and its signals
+    monkeypatch.setattr(training_worker, "prepare_process", lambda nice: None)
+    monkeypatch.setattr(training_worker.signal, "signal", lambda number, handler: None)
     receiver, sender = context().Pipe()
     spec = WorkerSpec(str(tmp_path), RunConfig.from_flat(SMALL).to_flat())
     with filelock.FileLock(tmp_path / ".lock"):
-        training_worker.run_job(sender, spec)
+        training_worker.main(sender, spec)
     message = "another process is training this run; end that one first"
     assert receiver.recv() == ("ended", "failed", message, None)
     assert list(read_lines(tmp_path)) == []

@@ -653,7 +653,7 @@ def test_pending_requests_for_stored_datasets_are_limited(tmp_path, monkeypatch,
         release.set()
         responses = await asyncio.gather(*tasks)
         later_response = await handlers.act_on_dataset(
-            {"action": "show", "owner": new_owner_key(), "content": "0" * 64}
+            {"action": "show", "owner": new_owner_key(), "sha256": "0" * 64}
         )
         return n_waiting, responses, later_response
 

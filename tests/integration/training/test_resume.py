@@ -91,7 +91,7 @@ def reset_nothing(trainer, initial_state):
 
 def train(run, scheduled=()):
     """Train in this process; return the fingerprint."""
-    trainer = Trainer(run, SettingChange.parse(scheduled))
+    trainer = Trainer(run, SettingChange.parse(list(scheduled)))
     list(trainer)
     return fingerprint(trainer)
 
