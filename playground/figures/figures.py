@@ -78,7 +78,7 @@ def training_curve(
     """Draw the loss over the steps, and exact match and token accuracy at the evaluated steps.
 
     `lines` are those of metrics.jsonl. `evaluated` are the lines with accuracies, if they are not
-    among `lines`; runs of earlier versions have no held-out loss.
+    among `lines`; not every run has a held-out loss.
 
     Raises:
         ValueError: for no lines.
