@@ -426,7 +426,7 @@ def test_an_unknown_revision_is_rejected_with_the_known_ones(
     hub_task = HubTask("repo_info", "ada/single", endpoint=hub.url, revision="v9")
     kind, message, _ = run_task_in_process(hub_task, tmp_path)
     assert kind == "failed"
-    assert message == "ada/single has no revision v9; use main, or the hash of a commit"
+    assert message == "ada/single has no revision v9; use the branch main, or the hash of a commit"
 
 
 def test_hostile_or_missing_card_is_ignored(hub, published, run_task_in_process, tmp_path):
