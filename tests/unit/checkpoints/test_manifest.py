@@ -86,8 +86,7 @@ def test_a_folder_without_config_json_is_no_checkpoint(tmp_path):
     assert "is not a checkpoint: it has no config.json" in refusal(tmp_path / "file")
 
 
-@pytest.mark.parametrize("actual", [0, 1, 3, "2", True, None, [2]])
-@pytest.mark.parametrize("actual", [3, "1"])
+@pytest.mark.parametrize("actual", [1, 3, "2", True, None])
 def test_another_schema_is_rejected_with_both_versions(folder, actual):
     edit(folder, "schema_version", to=actual)
     message = f"has schema_version {actual!r}; this version of the playground reads 2"
