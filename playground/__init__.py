@@ -20,10 +20,10 @@ its own folder.
     9  experiments/   experiments, length generalization, published claims
     9  lessons/       lessons with measurements, and models with a bug to find
    10  reports/       the HTML report of a model
-   10  hub/           publishing and downloading models, a task's data as a dataset
+   10  hub/           publishing and importing models
    11  pretrained/    pretrained models: download, files, pipelines, inference
-   12  finetuning/    fine-tuning on a task or on labeled texts
-   12  probing/       attention, word vectors and tokenizers of pretrained models
+   12  finetuning/    fine-tuning on a task
+   12  probing/       attention of pretrained models
    13  comparison/    the benchmark of a checkpoint and pretrained models; the job process
    14  ui/            the page: its views, the form of a run, the Train tab
    15  server/        the app, its middleware, the JSON routes, the public API

@@ -86,7 +86,7 @@ class Muon(torch.optim.Optimizer):
                 gradient_NRC /= self.grad_scale
             momentum_NRC.lerp_(gradient_NRC, 1 - group["momentum"])
             update_NRC = orthogonalize(gradient_NRC.lerp(momentum_NRC, group["momentum"]))
-            rate = update_NRC.new_tensor(group["lr"])  # rounds as the runs of earlier versions
+            rate = update_NRC.new_tensor(group["lr"])  # in single precision
             torch._foreach_copy_(buffers, list(momentum_NRC.unbind()))
             torch._foreach_mul_(weights, 1 - rate * group["weight_decay"])
             update_NRC *= rate * RMS * math.sqrt(shape[1])
