@@ -183,7 +183,7 @@ def test_no_test_name_is_longer_than_70_characters():
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_seeded_bug_replaces_a_line_that_exists(bug):
-    assert (TESTS.parent / bug.file).read_text().count(bug.correct_line) == 1
+    assert (TESTS.parent / bug.file).read_text().count(bug.correct) == 1
     assert all((TESTS / path).exists() for path in bug.tests)
 
 
