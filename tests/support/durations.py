@@ -16,7 +16,21 @@ from tests.support.layers import DURATIONS, LAYERS, TESTS
 
 DOCS_PAGE = TESTS.parent / "docs" / "testing.md"
 BEGIN, END = "<!-- durations: begin -->", "<!-- durations: end -->"
-N_LONGEST_FILES = 15
+# what a contributor changed in the package, and the paths below tests that hold its properties
+CHANGES = {
+    "models, training, tasks": "unit/models unit/training unit/tasks unit/architectures",
+    "inspection, figures, reports": "unit/inspection unit/figures unit/reports",
+    "checkpoints": "unit/checkpoints integration/training",
+    "runs, jobs": "unit/runs unit/jobs integration/runs integration/jobs",
+    "experiments, lessons": "unit/experiments unit/lessons integration/experiments "
+    "integration/lessons",
+    "comparison, pretrained models": "unit/comparison integration/comparison "
+    "integration/finetuning integration/pretrained integration/probing",
+    "datasets, server": "unit/datasets unit/server integration/server",
+    "hub": "unit/hub integration/hub integration/test_hub_commands.py",
+    "commands": "integration/test_command_line.py integration/test_app.py",
+    "what strangers may send": "faults",
+}
 
 
 def read_report(path: Path) -> tuple[Counter[str], Counter[str]]:
@@ -31,31 +45,29 @@ def read_report(path: Path) -> tuple[Counter[str], Counter[str]]:
 
 
 def tables(seconds: Counter[str], tests: Counter[str]) -> str:
-    """Return the tables by layer and of the longest files, as Markdown."""
-    lines = ["| layer | files | tests | seconds of one process |", "|---|---|---|---|"]
+    """Return the tables by kind of change and by layer, as Markdown."""
+    lines = ["| after a change of | run `pytest` with `tests/`… | seconds |", "|---|---|---|"]
+    for change, paths in CHANGES.items():
+        total = sum(
+            value for name, value in seconds.items() if name.startswith(tuple(paths.split()))
+        )
+        lines.append(
+            f"| {change} | {', '.join(f'`{path}`' for path in paths.split())} | {total:,.0f} |"
+        )
+    lines += ["", "| layer | files | tests | seconds |", "|---|---|---|---|"]
     for layer in LAYERS:
         files = [name for name in seconds if name.split("/")[0] == layer]
         lines.append(
             f"| {layer} | {len(files)} | {sum(tests[name] for name in files):,} | "
             f"{sum(seconds[name] for name in files):,.0f} |"
         )
-    lines += ["", "| file | tests | seconds |", "|---|---|---|"]
-    lines += [
-        f"| {name} | {tests[name]} | {value:,.0f} |"
-        for name, value in seconds.most_common(N_LONGEST_FILES)
-    ]
     return "\n".join(lines)
 
 
 def main(report: Path) -> None:
     seconds, tests = read_report(report)
-    DURATIONS.write_text(
-        json.dumps(
-            {name: round(value, 1) for name, value in sorted(seconds.items()) if value >= 1},
-            indent=1,
-        )
-        + "\n"
-    )
+    long = {name: round(value, 1) for name, value in sorted(seconds.items()) if value >= 1}
+    DURATIONS.write_text(json.dumps(long, indent=1) + "\n")
     before, rest = DOCS_PAGE.read_text().split(BEGIN)
     DOCS_PAGE.write_text(
         before + BEGIN + "\n" + tables(seconds, tests) + "\n" + END + rest.split(END)[1]
