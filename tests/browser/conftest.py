@@ -5,7 +5,9 @@ Without Chromium or Chrome the tests are skipped; with CI=true they fail.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -16,8 +18,10 @@ import pytest
 from playwright.sync_api import Browser, Error, Page, Request, expect, sync_playwright
 
 from tests.support.app_server import AppServer
+from tests.support.browser_page import storage_of, train_over_api, wait_for_status
 from tests.support.chromium import FLAGS, find_browser
 from tests.support.fake_hub import FakeHub
+from tests.support.page_client import PageClient
 
 # names on the Hub, and the fixtures that stand there
 SERVED = {
@@ -25,7 +29,6 @@ SERVED = {
     "bert-base-uncased": "tiny-bert",
     "google-t5/t5-small": "tiny-t5",
 }
-LANGUAGE_MODELS = ("gpt2", "bert-base-uncased")
 VIEWPORT = {"width": 1440, "height": 950}
 REDUCED_MOTION = "reduce"  # no recording plays on the first visit
 # how Gradio's validators say no; the browser logs it, the page explains it
@@ -77,6 +80,34 @@ def app(app_hub, tmp_path_factory) -> Iterator[AppServer]:
 
 
 @pytest.fixture(scope="session")
+def kept_owners() -> set[str]:
+    """The owners whose runs last longer than a page."""
+    return set()
+
+
+@pytest.fixture(scope="session")
+def finished_run(app, kept_owners) -> tuple[PageClient, str]:
+    """A run of 60 steps and its owner, which no test changes. The page lists a second run."""
+    client, _ = train_over_api(app, seed=1)
+    kept_owners.add(client.owner)
+    return train_over_api(app, client.owner)
+
+
+@pytest.fixture
+def open_run(app, open_page) -> Callable[..., Page]:
+    """Open a run in a profile of its owner, and wait until it is shown to its end."""
+
+    def open_run(client: PageClient, run: str, **options: Any) -> Page:
+        session = storage_of(app, json.dumps({"owner": client.owner}))
+        page = open_page(f"{app.url}/?model={run}", storage_state=session, **options)
+        wait_for_status(page, "done")
+        expect(page.locator(".live .answer")).to_contain_text(re.compile("[✓✗]"))
+        return page
+
+    return open_run
+
+
+@pytest.fixture(scope="session")
 def served_models(request) -> dict[str, dict[str, bytes]]:
     """The files of the tiny fixtures, by the names of the models that they replace."""
     # and with it transformers, which few tests here need
@@ -87,12 +118,6 @@ def served_models(request) -> dict[str, dict[str, bytes]]:
         name: {path.name: path.read_bytes() for path in (folder / tiny).iterdir()}
         for name, tiny in SERVED.items()
     }
-
-
-@pytest.fixture(scope="session")
-def models(served_models) -> dict[str, dict[str, bytes]]:
-    """The files of the language models, which the benchmark evaluates."""
-    return {name: served_models[name] for name in LANGUAGE_MODELS}
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +135,7 @@ def hub(model_hub) -> Iterator[FakeHub]:
     model_hub.clear_faults()
 
 
-@pytest.fixture(
-    scope="module"
-)  # its tests begin with a server and a cache that hold no pretrained model
+@pytest.fixture(scope="module")
 def app_with_models(model_hub, tmp_path_factory) -> Iterator[AppServer]:
     folder = tmp_path_factory.mktemp("app")
     server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))
@@ -141,6 +164,7 @@ def open_page(
     browser: Browser,
     idle: dict[str, list[Page]],
     left_open: list[tuple[Page, set]],
+    kept_owners: set[str],
 ) -> Iterator[Callable[..., Page]]:
     """Open pages, each in its own profile; check their errors and requests.
 
@@ -173,7 +197,6 @@ def open_page(
         may_complain: bool = False,
         visit: bool = True,
         storage_state: Any = None,
-        init_script: str = "",
         share: bool = False,
         **viewport: int,
     ) -> Page:
@@ -182,10 +205,6 @@ def open_page(
             page, visit = left_open[0][0], False
         elif same_browser_as is not None:
             page = same_browser_as.context.new_page()
-        elif init_script:
-            contexts.append(browser.new_context(viewport=size, reduced_motion=REDUCED_MOTION))
-            page = contexts[-1].new_page()
-            page.add_init_script(init_script)
         else:
             page = (
                 pages.pop()
@@ -237,7 +256,8 @@ def open_page(
     for page, url in retained:
         idle.setdefault(url_origin(url), []).append(page)
     for runs_url, owner in owners:
-        delete_runs(runs_url, owner)
+        if owner not in kept_owners:
+            delete_runs(runs_url, owner)
     assert complaints == []
 
 

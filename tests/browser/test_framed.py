@@ -121,7 +121,6 @@ def test_reload_restores_run_when_framed_storage_is_denied(app, framing):
     assert run_names(top) == []
 
 
-@pytest.mark.smoke
 def test_a_page_without_storage_explains_the_consequence(app, framing):
     page = framing(without_cookies=True)
     frame = frame_of(page)

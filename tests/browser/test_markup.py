@@ -26,6 +26,7 @@ from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.app_server import AppServer
 from tests.support.browser_page import INSPECT_SECTIONS, open_section, wait_until
+from tests.support.fake_hub import FakeHub
 from tests.support.small_runs import TINY_SETTINGS
 
 # Each is a valid symbol of a dataset: at most 40 characters, without spaces.
@@ -73,6 +74,8 @@ PAYLOADS = [
     )
 ]
 ALL = " ".join(PAYLOADS)
+# two or less in each name, which has at most 80 characters; the first one alone
+NAMES = [PAYLOADS[0], *(" ".join(PAYLOADS[i : i + 2]) for i in range(1, len(PAYLOADS), 2))]
 RECORD_PAYLOADS = "window.pwned = []; window.pwn = (number) => { window.pwned.push(number); };"
 # Finds payloads that became an element or an active attribute, even if they did not run yet.
 FIND_ACTIVE_PAYLOADS = """() => [...document.querySelectorAll('*')].filter((element) =>
@@ -85,7 +88,13 @@ FIND_ACTIVE_PAYLOADS = """() => [...document.querySelectorAll('*')].filter((elem
 
 
 @pytest.fixture(scope="module")
-def app(model_hub, tmp_path_factory):
+def hub():
+    with FakeHub() as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def app(hub, tmp_path_factory):
     """An app with payloads as names of runs and experiments, and as tokens of a dataset."""
     folder = tmp_path_factory.mktemp("markup")
     root, rng = folder / "checkpoints", random.Random(0)
@@ -108,20 +117,20 @@ def app(model_hub, tmp_path_factory):
         )
         lines = [trainer.train_step()]
         save_checkpoint(folder / "trained", trainer, lines)
-    for name in PAYLOADS:
+    for name in NAMES:
         registry.import_checkpoint(
             shutil.copytree(folder / "trained", folder / "copy"), owner, name
         )
     registry.settings.slots = 0  # so that experiments wait and do not train
     experiments = ExperimentService(registry)
     experiments.close()
-    for name in PAYLOADS:
+    for name in NAMES:
         experiments.submit(
             {"name": name, "grid": {"n_layers": [1, 2]}, "base": {"max_steps": 1}, "seeds": [0]},
             owner,
         )
     registry.shutdown()
-    server = AppServer(folder, **model_hub.environment(folder / "hf", token=model_hub.OWNER))
+    server = AppServer(folder, **hub.environment(folder / "hf", token=hub.OWNER))
     yield server
     server.stop()
 
@@ -271,7 +280,7 @@ def test_every_view_of_inspect(page):
     expect(page.locator(".inspect .problem")).to_contain_text(PAYLOADS[1])
 
 
-def test_prompts_tokens_and_names_of_models_in_compare(page):
+def test_names_of_models_in_compare(page):
     page.get_by_role("tab", name="Compare").click()
     page.select_option(".page-bar .subject", label=PAYLOADS[0])
     page.get_by_role("tab", name="Benchmark", exact=True).click()
@@ -281,23 +290,7 @@ def test_prompts_tokens_and_names_of_models_in_compare(page):
         expect(page.locator(".add-model .pg-error")).to_contain_text(
             f"{name[:80]} is no model name"
         )
-    page.get_by_role("tab", name="Pretrained models", exact=True).click()
-    page.locator(".parts").get_by_role("button", name="Text generation").click()
-    page.fill(".part-continue textarea", ALL[:200])
-    page.click(".part-continue .run")
-    page.wait_for_selector(".part-continue[data-status=done]", timeout=120_000)
-    page.get_by_role("tab", name="Benchmark", exact=True).click()
-    for line in page.locator(".of-benchmark .choices li").all():
-        line.locator("input").set_checked(
-            line.locator(".name").text_content() in (PAYLOADS[0], "gpt2")
-        )
-    for setting, value in {"n": 3, "shots": 2, "rank": 1}.items():
-        page.fill(f".of-benchmark input.{setting}", str(value))
-    page.click(".of-benchmark .run")
-    page.wait_for_selector(".of-benchmark[data-status=done]", timeout=120_000)
-    page.locator(".items .item button").first.click()
-    expect(page.locator(".predictions pre").first).to_contain_text("pwn(")
-    assert rendered(page, ".predictions pre")
+    assert rendered(page, ".of-benchmark")
 
 
 def test_names_and_values_of_experiments(page):
@@ -331,9 +324,7 @@ def test_repositories_cards_files_and_revisions_of_the_hub(page, hub):
     page.wait_for_selector(".hub .session-text:not(:empty)")
     page.click(".hub .refresh-gallery")
     wait_for_all(page, ".hub .models td")
-    wait_for_all(
-        page, ".hub .local-runs td", but=1
-    )  # one run was deleted by the first of these tests
+    wait_for_all(page, ".hub .local-runs td", but=2)  # another test deletes one of the runs
     page.fill(".hub .any-repo", PAYLOADS[1])
     page.keyboard.press("Enter")
     expect(page.locator(".hub .open-repository-form")).to_contain_text(

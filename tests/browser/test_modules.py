@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser_page import go_to
@@ -20,7 +19,6 @@ def requested_modules(page):
     return paths
 
 
-@pytest.mark.smoke
 def test_modules_of_a_tab_load_when_it_is_first_opened(app, open_page):
     page = open_page(app.url, visit=False)
     paths = requested_modules(page)

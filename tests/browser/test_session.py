@@ -1,54 +1,53 @@
 """The session in the storage of a browser: reload, tabs, other values."""
 
 import json
+import re
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.support.browser_page import run_names, settings_link, wait_until
+from tests.support.browser_page import (
+    SESSION_KEY,
+    run_names,
+    storage_of,
+    wait_for_status,
+)
 
-KEY = "transformer-playground"
 OPENED = ".live:not([data-status=opening])"
 
 
-def storage_state(app, text):
-    stored = [{"name": KEY, "value": text}]
-    return {"cookies": [], "origins": [{"origin": app.url, "localStorage": stored}]}
-
-
 def stored_owner(page):
-    return page.evaluate("key => JSON.parse(localStorage.getItem(key)).owner", KEY)
-
-
-def start_training(page):
-    wait_until(page, "document.querySelector('#size')?.textContent.includes('parameters')")
-    page.click("#train")
-    wait_until(page, "document.querySelectorAll('.runs .run').length > 0")
+    return page.evaluate("key => JSON.parse(localStorage.getItem(key)).owner", SESSION_KEY)
 
 
 @pytest.mark.smoke
-def test_reload_and_second_tab_have_the_same_owner(app, open_page):
-    page = open_page(settings_link(app.url))
-    page.wait_for_selector(OPENED)
-    owner = stored_owner(page)
-    start_training(page)
-    (name,) = run_names(page)
+def test_reload_and_second_tab_show_the_run_of_the_same_owner(app, open_page):
+    page = open_page(f"{app.url}/?model=copy")
+    wait_for_status(page, "checkpoint")
+    page.click("#train")
+    wait_for_status(page, "training", "done")
+    page.wait_for_url(re.compile(r"[?&]model=run(:|%3A)"))
+    owner, (name,) = stored_owner(page), run_names(page)
     page.reload()
-    page.wait_for_selector(".runs .run")
-    assert (run_names(page), stored_owner(page)) == ([name], owner)
+    wait_for_status(page, "training", "done")
+    expect(page.locator(".page-bar .subject option:checked")).to_have_text(name)
     second = open_page(app.url, same_browser_as=page)
     second.wait_for_selector(".runs .run")
-    assert (run_names(second), stored_owner(second)) == ([name], owner)
+    for each in (page, second):
+        assert (run_names(each), stored_owner(each)) == ([name], owner)
+    page.click("#stop")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "gradio.FileData",
-        json.dumps({"owner": "<script>"}),
-    ],
-    ids=range(2),
-)
-def test_an_invalid_value_is_replaced_by_a_new_owner(app, open_page, text):
-    page = open_page(app.url, storage_state=storage_state(app, text))
+def test_an_invalid_value_is_replaced_by_a_new_owner(app, open_page):
+    stored = storage_of(app, json.dumps({"owner": "<script>"}))
+    page = open_page(app.url, storage_state=stored)
     page.wait_for_selector(OPENED)
     assert len(stored_owner(page)) == 32
+
+
+def test_a_seventh_tab_has_connections_left(app, open_page):
+    """A browser has six connections to a server, and no tab may keep one of its own."""
+    page = open_page(app.url)
+    for _ in range(6):
+        page = open_page(app.url, same_browser_as=page)
+        expect(page.locator(".live .answer")).to_contain_text("✓")

@@ -1,11 +1,14 @@
 """The links of docs/sources.md open the views that they name."""
 
+import json
 import re
+from itertools import chain
+from urllib.parse import parse_qs
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.support.app_server import ROOT
+from tests.support.browser_page import INSPECT_SECTIONS
 
 LINK = re.compile(r"\[([^\]]+)\]\(http://127\.0\.0\.1:7860/\?([^)]+)\)")
 
@@ -32,7 +35,6 @@ def expect_place(page, place):
         expect(page.locator(f"#{tab.lower()}").get_by_text(view).first).to_be_visible()
 
 
-@pytest.mark.smoke
 def test_links_open_the_views_that_they_name(app, open_page):
     links = sources_links()
     assert {place.split(",")[0] for place in links} == {
@@ -42,8 +44,12 @@ def test_links_open_the_views_that_they_name(app, open_page):
         "Lab",
         "Learn",
     }
-    page = open_page(app.url)
+    page, sections = open_page(app.url), set(chain.from_iterable(INSPECT_SECTIONS.values()))
     for place, query in links.items():
+        if place.startswith("Inspect"):
+            assert json.loads(parse_qs(query)["inspect"][0])["view"] in sections
+            if place != "Inspect, Logit lens":  # the others differ only in their section
+                continue
         page.goto(f"{app.url}/?{query}")
         expect_place(page, place)
 

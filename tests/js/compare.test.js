@@ -1,7 +1,22 @@
 import assert from "node:assert/strict";
 import { after, beforeEach, mock, test } from "node:test";
 
-import { enter, makeBox, press, settle } from "./support/dom.js";
+import { settle } from "./support/dom.js";
+import {
+  box,
+  click,
+  fill,
+  key,
+  mount,
+  responses,
+  sent,
+  serve,
+  submit,
+  text,
+  texts,
+  unmount,
+  waitFor,
+} from "./support/page.js";
 import { validateField } from "../../playground/ui/static/shared/components/form.js";
 import {
   buildFields,
@@ -76,41 +91,22 @@ import {
 import { toSeries } from "../../playground/ui/static/compare/training_charts.js";
 import { buildPanel, describeAlignment } from "../../playground/ui/static/compare/translation.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { html, render } from "../../playground/ui/static/vendor/preact.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const REVERSE = { subject: "checkpoint:reverse", name: "reverse", about: "", parameters: 171_597 };
 const COPY = { ...REVERSE, subject: "checkpoint:copy", name: "copy" };
-let box, responses, sent;
 
 beforeEach(() => {
-  if (box) render(null, box);
-  box = makeBox();
-  sent = [];
-  responses = { "jobs/submit": { job: "j" } };
+  serve({ "jobs/submit": { job: "j" } });
   outage.value = "";
   store.owner.value = "owner";
-  mock.restoreAll();
-  mock.method(globalThis, "fetch", async (url, { body }) => {
-    const name = url.href.split("/api/")[1];
-    sent.push([name, JSON.parse(body)]);
-    return new Response(JSON.stringify(responses[name] ?? {}));
-  });
 });
 // Jobs that no test waits for end with this response.
 after(() => {
-  render(null, box);
+  unmount();
   mock.restoreAll();
   globalThis.fetch = async () => new Response(JSON.stringify({ error: "the tests have ended" }));
 });
-const draw = async (template) => {
-  render(template, box);
-  await settle();
-};
-const wait = async (isDone) => {
-  for (let i = 0; i < 60 && !isDone(); i++) await settle();
-  assert.ok(isDone());
-};
-const text = (selector) => box.querySelector(selector)?.textContent.trim().replace(/\s+/g, " ");
 
 test("a link stores the fields of forms, and never a job", () => {
   const stored = { "job-table": { id: "old" } };
@@ -302,7 +298,7 @@ test("results of another model are marked", async () => {
   results.value.settings.request = { name: "reverse" };
   store.setModels({ runs: [], checkpoints: [REVERSE, COPY] });
   store.model.value = "checkpoint:copy";
-  await draw(html`<${Benchmark} />`);
+  await mount(html`<${Benchmark} />`);
   assert.equal(
     text(".other-model"),
     "These results are of reverse. Press Run evaluation for copy.",
@@ -325,14 +321,11 @@ test("a folder that does not exist stays in the field with the error", async () 
       models: [{ name: "/none", location: "", message: "there is no folder '/none'", code: "" }],
     },
   };
-  await draw(html`<${Benchmark} />`);
+  await mount(html`<${Benchmark} />`);
   const field = box.querySelector(".add-model input");
-  enter(field, "/none");
-  await settle();
-  box
-    .querySelector(".add-model")
-    .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
-  await wait(() => box.querySelector(".add-model .pg-error"));
+  await fill(field, "/none");
+  await submit(".add-model");
+  await waitFor(() => box.querySelector(".add-model .pg-error"));
   assert.equal(text(".add-model .pg-error"), "There is no folder '/none'.");
   assert.equal(field.value, "/none");
   assert.deepEqual(form.value.models, []);
@@ -390,18 +383,16 @@ test("the answers are a matrix, and each example opens its details", async () =>
     ],
   );
   assert.equal(rows.length, 2);
-  await draw(html`<${Examples} />`);
+  await mount(html`<${Examples} />`);
   assert.match(text("thead"), /reverse 2 of 2 ?gpt2 \(all masks at once\) 0 of 2/);
   const marks = [...box.querySelectorAll(".item .mark")].map((each) => each.className);
   assert.deepEqual(marks, ["mark correct", "mark", "mark correct", "mark wrong"]);
   const second = box.querySelectorAll(".item button")[1];
-  second.click();
-  await settle();
+  await click(second);
   assert.equal(second.getAttribute("aria-expanded"), "true");
   assert.equal(box.querySelectorAll(".prediction-of").length, 2);
   assert.match(text(".predictions"), /rank 1 of 2 candidates/);
-  second.click();
-  await settle();
+  await click(second);
   assert.equal(box.querySelector(".predictions"), null);
 });
 
@@ -414,20 +405,14 @@ test("the form of the benchmark rejects names and evaluates the selected models"
   ]);
   form.set("n", "3");
   form.set("rank", "5");
-  await draw(html`<${Benchmark} />`);
+  await mount(html`<${Benchmark} />`);
   const name = box.querySelector(".add-model input");
-  enter(name, "not a name!!");
-  await settle();
-  box
-    .querySelector(".add-model")
-    .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
-  await settle();
+  await fill(name, "not a name!!");
+  await submit(".add-model");
   assert.match(text(".add-model .pg-error"), /^not a name!! is no model name/);
   assert.equal(form.value.models.length, 2);
-  box
-    .querySelector(".pg-form")
-    .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
-  await wait(() => text(".job")?.includes("Evaluated"));
+  await submit(".pg-form");
+  await waitFor(() => text(".job")?.includes("Evaluated"));
   const [, payload] = sent.find(([, { kind }]) => kind === "benchmark");
   assert.deepEqual(payload.request.models, ["gpt2"]);
   assert.deepEqual([payload.request.n, payload.request.rank], [3, 3]);
@@ -438,7 +423,7 @@ test("the form of the benchmark rejects names and evaluates the selected models"
 
 test("every section of the pretrained models can be drawn", async () => {
   responses["jobs/poll"] = { status: "failed", message: "no model" };
-  await draw(html`<${Pretrained} />`);
+  await mount(html`<${Pretrained} />`);
   for (const { name, title } of SECTIONS) {
     section.value = name;
     await settle();
@@ -476,11 +461,9 @@ test("fill-mask shows the tokens and the predictions", async () => {
       notes: ["a note"],
     },
   };
-  await draw(html`<${Pretrained} />`);
-  box
-    .querySelector(".part-fill form")
-    .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
-  await wait(() => box.querySelector(".pg-bars"));
+  await mount(html`<${Pretrained} />`);
+  await submit(".part-fill form");
+  await waitFor(() => box.querySelector(".pg-bars"));
   assert.match(text(".pg-bars"), /paris ?90\.0 %/);
   assert.match(text(".job"), /Model: bert-base-uncased, 1,000 parameters/);
   assert.equal(box.querySelector(".part-fill").dataset.status, "done");
@@ -535,15 +518,13 @@ test("a panel of attention shows a head, and a row of the map selects a token", 
     model: "gpt2",
     weights,
   });
-  await draw(html`<${AttentionPanel} index=${0} data=${data} />`);
+  await mount(html`<${AttentionPanel} index=${0} data=${data} />`);
   assert.equal(box.querySelector("section").dataset.drawn, "map gpt2 1.1");
   assert.equal(text("h4"), "Layer 1, head 1 of gpt2");
   const map = box.querySelector(".pg-heat-map canvas");
-  press(map, "ArrowRight");
-  await settle();
+  await key(map, "ArrowRight");
   assert.equal(text("figcaption"), "a (position 1) attends to a (position 1) with weight 1.000.");
-  press(map, "Enter");
-  await settle();
+  await key(map, "Enter");
   assert.equal(text("h4"), "a (position 1) in every head of layer 1 of gpt2");
   const own = { isOwn: true, kinds: ["encoder", "cross"], kind: "encoder" };
   assert.match(describeAxes(own, "map"), /Rows: source tokens.*sums to one\.$/);
@@ -574,14 +555,10 @@ test("sets of runs are kept, and a running set can be stopped", async () => {
   responses["architectures/matched"] = MATCHED;
   responses["architectures/train"] = { runs: [{ subject: "run:1", title: "bert" }] };
   responses["architectures/curves"] = { curves: [] };
-  await draw(html`<${Choices} /><${SetChoice} />`);
-  await wait(() => text(".train-all") === "Train 2 models");
-  const submit = () =>
-    box
-      .querySelector(".pg-form")
-      .dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
-  submit();
-  await wait(() => text(".train-all") === "Stop 1 run");
+  await mount(html`<${Choices} /><${SetChoice} />`);
+  await waitFor(() => text(".train-all") === "Train 2 models");
+  await submit(".pg-form");
+  await waitFor(() => text(".train-all") === "Stop 1 run");
   const lengths = buildFields({ min_length: 9 }, "", false);
   assert.ok(
     lengths.every((field) => !validateField(field, 0)),
@@ -589,14 +566,14 @@ test("sets of runs are kept, and a running set can be stopped", async () => {
   );
   const train = sent.find(([route]) => route === "architectures/train")[1];
   assert.equal(train.same_optimizer, false);
-  submit();
-  await wait(() => sent.some(([route]) => route === "runs/action"));
+  await submit(".pg-form");
+  await waitFor(() => sent.some(([route]) => route === "runs/action"));
   const stop = sent.find(([route]) => route === "runs/action")[1];
   assert.deepEqual([stop.subject, stop.action], ["run:1", "stop"]);
 
   addSet("second", [{ subject: "run:2", title: "gpt2" }]);
   await settle();
-  const labels = [...box.querySelectorAll("option")].map((each) => each.textContent);
+  const labels = texts("option");
   assert.deepEqual(labels, ["2. second", "1. reverse 1–10: 1 model, own optimizers"]);
 
   // a response without a run means that it was deleted
@@ -605,7 +582,7 @@ test("sets of runs are kept, and a running set can be stopped", async () => {
     curves: [{ subject: "run:2", name: "", status: "done", step: 5, evaluations: [], loss: [] }],
   };
   const { unsubscribe } = subscribeToCurves(() => true);
-  await wait(() => text(".train-all") === "Train 2 models");
+  await waitFor(() => text(".train-all") === "Train 2 models");
   unsubscribe();
 });
 

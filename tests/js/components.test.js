@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { beforeEach, mock, test } from "node:test";
+import { mock, test } from "node:test";
 
-import { enter, makeBox, press, settle } from "./support/dom.js";
+import { enter, press, settle } from "./support/dom.js";
+import { box, callsOf, click, key, mount, text } from "./support/page.js";
 import { BarList } from "../../playground/ui/static/shared/components/bar_list.js";
 import { ConfirmButton } from "../../playground/ui/static/shared/components/confirm_button.js";
 import { CopyField } from "../../playground/ui/static/shared/components/copy_field.js";
@@ -18,25 +19,10 @@ import { StatusMessage } from "../../playground/ui/static/shared/components/stat
 import { Tabs } from "../../playground/ui/static/shared/components/tabs.js";
 import { TokenStrip } from "../../playground/ui/static/shared/components/token_strip.js";
 import { IDLE, Job } from "../../playground/ui/static/shared/job.js";
-import { html, render } from "../../playground/ui/static/vendor/preact.js";
-
-let box;
-beforeEach(() => {
-  if (box) render(null, box);
-  box = makeBox();
-});
-async function draw(view) {
-  render(view, box);
-  await settle();
-}
-const text = (selector) => box.querySelector(selector)?.textContent.trim().replace(/\s+/g, " ");
-const click = async (selector) => {
-  box.querySelector(selector).click();
-  await settle();
-};
+import { html } from "../../playground/ui/static/vendor/preact.js";
 
 test("a section is named by its heading", async () => {
-  await draw(html`<${Section} title="Heads" hint="Sorted" help=${html`<p>Why</p>`}>content<//>`);
+  await mount(html`<${Section} title="Heads" hint="Sorted" help=${html`<p>Why</p>`}>content<//>`);
   const section = box.querySelector("section");
   const heading = document.getElementById(section.getAttribute("aria-labelledby"));
   assert.equal(heading.textContent.trim(), "Heads");
@@ -46,11 +32,11 @@ test("a section is named by its heading", async () => {
 
 test("a message is read when it changes, and an error offers to try again", async () => {
   const onRetry = mock.fn();
-  await draw(html`<${StatusMessage} text="" />`);
-  assert.equal(box.querySelector("[role=status]").textContent.trim(), "");
-  await draw(html`<${StatusMessage} text="Saved." kind="success" />`);
+  await mount(html`<${StatusMessage} text="" />`);
+  assert.equal(text("[role=status]"), "");
+  await mount(html`<${StatusMessage} text="Saved." kind="success" />`);
   assert.equal(text("[role=status]"), "✓ Saved.");
-  await draw(html`<${StatusMessage} text="Offline." kind="error" onRetry=${onRetry} />`);
+  await mount(html`<${StatusMessage} text="Offline." kind="error" onRetry=${onRetry} />`);
   assert.equal(text("[role=alert]"), "Offline. Retry");
   await click("button");
   assert.equal(onRetry.mock.callCount(), 1);
@@ -60,7 +46,7 @@ test("a job has its progress and Cancel, and afterwards its message", async () =
   const job = new Job({});
   const cancel = mock.method(job, "cancel", async () => {});
   const retry = mock.method(job, "retry", async () => {});
-  await draw(html`<${JobProgress} job=${job} doneText="Done." />`);
+  await mount(html`<${JobProgress} job=${job} doneText="Done." />`);
   assert.equal(text("p"), "");
   job.state.value = {
     ...IDLE,
@@ -99,7 +85,7 @@ test("one segment is pressed, and arrow keys choose the next enabled one", async
     { value: "lines", label: "Lines", disabled: true },
     { value: "one", label: "One token" },
   ];
-  await draw(
+  await mount(
     html`<${SegmentedControl} label="View" options=${options} value="map" onChange=${onChange} />`,
   );
   assert.equal(text("[aria-pressed=true]"), "Map");
@@ -121,7 +107,7 @@ test("models are grouped, and without any there is a sentence", async () => {
     { value: "checkpoint:copy", label: "copy", group: "Checkpoints" },
     { value: "", label: "none" },
   ];
-  await draw(
+  await mount(
     html`<${ModelSelect}
       label="Model"
       options=${options}
@@ -138,7 +124,7 @@ test("models are grouped, and without any there is a sentence", async () => {
   assert.equal(box.querySelector("label").htmlFor, select.id);
   enter(select, "run:1");
   assert.deepEqual(onChange.mock.calls[0].arguments, ["run:1"]);
-  await draw(
+  await mount(
     html`<${ModelSelect} label="Model" options=${[]} value=${null} onChange=${onChange} />`,
   );
   assert.match(text("p"), /No models yet/);
@@ -146,13 +132,12 @@ test("models are grouped, and without any there is a sentence", async () => {
 
 test("a confirmation acts once, and Escape cancels it", async () => {
   const onConfirm = mock.fn();
-  await draw(
+  await mount(
     html`<${ConfirmButton} label="Delete" question="Delete the run?" onConfirm=${onConfirm} />`,
   );
   await click("button");
   assert.equal(document.activeElement.textContent.trim(), "Cancel");
-  press(document.activeElement, "Escape");
-  await settle();
+  await key(document.activeElement, "Escape");
   assert.equal(text("button"), "Delete");
   assert.equal(document.activeElement, box.querySelector("button"));
   await click("button");
@@ -172,7 +157,7 @@ test("a text is copied, and a prompt shows it if the browser denies that", async
   const writeText = mock.fn(async () => {});
   Object.defineProperty(navigator, "clipboard", { value: { writeText }, configurable: true });
   window.prompt = mock.fn();
-  await draw(html`<${CopyField} label="Link" value="https://example.org/" />`);
+  await mount(html`<${CopyField} label="Link" value="https://example.org/" />`);
   await click("button");
   assert.deepEqual(writeText.mock.calls[0].arguments, ["https://example.org/"]);
   assert.equal(text("button"), "Copied");
@@ -189,19 +174,19 @@ test("a text is copied, and a prompt shows it if the browser denies that", async
 test("wrong, missing and extra tokens are marked with their reason", async () => {
   const view = (tokens) =>
     html`<${TokenStrip} label="Prediction" tokens=${tokens} targets=${["1", "2", "EOS"]} />`;
-  await draw(view(["1", "3", "EOS", "4"]));
+  await mount(view(["1", "3", "EOS", "4"]));
   const titles = [...box.querySelectorAll(".pg-token.wrong")].map((each) => each.title);
   assert.deepEqual(titles, ["position 2; should be 2", "position 4; extra token"]);
   assert.equal(box.querySelector("[role=img]").getAttribute("aria-label"), "wrong");
-  await draw(view(["1", "2"]));
+  await mount(view(["1", "2"]));
   assert.equal(box.querySelector(".wrong").title, "position 3; missing; should be EOS");
-  await draw(view(["1", "2", "EOS"]));
+  await mount(view(["1", "2", "EOS"]));
   assert.equal(box.querySelector("[role=img]").getAttribute("aria-label"), "right");
 });
 
 test("tokens can be selected, and weights shade them", async () => {
   const onSelect = mock.fn();
-  await draw(
+  await mount(
     html`<${TokenStrip}
       label="Source"
       tokens=${["1", "2"]}
@@ -221,7 +206,7 @@ test("bars have the width of their share", async () => {
     { label: "5", value: 0.8, isTarget: true },
     { label: "1", value: 3 },
   ];
-  await draw(html`<${BarList} label="Next token" items=${items} max=${2} />`);
+  await mount(html`<${BarList} label="Next token" items=${items} max=${2} />`);
   const widths = [...box.querySelectorAll(".pg-bar span")].map((each) => each.style.width);
   assert.deepEqual(widths, ["40%", "100%"]);
   assert.equal(text(".target .pg-bar-value"), "80.0 %");
@@ -229,13 +214,12 @@ test("bars have the width of their share", async () => {
 
 test("a heat map shows the text of the cell at the cursor in its caption", async () => {
   const data = { rows: ["a"], columns: ["x"], values: [[-2]], isSigned: true };
-  await draw(html`<${HeatMapView} label="Effect" data=${data} caption="Rows: layers." />`);
+  await mount(html`<${HeatMapView} label="Effect" data=${data} caption="Rows: layers." />`);
   assert.equal(text("figcaption"), "Rows: layers.");
   assert.equal(text(".pg-scale"), "−22");
-  press(box.querySelector("canvas"), "ArrowDown");
-  await settle();
+  await key("canvas", "ArrowDown");
   assert.equal(text("figcaption"), "a, x: -2.000");
-  await draw(
+  await mount(
     html`<${HeatMapView}
       label="Effect"
       data=${data}
@@ -253,7 +237,7 @@ test("the arrow keys move between the tabs of a view", async () => {
     { value: "a", label: "First" },
     { value: "b", label: "Second" },
   ];
-  await draw(
+  await mount(
     html`<${Tabs} label="Views" prefix="v" options=${options} value="a" onChange=${onChange} />`,
   );
   const [first, second] = box.querySelectorAll("[role=tab]");
@@ -270,7 +254,7 @@ test("the arrow keys move between the tabs of a view", async () => {
 test("the grid of heads has a row for each layer, and the arrow keys move in it", async () => {
   const map = { rows: ["a"], columns: ["a"], values: [[1]] },
     onSelect = mock.fn();
-  await draw(
+  await mount(
     html`<${HeadGrid}
       label="Heads"
       heads=${[
@@ -291,19 +275,16 @@ test("the grid of heads has a row for each layer, and the arrow keys move in it"
   press(buttons[1], "ArrowUp");
   press(buttons[1], "x");
   buttons[2].click();
-  assert.deepEqual(
-    onSelect.mock.calls.map((call) => call.arguments),
-    [
-      [1, 1],
-      [1, 0],
-    ],
-  );
+  assert.deepEqual(callsOf(onSelect), [
+    [1, 1],
+    [1, 0],
+  ]);
   assert.equal(document.activeElement, buttons[3]);
 });
 
 test("a menu closes after a choice, with Escape and with a click elsewhere", async () => {
   const onClick = mock.fn();
-  await draw(html`<${Menu} label="Actions"><button onClick=${onClick}>Rename</button><//>`);
+  await mount(html`<${Menu} label="Actions"><button onClick=${onClick}>Rename</button><//>`);
   const menu = box.querySelector("details"),
     open = async () => {
       menu.open = true;
@@ -325,7 +306,7 @@ test("a menu closes after a choice, with Escape and with a click elsewhere", asy
 });
 
 test("a menu with a form stays open while it is used", async () => {
-  await draw(html`<${Menu} label="Settings" isForm><button>Save</button><//>`);
+  await mount(html`<${Menu} label="Settings" isForm><button>Save</button><//>`);
   const menu = box.querySelector("details");
   menu.open = true;
   await click("button");
@@ -336,9 +317,9 @@ test("a dialog has its content while it is open", async () => {
   const onClose = mock.fn(),
     view = (isOpen) =>
       html`<${Dialog} title="Share" isOpen=${isOpen} onClose=${onClose}><p class="it">it</p><//>`;
-  await draw(view(false));
+  await mount(view(false));
   assert.equal(box.querySelector(".it"), null);
-  await draw(view(true));
+  await mount(view(true));
   assert.equal(box.querySelector("dialog").open, true);
   assert.equal(text(".it"), "it");
   await click(".close");
@@ -347,14 +328,14 @@ test("a dialog has its content while it is open", async () => {
 });
 
 test("a long text to copy has several lines", async () => {
-  await draw(html`<${CopyField} label="Program" class="program" rows=${8} value="import a" />`);
+  await mount(html`<${CopyField} label="Program" class="program" rows=${8} value="import a" />`);
   assert.equal(box.querySelector("textarea.program").value, "import a");
 });
 
 test("a file button passes on the chosen file and accepts it a second time", async () => {
   const onFile = mock.fn(),
     file = new File(["a"], "a.csv");
-  await draw(html`<${FileButton} label="Open" accept=".csv" onFile=${onFile} />`);
+  await mount(html`<${FileButton} label="Open" accept=".csv" onFile=${onFile} />`);
   const input = box.querySelector("input"),
     open = mock.method(input, "click", () => {});
   await click("button");

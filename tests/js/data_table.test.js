@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
-import { enter, makeBox, settle } from "./support/dom.js";
+import { enter } from "./support/dom.js";
+import { box, click, fill, mount } from "./support/page.js";
 import { DataTable, sortRows } from "../../playground/ui/static/shared/components/data_table.js";
 import { LineChart } from "../../playground/ui/static/shared/components/line_chart.js";
 import { toCsv } from "../../playground/ui/static/shared/csv.js";
-import { html, render } from "../../playground/ui/static/vendor/preact.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const ROWS = [
   { name: "copy", parameters: 80, best: 0.5 },
@@ -24,19 +25,13 @@ const COLUMNS = [
     isOptional: true,
   },
 ];
-let box, files;
+let files;
 
 beforeEach(() => {
-  if (box) render(null, box);
-  box = makeBox();
   files = [];
   mock.method(URL, "createObjectURL", (blob) => (files.push(blob), "blob:x"));
   mock.method(URL, "revokeObjectURL", () => {});
 });
-const draw = async (view) => {
-  render(view, box);
-  await settle();
-};
 const names = () =>
   [...box.querySelectorAll("tbody tr")].map((row) => row.cells[0].textContent.trim());
 const heading = (label) =>
@@ -49,7 +44,7 @@ test("missing values are last in both directions", () => {
 });
 
 test("a heading sorts, and sorts the other way after a second click", async () => {
-  await draw(
+  await mount(
     html`<${DataTable}
       caption="Models"
       columns=${COLUMNS}
@@ -58,15 +53,12 @@ test("a heading sorts, and sorts the other way after a second click", async () =
     />`,
   );
   assert.deepEqual(names(), ["copy", "reverse", "add"]);
-  heading("parameters").click();
-  await settle();
+  await click(heading("parameters"));
   assert.deepEqual(names(), ["reverse", "add", "copy"]);
   assert.equal(box.querySelector("[aria-sort]").getAttribute("aria-sort"), "descending");
-  heading("parameters").click();
-  await settle();
+  await click(heading("parameters"));
   assert.deepEqual(names(), ["copy", "add", "reverse"]);
-  heading("model").click();
-  await settle();
+  await click(heading("model"));
   assert.deepEqual(names(), ["add", "copy", "reverse"]);
   assert.equal(box.querySelectorAll("[aria-sort]").length, 1);
   assert.equal(heading("link"), undefined);
@@ -74,7 +66,7 @@ test("a heading sorts, and sorts the other way after a second click", async () =
 
 test("a table has its caption, its actions and a CSV file in its order", async () => {
   const actions = (row) => html`<button type="button">Open ${row.name}</button>`;
-  await draw(
+  await mount(
     html`<${DataTable}
       caption="Models"
       columns=${COLUMNS}
@@ -101,7 +93,7 @@ test("a table has its caption, its actions and a CSV file in its order", async (
 });
 
 test("an empty table has a sentence instead", async () => {
-  await draw(
+  await mount(
     html`<${DataTable}
       caption="Models"
       columns=${COLUMNS}
@@ -121,21 +113,18 @@ test("a chart has a table, files, a logarithmic axis and smoothing", async () =>
   const x = Array.from({ length: 120 }, (_, i) => i + 1);
   const series = [{ key: "a", label: "this run", x, y: x.map((i) => 1 / i), color: 0 }];
   const options = { label: "Training loss" };
-  await draw(html`<${LineChart} series=${series} options=${options} hasLog hasSmoothing />`);
+  await mount(html`<${LineChart} series=${series} options=${options} hasLog hasSmoothing />`);
   const button = (label) =>
     [...box.querySelectorAll("figcaption button")].find((each) => each.textContent === label);
-  button("Table").click();
-  await settle();
+  await click(button("Table"));
   assert.equal(box.querySelectorAll("tbody tr").length, 50);
   assert.match(box.querySelector("caption").textContent, /50 of 120 rows/);
   button("CSV").click();
   assert.match(await files[0].text(), /^step,this run\n1,1\n2,0.5\n/);
-  button("PNG").click();
-  await settle();
+  await click(button("PNG"));
   assert.equal(files[1].type, "image/png");
   enter(box.querySelector("[type=checkbox]"), true);
-  enter(box.querySelector("[type=range]"), "0.5");
-  await settle();
+  await fill("[type=range]", "0.5");
   assert.equal(box.querySelector("output").textContent, "0.50");
   assert.match(
     box.querySelector(".pg-chart-plot").getAttribute("aria-label"),

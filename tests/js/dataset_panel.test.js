@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
-import { enter, makeBox, press, settle } from "./support/dom.js";
+import { press, settle } from "./support/dom.js";
+import { box, click, fill, mount, responses, sent, serve, text } from "./support/page.js";
 import { DatasetPanel, describeCounts } from "../../playground/ui/static/train/dataset_panel.js";
 import {
   gradio,
@@ -10,7 +11,7 @@ import {
   readInput,
   selectSource,
 } from "../../playground/ui/static/train/dataset_state.js";
-import { html, render } from "../../playground/ui/static/vendor/preact.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const REPORT = {
   sha256: "c1",
@@ -32,25 +33,17 @@ const REPORT = {
   ],
 };
 const INITIAL = { ...panel };
-let box, replies, sent;
+let replies;
+
+/** The action of each request: that of its payload, or an upload. */
+const actions = () => sent.map(([, payload]) => payload.action ?? "upload");
 
 beforeEach(async () => {
-  if (box) render(null, box);
-  box = makeBox();
   Object.assign(panel, INITIAL);
-  replies = { datasets: REPORT, list: { datasets: [] } };
-  sent = [];
-  mock.restoreAll();
-  mock.method(globalThis, "fetch", async (url, { body, headers }) => {
-    const payload = url.pathname.endsWith("/action") ? JSON.parse(body) : { action: "datasets" };
-    sent.push({ ...payload, body, headers });
-    return new Response(JSON.stringify(replies[payload.action] ?? {}), {
-      headers: { "Content-Type": "application/json" },
-    });
-  });
-  render(html`<${DatasetPanel} />`, box);
+  replies = { list: { datasets: [] } };
+  serve({ datasets: REPORT, "datasets/action": ({ action }) => replies[action] });
+  await mount(html`<${DatasetPanel} />`);
 });
-const text = (selector) => box.querySelector(selector).textContent.trim().replace(/\s+/g, " ");
 async function read() {
   panel.text = "ab\tba";
   await readInput();
@@ -77,10 +70,9 @@ test("a pasted text is read, stored on the server and put into the form", async 
   const trigger = mock.fn();
   Object.assign(gradio, { trigger });
   await read();
-  assert.equal(sent[0].body, "ab\tba");
+  assert.equal(sent[0][1], "ab\tba");
   assert.equal(text(".preview tr"), "a b b a");
-  await box.querySelector(".use").click();
-  await settle();
+  await click(".use");
   assert.deepEqual(trigger.mock.calls[0].arguments, [
     "select",
     { index: 0, value: { sha256: "c1", min_length: 1, max_length: 3 } },
@@ -92,18 +84,14 @@ test("a pasted text is read, stored on the server and put into the form", async 
 test("an upload that the server no longer keeps is sent again, once", async () => {
   await read();
   replies.use = { error: "upload it first", retryable: true };
-  box.querySelector(".use").click();
-  await settle();
-  assert.deepEqual(
-    sent.map((each) => each.action),
-    ["datasets", "use", "datasets", "use"],
-  );
+  await click(".use");
+  assert.deepEqual(actions(), ["upload", "use", "upload", "use"]);
   assert.match(text(".problem"), /no longer has this dataset/);
 });
 
 test("rejected lines are listed beside the examples of the others", async () => {
   const summary = { ...REPORT, sha256: undefined };
-  replies.datasets = {
+  responses.datasets = {
     ...summary,
     error: "2 lines",
     lines: ["line 3 has no source"],
@@ -126,13 +114,11 @@ test("a later request replaces the report of an earlier one", async () => {
 test("columns are sent once both are named", async () => {
   Object.assign(panel, { source: "hub", repo: " ada/words " });
   await settle();
-  enter(box.querySelector("[name=sourceColumn]"), "from");
-  await settle();
+  await fill("[name=sourceColumn]", "from");
   assert.deepEqual(sent, []);
-  enter(box.querySelector("[name=targetColumn]"), "to");
-  await settle();
-  assert.equal(sent[0].headers["X-Name"], "hub%3Aada%2Fwords");
-  assert.equal(sent[0].headers["X-Columns"], "from%09to");
+  await fill("[name=targetColumn]", "to");
+  assert.equal(sent[0][2]["X-Name"], "hub%3Aada%2Fwords");
+  assert.equal(sent[0][2]["X-Columns"], "from%09to");
 });
 
 test("the tab key separates source and target, and then moves the focus", async () => {
@@ -159,7 +145,6 @@ test("the dataset of the form is shown, and listed with those of the server", as
   assert.equal(text(".use"), "Dataset in use");
   assert.equal(text(".open-dataset"), "1 example of a b c d e f g h …");
   replies.list = { datasets: [] };
-  box.querySelector(".stored li .pg-button").click();
-  await settle();
+  await click(".stored li .pg-button");
   assert.equal(box.querySelector(".stored").hidden, true);
 });

@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
-import { enter, makeBox, settle } from "./support/dom.js";
+import { settle } from "./support/dom.js";
+import { box, fill, mount, submit, texts } from "./support/page.js";
 import {
   Form,
   NumberField,
   validateField,
 } from "../../playground/ui/static/shared/components/form.js";
-import { html, render, useState } from "../../playground/ui/static/vendor/preact.js";
+import { html, useState } from "../../playground/ui/static/vendor/preact.js";
 
 const FIELDS = [
   { name: "repo", label: "Name", isRequired: true, maxLength: 190, suggestions: ["you/model"] },
@@ -24,7 +25,7 @@ const FIELDS = [
   { name: "notes", label: "Notes", type: "textarea", hint: "Markdown" },
   { name: "private", label: "Private", type: "checkbox" },
 ];
-let box, onSubmit;
+let onSubmit;
 
 /** A form that keeps its values, as a tab does. */
 function Harness({ errors, initial = {}, ...rest }) {
@@ -40,20 +41,10 @@ function Harness({ errors, initial = {}, ...rest }) {
   />`;
 }
 beforeEach(() => {
-  if (box) render(null, box);
-  box = makeBox();
   onSubmit = mock.fn();
 });
-const draw = async (view) => {
-  render(view, box);
-  await settle();
-};
 const control = (name) => box.querySelector(`[name=${name}]`);
-const submit = async () => {
-  box.querySelector("form").dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
-  await settle();
-};
-const errors = () => [...box.querySelectorAll(".pg-error")].map((each) => each.textContent);
+const errors = () => texts(".pg-error");
 
 test("the error of a number has the accepted range", () => {
   const field = {
@@ -82,7 +73,7 @@ test("the error of a number has the accepted range", () => {
 });
 
 test("invalid values are not submitted, and the first has the focus", async () => {
-  await draw(html`<${Harness} initial=${{ count: "900" }} />`);
+  await mount(html`<${Harness} initial=${{ count: "900" }} />`);
   assert.deepEqual(errors(), [], "nothing is wrong before the user did something");
   await submit();
   assert.equal(onSubmit.mock.callCount(), 0);
@@ -97,7 +88,7 @@ test("invalid values are not submitted, and the first has the focus", async () =
 });
 
 test("valid values are submitted", async () => {
-  await draw(html`<${Harness} />`);
+  await mount(html`<${Harness} />`);
   for (const [name, value] of [
     ["repo", "ada/model"],
     ["count", "20"],
@@ -105,8 +96,7 @@ test("valid values are submitted", async () => {
     ["notes", "x"],
     ["private", true],
   ]) {
-    enter(control(name), value);
-    await settle();
+    await fill(control(name), value);
   }
   await submit();
   assert.deepEqual(onSubmit.mock.calls[0].arguments, [
@@ -115,7 +105,7 @@ test("valid values are submitted", async () => {
 });
 
 test("a field shows its error after the user left it, and its hint otherwise", async () => {
-  await draw(html`<${Harness} />`);
+  await mount(html`<${Harness} />`);
   assert.equal(box.querySelector(".pg-hint").textContent, "Markdown");
   control("repo").dispatchEvent(new Event("blur"));
   await settle();
@@ -123,21 +113,21 @@ test("a field shows its error after the user left it, and its hint otherwise", a
 });
 
 test("errors of the server stand beside their field", async () => {
-  await draw(html`<${Harness} errors=${{ repo: "this name is taken" }} />`);
+  await mount(html`<${Harness} errors=${{ repo: "this name is taken" }} />`);
   assert.deepEqual(errors(), ["this name is taken"]);
 });
 
 test("a disabled form has its reason", async () => {
-  await draw(html`<${Harness} disabledReason="Enter a token first" />`);
+  await mount(html`<${Harness} disabledReason="Enter a token first" />`);
   assert.equal(box.querySelector("[type=submit]").disabled, true);
   assert.match(box.textContent, /Enter a token first/);
-  await draw(html`<${Harness} isBusy />`);
+  await mount(html`<${Harness} isBusy />`);
   assert.equal(box.querySelector("[type=submit]").disabled, true);
 });
 
 test("a number field reports valid numbers only", async () => {
   const onChange = mock.fn();
-  await draw(
+  await mount(
     html`<${NumberField}
       label="Minutes"
       value=${10}
@@ -148,11 +138,9 @@ test("a number field reports valid numbers only", async () => {
     />`,
   );
   const input = box.querySelector("input");
-  enter(input, "500");
-  await settle();
+  await fill(input, "500");
   assert.deepEqual(errors(), ["Minutes is 500; enter a whole number from 1 to 120."]);
-  enter(input, "15");
-  await settle();
+  await fill(input, "15");
   assert.deepEqual(errors(), []);
   input.dispatchEvent(new Event("blur"));
   assert.deepEqual(onChange.mock.calls.at(-1).arguments, [15]);

@@ -1,9 +1,14 @@
 import assert from "node:assert/strict";
-import { beforeEach, mock, test } from "node:test";
+import { beforeEach, test } from "node:test";
 
-import { enter, makeBox, settle } from "./support/dom.js";
+import { settle } from "./support/dom.js";
+import { box, fill, mount, responses, sent, serve, submit, waitFor } from "./support/page.js";
 import { describeSession } from "../../playground/ui/static/hub/account.js";
-import { parseRepoAddress, validateRepoName } from "../../playground/ui/static/hub/gallery.js";
+import {
+  loadGallery,
+  parseRepoAddress,
+  validateRepoName,
+} from "../../playground/ui/static/hub/gallery.js";
 import { formatChangeCounts, describePlan } from "../../playground/ui/static/hub/plan.js";
 import {
   PublishForm,
@@ -15,9 +20,16 @@ import {
   describeRepo,
   formatRepoAddress,
 } from "../../playground/ui/static/hub/repository.js";
-import { publishOptions, plan, session, token } from "../../playground/ui/static/hub/state.js";
+import {
+  createHubJob,
+  plan,
+  publishOptions,
+  runHubJob,
+  session,
+  token,
+} from "../../playground/ui/static/hub/state.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { html, render } from "../../playground/ui/static/vendor/preact.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const RUN = {
   subject: "run:1",
@@ -38,27 +50,12 @@ const MODEL_PLAN = {
     { path: "config.json", size: 1000, status: "same" },
   ],
 };
-let box, responses, sent;
-
 beforeEach(() => {
-  if (box) render(null, box);
-  box = makeBox();
-  sent = [];
-  responses = {
+  serve({
     "runs/details": { checkpoints: [{ name: "a", step: 40, exact_match: 1 }] },
     "hub/submit": { job: "j" },
-  };
-  mock.restoreAll();
-  mock.method(globalThis, "fetch", async (url, { body }) => {
-    const name = url.href.split("/api/")[1];
-    sent.push([name, JSON.parse(body)]);
-    return new Response(JSON.stringify(responses[name] ?? {}));
   });
 });
-const wait = async (isDone) => {
-  for (let i = 0; i < 100 && !isDone(); i++) await settle();
-  assert.ok(isDone());
-};
 
 test("a repository is a name, a name with a revision, or an address", () => {
   assert.deepEqual(parseRepoAddress(" ada/model "), ["ada/model", "main"]);
@@ -150,26 +147,24 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
   store.owner.value = "owner";
   session.value = { method: "typed", signed_in: false, name: "", lasting: true };
   store.setModels({ runs: [RUN], checkpoints: [] });
-  render(html`<${PublishForm} />`, box);
-  await settle();
+  await mount(html`<${PublishForm} />`);
   assert.equal(publishOptions.value.model, "run:1");
-  const button = () => box.querySelector(".preview-push");
-  assert.equal(button().disabled, true);
+  const preview = () => box.querySelector(".preview-push");
+  assert.equal(preview().disabled, true);
   assert.match(box.textContent, /Enter a token above first/);
   token.value = "hf_x";
   await settle();
-  assert.equal(button().disabled, false);
+  assert.equal(preview().disabled, false);
   assert.equal(box.querySelector(".repo").placeholder, "you/reverse-10-172k");
 
   responses["hub/poll"] = { status: "done", result: { name: "ada", writes: false } };
-  enter(box.querySelector(".repo"), "ada/reverse");
-  await settle();
+  await fill(".repo", "ada/reverse");
   responses["hub/poll"] = {
     status: "done",
     result: { plan: MODEL_PLAN, step: 40, card: "# Card" },
   };
-  box.querySelector("form").dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
-  await wait(() => box.querySelector(".plan"));
+  await submit();
+  await waitFor(() => box.querySelector(".plan"));
   const [, payload] = sent.find(([name]) => name === "hub/submit");
   assert.deepEqual(
     [payload.kind, payload.subject, payload.repo, payload.token],
@@ -178,7 +173,21 @@ test("the form selects a model, needs a token and a name, and shows the plan", a
   assert.match(box.querySelector(".plan-summary").textContent, /The run continues/);
   assert.equal(box.querySelector(".card-preview pre").textContent, "# Card");
 
-  enter(box.querySelector(".license"), "mit");
-  await settle();
+  await fill(".license", "mit");
   assert.equal(plan.value, null, "the plan was for other choices");
+});
+
+test("only tasks that need the token send it", async () => {
+  store.owner.value = "owner";
+  token.value = "hf_x";
+  responses["hub/poll"] = { status: "done", result: { models: [] } };
+  await loadGallery();
+  await runHubJob(createHubJob(), { kind: "plan" });
+  assert.deepEqual(
+    sent.filter(([name]) => name === "hub/submit").map(([, task]) => [task.kind, task.token]),
+    [
+      ["gallery", ""],
+      ["plan", "hf_x"],
+    ],
+  );
 });

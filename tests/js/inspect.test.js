@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { beforeEach, mock, test } from "node:test";
+import { beforeEach, test } from "node:test";
 
-import { makeBox, press, settle } from "./support/dom.js";
+import { settle } from "./support/dom.js";
+import { box, key, mount, serve, text, texts, waitFor } from "./support/page.js";
 import { describeCell } from "../../playground/ui/static/inspect/attention.js";
 import {
   layoutPoints,
@@ -11,16 +12,22 @@ import { describeUnit, gatesSpec, meanRows } from "../../playground/ui/static/in
 import { generationSpec, weightsOf } from "../../playground/ui/static/inspect/generation.js";
 import { layoutTokens } from "../../playground/ui/static/inspect/generation_diagram.js";
 import { createOptions } from "../../playground/ui/static/inspect/options.js";
-import { showError, showResponseError } from "../../playground/ui/static/inspect/requests.js";
+import {
+  scheduleRefresh,
+  showError,
+  showResponseError,
+} from "../../playground/ui/static/inspect/requests.js";
 import { Sections } from "../../playground/ui/static/inspect/sections.js";
 import {
   notApplicable,
   openSection,
   prediction,
   problem,
+  results,
 } from "../../playground/ui/static/inspect/state.js";
 import { describeWeights, TokenLinks } from "../../playground/ui/static/inspect/token_links.js";
 import { Toolbar } from "../../playground/ui/static/inspect/toolbar.js";
+import { root } from "../../playground/ui/static/inspect/view.js";
 import {
   findSection,
   findSubView,
@@ -28,50 +35,14 @@ import {
   SUB_VIEWS,
   VIEWS,
 } from "../../playground/ui/static/inspect/views.js";
-import { unpackWeights } from "../../playground/ui/static/shared/attention_weights.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { html, render } from "../../playground/ui/static/vendor/preact.js";
-
-let box;
+import { html } from "../../playground/ui/static/vendor/preact.js";
 
 beforeEach(() => {
-  if (box) render(null, box);
-  box = makeBox();
-  mock.restoreAll();
-  mock.method(globalThis, "fetch", async () => new Response("{}"));
+  serve();
   prediction.value = null;
   problem.value = { text: "", isTransient: false };
   store.input.value = null;
-});
-
-async function mount(component) {
-  render(component, box);
-  await settle();
-}
-
-test("weights are unpacked by layer, head and query", () => {
-  const bytes = new Uint8Array(new Int16Array([1000, 0, 250, 750, 0, 1000, 500, 500]).buffer);
-  const [[first], [second]] = unpackWeights({
-    weights: btoa(String.fromCharCode(...bytes)),
-    layers: 2,
-    heads: 1,
-    rows: ["a", "b"],
-    columns: ["x", "y"],
-  });
-  assert.deepEqual(
-    first.map((row) => [...row]),
-    [
-      [1, 0],
-      [0.25, 0.75],
-    ],
-  );
-  assert.deepEqual(
-    second.map((row) => [...row]),
-    [
-      [0, 1],
-      [0.5, 0.5],
-    ],
-  );
 });
 
 test("a weight is described with both positions", () => {
@@ -132,8 +103,7 @@ test("links of several heads have their own colors and are described by head", a
   );
   const colors = [...box.querySelectorAll("path")].map((each) => each.style.stroke);
   assert.deepEqual(colors, ["red", "red", "red", "blue", "blue", "blue"]);
-  press(box.querySelector("svg"), "ArrowDown");
-  await settle();
+  await key("svg", "ArrowDown");
   assert.match(
     box.textContent,
     /Weights: head 1: x \(position 1\) 1\.000; head 2: y \(position 2\) 0\.750, x .* 0\.250\./,
@@ -151,12 +121,10 @@ test("links of queries show the weights of the selected token", async () => {
   );
   assert.equal(box.querySelectorAll("path").length, 3);
   const svg = box.querySelector("svg");
-  press(svg, "ArrowDown");
-  await settle();
+  await key(svg, "ArrowDown");
   assert.equal(box.querySelectorAll("path").length, 1);
   assert.match(box.textContent, /Position 1 \(a\) as a query\. Weights: x \(position 1\) 1\.000\./);
-  press(svg, "ArrowRight");
-  await settle();
+  await key(svg, "ArrowRight");
   assert.match(box.textContent, /Position 1 \(x\) as a key\. Weights: a .* 1\.000, b .* 0\.250\./);
   for (const [count, text] of [
     [2, /Position 2 \(b\) as a query/],
@@ -224,7 +192,7 @@ test("the toolbar marks a wrong prediction, and shows the error of the input", a
   prediction.value = { prediction: ["1", "EOS"], target: ["2", "EOS"], note: "" };
   problem.value = "Not a token.";
   await mount(html`<${Toolbar} />`);
-  assert.equal(box.querySelector(".answer").textContent.trim().replace(/\s+/g, " "), "1 ✗");
+  assert.equal(text(".answer"), "1 ✗");
   assert.equal(box.querySelector(".problem").textContent, "Not a token.");
   store.isInputInvalid.value = true;
   await settle();
@@ -262,6 +230,23 @@ test("only an error of the input marks the input as invalid", () => {
   assert.deepEqual([problem.value, store.isInputInvalid.value], ["", false]);
 });
 
+test("a view that arrives after a newer request is dropped", async () => {
+  const replies = [];
+  serve({ "inspect/view": () => new Promise((resolve) => replies.push(resolve)) });
+  Object.defineProperty(root, "offsetParent", { value: document.body });
+  VIEWS.attention = {};
+  openSection.value = "attention";
+  store.model.value = "checkpoint:copy";
+  for (const count of [1, 2]) {
+    scheduleRefresh("attention", 0);
+    await waitFor(() => replies.length === count);
+  }
+  replies[1]({ weights: "new" });
+  replies[0]({ weights: "old" });
+  await settle();
+  assert.equal(results.value.attention.weights, "new");
+});
+
 test("a section that the architecture lacks is a note in the section, not an error", () => {
   showResponseError({ error: "only recurrent models have gates", code: "not-applicable" });
   assert.deepEqual([notApplicable.value, problem.value], ["Only recurrent models have gates.", ""]);
@@ -281,12 +266,8 @@ test("a section that the model lacks has buttons for those that it has", async (
   const body = box.querySelector("#body-heads"),
     buttons = [...body.querySelectorAll("button")];
   assert.equal(body.querySelector(".explain"), null);
-  assert.deepEqual(
-    buttons.map((each) => each.textContent.trim().replace(/\s+/g, " ")),
-    ["Open Attention", "Open Forward pass"],
-  );
-  const folds = () =>
-    [...box.querySelectorAll(".folded h3")].map((each) => each.textContent.trim());
+  assert.deepEqual(texts("#body-heads button"), ["Open Attention", "Open Forward pass"]);
+  const folds = () => texts(".folded h3");
   assert.deepEqual(folds(), ["heads", "gates"]);
   buttons[1].click();
   assert.equal(openSection.value, "gates");

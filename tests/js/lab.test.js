@@ -2,7 +2,18 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { beforeEach, mock, test } from "node:test";
 
-import { enter, makeBox, settle } from "./support/dom.js";
+import { enter, settle } from "./support/dom.js";
+import {
+  box,
+  button,
+  click,
+  mount,
+  responses,
+  sent,
+  serve,
+  text,
+  waitFor,
+} from "./support/page.js";
 import {
   Experiments,
   describeStatus,
@@ -65,7 +76,7 @@ import {
 } from "../../playground/ui/static/lab/state.js";
 import { formatPercent } from "../../playground/ui/static/shared/format.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { html, render } from "../../playground/ui/static/vendor/preact.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const spread = (median, low = median, high = median) => ({ median, low, high });
 const CURVE = { steps: [10, 20], median: [0.2, 0.5], low: [0.1, 0.4], high: [0.3, 0.6] };
@@ -132,33 +143,16 @@ const CLAIM = {
   steps: 0,
   message: "",
 };
-let box, responses, sent;
-
 beforeEach(() => {
-  if (box) render(null, box);
-  box = makeBox();
-  sent = [];
-  responses = {};
+  serve();
   localStorage.clear();
   store.owner.value = "ada";
   experiments.value = null;
   details.value = null;
   openId.value = EXAMPLE_ID;
   outcomes.value = {};
-  mock.restoreAll();
-  mock.method(globalThis, "fetch", async (url, { body }) => {
-    const name = url.href.split("/api/")[1];
-    sent.push([name, JSON.parse(body)]);
-    return new Response(JSON.stringify(responses[name] ?? {}));
-  });
 });
 /** Wait until a condition holds; effects run after the frame. */
-async function until(condition) {
-  for (let i = 0; i < 100 && !condition(); i++) await settle();
-  assert.ok(condition());
-}
-const click = (name) =>
-  [...box.querySelectorAll("button")].find((each) => each.textContent.trim() === name).click();
 
 test("an experiment is described by its state and its runs", () => {
   assert.equal(describeStatus(ROW), "training · 1 of 4 runs");
@@ -325,31 +319,28 @@ test("the progress has the runs that train and the remaining time", () => {
 test("the open experiment has its table, its curves and its files", async () => {
   openExperiment("a");
   applyPoll({ experiments: [ROW], open: OPEN });
-  render(html`<${Results} />`, box);
-  await until(() => box.querySelector(".score-chart .pg-legend"));
-  assert.equal(box.querySelector(".summary").textContent.trim(), "So far, so good.");
+  await mount(html`<${Results} />`);
+  await waitFor(() => box.querySelector(".score-chart .pg-legend"));
+  assert.equal(text(".summary"), "So far, so good.");
   assert.match(box.querySelector(".score-chart").textContent, /pre, seed 1 so far/);
   responses["experiments/csv"] = { csv: "a,b" };
   URL.createObjectURL = mock.fn(() => "blob:1");
   URL.revokeObjectURL = () => {};
-  box.querySelector(".as-csv").click();
-  await settle();
+  await click(".as-csv");
   box.querySelector(".as-json").click();
   responses["experiments/csv"] = { error: "no run has finished yet" };
-  box.querySelector(".as-csv").click();
-  await settle();
+  await click(".as-csv");
   assert.equal(URL.createObjectURL.mock.callCount(), 2);
   assert.match(box.querySelector(".results-note").textContent, /No run has finished yet\./);
-  box.querySelector(".variant input").click();
-  await settle();
+  await click(".variant input");
   assert.deepEqual([...hiddenVariants.value], ["norm pre"]);
 });
 
 test("the result that a user opens takes the focus, others do not", async () => {
   openExperiment("a");
   applyPoll({ experiments: [ROW], open: OPEN });
-  render(html`<${Results} />`, box);
-  await until(() => document.activeElement?.matches(".title"));
+  await mount(html`<${Results} />`);
+  await waitFor(() => document.activeElement?.matches(".title"));
   const heading = box.querySelector(".title");
   heading.blur();
   applyPoll({ experiments: [ROW], open: { ...OPEN, version: "2" } });
@@ -359,7 +350,7 @@ test("the result that a user opens takes the focus, others do not", async () => 
   results.scrollIntoView = mock.fn();
   heading.getBoundingClientRect = () => ({ top: -80, bottom: -50 });
   openExperiment("a"); // again, from far below
-  await until(() => document.activeElement === heading);
+  await waitFor(() => document.activeElement === heading);
   assert.equal(results.scrollIntoView.mock.callCount(), 1);
 });
 
@@ -371,29 +362,28 @@ test("tables and charts have the labels of settings", async () => {
   const lines = [{ ...OPEN.planned_runs[1], variant: label }],
     results = { results: { variants: [variant], summary: "Changing norm_placement: fine." } };
   applyPoll({ experiments: [ROW], open: { ...OPEN, planned_runs: lines, results } });
-  render(html`<${Results} />`, box);
-  await settle();
+  await mount(html`<${Results} />`);
   assert.doesNotMatch(box.textContent, /norm_placement/);
-  assert.equal(box.querySelector(".summary").textContent.trim(), "Changing norm placement: fine.");
+  assert.equal(text(".summary"), "Changing norm placement: fine.");
   assert.equal(box.querySelector(".name").textContent, "norm placement pre, d_ff 64");
   assert.match(box.querySelector(".runs-of").textContent, /norm placement pre, d_ff 64/);
 });
 
 test("an experiment can be paused, cancelled and deleted, and the example cannot", async () => {
   experiments.value = [ROW];
-  render(html`<${Experiments} />`, box);
+  await mount(html`<${Experiments} />`);
   for (const [name, action] of [
     ["Pause", "pause"],
     ["Cancel", "cancel"],
   ]) {
-    click(name);
-    await settle();
-    assert.deepEqual(sent.pop(), ["experiments/action", { owner: "ada", experiment: "a", action }]);
+    await click(button(name));
+    assert.deepEqual(sent.pop().slice(0, 2), [
+      "experiments/action",
+      { owner: "ada", experiment: "a", action },
+    ]);
   }
-  click("Delete");
-  await settle();
-  click("Delete with its runs");
-  await settle();
+  await click(button("Delete"));
+  await click(button("Delete with its runs"));
   assert.equal(sent.pop()[1].action, "delete");
   box.querySelector(".experiments .open-it").click();
   assert.equal(openId.value, "a");
@@ -406,13 +396,12 @@ test("a prepared experiment is started once, then opened", async () => {
   const estimate = { seconds: 5, is_measured: true, message: "" };
   presets.value = [{ ...preset, runs: 6, estimate, unavailable_reason: "", experiment: null }];
   responses["experiments/submit"] = { experiment: "b" };
-  render(html`<${Presets} />`, box);
-  click("Run");
-  await settle();
+  await mount(html`<${Presets} />`);
+  await click(button("Run"));
   assert.equal(openId.value, "b");
   presets.value = [{ ...presets.value[0], experiment: "c" }];
   await settle();
-  click("Open");
+  button("Open").click();
   assert.equal(openId.value, "c");
 });
 
@@ -460,7 +449,7 @@ test("a new experiment is planned while one types, and has no error at first", a
     { parameters: 20, steps: 5 },
   ];
   responses["experiments/plan"] = { runs: 6, variants, estimate: OPEN.estimate };
-  render(html`<${NewExperiment} />`, box);
+  await mount(html`<${NewExperiment} />`);
   assert.equal(box.querySelector(".pg-error"), null);
   enter(box.querySelector(".setting-0"), "dropout");
   assert.equal(form.value["values-0"], "0, 0.1");
@@ -469,16 +458,14 @@ test("a new experiment is planned while one types, and has no error at first", a
     "6 runs: 2 combinations with 3 seeds; about 2 min.",
     "10 to 20 parameters, 5 steps each.",
   ]);
-  assert.equal(box.querySelector(".begin").textContent.trim(), "Start 6 runs");
+  assert.equal(text(".begin"), "Start 6 runs");
   responses["experiments/submit"] = { error: "you have too many runs" };
-  box.querySelector(".begin").click();
-  await settle();
+  await click(".begin");
   assert.match(box.textContent, /You have too many runs\./);
   plan.value = responses["experiments/plan"];
   responses["experiments/submit"] = { experiment: "d" };
   await settle();
-  box.querySelector(".begin").click();
-  await settle();
+  await click(".begin");
   assert.equal(openId.value, "d");
 });
 
@@ -505,19 +492,15 @@ test("the outcome of a finished replication is requested once", async () => {
   responses["replications/outcome"] = { passed: true, measured_text: "99 %", summary: "fine" };
   loadOutcomes();
   loadOutcomes();
-  render(html`<${Replications} />`, box);
-  await settle();
+  await mount(html`<${Replications} />`);
   assert.equal(sent.length, 1);
   assert.equal(outcomes.value[outcomeKey(done)].measured_text, "99 %");
-  assert.equal(box.querySelector(".measured").textContent.trim(), "✓ pass: 99 %");
+  assert.equal(text(".measured"), "✓ pass: 99 %");
   assert.equal(box.querySelector(".stored"), null);
   const stored = { text: "98 % of the tokens", passed: false, date: "2026-11-24" };
   claims.value = [{ ...done, stored }];
   await settle();
-  assert.equal(
-    box.querySelector(".stored").textContent.trim(),
-    "✗ fail: 98 % of the tokens (2026-11-24)",
-  );
+  assert.equal(text(".stored"), "✗ fail: 98 % of the tokens (2026-11-24)");
   outcomes.value = {};
   responses["replications/outcome"] = { error: "the server is busy" };
   loadOutcomes();
@@ -549,24 +532,23 @@ test("the published values are drawn beside those of a finished run", async () =
     ],
   );
   claims.value = [{ ...CLAIM, measure: "generalization_step", curve, is_experiment: false }];
-  render(html`<${Replications} />`, box);
+  await mount(html`<${Replications} />`);
   const details = box.querySelector("details");
   assert.equal(details.querySelector(".pg-chart"), null);
   details.open = true;
   details.dispatchEvent(new window.Event("toggle"));
-  await until(() => details.querySelector(".pg-legend"));
+  await waitFor(() => details.querySelector(".pg-legend"));
   assert.match(details.querySelector(".pg-legend").textContent, /Held-out exact match.*published/s);
 });
 
 test("a replication is started, and its experiment is opened", async () => {
   claims.value = [CLAIM];
   responses["replications/start"] = { experiment: "e" };
-  render(html`<${Replications} />`, box);
-  click("Run");
-  await settle();
+  await mount(html`<${Replications} />`);
+  await click(button("Run"));
   assert.equal(openId.value, "e");
   claims.value = [{ ...CLAIM, state: "running", experiment: "f" }];
   await settle();
-  click("Open");
+  button("Open").click();
   assert.equal(openId.value, "f");
 });

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
-import { enter, makeBox, press, settle } from "./support/dom.js";
+import { enter, press, settle } from "./support/dom.js";
+import { box, click, mount, responses, sent, serve, text, waitFor } from "./support/page.js";
 import {
   BugExercise,
   buildCurves,
@@ -46,7 +47,7 @@ import {
   Teaching,
 } from "../../playground/ui/static/learn/teaching.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { html, render } from "../../playground/ui/static/vendor/preact.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const NUMBER = {
   name: "lengths",
@@ -127,34 +128,15 @@ const PASS = {
   probe: { target: ["3", "EOS"], predicted: ["3", "3"], probability: [990, 400] },
 };
 const INFO = { architecture: "Transformer", n_layers: 1 };
-let box, responses, sent;
-
 beforeEach(() => {
-  if (box) render(null, box);
-  box = makeBox();
-  sent = [];
-  responses = {};
+  serve();
   store.owner.value = "o".repeat(32);
   catalog.value = CATALOG;
   lessonStates.value = {};
   lessonName.value = "lengths";
   bugState.value = { name: "random", seed: 2, steps: 240 };
-  mock.restoreAll();
-  mock.method(globalThis, "fetch", async (url, { body }) => {
-    const name = url.href.split("/api/")[1];
-    sent.push([name, JSON.parse(body)]);
-    return new Response(JSON.stringify(responses[name] ?? {}));
-  });
 });
 const $ = (selector) => box.querySelector(selector);
-async function show(component) {
-  render(html`<${component} />`, box);
-  await settle();
-}
-async function waitFor(isDone) {
-  for (let i = 0; i < 100 && !isDone(); i++) await settle();
-  assert.ok(isDone());
-}
 
 test("a link opens a lesson with its options, a section, or a bug", () => {
   assert.deepEqual(readLink(CATALOG, "?learn=lengths&positions=rope&seed=1"), {
@@ -202,15 +184,14 @@ test("the list has a title and a state for each lesson, and opens it", async () 
   lessonStates.value = {
     heads: { response: { status: "done", runs: [], result: { ...RESULT, is_correct: true } } },
   };
-  await show(Lessons);
+  await mount(html`<${Lessons} />`);
   const stations = [...box.querySelectorAll(".station")];
   assert.deepEqual(
     stations.map((each) => each.querySelector("span:nth-child(2)").textContent),
     [PICTURE.title, "One head", "Length generalization", "Sources"],
   );
   assert.match(stations[1].textContent, /predicted correctly/);
-  stations[1].click();
-  await settle();
+  await click(stations[1]);
   assert.equal($(".lesson h3").textContent, "1. One head");
 });
 
@@ -222,7 +203,7 @@ test("a prediction is measured, polled and compared", async () => {
     runs: [],
     result: { ...RESULT, is_correct: true },
   };
-  await show(Lessons);
+  await mount(html`<${Lessons} />`);
   enter($(".prediction"), "9");
   $(".measure").click();
   await waitFor(() => $(".outcome"));
@@ -230,12 +211,12 @@ test("a prediction is measured, polled and compared", async () => {
   assert.deepEqual([start.lesson, start.prediction, start.options], ["lengths", 9, {}]);
   assert.equal($(".your-prediction").textContent, "length 9");
   assert.equal($(".verdict").textContent, "✓ Correct, within 1.");
-  assert.equal($(".measure").textContent.trim(), "Measure again");
+  assert.equal(text(".measure"), "Measure again");
 });
 
 test("an error of the server is beside the button", async () => {
   responses["lessons/start"] = { error: "enter a number from 1 to 21 first" };
-  await show(Lessons);
+  await mount(html`<${Lessons} />`);
   $(".measure").click();
   await waitFor(() => $(".note").textContent.includes("Enter a number from 1 to 21 first."));
 });
@@ -246,21 +227,21 @@ test("the button names its action, with the time of its training", async () => {
     describeDuration({ ...NUMBER, reuses_runs: true, estimate: { seconds: 7.8 } }),
     "Training takes about 8 s on two cores, less if an earlier lesson has trained this model.",
   );
-  await show(Lessons);
-  assert.equal($(".measure").textContent.trim(), "Train and measure");
+  await mount(html`<${Lessons} />`);
+  assert.equal(text(".measure"), "Train and measure");
   assert.equal($(".duration").textContent, "Training takes about 8 s.");
   assert.match($(".empty").textContent, /measured value appear here/);
   catalog.value = { ...CATALOG, lessons: [{ ...NUMBER, has_translation: true }] };
   await settle();
-  assert.equal($(".measure").textContent.trim(), "Load and measure");
+  assert.equal(text(".measure"), "Load and measure");
   assert.match($(".duration").textContent, /download of the pretrained model/);
   bugState.value = { ...bugState.value, steps: 120 };
-  await show(BugExercise);
+  await mount(html`<${BugExercise} />`);
   assert.equal($(".duration").textContent, "Training takes about 7 s on two cores.");
 });
 
 test("the list and a lesson link the notebook with published numbers", async () => {
-  await show(Lessons);
+  await mount(html`<${Lessons} />`);
   assert.equal($("a.station").getAttribute("href"), "sources.ipynb");
   assert.equal($(".exercise a").getAttribute("href"), "sources.ipynb#word-order");
   assert.equal($(".exercise a").textContent, "Sources: Word order");
@@ -271,7 +252,7 @@ test("the list of lessons scrolls sideways to the open lesson", async () => {
   mock.method(Element.prototype, "getBoundingClientRect", function getRect() {
     return rects[this.className] ?? { left: 0, width: 0 };
   });
-  await show(Lessons);
+  await mount(html`<${Lessons} />`);
   assert.equal($(".stations").scrollLeft, 400);
 });
 
@@ -344,7 +325,7 @@ test("figures are charts, maps, bars and tables of outputs", async () => {
     },
     { kind: "curves", title: "Exact match", metric: "exact_match", series: [], note: "A note." },
   ];
-  await show(() => html`<${Figures} figures=${figures} />`);
+  await mount(html`<${Figures} figures=${figures} />`);
   assert.equal($(".pg-bar-value").textContent, "2.00 · 50 %");
   assert.equal(box.querySelectorAll(".pg-token.wrong").length, 2);
   assert.match(box.textContent, /A note\./);
@@ -417,7 +398,7 @@ test("the bug is named, its line is found, and the solution is shown", async () 
   bugState.value = { ...bugState.value, id: "b", response: measured };
   responses["lessons/guess"] = { is_correct: false, feedback: "It is not “No transpose”." };
   responses["lessons/poll"] = measured;
-  await show(BugExercise);
+  await mount(html`<${BugExercise} />`);
   assert.equal($(".seed").value, "2");
   box.querySelectorAll(".guesses button")[1].click();
   await waitFor(() => $(".clue").textContent.includes("No transpose"));
@@ -443,7 +424,7 @@ test("the bug is named, its line is found, and the solution is shown", async () 
 test("the bug of a link has no name on the page, a selected bug has one", async () => {
   const { bug } = readLink(CATALOG, "?bug=causal-mask&seed=1");
   openBug(bug);
-  await show(BugExercise);
+  await mount(html`<${BugExercise} />`);
   assert.deepEqual(
     [$(".which").value, $(".which").selectedOptions[0].textContent.trim()],
     [LINKED_BUG, "Bug of a link (name hidden)"],
@@ -466,7 +447,7 @@ test("both models train once, whatever the number of clicks", async () => {
     total: 240,
     curves: BUG_RESULT.curves,
   };
-  await show(BugExercise);
+  await mount(html`<${BugExercise} />`);
   $(".begin-bug").click();
   $(".begin-bug").click();
   await waitFor(() => $(".words")?.textContent === "Training: step 20 of 240");
@@ -518,17 +499,16 @@ test("the picture explains the part of a clicked block, and redraws a typed sequ
     snapshot: PASS,
     points: { steps: [200], loss: [0.0142] },
   };
-  responses = {
+  serve({
     "runs/poll": loaded,
     "runs/predict": { forward_pass: PASS },
     "runs/snapshot": { snapshot: PASS },
-  };
+  });
   openLesson(PICTURE.name);
-  await show(Lessons);
+  await mount(html`<${Lessons} />`);
   await waitFor(() => $(".diagram .head"));
   assert.equal($(".diagram").dataset.part, "tokens");
-  $('[data-kind="feed-forward"] .diagram-block-title').click();
-  await settle();
+  await click('[data-kind="feed-forward"] .diagram-block-title');
   assert.equal($(".diagram").dataset.part, "residual");
   const head = $('.head[data-kind="cross"]');
   head.click();
@@ -537,8 +517,7 @@ test("the picture explains the part of a clicked block, and redraws a typed sequ
   assert.equal($(".diagram").dataset.part, "decoder");
   enter($(".picture-text"), "4 2");
   await waitFor(() => sent.some(([name, body]) => name === "runs/predict" && body.text === "4 2"));
-  $(".picture-next").click();
-  await settle();
+  await click(".picture-next");
   enter($(".picture-step input"), "60");
   await waitFor(() => sent.some(([name, body]) => name === "runs/snapshot" && body.step === 60));
   responses["runs/predict"] = { error: "x is not a digit" };
@@ -556,7 +535,7 @@ test("teachers get a link for each exercise and the limits of the server", () =>
 });
 
 test("teachers get links to the documents, or their paths without them", async () => {
-  await show(Teaching);
+  await mount(html`<${Teaching} />`);
   assert.deepEqual(
     [...box.querySelectorAll('a[target="_blank"]')].map((link) => link.getAttribute("href")),
     ["playground/files/docs/teaching.md", "playground/files/docs/glossary.md"],

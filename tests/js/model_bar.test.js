@@ -1,26 +1,22 @@
 import assert from "node:assert/strict";
-import { afterEach, beforeEach, test } from "node:test";
+import { beforeEach, test } from "node:test";
 
-import { enter, makeBox, press, settle } from "./support/dom.js";
+import { enter, press, settle } from "./support/dom.js";
+import { box, mount } from "./support/page.js";
 import { hasModelBar, ModelBar } from "../../playground/ui/static/shell/model_bar.js";
 import { store } from "../../playground/ui/static/shared/store.js";
-import { html, render } from "../../playground/ui/static/vendor/preact.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const RUNS = [
   { subject: "run:1", name: "first", status: "done" },
   { subject: "run:2", name: "of a lesson", status: "done", hidden: true },
 ];
-let box;
-
 beforeEach(async () => {
   store.setModels({ runs: RUNS, checkpoints: [{ subject: "checkpoint:copy", name: "copy" }] });
   store.openModel("run:1");
   store.input.value = null;
-  box = makeBox();
-  render(html`<${ModelBar} />`, box);
-  await settle();
+  await mount(html`<${ModelBar} />`);
 });
-afterEach(() => render(null, box));
 
 const $ = (selector) => box.querySelector(selector);
 const names = () => [...$(".subject").options].map((option) => option.textContent.trim());

@@ -1,7 +1,19 @@
 import assert from "node:assert/strict";
-import { beforeEach, mock, test } from "node:test";
+import { beforeEach, test } from "node:test";
 
-import { makeBox, press, settle } from "./support/dom.js";
+import { enter, settle } from "./support/dom.js";
+import {
+  box,
+  click,
+  key,
+  mount,
+  responses,
+  sent,
+  serve,
+  text,
+  texts,
+  waitFor,
+} from "./support/page.js";
 import { store } from "../../playground/ui/static/shared/store.js";
 import { overlays, setOverlays, swapOverlay } from "../../playground/ui/static/train/overlays.js";
 import { compareSettings } from "../../playground/ui/static/train/run_differences.js";
@@ -16,11 +28,12 @@ import { axisMaxStep, withHeldOutLoss } from "../../playground/ui/static/train/c
 import { lacksWeights } from "../../playground/ui/static/train/polling.js";
 import { predict, Prediction } from "../../playground/ui/static/train/prediction.js";
 import { Samples, ScoresByLength } from "../../playground/ui/static/train/samples.js";
+import { SavedCheckpoints } from "../../playground/ui/static/train/saved_checkpoints.js";
 import { buildEmbedCode, buildProgram } from "../../playground/ui/static/train/share_dialog.js";
 import { buildLinkQuery } from "../../playground/ui/static/train/share_links.js";
 import { createReactive, state } from "../../playground/ui/static/train/state.js";
 import { formatStatus } from "../../playground/ui/static/train/status.js";
-import { effect, html, render } from "../../playground/ui/static/vendor/preact.js";
+import { effect, html } from "../../playground/ui/static/vendor/preact.js";
 
 const RUN = {
   subject: "run:1",
@@ -37,13 +50,9 @@ const RUN = {
   origin: "user",
 };
 const LESSON_RUN = { ...RUN, subject: "run:2", name: "Heads", origin: "lesson", hidden: true };
-let box;
 
 beforeEach(() => {
-  if (box) render(null, box);
-  box = makeBox();
-  mock.restoreAll();
-  mock.method(globalThis, "fetch", async () => new Response(JSON.stringify({ curves: [] })));
+  serve({ "runs/curves": { curves: [] } });
   Object.assign(state, {
     modelRef: "run:1",
     status: "done",
@@ -95,10 +104,8 @@ test("a run has a description and a state", () => {
 
 test("the list is the legend: the color of a run is drawn while its curves are", async () => {
   listRuns(RUN, { ...RUN, subject: "run:5", name: "other" }, LESSON_RUN);
-  render(html`<${RunList} />`, box);
-  await settle();
-  const names = () =>
-    [...box.querySelectorAll(".run .name")].map((each) => each.textContent.trim());
+  await mount(html`<${RunList} />`);
+  const names = () => texts(".run .name");
   assert.deepEqual(names(), ["reverse 1–10", "other", "Heads"]);
   const [own, other] = box.querySelectorAll(".plot-run");
   assert.deepEqual([own.checked, own.disabled], [true, true]);
@@ -108,7 +115,7 @@ test("the list is the legend: the color of a run is drawn while its curves are",
   setOverlays(["run:5"]);
   await settle();
   assert.equal(other.checked, true);
-  assert.equal(box.querySelector(".differ").textContent.trim(), "Compare settings");
+  assert.equal(text(".differ"), "Compare settings");
   const row = box.querySelector(".run");
   listRuns({ ...RUN, name: "mine" });
   await settle();
@@ -119,8 +126,7 @@ test("the list is the legend: the color of a run is drawn while its curves are",
 test("the open model is in the legend also when it is no run of the list", async () => {
   listRuns(LESSON_RUN);
   Object.assign(state, { modelRef: "checkpoint:copy", lastResponse: { name: "copy" } });
-  render(html`<${RunList} />`, box);
-  await settle();
+  await mount(html`<${RunList} />`);
   assert.match(box.querySelector(".open-model").textContent, /copy/);
 });
 
@@ -225,10 +231,9 @@ test("the frame and the program name the model", () => {
 test("samples of the next step update the elements; those of the previous model stay", async () => {
   const sample = { source: ["1", "2"], target: ["2", "1"], prediction: ["2", "1"] };
   state.displayedSnapshot = { step: 3, samples: [sample] };
-  render(html`<${Samples} />`, box);
-  await settle();
+  await mount(html`<${Samples} />`);
   const row = box.querySelector(".samples tr"),
-    count = () => box.querySelector(".right-of").textContent.trim();
+    count = () => text(".right-of");
   assert.equal(count(), "1 of 1 right");
   state.displayedSnapshot = { step: 4, samples: [{ ...sample, prediction: ["2"] }] };
   state.viewedStep = 4;
@@ -244,8 +249,7 @@ test("samples of the next step update the elements; those of the previous model 
 test("scores by length name their step, also while an earlier step is on display", async () => {
   const row = { length: 1, n: 1, available: 10, exact_match: 1 };
   Object.assign(state, { scores: { by_length: [row] }, lastResponse: { step: 200 } });
-  render(html`<${ScoresByLength} />`, box);
-  await settle();
+  await mount(html`<${ScoresByLength} />`);
   assert.equal(box.querySelector("summary").textContent, "Exact match by length at step 200");
   assert.equal(box.querySelector(".pg-hint"), null);
   state.viewedStep = 20;
@@ -255,8 +259,7 @@ test("scores by length name their step, also while an earlier step is on display
 
 test("the prediction of the previous model is marked until the reply", async () => {
   state.prediction = { prediction: ["1"], target: ["1"], modelRef: "run:1" };
-  render(html`<${Prediction} />`, box);
-  await settle();
+  await mount(html`<${Prediction} />`);
   const answer = box.querySelector(".answer");
   assert.equal(answer.className, "answer");
   state.modelRef = "run:2";
@@ -266,26 +269,25 @@ test("the prediction of the previous model is marked until the reply", async () 
 
 test("a recorded step of a checkpoint has its predictions in the diagram alone", async () => {
   const reply = { prediction: ["1"], target: ["1"], step: 200, note: "" };
-  globalThis.fetch.mock.mockImplementation(async () => new Response(JSON.stringify(reply)));
-  const requests = () => globalThis.fetch.mock.callCount();
-  render(html`<${Prediction} />`, box);
+  serve({ "runs/predict": reply });
+  await mount(html`<${Prediction} />`);
   store.suggestedInput.value = "3 1 4";
   store.latestStep.value = 200;
   Object.assign(state, { status: "checkpoint", displayedSnapshot: { step: 2 }, viewedStep: 2 });
   await predict();
   await settle();
-  assert.equal(requests(), 0);
+  assert.equal(sent.length, 0);
   assert.equal(box.querySelector(".answer").textContent, "");
   assert.match(box.querySelector(".try-note").textContent, /see the diagram/);
   state.viewedStep = 200;
   await predict();
   await settle();
-  assert.equal(requests(), 1);
+  assert.equal(sent.length, 1);
   assert.match(box.querySelector(".answer").textContent, /^1 ✓/);
   store.input.value = "4 1"; // a typed sequence has the prediction of the last weights only
   state.viewedStep = 2;
   await predict();
-  assert.equal(requests(), 2);
+  assert.equal(sent.length, 2);
   store.input.value = null;
 });
 
@@ -343,28 +345,19 @@ test("a run has tags, which the filter finds and the menu edits", async () => {
   const tagged = { ...RUN, tags: ["baseline", "two heads"] };
   assert.ok(matchesFilter(tagged, "two HEADS"));
   listRuns(tagged, { ...RUN, subject: "run:2", name: "other" });
-  render(html`<${RunList} />`, box);
-  await settle();
-  const texts = (selector) =>
-    [...box.querySelectorAll(selector)].map((each) => each.textContent.trim());
+  await mount(html`<${RunList} />`);
   assert.deepEqual(texts(".tag"), ["baseline", "two heads"]);
-  box.querySelector(".tag").click();
-  await settle();
+  await click(".tag");
   assert.equal(box.querySelector(".run-filter").value, "baseline");
   assert.deepEqual(texts(".run .name"), [RUN.name]);
-  box.querySelector('[data-action="tag"]').click();
-  await settle();
+  await click('[data-action="tag"]');
   const field = box.querySelector(".renaming");
   assert.equal(field.value, "baseline, two heads");
   field.value = "baseline, wide";
-  press(field, "Enter");
-  await settle();
-  const sent = globalThis.fetch.mock.calls.find(({ arguments: [url] }) =>
-    String(url).endsWith("runs/action"),
-  );
-  assert.deepEqual(JSON.parse(sent.arguments[1].body).tags, ["baseline", " wide"]);
-  box.querySelector(".tag").click();
-  await settle();
+  await key(field, "Enter");
+  const [, payload] = sent.find(([route]) => route === "runs/action");
+  assert.deepEqual(payload.tags, ["baseline", " wide"]);
+  await click(".tag");
   assert.equal(box.querySelector(".run-filter").value, "");
 });
 
@@ -377,13 +370,11 @@ test("a list of many runs can be filtered by name, size and state", async () => 
     name: "run " + "abcde"[i],
   }));
   listRuns(...runs);
-  render(html`<${RunList} />`, box);
-  await settle();
+  await mount(html`<${RunList} />`);
   assert.equal(box.querySelector(".run-filter"), null);
   listRuns(...runs, { ...LESSON_RUN, subject: "run:9", name: "Ablate heads" });
   await settle();
-  const names = () =>
-      [...box.querySelectorAll(".run .name")].map((each) => each.textContent.trim()),
+  const names = () => texts(".run .name"),
     type = (text) => {
       const field = box.querySelector(".run-filter");
       field.value = text;
@@ -400,4 +391,60 @@ test("a list of many runs can be filtered by name, size and state", async () => 
   assert.match(box.textContent, /No run matches the filter/);
   await type("");
   assert.equal(names().length, 6);
+});
+
+test("the menu of a run renames, hides, repeats and deletes it", async () => {
+  const payloads = () =>
+      sent
+        .filter(([route]) => route === "runs/action")
+        .map(([, { action, name }]) => action + (name ?? "")),
+    choose = (action) => click(`[data-action=${action}]`);
+  listRuns(RUN);
+  responses["runs/action"] = { subject: "" };
+  await mount(html`<${RunList} />`);
+  await choose("rename");
+  assert.equal(box.querySelector(".renaming").value, RUN.name);
+  await key(".renaming", "Escape");
+  await choose("rename");
+  enter(box.querySelector(".renaming"), "mine");
+  await key(".renaming", "Enter");
+  for (const action of ["hide", "rerun", "delete"]) await choose(action);
+  assert.deepEqual(payloads(), ["renamemine", "hide", "rerun", "delete"]);
+});
+
+test("a hidden run is behind a button, a deleted run has Undo, a hostile name is text", async () => {
+  const name = "<img src=x onerror=alert(1)>";
+  listRuns({ ...RUN, hidden: true }, { ...RUN, subject: "run:3", name, deleted: true });
+  await mount(html`<${RunList} />`);
+  assert.deepEqual(texts(".run .name"), []);
+  assert.match(text(".undo"), /Undo “<img src=x onerror=alert\(1\)>”$/);
+  await click(".show-hidden");
+  assert.deepEqual(texts(".run .name"), [RUN.name]);
+  await click(".undo button");
+  const [, payload] = sent.find(([route]) => route === "runs/action");
+  assert.deepEqual([payload.subject, payload.action], ["run:3", "undelete"]);
+  await click(".show-hidden");
+  listRuns({ ...RUN, name });
+  await settle();
+  assert.deepEqual([texts(".run .name"), box.querySelector("img")], [[name], null]);
+});
+
+test("a checkpoint is deleted by the second click, with the reason of a refusal", async () => {
+  const checkpoint = { name: "a", step: 7, exact_match: null, bytes: 10, written: 0 };
+  serve({
+    "runs/details": { checkpoints: [{ ...checkpoint, is_pinned: true }, checkpoint] },
+    "runs/action": { error: "it is the only checkpoint" },
+  });
+  state.lastResponse = { is_owner: true };
+  await mount(html`<${SavedCheckpoints} />`);
+  const details = box.querySelector(".saved");
+  details.open = true;
+  details.dispatchEvent(new Event("toggle"));
+  await waitFor(() => text("tbody tr"));
+  assert.match(text("tbody tr"), /^step 7 ?saved by you/);
+  await click('[aria-label="Delete, step 7"]');
+  assert.equal(sent.filter(([route]) => route === "runs/action").length, 0);
+  await click('[aria-label="Delete permanently, step 7"]');
+  assert.deepEqual(sent.find(([route]) => route === "runs/action")[1].action, "remove");
+  assert.match(text(".saved-note"), /only checkpoint/);
 });

@@ -9,6 +9,11 @@ from urllib.parse import quote
 
 from playwright.sync_api import Frame, Page
 
+from playground.runs.owner_keys import new_owner_key
+from tests.support.app_server import AppServer, wait_for
+from tests.support.page_client import PageClient
+
+SESSION_KEY = "transformer-playground"  # of the storage of a browser profile
 SMALL_SETTINGS = {
     "d_model": 16,
     "n_heads": 2,
@@ -47,6 +52,11 @@ def wait_until(
     Playwright's default, each frame, keeps a core busy.
     """
     page.wait_for_function(script, arg=arg, timeout=timeout, polling=50)
+
+
+def wait_for_frames(page: Page) -> None:
+    """Wait until what was changed before this call is painted."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def wait_for_status(page: Page, *statuses: str, seconds: float = 120) -> None:
@@ -127,6 +137,20 @@ def start_run(page: Page, url: str, speed: int = 0, **fields: object) -> None:
     page.click("#train" if page.is_visible("#train") else "#another")
     wait_until(page, "n => document.querySelectorAll('.runs .run').length > n", arg=n_runs)
     wait_for_status(page, "training", "waiting", "done")
+
+
+def train_over_api(app: AppServer, owner: str = "", **fields: object) -> tuple[PageClient, str]:
+    """Train a small run without a page, and wait for its end; return its owner's client and it."""
+    client = PageClient(app, owner or new_owner_key())
+    subject = client.train(**SMALL_SETTINGS | {"max_steps": 60, "eval_every": 10} | fields)
+    wait_for(lambda: client.poll(subject)["status"] == "done", description=f"the end of {subject}")
+    return client, subject
+
+
+def storage_of(app: AppServer, value: str) -> dict[str, Any]:
+    """Return the storage of a profile whose session has this text."""
+    stored = [{"name": SESSION_KEY, "value": value}]
+    return {"cookies": [], "origins": [{"origin": app.url, "localStorage": stored}]}
 
 
 def choose_run_action(page: Page, name: str, action: str) -> None:

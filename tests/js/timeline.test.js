@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { beforeEach, test } from "node:test";
+
+import { press, settle } from "./support/dom.js";
+import { box, click, key, mount, responses, serve, text, waitFor } from "./support/page.js";
+import { store } from "../../playground/ui/static/shared/store.js";
+import { state } from "../../playground/ui/static/train/state.js";
+import {
+  clearSnapshotCache,
+  startPlayback,
+  stopPlayback,
+  Timeline,
+} from "../../playground/ui/static/train/timeline.js";
+import { html } from "../../playground/ui/static/vendor/preact.js";
+
+const LATEST = { step: 20, samples: [] };
+
+beforeEach(async () => {
+  serve({ "runs/snapshot": ({ step }) => ({ snapshot: { step, samples: [] } }) });
+  stopPlayback();
+  clearSnapshotCache();
+  store.step.value = null;
+  Object.assign(state, {
+    modelRef: "run:1",
+    status: "training",
+    lastResponse: { step: 20, max_steps: 40, is_owner: true },
+    pointCount: 20,
+    weightSteps: [0, 10, 20],
+    latestSnapshot: LATEST,
+    displayedSnapshot: LATEST,
+    viewedStep: null,
+  });
+  await mount(html`<${Timeline} />`);
+});
+const slider = () => box.querySelector(".scrub");
+const displayed = () => state.displayedSnapshot.step;
+
+test("arrow keys show the stored steps, and the last one is the latest", async () => {
+  assert.equal(text(".viewing"), "3 snapshots to replay");
+  await key(slider(), "ArrowLeft");
+  assert.deepEqual([text(".viewing"), displayed(), store.step.value], ["Viewing step 10", 10, 10]);
+  for (let i = 0; i < 3; i++) press(slider(), "ArrowLeft");
+  await settle();
+  assert.deepEqual([text(".viewing"), displayed()], ["Viewing step 0", 0]);
+  for (let i = 0; i < 3; i++) press(slider(), "ArrowRight");
+  await settle();
+  assert.deepEqual([text(".viewing"), displayed()], ["3 snapshots to replay", 20]);
+});
+
+test("a snapshot that arrives late is not drawn over that of a later key", async () => {
+  const replies = {};
+  responses["runs/snapshot"] = ({ step }) =>
+    new Promise((resolve) => (replies[step] = () => resolve({ snapshot: { step, samples: [] } })));
+  press(slider(), "ArrowLeft");
+  await key(slider(), "ArrowLeft");
+  replies[0]();
+  await waitFor(() => displayed() === 0);
+  replies[10]();
+  await settle();
+  assert.equal(displayed(), 0);
+});
+
+test("the end of a run does not end the view of an earlier step", async () => {
+  await key(slider(), "ArrowLeft");
+  state.status = "done";
+  await settle();
+  assert.equal(text(".viewing"), "Viewing step 10");
+  assert.equal(text(".branch"), "Branch from here");
+  await click(".now");
+  assert.deepEqual([displayed(), text(".branch")], [20, "Branch from step 20"]);
+});
+
+test("a replay shows every stored step and returns to the latest", async () => {
+  const seen = [];
+  const hasEnded = await startPlayback(
+    () => 1,
+    () => seen.push(displayed()),
+  );
+  assert.deepEqual([hasEnded, seen, state.viewedStep], [true, [0, 10, 20], null]);
+});
+
+test("a pause of the replay keeps its step", async () => {
+  const ended = startPlayback(
+    () => 60_000,
+    () => {},
+  );
+  await waitFor(() => displayed() === 0);
+  assert.equal(box.querySelector(".play").getAttribute("aria-label"), "Pause the replay");
+  await click(".play");
+  assert.equal(await ended, false);
+  assert.equal(text(".viewing"), "Viewing step 0");
+});
+
+test("others than the owner cannot branch", async () => {
+  state.lastResponse = { ...state.lastResponse, is_owner: false };
+  await key(slider(), "ArrowLeft");
+  assert.equal(box.querySelector(".branch").hidden, true);
+});
