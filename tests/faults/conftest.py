@@ -1,9 +1,20 @@
-"""Fixtures of the fault tests: registries that are shut down afterwards."""
+"""Fixtures of the fault tests: registries, and all routes of the page without processes."""
+
+import shutil
+import threading
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
+from playground.experiments.service import ExperimentService
+from playground.inspection.views import ablation, head_scores
+from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.jobs.process import warm_up
+from playground.runs.owner_keys import new_owner_key
 from playground.runs.registry import Registry
+from playground.server.app import build_handlers, launch_options
+from tests.support.inspectors import InProcessInspector
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,3 +35,40 @@ def registries(tmp_path):
     yield make
     for registry in made:
         registry.shutdown(20)
+
+
+def finish_immediately(executor, job):
+    """End each job immediately; there is no network."""
+    no_network = ("failed", "there is no network", False)
+    results = {"report": {"zip": ""}, "check": {}}
+    last = ("result", results[job.kind]) if job.kind in results else no_network
+    threading.Thread(target=executor.on_end, args=(job, last, None)).start()
+    return True
+
+
+@pytest.fixture
+def server(registries, trained_checkpoint, tmp_path, monkeypatch):
+    """Serve all routes of the page, with a checkpoint and a run of an owner.
+
+    Nothing trains, and no process is started.
+    """
+    shutil.copytree(trained_checkpoint, tmp_path / "small")
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
+    monkeypatch.setattr(ProcessPerJob, "start", finish_immediately)
+    for module in (ablation, head_scores):
+        monkeypatch.setattr(module, "TIME_BUDGET", 0.0)
+    registry = registries()
+    registry.scheduler.schedule = lambda: None
+    registry.snapshots.inspector = registry.snapshots.slow_inspector = InProcessInspector()
+    experiments = ExperimentService(registry)
+    owner = new_owner_key()
+    run = registry.import_checkpoint(
+        shutil.copytree(trained_checkpoint, tmp_path / ".sent"), owner, "my run"
+    )
+    routes = launch_options(
+        registry, build_handlers(registry, experiments, public=False), None, 7910, share=False
+    )["app_kwargs"]["routes"]
+    with TestClient(Starlette(routes=routes)) as client:  # raises uncaught errors of the server
+        yield client, registry, run, owner
+    experiments.close()

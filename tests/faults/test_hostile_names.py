@@ -3,18 +3,16 @@
 Each is rejected or escaped; nothing outside the server's folders is read, written or sent.
 """
 
-import io
-import itertools
 import json
-import os
 import re
-import zipfile
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from starlette.requests import Request
 
 from playground.datasets.hub_stream import stream_hub_columns
@@ -31,180 +29,63 @@ from playground.server.app import build_app
 from playground.server.checkpoint_transfer import (
     CHECKPOINT_FILES,
     CHECKPOINT_PATH,
-    extract_checkpoint,
 )
 from playground.server.routes import ROUTE_PREFIX as API_PREFIX
 from playground.training.config import RunConfig
-from tests.faults.test_hostile_requests import checkpoint, server  # noqa: F401
+from tests.support.attacks import zip_files
 from tests.support.coroutines import run_in_thread
 
-UP = [
+NAMES = [
     "..",
-    "../",
-    "../..",
     "../../etc/passwd",
     "..\\..\\windows\\system32",
-    "....//....//etc/passwd",
     "..%2f..%2fetc%2fpasswd",
-    "%2e%2e/%2e%2e",
-    "%252e%252e%252f",
-    "..;/",
-    "..\x00/",
     "a/../../b",
-    "a/..",
-    "./.",
     ".",
-    "./x",
-    ".//",
     "/",
-    "//",
-    "///etc/passwd",
     "/etc/passwd",
     "\\\\server\\share",
-    "C:\\Windows",
     "C:",
-    "file:///etc/passwd",
-    "~",
-    "~root",
     "~/.ssh/id_rsa",
-    "$HOME",
-    "${HOME}",
-    "%USERPROFILE%",
     "/proc/self/environ",
-    "/dev/zero",
-    "/dev/stdin",
-    "runs/../../x",
-    "reverse/../copy",
     "small/..",
-    "..small",
-    "small/.",
     "small/config.json",
-]
-HIDDEN = [
     ".owner",
-    ".lock",
-    ".git",
     ".git/config",
-    ".env",
     ".small.previous",
     ".x.tmp",
     "-rf",
-    "--help",
-    "-",
-    "_",
-    "__init__.py",
-    "__pycache__",
     "config.json",
-    "model.safetensors",
-    "run.json",
-    "metrics.jsonl",
-    "rows.json",
-    "history",
     "CON",
-    "NUL",
-    "aux.txt",
-    "COM1",
-    "x:y",
     "x.",
-    "x ",
-]
-CODE = [
     "; rm -rf /",
-    "| cat /etc/passwd",
-    "`id`",
-    "$(id)",
-    "&& id",
-    "' OR 1=1 --",
-    '"; DROP TABLE runs; --',
-    "{{7*7}}",
-    "${7*7}",
-    "#{7*7}",
     "{0.__class__}",
-    "%s%s%s%n",
-    "__import__('os').system('id')",
-    "os:system",
-    "playground.server.app:serve",
-    "x.py:main",
     "hub:../x",
-    "hub:a/b/c",
-    "cos\nsystem\n(S'id'\ntR.",
-    "!!python/object/apply:os.system [id]",
-    "=cmd|' /C calc'!A0",
-    "@SUM(1+1)",
-    "tuned:../x",
     "tuned:..",
-    "<?php ?>",
-]
-MARKUP = [
+    "=cmd|' /C calc'!A0",
+    "cos\nsystem\n(S'id'\ntR.",
     "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    '"><svg onload=alert(1)>',
+    "\"><svg onload='alert(1)'>",
     "javascript:alert(1)",
-    "data:text/html,<b>",
-    "</title><script>",
-    "<!--",
-    "]]>",
-    "&lt;b&gt;",
-    "[x](javascript:alert(1))",
     "![x](http://evil.example/x.png)",
-    "<b>bold</b>",
-    "' onmouseover='alert(1)",
-    "</script>",
-    "&#60;b&#62;",
-]
-TEXT = [
     "",
     " ",
-    "\t",
-    "\n",
-    "\r\n",
-    "a\nb",
     "a\r\nSet-Cookie: x=1",
     "a\x00b",
-    "\x00",
-    "\x07",
     "\x1b[31mred",
-    "\x7f",
-    "\x85",
-    "\xa0",
-    "\u200b",
-    "\u200e",
     "\u202eevil",
     "\u2028",
-    "\ufeff",
-    "\ufffe",
     "\ud800",
-    "\udfff",
     "e\u0301",
-    "Å" * 200,
     "漢字",
     "👋🏽" * 30,
-    "x" * 300,
     "x" * 5000,
-    "a/" * 200,
-    "z̷̢" * 40,
-    "İ",
-    "ß",
     "１２",
-    "١",
-    "ﬁ",
-    "a\u0000/../b",
-    "null",
-    "undefined",
-    "NaN",
-    "true",
-    "0",
-    "-1",
     "1e999",
-    "[]",
 ]
-NAMES = [*UP, *HIDDEN, *CODE, *MARKUP, *TEXT]
+PARTS = ["..", ".", "/", "\\", "%2e", "\x00", "a", "-", "~", ":", " ", "\n", "@", "é", "refs/"]
+ANY_NAME = st.lists(st.sampled_from(PARTS), max_size=6).map("".join) | st.text(max_size=12)
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|\.[a-z0-9-]+|[0-9a-f]{64}")
-
-
-@pytest.mark.smoke
-def test_there_are_150_distinct_examples():
-    assert len(NAMES) == len(set(NAMES)) == 150
 
 
 def tree(folder):
@@ -216,13 +97,14 @@ def tree(folder):
 
 
 @pytest.fixture
-def watched(server, tmp_path):  # noqa: F811
+def watched(server, tmp_path):
     """Yield the server, and check the folders around its own.
 
     No file may change except in `runs` and `rows`, under names of the server.
     """
     outside = tmp_path.parent
     before = tree(tmp_path)
+    server[0].root = str(tmp_path)  # which no response contains
     yield server
     after = tree(tmp_path)
     inside = tmp_path.relative_to(outside).as_posix()
@@ -238,6 +120,8 @@ def watched(server, tmp_path):  # noqa: F811
 def send(client, route, **request):
     response = client.post(API_PREFIX + route, content=json.dumps(request))
     assert response.status_code == 200
+    assert client.root not in response.text
+    assert "root:" not in response.text
     return response.json()
 
 
@@ -269,21 +153,18 @@ def test_hostile_run_names_do_not_change_file_names(watched):
             r'attachment; filename="[A-Za-z0-9-]+\.zip"', response.headers["content-disposition"]
         )
     # markup and code are valid names; control characters are not
-    assert 50 < n_accepted < 140
+    assert 20 < n_accepted < len(NAMES)
 
 
-def test_hostile_upload_names_do_not_change_file_names(watched, checkpoint):  # noqa: F811
+def test_hostile_upload_names_do_not_change_file_names(watched, trained_checkpoint):
     client, registry, _, owner = watched
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name in CHECKPOINT_FILES[:2]:
-            archive.write(checkpoint / name, name)
+    archive = zip_files(
+        {name: (trained_checkpoint / name).read_bytes() for name in CHECKPOINT_FILES[:2]}
+    )
     known_ids = {run.id for run in registry.list_for_owner(owner)}
     for name in NAMES[::5]:
-        header = quote(name, errors="replace")[:4000]
-        response = client.post(
-            CHECKPOINT_PATH, content=buffer.getvalue(), headers={"x-owner": owner, "x-name": header}
-        )
+        headers = {"x-owner": owner, "x-name": quote(name, errors="replace")[:4000]}
+        response = client.post(CHECKPOINT_PATH, content=archive, headers=headers)
         assert response.status_code == 200, response.text
         (run,) = (other for other in registry.list_for_owner(owner) if other.id not in known_ids)
         assert run.name.isprintable()
@@ -328,53 +209,37 @@ def test_hostile_names_find_nothing(watched):
         ).status_code in (404, 405)
 
 
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_zip_members_are_not_extracted_outside_of_the_folder(watched, tmp_path):
-    for number, name in enumerate(NAMES):
-        folder = tmp_path / "runs" / f"unpacked{number}"
-        folder.mkdir(parents=True)
-        with zipfile.ZipFile(folder / "packed", "w") as archive, suppress(ValueError, IndexError):
-            archive.writestr(name + "/config.json", b"{}")
-            archive.writestr(name.replace("/", "") + "\\..\\model.safetensors", b"x")
-            archive.writestr(name, b"x")
-        # test_checkpoint_transfer.py tests which files are rejected, and how
-        with suppress(Exception):
-            extract_checkpoint(folder / "packed", folder / "inside")
-        assert {path.relative_to(folder).as_posix() for path in folder.rglob("*")} <= {
-            "packed",
-            "inside",
-            *(f"inside/{f}" for f in CHECKPOINT_FILES),
-        }
+@pytest.fixture
+def requested_paths(monkeypatch):
+    """The paths that the client of the Hub requests; each response is {}."""
+    paths = []
+    monkeypatch.setattr(Hub, "_get", lambda self, path, _: paths.append(path) or {})
+    monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
+    return paths
 
 
 @pytest.mark.smoke
-def test_invalid_repository_names_and_revisions_cause_no_request(watched, tmp_path, monkeypatch):
-    requested_paths = []
-    hub = Hub("", "http://127.0.0.1:9")
-    monkeypatch.setattr(Hub, "_get", lambda self, path, _: requested_paths.append(path) or {})
-    monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
-    (tmp_path / "runs" / "push").mkdir()
-    for name, repo in itertools.product(NAMES, (True, False)):
-        arguments = (name,) if repo else ("ada/x", name)
-        calls = [partial(hub.repo_info, *arguments), partial(hub.revisions, *arguments)]
-        calls.append(
-            partial(hub.plan, tmp_path / "runs" / "push", name)
-            if repo
-            else partial(hub.raw_repo_info, *arguments)
-        )
-        for call in calls:
-            before = len(requested_paths)
-            with suppress(HubError):
-                call()
-            is_valid = is_repo(name) if repo else is_revision(name)
-            assert is_valid or len(requested_paths) == before, name
-    assert all(
-        re.fullmatch(r"[A-Za-z0-9%._/+@-]+", path) and ".." not in path and "//" not in path
-        for path in requested_paths
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(name=ANY_NAME, is_repo_name=st.booleans())
+def test_invalid_repository_names_and_revisions_cause_no_request(
+    requested_paths, tmp_path, name, is_repo_name
+):
+    hub, before = Hub("", "http://127.0.0.1:9"), len(requested_paths)
+    arguments = (name,) if is_repo_name else ("ada/x", name)
+    calls = [partial(call, *arguments) for call in (hub.repo_info, hub.revisions)]
+    # a model may have no owner in its name
+    calls.append(
+        partial(hub.plan, tmp_path, name)
+        if is_repo_name
+        else partial(hub.raw_repo_info, *arguments)
     )
-    # a valid repository id, and some names are valid branches
-    assert [name for name in NAMES if is_repo(name)] == ["small/config.json"]
-    assert sum(map(is_revision, NAMES)) < 25
+    for call in calls:
+        with suppress(HubError):
+            call()
+    paths = requested_paths[before:]
+    assert not paths or (is_repo(name) if is_repo_name else is_revision(name))
+    assert all(re.fullmatch(r"[A-Za-z0-9%._/+@-]+", path) for path in paths)
+    assert not [path for path in paths if ".." in path or "//" in path]
 
 
 def test_hostile_names_are_no_dataset_or_model(watched, monkeypatch):
@@ -409,7 +274,7 @@ def test_datasets_with_hostile_symbols_are_rejected_or_stored_by_hash(watched, t
             RunConfig.from_flat(
                 {"task": "dataset", "dataset_sha256": name, "dataset_symbols": "a b"}
             )
-    assert 40 < n_stored < 140
+    assert 15 < n_stored < len(NAMES)
 
 
 def test_a_link_with_markup_shows_it_escaped(watched):
@@ -447,35 +312,3 @@ def test_a_link_with_markup_shows_it_escaped(watched):
         assert all(set(json.loads(view)) == {"owner"} for view in views)
         assert problem.startswith("The form ignores the settings of this link")
         assert not set("<>\"'") & set(problem)
-
-
-ROUTES = (
-    "runs/poll",
-    "runs/predict",
-    "runs/details",
-    "inspect/view",
-    "runs/action",
-    "hub/submit",
-    "jobs/submit",
-    "experiments/submit",
-)
-
-
-def test_responses_contain_no_path_of_the_server(watched):
-    client, _, run, owner = watched
-    root_path = os.fspath(run.folder.parent.parent)
-    for name, route in zip(NAMES, itertools.cycle(ROUTES), strict=False):
-        result = json.dumps(
-            send(
-                client,
-                route,
-                owner=owner,
-                subject=f"checkpoint:{name}",
-                text=name,
-                action=name,
-                kind=name,
-                repo=name,
-            )
-        )
-        assert root_path not in result
-        assert "root:" not in result

@@ -1,151 +1,31 @@
-"""Malformed requests get a response or an error message, never a server error.
-
-A page with any cursor receives every point once.
-"""
+"""Malformed requests get a response or an error message, never a server error."""
 
 import json
 import math
-import shutil
-import threading
-from concurrent.futures import Future
 
 import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from starlette.applications import Starlette
-from starlette.testclient import TestClient
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.checkpoint import (
     build_model,
-    save_checkpoint,
 )
 from playground.errors import UserError
-from playground.experiments.service import ExperimentService
 from playground.inspection.ablation import NUM_SEQUENCES
-from playground.inspection.views import VIEWS, ablation, head_scores
-from playground.jobs.executors import ProcessPerJob, ResidentProcess
+from playground.inspection.views import VIEWS
 from playground.lessons.bugs import BUGS, RANDOM_BUG
 from playground.lessons.lessons import LESSONS
 from playground.runs.commands import COMMANDS
-from playground.runs.inspector_process import Inspector
-from playground.runs.metric_series import MetricSeries
-from playground.runs.owner_keys import new_owner_key
 from playground.runs.snapshot import SnapshotBuilder
-from playground.server.app import build_handlers, launch_options
-from playground.server.middleware import MAX_DATA_BODY_BYTES
 from playground.server.routes import ROUTE_PREFIX
 from playground.training.config import RunConfig
-from playground.training.trainer import Trainer
-from tests.support.small_runs import TINY_SETTINGS, repeat_counts, tiny_config
+from tests.support.hostile_values import HOSTILE_VALUES
+from tests.support.small_runs import TINY_SETTINGS, repeat_counts
 
 MAX_REQUESTS_PER_SUCCESS = 5  # at least one in five requests must succeed
 STEPS = 6
-
-
-class InProcessInspector:
-    """Run the inspection process in this process; its errors fail the test."""
-
-    def __init__(self):
-        self.inspector = Inspector()
-
-    def request(self, kind, target, text="", **_):
-        future = Future()
-        future.set_result(
-            self.inspector.dispatch(
-                kind, target if isinstance(target, dict) else {"checkpoint": str(target)}, text
-            )
-        )
-        return future
-
-    close = stop = warm_up = lambda self: None
-
-
-def finish_immediately(executor, job):
-    """End each job immediately; there is no network."""
-    no_network = ("failed", "there is no network", False)
-    results = {"report": {"zip": ""}, "check": {}}
-    last = ("result", results[job.kind]) if job.kind in results else no_network
-    threading.Thread(target=executor.on_end, args=(job, last, None)).start()
-    return True
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    trainer = Trainer(tiny_config(max_steps=20))
-    metrics = [trainer.train_step() for _ in range(STEPS)]
-    folder = tmp_path_factory.mktemp("made") / "small"
-    save_checkpoint(folder, trainer, metrics, trainer.evaluate(32))
-    return folder
-
-
-@pytest.fixture
-def server(registries, checkpoint, tmp_path, monkeypatch):
-    """Serve all routes of the page, with a checkpoint and a run of an owner.
-
-    Nothing trains, and no process is started.
-    """
-    shutil.copytree(checkpoint, tmp_path / "small")
-    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
-    monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
-    monkeypatch.setattr(ProcessPerJob, "start", finish_immediately)
-    for module in (ablation, head_scores):
-        monkeypatch.setattr(module, "TIME_BUDGET", 0.0)
-    registry = registries()
-    registry.scheduler.schedule = lambda: None
-    registry.snapshots.inspector = registry.snapshots.slow_inspector = InProcessInspector()
-    experiments = ExperimentService(registry)
-    owner = new_owner_key()
-    run = registry.import_checkpoint(
-        shutil.copytree(checkpoint, tmp_path / ".sent"), owner, "my run"
-    )
-    routes = launch_options(
-        registry, build_handlers(registry, experiments, public=False), None, 7910, share=False
-    )["app_kwargs"]["routes"]
-    with TestClient(Starlette(routes=routes)) as client:  # raises uncaught errors of the server
-        yield client, registry, run, owner
-    experiments.close()
-
-
-NESTED = [
-    json.loads(opened * depth + inner + closed * depth)
-    for depth in (1, 40, 400)
-    for opened, inner, closed in (("[", "", "]"), ('{"a":', "1", "}"))
-]
-HOSTILE_VALUES = st.one_of(
-    st.integers(-(10**12), 10**12),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.text(max_size=30),
-    st.sampled_from(
-        [
-            None,
-            True,
-            False,
-            10**400,
-            -1,
-            0,
-            1,
-            2**31,
-            2**63,
-            1e300,
-            "",
-            "\x00",
-            "\ud800",
-            "../../etc/passwd",
-            "<script>",
-            [],
-            {},
-            [1, "a"],
-            {"a": 1},
-            [[None]],
-            ["../x"],
-            {"": []},
-            "x" * 3000,
-            *NESTED,
-        ]
-    ),
-)
 SEQUENCE = st.one_of(st.text("0123456789", min_size=1, max_size=5), st.text(max_size=30))
 OPTIONS = {
     "kind": st.sampled_from(["encoder", "decoder", "cross"]),
@@ -335,7 +215,7 @@ def create_objects(client, owner):
     }
 
 
-@repeat_counts(500, 20_000)
+@repeat_counts(400, 20_000)
 def test_every_input_gets_a_result_or_an_error_message(server, count):
     client, registry, run, owner = server
     names = sorted(
@@ -405,34 +285,8 @@ ALWAYS_REJECTED = (
 )
 
 
-BODIES = {
-    "nothing": b"",
-    "no JSON": b"hello",
-    "half": b'{"subject": "run',
-    "NaN": b'{"n_points": NaN}',
-    "endless": b'{"n_points": 1e999}',
-    "bottomless": b"[" * 400_000,
-    "bottomless object": b'{"a":' * 150_000,
-    "twice": b'{"owner": 1, "owner": 2}',
-    "not UTF-8": b'{"a": "\xff"}',
-    "many digits": b'{"n_points": ' + b"9" * 5000 + b"}",
-    "UTF-16": '{"n_points": 1}'.encode("utf-16"),
-    "a megabyte": b'{"a": "' + b"x" * 999_000 + b'"}',
-    "many lists": b'{"a": [' + b"[]," * 300_000 + b"[]]}",
-}
-
-
 @pytest.mark.smoke
-def test_bodies_without_json_are_rejected(server):
-    client = server[0]
-    for name, body in BODIES.items():
-        response = client.post(ROUTE_PREFIX + "runs/poll", content=body)
-        assert response.status_code == 400 or response.json()["status"] == "not-found", name
-    # longer bodies are rejected before they are received
-    assert len(max(BODIES.values(), key=len)) <= MAX_DATA_BODY_BYTES
-
-
-@pytest.mark.parametrize("depth", [900, 949, 998, 5000])
+@pytest.mark.parametrize("depth", [900, 998])
 def test_deeply_nested_request_causes_no_server_error(server, depth):
     """Python parses JSON that is nested deeper than it can serialize."""
     client, _, run, owner = server
@@ -448,23 +302,6 @@ def test_deeply_nested_request_causes_no_server_error(server, depth):
             f'"n_points": {body}}}'
         )
         assert client.post(ROUTE_PREFIX + name, content=body).status_code in (200, 400)
-
-
-@pytest.mark.parametrize(
-    "origin",
-    [
-        "null",
-        "http://[",
-        "http://testserver.evil.example",
-    ],
-)
-def test_a_foreign_or_broken_origin_is_rejected(server, origin):
-    assert (
-        server[0]
-        .post(ROUTE_PREFIX + "runs/poll", content=b"{}", headers={"origin": origin})
-        .status_code
-        == 403
-    )
 
 
 @pytest.fixture(scope="module")
@@ -501,78 +338,6 @@ def test_a_hostile_field_of_a_job_request_is_rejected_or_plain_json(job_requests
                 json.dumps(request.model_dump(), allow_nan=False).encode()
 
 
-# Cursors
-
-
-class PollingPage:
-    """A page that polls as static/shared/poller.js does, and the points that it has."""
-
-    def __init__(self, send_poll, cursor, epoch):
-        self.send_poll, self.known, self.epoch = send_poll, cursor, epoch
-        self.steps = list(range(1, cursor + 1)) if type(cursor) is int and cursor < 10_000 else []
-
-    def poll(self):
-        result = self.send_poll(n_points=self.known, series_id=self.epoch)
-        points = result["points"]
-        if points["whole"]:
-            self.steps = []
-        self.steps += points["steps"]
-        self.known, self.epoch = points["count"], result["series_id"]
-
-
-def lines(start, stop):
-    return [
-        {"step": step, "loss": 1.0 / step, "learning_rate": 1e-3, "grad_norm": 1.0}
-        for step in range(start, stop)
-    ]
-
-
-@repeat_counts(100, 6000)
-def test_any_cursor_gets_every_point_once(server, count):
-    client, _, run, owner = server
-    cursors = st.one_of(st.integers(-3, 60), st.integers(), HOSTILE_VALUES)
-    counts = {"valid": 0, "odd": 0}
-
-    def send_poll(**fields):
-        response = client.post(
-            ROUTE_PREFIX + "runs/poll",
-            content=json.dumps(
-                {"owner": owner, "subject": f"run:{run.id}", "snapshot_version": 0} | fields
-            ),
-        )
-        assert response.status_code == 200
-        return response.json()
-
-    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
-    @given(
-        st.lists(st.integers(0, 40), min_size=1, max_size=4),
-        cursors,
-        st.one_of(st.just(run.live.series_id), st.integers(-2, 2), HOSTILE_VALUES),
-    )
-    def follow(growth, cursor, epoch):
-        run.update_live(points=MetricSeries())
-        run.live.points.add(lines(1, growth[0] + 1))
-        page = PollingPage(send_poll, cursor, epoch)
-        page.poll()
-        for n_new in growth[1:]:
-            run.live.points.add(
-                lines(run.live.points.last + 1, run.live.points.last + 1 + n_new)
-                if len(run.live.points)
-                else lines(1, 1 + n_new)
-            )
-            page.poll()
-        page.poll()
-        assert page.steps == list(range(1, sum(growth) + 1))
-        is_valid = type(cursor) is int and 0 <= cursor <= growth[0]
-        counts["valid" if is_valid else "odd"] += 1
-
-    follow()
-    assert min(counts.values()) * MAX_REQUESTS_PER_SUCCESS >= sum(counts.values())
-
-
-# Checkpoints and sequences
-
-
 HOSTILE_TEXTS = [
     "1" * 2000,
     "\ud800",
@@ -587,7 +352,7 @@ HOSTILE_TEXTS = [
 ]
 
 
-@repeat_counts(300, 6000)
+@repeat_counts(100, 6000)
 def test_any_text_gets_a_prediction_or_an_error_message(count):
     config = RunConfig.from_flat(TINY_SETTINGS | {"max_steps": 50})
     view, family = (

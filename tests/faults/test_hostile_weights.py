@@ -5,20 +5,16 @@ from the settings is rejected before it is mapped or allocated.
 """
 
 import hashlib
-import io
 import json
 import random
 import resource
 import struct
 import tracemalloc
-import zipfile
 from functools import cache
 
 import pytest
 import safetensors.torch
 import torch
-from starlette.applications import Starlette
-from starlette.testclient import TestClient
 
 from playground.checkpoints import checkpoint
 from playground.checkpoints.checkpoint import (
@@ -29,11 +25,8 @@ from playground.checkpoints.checkpoint import (
 )
 from playground.checkpoints.manifest import CheckpointError
 from playground.errors import UserError
-from playground.hub.export import FILE_MAP, checkpoint_from_package
 from playground.pretrained.model_files import _parameter_count
 from playground.runs.inspector_process import Inspector
-from playground.runs.owner_keys import new_owner_key
-from playground.server.checkpoint_transfer import CHECKPOINT_PATH, CheckpointTransfer
 from playground.training.trainer import Trainer
 from tests.faults.test_corrupt import is_rejected
 from tests.support.small_runs import repeat_counts, tiny_config
@@ -166,7 +159,6 @@ HANDCRAFTED = {
     "empty and huge shape": (add_empty_huge_tensor, "holds the unexpected tensor 'payload'"),
     "cut off": (lambda header, data: join(header, data[:-4]), "file not fully covered"),
 }
-INVALID_NUMBERS_ONLY = ("NaN", "infinite")  # the header is valid
 
 
 @pytest.fixture(scope="module")
@@ -184,30 +176,13 @@ def handcrafted(valid_checkpoint):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", HANDCRAFTED)
-def test_crafted_hub_weights_are_rejected_before_memory_mapping(
-    handcrafted, tmp_path, monkeypatch, name
+def test_handcrafted_weights_are_rejected_unmapped_in_little_memory(
+    valid_checkpoint, handcrafted, tmp_path, monkeypatch, name
 ):
-    files, expected_message = handcrafted[name]
-    package = tmp_path / "package"
-    package.mkdir()
-    for file_name, data in files.items():
-        (package / FILE_MAP[file_name]).write_bytes(data)
     mapped, load = [], safetensors.torch.load_file
     monkeypatch.setattr(
         safetensors.torch, "load_file", lambda path: mapped.append(path) or load(path)
     )
-    with pytest.raises(CheckpointError, match=WEIGHTS) as error:
-        checkpoint_from_package(package, tmp_path / "pulled")
-    assert expected_message in str(error.value)
-    assert bool(mapped) == (name in INVALID_NUMBERS_ONLY)
-    assert len(str(error.value)) < 600
-    assert {path.name for path in tmp_path.iterdir()} == {"package"}
-
-
-@pytest.mark.parametrize("name", HANDCRAFTED)
-def test_inspecting_handcrafted_weights_takes_little_memory(
-    valid_checkpoint, handcrafted, tmp_path, name
-):
     files, expected_message = handcrafted[name]
     for file_name, data in files.items():
         (tmp_path / file_name).write_bytes(data)
@@ -228,40 +203,8 @@ def test_inspecting_handcrafted_weights_takes_little_memory(
     assert peak < MODEL_AND_HEADER
     assert resident_growth < 20 * MODEL_AND_HEADER
     assert expected_message in str(error.value)
-
-
-@pytest.fixture
-def upload_client(registries):
-    """Start a server for uploads; return a client and the folder of runs."""
-    registry = registries()
-    with TestClient(Starlette(routes=CheckpointTransfer(registry).routes())) as client:
-        yield client, registry.root / "runs"
-
-
-def zip_files(files):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return buffer.getvalue()
-
-
-def test_uploaded_handcrafted_weights_are_rejected(valid_checkpoint, handcrafted, upload_client):
-    client, runs = upload_client
-    owner = {"x-owner": new_owner_key(), "x-name": "my run"}
-    for name in HANDCRAFTED:
-        files, expected_message = handcrafted[name]
-        response = client.post(CHECKPOINT_PATH, content=zip_files(files), headers=owner)
-        assert response.status_code == 400, name
-        assert expected_message in response.json()["error"]
-        assert str(runs) not in response.json()["error"]
-        assert list(runs.iterdir()) == []
-    # the valid files are accepted
-    response = client.post(
-        CHECKPOINT_PATH, content=zip_files(with_checksums(valid_checkpoint[0])), headers=owner
-    )
-    assert response.status_code == 200, response.text
-    assert len(list(runs.iterdir())) == 1
+    assert len(str(error.value)) < 600
+    assert bool(mapped) == (name in ("NaN", "infinite"))  # the header of these is valid
 
 
 # Mutations
@@ -283,44 +226,7 @@ def truncate(content, rng):
     return content[: rng.randrange(len(content))]
 
 
-def append_bytes(content, rng):
-    return content + rng.randbytes(rng.choice((1, 4, 100)))
-
-
-def splice(content, rng):
-    start, stop = sorted(rng.randrange(len(content)) for _ in range(2))
-    position = rng.randrange(len(content))
-    return (
-        content[:position]
-        + content[start:stop]
-        + content[position + (stop - start if rng.random() < 0.7 else 0) :]
-    )
-
-
-NUMBERS = (
-    0,
-    1,
-    -1,
-    4,
-    7,
-    8,
-    13,
-    416,
-    2**31,
-    2**32 - 1,
-    2**53,
-    2**62,
-    2**63,
-    2**64 - 1,
-    10**30,
-    0.5,
-    13.0,
-    True,
-    None,
-    "8",
-    [8],
-    {},
-)
+NUMBERS = (0, -1, 4, 13, 2**32 - 1, 2**62, 2**64 - 1, 10**30, 0.5, True, None, "8", [8], {})
 
 
 def edit_header(content, rng):
@@ -386,8 +292,6 @@ MUTATIONS = (
     flip_bits,
     flip_header_bits,
     truncate,
-    append_bytes,
-    splice,
     edit_header,
     edit_header,
     change_number,
@@ -413,7 +317,7 @@ def describe_tensors(tensors):
     }
 
 
-@repeat_counts(200, 3000)
+@repeat_counts(150, 3000)
 def test_mutated_weights_are_rejected_or_loaded_exactly(
     valid_checkpoint, tmp_path, monkeypatch, count
 ):

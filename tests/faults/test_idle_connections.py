@@ -2,7 +2,6 @@
 
 import shutil
 import socket
-import time
 
 import pytest
 
@@ -32,7 +31,7 @@ def test_idle_connections_block_no_client_and_fill_no_log(tmp_path):
         # before this line, Gradio's launch sends a request to its own server; the app ends if it
         # fails
         wait_for(lambda: "public link" in app.log.read_text(), 60, "the end of the launch")
-        for number in range(600):
+        for number in range(400):
             connection = socket.socket()
             connection.settimeout(2)
             opened.append(connection)
@@ -41,13 +40,10 @@ def test_idle_connections_block_no_client_and_fill_no_log(tmp_path):
                 connection.sendall(HALF_REQUEST[number % 3])
             except OSError:
                 continue  # the server may refuse connections
-        started = time.monotonic()
-        for _ in range(5):
+        # each request has a timeout of a minute, which passes if the server accepts no connection
+        for _ in range(3):
             assert app.get("/config")[0] == 200
             assert PageClient(app, "a" * 32).call("runs/list")["runs"] == []
-            time.sleep(0.5)
-        # each request waits up to a minute if the server accepts no connection
-        assert time.monotonic() - started < 60
     finally:
         for connection in opened:
             connection.close()

@@ -15,7 +15,7 @@ import threading
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,17 @@ class Attacker:
         )
 
 
+def zip_files(
+    files: Mapping[str, bytes], prefix: str = "", method: int = zipfile.ZIP_DEFLATED, **more: bytes
+) -> bytes:
+    """Return a zip file of these files."""
+    archive_bytes = io.BytesIO()
+    with zipfile.ZipFile(archive_bytes, "w", method, compresslevel=1) as archive:
+        for name, data in (dict(files) | more).items():
+            archive.writestr(prefix + name, data)
+    return archive_bytes.getvalue()
+
+
 def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> bytes:
     """Return a zipped checkpoint with this many entries in its list of changes."""
     trainer = Trainer(config or tiny_config())
@@ -110,11 +121,7 @@ def zipped_checkpoint(folder: Path, config: Any = None, changes: int = 0) -> byt
         content = json.loads((checkpoint / "config.json").read_text())
         content["changes"] = [[1, "stop_at_exact_match", 0.0]] * changes
         (checkpoint / "config.json").write_text(json.dumps(content))
-    archive_bytes = io.BytesIO()
-    with zipfile.ZipFile(archive_bytes, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in checkpoint.iterdir():
-            archive.write(path, path.name)
-    return archive_bytes.getvalue()
+    return zip_files({path.name: path.read_bytes() for path in checkpoint.iterdir()})
 
 
 def upload(attacker: Attacker, archive_bytes: bytes) -> str:

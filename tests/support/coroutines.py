@@ -1,7 +1,7 @@
 """Run coroutines in tests that are not coroutines."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -16,3 +16,9 @@ def run_in_thread(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let other tasks and threads run until a condition holds; a test limits the time."""
+    while not condition():
+        await asyncio.sleep(0.001)

@@ -1,29 +1,17 @@
-"""The API for programs: a client of a shared instance, and hostile arguments."""
+"""The API for programs: a client of a shared instance."""
 
-import asyncio
 import itertools
 import json
 import re
 import subprocess
 import sys
 import urllib.request
-from types import SimpleNamespace
 
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from playground.comparison.job_queue import ComparisonQueue
-from playground.errors import UserError
-from playground.hub.jobs import HubJobs
 from playground.runs.owner_keys import new_owner_key
-from playground.runs.registry import Registry
-from playground.server.api import Endpoints
-from playground.server.client import resolve_client_address
-from playground.server.compare_api import CompareHandlers
-from playground.server.hub_api import HubHandlers
-from playground.server.inspect_api import InspectHandlers
-from playground.server.live_api import live_handlers
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.coroutines import run_in_thread
 from tests.support.small_runs import TINY_SETTINGS
@@ -67,6 +55,7 @@ def app(hub, tmp_path_factory):
         GRADIO_SERVER_NAME="0.0.0.0",
         PLAYGROUND_ADDRESS_MS="0",
         PLAYGROUND_API_STARTS="5",
+        PLAYGROUND_API_PROXIES="1",
         PLAYGROUND_API_HEAVY="100",
     )
     yield server
@@ -118,7 +107,8 @@ def test_a_run_is_started_controlled_and_evaluated(call_api, run, own_model):
     assert len(paused["curve"]["steps"]) == len(paused["curve"]["loss"]) == paused["step"]
     assert call_api("status", **own_model)["step"] == paused["step"]
     assert paused["queue_position"] is None
-    assert call_api("resume", **owned_run)["status"] == "training"
+    # it may wait for a run of another test
+    assert call_api("resume", **owned_run)["status"] in ("training", "waiting")
     wait_for(
         lambda: call_api("status", **own_model)["step"] > paused["step"],
         60,
@@ -134,13 +124,6 @@ def test_a_run_is_started_controlled_and_evaluated(call_api, run, own_model):
     assert call_api("stop", **owned_run)["status"] == "stopped"
     assert call_api("predict", **own_model, sequence="3 1", step=0)["step"] < paused["step"]
     assert call_api("models", owner=run["owner"])["runs"][0]["model"] == run["run"]
-
-
-def test_a_checkpoint_needs_no_key_for_a_prediction(call_api):
-    assert call_api("predict", model=REVERSE, sequence="3 1 4")["prediction"] == ["4", "1", "3"]
-    assert call_api("evaluate", model=REVERSE, n=100)["exact_match"] > 0.9
-    assert REVERSE in [entry["model"] for entry in call_api("models")["checkpoints"]]
-    assert call_api("status", model=REVERSE)["status"] == "checkpoint"
 
 
 def test_attention_is_returned_by_head_and_every_row_sums_to_one(call_api):
@@ -189,20 +172,6 @@ def test_unknown_owner_key_is_rejected_and_watch_link_is_read_only(call_api, run
     assert call_api("predict", model=run["watch"], sequence="3 1")["target"] == ["1", "3"]
     with pytest.raises(AppError, match="choose one of your runs"):
         call_api("push", model=run["watch"], repo="a/b", token="hf_x")
-
-
-@pytest.mark.parametrize("name", ["compare", "push"])
-def test_an_impossible_wait_is_rejected_before_the_start(hub, call_api, name):
-    arguments = {"compare": {}, "push": {"repo": "ada/never", "token": hub.ADA}}[name]
-    with hub.record_requests() as requests:
-        for wait in (300, -1):
-            with pytest.raises(AppError, match="give a number of seconds from 0 to 240"):
-                call_api(name, model=REVERSE, wait=wait, **arguments)
-        response = call_api(
-            "compare", model=REVERSE, n=1, wait=60
-        )  # no rejected job holds the slot
-    assert response["status"] == "done"
-    assert [request for request in requests if request.host == hub.host] == []
 
 
 def test_a_comparison_is_a_job_of_its_owner(call_api):
@@ -309,150 +278,15 @@ def test_documented_curl_commands_work(app):
     ]
 
 
-def test_too_many_runs_get_a_retry_time(call_api):
+def test_too_many_runs_of_one_address_get_a_retry_time(app):
+    client = Client(app.url, headers={"X-Forwarded-For": "192.0.2.9"}, verbose=False)
+
     def start_many():
         for _ in range(6):
-            call_api("start", settings=SMALL | {"max_steps": 1})
+            client.predict(settings=SMALL | {"max_steps": 1}, api_name="/start")
 
     with pytest.raises(
         AppError, match=r"one address may start 5 runs a minute; try again in \d+ s"
     ):
         start_many()
-
-
-# Endpoints called directly
-
-
-@pytest.fixture(scope="module")
-def endpoints(tmp_path_factory):
-    registry = Registry(tmp_path_factory.mktemp("direct"), idle_timeout_s=0, release_after_s=0)
-    handlers = live_handlers(registry) | InspectHandlers(registry).handlers()
-    handlers |= (
-        CompareHandlers(registry, ComparisonQueue(hosted=True)).handlers()
-        | HubHandlers(registry, HubJobs()).handlers()
-    )
-    yield Endpoints(registry, handlers, is_public=False)
-    registry.shutdown()
-
-
-def fake_request(address="10.0.0.1", session=None, **headers):
-    headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    return SimpleNamespace(
-        headers=headers, client=SimpleNamespace(host=address), scope={"session": session or {}}
-    )
-
-
-def call_endpoint(endpoints, endpoint, **values):
-    return run_in_thread(getattr(endpoints, endpoint)(**values, request=fake_request()))
-
-
-HOSTILE_VALUES = (
-    None,
-    -7,
-    {},
-    "watch:",
-    "checkpoint:../..",
-    "\ud800",
-    [["x"]],
-)
-
-
-@pytest.mark.parametrize("value", HOSTILE_VALUES, ids=lambda value: repr(value)[:20])
-def test_hostile_arguments_get_an_error_message(endpoints, value):
-    calls = [
-        ("status", {"model": value}),
-        ("pause", {"run": value}),
-        ("predict", {"model": value, "sequence": "1"}),
-        ("attention", {"model": value, "sequence": value}),
-        ("evaluate", {"model": value}),
-        ("compare", {"model": value, "models": value}),
-        ("push", {"model": value, "repo": value, "token": value}),
-        ("job", {"job": value, "owner": value}),
-        ("cancel", {"job": value, "owner": value}),
-        ("job", {"job": "compare:x", "owner": new_owner_key(), "wait": value}),
-    ]
-    calls += [] if value in (None, {}) else [("start", {"settings": value})]
-    calls += [] if value in ("",) else [("start", {"settings": {"task": value}})]
-    calls += [
-        ("start", {"settings": {"max_steps": value}}),
-        ("start", {"preset": value}) if value else ("start", {"name": value or 7}),
-    ]
-    if value not in (None, ""):
-        calls += [("start", {"owner": value}), ("models", {"owner": value})]
-    for name, values in calls:
-        with pytest.raises((UserError, ValueError)) as error:
-            call_endpoint(endpoints, name, **values)
-        assert len(str(error.value)) < 1000, name
-    assert endpoints.registry.list_for_owner(endpoints.registry.single_owner) == []
-
-
-def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
-    monkeypatch.setattr(endpoints.registry, "single_owner", "l" * 32)
-    started = call_endpoint(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1})
-    assert started["owner"] == "l" * 32
-    assert call_endpoint(endpoints, "status", model=started["run"])["name"] == started["name"]
-    with pytest.raises(UserError, match="there is no model"):
-        call_endpoint(endpoints, "status", model=started["run"], owner=new_owner_key())
-
-
-def test_contradicting_preset_and_architecture_are_rejected(endpoints):
-    with pytest.raises(
-        UserError,
-        match="preset gpt2 is of the architecture gpt2, but architecture is 'bert'; leave one of "
-        "them out",
-    ):
-        call_endpoint(endpoints, "start", settings={"architecture": "bert"}, preset="gpt2")
-
-
-def test_on_a_space_only_signed_in_users_publish(endpoints, monkeypatch):
-    monkeypatch.setenv("SPACE_ID", "owner/space")
-    monkeypatch.setenv("HF_TOKEN", "hf_owner")
-    (endpoints.registry.root / "digits").mkdir()
-    for name in ("config.json", "model.safetensors"):
-        (endpoints.registry.root / "digits" / name).write_bytes(
-            (ROOT / "checkpoints/reverse-one-head" / name).read_bytes()
-        )
-    with pytest.raises(UserError, match="needs a sign-in"):
-        call_endpoint(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
-
-
-def test_client_address_is_the_one_appended_by_the_space_proxy(monkeypatch):
-    monkeypatch.delenv("SPACE_ID", raising=False)
-    assert resolve_client_address(fake_request(x_forwarded_for="1.1.1.1")) == "10.0.0.1"
-    monkeypatch.setenv("SPACE_ID", "owner/space")
-    assert resolve_client_address(fake_request(x_forwarded_for="1.1.1.1, 2.2.2.2")) == "2.2.2.2"
-    monkeypatch.setenv("PLAYGROUND_API_PROXIES", "2")
-    assert (
-        resolve_client_address(fake_request(x_forwarded_for="9.9.9.9, 1.1.1.1, 2.2.2.2"))
-        == "1.1.1.1"
-    )
-    assert resolve_client_address(fake_request(x_forwarded_for="2.2.2.2")) == "2.2.2.2"
-    assert resolve_client_address(fake_request()) == "10.0.0.1"
-
-
-def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monkeypatch):
-    polls = []
-
-    async def poll(fields, request):
-        polls.append(request.client.host)
-        return {"status": "working", "message": "", "retryable": False, "result": None}
-
-    monkeypatch.setitem(endpoints.handlers, "hub/poll", poll)
-
-    async def send_many():
-        calls = [
-            asyncio.create_task(
-                endpoints.job(
-                    "push:x", new_owner_key(), 240, request=fake_request(f"10.0.0.{n % 2}")
-                )
-            )
-            for n in range(100)
-        ]
-        done, waiting = await asyncio.wait(calls, timeout=1)
-        for call in waiting:
-            call.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        return len(done), len(waiting), endpoints.waits_by_client.total()
-
-    done, waiting, remaining_waits = run_in_thread(send_many())
-    assert (done, waiting, remaining_waits) == (84, 16, 0)
+    client.close()

@@ -41,13 +41,12 @@ def test_a_checkpoint_is_inspected(registry):
     assert response["step"] == 200
 
 
-@pytest.mark.parametrize("view", SLOW_VIEWS)
-def test_slow_views_do_not_block_fast_ones(registry, view):
+def test_a_slow_view_does_not_block_fast_ones(registry):
     with ThreadPoolExecutor(1) as thread:
         slow = thread.submit(
             asyncio.run,
             InspectHandlers(registry).load_view(
-                {"subject": "checkpoint:reverse", "text": "3 1 4", "view": view}
+                {"subject": "checkpoint:reverse", "text": "3 1 4", "view": SLOW_VIEWS[0]}
             ),
         )
         assert load_view(registry, view="attention", text="9 8 7")["columns"] == [
@@ -107,8 +106,9 @@ def test_one_clients_backlog_delays_another_client_by_one_request(registry, name
     assert order.index("bob") <= 2, order  # one request in the process, and one response on its way
 
 
-@pytest.mark.parametrize("size", [1e30, 3.4e38])
-@pytest.mark.parametrize("view", ["steps", "attention", "parts", "lens", "heads"])
+@pytest.mark.parametrize(
+    ("view", "size"), [("steps", 1e30), ("attention", 3.4e38), ("parts", 3.4e38)]
+)
 def test_overflowing_weights_give_error_or_finite_numbers(tmp_path, view, size):
     manifest, family = load_model(ROOT / "checkpoints" / "reverse")
     with torch.no_grad():

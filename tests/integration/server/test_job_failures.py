@@ -37,9 +37,8 @@ def warm():
     warm_up().join()
 
 
-@pytest.fixture(params=QUEUES)
-def kind(request):
-    return request.param
+# a queue with a process for each job, and one with a resident process
+BOTH_EXECUTORS = pytest.mark.parametrize("kind", ["dataset", "benchmark"])
 
 
 @pytest.fixture
@@ -69,6 +68,7 @@ def run_failing(queue, kind, failure):
     return response
 
 
+@BOTH_EXECUTORS
 def test_process_that_cannot_be_started(queue, kind, monkeypatch):
     def pipe(*_, **__):
         raise OSError(24, "Too many open files")
@@ -84,7 +84,7 @@ def test_process_that_cannot_be_started(queue, kind, monkeypatch):
     check_next_job(queue, kind)
 
 
-@pytest.mark.smoke
+@pytest.mark.parametrize("kind", QUEUES)
 def test_process_that_is_killed(queue, kind):
     response = run_failing(queue, kind, "killed")
     assert "was killed, probably because the machine ran out of memory" in response["error"]
@@ -92,6 +92,13 @@ def test_process_that_is_killed(queue, kind):
     check_next_job(queue, kind)
 
 
+@pytest.mark.parametrize("kind", QUEUES)
+def test_a_limit_or_the_owner_ends_a_job_of_every_kind(queue, kind):
+    policy = queue.lane(kind).policy
+    assert policy.run_timeout_s or policy.silence_timeout_s or policy.cancel_grace_s
+
+
+@BOTH_EXECUTORS
 def test_process_that_hangs_is_ended_by_a_limit_or_by_its_owner(queue, kind):
     lane = queue.lane(kind)
     limits = {
@@ -110,6 +117,8 @@ def test_process_that_hangs_is_ended_by_a_limit_or_by_its_owner(queue, kind):
     check_next_job(queue, kind)
 
 
+@pytest.mark.smoke
+@BOTH_EXECUTORS
 def test_full_disk(queue, kind):
     response = run_failing(queue, kind, "full disk")
     assert response == {

@@ -95,12 +95,9 @@ def test_answer_key_lists_the_bugs_of_seeds(lesson_handlers):
             "enter your prediction first",
         ),
         ("start", {"lesson": ["x"], "prediction": 1}, "lesson", "choose one of learning"),
-        ("start-bug", {"bug": "typo", "seed": 0, "steps": 60}, "bug", "choose one of transpose"),
         ("start-bug", {"bug": "random", "seed": 0.5, "steps": 60}, "seed", "a whole number"),
         ("start-bug", {"bug": "random", "seed": 0, "steps": 5}, "steps", "from 20 to 1,000"),
         ("poll", {"id": "unknown"}, None, "no longer exists"),
-        ("guess", {"id": None}, None, "no longer exists"),
-        ("cancel", {}, None, "no longer exists"),
     ],
 )
 def test_invalid_requests_get_one_message(lesson_handlers, name, fields, field, expected_message):

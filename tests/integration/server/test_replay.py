@@ -9,6 +9,7 @@ from playground.runs.replay import REPLAY_FILE, load_replay
 from playground.server.live_api import live_handlers
 from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
+from tests.support.inspectors import InProcessInspector
 
 REVERSE = {"subject": "checkpoint:reverse-one-head"}
 
@@ -20,7 +21,7 @@ def send_request(tmp_path_factory):
     shutil.copytree(ROOT / "checkpoints/reverse-one-head", root / "plain")
     (root / "plain" / REPLAY_FILE).unlink()
     registry = Registry(root)
-    registry.snapshots.inspector.request("warm", {}).result(120)
+    registry.snapshots.inspector = InProcessInspector()
     routes = live_handlers(registry)
     yield lambda name, payload: run_in_thread(routes[name](payload, None))
     registry.shutdown()

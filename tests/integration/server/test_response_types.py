@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from playground.datasets.sources import from_text
 from playground.datasets.storage import store
 from playground.experiments.service import ExperimentService
-from playground.inspection.views import VIEWS, render_view
+from playground.inspection.views import VIEWS, ablation, head_scores, render_view
 from playground.jobs.job import Job
 from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.inspector_process import Inspector
@@ -24,6 +24,7 @@ from playground.server.routes import ROUTE_PREFIX, build_routes
 from playground.ui.mount import STATIC_DIR
 from tests.support.app_server import ROOT
 from tests.support.handcrafted_models import recurrent_model
+from tests.support.inspectors import InProcessInspector
 
 DECLARATIONS = STATIC_DIR / "shared" / "responses.d.ts"
 OWNER = "A" * 32
@@ -120,7 +121,7 @@ def registry(tmp_path_factory):
     registry = Registry(root)
     imported = shutil.copytree(root / "reverse", root / ".imported")
     registry.import_checkpoint(imported, OWNER, "my run")
-    registry.snapshots.inspector.request("warm", {}).result(120)
+    registry.snapshots.inspector = InProcessInspector()
     yield registry
     registry.shutdown()
 
@@ -243,7 +244,9 @@ INSPECT_CASES = [
 
 
 @pytest.mark.parametrize(("interface", "request_fields"), INSPECT_CASES)
-def test_views_of_the_inspect_tab(interface, request_fields):
+def test_views_of_the_inspect_tab(monkeypatch, interface, request_fields):
+    for module in (ablation, head_scores):
+        monkeypatch.setattr(module, "TIME_BUDGET", 0.0)
     model = {"checkpoint": str(ROOT / "checkpoints" / "reverse")}
     request = json.dumps(request_fields | {"text": "3 1 4"})
     response = inspector().dispatch("show", model, request)

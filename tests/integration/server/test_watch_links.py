@@ -12,7 +12,7 @@ from playground.checkpoints.checkpoint import save_checkpoint
 from playground.datasets.sources import from_text
 from playground.datasets.storage import load_pairs, store
 from playground.experiments.service import ExperimentService
-from playground.jobs.executors import ProcessPerJob
+from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.reports.report import render_report
 from playground.runs.model_ref import ModelRef, resolve_config
 from playground.runs.owner_keys import new_owner_key
@@ -22,6 +22,7 @@ from playground.server.app import build_handlers
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 from tests.support.coroutines import run_in_thread
+from tests.support.inspectors import InProcessInspector
 
 TEXT = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdef" for b in "abcdef")
 TINY = {
@@ -48,6 +49,8 @@ def shared(tmp_path, monkeypatch):
     metrics = list(trainer)
     save_checkpoint(tmp_path / ".sent", trainer, metrics, trainer.evaluate(8))
     registry, owner = Registry(tmp_path), new_owner_key()
+    registry.snapshots.inspector = registry.snapshots.slow_inspector = InProcessInspector()
+    monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
     experiments = ExperimentService(registry)
     run = registry.import_checkpoint(
         shutil.copytree(tmp_path / ".sent", tmp_path / ".copy"), owner, "my run"

@@ -46,16 +46,12 @@ class Request(BaseModel, extra="forbid", strict=True):
     [
         ({"n": 900}, "n", "n is 900; give a whole number from 1 to 500"),
         ({"n": True}, "n", "n is True; give a whole number from 1 to 500"),
-        ({"n": "9"}, "n", "n is '9'; give a whole number from 1 to 500"),
         ({"n": 1.5}, "n", "n is 1.5; give a whole number from 1 to 500"),
-        ({"rank": -1}, "rank", "rank is -1; give a whole number from 0 to 500"),
         ({"rate": -1.5}, "rate", "rate is -1.5; give a number of at least 0"),
-        ({"rate": float("nan")}, "rate", "rate is nan; give a number of at least 0"),
         ({"shots": -2}, "shots", "shots is -2; give a whole number of at least 0"),
         ({"mode": "x"}, "mode", "mode is 'x'; choose one of greedy, sampled"),
         ({"hidden": 1}, "hidden", "hidden is 1; give true or false"),
         ({"size": 1.5}, "size", "size is 1.5; give a whole number or a text"),
-        ({"owner": 7}, "owner", "owner is 7; give a text"),
         (
             {"checkpoint": "x" * 13},
             "checkpoint",
@@ -66,7 +62,6 @@ class Request(BaseModel, extra="forbid", strict=True):
             "models",
             "models has 4 values; give a list of at most 3 values",
         ),
-        ({"models": "gpt2"}, "models", "models is 'gpt2'; give a list of at most 3 values"),
         ({"models": ["a", 7]}, "models[1]", "models[1] is 7; give a name on the Hub"),
         ({"task": {"seed": "x"}}, "task.seed", "task.seed is 'x'; give a whole number"),
         (

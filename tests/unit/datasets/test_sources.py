@@ -1,7 +1,7 @@
+import csv
 import dataclasses
 import io
 import json
-import time
 
 import pyarrow
 import pyarrow.parquet
@@ -45,40 +45,49 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path / "checkpoints"))
 
 
-def test_text_csv_and_files_of_the_same_rows_are_the_same_rows(tmp_path):
-    rows = from_text(TEXT)
-    table = "n,source,target\n" + "".join(f'{i},{i:03d},"{i:03d}x"\n' for i in range(300))
-    (tmp_path / "rows.tsv").write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
-    (tmp_path / "rows.csv").write_text(table)
-    same = [
-        from_text("\n\n" + TEXT + "\n"),
-        from_csv(table, ["source", "target"]),
-        from_file(tmp_path / "rows.tsv"),
-        from_file(tmp_path / "rows.csv", ["source", "target"]),
-        from_bytes(table.replace(",", ";").encode(), "x", ["source", "target"]),
-        from_cli_argument(str(tmp_path / "rows.tsv")),
-        from_csv("a\tb\n" + TEXT),
-    ]
-    assert {each.sha256 for each in same} == {rows.sha256}
-    assert from_csv(table, ["target", "source"]).sha256 != rows.sha256
+tokens = st.lists(st.text("ab01é漢(+;", min_size=1, max_size=3), min_size=1, max_size=4).map(
+    " ".join
+)
+
+
+def read(read_format, *arguments):
+    """Read words; too few pairs to hold one out are read, too."""
+    try:
+        return read_format(*arguments, split_on_spaces=True).sha256
+    except DatasetError as error:
+        if "held out" not in str(error):
+            raise
+        return error.dataset.sha256
+
+
+@given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=12))
+def test_pairs_are_the_same_through_every_format(pairs):
+    def lines(separator, end="\n"):
+        return "".join(f"{source}{separator}{target}{end}" for source, target in pairs)
+
+    def table(delimiter):
+        file = io.StringIO()
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerows([("n", "from", "to"), *((n, *pair) for n, pair in enumerate(pairs))])
+        return file.getvalue()
+
+    expected = read(from_text, lines("\t"))
+    for separator in (" → ", "->", " => ", ",", ", ", "  "):
+        assert read(from_text, f"\n\n{lines(separator)}\n") == expected, separator
+    for delimiter in ",;\t":
+        assert read(from_csv, table(delimiter), ["from", "to"]) == expected, delimiter
+    windows = b"\xef\xbb\xbf" + lines("\t", "\r\n").encode()
+    assert read(from_bytes, windows, "rows.tsv") == expected
+    named = b"\xef\xbb\xbf" + table(",").encode()
+    assert read(from_bytes, named, "rows.CSV", ["from", "to"]) == expected
+
+
+def test_a_file_of_the_command_line_has_the_same_rows(tmp_path):
+    (tmp_path / "rows.tsv").write_text(TEXT)
+    rows = from_cli_argument(str(tmp_path / "rows.tsv"))
+    assert rows.sha256 == from_file(tmp_path / "rows.tsv").sha256 == from_text(TEXT).sha256
     assert rows.preview(1) == [(["0", "0", "0"], ["0", "0", "0", "x"])]
-
-
-@pytest.mark.parametrize("separator", [" → ", "->", " => ", ",", ", ", "  ", "\t"])
-@pytest.mark.parametrize("spaced", [False, True])
-def test_lines_of_a_text_may_have_other_separators(separator, spaced):
-    pairs = [(f"c{i:03}a", f"a{i:03}c") for i in range(200)]
-    if spaced:
-        pairs = [(" ".join(source), " ".join(target)) for source, target in pairs]
-    rows = from_text("".join(f"{source}{separator}{target}\n" for source, target in pairs))
-    expected = from_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    assert rows.sha256 == expected.sha256
-    assert rows.preview(1) == [(["c", "0", "0", "0", "a"], ["a", "0", "0", "0", "c"])]
-
-
-def test_a_separator_inside_a_source_with_tabs_is_part_of_it():
-    rows = from_text("".join(f"{i},->{i}\t{i}\n" for i in range(10, 200)))
-    assert rows.preview(1)[0][0] == ["1", "0", ",", "-", ">", "1", "0"]
+    assert from_csv("a\tb\n" + TEXT, ["b", "a"]).sha256 != rows.sha256
 
 
 def test_a_line_without_the_separator_of_the_others_is_named():
@@ -239,21 +248,6 @@ def test_settings_of_rows_that_do_not_fit_name_their_field(changed, field):
     assert caught.value.field == field
 
 
-def test_ten_thousand_rows_are_read_stored_and_sampled_in_two_seconds():
-    text = "".join(
-        " ".join(f"{i:05d}") + "\t" + " ".join(f"{i:05d}"[::-1]) + "\n" for i in range(10_000)
-    )
-    # a process's first optimizer takes seconds, and workers have paid for it before a run begins
-    Trainer(RunConfig())
-    started = time.process_time()
-    rows = from_text(text)
-    store(rows)
-    trainer = Trainer(RunConfig.from_flat(rows.task_settings() | SMALL))
-    trainer.train_step()
-    assert time.process_time() - started < 2
-    assert len(rows) == 10_000
-
-
 # The Hub
 
 
@@ -374,12 +368,10 @@ def test_an_invalid_dataset_name_causes_no_request(name):
         from_hub(name)
 
 
-def test_without_a_network_a_dataset_is_rejected_at_once(monkeypatch):
+def test_without_a_network_a_dataset_is_rejected(monkeypatch):
     from huggingface_hub import hf_api
 
     monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    started = time.monotonic()
     with pytest.raises(DatasetError, match="cannot be fetched"):
         from_hub("ada/any")
-    assert time.monotonic() - started < 10

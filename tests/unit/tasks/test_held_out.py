@@ -1,5 +1,3 @@
-import itertools
-
 import pytest
 import torch
 from hypothesis import given
@@ -19,10 +17,6 @@ def padded(sequences, width=None, filler=0):
     )
 
 
-def held_out(text):
-    return is_held_out(*padded([COPY.vocabulary.encode(text)])).item()
-
-
 def sequences_of(batch):
     """Return the sequences of the sources as tuples, without EOS and PAD."""
     return [tuple(token for token in row if token > 2) for row in batch.source_BS.tolist()]
@@ -32,21 +26,6 @@ def scrambled(x):
     """Compute splitmix64 with Python's unbounded integers."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     return x ^ x >> 27
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["6", "09", "40", "28", "766", "8741", "19947", "733073", "5182897", "14445311", "123456789"],
-)
-def test_these_sequences_are_held_out_in_every_version(text):
-    assert held_out(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["1", "3", "31", "314", "3141", "31415", "314159", "3141592", "0000000000"]
-)
-def test_these_sequences_train_in_every_version(text):
-    assert not held_out(text)
 
 
 @given(st.lists(st.lists(st.integers(3, 64), min_size=1, max_size=40), min_size=1, max_size=10))
@@ -75,18 +54,6 @@ def test_the_side_of_a_sequence_depends_on_neither_padding_nor_neighbors(
         *padded([sequences[at] for at in order], max(map(len, sequences)) + extra, filler)
     )
     assert padded_batch.tolist() == [single[at] for at in order]
-
-
-@pytest.mark.parametrize("length", [4, 6, 10])
-def test_one_sequence_in_sixteen_is_held_out(length):
-    sequence_BL = torch.randint(3, 13, (40_000, length), generator=torch.Generator().manual_seed(1))
-    held_B = is_held_out(sequence_BL, torch.full((40_000,), length))
-    # five standard deviations, 10,000 distinct at length 4
-    assert held_B.float().mean().item() == pytest.approx(1 / 16, abs=0.006)
-    for position, symbol in itertools.product((0, length - 1), range(3, 13)):
-        assert held_B[sequence_BL[:, position] == symbol].float().mean().item() == pytest.approx(
-            1 / 16, abs=0.035
-        )
 
 
 def test_the_same_seed_draws_the_same_batches_and_another_seed_others():
@@ -135,23 +102,9 @@ def test_exactly_the_held_out_rows_of_a_training_batch_have_weight_zero():
         assert 0 < sum(held) < 500
 
 
-def test_no_training_sequence_is_held_out():
-    generator = torch.Generator().manual_seed(0)
-    # nearly every sequence of up to 4 tokens
-    batch = sample_training_batch(REVERSE, 20_000, 1, 4, generator)
-    requested = set(sequences_of(build_held_out_set(REVERSE, 2000, 1, 4).batch))
-    trained = {
-        s
-        for s, weight in zip(sequences_of(batch), batch.loss_weight_B.tolist(), strict=True)
-        if weight
-    }
-    assert requested & set(sequences_of(batch))
-    assert not requested & trained
-
-
 @pytest.mark.parametrize(
     ("n", "min_length", "max_length"),
-    [(1, 1, 1), (30, 1, 5), (2000, 1, 10), (700, 3, 7), (100, 20, 24)],
+    [(1, 1, 1), (700, 3, 7), (100, 20, 24)],
 )
 def test_held_out_sequences_are_distinct_and_deterministic(n, min_length, max_length):
     requested = build_held_out_set(REVERSE, n, min_length, max_length)
@@ -171,14 +124,6 @@ def test_reverse_and_copy_have_the_same_held_out_sequences():
     assert sequences_of(build_held_out_set(REVERSE, 300, 1, 8).batch) == sequences_of(
         build_held_out_set(COPY, 300, 1, 8).batch
     )
-
-
-@pytest.mark.parametrize("symbols", [2, 5, 10])
-def test_num_available_equals_the_enumeration(symbols):
-    available = build_held_out_set(load_task("copy", symbols), 10, 1, 5).num_available
-    for length in range(1, 6):
-        every = [list(s) for s in itertools.product(range(3, 3 + symbols), repeat=length)]
-        assert available[length] == int(is_held_out(*padded(every)).sum())
 
 
 def test_counting_in_several_pieces_finds_the_same():
@@ -203,14 +148,6 @@ def test_lengths_with_too_many_sequences_to_list_are_not_counted():
     ] == [6, 7, 8]
 
 
-def test_a_short_length_may_have_no_held_out_sequence_at_all():
-    requested = build_held_out_set(load_task("copy", 2), 100, 1, 8)
-    assert (
-        requested.num_available[1] == requested.num_available[4] == requested.num_available[5] == 0
-    )
-    assert not {1, 4, 5} & set(requested.lengths_B.tolist())
-
-
 def test_rare_short_lengths_are_replaced_by_longer_ones():
     requested = build_held_out_set(REVERSE, 2000, 1, 10)
     n = torch.bincount(requested.lengths_B).tolist()[1:]
@@ -221,7 +158,7 @@ def test_rare_short_lengths_are_replaced_by_longer_ones():
 
 @pytest.mark.parametrize(
     ("symbols", "min_length", "max_length"),
-    [(2, 1, 8), (2, 5, 8), (3, 1, 6), (5, 2, 4), (10, 1, 3)],
+    [(2, 1, 8), (5, 2, 4), (10, 1, 3)],
 )
 def test_fewer_sequences_are_returned_only_where_fewer_exist(symbols, min_length, max_length):
     task = load_task("copy", symbols)

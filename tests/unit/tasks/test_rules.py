@@ -3,7 +3,7 @@ import re
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playground.tasks import TASKS, load_task
@@ -98,6 +98,7 @@ def test_every_task_has_its_answer_in_this_file():
 
 
 @pytest.mark.parametrize("name", TASKS)
+@settings(max_examples=25)
 @given(data=st.data(), filler=fillers)
 def test_targets_equal_plain_python_and_ignore_padding(name, data, filler):
     n, sequences = data.draw(requested(name))
@@ -121,6 +122,7 @@ def test_targets_equal_plain_python_and_ignore_padding(name, data, filler):
 
 
 @pytest.mark.parametrize("name", TASKS)
+@settings(max_examples=25)
 @given(data=st.data(), filler=fillers)
 def test_batches_do_not_depend_on_padding(name, data, filler):
     n, sequences = data.draw(requested(name))
@@ -177,7 +179,7 @@ def test_the_example_of_a_task_agrees_with_the_task(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("symbols", [2, 3, 11])
+@pytest.mark.parametrize("symbols", [2, 5])
 def test_config_facts_without_torch_match_the_model(name, symbols):
     about, task = TASKS[name], load_task(name, symbols)
     assert about.description.endswith(".")
@@ -188,7 +190,7 @@ def test_config_facts_without_torch_match_the_model(name, symbols):
     )
     low, high = about.n_symbols_range or (2, 2)
     assert (low, high) == ((2, 2) if about.n_symbols_range is None else (2, 62))
-    for length in range(1, 6 if symbols < 11 else 5):  # 11 symbols have 161,051 sequences of five
+    for length in range(1, 6):
         every = (
             task.enumerate_sources(torch.arange(task.num_sources(length)), length).tolist()
             if length >= about.min_length
@@ -254,28 +256,22 @@ def test_half_of_training_brackets_are_balanced_and_all_such_occur():
     assert set(odd.flatten().tolist()) == {3}
 
 
-def test_half_of_held_out_brackets_are_balanced_if_enough_exist():
-    requested = build_held_out_set(load_task("brackets"), 20, 12, 12)
-    assert (requested.batch.labels_BT[:, 0] == 4).sum() == 10
-
-
 def bincount_of_targets(batch):
     """Count how often each target occurs."""
     return batch.labels_BT.unique(dim=0, return_counts=True)[1]
 
 
-@pytest.mark.parametrize("n", [256, 2000])
 @pytest.mark.parametrize("name", TASKS)
-def test_constant_answer_matches_at_most_60_percent_of_held_out_set(name, n):
+def test_constant_answer_matches_at_most_60_percent_of_held_out_set(name):
     run = RunConfig.from_flat({"task": name})
-    requested = build_held_out_set(run.task.load(), n, run.task.min_length, run.task.max_length)
+    requested = build_held_out_set(run.task.load(), 256, run.task.min_length, run.task.max_length)
     counts = bincount_of_targets(requested.batch)
     assert counts.max().item() <= 0.6 * len(requested.lengths_B)
     if len(counts) == 2:  # enough of each that a few wrong answers are no large part of a score
         assert counts.min().item() >= 50
 
 
-@pytest.mark.parametrize(("low", "high"), [(1, 10), (4, 14), (16, 16), (18, 20), (17, 18)])
+@pytest.mark.parametrize(("low", "high"), [(1, 10), (12, 12), (17, 18)])
 def test_held_out_brackets_of_every_length_are_balanced_as_often_as_not(low, high):
     requested = build_held_out_set(load_task("brackets"), 300, low, high)
     balanced_B = requested.batch.labels_BT[:, 0] == 4
@@ -305,19 +301,6 @@ def test_held_out_brackets_of_an_odd_length_are_not_balanced():
 def test_an_invalid_source_of_a_task_is_rejected(name, text, expected_message):
     task = load_task(name)
     assert re.search(expected_message, task.validate_source(task.vocabulary.encode(text)))
-
-
-def test_random_mapping_is_uniform_and_depends_on_every_symbol():
-    task = load_task("random", 5)
-    sequence_BL = torch.randint(3, 8, (20_000, 6), generator=torch.Generator().manual_seed(0))
-    lengths_B = torch.full((20_000,), 6)
-    answer_BL, _ = task.target(sequence_BL, lengths_B)
-    for column in range(6):
-        assert torch.bincount(answer_BL[:, column])[3:].min() > 3700
-    other_BL = sequence_BL.clone()
-    other_BL[:, 0] = (other_BL[:, 0] - 2) % 5 + 3
-    same_BL = task.target(other_BL, lengths_B)[0] == answer_BL
-    assert same_BL.float().mean().item() == pytest.approx(1 / 5, abs=0.01)
 
 
 def test_an_unknown_task_is_rejected_with_the_names_of_the_known():

@@ -1,19 +1,20 @@
-"""The routes of the Compare tab, with and without a queue."""
+"""The routes of the Compare tab; no job and no run starts a process."""
+
+import shutil
 
 import pytest
 
 from playground.architectures import ARCHITECTURES
 from playground.checkpoints.manifest import read_manifest
 from playground.comparison.job_queue import ComparisonQueue
-from playground.jobs.executors import ResidentProcess
+from playground.runs.metric_series import MetricSeries
 from playground.runs.model_ref import RUN_PREFIX
 from playground.runs.record import owner_id
 from playground.runs.registry import Registry
 from playground.server import architectures_api
 from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.compare_api import SHARED_MAX_EXAMPLES, CompareHandlers
-from playground.training.config import RunConfig
-from tests.support.app_server import ROOT, wait_for
+from tests.support.app_server import ROOT
 from tests.support.coroutines import run_in_thread
 
 OWNER, OTHER = "o" * 32, "x" * 32
@@ -23,6 +24,7 @@ OWNER, OTHER = "o" * 32, "x" * 32
 def registry(tmp_path):
     (tmp_path / "reverse").symlink_to(ROOT / "checkpoints" / "reverse")
     registry = Registry(tmp_path)
+    registry.scheduler.schedule = lambda: None  # nothing trains
     yield registry
     registry.shutdown()
 
@@ -73,20 +75,13 @@ def test_job_checkpoint_folder_comes_from_server_never_from_browser(compare_hand
     assert find_job(compare_handlers, result).arguments[0] == {"models": ["gpt2"], "n": 4}
 
 
-def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(compare_handlers, registry):
-    config = RunConfig.from_flat(
-        {
-            "max_length": 3,
-            "max_steps": 4,
-            "d_model": 8,
-            "n_heads": 1,
-            "n_layers": 1,
-            "d_ff": 8,
-            "eval_size": 8,
-        }
-    )
-    run = registry.start(config, OWNER, name="my run")
-    wait_for(lambda: run.status == "done", description="the end of the run")
+@pytest.fixture
+def run(registry, trained_checkpoint):
+    folder = shutil.copytree(trained_checkpoint, registry.root / ".sent")
+    return registry.import_checkpoint(folder, OWNER, "my run")
+
+
+def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(compare_handlers, run):
     fields = {"kind": "benchmark", "subject": RUN_PREFIX + run.id, "request": {}}
     result = send(compare_handlers, "jobs/submit", fields | {"owner": OWNER})
     assert find_job(compare_handlers, result).arguments[0] == {
@@ -96,14 +91,15 @@ def test_only_the_owner_compares_a_run_by_its_latest_checkpoint(compare_handlers
     assert "not yours" in send(compare_handlers, "jobs/submit", fields | {"owner": OTHER})["error"]
 
 
-def test_a_benchmark_on_a_shared_instance_has_a_limit(compare_handlers):
-    compare_handlers.job_queue.hosted = True
-    request = {"owner": OWNER, "kind": "benchmark", "request": {"n": SHARED_MAX_EXAMPLES + 1}}
-    error = send(compare_handlers, "jobs/submit", request)["error"]
-    assert "too many on a shared instance" in error
+@pytest.mark.parametrize("hosted", [False, True])
+def test_a_benchmark_on_a_shared_instance_has_a_limit(compare_handlers, hosted):
+    compare_handlers.job_queue.hosted = hosted
+    for n, is_rejected in ((SHARED_MAX_EXAMPLES, False), (SHARED_MAX_EXAMPLES + 1, hosted)):
+        request = {"owner": OWNER, "kind": "benchmark", "request": {"n": n}}
+        error = send(compare_handlers, "jobs/submit", request).get("error", "")
+        assert ("too many on a shared instance" in error) is is_rejected
 
 
-@pytest.mark.smoke
 def test_job_is_visible_to_its_owner_only(compare_handlers):
     job = send(
         compare_handlers, "jobs/submit", {"owner": OWNER, "kind": "cached-models", "request": {}}
@@ -115,20 +111,6 @@ def test_job_is_visible_to_its_owner_only(compare_handlers):
     assert (
         send(compare_handlers, "jobs/poll", {"owner": OWNER, "job": job})["status"] == "cancelled"
     )
-
-
-def test_on_a_shared_server_a_benchmark_is_limited(registry, monkeypatch):
-    monkeypatch.setattr(ResidentProcess, "start", lambda executor, job: True)
-    for hosted in (False, True):
-        compare_handlers = CompareHandlers(registry, ComparisonQueue(hosted=hosted))
-        fields = {
-            "owner": OWNER,
-            "kind": "benchmark",
-            "subject": "checkpoint:reverse",
-            "request": {"n": SHARED_MAX_EXAMPLES + 1},
-        }
-        assert ("error" in send(compare_handlers, "jobs/submit", fields)) is hosted
-        compare_handlers.job_queue.close()
 
 
 # Architectures
@@ -168,60 +150,38 @@ def test_architectures_are_matched_to_the_selected_model_and_lengths(compare_han
         )
 
 
-def test_an_architecture_trains_as_a_run_until_its_target_score(
-    compare_handlers, registry, monkeypatch
-):
-    small = {
-        "d_model": 32,
-        "n_heads": 2,
-        "n_layers": 1,
-        "d_ff": 64,
-        "max_steps": 400,
-        "lr_decay_steps": 400,
-        "max_length": 3,
-        "eval_size": 64,
-    }
+def test_an_architecture_trains_until_its_target_score(compare_handlers, registry, monkeypatch):
     monkeypatch.setattr(
-        architectures_api,
-        "match_parameters",
-        lambda config, *_: config.replace(**small, min_length=1),
+        architectures_api, "match_parameters", lambda config, *_: config.replace(max_steps=9)
     )
+    fields = {"owner": OWNER, "subject": "checkpoint:reverse", "max_length": 3}
     result = send(
-        compare_handlers,
-        "architectures/train",
-        {
-            "owner": OWNER,
-            "subject": "checkpoint:reverse",
-            "architectures": ["transformer"],
-            "max_length": 3,
-        },
+        compare_handlers, "architectures/train", fields | {"architectures": ["transformer"]}
     )
-    (started,) = result["runs"]
     assert not result["error"]
-    curve_request = {"owner": OWNER, "subjects": [started["subject"]]}
-    wait_for(
-        lambda: (
-            send(compare_handlers, "architectures/curves", curve_request)["curves"][0]["status"]
-            == "done"
-        ),
-        description="the end of the run",
-    )
-    (curve,) = send(compare_handlers, "architectures/curves", curve_request)["curves"]
+    (started,) = result["runs"]
     run = registry.find(started["subject"].removeprefix(RUN_PREFIX), OWNER)
-    step, seconds = curve["reached"]
+    assert (run.status, run.config.task.max_length) == ("waiting", 3)
     assert run.config.training.stop_at_exact_match == architectures_api.TARGET_SCORE
-    assert curve["step"] < 400
-    assert (
-        next(
-            point[0] for point in curve["evaluations"] if point[1] >= architectures_api.TARGET_SCORE
-        )
-        == step
+    request = {"owner": OWNER, "subjects": [started["subject"]]}
+    (curve,) = send(compare_handlers, "architectures/curves", request)["curves"]
+    assert (curve["status"], curve["reached"]) == ("waiting", None)
+    other = send(compare_handlers, "architectures/curves", request | {"owner": OTHER})
+    assert other == {"curves": []}
+
+
+def test_a_curve_names_the_first_step_and_time_at_the_target_score(compare_handlers, run):
+    target = architectures_api.TARGET_SCORE
+    scores = {2: target - 0.01, 4: target, 5: 1.0}
+    points = MetricSeries(
+        {"step": step, "loss": 1 / step, "seconds": step / 4, "exact_match": scores.get(step)}
+        for step in range(1, 7)
     )
-    assert seconds == pytest.approx(run.live.points.columns["seconds"][step - 1])
-    assert [point[0] for point in curve["loss"]][-1] == curve["step"]
-    assert send(compare_handlers, "architectures/curves", curve_request | {"owner": OTHER}) == {
-        "curves": []
-    }
+    run.update_live(points=points)
+    request = {"owner": OWNER, "subjects": [RUN_PREFIX + run.id]}
+    (curve,) = send(compare_handlers, "architectures/curves", request)["curves"]
+    assert curve["reached"] == [4, 1.0]
+    assert [step for step, _ in curve["loss"]] == [*range(1, 7)]
 
 
 def test_all_architectures_can_have_the_optimizer_of_the_selected_model(compare_handlers):

@@ -1,0 +1,36 @@
+"""The report of the Share dialog, rendered in its own process."""
+
+import shutil
+
+import pytest
+
+from playground.runs.owner_keys import new_owner_key
+from playground.runs.registry import Registry
+from playground.server.report_api import ReportHandlers
+from tests.support.coroutines import run_in_thread
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    registry = Registry(tmp_path_factory.mktemp("reports"), idle_timeout_s=0, release_after_s=0)
+    yield registry
+    registry.shutdown()
+
+
+def request_report(registry, **fields):
+    return run_in_thread(ReportHandlers(registry).handlers()["runs/report"](fields, None))
+
+
+@pytest.mark.smoke
+def test_a_report_exists_for_viewers_and_the_owner_of_a_run_only(registry, trained_checkpoint):
+    owner = new_owner_key()
+    sent = shutil.copytree(trained_checkpoint, registry.root / ".sent")
+    run = registry.import_checkpoint(sent, owner, "<b>my run")
+    report = request_report(registry, subject=f"watch:{run.share_id}", owner="")
+    assert report["name"] == "b-my-run-report.html"
+    assert "<h1>&lt;b&gt;my run</h1>" in report["html"]
+    assert str(registry.root) not in report["html"]
+    assert run.id not in report["html"]
+    for owner in (new_owner_key(), "", None):
+        response = request_report(registry, subject=f"run:{run.id}", owner=owner)
+        assert "not yours" in response["error"]

@@ -1,0 +1,162 @@
+"""The datasets of the users of a shared instance: quotas, and what is removed for new ones."""
+
+import os
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from playground.checkpoints.checkpoint import save_checkpoint
+from playground.common.storage import directory_size
+from playground.datasets.sources import from_text
+from playground.datasets.storage import load_pairs, to_files
+from playground.errors import UserError
+from playground.runs.dataset_library import MB, MIN_RETENTION_S, DatasetLibrary
+from playground.runs.owner_keys import new_owner_key
+from playground.runs.registry import Registry
+from playground.training.config import RunConfig
+from playground.training.trainer import Trainer
+from tests.support.small_runs import TINY_SETTINGS
+
+
+class DatasetStore:
+    """Store datasets of several users of a shared instance."""
+
+    def __init__(self, root):
+        self.root, self.registry = root, Registry(root)
+        self.library = DatasetLibrary(self.registry)
+
+    def upload(self, symbol, owner, times=1):
+        """Upload a dataset with a token of its own; return its SHA-256."""
+        lines = (f"{n:04d}{symbol}\t{symbol}{n:04d}\n" for n in range(300 * times))
+        dataset = from_text("".join(lines))
+        folder = self.root / "rows" / f".{symbol}.tmp"
+        (folder / "rows").mkdir(parents=True)
+        for name, data in to_files(dataset).items():
+            (folder / "rows" / name).write_bytes(data)
+        self.library.set_pending(owner, dataset.sha256, folder)
+        return dataset.sha256
+
+    def use(self, symbol, owner, since=0.0):
+        """Store a dataset as if its last use was `since` seconds ago."""
+        sha256 = self.upload(symbol, owner)
+        self.library.store(owner, sha256)
+        self.set_last_use(sha256, since)
+        return sha256
+
+    def set_last_use(self, sha256, since):
+        for path in [self.root / "rows" / sha256, *self.root.glob(f"rows/.owners/*/{sha256}")]:
+            os.utime(path, (time.time() - since,) * 2)
+
+    def start_run(self, sha256, owner):
+        """Start a run on a dataset."""
+        folder = self.root / ".made"
+        settings = TINY_SETTINGS | {"max_steps": 6} | load_pairs(sha256).task_settings()
+        save_checkpoint(folder, Trainer(RunConfig.from_flat(settings)), [])
+        return self.registry.import_checkpoint(folder, owner, "my run")
+
+    def set_free_space(self, n_datasets):
+        """Set the quota so that this many more datasets fit, possibly a fraction."""
+        sizes = [directory_size(self.root / "rows" / sha256) for sha256 in self.stored_datasets()]
+        self.library.all_mb = (sum(sizes) + n_datasets * max(sizes)) / MB
+
+    def stored_datasets(self):
+        return {path.name for path in (self.root / "rows").glob("[!.]*")}
+
+    def listed(self, owner):
+        return [row["sha256"] for row in self.library.list_datasets(owner)]
+
+
+@pytest.fixture
+def datasets(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    datasets = DatasetStore(tmp_path)
+    yield datasets
+    datasets.registry.shutdown()
+
+
+def test_unused_datasets_are_evicted_oldest_first(datasets):
+    ada, bob = new_owner_key(), new_owner_key()
+    trained = datasets.use("a", ada, since=9 * MIN_RETENTION_S)
+    datasets.start_run(trained, ada)
+    oldest, older = (
+        datasets.use("b", ada, since=3 * MIN_RETENTION_S),
+        datasets.use("c", ada, since=2 * MIN_RETENTION_S),
+    )
+    shared = datasets.use("d", ada, since=8 * MIN_RETENTION_S)
+    datasets.library.store(bob, shared)
+    recent = datasets.use("e", ada, since=MIN_RETENTION_S / 2)
+    datasets.set_free_space(0.5)
+    new = datasets.use("f", bob)
+    assert datasets.stored_datasets() == {trained, older, shared, recent, new}
+    assert oldest not in datasets.listed(ada)
+    newer = datasets.use("g", bob)
+    assert datasets.stored_datasets() == {trained, shared, recent, new, newer}
+    with pytest.raises(UserError, match="has no space for more datasets"):
+        datasets.use("h", bob)
+    assert datasets.stored_datasets() == {trained, shared, recent, new, newer}
+
+
+def test_owners_behind_one_address_keep_at_most_half_of_all_datasets(datasets, client_address):
+    client_address.set("192.0.2.1")
+    ada = new_owner_key()
+    other = datasets.use("a", ada, since=3 * MIN_RETENTION_S)
+    client_address.set("192.0.2.9")
+    owners = [new_owner_key() for _ in range(4)]
+    old, recent = (
+        datasets.use("b", owners[0], since=2 * MIN_RETENTION_S),
+        datasets.use("c", owners[1]),
+    )
+    datasets.library.all_mb = (
+        2
+        * 2.5
+        * max(
+            directory_size(datasets.root / "rows" / sha256) for sha256 in datasets.stored_datasets()
+        )
+        / MB
+    )
+    # the oldest unused datasets of the address are removed first
+    newer = datasets.use("d", owners[2])
+    assert datasets.stored_datasets() == {other, recent, newer}
+    assert datasets.listed(owners[0]) == []
+    sha256 = datasets.upload("e", owners[3])
+    with pytest.raises(
+        UserError,
+        match=r"datasets from your address take all of the .* MB that one address may store here; "
+        r"remove some",
+    ):
+        datasets.library.store(owners[3], sha256)
+    client_address.set("192.0.2.1")
+    assert datasets.use("f", ada) in datasets.stored_datasets()
+    client_address.set("192.0.2.9")
+    datasets.library.remove(owners[1], recent)
+    datasets.library.store(owners[3], sha256)
+    assert other in datasets.stored_datasets()
+    assert old not in datasets.stored_datasets()
+
+
+def test_a_dataset_above_the_evictable_space_is_rejected(datasets):
+    ada, bob = new_owner_key(), new_owner_key()
+    old, recent = datasets.use("a", ada, since=2 * MIN_RETENTION_S), datasets.use("b", ada)
+    datasets.set_free_space(0.5)
+    sha256 = datasets.upload("c", bob, times=2)
+    with pytest.raises(UserError, match="has no space for more datasets; try again later"):
+        datasets.library.store(bob, sha256)
+    assert datasets.stored_datasets() == set(datasets.listed(ada)) == {old, recent}
+    assert datasets.listed(bob) == []
+
+
+def test_leftovers_of_killed_server_use_no_quota_and_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+    leftovers = [tmp_path / "rows" / ".0123.tmp", tmp_path / "compared" / ".gpt2.0123.tmp"]
+    for folder in leftovers:
+        folder.mkdir(parents=True)
+        (folder / "upload").write_bytes(bytes(2_000_000))
+        os.utime(folder, (0, 0))
+    monkeypatch.setenv("PLAYGROUND_DATASETS_TOTAL_MB", "1")
+    DatasetLibrary(SimpleNamespace(single_owner=""))._ensure_quota(new_owner_key(), 1000, 1000)
+    registry = Registry(tmp_path)
+    try:
+        assert not any(folder.exists() for folder in leftovers)
+    finally:
+        registry.shutdown()

@@ -1,0 +1,146 @@
+"""The endpoints of the API, called without a server."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from playground.comparison.job_queue import ComparisonQueue
+from playground.errors import UserError
+from playground.hub.jobs import HubJobs
+from playground.runs.owner_keys import new_owner_key
+from playground.runs.registry import Registry
+from playground.server.api import Endpoints
+from playground.server.compare_api import CompareHandlers
+from playground.server.hub_api import HubHandlers
+from playground.server.inspect_api import InspectHandlers
+from playground.server.live_api import live_handlers
+from tests.support.app_server import ROOT
+from tests.support.coroutines import run_in_thread, until
+from tests.support.small_runs import TINY_SETTINGS
+
+
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory):
+    registry = Registry(tmp_path_factory.mktemp("direct"), idle_timeout_s=0, release_after_s=0)
+    registry.scheduler.schedule = lambda: None  # nothing trains
+    (registry.root / "digits").symlink_to(ROOT / "checkpoints" / "reverse-one-head")
+    handlers = live_handlers(registry) | InspectHandlers(registry).handlers()
+    handlers |= (
+        CompareHandlers(registry, ComparisonQueue(hosted=True)).handlers()
+        | HubHandlers(registry, HubJobs()).handlers()
+    )
+    yield Endpoints(registry, handlers, is_public=False)
+    registry.shutdown()
+
+
+def fake_request(address="10.0.0.1", session=None, **headers):
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return SimpleNamespace(
+        headers=headers, client=SimpleNamespace(host=address), scope={"session": session or {}}
+    )
+
+
+def call_endpoint(endpoints, endpoint, **values):
+    return run_in_thread(getattr(endpoints, endpoint)(**values, request=fake_request()))
+
+
+HOSTILE_VALUES = (
+    None,
+    -7,
+    {},
+    "watch:",
+    "checkpoint:../..",
+    "\ud800",
+    [["x"]],
+)
+
+
+@pytest.mark.parametrize("value", HOSTILE_VALUES, ids=lambda value: repr(value)[:20])
+def test_hostile_arguments_get_an_error_message(endpoints, value):
+    calls = [
+        ("status", {"model": value}),
+        ("pause", {"run": value}),
+        ("predict", {"model": value, "sequence": "1"}),
+        ("attention", {"model": value, "sequence": value}),
+        ("evaluate", {"model": value}),
+        ("compare", {"model": value, "models": value}),
+        ("push", {"model": value, "repo": value, "token": value}),
+        ("job", {"job": value, "owner": value}),
+        ("cancel", {"job": value, "owner": value}),
+        ("job", {"job": "compare:x", "owner": new_owner_key(), "wait": value}),
+    ]
+    calls += [] if value in (None, {}) else [("start", {"settings": value})]
+    calls += [] if value in ("",) else [("start", {"settings": {"task": value}})]
+    calls += [
+        ("start", {"settings": {"max_steps": value}}),
+        ("start", {"preset": value}) if value else ("start", {"name": value or 7}),
+    ]
+    if value not in (None, ""):
+        calls += [("start", {"owner": value}), ("models", {"owner": value})]
+    for name, values in calls:
+        with pytest.raises((UserError, ValueError)) as error:
+            call_endpoint(endpoints, name, **values)
+        assert len(str(error.value)) < 1000, name
+    assert endpoints.registry.list_for_owner(endpoints.registry.single_owner) == []
+
+
+@pytest.mark.parametrize(("name", "route"), [("compare", "jobs/submit"), ("push", "hub/submit")])
+@pytest.mark.parametrize("wait", [300, -1])
+def test_an_impossible_wait_is_rejected_before_the_start(endpoints, monkeypatch, name, route, wait):
+    monkeypatch.delitem(endpoints.handlers, route)
+    repo = {"repo": "ada/never"} if name == "push" else {}
+    with pytest.raises(UserError, match="give a number of seconds from 0 to 240"):
+        call_endpoint(endpoints, name, model="checkpoint:digits", wait=wait, **repo)
+
+
+def test_missing_owner_key_on_local_machine_means_local_owner(endpoints, monkeypatch):
+    monkeypatch.setattr(endpoints.registry, "single_owner", "l" * 32)
+    started = call_endpoint(endpoints, "start", settings=TINY_SETTINGS | {"max_steps": 1})
+    assert started["owner"] == "l" * 32
+    assert call_endpoint(endpoints, "status", model=started["run"])["name"] == started["name"]
+    with pytest.raises(UserError, match="there is no model"):
+        call_endpoint(endpoints, "status", model=started["run"], owner=new_owner_key())
+
+
+def test_contradicting_preset_and_architecture_are_rejected(endpoints):
+    with pytest.raises(
+        UserError,
+        match="preset gpt2 is of the architecture gpt2, but architecture is 'bert'; leave one of "
+        "them out",
+    ):
+        call_endpoint(endpoints, "start", settings={"architecture": "bert"}, preset="gpt2")
+
+
+def test_on_a_space_only_signed_in_users_publish(endpoints, monkeypatch):
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    monkeypatch.setenv("HF_TOKEN", "hf_owner")
+    with pytest.raises(UserError, match="needs a sign-in"):
+        call_endpoint(endpoints, "push", model="checkpoint:digits", repo="a/b", token="hf_typed")
+
+
+def test_waiting_job_calls_are_bounded_and_others_return_at_once(endpoints, monkeypatch):
+    polls = []
+
+    async def poll(fields, request):
+        polls.append(request.client.host)
+        return {"status": "working", "message": "", "retryable": False, "result": None}
+
+    monkeypatch.setitem(endpoints.handlers, "hub/poll", poll)
+
+    async def send_many():
+        calls = [
+            asyncio.create_task(
+                endpoints.job(
+                    "push:x", new_owner_key(), 240, request=fake_request(f"10.0.0.{n % 2}")
+                )
+            )
+            for n in range(100)
+        ]
+        await until(lambda: sum(call.done() for call in calls) == 84)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        return len(set(polls)), endpoints.waits_by_client.total()
+
+    assert run_in_thread(asyncio.wait_for(send_many(), 60)) == (2, 0)

@@ -1,0 +1,430 @@
+"""Uploads and downloads of checkpoints as zip files; checks run in this process."""
+
+import asyncio
+import io
+import json
+import os
+import tempfile
+import threading
+import time
+import zipfile
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from playground.errors import UserError
+from playground.jobs.executors import ProcessPerJob
+from playground.runs import download_tokens
+from playground.runs.download_tokens import DownloadTokens
+from playground.runs.inspector_process import validate_checkpoint
+from playground.runs.owner_keys import new_owner_key
+from playground.runs.registry import Registry
+from playground.server import checkpoint_transfer
+from playground.server.checkpoint_transfer import (
+    CHECKPOINT_FILES,
+    CHECKPOINT_PATH,
+    CheckpointTransfer,
+    TemporaryZipResponse,
+    extract_checkpoint,
+    zip_checkpoint,
+)
+from playground.server.runs_api import run_action, run_details
+from playground.server.transfer_slots import TransferSlots
+from tests.support.attacks import zip_files
+from tests.support.coroutines import run_in_thread
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch):
+    """A registry that starts no run and no process."""
+
+    def check_in_this_process(executor, job):
+        message = ("result", validate_checkpoint(*job.arguments))
+        threading.Thread(target=executor.on_end, args=(job, message, None)).start()
+        return True
+
+    monkeypatch.setattr(ProcessPerJob, "start", check_in_this_process)
+    registry = Registry(tmp_path / "root")
+    yield registry
+    registry.shutdown()
+
+
+@pytest.fixture(scope="module")
+def files(trained_checkpoint):
+    """The files of a small checkpoint, by name."""
+    return {name: (trained_checkpoint / name).read_bytes() for name in CHECKPOINT_FILES}
+
+
+@pytest.fixture
+def run(registry, files, tmp_path):
+    """A run of the owner ada with that checkpoint."""
+    folder = tmp_path / "sent"
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return registry.import_checkpoint(folder, "ada", "my run")
+
+
+def send(registry, data, owner=None):
+    """Upload a file; return the response."""
+    headers = {"x-owner": new_owner_key() if owner is None else owner, "x-name": "sent%20here"}
+    with TestClient(Starlette(routes=CheckpointTransfer(registry).routes())) as client:
+        return client.post(CHECKPOINT_PATH, content=data, headers=headers)
+
+
+@pytest.mark.parametrize("prefix", ["", "my run/"])
+def test_an_imported_archive_becomes_a_run_of_its_owner(registry, files, prefix):
+    owner = new_owner_key()
+    response = send(registry, zip_files(files, prefix), owner)
+    (run,) = registry.list_for_owner(owner)
+    assert (response.status_code, response.json()) == (200, {"subject": f"run:{run.id}"})
+    assert (run.name, run.step) == ("sent here", 6)
+    assert list((registry.root / "runs").glob(".*.tmp")) == []
+
+
+def test_weights_without_training_state_are_accepted(registry, files):
+    required = {name: files[name] for name in CHECKPOINT_FILES[:2]}
+    assert send(registry, zip_files(required)).status_code == 200
+
+
+def with_directory_out_of_range(files):
+    archive = bytearray(zip_files(files))
+    archive[-6:-2] = (len(archive) + 10_000).to_bytes(4, "little")
+    return bytes(archive)
+
+
+HOSTILE = {
+    "no zip": (lambda files: b"hello", "it is not a zip file"),
+    "directory out of range": (with_directory_out_of_range, "it is not a zip file"),
+    "a pickle": (
+        lambda files: zip_files(files, **{"pytorch_model.bin": b"x"}),
+        "the zip file contains the file 'pytorch_model.bin'",
+    ),
+    "a file twice": (
+        lambda files: zip_files(files, **{"deeper/config.json": files["config.json"]}),
+        "a file twice",
+    ),
+    "huge model": (
+        lambda files: zip_files(
+            files, **{"config.json": files["config.json"].replace(b'"d_ff": 8', b'"d_ff": 16384')}
+        ),
+        "model.safetensors",
+    ),
+    "a million names": (
+        lambda files: zip_files(files, **{f"a{n}/": b"" for n in range(300)}),
+        "the zip file has too many entries",
+    ),
+    "unsupported compression": (
+        lambda files: zip_files(files, method=zipfile.ZIP_LZMA),
+        "unsupported compression",
+    ),
+    "repeated lines": (
+        lambda files: zip_files(files, **{"metrics.jsonl": files["metrics.jsonl"] * 2}),
+        "a line for each step",
+    ),
+    "a zip bomb": (
+        lambda files: zip_files(files, **{"metrics.jsonl": b"\n" * 4_000_000}),
+        "the unpacked files are too large; at most 3 MB are accepted",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_archive_is_rejected_and_leaves_no_file(registry, files, monkeypatch, name):
+    monkeypatch.setattr(checkpoint_transfer, "MAX_UPLOAD_BYTES", 1_000_000)
+    create_archive, expected_message = HOSTILE[name]
+    response = send(registry, create_archive(files))
+    assert response.status_code == 400
+    assert expected_message in response.json()["error"]
+    assert str(registry.root) not in response.json()["error"]
+    assert list((registry.root / "runs").iterdir()) == []
+
+
+@given(
+    st.lists(
+        st.text(st.sampled_from("ab./\\~: %\u202e"), max_size=12)
+        | st.sampled_from(["..", "/etc", "C:", *CHECKPOINT_FILES]),
+        max_size=5,
+    )
+)
+def test_no_member_is_extracted_outside_of_its_folder(tmp_path_factory, parts):
+    parent = tmp_path_factory.mktemp("zip")
+    archive = zip_files({"/".join(parts) or "x": b"x", "a/config.json": b"{}"})
+    (parent / "packed").write_bytes(archive)
+    with suppress(UserError, zipfile.BadZipFile):
+        extract_checkpoint(parent / "packed", parent / "inside")
+    paths = {path.relative_to(parent).as_posix() for path in parent.rglob("*")}
+    assert paths <= {"packed", "inside", *(f"inside/{name}" for name in CHECKPOINT_FILES)}
+
+
+@pytest.mark.parametrize("owner", ["", "short", "x" * 31 + "\u00e9".encode().decode("latin-1")])
+def test_an_upload_has_an_owner(registry, files, owner):
+    assert send(registry, zip_files(files), owner.encode("latin-1")).status_code == 400
+
+
+def test_only_the_owner_gets_a_download_token_valid_once(registry, run):
+    def request(**fields):
+        default = {"subject": f"run:{run.id}", "owner": "ada", "action": "download"}
+        return run_in_thread(run_action(registry, default | {"checkpoint": name} | fields))
+
+    name = run.checkpoints()[0][0].name
+    assert "error" in request(owner="bob")
+    assert "error" in request(checkpoint="../..")
+    assert "error" in request(subject=f"watch:{run.share_id}")
+    token = request()["ticket"]
+    assert registry.download_tokens.redeem(token)[1] is run
+    assert registry.download_tokens.redeem(token) is None
+    viewed = run_in_thread(run_details(registry, {"subject": f"watch:{run.share_id}"}))
+    assert not {"share_id", "checkpoints"} & set(viewed)
+    owned = run_in_thread(run_details(registry, {"subject": f"run:{run.id}", "owner": "ada"}))
+    assert owned["checkpoints"][0]["step"] == 6
+
+
+def test_zip_and_extract_are_a_round_trip(run, files, tmp_path):
+    archive = zip_checkpoint(run.checkpoints()[0][0], run)
+    extract_checkpoint(archive, tmp_path / "back")
+    os.unlink(archive)
+    back = {path.name: path.read_bytes() for path in (tmp_path / "back").iterdir()}
+    lines = [
+        [json.loads(line) for line in each.pop("metrics.jsonl").splitlines()]
+        for each in (back, dict(files))
+    ]
+    assert back == {name: data for name, data in files.items() if name != "metrics.jsonl"}
+    assert lines[0] == lines[1]
+
+
+def test_download_tokens_expire(monkeypatch, tmp_path):
+    tokens = DownloadTokens()
+    monkeypatch.setattr(download_tokens, "TOKEN_TTL_S", -1.0)
+    assert tokens.redeem(tokens.issue(tmp_path, object())) is None
+    assert tokens.redeem("nothing") is None
+
+
+# Slots: a slow transfer is ended
+
+
+async def request_app(app, method, path, receive, send=None, address="10.0.0.1"):
+    """Return the status and text of the response to a client with these functions."""
+    messages = []
+
+    async def record(message):
+        messages.append(message)
+        if send:
+            await send(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"x-owner", new_owner_key().encode())],
+        "client": (address, 1),
+    }
+    await app(scope, receive, record)
+    return messages[0]["status"], b"".join(message.get("body", b"") for message in messages)
+
+
+async def receive_all():
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def receive_nothing():
+    await asyncio.Event().wait()
+
+
+def end_transfers(slots):
+    """Let the time limit of every transfer expire."""
+    for transfer in slots._transfers:
+        transfer.deadline.reschedule(0)
+
+
+def test_a_slow_upload_loses_its_slot_after_a_timeout(registry, monkeypatch):
+    monkeypatch.setattr(checkpoint_transfer, "MAX_CONCURRENT_UPLOADS", 1)
+
+    async def upload_concurrently():
+        transfer, is_receiving = CheckpointTransfer(registry), asyncio.Event()
+
+        async def receive_slowly():
+            is_receiving.set()
+            await receive_nothing()
+
+        def upload(receive):
+            app = Starlette(routes=transfer.routes())
+            return request_app(app, "POST", CHECKPOINT_PATH, receive)
+
+        slow_upload = asyncio.create_task(upload(receive_slowly))
+        await is_receiving.wait()
+        concurrent = await upload(receive_all)
+        end_transfers(transfer.uploads)
+        return concurrent, await slow_upload, await upload(receive_all)
+
+    concurrent, timed_out, after = run_in_thread(upload_concurrently())
+    assert concurrent[0] == 503
+    assert (timed_out[0], json.loads(timed_out[1])["error"]) == (
+        408,
+        "the upload took longer than 300 s; use a faster connection",
+    )
+    assert (after[0], json.loads(after[1])["error"]) == (
+        400,
+        "it is not a zip file; upload one that Download created",
+    )
+    assert list((registry.root / "runs").glob(".*.tmp")) == []
+
+
+def test_a_check_that_hangs_is_ended(registry, files, monkeypatch):
+    killed = []
+    monkeypatch.setattr(checkpoint_transfer, "VALIDATION_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(ProcessPerJob, "start", lambda executor, job: True)
+    monkeypatch.setattr(ProcessPerJob, "kill", lambda executor, job: killed.append(job.kind))
+    response = send(registry, zip_files(files))
+    assert (response.status_code, response.json()["error"]) == (
+        400,
+        "this took longer than 0.1 s and was ended; upload a smaller model",
+    )
+    assert killed[:1] == ["check"]
+
+
+def test_unread_downloads_lose_their_slots_after_a_timeout(registry, run, tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(checkpoint_transfer, "MAX_CONCURRENT_DOWNLOADS", 2)
+
+    async def download_concurrently():
+        transfer, unread_count = CheckpointTransfer(registry), asyncio.Semaphore(0)
+        app = Starlette(routes=transfer.routes())
+
+        async def block_on_body(message):
+            if message["type"] == "http.response.body":
+                unread_count.release()
+                await receive_nothing()
+
+        def download(send=None, address="10.0.0.9"):
+            ticket = registry.download_tokens.issue(run.checkpoints()[0][0], run)
+            path = f"{CHECKPOINT_PATH}/{ticket}"
+            return request_app(app, "GET", path, receive_nothing, send, address)
+
+        slow = [
+            asyncio.create_task(download(block_on_body, f"10.0.0.{number}")) for number in range(2)
+        ]
+        for _ in slow:
+            await unread_count.acquire()
+        n_archives = len(list(temporary.glob("*.zip")))
+        rejected = await download()
+        end_transfers(transfer.downloads)
+        await asyncio.gather(*slow)
+        return n_archives, rejected, list(temporary.iterdir()), await download()
+
+    n_archives, rejected, remaining, after = run_in_thread(download_concurrently())
+    assert (n_archives, remaining, list(temporary.iterdir())) == (2, [], [])
+    assert rejected == (503, b"other downloads are in progress; try again in a moment")
+    assert after[0] == 200
+    assert set(zipfile.ZipFile(io.BytesIO(after[1])).namelist()) == set(CHECKPOINT_FILES)
+
+
+def test_a_download_that_ends_while_it_is_packed_leaves_no_file(tmp_path):
+    zip_path, release, is_packed = tmp_path / "packed.zip", threading.Event(), threading.Event()
+
+    def pack():
+        release.wait(20)
+        zip_path.write_bytes(b"zip")
+        is_packed.set()
+        return zip_path
+
+    async def download_and_disconnect():
+        slots = TransferSlots(1, 0.05, "busy")
+        response = TemporaryZipResponse(slots, "a", lambda: asyncio.to_thread(pack), "x.zip")
+        await response({"type": "http"}, None, None)
+        async with slots.hold("b"):  # the slot is free
+            release.set()
+            await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+        await asyncio.to_thread(is_packed.wait, 20)
+
+    run_in_thread(download_and_disconnect())
+    assert is_packed.is_set()
+    assert not zip_path.exists()
+
+
+def test_a_download_is_not_slow_while_it_is_packed(monkeypatch):
+    started, messages = time.monotonic, []
+
+    async def download():
+        slots = TransferSlots(1, 20, "busy")
+        monkeypatch.setattr(time, "monotonic", lambda: started() + 10 * len(slots._transfers))
+
+        async def pack():
+            with pytest.raises(UserError, match="busy"):
+                await slots.hold("b").__aenter__()
+            raise FileNotFoundError("deleted")
+
+        async def send(message):
+            messages.append(message)
+
+        response = TemporaryZipResponse(slots, "a", pack, "x.zip")
+        await response({"type": "http"}, None, send)
+
+    run_in_thread(download())
+    assert messages[0]["status"] == 404
+
+
+def test_slots_are_capped_per_address_and_fast_transfers_continue():
+    async def hold_slots():
+        slots = TransferSlots(4, 60, "busy")
+        async with slots.hold("a") as first, slots.hold("a") as second:
+            for transfer in (first, second):
+                transfer.add_bytes(10**9)
+                transfer.started_at -= 10
+            with pytest.raises(UserError, match="busy"):
+                await slots.hold("a").__aenter__()
+            async with slots.hold("b"):
+                return first.reason + second.reason
+
+    assert run_in_thread(hold_slots()) == ""
+
+
+@pytest.mark.parametrize(("address", "ended_address"), [("a", "a"), ("c", "b")])
+def test_slowest_transfer_is_ended_for_a_new_one(address, ended_address):
+    async def hold_slots():
+        slots, ended = TransferSlots(2, 60, "busy"), []
+
+        async def transfer_slowly(address, size):
+            try:
+                async with slots.hold(address) as transfer:
+                    transfer.started_at -= 10
+                    transfer.add_bytes(size)
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                ended.append((address, transfer.reason))
+
+        slow = [
+            asyncio.create_task(transfer_slowly("a", 50)),
+            asyncio.create_task(transfer_slowly("b", 10)),
+        ]
+        await asyncio.sleep(0)
+        async with slots.hold(address):
+            _, remaining = await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
+        for task in remaining:
+            task.cancel()
+        await asyncio.gather(*remaining, return_exceptions=True)
+        return ended
+
+    ((address, reason),) = run_in_thread(hold_slots())
+    assert address == ended_address
+    assert "too slow" in reason
+
+
+def test_complete_transfer_keeps_its_slot():
+    async def hold_slot():
+        slots = TransferSlots(1, 0.01, "busy")
+        async with slots.hold("a") as transfer:
+            transfer.started_at -= 10
+            transfer.complete()
+            assert transfer.deadline.when() is None
+            with pytest.raises(UserError):
+                await slots.hold("b").__aenter__()
+
+    run_in_thread(hold_slot())

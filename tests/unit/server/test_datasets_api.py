@@ -1,0 +1,307 @@
+"""The routes of the dataset panel; readers run in this process."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from playground.jobs.executors import ProcessPerJob
+from playground.runs.owner_keys import new_owner_key
+from playground.runs.registry import Registry
+from playground.server import dataset_reader, datasets_api
+from playground.server.dataset_reader import read_dataset
+from playground.server.datasets_api import (
+    MAX_PENDING_UPLOADS,
+    UPLOAD_PATH,
+    DatasetHandlers,
+)
+from playground.server.routes import ROUTE_PREFIX, build_routes
+from tests.support.coroutines import run_in_thread, until
+from tests.support.fake_jobs import fake_processes
+
+TEXT = "".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdef" for b in "abcdef" for c in "abcdef")
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
+
+
+@pytest.fixture
+def handlers():
+    """Handlers without a registry of runs."""
+    return DatasetHandlers(SimpleNamespace(single_owner=""))
+
+
+@pytest.fixture
+def client(tmp_path, monkeypatch):
+    """A client of a shared instance with a quota of 1 MB of datasets."""
+
+    def read_in_this_process(executor, job):
+        message = ("result", read_dataset(*job.arguments))
+        threading.Thread(target=executor.on_end, args=(job, message, None)).start()
+        return True
+
+    monkeypatch.setenv("PLAYGROUND_DATASETS_PER_USER_MB", "1")
+    monkeypatch.setattr(ProcessPerJob, "start", read_in_this_process)
+    monkeypatch.setattr(dataset_reader, "_limit_memory", lambda: None)
+    registry = Registry(tmp_path)
+    handlers = DatasetHandlers(registry)
+    routes = [*build_routes(handlers.handlers()), *handlers.routes()]
+    with TestClient(Starlette(routes=routes)) as client:
+        yield client
+    registry.shutdown()
+
+
+def upload(client, text, owner, name="", columns=(), words=""):
+    headers = {
+        "x-owner": owner,
+        "x-name": quote(name),
+        "x-columns": quote("\t".join(columns)),
+        "x-words": words,
+    }
+    return client.post(UPLOAD_PATH, content=text, headers=headers).json()
+
+
+def request_action(client, action, owner, sha256=""):
+    fields = {"action": action, "owner": owner, "sha256": sha256}
+    return client.post(f"{ROUTE_PREFIX}datasets/action", json=fields).json()
+
+
+def stored_files(tmp_path):
+    return [path for path in (tmp_path / "rows").rglob("*") if path.is_file()]
+
+
+def test_dataset_is_previewed_stored_on_use_and_listed_per_owner(client, tmp_path):
+    owner, other = new_owner_key(), new_owner_key()
+    response = upload(client, TEXT + "a a a\ta a a\na a a\tb\n", owner)
+    assert (
+        response["n_pairs"],
+        response["vocab_size"],
+        response["split_on_spaces"],
+        response["source_lengths"],
+        response["target_lengths"],
+    ) == (
+        216,
+        6,
+        False,
+        [3, 3],
+        [3, 3],
+    )
+    assert (response["n_duplicates"], response["n_conflicts"], response["conflict_lines"]) == (
+        1,
+        1,
+        [218],
+    )
+    assert response["preview"][1] == [["a", "a", "b"], ["b", "a", "a"]]
+    assert 0 < response["n_held_out"] < 216
+    sha256 = response["sha256"]
+    assert not (tmp_path / "rows" / sha256).exists()  # only previewed so far
+    assert "not on this server" in request_action(client, "show", owner, sha256)["error"]
+    answer = request_action(client, "use", other, sha256)  # another user has to upload it
+    assert answer["retryable"]
+    assert "upload it again" in answer["error"]
+    assert request_action(client, "use", owner, sha256) == {}
+    assert (tmp_path / "rows" / sha256 / "rows.safetensors").is_file()
+    assert [row["sha256"] for row in request_action(client, "list", owner)["datasets"]] == [sha256]
+    assert request_action(client, "list", other)["datasets"] == []
+    assert {
+        **response,
+        "n_duplicates": 0,
+        "n_conflicts": 0,
+        "conflict_lines": [],
+    } == request_action(client, "show", other, sha256)
+    assert "not yours, or was removed" in request_action(client, "remove", other, sha256)["error"]
+    assert request_action(client, "use", other, sha256) == {}  # created by the link
+    assert request_action(client, "remove", owner, sha256) == {}
+    assert (tmp_path / "rows" / sha256).is_dir()
+    assert request_action(client, "remove", other, sha256) == {}
+    assert not (tmp_path / "rows" / sha256).exists()
+
+
+def test_invalid_lines_are_listed_and_valid_ones_previewed(client, tmp_path):
+    response = upload(client, TEXT + "no tab\n" * 6 + "\tx\n", new_owner_key())
+    assert (response["n_rejected"], len(response["lines"]), response["n_pairs"]) == (7, 5, 216)
+    assert response["preview"][0] == [["a", "a", "a"], ["a", "a", "a"]]
+    assert "sha256" not in response
+    assert stored_files(tmp_path) == []
+
+
+def test_headers_name_the_columns_and_the_kind_of_tokens(client):
+    table = "id,from,to\n" + "".join(f"1,{line}\n" for line in TEXT.replace("\t", ",").split("\n"))
+    owner = new_owner_key()
+    response = upload(client, table, owner, "rows.csv")
+    assert response["columns"] == ["id", "from", "to"]
+    assert "name the two with sources and targets" in response["error"]
+    named = upload(client, table.rstrip("1,\n"), owner, "rows.csv", ("from", "to"))
+    assert named["sha256"] == upload(client, TEXT, owner)["sha256"]
+    for words, size in (("characters", 6), ("words", 216)):
+        text = TEXT.replace(" ", "")
+        assert upload(client, text, owner, words=words)["vocab_size"] == size
+
+
+def test_uploaded_code_is_not_executed(client, tmp_path):
+    script = tmp_path / "task.py"
+    script.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(s): return s\n")
+    for name in (f"{script}:f", "task.py", "hub:../../etc/passwd", f"hub:{script}:f"):
+        assert "error" in upload(client, script.read_bytes(), new_owner_key(), name)
+    assert not (tmp_path / "ran").exists()
+    assert stored_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("owner", ["", "../" * 12])
+def test_a_request_without_an_owner_stores_nothing(client, owner):
+    assert "reload the page" in upload(client, TEXT, owner)["error"]
+    assert "reload the page" in request_action(client, "list", owner)["error"]
+
+
+@pytest.mark.parametrize("sha256", ["../runs", 5, "Z" * 64])
+def test_an_invalid_sha256_is_rejected(client, sha256):
+    for action in ("use", "show", "remove"):
+        response = request_action(client, action, new_owner_key(), sha256)
+        assert response["error"] == "the request names no dataset; upload one first"
+
+
+def test_an_owner_has_a_quota_of_datasets_and_frees_it_by_removal(client, tmp_path):
+    owner, stored = new_owner_key(), []
+    for at in range(9):
+        # about 0.5 MB when stored
+        text = "".join(f"{n:05d}{at}{'0' * 50}\t{'1' * 100}\n" for n in range(1500))
+        sha256 = upload(client, text, owner)["sha256"]
+        if answer := request_action(client, "use", owner, sha256):
+            break
+        stored.append(sha256)
+    assert answer["error"].endswith("1 MB are possible, so remove some or upload fewer pairs")
+    assert not (tmp_path / "rows" / sha256).exists()
+    # others have a quota of their own
+    assert request_action(client, "use", new_owner_key(), stored[0]) == {}
+    assert request_action(client, "remove", owner, stored[0]) == {}
+    # the upload that was read for the preview is stored
+    assert request_action(client, "use", owner, sha256) == {}
+
+
+# Slots and readers
+
+
+def test_an_upload_times_out_and_each_user_holds_one_slot(handlers, tmp_path):
+    owners, ended, started = [new_owner_key() for _ in range(MAX_PENDING_UPLOADS)], [], []
+
+    def endless_request(owner, address="10.0.0.1"):
+        async def stream():
+            started.append(owner)
+            try:
+                yield b"a"
+                await asyncio.Event().wait()
+            finally:
+                ended.append(owner)
+
+        client = SimpleNamespace(host=address)
+        return SimpleNamespace(headers={"x-owner": owner}, stream=stream, client=client)
+
+    async def upload_concurrently():
+        first = [
+            asyncio.create_task(handlers.upload(endless_request(owner, f"10.0.0.{n % 2}")))
+            for n, owner in enumerate(owners)
+        ]
+        await until(lambda: len(started) == len(owners))
+        rejected = await handlers.upload(endless_request(new_owner_key()))
+        second = asyncio.create_task(handlers.upload(endless_request(owners[0], "10.0.0.0")))
+        replaced = await first[0]
+        await until(lambda: len(started) == len(owners) + 1)
+        for transfer in handlers._slots._transfers:
+            transfer.deadline.reschedule(0)
+        timed_out = await asyncio.gather(*first[1:], second)
+        return rejected, replaced, timed_out, len(handlers._slots._transfers)
+
+    rejected, replaced, timed_out, n_transfers = run_in_thread(
+        asyncio.wait_for(upload_concurrently(), 60)
+    )
+    assert rejected.status_code == 503
+    assert json.loads(replaced.body) == {"error": "a newer upload replaced this one"}
+    assert {json.loads(response.body)["error"] for response in timed_out} == {
+        "the upload took longer than 120 s; upload fewer pairs"
+    }
+    assert (n_transfers, sorted(ended)) == (0, sorted([*owners, owners[0]]))
+    assert list((tmp_path / "rows").iterdir()) == []
+
+
+async def run_pending_tasks():
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def test_a_preview_does_not_cancel_an_upload_of_the_same_user(handlers, monkeypatch):
+    owner, started = new_owner_key(), fake_processes(monkeypatch)
+
+    async def send_requests():
+        requests = [{"file": "a"}, {"dataset": "0" * 64}, {"dataset": "1" * 64}]
+        tasks = [asyncio.create_task(handlers.read_dataset(owner, request)) for request in requests]
+        await run_pending_tasks()
+        for process in started:
+            process.finish(rows=1)
+        await run_pending_tasks()
+        for process in started[1:]:
+            process.finish(rows=2)
+        return await asyncio.gather(*tasks)
+
+    upload, replaced, preview = run_in_thread(send_requests())
+    assert upload == {"rows": 1}
+    assert "a newer preview replaced this one" in replaced["error"]
+    assert preview["rows"] in (1, 2)
+
+
+def test_pending_requests_for_stored_datasets_are_limited(handlers, monkeypatch, client_address):
+    monkeypatch.setattr(datasets_api, "load_metadata", lambda sha256: {})
+
+    async def send_many():
+        release = asyncio.Event()
+
+        async def read(owner, order):
+            await release.wait()
+            return {"rows": 1}
+
+        def show(address):
+            client_address.set(address)
+            request = {"action": "show", "owner": new_owner_key(), "sha256": "0" * 64}
+            return asyncio.create_task(handlers.act_on_dataset(request))
+
+        monkeypatch.setattr(handlers, "read_dataset", read)
+        crowd = [show("192.0.2.9") for _ in range(20)]
+        others = [show(f"192.0.2.{number % 3}") for number in range(20)]
+        await until(lambda: sum(task.done() for task in (*crowd, *others)) == 32)
+        release.set()
+        await asyncio.wait([*crowd, *others])
+        results = [[task.result() for task in tasks] for tasks in (crowd, others)]
+        return *results, await show("192.0.2.9")
+
+    crowd, others, later_response = run_in_thread(asyncio.wait_for(send_many(), 60))
+    served = {"rows": 1}
+    # one address has half of the slots
+    assert (crowd.count(served), others.count(served)) == (4, 4)
+    rejected = [response for response in (*crowd, *others) if response != served]
+    assert all(
+        response["retryable"] and "try again in a moment" in response["error"]
+        for response in rejected
+    )
+    assert later_response == served
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its memory")
+def test_reader_process_has_a_memory_limit():
+    """Reserve memory without using it, so that a missing limit does not affect the machine."""
+    script = """
+from playground.server import dataset_reader
+dataset_reader._load_dataset = lambda request: bytearray(8 * dataset_reader.MAX_MEMORY_BYTES)
+print(dataset_reader.read_dataset({}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200
+    )
+    assert "these pairs need more memory than is free" in done.stdout, done.stderr

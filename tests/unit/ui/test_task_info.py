@@ -1,0 +1,27 @@
+"""The measured difficulty below the task field."""
+
+from playground.ui import task_info
+
+
+def test_difficulty_of_a_task_is_formatted_from_measurements():
+    row = {
+        "task": "x",
+        "seeds": 3,
+        "budget": 600,
+        "steps": [40, 60, 50],
+        "scores": [0.991, 0.999, 0.995],
+    }
+    assert task_info.format_difficulty(row) == (
+        "Solved in about 50 steps with Fast.",
+        "Measured by python -m benchmarks tasks: 99 % exact match, fast preset, 600 steps, "
+        "lengths 1 to 10, 3 seeds",
+    )
+    for changes, sentence in (
+        ({"steps": [40, 60], "scores": [0.991, 0.999, 0.5]}, "Solved with Fast in 2 of 3 runs;"),
+        ({"steps": [40], "scores": [0.991, 0.7, 0.5]}, "the worst reaches 50 % exact match."),
+        ({"seeds": 1, "steps": [], "scores": [0.0049]}, "Not solved with Fast: 0.4 %"),
+    ):
+        assert sentence in task_info.format_difficulty(row | changes)[0]
+    assert (
+        task_info.task_description_html("dataset") == task_info.task_description_html(["x"]) == ""
+    )
