@@ -91,6 +91,22 @@ def registry(tmp_path):
 
 
 @pytest.fixture
+def started(monkeypatch):
+    """Replace the processes of all executors; list those that were started."""
+    from tests.support.fake_jobs import fake_processes
+
+    return fake_processes(monkeypatch)
+
+
+@pytest.fixture
+def trainings(monkeypatch):
+    """Replace the training processes of all registries; list those that were started."""
+    from tests.support.fake_training import fake_trainings
+
+    return fake_trainings(monkeypatch)
+
+
+@pytest.fixture
 def frozen_heap():
     """Exclude the objects of other tests from garbage collection, which delays timed rounds."""
     gc.collect()

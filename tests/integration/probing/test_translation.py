@@ -4,6 +4,7 @@ import base64
 import json
 import shutil
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ from playground.comparison.process import run
 from playground.errors import UserError
 from playground.inspection.cross_attention_alignment import diagonal, score_alignment
 from playground.jobs.progress import JobCancelled, ProgressReporter
+from playground.lessons.measures import MEASURES
 from playground.probing.translation import MAX_SOURCE_TOKENS
+from tests.support.handcrafted_models import reversing_model
 
 SENTENCE = "the dog saw the cat"
 
@@ -80,13 +83,13 @@ def test_attention_weights_of_all_kinds_are_those_of_transformers(tiny_t5):
         np.testing.assert_allclose(unpack(result, kind, *shape), torch.cat(layers), atol=6e-4)
 
 
-def test_final_verb_attends_to_the_verb_of_the_source(tiny_t5):
-    result = translate(tiny_t5, "the woman fed the man")
-    rows = [entry["word"] for entry in result["generated"]]
-    columns = [entry["word"] for entry in result["source"]]
-    weights = unpack(result, "cross", len(rows), len(columns))
-    verb = weights[:, :, rows.index("gefüttert"), columns.index("fed")]
-    assert verb.max() > 0.5
+def test_a_lesson_compares_the_translation_with_the_own_model(tiny_t5):
+    run = SimpleNamespace(subject=reversing_model())
+    result = MEASURES["pretrained_alignment"]([run], {"translation": translate(tiny_t5)})
+    assert "der hund hat die katze gesehen" in result["explanation"]
+    pretrained = result["figures"][2]
+    assert pretrained["columns"] == ["the", "dog", "saw", "the", "cat", "</s>"]
+    assert [sum(row) for row in pretrained["weights"]] == pytest.approx([1] * 7, abs=0.01)
 
 
 def test_alignment_starts_after_the_task_prefix(tiny_t5, tmp_path):

@@ -98,10 +98,8 @@ def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
         "d_model": 32,
         "n_heads": 2,
         "d_ff": 64,
-    }
-    fields |= {
-        "max_steps": 60,
-        "lr_decay_steps": 60,
+        "max_steps": 40,
+        "lr_decay_steps": 40,
         "batch_size": 64,
         "learning_rate": 4e-3,
         "eval_every": 1000,
@@ -110,7 +108,7 @@ def test_peer_learns_copy_with_trainer_and_its_own_decoding(name):
     config = preset_config("fast", fields)
     trainer = Trainer(config, model=CANDIDATES[name].build_model(config.model))
     losses = [metrics.loss for metrics in trainer]
-    assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
+    assert sum(losses[-10:]) < 0.85 * sum(losses[:10])
     batch = make_batch(
         trainer.task, torch.tensor([[3, 4, 5, 6], [6, 5, 0, 0]]), torch.tensor([4, 2])
     )

@@ -26,9 +26,6 @@ from playground.lessons.bugs import (
     hint,
     resolve_bug,
 )
-from playground.models.attention import scaled_dot_product_attention
-from playground.models.transformer import Transformer
-from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
 
@@ -97,17 +94,10 @@ def test_an_unknown_source_line_is_rejected():
 def test_the_real_modules_are_unchanged(name):
     original = original_function(BUGS[name].location)
     before, globals_before = original.__code__, dict(original.__globals__)
-    function = buggy_function(BUGS[name])
-    config = RunConfig.from_flat(SMALL | dict(BUGS[name].settings)).model
-    buggy_model(config, BUGS[name])
-    assert function.__code__ is not before
+    buggy_model(RunConfig.from_flat(SMALL | dict(BUGS[name].settings)).model, BUGS[name])
+    assert buggy_function(BUGS[name]).__code__ is not before
     assert original_function.__wrapped__(BUGS[name].location).__code__ is before
-    assert {
-        key
-        for key in original.__globals__
-        if original.__globals__[key] is not globals_before.get(key)
-    } == set()
-    assert scaled_dot_product_attention.__module__ == "playground.models.attention"
+    assert original.__globals__ == globals_before
 
 
 @pytest.mark.parametrize("name", sorted(set(BUGS) - {"loud-embeddings"}))
@@ -186,9 +176,13 @@ def test_without_the_causal_mask_the_loss_falls_and_nothing_is_generated(compare
     assert has_future_leak(TrainingCopy(RunConfig.from_flat(SMALL), BUGS["causal-mask"]))
 
 
-def test_without_returned_positions_the_model_receives_a_bag_of_tokens(compared):
-    result = compared("lost-positions")
-    assert result["buggy"]["free_running"] < result["correct"]["free_running"] - 0.3
+@pytest.mark.parametrize(("name", "gap"), [("lost-positions", 0.3), ("loud-embeddings", 0.1)])
+def test_a_copy_with_odd_inputs_learns_worse(compared, name, gap):
+    result = compared(name)
+    assert result["buggy"]["free_running"] < result["correct"]["free_running"] - gap
+
+
+def test_without_returned_positions_the_model_receives_a_bag_of_tokens():
     buggy = buggy_model(RunConfig.from_flat(SMALL).model, BUGS["lost-positions"]).eval()
     vectors = buggy.encode(torch.tensor([[3, 4, 5, 2], [5, 4, 3, 2]]))
     assert torch.allclose(vectors[0, 0], vectors[1, 2], atol=1e-6)
@@ -210,22 +204,13 @@ def test_an_untrained_head_answers_all_the_same(compared):
     assert result["buggy"]["output"]
 
 
-def test_scaled_embeddings_drown_the_sinusoids():
+def test_loud_embeddings_are_scaled_by_the_root_of_the_width():
     config = RunConfig.from_flat(SMALL | {"position_type": "sinusoidal"}).model
-    torch.manual_seed(0)
-    correct = reference_model(config)
-    torch.manual_seed(0)
-    buggy = buggy_model(config, BUGS["loud-embeddings"])
-    scale = (
-        buggy.source_embedding.token_embedding.weight.std()
-        / correct.source_embedding.token_embedding.weight.std()
-    ).detach()
-    assert float(scale) == pytest.approx(config.d_model**0.5, rel=1e-5)
-
-
-def test_scaled_embeddings_learn_worse(compared):
-    result = compared("loud-embeddings")
-    assert result["buggy"]["free_running"] < result["correct"]["free_running"] - 0.1
+    weights = []
+    for build in (reference_model, lambda sizes: buggy_model(sizes, BUGS["loud-embeddings"])):
+        torch.manual_seed(0)
+        weights.append(build(config).source_embedding.token_embedding.weight)
+    torch.testing.assert_close(weights[1], weights[0] * config.d_model**0.5)
 
 
 def test_progress_is_sent_during_training(compared):
@@ -235,25 +220,10 @@ def test_progress_is_sent_during_training(compared):
     assert [step for step, *_ in result["curves"]["correct"]["evaluations"]] == [20, 40, 60, 80]
 
 
-def test_a_copy_is_scored_free_running():
-    config = RunConfig.from_flat(SMALL)
-    family, held_out = (
-        reference_model(config.model).eval(),
-        build_held_out_set(config.task.load(), 40, 1, 3),
-    )
-    inputs, alone = bug_comparison.exact_match(family, held_out)
-    assert inputs == alone  # for a decoder that cannot look ahead, both ways agree
-    assert isinstance(family, Transformer)
-
-
 def test_hints_differ_and_name_no_bug(compared):
     clues = {name: hint(compared(name)) for name in BUGS}
-    assert (
-        clues["causal-mask"]
-        != clues["lost-positions"]
-        != clues["last-layer"]
-        != clues["untrained-head"]
-    )
+    silent = ("causal-mask", "lost-positions", "last-layer", "untrained-head")
+    assert len({clues[name] for name in silent}) == len(silent)
     assert not any(bug.title in text for bug in BUGS.values() for text in clues.values())
 
 

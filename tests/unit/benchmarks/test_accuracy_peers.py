@@ -13,7 +13,7 @@ from benchmarks.accuracy_vs_references import (
     Setting,
     train_until,
 )
-from benchmarks.reference_models import BART, BEST, CANDIDATES, OURS, TUTORIAL
+from benchmarks.reference_models import BART, BEST, OURS
 from playground.training.presets import preset_config
 
 COPY = Setting(
@@ -78,16 +78,6 @@ def test_a_sweep_ends_losing_rates_and_the_best_gets_every_seed(requested):
     assert "| 3.00 (3.00 to 3.00) |" in line  # ours takes ten steps, this takes thirty
 
 
-def test_the_table_quotes_no_ratio_between_different_dropouts(requested):
-    line = next(
-        line
-        for line in COMPARISON.table(COMPARISON.measure()).splitlines()
-        if f"| {TUTORIAL} | 0.004" in line
-    )
-    assert line.endswith("| 4.00 |  | 100.00% |")
-    assert CANDIDATES[TUTORIAL].changes["dropout"] == 0.1
-
-
 def test_an_interrupted_measurement_continues(requested, monkeypatch):
     def tired(name, config, seconds, beaten_at=None):
         if len(requested) == 7:
@@ -135,25 +125,12 @@ def test_results_of_another_setting_are_not_continued(requested):
     assert _results.load_unfinished("tried") is None
 
 
-def test_a_run_has_the_reason_of_its_end(monkeypatch):
+def test_a_run_has_the_reason_of_its_end():
     config = COPY.reference_configs(0, 4e-3, 40, budget=40)
     done = train_until(BEST, config, seconds=60)
     assert done["end_reason"] in ("goal", "budget")
     assert done["scoring"] > 0
-    assert done["seconds"] > 0
-    assert train_until(BEST, config, seconds=60, beaten_at=5) | {"seconds": 0, "scoring": 0} == {
-        "end_reason": "beaten",
-        "steps": 5,
-        "seconds": 0,
-        "scoring": 0,
-        "score": None,
-    }
+    beaten = train_until(BEST, config, seconds=60, beaten_at=5)
+    assert (beaten["end_reason"], beaten["steps"], beaten["score"]) == ("beaten", 5, None)
     late = train_until(BEST, config, seconds=0)
     assert (late["end_reason"], late["steps"]) == ("time", 1)
-    assert 0 <= late["score"] < 0.5
-    assert train_until(BEST, COPY.reference_configs(0, 100, 40, budget=40), seconds=60)[
-        "end_reason"
-    ] in (
-        "diverged",
-        "budget",
-    )

@@ -1,7 +1,6 @@
 """The soak test counts lost points, duplicate points and damaged checkpoints."""
 
 import json
-from collections import Counter
 
 import pytest
 from click.testing import CliRunner
@@ -100,46 +99,6 @@ def test_owner_counts_a_step_before_the_newest_checkpoint():
     owner.stopping = scenario
     owner.run()
     assert (owner.saved_steps, owner.lost_checkpoints) == (7, 1)
-
-
-def test_table_groups_phases_by_fault():
-    phases = [
-        load_soak.phase_result(
-            Phase("a worker hangs", [100.0, 120.0], [0.01, 0.02], [0.1], [], 3, 2.0)
-        ),
-        load_soak.phase_result(
-            Phase("a worker hangs", [100.0, 140.0], [0.03], [], ["500"], 0, None)
-        ),
-    ]
-    rows = {
-        "minutes": 2,
-        "busy_before": 10,
-        "disk": False,
-        "phases": phases,
-        "fairness": 1.0,
-        "in_all": load_soak.quantiles([0.01, 0.02, 0.03]),
-        "inspections_in_all": load_soak.quantiles([0.1]),
-        "done": dict(Counter(started=2)),
-        "refused": {},
-        "errors": ["500"],
-        "runs": 1,
-        "points": 3,
-        "points_missing": 0,
-        "points_twice": 0,
-        "shown_twice": 0,
-        "checkpoints": 1,
-        "checkpoints_unreadable": 0,
-        "begun_before_a_checkpoint": 0,
-        "memory": {"idle": 90.0, "most": 140.0, "in_the_end": 95.0},
-        "workers_left": 0,
-        "tracebacks": 0,
-        "exit_codes": {"0": 1},
-    }
-    result = load_soak.table(rows)
-    assert "| a worker hangs | 2 | 1 | 2, 2 | 3 |" in result
-    assert "| total | 2 | 1 | | 3 | 20 | 30 | 30 | 1 |" in result
-    assert "Errors: 500: 1." in result
-    assert "No disk could be mounted" in result
 
 
 @pytest.mark.parametrize(("name", "benchmark"), [("soak", load_soak), ("one-client", one_client)])

@@ -59,13 +59,8 @@ def test_worked_examples_are_no_items_and_could_be_training_data(low, high):
 def test_choices_are_distinct_permutations_that_include_the_target():
     item = Example(("3", "1", "4", "5"), ("5", "4", "1", "3"))
     candidates = choices_for(item)
-    assert [each.origin for each in candidates[:5]] == [
-        "as it is",
-        "reversed",
-        "rotated by 1",
-        "rotated by 2",
-        "rotated by 3",
-    ]
+    rotations = [f"rotated by {n}" for n in (1, 2, 3)]
+    assert [each.origin for each in candidates[:5]] == ["as it is", "reversed", *rotations]
     assert len({each.tokens for each in candidates}) == len(candidates)
     assert all(sorted(each.tokens) == sorted(item.source) for each in candidates)
     assert item.target in {each.tokens for each in candidates}
@@ -77,9 +72,7 @@ def test_identical_choices_are_merged_and_include_the_target():
     assert len(choices_for(Example(("3", "3", "3"), ("3", "3", "3")))) == 1
 
 
-@pytest.mark.parametrize(
-    "name", ["parity", "brackets", "duplicate", "addition", "dedupe", "reverse", "sort"]
-)
+@pytest.mark.parametrize("name", ["parity", "brackets", "duplicate", "dedupe"])
 def test_candidates_have_the_length_of_the_target_in_every_task(name):
     items = sample_examples(load_task(name), 40, 4, 16 if name == "brackets" else 7).examples
     chosen = {item: choices_for(item, items) for item in items}

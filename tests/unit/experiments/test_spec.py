@@ -27,35 +27,19 @@ def make(base=None, grid=None, **more) -> Experiment:
 
 
 def test_short_label_is_used_unless_it_is_ambiguous():
-    def shorts(*variants, **more):
-        return [
-            variant.short_label for variant in make({}, {"variant": list(variants)} | more).variants
-        ]
+    def shorts(*variants, field="variant"):
+        return [each.short_label for each in make({}, {field: list(variants)}).variants]
 
-    assert [
-        variant.short_label for variant in make({}, {"norm_placement": ["pre", "post"]}).variants
-    ] == [
-        "pre",
-        "post",
-    ]
+    assert shorts("pre", "post", field="norm_placement") == ["pre", "post"]
     gru = {"architecture": "recurrent", "cell": "gru"}
+    transformer = {"architecture": "transformer"}
     assert shorts(
-        gru | {"attention": "none"},
-        gru | {"attention": "dot"},
-        {"architecture": "transformer", "max_steps": 9},
-    ) == [
-        "recurrent gru",
-        "recurrent gru dot",
-        "transformer",
-    ]
-    assert (
-        shorts(
-            {"architecture": "transformer", "max_steps": 8},
-            {"architecture": "transformer", "max_steps": 9},
-        )[0]
-        == "architecture transformer, max_steps 8"
+        gru | {"attention": "none"}, gru | {"attention": "dot"}, transformer | {"max_steps": 9}
+    ) == ["recurrent gru", "recurrent gru dot", "transformer"]
+    assert shorts(transformer | {"max_steps": 8}, transformer | {"max_steps": 9})[0] == (
+        "architecture transformer, max_steps 8"
     )
-    assert shorts({"architecture": "transformer", "norm_placement": "pre"}) == [
+    assert shorts(transformer | {"norm_placement": "pre"}) == [
         "architecture transformer, norm_placement pre"
     ]
 
@@ -94,15 +78,11 @@ def test_varied_architectures_receive_only_the_settings_they_use():
 
 
 def test_a_variant_differs_by_several_settings_at_once():
-    requested = make(
-        {"d_model": 32},
-        {
-            "variant": [
-                {"n_heads": 1, "norm_placement": "pre"},
-                {"n_heads": 4, "norm_placement": "post"},
-            ]
-        },
-    )
+    several = [
+        {"n_heads": 1, "norm_placement": "pre"},
+        {"n_heads": 4, "norm_placement": "post"},
+    ]
+    requested = make({"d_model": 32}, {"variant": several})
     assert [variant.full_label for variant in requested.variants] == [
         "n_heads 1, norm_placement pre",
         "n_heads 4, norm_placement post",
@@ -138,33 +118,23 @@ def test_length_experiments_have_positions_for_all_lengths():
             "grid",
             "one or two settings",
         ),
-        ({"grid": {"norm_placement": "pre"}}, "norm_placement", "give a list of 1 to 12"),
         ({"grid": {"norm_placement": ["pre", "pre"]}}, "norm_placement", "one value occurs twice"),
         ({"grid": {"seed": [1, 2]}}, "seed", "give seeds instead"),
         ({"grid": {"n_heads": [4, 5]}}, "n_heads", "n_heads 5: n_heads is 5"),
-        (
-            {"grid": {"position_type": ["learned", "nonsense"]}},
-            "position_type",
-            "choose one of learned",
-        ),
         ({"grid": {"variant": [1]}}, "variant", "settings by name"),
         ({"base": {"norm_placement": "pre"}}, "norm_placement", "is both in base and in grid"),
-        ({"base": {"wings": 2}}, "wings", "not a setting of a run"),
-        ({"seeds": ()}, "seeds", "at least 1"),
         ({"seeds": (1, 1)}, "seeds", "the same seed twice"),
         (
             {"seeds": tuple(range(31))},
             "seeds",
             f"make 62 runs; the maximum of one experiment is {MAX_RUNS}",
         ),
-        ({"kind": "walk"}, "kind", "choose one of grid, lengths"),
         (
             {"kind": "lengths", "base": {"max_length": 200}},
             "times",
             "1000 tokens; the maximum is 512",
         ),
         ({"kind": "lengths", "grid": {"max_length": [5, 6]}}, "max_length", "put it in base"),
-        ({"n": 19}, "n", "from 20 to 2,000"),
     ],
 )
 def test_invalid_specification_names_its_field(more, field, expected_message):

@@ -9,7 +9,7 @@ import pytest
 from playground.errors import UserError
 from playground.jobs import entry
 from playground.jobs.entry import JobOptions, ResidentOptions, last_message
-from playground.jobs.progress import JobCancelled, ProgressReporter
+from playground.jobs.progress import JobCancelled, ProgressReporter, to_json_safe, to_user_error
 
 
 class Pipe:
@@ -48,7 +48,6 @@ def failing(error):
 @pytest.mark.parametrize(
     ("error", "message", "retryable"),
     [
-        (UserError("no such model"), "no such model", False),
         (UserError("busy", retryable=True), "busy", True),
         (ValueError("seed is 'x'"), "seed is 'x'", False),
         (MemoryError(), "not enough memory", True),
@@ -68,6 +67,28 @@ def test_each_error_is_a_message(error, message, retryable, caplog):
     assert [record.exc_info[0] for record in caplog.records] == (
         [KeyError] if isinstance(error, KeyError) else []
     )
+
+
+def test_the_code_of_an_error_reaches_the_last_message():
+    error = UserError("no connection", code="hub_unreachable")
+    assert last_message(failing(error)) == ("failed", "no connection", False, "hub_unreachable")
+
+
+def test_an_unexpected_error_names_the_model_in_one_line_of_the_log(caplog):
+    message = str(to_user_error(KeyError("layers"), "ada/x\nINFO forged line"))
+    assert message.startswith("ada/x\nINFO forged line: an unexpected error occurred (KeyError")
+    (record,) = caplog.records
+    assert record.name.startswith("playground.")
+    assert "\n" not in record.getMessage()
+
+
+def test_results_are_strict_json_with_null_for_nan():
+    assert to_json_safe({"a": float("nan"), 1: [float("-inf"), (2.5, None, True)]}) == {
+        "a": None,
+        "1": [None, [2.5, None, True]],
+    }
+    with pytest.raises(TypeError):
+        to_json_safe({"a": object()})
 
 
 def test_a_cancelled_job_cannot_report_any_more():
@@ -181,10 +202,3 @@ def test_environment_is_set_before_the_handler_is_imported(monkeypatch):
     monkeypatch.setattr(entry, "load_target", load)
     entry.serve(Pipe(), "some:factory", ResidentOptions(environment={"HF_TOKEN": ""}))
     assert environment["seen"] == {"HF_TOKEN": ""}
-
-
-def test_the_code_of_an_error_reaches_the_last_message():
-    def fail():
-        raise UserError("no connection", retryable=True, code="hub_unreachable")
-
-    assert last_message(fail) == ("failed", "no connection", True, "hub_unreachable")

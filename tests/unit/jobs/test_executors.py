@@ -10,13 +10,6 @@ from playground.jobs.executors import ProcessPerJob, ResidentProcess
 from playground.jobs.job import JobStatus
 from playground.jobs.policy import Policy
 from playground.jobs.queue import JobQueue
-from tests.support.fake_jobs import fake_processes
-
-
-@pytest.fixture
-def started(monkeypatch):
-    """The processes that were started."""
-    return fake_processes(monkeypatch)
 
 
 @pytest.fixture

@@ -1,0 +1,511 @@
+"""Experiments of a server on training processes and evaluations that the test controls."""
+
+import gc
+import json
+import weakref
+from concurrent.futures import Future
+
+import pytest
+
+from playground.errors import UserError
+from playground.experiments.length_generalization import SCORES_FILE
+from playground.experiments.scheduler import MAX_QUEUED_RUNS, Scheduler
+from playground.experiments.service import ExperimentService
+from playground.runs.record import WEIGHTS_EVICTED
+from playground.runs.registry import Registry
+from playground.runs.storage_quota import all_weights
+from playground.training.config import RunConfig
+from playground.training.presets import architecture_preset
+from tests.support.fake_training import SECONDS_PER_STEP
+
+SMALL = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "max_length": 4}
+BASE = SMALL | {"max_steps": 20, "eval_every": 10}
+ONE = {"grid": {"norm_placement": ["pre"]}, "seeds": [0]}
+LENGTHS = {
+    "grid": {"position_type": ["learned", "sinusoidal"]},
+    "seeds": [0],
+    "kind": "lengths",
+    "times": 3,
+    "n": 20,
+}
+
+
+def evaluate(kind, model, request):
+    """Answer that every sequence up to length 4 is right."""
+    response, request = Future(), json.loads(request)
+    response.set_result(
+        {
+            "scores": [
+                {"length": length, "right": 20 if length <= 4 else 0, "n": request["n"]}
+                for length in request["lengths"]
+            ]
+        }
+    )
+    return response
+
+
+@pytest.fixture
+def create_server(trainings, tmp_path, monkeypatch):
+    """Create servers on the test's folder, one after the other; the test advances experiments."""
+    monkeypatch.setattr(Scheduler, "start", lambda self: None)
+    servers = []
+
+    def create(slots=2):
+        registry = Registry(tmp_path, slots=slots)
+        experiments = ExperimentService(registry)
+        experiments.experiment_inspector.request = evaluate
+        servers.append(registry)
+        return registry, experiments
+
+    yield create
+    for registry in servers:
+        registry.shutdown(0)
+
+
+@pytest.fixture
+def server(create_server):
+    return create_server()
+
+
+def submit(experiments, owner="ada", **fields):
+    """Submit an experiment of two variants and two seeds, and start its first runs."""
+    spec = {
+        "name": "norms",
+        "base": BASE,
+        "grid": {"norm_placement": ["pre", "post"]},
+        "seeds": [0, 1],
+    }
+    experiment = experiments.submit(spec | fields, owner)
+    advance(experiments)
+    return experiment
+
+
+def advance(experiments, rounds=1):
+    for _ in range(rounds):
+        experiments.scheduler._advance_all()
+
+
+def run_to_end(experiments, trainings, experiment, owner="ada"):
+    for _ in range(20):
+        trainings.finish_all()
+        advance(experiments)
+    assert experiments.state(experiment, owner) == "done"
+
+
+def statuses(experiments, experiment, owner="ada"):
+    return [line["status"] for line in experiments.details(experiment, owner)["planned_runs"]]
+
+
+def test_results_are_those_of_all_runs(server, trainings):
+    registry, experiments = server
+    experiment = submit(experiments)
+    trainings[0].finish(0.5)
+    trainings[1].finish(1.0)
+    advance(experiments)
+    trainings[2].finish(0.25)
+    trainings[3].finish(0.75)
+    advance(experiments)
+    report = experiments.details(experiment, "ada")
+    json.dumps(report, allow_nan=False)
+    assert (report["state"], report["statuses"]) == ("done", {"done": 4, "planned": 0})
+    assert report["estimate"]["message"] == "every run has ended"
+    runs = registry.list_for_owner("ada")
+    planned = [(placement, seed) for seed in (0, 1) for placement in ("pre", "post")]
+    assert planned == [(run.config.model.norm_placement, run.config.training.seed) for run in runs]
+    assert {run.record.started_by for run in runs} == {"experiment"}
+    assert all(run.hidden and run.name.startswith("norms: norm_placement p") for run in runs)
+    pre, post = report["results"]["variants"]
+    assert (pre["exact_match"]["low"], pre["exact_match"]["high"]) == (0.25, 0.5)
+    assert (post["exact_match"]["low"], post["exact_match"]["high"]) == (0.75, 1.0)
+    assert pre["curve"] == {
+        "steps": [10, 20],
+        "median": [0.375] * 2,
+        "low": [0.25] * 2,
+        "high": [0.5] * 2,
+    }
+    assert (pre["steps_to"]["reached"], post["steps_to"]["reached"]) == (0, 1)
+    assert experiments.to_csv(experiment, "ada").count("\n") == 3
+    assert experiments.results(experiment, "ada") is experiments.results(experiment, "ada")
+
+
+def test_time_is_estimated_from_comparable_runs_or_sizes(server, trainings):
+    registry, experiments = server
+    both = {"name": "norms", "base": BASE, "grid": {"norm_placement": ["pre", "post"]}}
+    declared = experiments.plan(both | {"seeds": [0, 1]}, "ada")["estimate"]
+    assert (declared["unknown"], declared["is_measured"]) == (4, False)
+    assert 0 < declared["seconds"] < 5
+    assert "for 4 of them: no comparable run" in declared["message"]
+    registry.start(architecture_preset("transformer", **BASE | {"norm_placement": "pre"}), "ada")
+    trainings[0].finish()
+    for owner in ("ada", "bob"):  # the speed is measured on the machine, not per owner
+        plan = experiments.plan(both | ONE | {"seeds": [0, 1]}, owner)
+        assert plan["estimate"]["is_measured"]
+        assert plan["estimate"]["seconds"] == 2 * 20 * SECONDS_PER_STEP / 2
+    assert [variant["label"] for variant in plan["variants"]] == ["norm_placement pre"]
+    estimate = experiments.plan(both | {"seeds": [0]}, "ada")["estimate"]
+    assert estimate["unknown"] == 1  # no run had post-norm
+    assert experiments.summaries("ada") == []
+
+
+def test_a_large_experiment_does_not_delay_other_runs(create_server, trainings):
+    registry, experiments = create_server(slots=1)
+    experiment = submit(experiments, seeds=range(15))
+    advance(experiments, rounds=3)
+    assert statuses(experiments, experiment).count("waiting") == MAX_QUEUED_RUNS
+    bob = registry.start(RunConfig.from_flat(BASE), "bob")
+    own = registry.start(RunConfig.from_flat(BASE), "ada")
+    assert registry.scheduler.position(bob) == 1
+    assert registry.scheduler.position(own) <= MAX_QUEUED_RUNS + 2
+    trainings[0].finish()
+    assert bob.status == "starting"
+    while own.status != "done":
+        advance(experiments)
+        trainings.active[0].finish()
+    assert statuses(experiments, experiment).count("done") <= MAX_QUEUED_RUNS + 1
+
+
+def test_pause_saves_the_run_that_trains_and_resume_continues_it(create_server, trainings):
+    _, experiments = create_server(slots=1)
+    experiment = submit(experiments)
+    trainings[0].train(7)
+    experiments.pause(experiment, "ada")
+    trainings[0].obey()
+    assert statuses(experiments, experiment) == ["stopped", "planned", "planned", "planned"]
+    assert experiments.state(experiment, "ada") == "paused"
+    advance(experiments, rounds=2)
+    assert trainings.active == []  # no run resumes automatically
+    experiments.resume(experiment, "ada")
+    advance(experiments)
+    (resumed,) = trainings.active
+    resumed.train(8)
+    assert resumed.folder == trainings[0].folder
+    assert statuses(experiments, experiment)[0] == "training"
+    assert experiments.state(experiment, "ada") == "running"
+
+
+def test_deletion_leaves_no_run_no_file_and_no_result(server, trainings):
+    registry, experiments = server
+    experiment = submit(experiments)
+    trainings[0].finish()
+    assert experiments.results(experiment, "ada")["variants"][0]["n"] == 1
+    state = weakref.ref(experiments.store.states[experiment.id])
+    experiments.delete(experiment, "ada")
+    assert experiments.summaries("ada") == []
+    assert all(run.deleted_at for run in registry.list_for_owner("ada"))
+    assert list(experiments.store.folder.iterdir()) == []
+    gc.collect()
+    assert state() is None
+
+
+def test_resume_continues_a_run_that_is_still_saving(server, trainings):
+    _, experiments = server
+    experiment = submit(experiments, **ONE)
+    trainings[0].train(5)
+    experiments.pause(experiment, "ada")
+    experiments.resume(experiment, "ada")
+    advance(experiments)
+    assert statuses(experiments, experiment) == ["stopping"]
+    assert experiments.state(experiment, "ada") == "running"
+    trainings[0].obey()
+    advance(experiments)
+    (resumed,) = trainings.active
+    assert resumed.folder == trainings[0].folder
+
+
+def test_cancel_deletes_unfinished_runs_and_survives_a_restart(create_server, trainings):
+    registry, experiments = create_server(slots=1)
+    experiment = submit(experiments)
+    trainings[0].finish()
+    trainings[1].train(15)
+    details = experiments.details(experiment, "ada")
+    assert details["results"]["variants"][1]["live"][0]["curve"]
+    assert experiments.find_equivalent(experiment, "ada") is experiment
+    experiments.cancel(experiment, "ada")
+    assert experiments.state(experiment, "ada") == "cancelled"
+    assert experiments.details(experiment, "ada")["statuses"] == {"done": 1, "planned": 3}
+    kept = [run.status for run in registry.list_for_owner("ada") if not run.deleted_at]
+    assert kept == ["done"]
+    assert experiments.find_equivalent(experiment, "ada") is None
+    registry.shutdown(0)
+    _, experiments = create_server()
+    assert experiments.state(experiments.find(experiment.id, "ada"), "ada") == "cancelled"
+
+
+def test_after_a_restart_resume_repeats_no_finished_run(create_server, trainings):
+    registry, experiments = create_server(slots=1)
+    experiment = submit(experiments)
+    trainings[0].finish()
+    registry.shutdown(0)
+    started = {run.id for run in registry.list_for_owner("ada")}
+    registry, experiments = create_server()
+    experiment = experiments.find(experiment.id, "ada")
+    assert experiments.state(experiment, "ada") == "paused"
+    experiments.resume(experiment, "ada")
+    advance(experiments)
+    assert trainings[0].folder not in [each.folder for each in trainings[1:]]
+    run_to_end(experiments, trainings, experiment)
+    finished = {run.id for run in registry.list_for_owner("ada")}
+    assert started < finished
+    assert len(finished) == 4
+
+
+def test_length_scores_are_stored_and_not_recomputed(create_server, trainings):
+    registry, experiments = create_server()
+    registry.snapshots.slow_inspector.request = lambda *_: pytest.fail(
+        "this process is for inspection"
+    )
+    experiment = submit(experiments, **LENGTHS)
+    run_to_end(experiments, trainings, experiment)
+    expected = experiments.lengths(experiment, "ada")
+    assert (expected["trained"], expected["max_length"], expected["n_requested"]) == (
+        [1, 4],
+        12,
+        20,
+    )
+    assert [row["untrained"] for row in expected["rows"]] == [
+        {"source": [5, 12], "target": [5, 12]},
+        None,
+    ]
+    scores = expected["rows"][0]["runs"][0]["scores"]
+    assert [line["length"] for line in scores] == list(range(1, 13))
+    # 2 runs of 20 steps and 12 lengths
+    assert experiments.progress(experiment, "ada") == (64, 64)
+    registry.shutdown(0)
+    registry, experiments = create_server()
+    experiments.experiment_inspector.request = lambda *_: pytest.fail("it was evaluated already")
+    experiment = experiments.find(experiment.id, "ada")
+    assert experiments.state(experiment, "ada") == "done"
+    assert experiments.lengths(experiment, "ada") == expected
+    (registry.list_for_owner("ada")[0].folder / SCORES_FILE).unlink()
+    _, experiments = create_server()
+    experiment = experiments.find(experiment.id, "ada")
+    assert experiments.state(experiment, "ada") == "paused"
+    experiments.resume(experiment, "ada")
+    run_to_end(experiments, trainings, experiment)
+    assert experiments.lengths(experiment, "ada") == expected
+    assert len(trainings) == 2
+
+
+def test_an_evicted_run_is_reported_and_trained_again_on_resume(server, trainings):
+    registry, experiments = server
+    experiment = submit(experiments, **LENGTHS)
+    trainings.finish_all()
+    evicted = registry.find(experiments.store.states[experiment.id].runs["0/0"], "ada")
+    assert registry.storage_quota._truncate(evicted, all_weights, WEIGHTS_EVICTED)
+    advance(experiments, rounds=10)
+    assert experiments.state(experiment, "ada") == "paused"
+    assert experiments.summary(experiment, "ada")["message"] == (
+        f"{evicted.name}: its weights were deleted to free space before the evaluation; "
+        "Resume trains it again"
+    )
+    assert [row["n"] for row in experiments.lengths(experiment, "ada")["rows"]] == [0, 1]
+    experiments.resume(experiment, "ada")
+    advance(experiments)
+    run_to_end(experiments, trainings, experiment)
+    report = experiments.details(experiment, "ada")
+    assert [row["n"] for row in report["lengths"]["rows"]] == [1, 1]
+    assert report["message"] == ""
+    assert f"run:{evicted.id}" not in [line["run"] for line in report["planned_runs"]]
+    assert len(trainings) == 3
+
+
+def test_a_failed_run_is_reported_and_retried_on_resume(server, trainings):
+    _, experiments = server
+    experiment = submit(experiments, seeds=[0])
+    trainings[0].kill()
+    trainings[1].finish()
+    advance(experiments)
+    report = experiments.details(experiment, "ada")
+    assert report["state"] == "done"
+    assert [line["status"] for line in report["planned_runs"]] == ["failed", "done"]
+    assert "was killed" in report["planned_runs"][0]["message"]
+    assert report["results"]["summary"].startswith(
+        "Changing norm_placement, so far with 1 of 2 runs"
+    )
+    experiments.resume(experiment, "ada")
+    run_to_end(experiments, trainings, experiment)
+    assert statuses(experiments, experiment) == ["done", "done"]
+
+
+def test_a_diverged_run_is_a_result_and_not_resumed(server, trainings):
+    _, experiments = server
+    experiment = submit(experiments, **ONE)
+    trainings[0].diverge()
+    advance(experiments)
+    report = experiments.details(experiment, "ada")
+    assert (report["state"], report["results"]["variants"][0]["diverged"]) == ("done", 1)
+    experiments.resume(experiment, "ada")
+    advance(experiments)
+    assert len(trainings) == 1
+
+
+def test_an_unwatched_experiment_pauses_and_can_be_resumed(create_server, trainings):
+    registry, experiments = create_server(slots=1)
+    registry.settings.idle_timeout_s = 1800
+    experiment = submit(experiments)
+    trainings[0].train(1)
+    registry.summaries("ada")
+    experiments.store.states[experiment.id].last_viewed_at -= 2000  # longer ago than the lease
+    advance(experiments)
+    assert experiments.state(experiment, "ada") == "running"  # the owner polls the list of runs
+    registry.owner_last_seen.clear()
+    advance(experiments)
+    trainings[0].obey()
+    assert experiments.state(experiment, "ada") == "paused"
+    assert (
+        experiments.summary(experiment, "ada")["message"]
+        == "stopped after 30 min without activity; resume it to continue"
+    )
+    experiments.resume(experiment, "ada")
+    advance(experiments)
+    assert experiments.state(experiment, "ada") == "running"
+
+
+def test_a_rejected_start_is_retried_after_a_delay(server, monkeypatch):
+    registry, experiments = server
+    attempts = []
+
+    def reject_start(*_, **__):
+        attempts.append(1)
+        raise UserError("all slots are in use")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "start", reject_start)
+        experiment = submit(experiments)
+        advance(experiments, rounds=3)
+    assert len(attempts) == 1
+    assert experiments.summary(experiment, "ada")["message"] == "all slots are in use"
+    experiments.store.states[experiment.id].next_start_at = 0.0
+    advance(experiments)
+    assert experiments.summary(experiment, "ada")["message"] == ""
+    assert statuses(experiments, experiment).count("planned") == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ("RUNS", "you have 0 runs and this experiment would add 4; the maximum is 0"),
+        ("EXPERIMENTS", "you have 0 experiments"),
+    ],
+)
+def test_a_limit_rejects_an_experiment_before_it_starts(server, monkeypatch, limit, message):
+    registry, experiments = server
+    monkeypatch.setattr(f"playground.experiments.store.MAX_{limit}_PER_OWNER", 0)
+    with pytest.raises(UserError, match=message):
+        submit(experiments)
+    assert experiments.summaries("ada") == registry.list_for_owner("ada") == []
+
+
+def visible_owners(experiments, known):
+    """Return the owners whose experiment still exists."""
+    return [owner for owner, each in known.items() if experiments.find(each.id, owner)]
+
+
+def submit_cancelled(experiments, *owners):
+    """Submit and cancel an experiment of each owner."""
+    known = {owner: submit(experiments, owner) for owner in owners}
+    for owner, experiment in known.items():
+        experiments.cancel(experiment, owner)
+    return known
+
+
+def test_the_oldest_experiment_of_an_inactive_owner_is_evicted(server, monkeypatch):
+    registry, experiments = server
+    monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_TOTAL", 3)
+    known = submit_cancelled(experiments, "ada", "bob", "cy")
+    registry.summaries("ada")
+    known["dan"] = submit(experiments, "dan")
+    assert visible_owners(experiments, known) == ["ada", "cy", "dan"]
+    assert {path.stem for path in experiments.store.folder.iterdir()} == {
+        known[owner].id for owner in ("ada", "cy", "dan")
+    }
+    registry.summaries("cy")
+    with pytest.raises(UserError, match="this server has reached its limit of experiments"):
+        submit(experiments, "eve")  # dan's experiment is active
+    experiments.cancel(known["dan"], "dan")
+    known["eve"] = submit(experiments, "eve")
+    assert visible_owners(experiments, known) == ["ada", "cy", "eve"]
+
+
+def test_experiments_of_one_address_evict_only_its_own(server, monkeypatch, client_address):
+    _, experiments = server
+    monkeypatch.setattr("playground.experiments.store.MAX_EXPERIMENTS_TOTAL", 4)
+    client_address.set("192.0.2.1")
+    known = submit_cancelled(experiments, "ada")
+    client_address.set("192.0.2.9")
+    known |= submit_cancelled(experiments, "eve", "eva")
+    known |= submit_cancelled(experiments, "evi")
+    assert visible_owners(experiments, known) == ["ada", "eva", "evi"]
+    for owner in ("eva", "evi"):
+        experiments.resume(known[owner], owner)
+    with pytest.raises(
+        UserError, match="your address has 2 experiments, the maximum; delete one first"
+    ):
+        submit(experiments, "ede")
+    client_address.set("192.0.2.2")
+    submit(experiments, "bob")
+    assert visible_owners(experiments, known) == ["ada", "eva", "evi"]
+
+
+def test_runs_count_for_the_address_that_started_the_experiment(server, client_address):
+    registry, experiments = server
+    client_address.set("192.0.2.9")
+    experiments.submit({"name": "norms", "base": BASE} | ONE, "eve")
+    client_address.set("")
+    advance(experiments)
+    assert registry.list_for_owner("eve")[0].address == "192.0.2.9"
+
+
+def stored(**changes):
+    content = {"id": "f", "owner": "o", "name": "n", "base": {}, "runs": {}, "cancelled": False}
+    return json.dumps(content | ONE | changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        (stored(), True),
+        ("{", False),
+        ('{"id": "f"}', False),
+        (stored(id="x"), False),
+        (stored(grid={"norm_placement": ["up"]}), False),
+    ],
+)
+def test_an_invalid_file_is_ignored_and_stays(create_server, tmp_path, text, is_read):
+    path = tmp_path / "experiments" / "f.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    _, experiments = create_server()
+    assert bool(experiments.store.states) is is_read
+    assert path.read_text() == text
+
+
+def test_results_of_few_inactive_experiments_stay_in_memory(server, monkeypatch):
+    _, experiments = server
+    monkeypatch.setattr("playground.experiments.store.MAX_CACHED", 2)
+    known = submit_cancelled(experiments, "ada", "bob", "cy")
+    known["dan"] = submit(experiments, "dan")
+    for owner, experiment in known.items():
+        assert experiments.results(experiment, owner)["fields"] == ["norm_placement"]
+    computed = [state.cache.results is not None for state in experiments.store.states.values()]
+    assert computed == [False, False, True, True]
+
+
+def test_an_error_of_one_experiment_is_logged_once_and_others_continue(
+    server, trainings, caplog, monkeypatch
+):
+    _, experiments = server
+    submit_runs = experiments.scheduler.submit_runs
+
+    def fail(state):
+        if state.experiment.name == "odd":
+            raise KeyError("an odd experiment")
+        submit_runs(state)
+
+    monkeypatch.setattr(experiments.scheduler, "submit_runs", fail)
+    submit(experiments, name="odd")
+    experiment = submit(experiments, "ben")
+    run_to_end(experiments, trainings, experiment, "ben")
+    assert "KeyError" in experiments.summaries("ada")[0]["message"]
+    logged = [each for each in caplog.records if each.name.startswith("playground.experiments")]
+    assert [record.exc_info[0] for record in logged] == [KeyError]

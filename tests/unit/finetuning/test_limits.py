@@ -1,0 +1,56 @@
+"""Which fine-tuned models make way for a new one, and the size of an evaluation batch."""
+
+import json
+import os
+import time
+
+import pytest
+
+from playground.errors import UserError
+from playground.finetuning import storage
+from playground.finetuning.seq2seq import PretrainedSeq2SeqConfig
+
+
+def test_eviction_takes_own_models_first_and_others_after_an_hour(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "SHARED_MAX_MODELS", 3)
+
+    def save_model(name, owner, minutes):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "fine-tuned.json").write_text(json.dumps({"owner": owner}))
+        os.utime(tmp_path / name, (time.time() - 60 * minutes,) * 2)
+
+    def names_to_evict(owner):
+        return [path.name for path in storage.models_to_evict(tmp_path, owner)]
+
+    save_model("old-of-ben", "ben", 50)
+    save_model("old-of-ada", "ada", 40)
+    assert names_to_evict("ada") == []
+    save_model("new-of-ada", "ada", 10)
+    assert names_to_evict("ada") == ["old-of-ada"]
+    assert names_to_evict("ben") == ["old-of-ben"]
+    with pytest.raises(
+        UserError, match=r"of other users are stored here.* try again in about 10 minutes"
+    ):
+        names_to_evict("cy")
+    os.utime(tmp_path / "old-of-ben", (time.time() - 3700,) * 2)
+    assert names_to_evict("cy") == ["old-of-ben"]
+    assert names_to_evict("ada") == ["old-of-ada"]
+
+
+def test_evaluation_batches_are_bounded_by_the_vocabulary():
+    small, large = (
+        PretrainedSeq2SeqConfig(
+            d_model=8,
+            n_heads=1,
+            n_layers=1,
+            d_ff=8,
+            source_vocab_size=size,
+            target_vocab_size=size,
+            max_positions=100,
+            prompt_tokens=10,
+        )
+        for size in (100, 50_000)
+    )
+    assert small.sequence_length(10, 10) == large.sequence_length(10, 10) == 30
+    assert small.max_batch_size(30) == 512
+    assert large.max_batch_size(30) == 16_000_000 // (30 * 50_000)

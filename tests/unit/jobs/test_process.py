@@ -1,0 +1,98 @@
+"""Child processes that cannot be started, and the time that a process was active."""
+
+import errno
+import os
+import threading
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from playground.jobs import process as worker_process
+from playground.jobs.process import WorkerProcess, cpu_seconds
+from playground.runs.inspector_client import InspectorClient
+from playground.runs.registry import Registry
+from tests.support.app_server import wait_for
+from tests.support.fake_training import fake_trainings
+from tests.support.small_runs import start_run
+
+
+@pytest.fixture
+def no_descriptors(monkeypatch):
+    """Use up all file descriptors, so that no pipe can be created."""
+
+    def refuse(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    worker_process.start_failure_reporter()
+    context = SimpleNamespace(Pipe=refuse, Process=worker_process.context().Process)
+    monkeypatch.setattr(worker_process, "context", lambda: context)
+
+
+@pytest.fixture
+def no_threads(monkeypatch):
+    """Let the threads of child processes fail to start."""
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    worker_process.start_failure_reporter()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+
+@pytest.mark.parametrize("resource", ["no_descriptors", "no_threads"])
+def test_a_failed_start_reports_its_end_from_another_thread(resource, request):
+    request.getfixturevalue(resource)
+    lock, codes = threading.Lock(), []
+
+    def record_exit(code):
+        with lock:  # a callback within the constructor would deadlock
+            codes.append(code)
+
+    with lock:
+        child = WorkerProcess(
+            "builtins:id", "refused", on_message=lambda: None, on_exit=record_exit
+        )
+    assert child.exited.wait(30)
+    assert codes == [None]
+    assert child.process.pid is None
+    assert not child.send("anything")
+    child.kill()
+
+
+def test_a_run_without_a_process_fails_and_can_be_resumed(no_descriptors, tmp_path, monkeypatch):
+    registry = Registry(tmp_path, slots=2)
+    run = start_run(registry)
+    wait_for(lambda: run.status == "failed", 60, "the end of a run without a process")
+    assert "could not be started" in run.message
+    assert not run.has_worker
+    trainings = fake_trainings(monkeypatch)
+    registry.control(run, "resume")
+    trainings[0].train(1)
+    assert run.status == "training"
+    registry.shutdown(0)
+
+
+def test_a_request_to_a_process_that_cannot_start_gets_an_error(no_descriptors):
+    response = InspectorClient().request("warm", {}).result(60)
+    assert "could not be started" in response["error"]
+    assert response["retryable"]
+
+
+def test_waiting_for_a_cpu_counts_as_active(tmp_path):
+    for thread, text in (
+        ("7", "1000000000 50000000000 3\n"),
+        ("8", "500000000 0 1\n"),
+        ("9", "odd\n"),
+    ):
+        folder = tmp_path / "7" / "task" / thread
+        folder.mkdir(parents=True)
+        (folder / "schedstat").write_text(text)
+    assert cpu_seconds(7, tmp_path) == 51.5
+
+
+def test_active_seconds_is_cpu_time_without_scheduler_statistics(tmp_path):
+    times = psutil.Process().cpu_times()
+    assert cpu_seconds(os.getpid(), tmp_path) >= times.user + times.system
+    with pytest.raises(psutil.NoSuchProcess):
+        cpu_seconds(2**22 + 1, tmp_path)
