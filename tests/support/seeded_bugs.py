@@ -54,10 +54,13 @@ def failing_tests(bug: Bug, copy: Path, markers: str) -> Counter[str]:
     path.write_text(text.replace(bug.correct, bug.buggy))
     scripts = [f"tests/{name}" for name in bug.tests if name.endswith(".js")]
     modules = [f"tests/{name}" for name in bug.tests if not name.endswith(".js")]
-    pytest = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-n", "0"]
     commands = [
         (["node", "--test", "--test-reporter=tap", *scripts], r"^ *not ok \d+ - (.+)$"),
-        ([*pytest, "-m", markers, *modules], r"^(?:FAILED|ERROR) tests/([^\s\[]+)"),
+        (
+            [*pytest, "-o", f"cache_dir={copy.parent}/cache", "-m", markers, *modules],
+            r"^(?:FAILED|ERROR) tests/([^\s\[]+)",
+        ),
     ]
     failed: Counter[str] = Counter()
     for command, pattern in commands:
