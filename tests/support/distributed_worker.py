@@ -43,22 +43,15 @@ def summarize(trainer, metrics):
 
 
 def uninterrupted(ranks, config, folder):
-    trainer = Trainer(config, dist=ranks)
-    metrics = list(trainer)
-    if ranks.is_main:
-        save_checkpoint(folder / "uncut", trainer, metrics)
-    return summarize(trainer, metrics)
-
-
-def resumed(ranks, config, folder):
-    """Train from a checkpoint of the first process after five steps."""
+    """Train to the end; save a checkpoint after five steps, and one at the end."""
     trainer = Trainer(config, dist=ranks)
     metrics = [trainer.train_step() for _ in range(5)]
     if ranks.is_main:
         save_checkpoint(folder / "cut", trainer, metrics)
-    ranks.all_reduce_max(0)  # no process reads before it exists
-    resumed_trainer, _ = resume_trainer(folder / "cut", ranks)
-    return summarize(resumed_trainer, metrics + list(resumed_trainer))
+    metrics += list(trainer)
+    if ranks.is_main:
+        save_checkpoint(folder / "uncut", trainer, metrics)
+    return summarize(trainer, metrics)
 
 
 def resumed_from_single_process(ranks, config, folder):
@@ -169,21 +162,37 @@ def families(ranks, config, folder):
     return {name: summarize(trainer, list(trainer)) for name, trainer in trainers.items()}
 
 
-def by_command(ranks, config, folder):
-    """Train as `python -m playground train` does, inside the existing process group."""
+def run_command(ranks, *arguments):
+    """Run `python -m playground train` inside the existing process group; return its exit code."""
     with (
         patch("playground.training.distributed.init_distributed", return_value=ranks),
         patch.object(DistributedContext, "shutdown"),
     ):
-        run(
-            [
-                "train",
-                *json.loads((folder / "order.json").read_text())["arguments"],
-                "--out",
-                str(folder / "results"),
-                "--json",
-            ]
-        )
+        try:
+            run(["train", *arguments])
+        except SystemExit as ended:
+            return ended.code
+        return 0
+
+
+def by_command(ranks, config, folder):
+    arguments = json.loads((folder / "order.json").read_text())["arguments"]
+    return run_command(ranks, *arguments, "--out", str(folder / "results"), "--json")
+
+
+def command_gets_sigterm(ranks, config, folder):
+    """Continue a run by command; the second process gets a signal after the sixth step."""
+    one_step = Trainer.train_step
+
+    def step(trainer):
+        if ranks.rank == 1 and trainer.step_count == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return one_step(trainer)
+
+    ranks.all_reduce_max(0)  # the first process has saved the run
+    with patch.object(Trainer, "train_step", step):
+        arguments = ("--resume", str(folder / "results"), "--max-steps", "1000")
+        return run_command(ranks, *arguments, "--out", str(folder / "stopped"))
 
 
 def one_rank_exits(ranks, config, folder):
@@ -210,7 +219,6 @@ def main(folder):
     results = {"rank": ranks.rank, "size": ranks.world_size}
     for case in (
         uninterrupted,
-        resumed,
         resumed_from_single_process,
         with_dropout,
         averaged_muon,
@@ -221,6 +229,7 @@ def main(folder):
         rejected_setups,
         families,
         by_command,
+        command_gets_sigterm,
         one_rank_exits,
     ):
         (folder / f"{ranks.rank}.json").write_text(json.dumps(results))

@@ -82,9 +82,6 @@ def length_score(n, exact_match=0.5, count=1000):
 
 CASES = {
     "grid": lambda: attention_grid(attention_data("decoder", 2, 4, TEN, TEN)),
-    "one head in a grid": lambda: attention_grid(
-        attention_data("cross", 1, 1, ["3", "EOS"], ["3", "EOS"])
-    ),
     "one decoder head in a grid": lambda: attention_grid(
         attention_data("decoder", 1, 1, ["3", "EOS"], ["SOS", "3"])
     ),
@@ -97,29 +94,24 @@ CASES = {
         attention_data("decoder", 9, 17, ["3", "EOS"], ["SOS", "3"])
     ),
     "a large head": lambda: single_head(head_data("decoder", TEN, TEN)),
-    "a tiny head": lambda: single_head(head_data("cross", ["EOS"], ["3", "EOS"])),
     "a tiny decoder head": lambda: single_head(head_data("decoder", ["3", "EOS"], ["SOS", "3"])),
     "a wide head": lambda: single_head(
         head_data("encoder", [*"3141592653" * 4], [*"3141592653" * 4])
     ),
     "thirty components": lambda: ablation_ranking(ablation_rows(COMPONENTS)),
-    "one component": lambda: ablation_ranking(ablation_rows(["source positions"], losses=[0.0])),
     "a component that is better ablated": lambda: ablation_ranking(
         ablation_rows(COMPONENTS[:3], losses=[1.0, 0.0, -0.2])
     ),
     "components that are much better ablated": lambda: ablation_ranking(
         ablation_rows(COMPONENTS[:3], losses=[30.0, 0.0, -30.0])
     ),
-    "keep only": lambda: ablation_ranking(ablation_rows(COMPONENTS[:5], keep_only=True)),
     "training": lambda: training_curve(LINES),
     "one training step": lambda: training_curve(LINES[:1]),
-    "ten steps": lambda: training_curve(LINES[:10]),
     "a million steps": lambda: training_curve(
         [line | {"step": 5000 * line["step"]} for line in LINES]
     ),
     "loss of zero": lambda: training_curve([{"step": 1, "loss": 0.0}, {"step": 2, "loss": 0.0}]),
     "untitled grid": lambda: cross_attention(weights(2, 4, 11, 11), TEN, TEN),
-    "one cross-attention head": lambda: cross_attention(weights(1, 1, 11, 11), TEN, TEN),
     "two tokens": lambda: cross_attention(weights(1, 1, 2, 2), ["3", "EOS"], ["3", "EOS"]),
     "eight cross-attention heads": lambda: cross_attention(
         weights(3, 8, 31, 21),

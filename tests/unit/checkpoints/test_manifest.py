@@ -1,6 +1,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from playground.checkpoints.manifest import (
     CheckpointError,
@@ -45,31 +47,34 @@ def refusal(folder):
     return str(caught.value)
 
 
-def test_a_manifest_survives_a_round_trip(folder, small_run):
-    manifest = read_manifest(folder)
-    assert manifest.config == small_run
-    assert (manifest.step, manifest.seconds, manifest.device) == (7, 1.25, "cpu")
-    assert manifest.scores == SCORES
-    assert set(manifest.versions) == {"playground", "torch", "python"}
-    assert manifest.to_json() == (folder / "config.json").read_text()
+CHANGES = st.lists(
+    st.builds(SettingChange, st.integers(0, 99), st.just("learning_rate"), st.floats(1e-9, 100))
+    | st.builds(SettingChange, st.integers(0, 99), st.just("speed"), st.integers(0, 1000)),
+    max_size=4,
+)
 
 
-def test_changes_during_training_survive_a_round_trip(tmp_path, small_run):
-    changes = (
-        SettingChange(3, "learning_rate", 0.5),
-        SettingChange(3, "speed", 2),
-        SettingChange(40, "max_steps", 90),
+@given(
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 10**9),
+    st.sampled_from(["cpu", "cuda"]),
+    st.sampled_from([None, SCORES]),
+    CHANGES,
+    st.dictionaries(st.text(max_size=9), st.text(max_size=64), max_size=2),
+)
+def test_a_manifest_survives_a_round_trip(
+    small_run, tmp_path_factory, step, milliseconds, device, scores, changes, sums
+):
+    folder = tmp_path_factory.mktemp("manifest")
+    changes = tuple(sorted(changes, key=lambda change: change.step))
+    manifest = Manifest(
+        small_run, step, milliseconds / 1000, device, scores, changes=changes, sha256=sums
     )
-    manifest = Manifest(small_run, 7, 1.25, "cpu", changes=changes)
-    (tmp_path / "config.json").write_text(manifest.to_json())
-    assert read_manifest(tmp_path) == manifest
-    assert read_manifest(tmp_path).changes == changes
-    assert read_manifest(tmp_path).config == small_run
-
-
-def test_a_run_without_changes_has_no_changes_in_its_file(folder):
-    assert "changes" not in json.loads((folder / "config.json").read_text())
-    assert read_manifest(folder).changes == ()
+    text = manifest.to_json()
+    (folder / "config.json").write_text(text)
+    assert read_manifest(folder) == manifest
+    assert ("changes" in json.loads(text)) == bool(changes)
+    assert set(manifest.versions) == {"playground", "torch", "python"}
 
 
 def test_config_json_is_for_people_too(folder):
@@ -166,9 +171,14 @@ def test_a_duplicate_key_is_rejected(folder):
     assert "a key occurs twice" in refusal(folder)
 
 
-@pytest.mark.parametrize("depth", [980, 100_000])
-@pytest.mark.parametrize("bracket", ["[", '{"a":'])
-@pytest.mark.parametrize("where", ['"changes": []', '"d_model": 32', '"schema_version": 2'])
+@pytest.mark.parametrize(
+    ("where", "bracket", "depth"),
+    [
+        ('"changes": []', "[", 980),
+        ('"d_model": 32', '{"a":', 980),
+        ('"schema_version": 2', "[", 100_000),
+    ],
+)
 def test_deeply_nested_json_is_rejected(folder, where, bracket, depth):
     text = (folder / "config.json").read_text().replace('"step": 7', '"changes": [], "step": 7')
     nested = bracket * depth + "1" + {"[": "]", '{"a":': "}"}[bracket] * depth
@@ -243,11 +253,6 @@ def test_oversized_parts_are_rejected_before_any_of_them_is_read(
     assert read == []
 
 
-def test_as_many_changes_as_a_run_makes_are_read(folder):
-    edit(folder, "changes", to=[[step, "learning_rate", 0.5] for step in range(1000)])
-    assert len(read_manifest(folder).changes) == 1000
-
-
 def test_reading_a_change_checks_its_own_setting_only(folder, monkeypatch):
     edit(folder, "changes", to=[[step, "learning_rate", 0.5] for step in range(1000)])
     checked = []
@@ -255,7 +260,7 @@ def test_reading_a_change_checks_its_own_setting_only(folder, monkeypatch):
     monkeypatch.setattr(
         TrainConfig, "__post_init__", lambda self: (checked.append(self), check(self))[1]
     )
-    read_manifest(folder)
+    assert len(read_manifest(folder).changes) == 1000
     assert len(checked) == 1  # the run's own settings
 
 

@@ -6,7 +6,6 @@ from playground.inspection.hooks import (
     Component,
     all_components,
     all_heads,
-    component_groups,
     replace_outputs,
 )
 from playground.tasks import PAD
@@ -18,11 +17,6 @@ WORKING_HEAD = Component("cross", *REVERSING_HEAD)
 @pytest.fixture(scope="module")
 def handmade():
     return Ablation(reversing_model())
-
-
-@pytest.fixture(scope="module")
-def shipped(mixed):
-    return Ablation(mixed)
 
 
 def free_running(ablation, values):
@@ -59,29 +53,6 @@ def test_head_ablation_matters_only_for_the_working_head(handmade, method):
     assert WORKING_HEAD.name in everywhere
 
 
-def test_the_single_working_head_suffices(handmade):
-    keep_effects = {effect.components: effect for effect in handmade.rank_keep_only("zero")}
-    assert keep_effects[WORKING_HEAD,].ablated.exact_match == 1
-    assert all(
-        effect.ablated.exact_match == (WORKING_HEAD in parts)
-        for parts, effect in keep_effects.items()
-    )
-    best = handmade.rank_keep_only("zero")[0]
-    assert best.keep_only
-    assert WORKING_HEAD in best.components
-
-
-def test_a_group_is_ablated_together(handmade):
-    effects = {effect.name: effect for effect in handmade.rank_groups("mean")}
-    assert {
-        effect.name: list(effect.components) for effect in effects.values()
-    } == component_groups(handmade.model.config)
-    broken = {name for name, effect in effects.items() if effect.ablated.exact_match < 1}
-    assert broken == {"cross-attention, layer 1", "cross-attention, every layer"}
-    two = handmade.ablate([Component("encoder", 0, 0), WORKING_HEAD], name="two heads")
-    assert (two.name, two.ablated.exact_match) == ("two heads", 0)
-
-
 def test_the_shipped_one_head_model_falls_from_all_right_to_chance(one_head):
     ablation = Ablation(one_head)
     assert ablation.baseline.exact_match == 1
@@ -94,36 +65,12 @@ def test_the_shipped_one_head_model_falls_from_all_right_to_chance(one_head):
         assert effect.ablated.log_prob < -(lengths_B.double().mean().item()) * 2.3
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_shipped_model_needs_cross_attention_but_no_single_head(shipped, method):
-    heads = all_heads(shipped.model.config, "cross")
-    together = shipped.ablate(heads, method)
-    assert together.baseline.exact_match > 0.995
-    assert together.exact_match_drop > 0.9
-    # its cross-attention heads have the same pattern, so the others replace a single one
-    assert all(shipped.ablate([head], method).exact_match_drop < 0.2 for head in heads)
-
-
-def test_a_ranking_starts_with_the_largest_drop(mixed):
-    ablation = Ablation(mixed, 60)
-    ranking = ablation.rank_components("zero")
-    assert {effect.components[0] for effect in ranking} == set(
-        all_components(mixed.transformer.config)
-    )
-    lost = [effect.log_prob_drop for effect in ranking]
-    assert lost == sorted(lost, reverse=True)
-    assert all(
-        effect.baseline == ablation.baseline and effect.method == "zero" and not effect.keep_only
-        for effect in ranking
-    )
-
-
 def test_ablated_exact_match_equals_free_running_decoding(mixed):
-    ablation = Ablation(mixed, 100)
+    ablation = Ablation(mixed, 40)
     shares = []
     for method in METHODS:
         for part in [
-            *all_heads(mixed.transformer.config, "cross"),
+            *all_heads(mixed.transformer.config, "cross")[::3],
             *all_components(mixed.transformer.config)[-6:],
         ]:
             values = ablation.replacements([part], method)

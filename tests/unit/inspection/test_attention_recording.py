@@ -1,5 +1,3 @@
-import itertools
-
 import pytest
 import torch
 
@@ -8,68 +6,15 @@ from playground.inspection.attention_recording import (
     record_free_running,
     record_teacher_forced,
 )
-from playground.tasks import EOS, PAD, SOS
+from playground.tasks import PAD, SOS
 from tests.support.handcrafted_models import random_model
-from tests.support.numpy_reference import reference_attention
 
 KINDS = ("encoder", "decoder", "cross")
-VARIANTS = [
-    {"norm_placement": "pre", "position_type": "learned"},
-    {"norm_placement": "post", "position_type": "sinusoidal", "attention_bias": False},
-    {
-        "norm_placement": "pre",
-        "position_type": "sinusoidal",
-        "share_embeddings": True,
-        "tie_output_embeddings": True,
-        "n_layers": 3,
-        "n_heads": 1,
-    },
-    {"norm_placement": "post", "position_type": "learned", "dropout": 0.5, "n_heads": 8},
-]
 
 
-@pytest.mark.parametrize("overrides", VARIANTS)
-def test_recorded_attention_equals_a_numpy_reference(overrides):
-    subject = random_model(**overrides)
-    batch = subject.held_out(8).batch  # of every length from 1 to 6, so padded
-    assert (batch.source_BS == PAD).any()
-    recording = record_teacher_forced(subject.transformer, batch)
-    by_hand, logits = reference_attention(
-        subject.transformer, batch.source_BS, batch.decoder_input_BT
-    )
-    for kind in KINDS:
-        layers = recording.attention_weights[kind]
-        assert layers.shape[:3] == (
-            subject.transformer.config.n_layers,
-            len(batch.source_BS),
-            subject.transformer.config.n_heads,
-        )
-        for layer, row, head in itertools.product(*map(range, layers.shape[:3])):
-            expected_QM = torch.from_numpy(by_hand[kind][layer][row][head]).float()
-            torch.testing.assert_close(layers[layer, row, head], expected_QM, atol=1e-6, rtol=0)
-    torch.testing.assert_close(
-        recording.logits_BTV,
-        torch.stack([torch.from_numpy(row).float() for row in logits]),
-        atol=1e-5,
-        rtol=1e-5,
-    )
-
-
-def test_shipped_model_attention_matches_reference_computation(mixed):
-    batch = mixed.held_out(12).batch
-    recording = record_teacher_forced(mixed.transformer, batch)
-    by_hand, _ = reference_attention(mixed.transformer, batch.source_BS, batch.decoder_input_BT)
-    for kind in KINDS:
-        expected_LBHQM = torch.tensor(
-            [[[matrix.tolist() for matrix in row] for row in layer] for layer in by_hand[kind]]
-        )
-        # scores of 20 in float32
-        torch.testing.assert_close(
-            recording.attention_weights[kind], expected_LBHQM, atol=1e-5, rtol=0
-        )
-
-
-@pytest.mark.parametrize("overrides", VARIANTS)
+@pytest.mark.parametrize(
+    "overrides", [{"n_layers": 3}, {"norm_placement": "post", "position_type": "alibi"}], ids=str
+)
 def test_rows_sum_to_one_and_are_zero_exactly_where_one_cannot_look(overrides):
     subject = random_model(**overrides)
     batch = subject.held_out(8).batch
@@ -113,20 +58,6 @@ def test_free_running_attention_is_that_of_writing_symbol_by_symbol():
                 recording.attention_weights["decoder"][layer][:, :, t, : t + 1],
                 record.decoder[layer][:, :, t],
             )
-
-
-def test_the_decoder_input_starts_with_sos(mixed):
-    batch = mixed.encode_text("3 1 4")
-    recording, written_BT = record_free_running(
-        mixed.transformer, batch.source_BS, mixed.max_new_tokens(batch)
-    )
-    assert written_BT.tolist() == [[7, 4, 6, EOS]]
-    assert recording.decoder_input_BT.tolist() == [[SOS, 7, 4, 6]]
-    forced = record_teacher_forced(mixed.transformer, batch)
-    for kind in KINDS:
-        torch.testing.assert_close(
-            recording.attention_weights[kind], forced.attention_weights[kind], atol=1e-5, rtol=0
-        )
 
 
 def test_the_same_seed_draws_the_same_answer_and_another_seed_another():

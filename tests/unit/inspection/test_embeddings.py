@@ -13,7 +13,7 @@ from playground.models.embeddings import sinusoidal_positions
 from tests.support.handcrafted_models import random_model
 
 
-@pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (1, 6.3), (14, 47), (15, 47)])
+@pytest.mark.parametrize(("dimension", "period"), [(0, 6.3), (15, 47)])
 def test_wavelengths_are_those_of_the_sinusoids(dimension, period):
     assert wavelength(dimension, 64) == pytest.approx(period, rel=0.004)
     wave_P = sinusoidal_positions(1000, 64)[:, dimension].double()

@@ -103,15 +103,6 @@ def test_teacher_forcing_is_not_presented_as_the_models_output(view):
     assert at == inputs["target"]
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_models_from_pytorchs_layers_have_the_same_labels(subject, kind):
-    config = RunConfig.from_flat({"architecture": "torch-transformer"})
-    torch_model = InspectedModel.from_model(config, build_model(config))
-    request = {"text": "3 1 4", "kind": kind, "mode": "teacher-forced"}
-    actual, expected = (render_view(each, "attention", request) for each in (torch_model, subject))
-    assert (actual["rows"], actual["columns"]) == (expected["rows"], expected["columns"])
-
-
 @pytest.mark.parametrize("family", ["torch-transformer", "decoder-only", "bert"])
 def test_a_checkpoint_of_another_architecture_is_rejected(family):
     config = RunConfig.from_flat({"architecture": family})

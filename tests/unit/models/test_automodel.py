@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+from hypothesis import given, settings
 from transformers import AutoModelForSeq2SeqLM
 
 from playground.architectures.encoder_decoder import EncoderDecoder
@@ -23,33 +24,9 @@ from playground.models.stack_config import POSITION_TYPES
 from playground.tasks import EOS, PAD, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from tests.support.auto_classes import register
-from tests.support.small_models import build_small
+from tests.support.small_models import build_small, model_settings
 
-FLAGS = ("share_embeddings", "tie_output_embeddings", "attention_bias")
-OPTIONS = [
-    {"norm_placement": norm, "position_type": positions} | dict(zip(FLAGS, flags, strict=True))
-    for norm, positions, *flags in itertools.product(
-        ("pre", "post"), ("learned", "sinusoidal"), *[(False, True)] * 3
-    )
-]
-PARTS = [
-    *(
-        {"position_type": kind}
-        for kind in ("none", "learned-from-end", "rope", "alibi", "t5", "randomized")
-    ),
-    {
-        "norm_type": "rms",
-        "activation": "swiglu",
-        "n_kv_heads": 2,
-        "bias": False,
-        "tie_output_embeddings": True,
-    },
-    {"n_kv_heads": 1, "d_k": 6, "d_v": 10, "activation": "gelu", "position_type": "rope"},
-]
-DEPTHS = [
-    {"n_layers": 1, "n_heads": 1},
-    {"n_layers": 3, "n_heads": 8, "sinusoidal_scale": 0.5, "source_vocab_size": 20},
-]
+CLOSE = {"atol": 1e-4, "rtol": 1e-4}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -118,32 +95,26 @@ def inputs_of(source_BS):
     return {"input_ids": source_BS, "attention_mask": (source_BS != PAD).long()}
 
 
-@pytest.mark.parametrize(
-    "changes", OPTIONS + DEPTHS + PARTS, ids=lambda changes: "-".join(map(str, changes.values()))
-)
-def test_the_published_model_equals_the_transformer(changes, tmp_path):
-    model = build(**changes)
-    loaded = save_and_load(model, tmp_path)
+@settings(max_examples=12)
+@given(model_settings())
+@torch.no_grad()
+def test_the_published_model_equals_the_transformer(tmp_path_factory, overrides):
+    model = build(**overrides)
+    loaded = save_and_load(model, tmp_path_factory.mktemp("published"))
     assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
     assert loaded.num_parameters() == model.config.parameter_count()
     source_BS, target_BT = sources(8), targets(8)
-    with torch.no_grad():
-        logits_BTV, record = model.forward_with_attention(source_BS, target_BT)
-        result = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
-    assert torch.allclose(result.logits, logits_BTV, atol=1e-6, rtol=0)
+    logits_BTV, record = model.forward_with_attention(source_BS, target_BT)
+    result = loaded(**inputs_of(source_BS), decoder_input_ids=target_BT, output_attentions=True)
+    torch.testing.assert_close(result.logits, logits_BTV, **CLOSE)
     for name in ("encoder", "decoder", "cross"):
-        ours, attentions = getattr(record, name), result[f"{name}_attentions"]
-        assert len(attentions) == len(ours) == model.config.n_layers
-        assert all(
-            torch.allclose(a, b, atol=1e-6, rtol=0) for a, b in zip(attentions, ours, strict=True)
-        )
+        attentions = list(result[f"{name}_attentions"])
+        torch.testing.assert_close(attentions, getattr(record, name), **CLOSE)
 
 
-@pytest.mark.parametrize(
-    "changes", [OPTIONS[0], OPTIONS[-1]], ids=["nothing tied", "everything tied"]
-)
-def test_a_saved_copy_loads(changes, tmp_path):
-    loaded = save_and_load(build(**changes), tmp_path)
+@pytest.mark.parametrize("is_tied", [False, True])
+def test_a_saved_copy_loads(is_tied, tmp_path):
+    loaded = save_and_load(build(tie_output_embeddings=is_tied, share_embeddings=is_tied), tmp_path)
     with torch.no_grad():
         loaded.get_output_embeddings().weight[3] += 1  # also changes the weights tied to it
     loaded.save_pretrained(tmp_path / "again")
@@ -151,7 +122,7 @@ def test_a_saved_copy_loads(changes, tmp_path):
     batch = inputs_of(sources(8)) | {"decoder_input_ids": targets(8)}
     assert torch.equal(reloaded(**batch).logits, loaded(**batch).logits)
     shared = reloaded.get_output_embeddings().weight is reloaded.get_input_embeddings().weight
-    assert shared == (changes["tie_output_embeddings"] and changes["share_embeddings"])
+    assert shared is is_tied
 
 
 @torch.no_grad()
@@ -191,9 +162,7 @@ def test_padding_changes_nothing(pair):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, OPTIONS[-1], PARTS[1], PARTS[4], PARTS[-1]],
-    ids=lambda changes: "-".join(map(str, changes.values())),
+    "changes", [{}, {"position_type": "learned-from-end"}, {"position_type": "t5"}], ids=str
 )
 def test_greedy_decoding_equals_ours(changes, tmp_path):
     model = build(**changes)
@@ -389,20 +358,18 @@ def test_generation_in_training_mode_keeps_no_dropout_in_a_cache(changes, tmp_pa
     assert counted["positions"] == sum(range(1, 12))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("kind", POSITION_TYPES)
-def test_every_kind_of_positions_works_in_every_precision(kind, dtype, tmp_path):
-    loaded = save_and_load(build(position_type=kind), tmp_path).to(dtype)
-    source_BS, target_BT = sources(6), targets(6)
-    with torch.no_grad():
-        requested = inputs_of(source_BS) | {"decoder_input_ids": target_BT}
-        recorded = loaded(**requested, output_attentions=True).logits
-        fused = loaded(**requested).logits
-        assert recorded.dtype == fused.dtype == dtype
-        full = loaded.float()(**requested).logits
-    assert torch.allclose(fused.float(), full, atol=0.1, rtol=0)
-    assert torch.allclose(recorded.float(), full, atol=0.1, rtol=0)
-    assert loaded.to(dtype).generate(**inputs_of(source_BS), suppress_tokens=[EOS]).shape == (6, 12)
+@torch.no_grad()
+def test_every_kind_of_positions_works_in_half_precision(kind, tmp_path):
+    loaded = save_and_load(build(position_type=kind), tmp_path).bfloat16()
+    requested = inputs_of(sources(6)) | {"decoder_input_ids": targets(6)}
+    outputs = [loaded(**requested, output_attentions=each).logits for each in (True, False)]
+    full = loaded.float()(**requested).logits
+    for logits_BTV in outputs:
+        assert logits_BTV.dtype == torch.bfloat16
+        torch.testing.assert_close(logits_BTV.float(), full, atol=0.1, rtol=0)
+    written_BT = loaded.bfloat16().generate(**inputs_of(sources(6)), suppress_tokens=[EOS])
+    assert written_BT.shape == (6, 12)
 
 
 def test_too_long_or_missing_values_are_reported(pair):

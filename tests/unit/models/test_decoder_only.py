@@ -1,52 +1,56 @@
+import functools
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from playground.models.automodel_decoder_only import (
     PlaygroundDecoderOnlyConfig,
     PlaygroundDecoderOnlyForCausalLM,
 )
 from playground.models.config_fields import ConfigError
-from playground.models.decoder_only import (
-    DecoderOnly,
-    DecoderOnlyEmbedding,
-    left_padded_position_ids,
-)
-from playground.models.variant_configs import DecoderOnlyConfig
+from playground.models.decoder_only import DecoderOnly, DecoderOnlyEmbedding
+from playground.models.variant_configs import SINGLE_STACK_POSITION_TYPES, DecoderOnlyConfig
+from tests.support.small_models import build_small, model_settings
+
+CLOSE = {"atol": 1e-4, "rtol": 1e-4}
+model = functools.partial(build_small, DecoderOnly, DecoderOnlyConfig)
+few = settings(max_examples=20)
+any_settings = model_settings(DecoderOnlyConfig, SINGLE_STACK_POSITION_TYPES)
 
 
-def model(**sizes):
-    torch.manual_seed(0)
-    return DecoderOnly(
-        DecoderOnlyConfig(**{"d_model": 16, "n_heads": 2, "d_ff": 16, "max_positions": 6} | sizes)
-    ).eval()
-
-
-def test_positions_count_from_the_first_token():
-    assert left_padded_position_ids(
-        torch.tensor([[3, 4, 5, 2], [0, 0, 6, 2], [0, 2, 7, 0]])
-    ).tolist() == [
-        [0, 1, 2, 3],
-        [0, 0, 0, 1],
-        [0, 0, 1, 1],
-    ]
-
-
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none", "rope", "alibi", "t5"])
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_padding_in_front_changes_nothing(positions, norm):
-    decoder = model(position_type=positions, norm_placement=norm)
+@few
+@given(any_settings)
+def test_padding_in_front_changes_nothing(overrides):
+    decoder = model(**overrides)
     row_BW = torch.tensor([[3, 4, 2, 4, 3]])
     weights, wide_weights = [], []
     single = decoder(row_BW, weights)
     wide = decoder(torch.nn.functional.pad(row_BW, (3, 0)), wide_weights)
-    torch.testing.assert_close(wide[:, 3:], single, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(wide[:, 3:], single, **CLOSE)
     for one, other in zip(weights, wide_weights, strict=True):
-        torch.testing.assert_close(other[:, :, 3:, 3:], one, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(other[:, :, 3:, 3:], one, **CLOSE)
         assert not other[:, :, 3:, :3].any()
 
 
+@few
+@given(any_settings, st.sets(st.integers(1, 5)))
+@torch.no_grad()
+def test_logits_with_a_cache_equal_those_without(overrides, cuts):
+    decoder = model(**overrides)
+    tokens_BW = torch.tensor([[3, 4, 5, 2, 4, 3], [0, 0, 6, 2, 5, 5]])
+    cache = decoder.new_cache(batch_size=2, n_positions=6)
+    ends = [*sorted(cuts), 6]
+    parts = [
+        decoder(tokens_BW[:, start:end], cache=cache, is_token_BW=tokens_BW[:, :end] != 0)
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
+    torch.testing.assert_close(torch.cat(parts, dim=1), decoder(tokens_BW), **CLOSE)
+
+
 def test_decoder_only_has_positions_for_longest_source_and_target():
-    assert torch.isfinite(model()(torch.full((1, 12), 3))).all()
+    assert torch.isfinite(model(max_positions=6)(torch.full((1, 12), 3))).all()
 
 
 def test_a_tied_output_reuses_the_symbols():
@@ -58,26 +62,10 @@ def test_relative_positions_look_back_only():
     assert model(position_type="t5").layers[0].self_attn.position_encoding.causal
 
 
-def test_positions_of_an_encoder_decoder_are_rejected_elsewhere():
-    for positions in ("learned-from-end", "randomized"):
-        with pytest.raises(
-            ConfigError,
-            match="choose one of learned, sinusoidal, none",
-        ):
-            model(position_type=positions)
-
-
-@pytest.mark.parametrize("position_type", ["learned", "sinusoidal", "none", "rope", "alibi", "t5"])
-@torch.no_grad()
-def test_logits_with_a_cache_equal_those_without(position_type):
-    decoder = model(position_type=position_type)
-    tokens_BW = torch.tensor([[3, 4, 5, 2, 4, 3], [0, 0, 6, 2, 5, 5]])
-    cache = decoder.new_cache(batch_size=2, n_positions=6)
-    parts = [
-        decoder(tokens_BW[:, start:end], cache=cache, is_token_BW=tokens_BW[:, :end] != 0)
-        for start, end in [(0, 3), (3, 4), (4, 6)]
-    ]
-    torch.testing.assert_close(torch.cat(parts, dim=1), decoder(tokens_BW), atol=1e-5, rtol=1e-5)
+@pytest.mark.parametrize("positions", ["learned-from-end", "randomized"])
+def test_positions_of_an_encoder_decoder_are_rejected_elsewhere(positions):
+    with pytest.raises(ConfigError, match="choose one of learned, sinusoidal, none"):
+        model(position_type=positions)
 
 
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3}])

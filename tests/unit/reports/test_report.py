@@ -45,8 +45,29 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def shipped():
-    return write_report(REVERSE)
+def drawn_shipped():
+    """The report of a bundled model, and the arguments of the functions that draw its figures."""
+    calls = {}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name in ("draw_heads", "draw_head", "training_curve"):
+            draw = getattr(report, name)
+
+            def record(*arguments, name=name, draw=draw, **options):
+                calls.setdefault(name, []).append(arguments)
+                return draw(*arguments, **options)
+
+            monkeypatch.setattr(report, name, record)
+        return write_report(REVERSE), calls
+
+
+@pytest.fixture(scope="module")
+def shipped(drawn_shipped):
+    return drawn_shipped[0]
+
+
+@pytest.fixture(scope="module")
+def figure_data(drawn_shipped):
+    return drawn_shipped[1]
 
 
 def test_a_report_is_one_file_without_requests(shipped):
@@ -82,23 +103,7 @@ def test_report_has_the_measured_numbers(shipped):
     assert f"Seed {manifest.config.training.seed};" in text
 
 
-@pytest.fixture
-def figure_data(monkeypatch):
-    """The arguments of the functions that draw the figures."""
-    calls = {}
-    for name in ("draw_heads", "draw_head", "training_curve"):
-        draw = getattr(report, name)
-
-        def record(*arguments, name=name, draw=draw, **options):
-            calls.setdefault(name, []).append(arguments)
-            return draw(*arguments, **options)
-
-        monkeypatch.setattr(report, name, record)
-    return calls
-
-
 def test_figures_have_the_weights_and_points_of_the_model(figure_data):
-    write_report(REVERSE)
     model = read_manifest(REVERSE).config.model
     for weights_LHQM, rows, columns in figure_data["draw_heads"]:
         assert weights_LHQM.shape == (model.n_layers, model.n_heads, len(rows), len(columns))
@@ -114,8 +119,8 @@ def test_figures_have_the_weights_and_points_of_the_model(figure_data):
     ]
 
 
-def test_first_screen_has_the_head_with_the_most_concentrated_weights(figure_data):
-    page = Page(write_report(REVERSE))
+def test_first_screen_has_the_head_with_the_most_concentrated_weights(shipped, figure_data):
+    page = Page(shipped)
     ((head_QM, *_),) = figure_data["draw_head"]
     cross_LHQM = figure_data["draw_heads"][0][0]
     concentration_LH = cross_LHQM.max(-1).mean(-1)

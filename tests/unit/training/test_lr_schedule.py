@@ -84,7 +84,3 @@ def test_cosine_warms_up_too():
     assert rates([1, 5, 10, 20], **settings) == pytest.approx(
         [unwarmed[0] / 10, unwarmed[1] / 2, unwarmed[2], unwarmed[3]]
     )
-
-
-def test_a_minimum_of_zero_ends_at_zero():
-    assert rates([100, 200], lr_schedule="cosine", lr_decay_steps=100, min_lr_ratio=0) == [0.0, 0.0]

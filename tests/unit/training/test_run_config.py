@@ -14,7 +14,6 @@ from playground.training.config import (
     SECTIONS,
     RunConfig,
     TaskConfig,
-    TrainConfig,
     field_named,
     section_of_field,
 )
@@ -50,24 +49,16 @@ def test_names_are_unique_across_the_parts():
     assert len(NAMES) == len(set().union(*owners)) == sum(map(len, owners))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1, None, "ten", [], {}])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_setting_rejects_invalid_values_by_name(name, value):
-    with pytest.raises(ConfigError) as caught:
-        RunConfig.from_flat({name: value})
-    assert caught.value.field == name
+def test_every_setting_rejects_invalid_values_by_name(name):
+    is_boolean = isinstance(field_named(name).default, bool)
+    for value in (math.nan, math.inf, -1, None, "ten", [], {}, *([] if is_boolean else [True])):
+        with pytest.raises(ConfigError) as caught:
+            RunConfig.from_flat({name: value})
+        assert caught.value.field == name
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in NAMES if not isinstance(field_named(name).default, bool)]
-)
-def test_no_number_and_no_choice_is_true(name):
-    with pytest.raises(ConfigError) as caught:
-        RunConfig.from_flat({name: True})
-    assert caught.value.field == name
-
-
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.fixed_dictionaries({}, optional={name: inside(name) for name in NAMES}))
 def test_settings_in_range_round_trip_or_raise_error_with_field_name(values):
     run, complaint = None, None
@@ -104,11 +95,6 @@ def test_replacing_changes_only_the_named_components():
     changed = run.replace(seed=4, dropout=0.1)
     assert changed.to_flat() == run.to_flat() | {"seed": 4, "dropout": 0.1}
     assert run.training.seed == 3
-
-
-def test_replacing_is_checked_too():
-    with pytest.raises(ConfigError, match="batch_size"):
-        RunConfig().replace(batch_size=0)
 
 
 def test_vocabulary_and_positions_fit_the_task_by_default():
@@ -148,20 +134,22 @@ def test_a_shortest_length_above_the_longest_is_rejected_with_both_numbers():
     assert caught.value.field == "min_length"
 
 
-@pytest.mark.parametrize(("symbols", "fewest"), [(2, 8), (3, 6), (10, 3), (16, 2), (62, 2)])
-def test_max_length_with_too_few_sequences_is_rejected_with_minimum(symbols, fewest):
-    assert TaskConfig(n_symbols=symbols, max_length=fewest).max_length == fewest
-    with pytest.raises(
-        ConfigError,
-        match=f"max_length is {fewest - 1}: with {symbols} symbols .* use at least {fewest}$",
-    ) as caught:
-        TaskConfig(n_symbols=symbols, max_length=fewest - 1)
+@pytest.mark.parametrize(
+    ("values", "fewest"),
+    [
+        ({"n_symbols": 2}, 8),
+        ({"n_symbols": 62}, 2),
+        ({"task": "brackets"}, 8),
+        ({"task": "addition"}, 4),
+        ({"task": "sort"}, 3),
+    ],
+    ids=str,
+)
+def test_max_length_with_too_few_sequences_is_rejected_with_minimum(values, fewest):
+    assert TaskConfig(**values, max_length=fewest).max_length == fewest
+    with pytest.raises(ConfigError, match=f"use at least {fewest}$") as caught:
+        TaskConfig(**values, max_length=fewest - 1)
     assert caught.value.field == "max_length"
-
-
-def test_a_whole_learning_rate_is_saved_like_any_other():
-    assert RunConfig.from_flat({"learning_rate": 1}).to_flat()["learning_rate"].__class__ is float
-    assert TrainConfig(learning_rate=1) == TrainConfig(learning_rate=1.0)
 
 
 def test_a_larger_run_is_estimated_to_need_more_memory():
@@ -200,13 +188,6 @@ def test_targets_longer_than_the_positions_are_rejected():
     ) as caught:
         RunConfig.from_flat({"task": "duplicate", "max_positions": 20})
     assert caught.value.field == "max_positions"
-
-
-@pytest.mark.parametrize(("name", "fewest"), [("brackets", 8), ("addition", 4), ("sort", 3)])
-def test_tasks_of_structured_sources_report_their_minimum_length(name, fewest):
-    assert TaskConfig(task=name, max_length=fewest).max_length == fewest
-    with pytest.raises(ConfigError, match=f"use at least {fewest}$"):
-        TaskConfig(task=name, max_length=fewest - 1)
 
 
 def test_the_memory_estimate_includes_additive_attention():

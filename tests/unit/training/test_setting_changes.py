@@ -35,29 +35,8 @@ def rates(trainer):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("learning_rate", 1e-9),
-        ("learning_rate", 100),
-        ("max_steps", 1),
-        ("max_steps", 1_000_000),
-        ("stop_at_exact_match", 0),
-        ("stop_at_exact_match", 1),
-        ("speed", 0),
-        ("speed", 1000),
-    ],
-)
-def test_a_change_accepts_the_values_of_its_setting(setting, value):
-    assert SettingChange(0, setting, value).value == value
-    assert SettingChange(2**31 - 1, setting, value).step == 2**31 - 1
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
         ("learning_rate", float("nan")),
-        ("learning_rate", True),
-        ("max_steps", 1.5),
         ("max_steps", 1_000_001),
-        ("stop_at_exact_match", None),
         ("speed", "fast"),
         pytest.param("speed", 10**5000, id="endless"),
     ],
@@ -119,27 +98,11 @@ def test_an_invalid_list_of_changes_is_rejected(lines):
 # What is in force
 
 
-def test_a_change_is_in_force_from_the_update_after_its_step_on():
-    training, changes = (
-        TrainConfig(max_steps=100, learning_rate=0.1),
-        [SettingChange(7, "learning_rate", 0.5), SettingChange(9, "max_steps", 50)],
-    )
-    assert config_at_step(training, changes, 6) == training
-    assert (
-        config_at_step(training, changes, 7).learning_rate,
-        config_at_step(training, changes, 7).max_steps,
-    ) == (0.5, 100)
-    assert (
-        config_at_step(training, changes, 9).learning_rate,
-        config_at_step(training, changes, 9).max_steps,
-    ) == (0.5, 50)
-
-
 @given(
     st.lists(CHANGES, max_size=8).map(lambda changes: sorted(changes, key=lambda c: c.step)),
     st.integers(0, 300),
 )
-def test_a_buggy_copy_differs_only_in_the_bug(changes, step):
+def test_a_change_is_in_force_from_its_step_on(changes, step):
     training = TrainConfig()
     expected = {name: getattr(training, name) for name in MUTABLE_SETTINGS if name != "speed"}
     for change in changes:
@@ -181,16 +144,9 @@ def test_a_run_may_be_made_longer_or_shorter_on_the_way(tiny):
     assert [metrics.step for metrics in trainer] == list(range(2, 16))
     trainer.schedule_change("max_steps", 17)
     assert [metrics.step for metrics in trainer] == [16, 17]
-    short = Trainer(tiny, [SettingChange(3, "max_steps", 5)])
+    short = list(Trainer(tiny.replace(eval_every=1000), [SettingChange(3, "max_steps", 5)]))
     assert [metrics.step for metrics in short] == [1, 2, 3, 4, 5]
-
-
-def test_the_last_step_is_scored_where_the_run_now_ends(tiny):
-    assert [
-        m.step
-        for m in Trainer(tiny.replace(eval_every=1000), [SettingChange(2, "max_steps", 7)])
-        if m.eval_size
-    ] == [7]
+    assert [metrics.step for metrics in short if metrics.eval_size] == [5]
 
 
 def test_live_change_cancels_later_changes_of_that_setting_only(tiny):

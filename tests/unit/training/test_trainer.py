@@ -8,7 +8,6 @@ from playground.tasks.held_out import build_held_out_set, sample_training_batch
 from playground.training import trainer as trainer_module
 from playground.training.setting_changes import SettingChange
 from playground.training.trainer import (
-    Metrics,
     Trainer,
     TrainingDivergedError,
     global_grad_norm,
@@ -73,47 +72,11 @@ def test_the_loss_is_that_of_the_batch_before_the_update(small_run):
     assert trainer.train_step().loss == family.loss(batch).item()
 
 
-def test_a_step_is_adams_with_the_settings_of_the_run(small_run):
-    adam_beta1, adam_beta2, adam_eps = 0.7, 0.9, 1e-3
-    trainer = Trainer(
-        small_run.replace(
-            adam_beta1=adam_beta1,
-            adam_beta2=adam_beta2,
-            adam_eps=adam_eps,
-            max_grad_norm=0.0,
-            warmup_steps=4,
-            learning_rate=0.04,
-        )
-    )
-    expected = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
-    mean, square = (
-        {name: torch.zeros_like(weight) for name, weight in expected.items()} for _ in range(2)
-    )
-    for step, rate in ((1, 0.01), (2, 0.02), (3, 0.03)):  # Kingma and Ba 2015, algorithm 1
-        assert trainer.train_step().learning_rate == pytest.approx(rate)
-        for name, weight in trainer.model.named_parameters():
-            mean[name] = adam_beta1 * mean[name] + (1 - adam_beta1) * weight.grad
-            square[name] = adam_beta2 * square[name] + (1 - adam_beta2) * weight.grad**2
-            expected[name] -= (
-                rate
-                * mean[name]
-                / (1 - adam_beta1**step)
-                / ((square[name] / (1 - adam_beta2**step)).sqrt() + adam_eps)
-            )
-            torch.testing.assert_close(weight.detach(), expected[name], atol=1e-5, rtol=1e-4)
-
-
 def test_same_seed_gives_identical_weights_and_other_seed_does_not(small_run):
     run = small_run.replace(dropout=0.1, seed=11)
     first, second, other = (trained(each, 8)[0] for each in (run, run, run.replace(seed=12)))
     assert fingerprint(first) == fingerprint(second)
     assert fingerprint(first) != fingerprint(other)
-
-
-def test_the_seed_decides_weights_and_batches(small_run):
-    one, other = Trainer(small_run.replace(seed=1)), Trainer(small_run.replace(seed=2))
-    assert not torch.equal(one.model.output_proj.weight, other.model.output_proj.weight)
-    assert not torch.equal(one.data_generator.get_state(), other.data_generator.get_state())
 
 
 def test_inspection_changes_nothing(small_run):
@@ -130,29 +93,6 @@ def test_inspection_changes_nothing(small_run):
         seeing.model.generate(rows.source_BS, 6)
         seeing.model.is_exact_match(rows)
     assert fingerprint(seeing) == fingerprint(blind)
-
-
-@pytest.mark.parametrize("clip", [0.01, 0.5])
-def test_gradient_is_clipped_and_unclipped_norm_is_reported(small_run, clip):
-    trainer = Trainer(small_run.replace(max_grad_norm=clip))
-    free = Trainer(small_run.replace(max_grad_norm=0.0))
-    clipped, unclipped = trainer.train_step(), free.train_step()
-    assert clipped.grad_norm == unclipped.grad_norm > clip
-    assert grad_norm(trainer) == pytest.approx(clip, rel=1e-3)
-    assert grad_norm(free) == pytest.approx(unclipped.grad_norm, rel=1e-5)
-
-
-def test_small_gradients_are_not_clipped(small_run):
-    trainer = Trainer(small_run.replace(max_grad_norm=1e6))
-    assert grad_norm(trainer) == 0
-    assert trainer.train_step().grad_norm == pytest.approx(grad_norm(trainer), rel=1e-5)
-
-
-def grad_norm(trainer):
-    return (
-        sum(float((w.grad**2).sum()) for w in trainer.model.parameters() if w.grad is not None)
-        ** 0.5
-    )
 
 
 def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
@@ -174,40 +114,24 @@ def test_divergence_raises_and_keeps_weights_of_the_previous_step(small_run):
     assert f"The weights of step {step} are kept; lower learning_rate (now 100)" in str(error)
 
 
-@pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "output_proj.bias",
-        "encoder_layers.0.feed_forward.up_proj.weight",
-        "source_embedding.token_embedding.weight",
-    ],
-)
+@pytest.mark.parametrize("poison", [float("nan"), 1e38])
+@pytest.mark.parametrize("name", ["output_proj.bias", "source_embedding.token_embedding.weight"])
 def test_a_step_with_nonfinite_gradients_is_skipped(small_run, name, poison):
     trainer = Trainer(small_run)
     for _ in range(2):
         trainer.train_step()
+    weight = trainer.model.get_parameter(name)
+    healthy = weight.detach().clone()
     with torch.no_grad():
-        trainer.model.get_parameter(name)[5] = poison
+        weight[5] = poison
     before = snapshot(trainer)
     with pytest.raises(TrainingDivergedError, match="The weights of step 2 are kept"):
         trainer.train_step()
     assert trainer.step_count == 2
     assert same(snapshot(trainer), before)
-
-
-def test_training_continues_after_a_skipped_step(small_run):
-    trainer = Trainer(small_run)
-    trainer.train_step()
-    weight = trainer.model.output_proj.bias
-    healthy = weight.detach().clone()
-    with torch.no_grad():
-        weight[3] = float("nan")
-    with pytest.raises(TrainingDivergedError):
-        trainer.train_step()
     with torch.no_grad():
         weight.copy_(healthy)
-    assert trainer.train_step().step == 2
+    assert trainer.train_step().step == 3
 
 
 def test_it_ends_early_only_once_the_score_is_confirmed_on_many_sequences(small_run):
@@ -253,9 +177,7 @@ def test_threads_are_those_of_the_run(small_run):
     [
         (0, True, 8, 256, 1),
         (0, False, 8, 256, 8),
-        (0, False, 1, 256, 1),
         (0, False, 8, 4, 4),
-        (3, True, 8, 256, 3),
         (3, False, 8, 2, 2),
     ],
 )
@@ -290,28 +212,22 @@ def test_a_missing_gpu_is_rejected_and_auto_uses_the_cpu(small_run):
     assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
 
 
-def test_metrics_without_a_look_have_no_scores():
-    assert Metrics(1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0).exact_match is None
-
-
 @pytest.mark.parametrize("clip", [0.0, 0.5, 100.0])
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 def test_an_update_is_the_one_that_people_write_out(small_run, clip, optimizer):
     """Compared with PyTorch's optimizers and clip_grad_norm_ on the same batches."""
+    adam = {"adam_beta1": 0.7, "adam_beta2": 0.9, "adam_eps": 1e-4}
     config = small_run.replace(
-        max_grad_norm=clip,
-        optimizer=optimizer,
-        weight_decay=0.01,
-        warmup_steps=0,
-        learning_rate=2**-7,
-        adam_eps=1e-4,
-    )
+        max_grad_norm=clip, optimizer=optimizer, weight_decay=0.01, momentum=0.8, **adam
+    ).replace(warmup_steps=0, learning_rate=2**-7)
     trainer, other = Trainer(config), Trainer(config)
-    plain = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}.get(optimizer)
-    adam = {"lr": 2**-7, "betas": (0.9, 0.98), "eps": 1e-4, "weight_decay": 0.01, "foreach": False}
-    sgd = {"lr": 2**-7, "momentum": 0.9, "weight_decay": 0.01, "foreach": False}
     weights = list(other.model.parameters())
-    reference = plain(weights, **adam) if plain else torch.optim.SGD(weights, **sgd)
+    shared = {"lr": 2**-7, "weight_decay": 0.01, "foreach": False}
+    if optimizer == "sgd":
+        reference = torch.optim.SGD(weights, momentum=0.8, **shared)
+    else:
+        plain = torch.optim.Adam if optimizer == "adam" else torch.optim.AdamW
+        reference = plain(weights, betas=(0.7, 0.9), eps=1e-4, **shared)
     for _ in range(4):
         result = trainer.train_step()
         reference.zero_grad()
