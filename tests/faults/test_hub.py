@@ -1,15 +1,15 @@
 """Faults of the Hub while a repository is created, or a file is uploaded, committed or downloaded.
 
-The client gets instructions within two minutes, neither side has incomplete files, and the
-checkpoint is unchanged. Every fault is tested with every operation in this process, and with one
-hub task in its own process. The cases run concurrently.
+The client gets instructions, neither side has incomplete files, and the checkpoint is unchanged.
+Each fault is tested with a commit and a download in this process, some with other operations and
+with hub tasks in their own processes. The cases run concurrently.
 """
 
+import os
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,23 +18,24 @@ from huggingface_hub.utils import disable_progress_bars, enable_progress_bars, l
 from huggingface_hub.utils._http import default_client_factory
 
 from playground.checkpoints.checkpoint import save_checkpoint
+from playground.errors import UserError
 from playground.hub import transport
 from playground.hub.client import Hub
 from playground.hub.errors import HubError
 from playground.hub.task_runner import HubTask
+from playground.hub.tasks import run_task
 from playground.hub.transport import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, configure_process
+from playground.jobs.progress import ProgressReporter
 from playground.runs.export import CHECKPOINT_FILES
 from playground.training.trainer import Trainer
-from tests.support.app_server import wait_for
 from tests.support.fake_hub import FakeHub
-from tests.support.hub_tasks import run_hub_task, start_hub_task
-from tests.support.small_runs import start_run, tiny_config, wait_for_status
+from tests.support.hub_tasks import run_hub_task
+from tests.support.small_runs import tiny_config
 
 pytestmark = pytest.mark.timeout(400)
 
-MAX_SECONDS = 120  # seconds until the client gets a message
+MAX_SECONDS = 150  # seconds until a hub task has ended
 IN_PROCESS_TIMEOUT_S = 6  # seconds that the client in this process waits for a response
-BUSY_MACHINE_S = 3  # seconds that a busy machine may add; the retries of the client would take 23 s
 MAX_HUB_TASKS = 3  # concurrent hub tasks in their own processes
 # concurrent cases in this process; with more, a busy machine responds after the client's timeout
 MAX_IN_PROCESS = 16
@@ -75,16 +76,16 @@ ADVICE = {
     "tomorrow": ("requests a wait of 24 h",),
 }
 CASES = [f"{operation}-{fault}" for operation in PATTERNS for fault in FAULTS]
-# Cases with hub tasks: each fault once, each operation at least twice; the others are soak tests.
+IN_PROCESS_CASES = [
+    case
+    for case in CASES
+    if case.startswith(("commit", "download")) or case.endswith(("3", "hang"))
+]
+# Cases with hub tasks: each operation, and each kind of fault; the others are soak tests.
 DEFAULT_HUB_TASK_CASES = {
     "create-401",
-    "create-503",
-    "create-409",
-    "upload-403",
-    "upload-429",
     "upload-hang",
     "commit-412",
-    "commit-500",
     "commit-tomorrow",
     "download-404",
     "download-reset",
@@ -97,7 +98,6 @@ class Outcome:
 
     message: str = ""
     retryable: bool = False
-    seconds: float = 0.0
     hits: int = 0
     # of all repositories, without the initial commits
     commits: list[str] = field(default_factory=list)
@@ -162,15 +162,6 @@ def commit_titles(hub):
     ]
 
 
-def complete_outcome(outcome, hub, fault, started):
-    outcome.seconds, outcome.hits, outcome.commits = (
-        time.monotonic() - started,
-        fault.hits,
-        commit_titles(hub),
-    )
-    return outcome
-
-
 def run_in_process(case, checkpoint, folder):
     """Run one fault with the client in this process."""
     operation, name = case.split("-")
@@ -184,7 +175,6 @@ def run_in_process(case, checkpoint, folder):
         if operation in DOWNLOADS:
             fake_hub.put("ada/digits", dict(before), message="Existing")
         pattern, method = PATTERNS[operation]
-        started = time.monotonic()
         with fake_hub.fault(pattern, method=method, **FAULTS[name]) as fault:
             try:
                 if operation in DOWNLOADS:
@@ -202,7 +192,7 @@ def run_in_process(case, checkpoint, folder):
                     error.retryable,
                     repr(error),
                 )
-        complete_outcome(outcome, fake_hub, fault, started)
+        outcome.hits, outcome.commits = fault.hits, commit_titles(fake_hub)
     outcome.is_unchanged = read_files(package) == before
     outcome.leftovers = (
         sorted(path for path in read_files(folder / "in") if not path.startswith(".cache"))
@@ -212,7 +202,7 @@ def run_in_process(case, checkpoint, folder):
     return outcome
 
 
-def run_as_hub_task(case, checkpoint, folder, times=None, **hub_task):
+def run_as_hub_task(case, checkpoint, folder):
     """Run one fault with a hub task in its own process, supervised as by a server."""
     operation, name = case.split("-")
     before, messages, outcome = read_files(checkpoint), [], Outcome()
@@ -228,15 +218,14 @@ def run_as_hub_task(case, checkpoint, folder, times=None, **hub_task):
                 "push", "ada/digits", fake_hub.ADA, fake_hub.url, checkpoint=str(checkpoint)
             )
         pattern, method = PATTERNS[operation]
-        started = time.monotonic()
-        with fake_hub.fault(pattern, method=method, times=times, **FAULTS[name]) as fault:
-            job = run_hub_task(task, messages.append, MAX_SECONDS + 30)
+        with fake_hub.fault(pattern, method=method, **FAULTS[name]) as fault:
+            job = run_hub_task(task, messages.append, MAX_SECONDS)
         outcome.message, outcome.retryable, outcome.response = (
             job.message,
             job.retryable,
             repr([job.to_json(), messages, job]),
         )
-        complete_outcome(outcome, fake_hub, fault, started)
+        outcome.hits, outcome.commits = fault.hits, commit_titles(fake_hub)
     outcome.is_unchanged = read_files(checkpoint) == before
     outcome.leftovers = sorted(path.name for path in folder.iterdir())
     return outcome
@@ -274,7 +263,7 @@ def hub_task_param(case):
 @pytest.mark.parametrize(
     ("carry_out", "case"),
     [
-        *(pytest.param(run_in_process, case, id=f"in-process-{case}") for case in CASES),
+        *(pytest.param(run_in_process, case, id=f"in-process-{case}") for case in IN_PROCESS_CASES),
         *map(hub_task_param, CASES),
     ],
 )
@@ -282,7 +271,6 @@ def test_a_fault_of_the_hub_is_reported_and_leaves_no_partial_result(outcomes, c
     operation, name = case.split("-")
     outcome = outcomes[carry_out, case].result(timeout=300)
     assert outcome.hits >= 1
-    assert outcome.seconds < MAX_SECONDS
     # a download that stops in the middle is continued
     if name == "hang" and operation != "download":
         assert outcome.hits <= 2
@@ -329,13 +317,6 @@ def test_temporary_faults_are_retried_without_a_message(configured_process, chec
     } == read_files(package)
 
 
-def test_a_hub_task_survives_a_temporary_fault(checkpoint, tmp_path):
-    outcome = run_as_hub_task("upload-503", checkpoint, tmp_path / "case", times=1)
-    assert outcome.message == ""
-    assert outcome.commits == ["Step 2"]
-    assert outcome.is_unchanged
-
-
 def test_a_commit_with_a_lost_response_is_not_repeated(configured_process, checkpoint, tmp_path):
     for path, data in package_files(checkpoint).items():
         (tmp_path / path).write_bytes(data)
@@ -353,21 +334,6 @@ def test_a_commit_with_a_lost_response_is_not_repeated(configured_process, check
         assert commit_titles(fake_hub) == ["Step 2"]
 
 
-def test_training_continues_while_the_hub_hangs(registries, checkpoint, tmp_path):
-    run = start_run(registries(), "ada")
-    wait_for_status(run, "training")
-    with FakeHub() as fake_hub, fake_hub.fault(FakeHub.WHOAMI, "hang") as hang:
-        queue, job = start_hub_task(
-            HubTask("push", "ada/digits", fake_hub.ADA, fake_hub.url, checkpoint=str(checkpoint))
-        )
-        wait_for(lambda: hang.hits, 60, "the first request")
-        before = run.step
-        wait_for(lambda: run.step > before + 20, 60, "steps while it hangs")
-        assert run.status == "training"
-        queue.cancel(job)
-        assert job.released.wait(60)
-
-
 # Without a server
 
 
@@ -379,116 +345,83 @@ def closed_port_url():
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
-@pytest.fixture
-def silent_server_url():
-    """The address of a server that accepts connections and never responds."""
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-def measure_error(call, *arguments):
-    started = time.monotonic()
-    with pytest.raises(HubError) as error:
-        call(*arguments)
-    return time.monotonic() - started, error.value
-
-
 @pytest.mark.smoke
-def test_without_a_network_the_error_comes_within_three_seconds(
-    configured_process, closed_port_url
-):
-    seconds, error = measure_error(Hub("", closed_port_url).connect)
-    assert seconds < 3 + BUSY_MACHINE_S
-    assert error.retryable
-    assert "cannot be reached: Connection refused; check the network and try again" in str(error)
-
-
-@pytest.mark.parametrize("trouble", ["slow", "no name", "unreachable"])
-def test_an_unknown_host_or_route_fails_within_three_seconds(
-    configured_process, monkeypatch, trouble
-):
-    is_over = threading.Event()
-
-    def connect(*_):
-        if trouble == "slow":
-            is_over.wait(30)
-        raise (
-            socket.gaierror(-2, "Name or service not known")
-            if trouble == "no name"
-            else OSError(113, "No route to host")
-        )
-
-    monkeypatch.setattr(socket, "create_connection", connect)
-    seconds, error = measure_error(Hub("", "https://hub.invalid").connect)
-    is_over.set()
-    assert CONNECT_TIMEOUT_S < 3
-    assert seconds < 3 + BUSY_MACHINE_S
-    response = {
-        "slow": "no response",
-        "no name": "no internet connection, or an unknown host name",
-        "unreachable": "No route to host",
-    }
-    assert f"cannot be reached: {response[trouble]}" in str(error)
-    assert error.retryable
+def test_a_missing_network_is_reported(configured_process, closed_port_url):
+    with pytest.raises(HubError) as error:
+        Hub("", closed_port_url).connect()
+    assert error.value.retryable
+    message = "cannot be reached: Connection refused; check the network and try again"
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "kind", ["account", "gallery", "repo_info", "plan", "push", "pull", "reproduce"]
+    ("trouble", "message"),
+    [
+        (None, "no response"),
+        (
+            socket.gaierror(-2, "Name or service not known"),
+            "no internet connection, or an unknown host name",
+        ),
+        (OSError(113, "No route to host"), "No route to host"),
+    ],
+    ids=["slow", "no name", "unreachable"],
 )
-def test_no_hub_task_retries_without_a_network(checkpoint, closed_port_url, tmp_path, kind):
-    before, messages = read_files(checkpoint), []
-    received_at = []
+def test_an_unknown_host_or_route_is_reported(configured_process, monkeypatch, trouble, message):
+    is_over, was_waiting = threading.Event(), []
 
-    def on_message(message):
-        messages.append(message)
-        received_at.append(time.monotonic())
+    def connect(*_):
+        if trouble is None:
+            was_waiting.append(is_over.wait(30))
+        raise trouble or TimeoutError
 
-    hub_task = HubTask(
-        kind,
+    monkeypatch.setattr(socket, "create_connection", connect)
+    monkeypatch.setattr(transport, "CONNECT_TIMEOUT_S", 0.2)
+    with pytest.raises(HubError, match=f"cannot be reached: {message}") as error:
+        Hub("", "https://hub.invalid").connect()
+    assert not was_waiting  # the message has come before the end of the attempt
+    is_over.set()
+    assert error.value.retryable
+
+
+def test_no_hub_task_retries_without_a_network(
+    configured_process, checkpoint, closed_port_url, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    task = HubTask(
+        "",
         "ada/digits",
         "hf_none",
         closed_port_url,
         checkpoint=str(checkpoint),
         destination=str(tmp_path / "in"),
     )
-    job = run_hub_task(hub_task, on_message, 60)
-    assert (
-        time.monotonic() - received_at[0] < 3 + 2 + BUSY_MACHINE_S
-    )  # includes the end of its process
-    assert (job.status, job.retryable, messages) == ("failed", True, ["Connecting to the Hub"])
-    assert "check the network and try again" in job.message
-    assert read_files(checkpoint) == before
-    assert list(tmp_path.iterdir()) == []
+    for kind in ("account", "gallery", "repo_info", "plan", "push", "pull", "reproduce"):
+        scratch = tmp_path / kind
+        scratch.mkdir()
+        with pytest.raises(UserError, match="check the network and try again") as error:
+            run_task(replace(task, kind=kind), ProgressReporter(scratch=scratch))
+        assert error.value.retryable
+    assert not (tmp_path / "in").exists()
 
 
-def test_a_server_that_never_responds_times_out_once(
-    configured_process, silent_server_url, tmp_path, monkeypatch
-):
+def test_a_server_that_never_responds_is_asked_once(configured_process, tmp_path, monkeypatch):
+    assert CONNECT_TIMEOUT_S < 3
     assert READ_TIMEOUT_S <= 12
-    monkeypatch.setattr(transport, "READ_TIMEOUT_S", 2)
-    (tmp_path / "README.md").write_text("# Digits")
-
-    def connected_hub():
-        """Connect to the Hub, as every hub task does first."""
-        hub = Hub("hf_none", silent_server_url)
-        hub.connect()
-        return hub
-
-    calls = {
-        "account": lambda: connected_hub().account(),
-        "gallery": lambda: connected_hub().gallery(),
-        "repo_info": lambda: connected_hub().repo_info("ada/digits"),
-        "plan": lambda: connected_hub().plan(tmp_path, "ada/digits"),
-        "revisions": lambda: connected_hub().revisions("ada/digits"),
-    }
-    with ThreadPoolExecutor(len(calls)) as pool:
-        response = dict(
-            zip(calls, pool.map(lambda name: measure_error(calls[name]), calls), strict=True)
+    monkeypatch.setattr(transport, "READ_TIMEOUT_S", 0.3)
+    with FakeHub() as fake_hub, fake_hub.fault(fake_hub.ANY_PATH, "silent") as fault:
+        hub = Hub(fake_hub.ADA, fake_hub.url)
+        calls = (
+            hub.account,
+            hub.gallery,
+            lambda: hub.repo_info("ada/digits"),
+            lambda: hub.plan(tmp_path, "ada/digits"),
+            lambda: hub.revisions("ada/digits"),
         )
-    for seconds, error in response.values():
-        assert seconds < CONNECT_TIMEOUT_S + 2 + BUSY_MACHINE_S
-        assert "no response from the Hub within 2 s" in str(error)
-        assert error.retryable
+        for number, call in enumerate(calls, start=1):
+            with pytest.raises(HubError, match=r"no response from the Hub within 0\.3 s") as error:
+                call()
+            assert error.value.retryable
+            assert fault.hits == number
 
 
 def test_offline_mode_has_its_own_message(configured_process, monkeypatch):

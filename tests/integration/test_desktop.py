@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from app import main
-from playground.server.app import has_display, is_public
+from playground.server.app import has_display
 from tests.support.app_server import ROOT, free_port, wait_for
 
 
@@ -137,26 +137,22 @@ def test_the_options_reach_the_server(monkeypatch, words, requested):
 
 
 @pytest.mark.parametrize(
-    ("environment", "terminal", "platform", "screen"),
+    ("environment", "is_terminal", "screen"),
     [
-        ({"DISPLAY": ":0"}, True, "linux", True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, True, "linux", True),
-        ({}, True, "linux", False),
-        ({}, True, "darwin", True),
-        ({"DISPLAY": ":0"}, False, "linux", False),  # started by a service, or into a file
-        ({"DISPLAY": ":10", "SSH_CONNECTION": "1 2 3 4"}, True, "linux", False),
+        ({"DISPLAY": ":0"}, True, True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, True, True),
+        ({}, True, False),
+        ({"DISPLAY": ":0"}, False, False),  # started by a service, or into a file
+        ({"DISPLAY": ":10", "SSH_CONNECTION": "1 2 3 4"}, True, False),
     ],
 )
-def test_a_browser_opens_on_a_desktop(monkeypatch, environment, terminal, platform, screen):
+def test_a_browser_opens_on_a_desktop(monkeypatch, environment, is_terminal, screen):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
     assert has_display() is screen
-
-
-def test_a_shared_link_opens_the_app_to_all():
-    assert is_public(None, share=True)
-    assert is_public("127.0.0.1", share=True)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert has_display() is (is_terminal and "SSH_CONNECTION" not in environment)

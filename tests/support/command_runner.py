@@ -1,20 +1,25 @@
-"""Run commands in processes with their own environment, streams and exit code.
+"""Run commands, with their environment, streams and exit code.
 
-A new interpreter imports torch for two to six CPU seconds. Therefore most tests fork the process
-from the fork server that the app uses for its workers; at least one test of each command uses a new
-interpreter.
+A new interpreter imports torch for two to six CPU seconds. Therefore most tests run a command in
+their own process, or fork one from the fork server that the app uses for its workers; at least one
+test of each kind of end uses a new interpreter.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import warnings
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from playground.jobs.process import WorkerProcess, _run_entry, context
 from tests.support.app_server import ROOT
@@ -35,6 +40,30 @@ def run_in_interpreter(*args: object, **environment: str) -> subprocess.Complete
         timeout=TIMEOUT_S,
         env=os.environ | environment,
     )
+
+
+def run_here(*args: object, **environment: str) -> subprocess.CompletedProcess:
+    """Run a command in this process, which keeps its environment and its signal handlers."""
+    from playground.__main__ import run
+
+    argv, stdout, stderr, code = [*map(str, args)], StringIO(), StringIO(), 0
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with (
+        chdir(ROOT),
+        redirect_stdout(stdout),
+        redirect_stderr(stderr),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        try:
+            run(argv)
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    return subprocess.CompletedProcess(argv, code, stdout.getvalue(), stderr.getvalue())
 
 
 def run_command(*args: object, **environment: str) -> subprocess.CompletedProcess:

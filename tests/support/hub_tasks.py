@@ -1,4 +1,9 @@
-"""Hub jobs in their own processes, as the page and the commands run them."""
+"""Hub tasks in their own processes, as the page and the commands run them, or in this one."""
+
+import os
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
 
 from playground.hub.jobs import create_hub_queue, submit_task
 
@@ -16,3 +21,17 @@ def run_hub_task(task, on_progress=lambda message: None, seconds=110):
     assert job.released.wait(seconds), f"still running: {job.message}"
     queue.close()
     return job
+
+
+def run_tasks_here(monkeypatch, run_task_in_process, scratch):
+    """Run the hub tasks of commands in this process instead of in one of their own."""
+
+    def submit(queue, task, on_progress):
+        task = replace(task, endpoint=os.environ["HF_ENDPOINT"])
+        outcome, content, *_ = run_task_in_process(task, scratch)
+        result, message = (content, "") if outcome == "result" else (None, content)
+        released = threading.Event()
+        released.set()
+        return SimpleNamespace(result=result, message=message, released=released)
+
+    monkeypatch.setattr("playground.hub.jobs.submit_task", submit)

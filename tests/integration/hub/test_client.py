@@ -79,12 +79,6 @@ def test_another_job_leaves_the_connections_of_a_download_open(hub):
     assert get_session() is client
 
 
-def commit_titles(hub, id, revision="main"):
-    """List the commit titles of a repository, oldest first, with the initial one of the Hub."""
-    repo = hub.repo(id)
-    return [commit.title for commit in reversed(repo.history(repo.find_commit(revision)))]
-
-
 def statuses_by_path(plan):
     return {change.path: change.status for change in plan.changes}
 
@@ -123,6 +117,7 @@ def test_a_plan_of_a_new_repository_writes_nothing(hub, ada, package):
     assert list_writes(requests) == []
 
 
+@pytest.mark.smoke
 def test_a_plan_lists_new_changed_equal_and_removed_files(hub, ada, package):
     push(ada, package, "ada/digits")
     hub.put("ada/digits", {"LICENSE": "MIT", "notes.txt": "a note", "cross-attention.png": b"old"})
@@ -160,7 +155,7 @@ def test_a_plan_lists_new_changed_equal_and_removed_files(hub, ada, package):
         "notes.txt": b"a note",
     }
     assert [request.body for request in requests if request.method == "PUT"] == [bytes(weights)]
-    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1", "Upload", "Step 2"]
+    assert hub.commit_titles("ada/digits") == ["initial commit", "Step 1", "Upload", "Step 2"]
 
 
 def test_repository_with_other_content_is_not_overwritten(hub, ada, package):
@@ -185,43 +180,12 @@ def test_repository_with_card_and_license_only_is_accepted(hub, ada, package):
     assert hub.files("ada/reserved")["LICENSE"] == b"MIT"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "digits",
-        "ada/",
-        "/digits",
-        "ada/a/b",
-        "ada/..",
-        "ada/a..b",
-        "ada/a--b",
-        "-ada/digits",
-        "ada/digits.git",
-        "ada/two words",
-        "ada/digits\n",
-        "ada/" + "x" * 97,
-        "ada/zahlen-für-alle",
-        "https://huggingface.co/ada/digits",
-    ],
-)
-def test_an_invalid_repository_name_sends_no_request(hub, ada, package, name):
+def test_an_invalid_name_sends_no_request(hub, ada, package):
     with hub.record_requests() as requests:
-        for call in (
-            lambda: ada.plan(package, name),
-            lambda: ada.repo_info(name),
-            lambda: ada.revisions(name),
-        ):
-            assert "write user/name" in str(get_error(call))
-    assert requests == []
-
-
-@pytest.mark.parametrize("branch", ["", "a b", "../main", "refs/heads/x", "-x", "x" * 97, "x\n"])
-def test_an_invalid_branch_name_sends_no_request(hub, ada, package, branch):
-    with hub.record_requests() as requests:
-        assert "not a valid branch name" in str(
-            get_error(ada.plan, package, "ada/digits", revision=branch)
-        )
+        for call in (ada.repo_info, ada.revisions, lambda name: ada.plan(package, name)):
+            assert "write user/name" in str(get_error(call, "ada/.."))
+        error = get_error(ada.plan, package, "ada/digits", revision="../main")
+        assert "not a valid branch name" in str(error)
     assert requests == []
 
 
@@ -239,7 +203,7 @@ def test_push_is_one_commit_with_identical_bytes(hub, ada, package):
             lambda message, *_: messages.append(message),
         )
     assert hub.files("ada/digits") == REGULAR | LARGE
-    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+    assert hub.commit_titles("ada/digits") == ["initial commit", "Step 1"]
     assert commit == hub.repo("ada/digits").head.oid
     assert [line for line in list_writes(requests) if "/commit/" in line] == [
         "POST /api/models/ada/digits/commit/main"
@@ -254,16 +218,6 @@ def test_push_is_one_commit_with_identical_bytes(hub, ada, package):
     )
 
 
-def test_failed_push_is_invisible_and_can_be_retried(hub, ada, anonymous, package):
-    with hub.fault(hub.COMMIT, 400, message="not today"):
-        get_error(push, ada, package, "ada/digits")
-    assert commit_titles(hub, "ada/digits") == ["initial commit"]
-    assert hub.files("ada/digits") == {}
-    push(ada, package, "ada/digits")  # the next attempt succeeds
-    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1"]
-    assert hub.files("ada/digits") == REGULAR | LARGE
-
-
 def test_repeated_push_writes_nothing(hub, ada, package):
     first = push(ada, package, "ada/digits")
     plan = ada.plan(package, "ada/digits")
@@ -272,25 +226,18 @@ def test_repeated_push_writes_nothing(hub, ada, package):
     with hub.record_requests() as requests:
         assert ada.push(package, plan, "Again") == first
     assert requests == []
-    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+    assert hub.commit_titles("ada/digits") == ["initial commit", "Step 1"]
 
 
-@pytest.mark.parametrize("private", [False, True])
-def test_a_repository_is_made_public_or_private(hub, ada, anonymous, package, private):
-    push(ada, package, "ada/digits", private=private)
-    assert hub.repo("ada/digits").private is private
-    assert ada.plan(package, "ada/digits").private is private
-    if private:
-        assert isinstance(get_error(anonymous.repo_info, "ada/digits"), NotFoundError)
-        assert isinstance(get_error(Hub(hub.CY, hub.url).repo_info, "ada/digits"), NotFoundError)
-    else:
-        assert anonymous.repo_info("ada/digits").sha == hub.repo("ada/digits").head.oid
-
-
-def test_an_existing_repository_keeps_its_visibility(hub, ada, package):
-    hub.put("ada/digits", {"README.md": "# Soon"})
-    assert push(ada, package, "ada/digits", private=True)
-    assert not hub.repo("ada/digits").private
+def test_only_a_new_repository_is_made_private(hub, ada, anonymous, package):
+    push(ada, package, "ada/private", private=True)
+    assert hub.repo("ada/private").private
+    assert ada.plan(package, "ada/private").private
+    for user in (anonymous, Hub(hub.CY, hub.url)):
+        assert isinstance(get_error(user.repo_info, "ada/private"), NotFoundError)
+    hub.put("ada/existing", {"README.md": "# Soon"})
+    push(ada, package, "ada/existing", private=True)
+    assert anonymous.repo_info("ada/existing").sha == hub.repo("ada/existing").head.oid
 
 
 # Permissions
@@ -306,27 +253,22 @@ def test_an_account_lists_its_writable_organizations(hub):
     }
 
 
-@pytest.mark.smoke
 def test_without_a_token_no_account_is_requested(hub, anonymous):
     with hub.record_requests() as requests:
         assert "sign in first" in str(get_error(anonymous.account))
     assert requests == []
 
 
-def test_member_with_write_access_publishes_to_an_organization(hub, ada, package):
+def test_only_members_with_write_access_publish_to_an_organization(hub, ada, package):
     push(ada, package, "attention/digits")
     assert hub.files("attention/digits") == REGULAR | LARGE
-    error = get_error(push, Hub(hub.BEN, hub.url), package, "attention/bens")
+    ben = Hub(hub.BEN, hub.url)
+    (package / "model.safetensors").write_bytes(b"others")
+    assert "it needs write access there" in str(get_error(push, ben, package, "attention/digits"))
+    assert hub.files("attention/digits") == REGULAR | LARGE
+    error = get_error(push, ben, package, "attention/bens")
     assert "has no permission to create attention/bens" in str(error)
     assert ("model", "attention/bens") not in hub.repos
-
-
-def test_a_member_with_read_access_cannot_change_an_organization(hub, ada, package):
-    push(ada, package, "attention/digits")
-    (package / "model.safetensors").write_bytes(b"others")
-    error = get_error(push, Hub(hub.BEN, hub.url), package, "attention/digits")
-    assert "it needs write access there" in str(error)
-    assert hub.files("attention/digits") == REGULAR | LARGE
 
 
 def test_read_only_token_writes_nothing(hub, package):
@@ -336,14 +278,12 @@ def test_read_only_token_writes_nothing(hub, package):
     assert hub.repos == {}
     hub.put("ada/digits", {"README.md": "# Soon"})
     assert "it needs write access there" in str(get_error(push, reader, package, "ada/digits"))
-    assert commit_titles(hub, "ada/digits") == ["initial commit", "Upload"]
+    assert hub.commit_titles("ada/digits") == ["initial commit", "Upload"]
 
 
-@pytest.mark.parametrize("token", ["EXPIRED", "UNKNOWN"])
-def test_an_invalid_token_has_the_same_message_everywhere(hub, package, token):
+def test_an_expired_token_has_the_same_message_everywhere(hub, package):
     hub.put("ada/digits", {MANIFEST: "{}"})
-    value = getattr(hub, token)
-    client = Hub(value, hub.url)
+    client = Hub(hub.EXPIRED, hub.url)
     calls = (
         client.account,
         client.gallery,
@@ -356,22 +296,11 @@ def test_an_invalid_token_has_the_same_message_everywhere(hub, package, token):
         error = get_error(call)
         assert "create a new one and sign in again" in str(error)
         assert not isinstance(error, NotFoundError)
-        assert value not in "".join(traceback.format_exception(error))
-    assert commit_titles(hub, "ada/digits") == ["initial commit", "Upload"]
+        assert hub.EXPIRED not in "".join(traceback.format_exception(error))
+    assert hub.commit_titles("ada/digits") == ["initial commit", "Upload"]
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        "hf_Secret\nhf_Other",
-        "hf_Secret\r",
-        " hf_Secret",
-        "hf_Sécret",
-        "hf Secret",
-        "hf_Secret\x00",
-        "\x7fhf_Secret",
-    ],
-)
+@pytest.mark.parametrize("token", ["hf_Secret\nhf_Other", " hf_Secret", "hf_Sécret"])
 def test_an_invalid_token_is_rejected_and_not_printed(hub, token):
     with hub.record_requests() as requests:
         error = get_error(Hub, token, hub.url)
@@ -380,15 +309,13 @@ def test_an_invalid_token_is_rejected_and_not_printed(hub, token):
     assert requests == []
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 409])
-def test_a_token_that_the_hub_echoes_is_redacted(hub, ada, package, status):
-    for route in (hub.WHOAMI, hub.PREUPLOAD, hub.CREATE):
-        with hub.fault(route, status, message=f"{hub.ADA} is not welcome"):
-            error = get_error(
-                ada.account if route == hub.WHOAMI else lambda: push(ada, package, "ada/digits")
-            )
+@pytest.mark.smoke
+def test_a_token_that_the_hub_echoes_is_redacted(hub, ada, package):
+    for route in (hub.PREUPLOAD, hub.CREATE):
+        with hub.fault(route, 403, message=f"{hub.ADA} is not welcome"):
+            error = get_error(push, ada, package, "ada/digits")
         assert hub.ADA not in "".join(traceback.format_exception(error))
-        assert "[token] is not welcome" in str(error) or (route, status) == (hub.WHOAMI, 401)
+        assert "[token] is not welcome" in str(error)
         hub.clear()
 
 
@@ -424,6 +351,7 @@ def test_the_token_of_the_machine_is_never_used(hub, package, tmp_path, monkeypa
 # Concurrent pushes
 
 
+@pytest.mark.smoke
 def test_commits_made_since_the_plan_are_not_overwritten(hub, ada, package):
     push(ada, package, "ada/digits")
     (package / "model.safetensors").write_bytes(b"own weights")
@@ -437,23 +365,17 @@ def test_commits_made_since_the_plan_are_not_overwritten(hub, ada, package):
     assert hub.repo("ada/digits").head.oid == other_commit
     assert hub.files("ada/digits")["model.safetensors"] == b"other weights"
     push(ada, package, "ada/digits", "Step 2")  # with a new plan, the push succeeds
-    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1", "Meanwhile", "Step 2"]
+    assert hub.commit_titles("ada/digits") == ["initial commit", "Step 1", "Meanwhile", "Step 2"]
 
 
-def test_repository_created_since_the_plan_is_not_overwritten(hub, ada, package):
-    plan = ada.plan(package, "ada/digits")
-    other_commit = hub.put("ada/digits", {"pytorch_model.bin": b"other weights"})
+@pytest.mark.parametrize("revision", ["main", "sooner"])
+def test_what_was_created_since_the_plan_is_not_overwritten(hub, ada, package, revision):
+    if revision != "main":
+        push(ada, package, "ada/digits")
+    plan = ada.plan(package, "ada/digits", revision=revision)
+    other_commit = hub.put("ada/digits", {"other.bin": b"other weights"}, revision=revision)
     assert get_error(ada.push, package, plan, "Step 1").retryable
-    assert hub.repo("ada/digits").head.oid == other_commit
-
-
-def test_branch_created_since_the_plan_is_not_overwritten(hub, ada, package):
-    push(ada, package, "ada/digits")
-    (package / "model.safetensors").write_bytes(b"own weights")
-    plan = ada.plan(package, "ada/digits", revision="sooner")
-    hub.put("ada/digits", {"model.safetensors": b"other weights"}, revision="sooner")
-    assert get_error(ada.push, package, plan, "Step 2").retryable
-    assert hub.files("ada/digits", "sooner")["model.safetensors"] == b"other weights"
+    assert hub.repo("ada/digits").branches[revision] == other_commit
 
 
 # Branches and revisions
@@ -473,24 +395,15 @@ def test_a_branch_starts_from_the_planned_commit_of_main(hub, ada, package):
     assert hub.files("ada/digits", "next") == {
         path.name: path.read_bytes() for path in package.iterdir()
     }
-    assert commit_titles(hub, "ada/digits", "next") == [
-        "initial commit",
-        "Step 1",
-        "Step 2",
-    ]
+    assert hub.commit_titles("ada/digits", "next") == ["initial commit", "Step 1", "Step 2"]
     assert hub.files("ada/digits")["model.safetensors"] == b"of another step"
 
 
 def test_each_push_adds_one_commit_to_a_branch(hub, ada, package):
-    for step in (1, 2, 3):
+    for step in (1, 2):
         (package / "model.safetensors").write_bytes(b"weights of step %d" % step)
         push(ada, package, "ada/digits", f"Step {step}", revision="next")
-    assert commit_titles(hub, "ada/digits", "next") == [
-        "initial commit",
-        "Step 1",
-        "Step 2",
-        "Step 3",
-    ]
+    assert hub.commit_titles("ada/digits", "next") == ["initial commit", "Step 1", "Step 2"]
     assert hub.files("ada/digits") == {}
     assert sorted(ada.branches("ada/digits")) == ["main", "next"]
 
@@ -499,7 +412,7 @@ def test_a_branch_equal_to_main_needs_no_commit(hub, ada, package):
     first = push(ada, package, "ada/digits")
     assert push(ada, package, "ada/digits", revision="the-same") == first
     assert hub.repo("ada/digits").branches["the-same"] == first
-    assert commit_titles(hub, "ada/digits", "the-same") == ["initial commit", "Step 1"]
+    assert hub.commit_titles("ada/digits", "the-same") == ["initial commit", "Step 1"]
 
 
 def test_every_revision_can_be_listed_inspected_and_downloaded(
@@ -562,20 +475,19 @@ def test_push_waits_for_a_short_retry_time(hub, ada, package, waits):
     with hub.fault(hub.COMMIT, 429, times=1, retry_after=3) as fault:
         ada.push(package, plan, "Step 1")
     assert (fault.hits, waits) == (1, [3.0])
-    assert commit_titles(hub, "ada/digits") == ["initial commit", "Step 1"]
+    assert hub.commit_titles("ada/digits") == ["initial commit", "Step 1"]
 
 
-@pytest.mark.parametrize(("route", "method"), [("WHOAMI", "account"), ("LIST", "gallery")])
-@pytest.mark.parametrize("status", [500, 503])
-def test_request_is_retried_once_after_a_server_error(hub, ada, waits, route, method, status):
-    with hub.fault(getattr(hub, route), status, times=1) as fault:
-        getattr(ada, method)()
+def test_request_is_retried_once_after_a_server_error(hub, ada, waits):
+    with hub.fault(hub.LIST, 503, times=1) as fault:
+        ada.gallery()
     assert fault.hits == 1
-    with hub.fault(getattr(hub, route), status) as fault:
-        assert "has a server error" in str(get_error(getattr(ada, method)))
+    with hub.fault(hub.LIST, 503) as fault:
+        assert "has a server error" in str(get_error(ada.gallery))
     assert fault.hits == 2
 
 
+@pytest.mark.smoke
 def test_write_request_is_not_retried(hub, ada, package, waits):
     with hub.fault(hub.COMMIT, 503) as fault:
         get_error(push, ada, package, "ada/digits")
@@ -585,9 +497,8 @@ def test_write_request_is_not_retried(hub, ada, package, waits):
 # What remains after an error
 
 
-@pytest.mark.parametrize("status", [403, 412, 413])
-def test_message_names_a_repository_that_remains_empty(hub, ada, package, status):
-    with hub.fault(hub.COMMIT, status):
+def test_message_names_a_repository_that_remains_empty(hub, ada, package):
+    with hub.fault(hub.COMMIT, 413):
         error = get_error(push, ada, package, "ada/empty")
         assert hub.files("ada/empty") == {}
         assert (
@@ -596,6 +507,8 @@ def test_message_names_a_repository_that_remains_empty(hub, ada, package, status
         )
         hub.put("ada/existing", {MANIFEST: "{}"})
         assert "was created" not in str(get_error(push, ada, package, "ada/existing"))
+    push(ada, package, "ada/empty")  # the next attempt succeeds
+    assert hub.files("ada/empty") == REGULAR | LARGE
 
 
 def test_on_a_space_a_rejection_explains_what_signing_in_permits(hub, ada, package, monkeypatch):
@@ -626,7 +539,7 @@ def test_the_gallery_has_the_models_with_our_tag_most_liked_first(hub, ada, anon
     hub.put("ada/secret", {"README.md": CARD}, private=True)
     hub.put("ben/bert", {"README.md": CARD.replace(TAG.encode(), b"transformers")}, likes=99)
     hub.put("ada/untagged", {MANIFEST: "{}"})
-    hub.put("ada/data", {"README.md": CARD}, kind="dataset")
+    hub.put("ada/data", {"README.md": CARD}, kind="dataset", likes=99)
     assert [model["id"] for model in anonymous.gallery()] == ["ben/best", "ada/liked", "cy/new"]
     assert {model["id"] for model in ada.gallery()} == {
         "ben/best",
@@ -688,7 +601,8 @@ def test_repeatedly_truncated_file_is_rejected(hub, anonymous, tmp_path, monkeyp
     assert not (tmp_path / name).exists()
 
 
-@pytest.mark.parametrize("size", [39_999, 40_001, 0])
+@pytest.mark.smoke
+@pytest.mark.parametrize("size", [39_999, 40_001])
 def test_file_with_an_unexpected_size_is_rejected(hub, anonymous, tmp_path, size):
     hub.put("ada/digits", LARGE)
     error = get_error(anonymous.fetch, "ada/digits", "main", {"model.safetensors": size}, tmp_path)
@@ -698,17 +612,15 @@ def test_file_with_an_unexpected_size_is_rejected(hub, anonymous, tmp_path, size
 # Long retry times
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_long_retry_time_raises_an_error(hub, ada, package, status):
+@pytest.mark.parametrize("status", [408, 429, 503])
+def test_long_retry_time_raises_an_error(hub, ada, package, waits, status):
     hub.put("ada/digits", {MANIFEST: "{}"})
-    started = time.monotonic()
     with hub.fault(hub.PREUPLOAD, status, retry_after=86400) as fault:
         error = get_error(push, ada, package, "ada/digits")
     assert "requests a wait of 24 h" in str(error)
     assert error.retryable
-    assert fault.hits == 1
-    assert time.monotonic() - started < 30
-    assert commit_titles(hub, "ada/digits") == ["initial commit", "Upload"]
+    assert (fault.hits, waits) == (1, [])
+    assert hub.commit_titles("ada/digits") == ["initial commit", "Upload"]
 
 
 def test_a_plan_contains_no_token(hub, ada, package):

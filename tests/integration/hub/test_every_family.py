@@ -26,18 +26,12 @@ from tests.support.auto_classes import register
 from tests.support.small_configs import small_config
 
 CODELESS = {"bert", "gpt2", "bart"}  # architectures with classes in transformers
-STEPS = 50
+STEPS = 30
 PUBLISHED = ("bundled", *ARCHITECTURES)
 VARIANTS = {
     family: (family if family != "recurrent" else "lstm-additive", {}) for family in ARCHITECTURES
 } | {
-    "gru-none": ("gru-none", {}),
     "rnn-dot": ("rnn-dot", {}),
-    "transformer-rope": (
-        "transformer",
-        {"position_type": "rope", "norm_type": "rms", "activation": "swiglu", "n_kv_heads": 1},
-    ),
-    "encoder-only-sinusoidal": ("encoder-only", {"position_type": "sinusoidal"}),
     "decoder-only-sinusoidal-tied": (
         "decoder-only",
         {"position_type": "sinusoidal", "tie_output_embeddings": True},
@@ -61,8 +55,12 @@ print(json.dumps([predictions, remote]))
 """
 # Imports once, and runs each program of stdin in a fork, with files for its output.
 RUN_EACH = """
-import json, os, sys, traceback
-import torch, transformers
+import importlib.util, json, os, sys, traceback
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+assert importlib.util.find_spec("playground") is None
 
 for name, program, texts in json.load(sys.stdin):
     process = os.fork()
@@ -102,12 +100,16 @@ def checkpoints(tmp_path_factory):
 def packages(checkpoints, tmp_path_factory):
     """The package of each architecture, with its card."""
     folders = {name: tmp_path_factory.mktemp("package") for name in PUBLISHED}
-    for name, folder in folders.items():
-        build_package(checkpoints(name), folder)
-        write_card(folder, checkpoints(name), repo=f"ada/{name}")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("card_measurements", "model_card"):
+            patch.setattr(f"playground.hub.{module}.render", lambda *_: b"")  # draw no pictures
+        for name, folder in folders.items():
+            build_package(checkpoints(name), folder)
+            write_card(folder, checkpoints(name), repo=f"ada/{name}")
     return folders
 
 
+@cache
 def held_out_predictions(folder):
     """Return held-out sources and the predictions of the checkpoint, as `predict` prints them."""
     manifest, family = load_model(folder)
@@ -146,11 +148,11 @@ def outputs(hub, checkpoints, packages, tmp_path_factory):
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))
     }
-    modules = str(folder / "modules")
+    variables = {"HF_MODULES_CACHE": str(folder / "modules"), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         [sys.executable, "-I", "-c", RUN_EACH],
         cwd=folder,
-        env=environment | hub.environment(folder / "home", HF_MODULES_CACHE=modules),
+        env=environment | hub.environment(folder / "home", **variables),
         stdin=subprocess.PIPE,
         text=True,
     ) as process:
@@ -197,29 +199,30 @@ def test_a_package_has_known_files_and_its_card_counts_its_lines(packages, name)
     files = {path.name: path.read_bytes() for path in packages[name].iterdir()}
     assert set(files) - {"LICENSE"} <= PACKAGE_FILES
     code = [data.decode() for name, data in files.items() if name.endswith(".py")]
-    card = files["README.md"].decode()
     assert ("LICENSE" in files) == bool(code)
+    expected = "no code of this repository is run"
     if code:
-        assert (
-            f": {sum(text.count(chr(10)) for text in code):,} lines in {len(code)} files that "
-            "implement" in card
-        )
-    else:
-        assert "no code of this repository is run" in card
+        lines = sum(text.count("\n") for text in code)
+        expected = f": {lines:,} lines in {len(code)} files that implement"
+    assert expected in files["README.md"].decode()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_batched_predictions_equal_single_predictions(checkpoints, variant, tmp_path):
+def test_batched_predictions_equal_single_predictions(checkpoints, packages, variant, tmp_path):
     """Rows of different lengths are padded, which must not change an output."""
     folder = checkpoints(variant)
     texts, predictions = held_out_predictions(folder)
     form = package_format(json.loads((folder / "config.json").read_text())["architecture"])
     if form.has_code:
         register(form)
-    build_package(folder, tmp_path / "package")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "package")
+    if variant in packages:
+        package = packages[variant]
+    else:
+        package = tmp_path / "package"
+        build_package(folder, package)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(package)
     model = getattr(transformers, form.auto_class).from_pretrained(
-        tmp_path / "package", trust_remote_code=False, use_safetensors=True
+        package, trust_remote_code=False, use_safetensors=True
     )
     inputs = tokenizer(texts, padding=True, return_tensors="pt")
     if form.auto_class == "AutoModelForMaskedLM":
@@ -241,22 +244,17 @@ def test_batched_predictions_equal_single_predictions(checkpoints, variant, tmp_
     assert actual == predictions
 
 
-@pytest.mark.parametrize("harm", ["cut off", "another number", "names of a checkpoint", "no file"])
+@pytest.mark.parametrize("harm", ["another number", "names of a checkpoint"])
 def test_damaged_package_of_a_transformers_class_leaves_no_checkpoint(checkpoints, tmp_path, harm):
     """Damage a package whose weights have other names than in a checkpoint."""
     folder = checkpoints("gpt2")
     build_package(folder, tmp_path / "package")
     weights = tmp_path / "package" / "model.safetensors"
     data = bytearray(weights.read_bytes())
-    if harm == "cut off":
-        weights.write_bytes(data[:-4])
-    elif harm == "another number":
-        data[-1] ^= 1
-        weights.write_bytes(data)
-    elif harm == "names of a checkpoint":
-        weights.write_bytes((folder / "model.safetensors").read_bytes())
-    else:
-        weights.unlink()
+    data[-1] ^= 1
+    if harm == "names of a checkpoint":
+        data = (folder / "model.safetensors").read_bytes()
+    weights.write_bytes(data)
     with pytest.raises(CheckpointError):
         checkpoint_from_package(tmp_path / "package", tmp_path / "back")
     assert not (tmp_path / "back").exists()

@@ -1,0 +1,120 @@
+"""What only the fake Hub can show: it is as strict as the real one, and its faults are faults.
+
+The tests of the client (test_client.py) show that the real client works with it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.utils import httpx
+
+from tests.support.app_server import wait_for
+
+WEIGHTS = os.urandom(3_000)
+
+
+@pytest.fixture
+def ada(hub):
+    hub.put("ada/digits", {"model.safetensors": WEIGHTS})
+    return HfApi(endpoint=hub.url, token=hub.ADA)
+
+
+def commit_card(api, card):
+    add = CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=card)
+    api.create_commit("ada/digits", [add], commit_message="Card")
+
+
+def error_status(api):
+    with pytest.raises(HfHubHTTPError) as error:
+        api.model_info("ada/digits")
+    return error.value.response.status_code
+
+
+def test_storage_rejects_a_token_and_an_unsigned_address(hub, ada):
+    with httpx.Client() as client:
+        response = client.get(f"{hub.url}/ada/digits/resolve/main/model.safetensors")
+        assert response.status_code == 302
+        signed = response.headers["location"]
+        assert client.get(signed).content == WEIGHTS
+        assert client.get(signed, headers={"Authorization": f"Bearer {hub.ADA}"}).status_code == 400
+        assert client.get(signed.split("?")[0]).status_code == 403
+        assert client.put(signed, content=b"other").status_code == 403
+        assert client.get(signed, headers={"Range": "bytes=10-19"}).content == WEIGHTS[10:20]
+        assert client.get(signed, headers={"Range": "bytes=-7"}).content == WEIGHTS[-7:]
+        # the storage host has no API
+        assert client.get(f"{hub.storage_url}/api/models").status_code == 403
+
+
+def test_a_large_file_that_was_never_sent_cannot_be_committed(hub, ada):
+    pointer = {"path": "a.safetensors", "algo": "sha256", "oid": "0" * 64, "size": 3}
+    lines = ({"key": "header", "value": {"summary": "x"}}, {"key": "lfsFile", "value": pointer})
+    response = httpx.post(
+        f"{hub.url}/api/models/ada/digits/commit/main",
+        content="\n".join(map(json.dumps, lines)),
+        headers={"Authorization": f"Bearer {hub.ADA}"},
+    )
+    assert response.status_code == 400
+    assert "does not exist" in response.json()["error"]
+
+
+@pytest.mark.smoke
+def test_a_card_is_read_and_a_broken_one_rejected(ada):
+    with pytest.raises(ValueError, match="Invalid metadata"):
+        commit_card(ada, b"---\ntags: {a: 1}\n---\n")
+    with pytest.raises(ValueError, match="YAML"):
+        commit_card(ada, b"---\na: [\n---\n")
+    with pytest.warns(UserWarning, match="empty or missing yaml metadata"):
+        commit_card(ada, b"# No card\n")
+    commit_card(ada, b"---\nlicense: mit\ntags: [reverse]\n---\n# A card\n")
+    info = ada.model_info("ada/digits")
+    assert info.card_data.license == "mit"
+    assert info.tags == ["reverse", "license:mit"]
+
+
+def test_a_token_of_the_environment_is_used_when_needed(hub, ada, tmp_path):
+    """Otherwise the test that this token is never sent proves nothing."""
+    code = "from huggingface_hub import HfApi; print(HfApi().model_info('ada/digits').id)"
+    with hub.record_requests() as requests:
+        environment = hub.environment(tmp_path, token=hub.OWNER, HF_HUB_DISABLE_IMPLICIT_TOKEN="0")
+        command = [sys.executable, "-c", code]
+        subprocess.run(command, env=os.environ | environment, check=True, timeout=60)
+    assert {request.token for request in requests} == {hub.OWNER}
+    assert hub.requests_with(hub.OWNER)
+
+
+def test_the_newest_fault_counts_its_hits_and_ends(hub, ada):
+    hub.fault(hub.INFO, 500)
+    with hub.fault(hub.INFO, 503, times=2) as fault:
+        assert [error_status(ada) for _ in range(3)] == [503, 503, 500]
+    assert fault.hits == 2
+    hub.clear_faults()
+    assert ada.model_info("ada/digits").id == "ada/digits"
+    with pytest.raises(ValueError, match="a fault is"):
+        hub.fault(hub.INFO, "explode")
+
+
+@pytest.mark.parametrize("kind", ["silent", "hang"])
+def test_a_silent_fault_lasts_until_a_timeout_or_its_end(hub, ada, kind):
+    fault, errors = hub.fault(hub.INFO, kind), []
+    with pytest.raises(httpx.TimeoutException):
+        ada.model_info("ada/digits", timeout=0.2)
+
+    def send_request():
+        try:
+            ada.model_info("ada/digits")
+        except httpx.HTTPError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=send_request)
+    thread.start()
+    wait_for(lambda: fault.hits == 2, 60, "the request")
+    assert thread.is_alive()
+    hub.clear_faults()
+    thread.join(60)
+    assert len(errors) == 1
