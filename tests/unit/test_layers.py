@@ -1,7 +1,6 @@
 """The layers of the package, read from its imports, and the layers of the tests.
 
-A module imports only lower layers. Each test file has a layer, and the default selection has a test
-of each.
+A module imports only lower layers, and each test file has a layer.
 """
 
 import ast
@@ -141,29 +140,9 @@ def test_modules_of_the_first_page_do_not_import_torch():
 
 TEST_FILES = sorted(TESTS.rglob("test_*.py"))
 # Whole files of the full gate alone: each of them costs half a minute, or measures the machine.
-WITHOUT_SMOKE = {
-    "browser/test_accessibility.py",
-    "browser/test_compare.py",
-    "browser/test_compare_views.py",
-    "browser/test_markup.py",
-    "faults/test_load.py",
-    "faults/test_one_client.py",
-    "faults/test_page_loads.py",
-    "integration/hub/test_every_family.py",
-    "integration/test_code.py",
-    "train/architectures/test_learning.py",
-    "train/test_from_python.py",
-    "train/training/test_parts_learn.py",
-    "gpu/test_gpu.py",
-}
-
-
 @pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
-def test_every_file_has_a_layer_and_a_thin_path(path):
+def test_every_file_has_a_layer(path):
     assert layer_of(path) in TEST_LAYERS
-    name = path.relative_to(TESTS).as_posix()
-    has_smoke = "@pytest.mark.smoke\n" in path.read_text()
-    assert has_smoke is (layer_of(path) != "unit" and name not in WITHOUT_SMOKE)
 
 
 def test_no_test_name_is_longer_than_70_characters():
