@@ -139,6 +139,8 @@ def test_modules_of_the_first_page_do_not_import_torch():
 # The layers of the tests
 
 TEST_FILES = sorted(TESTS.rglob("test_*.py"))
+
+
 # Whole files of the full gate alone: each of them costs half a minute, or measures the machine.
 @pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
 def test_every_file_has_a_layer(path):
