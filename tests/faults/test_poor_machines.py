@@ -4,7 +4,6 @@ On each of them it trains to the end, or reports what is missing and what to do.
 test_disk_full.py has the full disk.
 """
 
-import errno
 import os
 import shutil
 import subprocess
@@ -16,13 +15,10 @@ import pytest
 
 from playground.checkpoints.checkpoint import resume_trainer
 from playground.errors import UserError
-from playground.jobs.process import context
 from playground.runs.owner_keys import new_owner_key
-from playground.runs.training_worker import TrainingWorker
-from playground.runs.worker_protocol import WorkerSpec
 from tests.support.app_server import ROOT, AppServer, wait_for
 from tests.support.page_client import PageClient, run_folders, zipped_small_checkpoint
-from tests.support.small_runs import IN_CI, run_as_root, tiny_config
+from tests.support.small_runs import mounted, run_as_root, tiny_config
 
 STEPS = 12
 SMALL = {
@@ -64,9 +60,13 @@ def running_app(*arguments, **settings):
     assert "Traceback" not in app.log.read_text()
 
 
+def owner_page(app):
+    return PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
+
+
 def train_to_end(app):
     """Start a run, wait for its end, and request a prediction."""
-    page = PageClient(app, (app.checkpoints / "runs" / ".owner").read_text())
+    page = owner_page(app)
     subject = page.train(**SMALL)
     assert subject.startswith("run:"), subject
     result = wait_for(
@@ -75,7 +75,6 @@ def train_to_end(app):
         "the end of the run",
     )
     assert (result["status"], result["message"], result["step"]) == ("done", "", STEPS)
-    assert result["points"]["steps"] == list(range(1, STEPS + 1))
     assert "error" not in page.call("runs/predict", subject=subject, text="3 1 4")
     (run,) = run_folders(app)
     assert resume_trainer(max((run / "checkpoints").glob("[0-9]*")))[0].step_count == STEPS
@@ -84,44 +83,14 @@ def train_to_end(app):
 @pytest.fixture
 def checkout(tmp_path):
     """Mount this checkout read-only."""
-    folder = tmp_path / "checkout"
-    folder.mkdir()
-    if not run_as_root("mount", "--bind", str(ROOT), str(folder)):
-        assert not IN_CI, "no folder can be mounted here, and this gate must not be skipped in CI"
-        pytest.skip("mounting a folder takes root, or sudo without a password")
-    try:
+    with mounted(tmp_path / "checkout", "--bind", str(ROOT)) as folder:
         assert run_as_root("mount", "-o", "remount,ro,bind", str(folder))
         assert os.statvfs(folder).f_flag & os.ST_RDONLY
         yield folder
-    finally:
-        assert run_as_root("umount", "-l", str(folder))
 
 
-def test_read_only_checkout_serves_models_and_names_storage_setting(tmp_path, checkout):
-    """Use the default settings, with a read-only folder of checkpoints."""
-    with running_app(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
-        page = PageClient(app, new_owner_key())
-        assert page.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")["target"] == [
-            "4",
-            "1",
-            "3",
-        ]
-        message = page.train(**SMALL)
-        assert message.startswith("Not started: the run")
-        assert READ_ONLY in message
-        assert "set PLAYGROUND_CHECKPOINTS to a folder that can be written" in message
-        archive_bytes = zipped_small_checkpoint(tmp_path, tiny_config())
-        with pytest.raises(RuntimeError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS"):
-            page.upload(archive_bytes)
-        log = app.log.read_text()
-        assert (
-            f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be "
-            "inspected, but not trained; set" in log
-        )
-
-
-def test_read_only_checkout_and_home_without_fork_server_can_train(tmp_path, checkout):
-    """Start processes in new interpreters, as on Windows."""
+def test_read_only_folder_serves_models_and_names_storage_setting(tmp_path, checkout):
+    """Start processes in new interpreters, as on Windows; without a home that can be written."""
     with running_app(
         tmp_path, checkout=checkout, HOME=str(checkout), PLAYGROUND_START_METHOD="spawn"
     ) as app:
@@ -132,6 +101,32 @@ def test_read_only_checkout_and_home_without_fork_server_can_train(tmp_path, che
         ]
         assert any("spawn_main" in command_line for command_line in command_lines)
         assert not any("forkserver" in command_line for command_line in command_lines)
+    with running_app(tmp_path, checkout=checkout, PLAYGROUND_CHECKPOINTS="") as app:
+        page = PageClient(app, new_owner_key())
+        response = page.call("runs/predict", subject="checkpoint:reverse", text="3 1 4")
+        assert response["target"] == ["4", "1", "3"]
+        message = page.train(**SMALL)
+        assert message.startswith("Not started: the run")
+        assert "set PLAYGROUND_CHECKPOINTS to a folder that can be written" in message
+        archive_bytes = zipped_small_checkpoint(tmp_path, tiny_config())
+        with pytest.raises(RuntimeError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS"):
+            page.upload(archive_bytes)
+        assert (
+            f"{checkout}/checkpoints/runs cannot be written ({READ_ONLY}): models can be "
+            "inspected, but not trained; set" in app.log.read_text()
+        )
+
+
+def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registries):
+    with mounted(tmp_path / "disk" / "runs", "-t", "tmpfs", "-o", "mode=1777", "tmpfs") as runs:
+        (runs / ".incomplete.tmp").write_text("incomplete")
+        os.utime(runs / ".incomplete.tmp", (0, 0))
+        assert run_as_root("mount", "-o", "remount,ro", str(runs))
+        registry = registries(runs.parent)
+        assert registry.storage.error().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
+        with pytest.raises(UserError, match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder"):
+            registry.start(tiny_config(), "ada")
+        assert [path.name for path in runs.iterdir()] == [".incomplete.tmp"]
 
 
 @pytest.fixture
@@ -145,86 +140,43 @@ def one_core():
     os.sched_setaffinity(0, usable)
 
 
-def test_server_starts_with_stale_temp_files_on_read_only_disk(tmp_path, registries):
-    runs = tmp_path / "disk" / "runs"
-    runs.mkdir(parents=True)
-    if not run_as_root("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", str(runs)):
-        assert not IN_CI, "no disk can be mounted here, and this gate must not be skipped in CI"
-        pytest.skip("mounting a disk takes root, or sudo without a password")
-    try:
-        for name in (".incomplete.tmp", ".folder.previous/incomplete"):
-            (runs / name).parent.mkdir(exist_ok=True)
-            (runs / name).write_text("incomplete")
-            os.utime(runs / name.split("/")[0], (0, 0))
-        assert run_as_root("mount", "-o", "remount,ro", str(runs))
-        registry = registries(runs.parent)
-        assert registry.storage.error().startswith(f"{runs} cannot be written ({READ_ONLY}): ")
-        with pytest.raises(
-            UserError,
-            match=f"{READ_ONLY}; set PLAYGROUND_CHECKPOINTS to a folder that can be written and "
-            "try again",
-        ):
-            registry.start(tiny_config(), "ada")
-        assert sorted(path.name for path in runs.iterdir()) == [
-            ".folder.previous",
-            ".incomplete.tmp",
-        ]
-    finally:
-        assert run_as_root("umount", "-l", str(runs))
-
-
 def test_one_core_without_shared_memory_can_train(tmp_path, one_core):
     if not shutil.which("unshare"):
-        pytest.skip(
-            "no unshare here, with which /dev/shm could be taken away from one process alone"
-        )
+        pytest.skip("no unshare here, to take /dev/shm away from one process alone")
     # as root, or as any user if the system permits it
-    unshare_commands = (["unshare", "-m"], ["unshare", "-r", "-m"])
-    prefixes = [[*command, "sh", "-c", NO_SHARED_MEMORY, "sh"] for command in unshare_commands]
-    prefix = next(
-        (
-            command
-            for command in prefixes
-            if subprocess.run([*command, "true"], capture_output=True).returncode == 0
-        ),
-        None,
-    )
-    if prefix is None:
-        pytest.skip(
-            "a name space of its own, in which /dev/shm could be taken away, takes root, or a "
-            "system that permits it to any user"
-        )
+    prefixes = [
+        [*command, "sh", "-c", NO_SHARED_MEMORY, "sh"]
+        for command in (["unshare", "-m"], ["unshare", "-r", "-m"])
+    ]
+    usable = [
+        prefix
+        for prefix in prefixes
+        if subprocess.run([*prefix, "true"], capture_output=True).returncode == 0
+    ]
+    if not usable:
+        pytest.skip("a name space of its own takes root, or a system that permits it to any user")
     with running_app(
-        tmp_path, command_prefix=[*prefix, sys.executable, "-c", TOO_SLOW_FOR_GRADIO]
+        tmp_path, command_prefix=[*usable[0], sys.executable, "-c", TOO_SLOW_FOR_GRADIO]
     ) as app:
         train_to_end(app)
         assert os.sched_getaffinity(app.process.pid) == one_core
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("method", ["fork", "threads"])
-def test_an_unknown_start_method_is_rejected_with_the_known_ones(monkeypatch, method):
-    monkeypatch.setenv("PLAYGROUND_START_METHOD", method)
-    with pytest.raises(
-        ValueError,
-        match=f"PLAYGROUND_START_METHOD is '{method}'; this system has .*spawn: choose one, or "
-        "leave it unset",
-    ):
-        context()
-
-
-@pytest.mark.parametrize(
-    ("number", "advice"),
-    [(errno.EROFS, "make its folder writable"), (errno.ENOSPC, "free disk space")],
-)
-def test_a_run_with_a_full_disk_reports_a_remedy(tmp_path, number, advice):
-    worker = TrainingWorker(context().Pipe()[1], WorkerSpec(str(tmp_path), tiny_config().to_flat()))
-
-    def raise_disk_error():
-        raise OSError(number, os.strerror(number), "metrics.jsonl")
-
-    assert worker.write_or_pause(raise_disk_error) is False
-    assert worker.paused
-    assert worker.write_error.endswith(
-        f"{os.strerror(number)}; the run is paused: {advice} and resume"
+@pytest.mark.parametrize("command", [["app.py", "--port", "1"], ["-m", "playground", "gallery"]])
+def test_invalid_environment_variables_are_rejected_at_the_start(command):
+    environment = os.environ | {
+        "PLAYGROUND_IDLE_TIMEOUT_S": "an hour",
+        "PLAYGROUND_MAX_D_MODEL": "1.5",
+    }
+    completed = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
+    assert completed.returncode != 0
+    assert "PLAYGROUND_IDLE_TIMEOUT_S is 'an hour'; it must be a number from 0" in completed.stderr
+    assert "PLAYGROUND_MAX_D_MODEL is '1.5'; it must be a whole number from 0" in completed.stderr
+    assert "Traceback" not in completed.stderr

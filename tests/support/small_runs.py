@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +50,19 @@ def run_as_root(*command: str) -> bool:
         subprocess.run([*prefix, *command], capture_output=True).returncode == 0
         for prefix in prefixes
     )
+
+
+@contextmanager
+def mounted(folder: Path, *arguments: str) -> Iterator[Path]:
+    """Mount `folder`, and unmount it afterwards; skip the test where that is not possible."""
+    folder.mkdir(parents=True)
+    if not run_as_root("mount", *arguments, str(folder)):
+        assert not IN_CI, "nothing can be mounted here, and this gate must not be skipped in CI"
+        pytest.skip("mounting takes root, or sudo without a password")
+    try:
+        yield folder
+    finally:
+        assert run_as_root("umount", "-l", str(folder))
 
 
 def tiny_config(**fields: object) -> RunConfig:

@@ -1,7 +1,6 @@
-"""Requests to an inspection process: clients take turns, and none can fill the queue."""
+"""Requests to an inspection process; tests/unit/jobs/test_queue.py has the order of its queue."""
 
 import asyncio
-from concurrent.futures import CancelledError
 from types import SimpleNamespace
 
 import pytest
@@ -39,31 +38,6 @@ def texts(process):
     return [arguments[1] for _, _, _, arguments in process.sent]
 
 
-def respond_to_all(process):
-    """Respond to request after request until none waits; return their texts in order."""
-    responses = 0
-    while responses < len(process.sent):
-        responses += 1
-        process.respond(text=texts(process)[-1])
-    return texts(process)
-
-
-def test_one_request_at_a_time_is_at_the_process(inspector, started):
-    first, second = request(inspector, ADA, "1", "2")
-    (process,) = started
-    assert texts(process) == ["1"]
-    process.respond(actual=1)
-    assert (first.result(0), second.done(), texts(process)) == ({"actual": 1}, False, ["1", "2"])
-
-
-def test_addresses_take_turns_and_so_do_the_owners_behind_one(inspector, started):
-    request(inspector, ADA, "a1", "a2", "a3")
-    request(inspector, EVE, "e1", "e2", "e3")
-    request(inspector, BOB, "b1", "b2", "b3")
-    order = ["a1", "b1", "a2", "b2", "e1", "b3", "a3", "e2", "e3"]
-    assert respond_to_all(started[0]) == order
-
-
 def test_requests_are_limited_per_client_and_per_address(inspector):
     futures = request(inspector, ADA, *("x" for _ in range(MAX_PER_CLIENT + 2)))
     assert [future.done() for future in futures] == [False] * MAX_PER_CLIENT + [True] * 2
@@ -78,21 +52,10 @@ def test_requests_are_limited_per_client_and_per_address(inspector):
     assert not request(inspector, BOB, "b")[0].done()
 
 
-def test_viewer_uses_neither_the_quota_of_the_owner_nor_of_others(inspector, started):
+def test_viewer_uses_neither_the_quota_of_the_owner_nor_of_others(inspector):
     request(inspector, Client(ADA.address, VIEWER), *("x" for _ in range(MAX_PER_CLIENT + 5)))
     assert not request(inspector, Client(BOB.address, VIEWER), "other")[0].done()
     assert not request(inspector, ADA, "mine")[0].done()
-    assert set(respond_to_all(started[0])[1:4]) == {"other", "x", "mine"}
-
-
-def test_a_cancelled_request_is_not_sent_and_frees_its_slot(inspector, started):
-    futures = request(inspector, ADA, *map(str, range(MAX_PER_CLIENT)))
-    assert all(future.cancel() for future in futures[1:])
-    repeated = request(inspector, ADA, *("again" for _ in range(MAX_PER_CLIENT - 1)))
-    assert not any(future.done() for future in repeated)
-    assert respond_to_all(started[0]) == ["0", *["again"] * (MAX_PER_CLIENT - 1)]
-    with pytest.raises(CancelledError):
-        futures[1].result(0)
 
 
 def test_request_past_time_limit_ends_and_next_gets_new_process(inspector, started):
@@ -109,15 +72,6 @@ def test_request_past_time_limit_ends_and_next_gets_new_process(inspector, start
     assert texts(started[1]) == ["next"]
     started[1].respond(actual=1)
     assert waiting.result(0) == {"actual": 1}
-
-
-def test_requests_that_wait_survive_the_end_of_the_process(inspector, started):
-    (current,), (waiting,) = request(inspector, ADA, "1"), request(inspector, BOB, "2")
-    started[0].on_exit(-11)
-    assert current.result(0)["retryable"]
-    assert texts(started[1]) == ["2"]
-    started[1].respond(actual=2)
-    assert waiting.result(0) == {"actual": 2}
 
 
 def test_a_stopped_process_fails_pending_requests_and_rejects_new_ones(inspector, started):

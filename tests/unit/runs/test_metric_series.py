@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 
 import pytest
 from hypothesis import given
@@ -76,6 +75,9 @@ def test_points_equal_the_measurements():
         [line(1), line(2, exact_match=0.5, token_accuracy=0.75, eval_size=64), line(3)]
     )
     assert (len(points), points.first, points.last, points.best) == (3, 1, 3, 0.5)
+    empty = MetricSeries()
+    assert (empty.last, empty.best, empty.latest()) == (0, None, {"step": 0})
+    assert empty.delta_since(0)["steps"] == empty.downsampled(9)["evaluations"] == []
     assert {name: list(column) for name, column in points.columns.items()} == {
         name: [line(step)[name] for step in (1, 2, 3)] for name in METRIC_COLUMNS
     }
@@ -91,27 +93,15 @@ def test_held_out_loss_is_among_the_evaluations():
         points.add([line(4, **scores, held_out_loss=[])])
 
 
-def test_no_measurements_give_no_rows():
-    points = MetricSeries()
-    assert (len(points), points.last, points.best, points.latest()) == (0, 0, None, {"step": 0})
-    for result in (points.delta_since(0), points.downsampled(100)):
-        assert (result["count"], result["steps"], result["loss"], result["evaluations"]) == (
-            0,
-            [],
-            [],
-            [],
-        )
-        assert result["whole"] is True
-
-
 def test_points_can_start_at_any_step():
     points = up_to(12, first=10)
     assert (points.first, points.last, len(points)) == (10, 12, 3)
     assert points.delta_since(0)["steps"] == [10, 11, 12]
     assert points.delta_since(2)["steps"] == [12]
+    assert up_to(1500, first=501).downsampled(10)["steps"][0] == 501
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize("step", [1, 3, 5])
 def test_a_step_out_of_order_is_rejected_and_the_file_is_unchanged(step):
     points = up_to(3)
     with pytest.raises(ValueError, match=f"step {step} does not follow step 3"):
@@ -131,14 +121,6 @@ def test_missing_measurements_count_as_none():
         "seconds": 0.0,
         "steps_per_second": 0.0,
     }
-
-
-def test_the_best_score_is_the_highest_or_none():
-    scored = MetricSeries(
-        [line(1, exact_match=0.0), line(2, exact_match=0.5), line(3, exact_match=0.25)]
-    )
-    assert scored.best == 0.5
-    assert MetricSeries([line(1, exact_match=0.0)]).best == 0.0
 
 
 # What a page lacks
@@ -233,24 +215,6 @@ def test_curve_keeps_extremes_of_any_interval_within_one_column(last, columns, s
     assert {loss.index(min(loss)) + 1, loss.index(max(loss)) + 1} <= rendered
 
 
-@pytest.mark.parametrize("height", [-50.0, 50.0])
-@pytest.mark.parametrize("at", [1, 2, 777, 50_000, 99_999, 100_000])
-def test_a_single_spike_among_a_hundred_thousand_steps_is_drawn(at, height):
-    points = MetricSeries(
-        line(step, loss=height if step == at else 1.0) for step in range(1, 100_001)
-    )
-    result = points.delta_since(0)
-    assert result["loss"][result["steps"].index(at)] == height
-    assert result["loss"].count(height) == 1
-    assert len(result["steps"]) <= 3_002
-
-
-def test_a_curve_that_begins_later_is_drawn_at_its_steps():
-    result = MetricSeries(line(step) for step in range(501, 1501)).downsampled(10)
-    assert (result["steps"][0], result["steps"][-1]) == (501, 1500)
-    assert result["loss"] == [1 / step for step in result["steps"]]
-
-
 # Scores
 
 
@@ -267,18 +231,3 @@ def test_downsampling_keeps_real_scores_extremes_and_the_last(count, most, seed)
     elif count:
         assert stored[-1] == scored[-1]
         assert {min(scored, key=lambda s: s[1]), max(scored, key=lambda s: s[1])} <= set(stored)
-
-
-def test_curve_time_is_not_quadratic_in_columns():
-    points = MetricSeries({"step": step, "loss": float(step % 7)} for step in range(1, 40_001))
-
-    def seconds(columns):
-        times = []
-        for _ in range(3):
-            before = time.thread_time()
-            points.downsampled(columns)
-            times.append(time.thread_time() - before)
-        return min(times)
-
-    # 16 times as many columns; their square is 256 times as large
-    assert seconds(16_000) < 40 * seconds(1_000)

@@ -30,14 +30,12 @@ def test_a_checkpoint_without_a_replay_has_no_frames(tmp_path):
     ("content", "message"),
     [
         (b"[]", "no list of recorded snapshots"),
-        (b'{"frames": [1]}', "no list of recorded snapshots"),
         (replay_with(FRAME | {"step": "3"}), "no list of recorded snapshots"),
         (replay_with(FRAME | {"samples": {}}), "no list of recorded snapshots"),
         (b'{"frames": [NaN]}', "replay.json"),
-        (b"{", "replay.json"),
         (b" " * (MAX_REPLAY_BYTES + 1), "larger than 3,000,000 bytes"),
     ],
-    ids=["list", "number", "step", "samples", "NaN", "truncated", "large"],
+    ids=["list", "step", "samples", "NaN", "large"],
 )
 def test_an_invalid_replay_is_an_error_with_its_path(tmp_path, content, message):
     (tmp_path / REPLAY_FILE).write_bytes(content)

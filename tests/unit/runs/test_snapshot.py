@@ -34,15 +34,6 @@ def test_predictions_on_the_probe_are_those_of_the_model(name):
     assert probe["probability"] == pytest.approx(expected, abs=1)
 
 
-def test_contributions_are_those_of_the_sublayers_on_the_probe():
-    config = small_config("transformer")
-    model, task = build_model(config), config.task.load()
-    builder = SnapshotBuilder(task, config, torch.device("cpu"))
-    contributions = builder.snapshot(model, 0)["contributions"]
-    assert len(contributions) == 5 * config.model.n_layers
-    assert all(0 < value < 100 for value in contributions.values())
-
-
 @pytest.mark.parametrize("name", VARIANTS)
 def test_numbers_of_the_diagram_equal_those_of_the_inspect_tab(name):
     torch.manual_seed(0)

@@ -7,19 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from playground.runs import state, storage_quota
-from playground.runs.registry import Registry
-from playground.training.config import RunConfig
-
-SMALL = {
-    "d_model": 16,
-    "n_heads": 2,
-    "n_layers": 1,
-    "d_ff": 16,
-    "batch_size": 8,
-    "max_length": 5,
-    "eval_size": 32,
-    "max_steps": 20,
-}
 
 
 class SlowDisk:
@@ -38,15 +25,10 @@ class SlowDisk:
 
 
 @pytest.fixture
-def registry(tmp_path, monkeypatch):
-    registry = Registry(tmp_path, slots=1)
-    monkeypatch.setattr(registry.scheduler, "schedule", lambda: None)  # every run stays queued
-    yield registry
-    registry.shutdown()
-
-
-def start(registry, owner="ada"):
-    return registry.start(RunConfig.from_flat(SMALL), owner)
+def registry(create_registry):
+    registry = create_registry()
+    registry.settings.slots = 0  # every run stays queued
+    return registry
 
 
 def slow_write(monkeypatch, disk, registry):
@@ -70,15 +52,9 @@ ACTIONS = {
         slow_write,
         lambda registry, run: registry.update_metadata(run, name="another"),
     ),
-    "a run is deleted": (slow_write, lambda registry, run: registry.delete(run)),
-    "a run leaves the queue": (slow_write, lambda registry, run: registry.control(run, "stop")),
     "its worker ends": (slow_write, lambda registry, run: registry.supervisor.on_exit(run, 0)),
-    "its worker saves": (
-        slow_write,
-        lambda registry, run: registry.supervisor.on_message(run, "saved", 3),
-    ),
-    "a run starts": (slow_write, lambda registry, run: start(registry, "bob")),
-    "space is freed for a run": (slow_check, lambda registry, run: start(registry, "bob")),
+    "a run starts": (slow_write, lambda registry, run: registry.rerun(run, "bob")),
+    "space is freed for a run": (slow_check, lambda registry, run: registry.rerun(run, "bob")),
     "a run is evicted": (
         slow_removal,
         lambda registry, run: registry.storage_quota.evict_if_idle(
@@ -89,7 +65,7 @@ ACTIONS = {
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, action):
+def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, start, monkeypatch, action):
     make_slow, change = ACTIONS[action]
     watched, changed = start(registry), start(registry)
     if action == "a run is evicted":
@@ -116,8 +92,7 @@ def test_a_poll_and_a_request_do_not_wait_for_the_disk(registry, monkeypatch, ac
         pending_change.result(60)
 
 
-@pytest.mark.smoke
-def test_a_poll_takes_neither_the_lock_of_the_registry_nor_that_of_the_run(registry):
+def test_a_poll_takes_neither_the_lock_of_the_registry_nor_that_of_the_run(registry, start):
     run = start(registry)
     run.load_points(), run.load_weight_steps()
     locked, released = threading.Event(), threading.Event()
@@ -138,7 +113,7 @@ def test_a_poll_takes_neither_the_lock_of_the_registry_nor_that_of_the_run(regis
             released.set()
 
 
-def test_a_poll_reads_one_record_while_another_thread_replaces_it(registry):
+def test_a_poll_reads_one_record_while_another_thread_replaces_it(registry, start):
     run = start(registry)
     run.load_points(), run.load_weight_steps()
     states = [("training", "", 3), ("failed", "the reason", 9)]
@@ -161,8 +136,7 @@ def test_a_poll_reads_one_record_while_another_thread_replaces_it(registry):
         replacing.result(20)
 
 
-@pytest.mark.smoke
-def test_a_change_is_on_the_disk_when_the_call_returns(registry):
+def test_a_change_is_on_the_disk_when_the_call_returns(registry, start):
     run = start(registry)
 
     def read_record():

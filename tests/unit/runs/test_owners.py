@@ -1,0 +1,180 @@
+"""Whose run it is: ids, share links, names, tags, and imported checkpoints."""
+
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from playground.checkpoints.manifest import Manifest
+from playground.errors import UserError
+from playground.runs import registry as registry_module
+from playground.runs import storage_folder
+from playground.runs.record import MAX_NAME_LENGTH, MAX_TAG_LENGTH
+from playground.runs.state import Run
+from playground.runs.weight_history import weight_steps
+from tests.support.fake_workers import SCORES, WEIGHTS
+from tests.support.small_runs import tiny_config
+
+# Ids
+
+
+def test_share_link_finds_its_run_and_no_other_run_of_the_owner(registry, start):
+    run, other = start(registry), start(registry)
+    assert registry.find_shared(run.share_id) is run
+    assert registry.find_shared(other.share_id) is other
+    invalid = ("", None, 7, run.id, run.share_id[:-1], run.share_id + "x", "\ud800", {"id": 1})
+    for identifier in (*invalid, run.folder.name):
+        assert registry.find_shared(identifier) is None
+    registry.delete(run)
+    assert registry.find_shared(run.share_id) is None
+    registry.restore(run)
+    assert registry.find_shared(run.share_id) is run
+
+
+def test_a_run_is_found_by_its_owner_only(registry, start):
+    run = start(registry)
+    assert registry.find(run.id, "ada") is run
+    for owner in ("", "bob", "ADA", " ada", run.owner):
+        assert registry.find(run.id, owner) is None
+        assert registry.list_for_owner(owner) == []
+    for run_id in (run.share_id, run.folder.name, None, 3, []):
+        assert registry.find(run_id, "ada") is None
+
+
+def test_ids_are_unpredictable_and_unrelated(registry, start):
+    runs = [start(registry) for _ in range(8)]
+    texts = [text for run in runs for text in (run.id, run.share_id)]
+    assert len({*texts}) == len(texts)
+    assert min(map(len, texts)) >= 22  # 128 bits
+    assert all(text not in run.folder.name for text in texts for run in runs)
+
+
+# Names and tags
+
+
+def test_names_are_unique_per_owner_and_limited_in_length(registry, start):
+    first, second, third = (start(registry) for _ in range(3))
+    assert (second.name, third.name) == (f"{first.name} (2)", f"{first.name} (3)")
+    assert start(registry, "bob").name == first.name
+    long = [start(registry, "eve", name="x" * 300) for _ in range(3)]
+    long.append(registry.branch(long[0], 0, "eve"))
+    assert len({run.name for run in long}) == 4
+    assert max(len(run.name) for run in long) <= MAX_NAME_LENGTH
+
+
+def test_names_tags_and_hiding_survive_a_restart(registry, create_registry, start):
+    run = start(registry)
+    registry.update_metadata(run, name="  My\n best run ", hidden=True)
+    for name in ("", " \n ", "x" * (MAX_NAME_LENGTH + 1), "\0"):
+        with pytest.raises(UserError, match="use 1 to 80 printable characters"):
+            registry.update_metadata(run, name=name)
+    registry.update_metadata(run, tags=[" wide\n model ", "baseline", "", "baseline"])
+    for tags in (["x" * (MAX_TAG_LENGTH + 1)], ["\0"], list("abcdefghi")):
+        with pytest.raises(UserError, match="use at most"):
+            registry.update_metadata(run, tags=tags)
+    restored = create_registry().find(run.id, "ada")
+    assert (restored.name, restored.hidden) == ("My best run", True)
+    assert restored.record.tags == ("wide model", "baseline")
+    registry.update_metadata(run, hidden=False)
+    assert registry.summaries("ada")[0]["hidden"] is False
+
+
+def test_a_second_server_on_the_same_folder_is_warned_about(create_registry, tmp_path):
+    first, second = create_registry(), create_registry()
+    assert (first.storage.error(), first.storage.lock()) == ("", "")
+    assert f"another server uses {tmp_path}" in second.storage.lock()
+    first.storage.unlock()
+    assert second.storage.lock() == ""
+
+
+# Imported checkpoints
+
+
+@pytest.fixture
+def create_checkpoint(tmp_path):
+    """Create a checkpoint of step 12, without tensors."""
+
+    def create(name="upload", files=("model.safetensors", "training.safetensors"), **fields):
+        folder = tmp_path / name
+        folder.mkdir()
+        manifest = Manifest(tiny_config(**fields), 12, 3.0, "cpu", SCORES)
+        (folder / "config.json").write_text(manifest.to_json())
+        for file in files:
+            (folder / file).write_bytes(WEIGHTS)
+        return folder
+
+    return create
+
+
+def test_an_imported_checkpoint_continues_from_its_step(
+    registry, create_checkpoint, workers, tmp_path
+):
+    run = registry.import_checkpoint(create_checkpoint(), "ada", "Uploaded")
+    assert not (tmp_path / "upload").exists()
+    assert (run.name, run.status, run.step, run.best) == ("Uploaded", "stopped", 12, 0.5)
+    assert weight_steps(run.folder) == [12]
+    assert run.imported is Run.read(run.folder).imported is True
+    workers.control(registry, run, "resume")
+    workers.train(run)
+    assert registry.poll(run, 0, -1, 0)["points"]["steps"] == [13]
+    assert run.imported is False  # trained here
+
+
+def test_an_imported_checkpoint_at_its_last_step_is_done(registry, create_checkpoint):
+    run = registry.import_checkpoint(create_checkpoint(max_steps=12), "ada", "")
+    assert (run.status, run.name) == ("done", "reverse 1–5, 1 × 1")
+
+
+def test_weights_alone_can_not_be_trained(registry, create_checkpoint):
+    run = registry.import_checkpoint(create_checkpoint(files=["model.safetensors"]), "ada", "")
+    actions = [
+        lambda: registry.change_setting(run, "max_steps", 100),
+        lambda: registry.control(run, "resume"),
+        lambda: registry.control(run, "step"),
+    ]
+    for act in actions:
+        with pytest.raises(UserError, match="holds weights only"):
+            act()
+    assert (run.has_worker, run.status, run.changes) == (False, "done", ())
+
+
+def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(
+    registry, create_checkpoint, monkeypatch
+):
+    monkeypatch.setattr(registry_module, "MAX_RUNS_PER_OWNER", 2)
+    folders = [create_checkpoint(f"sent {number}") for number in range(4)]
+    barrier = threading.Barrier(len(folders))
+    is_checked = threading.Semaphore(0)
+    read, list_runs, move = (
+        registry_module.read_manifest,
+        registry.list_for_owner,
+        shutil.move,
+    )
+
+    def read_together(folder):
+        barrier.wait(60)
+        return read(folder)
+
+    def count_runs(owner):
+        is_checked.release()
+        return list_runs(owner)
+
+    def move_late(*arguments):
+        while is_checked.acquire(timeout=0.05):  # until no request counts the runs any more
+            pass
+        return move(*arguments)
+
+    monkeypatch.setattr(registry_module, "read_manifest", read_together)
+    monkeypatch.setattr(registry, "list_for_owner", count_runs)
+    monkeypatch.setattr(storage_folder.shutil, "move", move_late)
+
+    def adopt(folder):
+        try:
+            return registry.import_checkpoint(folder, "ada", "sent")
+        except UserError:
+            return None
+
+    with ThreadPoolExecutor(len(folders)) as threads:
+        adopted = [run for run in threads.map(adopt, folders) if run]
+    assert len(adopted) == len(list_runs("ada")) == 2
