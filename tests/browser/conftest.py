@@ -80,16 +80,16 @@ def app(app_hub, tmp_path_factory) -> Iterator[AppServer]:
 
 
 @pytest.fixture(scope="session")
-def kept_owners() -> set[str]:
+def old_owners() -> set[str]:
     """The owners whose runs last longer than a page."""
     return set()
 
 
 @pytest.fixture(scope="session")
-def finished_run(app, kept_owners) -> tuple[PageClient, str]:
+def finished_run(app, old_owners) -> tuple[PageClient, str]:
     """A run of 60 steps and its owner, which no test changes. The page lists a second run."""
     client, _ = train_over_api(app, seed=1)
-    kept_owners.add(client.owner)
+    old_owners.add(client.owner)
     return train_over_api(app, client.owner)
 
 
@@ -164,7 +164,7 @@ def open_page(
     browser: Browser,
     idle: dict[str, list[Page]],
     left_open: list[tuple[Page, set]],
-    kept_owners: set[str],
+    old_owners: set[str],
 ) -> Iterator[Callable[..., Page]]:
     """Open pages, each in its own profile; check their errors and requests.
 
@@ -256,7 +256,7 @@ def open_page(
     for page, url in retained:
         idle.setdefault(url_origin(url), []).append(page)
     for runs_url, owner in owners:
-        if owner not in kept_owners:
+        if owner not in old_owners:
             delete_runs(runs_url, owner)
     assert complaints == []
 

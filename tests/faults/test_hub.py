@@ -404,7 +404,7 @@ def test_no_hub_task_retries_without_a_network(
     assert not (tmp_path / "in").exists()
 
 
-def test_a_server_that_never_responds_is_asked_once(configured_process, tmp_path, monkeypatch):
+def test_a_server_that_never_responds_gets_one_request(configured_process, tmp_path, monkeypatch):
     assert CONNECT_TIMEOUT_S < 3
     assert READ_TIMEOUT_S <= 12
     monkeypatch.setattr(transport, "READ_TIMEOUT_S", 0.3)

@@ -412,7 +412,7 @@ test("the menu of a run renames, hides, repeats and deletes it", async () => {
   assert.deepEqual(payloads(), ["renamemine", "hide", "rerun", "delete"]);
 });
 
-test("a hidden run is behind a button, a deleted run has Undo, a hostile name is text", async () => {
+test("hidden runs are behind a button, deleted ones have Undo, names are text", async () => {
   const name = "<img src=x onerror=alert(1)>";
   listRuns({ ...RUN, hidden: true }, { ...RUN, subject: "run:3", name, deleted: true });
   await mount(html`<${RunList} />`);

@@ -29,7 +29,7 @@ CHANGES = {
     "datasets, server": "unit/datasets unit/server integration/server",
     "hub": "unit/hub integration/hub integration/test_hub_commands.py",
     "commands": "integration/test_command_line.py integration/test_app.py",
-    "what strangers may send": "faults",
+    "hostile input, processes, disks": "faults",
 }
 
 

@@ -204,7 +204,7 @@ def test_an_untrained_head_answers_all_the_same(compared):
     assert result["buggy"]["output"]
 
 
-def test_loud_embeddings_are_scaled_by_the_root_of_the_width():
+def test_large_embeddings_are_scaled_by_the_root_of_the_width():
     config = RunConfig.from_flat(SMALL | {"position_type": "sinusoidal"}).model
     weights = []
     for build in (reference_model, lambda sizes: buggy_model(sizes, BUGS["loud-embeddings"])):

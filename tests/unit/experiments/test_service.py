@@ -223,8 +223,8 @@ def test_cancel_deletes_unfinished_runs_and_survives_a_restart(create_server, tr
     experiments.cancel(experiment, "ada")
     assert experiments.state(experiment, "ada") == "cancelled"
     assert experiments.details(experiment, "ada")["statuses"] == {"done": 1, "planned": 3}
-    kept = [run.status for run in registry.list_for_owner("ada") if not run.deleted_at]
-    assert kept == ["done"]
+    statuses = [run.status for run in registry.list_for_owner("ada") if not run.deleted_at]
+    assert statuses == ["done"]
     assert experiments.find_equivalent(experiment, "ada") is None
     registry.shutdown(0)
     _, experiments = create_server()

@@ -224,7 +224,7 @@ def bug_result(name):
 @pytest.fixture
 def hidden_bug(service, started, monkeypatch):
     """Return the id of the measurement of a hidden bug, whose result is there."""
-    monkeypatch.setattr(lesson_service, "hint", lambda result: "Look at the loss.")
+    monkeypatch.setattr(lesson_service, "hint", lambda result: "Compare the loss.")
 
     def start(name=RANDOM_BUG, seed=0, **options):
         measurement_id = service.start_bug(name, seed, 20, OWNER, **options)

@@ -173,7 +173,7 @@ def test_a_worker_knows_whether_a_page_is_open(registry, workers, start, clock):
     assert run.worker.viewer_active is True
 
 
-def test_points_that_nobody_views_are_read_from_disk_again(registry, workers, start, clock):
+def test_points_without_viewers_are_read_from_disk_again(registry, workers, start, clock):
     run = start(registry)
     workers.finish(run)
     assert registry.poll(run, 0, -1, 0)["points"]["count"] == 60

@@ -32,7 +32,7 @@ def test_share_link_finds_its_run_and_no_other_run_of_the_owner(registry, start)
     assert registry.find_shared(run.share_id) is run
 
 
-def test_a_run_is_found_by_its_owner_only(registry, start):
+def test_only_its_owner_finds_a_run(registry, start):
     run = start(registry)
     assert registry.find(run.id, "ada") is run
     for owner in ("", "bob", "ADA", " ada", run.owner):
