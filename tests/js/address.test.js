@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
-import { before, beforeEach, test } from "node:test";
+import { before, beforeEach, mock, test } from "node:test";
 
 import "./support/dom.js";
 import { connectAddress } from "../../playground/ui/static/shared/address.js";
 import { Store } from "../../playground/ui/static/shared/store.js";
 
 const TABS = ["Train", "Inspect", "Lab"];
-const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 let store;
 
 function selectTab(name) {
@@ -26,6 +25,8 @@ before(() => {
 });
 
 beforeEach(() => {
+  mock.timers.reset();
+  mock.timers.enable({ apis: ["setTimeout"] });
   localStorage.clear();
   document.body.innerHTML = `<div id="tabs"><div class="tab-wrapper">${TABS.map(
     (name) => `<button role="tab" aria-selected="${name === "Train"}">${name}</button>`,
@@ -54,7 +55,7 @@ test("a step and a sequence replace the address once they rest", async () => {
   for (const step of [1, 2, 3]) store.step.value = step;
   store.setInput("1 2");
   assert.equal(location.search, "?tab=train&model=run%3A1");
-  await wait(400);
+  mock.timers.tick(400);
   assert.equal(location.search, "?tab=train&model=run%3A1&step=3&input=1+2");
   assert.equal(history.length, entries);
 });
@@ -64,10 +65,10 @@ test("the address keeps its step while recorded steps are played", async () => {
   store.openModel("checkpoint:reverse");
   store.isPlaying.value = true;
   store.step.value = 0;
-  await wait(400);
+  mock.timers.tick(400);
   assert.equal(location.search, "?tab=train&model=checkpoint%3Areverse");
   store.isPlaying.value = false; // paused
-  await wait(400);
+  mock.timers.tick(400);
   assert.equal(location.search, "?tab=train&model=checkpoint%3Areverse&step=0");
 });
 
@@ -79,7 +80,7 @@ test("the Back button restores tab, model and step", async () => {
     [store.tab.value, store.model.value, store.step.value],
     ["lab", "checkpoint:copy", 4],
   );
-  await wait(10);
+  mock.timers.tick(10);
   assert.equal(selected(), "Lab");
   const entries = history.length;
   store.openModel("checkpoint:reverse");
@@ -89,7 +90,7 @@ test("the Back button restores tab, model and step", async () => {
 test("the first address opens its tab, an empty one the last tab", async () => {
   history.replaceState(null, "", "/space/?tab=inspect");
   connectAddress(store);
-  await wait(10);
+  mock.timers.tick(10);
   assert.equal(selected(), "Inspect");
   assert.equal(localStorage.getItem("transformer-playground-tab"), "inspect");
   history.replaceState(null, "", "/space/");

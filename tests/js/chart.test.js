@@ -209,13 +209,15 @@ test("a click selects the position at the cursor", async () => {
   send("mousedown");
   send("mouseup");
   await settle();
+  mock.timers.enable({ apis: ["setTimeout"] });
   send("click");
   send("click");
   send("dblclick");
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  mock.timers.tick(300);
   assert.equal(onSelect.mock.callCount(), 0, "a double click");
   send("click");
-  await new Promise((resolve) => setTimeout(resolve, 300));
+  mock.timers.tick(300);
+  mock.timers.reset();
   assert.deepEqual(onSelect.mock.calls[0].arguments, [3]);
 });
 

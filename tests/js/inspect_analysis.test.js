@@ -139,10 +139,10 @@ const FORWARD = {
     },
   },
 };
-let delayMs, views;
+let answers, views;
 
 beforeEach(() => {
-  delayMs = 0;
+  answers = Promise.resolve();
   views = {
     contributions: ATTRIBUTION,
     heads: SCORES,
@@ -152,7 +152,7 @@ beforeEach(() => {
   };
   serve({
     "inspect/view": async (payload) => {
-      if (delayMs) await new Promise((resolve) => setTimeout(resolve, delayMs));
+      await answers;
       return views[payload.view];
     },
   });
@@ -241,10 +241,12 @@ test("scores over training are measured step by step, and can be cancelled", asy
     [0, 1, 4],
   );
   assert.match(text(".heads-chart h4"), /^Cross-attention/);
-  delayMs = 300;
+  let answer;
+  answers = new Promise((resolve) => (answer = resolve));
   button("Measure again").click();
   await waitFor(() => button("Cancel"));
   button("Cancel").click();
+  answer();
   await waitFor(() => box.textContent.includes("Cancelled."));
   await waitFor(() => button("Measure over training"));
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 
-import "./support/dom.js";
+import { waitFor } from "./support/page.js";
 import { Job, isActive } from "../../playground/ui/static/shared/job.js";
 
 const ROUTES = { submit: "jobs/submit", poll: "jobs/poll", cancel: "jobs/cancel" };
@@ -101,7 +101,7 @@ test("a cancelled job is no error", async () => {
 test("a newer job replaces the one before, and cancels it", async () => {
   responses["jobs/submit"] = [{ job: "first" }, { job: "second" }];
   const first = job.run("o", { number: 1 });
-  await new Promise((resolve) => setTimeout(resolve, 10));
+  await waitFor(() => sent.some(([route]) => route === "jobs/poll"));
   responses["jobs/poll"] = [{ status: "done", result: "second" }];
   assert.equal(await job.run("o", { number: 2 }), "second");
   assert.equal(await first, null);
@@ -122,7 +122,7 @@ test("a job that was reset while it was submitted is cancelled", async () => {
     },
   });
   const promise = slow.run("o", {});
-  await new Promise((resolve) => setTimeout(resolve, 5));
+  await waitFor(() => submit);
   slow.reset();
   submit({ job: "late" });
   assert.equal(await promise, null);

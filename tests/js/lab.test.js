@@ -453,7 +453,7 @@ test("a new experiment is planned while one types, and has no error at first", a
   assert.equal(box.querySelector(".pg-error"), null);
   enter(box.querySelector(".setting-0"), "dropout");
   assert.equal(form.value["values-0"], "0, 0.1");
-  await new Promise((resolve) => setTimeout(resolve, 500));
+  await waitFor(() => plan.value);
   assert.deepEqual(describePlan(plan.value), [
     "6 runs: 2 combinations with 3 seeds; about 2 min.",
     "10 to 20 parameters, 5 steps each.",

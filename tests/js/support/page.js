@@ -42,7 +42,8 @@ export function serve(byRoute = {}) {
 }
 
 export async function waitFor(isDone) {
-  for (let i = 0; i < 100 && !isDone(); i++) await settle();
+  const deadline = Date.now() + 10_000;
+  while (!isDone() && Date.now() < deadline) await settle();
   assert.ok(isDone());
 }
 
