@@ -17,13 +17,14 @@ from playground.runs import registry, state, supervisor
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.weight_history import WeightHistory, read_lines
 from playground.runs.worker_checkpoints import remove_old_checkpoints
-from playground.runs.worker_protocol import PINNED_SUFFIX, WorkerSpec
+from playground.runs.worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec
 from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange, add_change, config_at_step
 
 CLOCKED_MODULES = "commands record registry scheduler snapshots state storage_quota supervisor"
 SCORES = {"n": 2000, "exact_match": 0.5, "token_accuracy": 0.75, "by_length": []}
 WEIGHTS = b"w" * 1000
+SECONDS_PER_STEP = 0.1
 
 
 class FakeTime:
@@ -68,6 +69,7 @@ class FakeWorker:
         self.is_hung = False  # it neither starts nor handles commands
         self.lingers = False  # its process does not exit after its last message
         self.viewer_active = True
+        self.evaluated, self.scores = 0.25, SCORES  # the exact match of evaluations; at the end
 
     def send(self, *message) -> bool:
         if self.exited.is_set():
@@ -142,19 +144,34 @@ class FakeWorker:
             self._send_changes()
 
     def train(self, steps: int) -> None:
-        """Train some steps, a tenth of a second each, and end at the last step of the run."""
+        """Train some steps, and end at the last step of the run."""
         lines = []
         for _ in range(steps):
             settings = config_at_step(self.config.training, self.changes, self.step)
             if self.step < settings.max_steps:
                 lines.append(self._train_step(settings))
         self._on_message("points", lines)
-        self.trained_seconds += len(lines) / 10
+        self.trained_seconds += len(lines) * SECONDS_PER_STEP
         self._on_message("active", self.trained_seconds)
         self.history.add(lines)
         self._save_weights()
         if self.step >= config_at_step(self.config.training, self.changes, self.step).max_steps:
-            self._end("done", SCORES)
+            self._end("done", self.scores)
+
+    def train_to(self, step: int, exact_match: float = 0.25) -> None:
+        """Start if necessary, and train up to a step with one score of all evaluations."""
+        if self.process.pid is None:
+            self._start()
+        self.evaluated, self.scores = exact_match, SCORES | {"exact_match": exact_match}
+        self.train(step - self.step)
+
+    def finish(self, exact_match: float = 0.5) -> None:
+        self.train_to(RunConfig.from_flat(self.spec.config).training.max_steps, exact_match)
+
+    def diverge(self) -> None:
+        self.train_to(1)
+        self._on_message("ended", "failed", f"{DIVERGED_MESSAGE} at step 1", None)
+        self.exit(0)
 
     def _train_step(self, settings) -> dict:
         self.step += 1
@@ -169,9 +186,13 @@ class FakeWorker:
             "loss": 1 / self.step,
             "learning_rate": settings.learning_rate,
             "grad_norm": 1.0,
-            "seconds": self.step / 10,
-            "steps_per_second": 10.0,
-        } | ({"exact_match": 0.25, "token_accuracy": 0.5, "eval_size": 32} if is_evaluated else {})
+            "seconds": self.step * SECONDS_PER_STEP,
+            "steps_per_second": 1 / SECONDS_PER_STEP,
+        } | (
+            {"exact_match": self.evaluated, "token_accuracy": 0.5, "eval_size": settings.eval_size}
+            if is_evaluated
+            else {}
+        )
 
     def _save_weights(self) -> None:
         self.history.save_weights(self.step, WEIGHTS)
@@ -185,7 +206,8 @@ class FakeWorker:
         folder = self.folder / "checkpoints" / f"{self.step:07d}{suffix}"
         folder.mkdir(parents=True, exist_ok=True)
         changes = tuple(self.changes)
-        manifest = Manifest(self.config, self.step, self.step / 10, "cpu", scores, changes=changes)
+        seconds = self.step * SECONDS_PER_STEP
+        manifest = Manifest(self.config, self.step, seconds, "cpu", scores, changes=changes)
         (folder / "config.json").write_text(manifest.to_json())
         (folder / "training.safetensors").write_bytes(WEIGHTS)
         remove_old_checkpoints(self.folder, self.step)
@@ -201,22 +223,31 @@ class FakeWorker:
             self.exit(0)
 
 
-class FakeWorkers:
+class FakeWorkers(list[FakeWorker]):
     """The workers of all registries of a test, in the order in which they were launched."""
 
     def __init__(self, monkeypatch) -> None:
-        self.launched: list[FakeWorker] = []
         monkeypatch.setattr(supervisor, "WorkerProcess", self._launch)
         monkeypatch.setattr(supervisor.Supervisor, "start_housekeeping", lambda self: None)
         monkeypatch.setattr(InspectorClient, "request", _request)
 
     def _launch(self, *arguments, **options) -> FakeWorker:
-        self.launched.append(FakeWorker(*arguments, **options))
-        return self.launched[-1]
+        self.append(FakeWorker(*arguments, **options))
+        return self[-1]
+
+    @property
+    def active(self) -> list[FakeWorker]:
+        return [worker for worker in self if not worker.exited.is_set()]
+
+    def finish_all(self) -> None:
+        """Train every run to its end, also those that start meanwhile."""
+        for worker in self:
+            if not worker.exited.is_set():
+                worker.finish()
 
     def deliver(self) -> None:
         """Start the launched workers, and deliver every command and message."""
-        while any(worker.deliver() for worker in tuple(self.launched)):
+        while any(worker.deliver() for worker in tuple(self)):
             pass
 
     def train(self, run: state.Run, steps: int = 1) -> state.Run:

@@ -99,11 +99,11 @@ def started(monkeypatch):
 
 
 @pytest.fixture
-def trainings(monkeypatch):
-    """Replace the training processes of all registries; list those that were started."""
-    from tests.support.fake_training import fake_trainings
+def workers(monkeypatch):
+    """Replace the training processes of all registries; list those that were launched."""
+    from tests.support.fake_workers import FakeWorkers
 
-    return fake_trainings(monkeypatch)
+    return FakeWorkers(monkeypatch)
 
 
 @pytest.fixture

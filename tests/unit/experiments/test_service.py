@@ -16,7 +16,7 @@ from playground.runs.registry import Registry
 from playground.runs.storage_quota import all_weights
 from playground.training.config import RunConfig
 from playground.training.presets import architecture_preset
-from tests.support.fake_training import SECONDS_PER_STEP
+from tests.support.fake_workers import SECONDS_PER_STEP
 
 SMALL = {"d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, "max_length": 4}
 BASE = SMALL | {"max_steps": 20, "eval_every": 10}
@@ -45,7 +45,7 @@ def evaluate(kind, model, request):
 
 
 @pytest.fixture
-def create_server(trainings, tmp_path, monkeypatch):
+def create_server(workers, tmp_path, monkeypatch):
     """Create servers on the test's folder, one after the other; the test advances experiments."""
     monkeypatch.setattr(Scheduler, "start", lambda self: None)
     servers = []
@@ -85,9 +85,9 @@ def advance(experiments, rounds=1):
         experiments.scheduler._advance_all()
 
 
-def run_to_end(experiments, trainings, experiment, owner="ada"):
+def run_to_end(experiments, workers, experiment, owner="ada"):
     for _ in range(20):
-        trainings.finish_all()
+        workers.finish_all()
         advance(experiments)
     assert experiments.state(experiment, owner) == "done"
 
@@ -96,14 +96,14 @@ def statuses(experiments, experiment, owner="ada"):
     return [line["status"] for line in experiments.details(experiment, owner)["planned_runs"]]
 
 
-def test_results_are_those_of_all_runs(server, trainings):
+def test_results_are_those_of_all_runs(server, workers):
     registry, experiments = server
     experiment = submit(experiments)
-    trainings[0].finish(0.5)
-    trainings[1].finish(1.0)
+    workers[0].finish(0.5)
+    workers[1].finish(1.0)
     advance(experiments)
-    trainings[2].finish(0.25)
-    trainings[3].finish(0.75)
+    workers[2].finish(0.25)
+    workers[3].finish(0.75)
     advance(experiments)
     report = experiments.details(experiment, "ada")
     json.dumps(report, allow_nan=False)
@@ -128,7 +128,7 @@ def test_results_are_those_of_all_runs(server, trainings):
     assert experiments.results(experiment, "ada") is experiments.results(experiment, "ada")
 
 
-def test_time_is_estimated_from_comparable_runs_or_sizes(server, trainings):
+def test_time_is_estimated_from_comparable_runs_or_sizes(server, workers):
     registry, experiments = server
     both = {"name": "norms", "base": BASE, "grid": {"norm_placement": ["pre", "post"]}}
     declared = experiments.plan(both | {"seeds": [0, 1]}, "ada")["estimate"]
@@ -136,7 +136,7 @@ def test_time_is_estimated_from_comparable_runs_or_sizes(server, trainings):
     assert 0 < declared["seconds"] < 5
     assert "for 4 of them: no comparable run" in declared["message"]
     registry.start(architecture_preset("transformer", **BASE | {"norm_placement": "pre"}), "ada")
-    trainings[0].finish()
+    workers[0].finish()
     for owner in ("ada", "bob"):  # the speed is measured on the machine, not per owner
         plan = experiments.plan(both | ONE | {"seeds": [0, 1]}, owner)
         assert plan["estimate"]["is_measured"]
@@ -147,7 +147,7 @@ def test_time_is_estimated_from_comparable_runs_or_sizes(server, trainings):
     assert experiments.summaries("ada") == []
 
 
-def test_a_large_experiment_does_not_delay_other_runs(create_server, trainings):
+def test_a_large_experiment_does_not_delay_other_runs(create_server, workers):
     registry, experiments = create_server(slots=1)
     experiment = submit(experiments, seeds=range(15))
     advance(experiments, rounds=3)
@@ -156,37 +156,37 @@ def test_a_large_experiment_does_not_delay_other_runs(create_server, trainings):
     own = registry.start(RunConfig.from_flat(BASE), "ada")
     assert registry.scheduler.position(bob) == 1
     assert registry.scheduler.position(own) <= MAX_QUEUED_RUNS + 2
-    trainings[0].finish()
+    workers[0].finish()
     assert bob.status == "starting"
     while own.status != "done":
         advance(experiments)
-        trainings.active[0].finish()
+        workers.active[0].finish()
     assert statuses(experiments, experiment).count("done") <= MAX_QUEUED_RUNS + 1
 
 
-def test_pause_saves_the_run_that_trains_and_resume_continues_it(create_server, trainings):
+def test_pause_saves_the_run_that_trains_and_resume_continues_it(create_server, workers):
     _, experiments = create_server(slots=1)
     experiment = submit(experiments)
-    trainings[0].train(7)
+    workers[0].train_to(7)
     experiments.pause(experiment, "ada")
-    trainings[0].obey()
+    workers.deliver()
     assert statuses(experiments, experiment) == ["stopped", "planned", "planned", "planned"]
     assert experiments.state(experiment, "ada") == "paused"
     advance(experiments, rounds=2)
-    assert trainings.active == []  # no run resumes automatically
+    assert workers.active == []  # no run resumes automatically
     experiments.resume(experiment, "ada")
     advance(experiments)
-    (resumed,) = trainings.active
-    resumed.train(8)
-    assert resumed.folder == trainings[0].folder
+    (resumed,) = workers.active
+    resumed.train_to(8)
+    assert resumed.folder == workers[0].folder
     assert statuses(experiments, experiment)[0] == "training"
     assert experiments.state(experiment, "ada") == "running"
 
 
-def test_deletion_leaves_no_run_no_file_and_no_result(server, trainings):
+def test_deletion_leaves_no_run_no_file_and_no_result(server, workers):
     registry, experiments = server
     experiment = submit(experiments)
-    trainings[0].finish()
+    workers[0].finish()
     assert experiments.results(experiment, "ada")["variants"][0]["n"] == 1
     state = weakref.ref(experiments.store.states[experiment.id])
     experiments.delete(experiment, "ada")
@@ -197,26 +197,26 @@ def test_deletion_leaves_no_run_no_file_and_no_result(server, trainings):
     assert state() is None
 
 
-def test_resume_continues_a_run_that_is_still_saving(server, trainings):
+def test_resume_continues_a_run_that_is_still_saving(server, workers):
     _, experiments = server
     experiment = submit(experiments, **ONE)
-    trainings[0].train(5)
+    workers[0].train_to(5)
     experiments.pause(experiment, "ada")
     experiments.resume(experiment, "ada")
     advance(experiments)
     assert statuses(experiments, experiment) == ["stopping"]
     assert experiments.state(experiment, "ada") == "running"
-    trainings[0].obey()
+    workers.deliver()
     advance(experiments)
-    (resumed,) = trainings.active
-    assert resumed.folder == trainings[0].folder
+    (resumed,) = workers.active
+    assert resumed.folder == workers[0].folder
 
 
-def test_cancel_deletes_unfinished_runs_and_survives_a_restart(create_server, trainings):
+def test_cancel_deletes_unfinished_runs_and_survives_a_restart(create_server, workers):
     registry, experiments = create_server(slots=1)
     experiment = submit(experiments)
-    trainings[0].finish()
-    trainings[1].train(15)
+    workers[0].finish()
+    workers[1].train_to(15)
     details = experiments.details(experiment, "ada")
     assert details["results"]["variants"][1]["live"][0]["curve"]
     assert experiments.find_equivalent(experiment, "ada") is experiment
@@ -231,10 +231,10 @@ def test_cancel_deletes_unfinished_runs_and_survives_a_restart(create_server, tr
     assert experiments.state(experiments.find(experiment.id, "ada"), "ada") == "cancelled"
 
 
-def test_after_a_restart_resume_repeats_no_finished_run(create_server, trainings):
+def test_after_a_restart_resume_repeats_no_finished_run(create_server, workers):
     registry, experiments = create_server(slots=1)
     experiment = submit(experiments)
-    trainings[0].finish()
+    workers[0].finish()
     registry.shutdown(0)
     started = {run.id for run in registry.list_for_owner("ada")}
     registry, experiments = create_server()
@@ -242,20 +242,20 @@ def test_after_a_restart_resume_repeats_no_finished_run(create_server, trainings
     assert experiments.state(experiment, "ada") == "paused"
     experiments.resume(experiment, "ada")
     advance(experiments)
-    assert trainings[0].folder not in [each.folder for each in trainings[1:]]
-    run_to_end(experiments, trainings, experiment)
+    assert workers[0].folder not in [each.folder for each in workers[1:]]
+    run_to_end(experiments, workers, experiment)
     finished = {run.id for run in registry.list_for_owner("ada")}
     assert started < finished
     assert len(finished) == 4
 
 
-def test_length_scores_are_stored_and_not_recomputed(create_server, trainings):
+def test_length_scores_are_stored_and_not_recomputed(create_server, workers):
     registry, experiments = create_server()
     registry.snapshots.slow_inspector.request = lambda *_: pytest.fail(
         "this process is for inspection"
     )
     experiment = submit(experiments, **LENGTHS)
-    run_to_end(experiments, trainings, experiment)
+    run_to_end(experiments, workers, experiment)
     expected = experiments.lengths(experiment, "ada")
     assert (expected["trained"], expected["max_length"], expected["n_requested"]) == (
         [1, 4],
@@ -281,15 +281,15 @@ def test_length_scores_are_stored_and_not_recomputed(create_server, trainings):
     experiment = experiments.find(experiment.id, "ada")
     assert experiments.state(experiment, "ada") == "paused"
     experiments.resume(experiment, "ada")
-    run_to_end(experiments, trainings, experiment)
+    run_to_end(experiments, workers, experiment)
     assert experiments.lengths(experiment, "ada") == expected
-    assert len(trainings) == 2
+    assert len(workers) == 2
 
 
-def test_an_evicted_run_is_reported_and_trained_again_on_resume(server, trainings):
+def test_an_evicted_run_is_reported_and_trained_again_on_resume(server, workers):
     registry, experiments = server
     experiment = submit(experiments, **LENGTHS)
-    trainings.finish_all()
+    workers.finish_all()
     evicted = registry.find(experiments.store.states[experiment.id].runs["0/0"], "ada")
     assert registry.storage_quota._truncate(evicted, all_weights, WEIGHTS_EVICTED)
     advance(experiments, rounds=10)
@@ -301,19 +301,20 @@ def test_an_evicted_run_is_reported_and_trained_again_on_resume(server, training
     assert [row["n"] for row in experiments.lengths(experiment, "ada")["rows"]] == [0, 1]
     experiments.resume(experiment, "ada")
     advance(experiments)
-    run_to_end(experiments, trainings, experiment)
+    run_to_end(experiments, workers, experiment)
     report = experiments.details(experiment, "ada")
     assert [row["n"] for row in report["lengths"]["rows"]] == [1, 1]
     assert report["message"] == ""
     assert f"run:{evicted.id}" not in [line["run"] for line in report["planned_runs"]]
-    assert len(trainings) == 3
+    assert len(workers) == 3
 
 
-def test_a_failed_run_is_reported_and_retried_on_resume(server, trainings):
+def test_a_failed_run_is_reported_and_retried_on_resume(server, workers):
     _, experiments = server
     experiment = submit(experiments, seeds=[0])
-    trainings[0].kill()
-    trainings[1].finish()
+    workers[0].kill()
+    workers.deliver()
+    workers[1].finish()
     advance(experiments)
     report = experiments.details(experiment, "ada")
     assert report["state"] == "done"
@@ -323,34 +324,34 @@ def test_a_failed_run_is_reported_and_retried_on_resume(server, trainings):
         "Changing norm_placement, so far with 1 of 2 runs"
     )
     experiments.resume(experiment, "ada")
-    run_to_end(experiments, trainings, experiment)
+    run_to_end(experiments, workers, experiment)
     assert statuses(experiments, experiment) == ["done", "done"]
 
 
-def test_a_diverged_run_is_a_result_and_not_resumed(server, trainings):
+def test_a_diverged_run_is_a_result_and_not_resumed(server, workers):
     _, experiments = server
     experiment = submit(experiments, **ONE)
-    trainings[0].diverge()
+    workers[0].diverge()
     advance(experiments)
     report = experiments.details(experiment, "ada")
     assert (report["state"], report["results"]["variants"][0]["diverged"]) == ("done", 1)
     experiments.resume(experiment, "ada")
     advance(experiments)
-    assert len(trainings) == 1
+    assert len(workers) == 1
 
 
-def test_an_unwatched_experiment_pauses_and_can_be_resumed(create_server, trainings):
+def test_an_unwatched_experiment_pauses_and_can_be_resumed(create_server, workers):
     registry, experiments = create_server(slots=1)
     registry.settings.idle_timeout_s = 1800
     experiment = submit(experiments)
-    trainings[0].train(1)
+    workers[0].train_to(1)
     registry.summaries("ada")
     experiments.store.states[experiment.id].last_viewed_at -= 2000  # longer ago than the lease
     advance(experiments)
     assert experiments.state(experiment, "ada") == "running"  # the owner polls the list of runs
     registry.owner_last_seen.clear()
     advance(experiments)
-    trainings[0].obey()
+    workers.deliver()
     assert experiments.state(experiment, "ada") == "paused"
     assert (
         experiments.summary(experiment, "ada")["message"]
@@ -492,7 +493,7 @@ def test_results_of_few_inactive_experiments_stay_in_memory(server, monkeypatch)
 
 
 def test_an_error_of_one_experiment_is_logged_once_and_others_continue(
-    server, trainings, caplog, monkeypatch
+    server, workers, caplog, monkeypatch
 ):
     _, experiments = server
     submit_runs = experiments.scheduler.submit_runs
@@ -505,7 +506,7 @@ def test_an_error_of_one_experiment_is_logged_once_and_others_continue(
     monkeypatch.setattr(experiments.scheduler, "submit_runs", fail)
     submit(experiments, name="odd")
     experiment = submit(experiments, "ben")
-    run_to_end(experiments, trainings, experiment, "ben")
+    run_to_end(experiments, workers, experiment, "ben")
     assert "KeyError" in experiments.summaries("ada")[0]["message"]
     logged = [each for each in caplog.records if each.name.startswith("playground.experiments")]
     assert [record.exc_info[0] for record in logged] == [KeyError]

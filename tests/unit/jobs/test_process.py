@@ -13,7 +13,7 @@ from playground.jobs.process import WorkerProcess, cpu_seconds
 from playground.runs.inspector_client import InspectorClient
 from playground.runs.registry import Registry
 from tests.support.app_server import wait_for
-from tests.support.fake_training import fake_trainings
+from tests.support.fake_workers import FakeWorkers
 from tests.support.small_runs import start_run
 
 
@@ -66,9 +66,9 @@ def test_a_run_without_a_process_fails_and_can_be_resumed(no_descriptors, tmp_pa
     wait_for(lambda: run.status == "failed", 60, "the end of a run without a process")
     assert "could not be started" in run.message
     assert not run.has_worker
-    trainings = fake_trainings(monkeypatch)
+    workers = FakeWorkers(monkeypatch)
     registry.control(run, "resume")
-    trainings[0].train(1)
+    workers.deliver()
     assert run.status == "training"
     registry.shutdown(0)
 

@@ -23,7 +23,7 @@ SMALL = {"max_length": 3, "d_model": 8, "n_heads": 1, "n_layers": 1, "d_ff": 8, 
 
 
 @pytest.fixture
-def registry(trainings, tmp_path):
+def registry(workers, tmp_path):
     registry = Registry(tmp_path, slots=2)
     yield registry
     registry.shutdown(0)
@@ -53,15 +53,15 @@ def runs_of(service, measurement_id, owner=OWNER):
     return [entry["run"] for entry in service.poll(measurement_id, owner)["runs"]]
 
 
-def test_a_lesson_is_measured_when_its_run_has_ended(service, registry, trainings, started):
+def test_a_lesson_is_measured_when_its_run_has_ended(service, registry, workers, started):
     measurement_id = start(service)
     (run,) = registry.list_for_owner(OWNER)
     assert (run.hidden, run.record.started_by) == (True, "lesson")
-    trainings[0].train(run.config.training.eval_every, exact_match=0.25)
+    workers[0].train_to(run.config.training.eval_every, exact_match=0.25)
     response = service.poll(measurement_id, OWNER)
     assert (response["status"], response["done"], response["total"]) == ("training", run.step, 60)
     assert response["curves"][0]["evaluations"] == [(run.step, 0.25)]
-    trainings[0].finish()
+    workers[0].finish()
     assert service.poll(measurement_id, OWNER)["status"] == "measuring"
     _, arguments, _ = started[0].arguments
     checkpoint = run.folder / "checkpoints" / "0000060"
@@ -76,21 +76,21 @@ def test_a_lesson_is_measured_when_its_run_has_ended(service, registry, training
             service.poll(measurement_id, owner)
 
 
-def test_a_prediction_near_the_value_is_correct(service, trainings, started):
+def test_a_prediction_near_the_value_is_correct(service, workers, started):
     measurement_id = start(service)
-    trainings[0].finish()
+    workers[0].finish()
     service.poll(measurement_id, OWNER)
     started[0].finish(value=30)
     assert service.poll(measurement_id, OWNER)["result"]["is_correct"]
 
 
-def test_only_a_run_of_the_same_settings_is_reused(service, registry, trainings):
+def test_only_a_run_of_the_same_settings_is_reused(service, registry, workers):
     first = start(service)
-    trainings[0].finish()
+    workers[0].finish()
     service.poll(first, OWNER)
     second = service.start_lesson("attention", 1, {"text": "3 1"}, OWNER)
     assert runs_of(service, first) == runs_of(service, second)
-    assert len(trainings) == 1
+    assert len(workers) == 1
     service.cancel(second, OWNER)
     other_seed = start(service, seed=1)
     assert runs_of(service, other_seed) != runs_of(service, first)
@@ -105,22 +105,20 @@ def failed(run):
 
 
 @pytest.mark.parametrize("change", [imported, failed])
-def test_a_run_of_unknown_or_incomplete_training_is_not_reused(
-    service, registry, trainings, change
-):
+def test_a_run_of_unknown_or_incomplete_training_is_not_reused(service, registry, workers, change):
     first = start(service)
-    trainings[0].finish()
+    workers[0].finish()
     service.cancel(first, OWNER)
     (run,) = registry.list_for_owner(OWNER)
     change(run)
     assert runs_of(service, start(service)) != [f"run:{run.id}"]
 
 
-def test_a_run_without_stored_weights_is_trained_again(service, registry, trainings):
+def test_a_run_without_stored_weights_is_trained_again(service, registry, workers):
     first = start(service)
-    trainings[0].train(4)
+    workers[0].train_to(4)
     service.cancel(first, OWNER)
-    trainings[0].obey()
+    workers.deliver()
     (evicted,) = registry.list_for_owner(OWNER)
     assert registry.storage_quota._truncate(evicted, all_weights, WEIGHTS_EVICTED)
     second = start(service)
@@ -128,24 +126,24 @@ def test_a_run_without_stored_weights_is_trained_again(service, registry, traini
     assert runs_of(service, second) == [f"run:{retrained.id}"]
 
 
-def test_a_run_stopped_elsewhere_ends_the_measurement_and_is_resumed(service, registry, trainings):
+def test_a_run_stopped_elsewhere_ends_the_measurement_and_is_resumed(service, registry, workers):
     first = start(service)
     (run,) = registry.list_for_owner(OWNER)
     registry.control(run, "stop")
-    trainings[0].obey()
+    workers.deliver()
     response = service.poll(first, OWNER)
     assert (response["status"], "measure again" in response["message"]) == ("failed", True)
     second = start(service)
-    assert trainings[1].folder == run.folder
+    assert workers[1].folder == run.folder
     assert service.poll(second, OWNER)["status"] == "training"
 
 
-def test_a_run_that_is_still_saving_is_not_reused(service, registry, trainings):
+def test_a_run_that_is_still_saving_is_not_reused(service, registry, workers):
     first = start(service)
     service.cancel(first, OWNER)
     with pytest.raises(UserError, match="still being saved; try again in a moment"):
         start(service)
-    trainings[0].obey()
+    workers.deliver()
     start(service)
     assert len(registry.list_for_owner(OWNER)) == 1
 
@@ -290,9 +288,9 @@ def translated(service, translations):
     return measurement_id, job
 
 
-def test_a_lesson_waits_for_its_translation(service, trainings, started, translations, translated):
+def test_a_lesson_waits_for_its_translation(service, workers, started, translations, translated):
     measurement_id, job = translated
-    trainings[0].finish()
+    workers[0].finish()
     assert service.poll(measurement_id, OWNER)["translation"]["status"] == "working"
     assert started == []
     translations.done(job, output="der hund")
@@ -311,12 +309,12 @@ def test_a_failed_translation_ends_the_measurement_and_its_run(
     assert [run.status for run in registry.list_for_owner(OWNER)] == ["stopping"]
 
 
-def test_cancelling_a_lesson_cancels_its_run_and_its_translation(service, trainings, translated):
+def test_cancelling_a_lesson_cancels_its_run_and_its_translation(service, workers, translated):
     measurement_id, job = translated
     service.cancel(measurement_id, OWNER)
     assert service.poll(measurement_id, OWNER)["status"] == "cancelled"
     assert not job.is_active
-    assert trainings[0].commands == ["stop"]
+    assert list(workers[0].commands) == [("stop",)]
 
 
 def test_a_translation_that_cannot_start_starts_no_run(registry, started):
