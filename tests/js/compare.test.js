@@ -63,6 +63,7 @@ import {
 import {
   describePlan,
   describeTraining,
+  Finetuning,
   thinSteps,
 } from "../../playground/ui/static/compare/finetune.js";
 import {
@@ -419,6 +420,25 @@ test("the form of the benchmark rejects names and evaluates the selected models"
   assert.equal(payload.subject, "checkpoint:reverse");
   assert.equal(text(".job"), "✓ Evaluated: 2 examples, 2 models and the baselines.");
   assert.equal(box.querySelectorAll(".sheet tbody tr").length, 3);
+});
+
+test("a fine-tuned model and its origin are compared in the benchmark", async () => {
+  results.value = emptyResults();
+  const rows = [0, 100].map((step) => ({ step, loss: 1, exact_match: step / 100, eval_size: 2 }));
+  const result = { from: "gpt2", model: "tuned/reverse", steps: 100, seconds: 2 };
+  responses["jobs/poll"] = { status: "done", result, rows, cursor: 2 };
+  await mount(html`<${Finetuning} />`);
+  await submit(".pg-form");
+  await waitFor(() => box.querySelector(".compare-in-benchmark"));
+  assert.match(
+    text(".verdict"),
+    /^gpt2: exact match 0 % before fine-tuning, 100 % after 100 steps/,
+  );
+  await click(".compare-in-benchmark");
+  assert.equal(view.value, "benchmark");
+  await waitFor(() => sent.some(([, { kind }]) => kind === "benchmark"));
+  const [, payload] = sent.find(([, { kind }]) => kind === "benchmark");
+  assert.deepEqual(payload.request.models, ["gpt2", "tuned/reverse"]);
 });
 
 test("every section of the pretrained models can be drawn", async () => {
