@@ -24,7 +24,7 @@ from playground.runs.owner_keys import machine_owner_key
 from playground.runs.registry import Registry
 from playground.training.config import RunConfig
 from playground.training.trainer import Trainer
-from tests.support.app_server import AppServer
+from tests.support.app_server import AppServer, wait_for
 from tests.support.browser_page import INSPECT_SECTIONS, open_section, wait_until
 from tests.support.fake_hub import FakeHub
 from tests.support.small_runs import TINY_SETTINGS
@@ -190,9 +190,15 @@ def test_names_symbols_and_errors_on_the_train_tab(page):
     page.locator(".runs .name").first.click()
     wait_until(page, "/pwn/.test(document.querySelector('.live .samples').textContent)")
     assert rendered(page, ".live .samples")
-    page.focus(".focus-map")
-    page.keyboard.press("ArrowRight")
-    wait_until(page, "/attends to/.test(document.querySelector('.live figcaption').textContent)")
+    caption = page.locator(".live figcaption").first
+
+    def selects_a_weight():
+        """Press a key; drawing the clicked run may reset the selection meanwhile."""
+        page.focus(".focus-map")
+        page.keyboard.press("ArrowRight")
+        return "attends to" in caption.text_content()
+
+    wait_for(selects_a_weight, description="a selected weight")
     assert rendered(page, ".live figcaption")
     page.fill(".page-bar .sequence", " ".join(PAYLOADS[:2]))
     wait_until(page, "/pwn/.test(document.querySelector('.live .answer').textContent)")

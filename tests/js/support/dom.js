@@ -90,8 +90,10 @@ export function makeBox() {
   return box;
 }
 
-/** Wait until Preact and uPlot have drawn. */
-export const settle = () => new Promise((resolve) => setTimeout(resolve, 50));
+/** Wait until Preact and uPlot have drawn: some rounds of tasks. */
+export async function settle() {
+  for (let i = 0; i < 6; i++) await new Promise((resolve) => setTimeout(resolve, 0));
+}
 
 /** Send a key to an element. */
 export const press = (element, key) =>

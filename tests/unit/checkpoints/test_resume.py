@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -53,6 +53,8 @@ def save_after(run, steps, folder, changes=()):
 
 @settings(max_examples=15)
 @given(SETTINGS, CHANGES, st.integers(0, N))
+@example({"optimizer": "muon", "weight_averaging": True, "dropout": 0.1}, [], 3)
+@example({"optimizer": "sgd", "momentum": 0.9, "lr_schedule": "noam"}, [], 1)
 def test_a_resumed_run_is_the_run_that_went_on_to_the_bit(
     tiny, tmp_path_factory, values, changes, cut
 ):

@@ -75,6 +75,15 @@ def test_a_folder_cut_off_between_its_two_renames_is_recovered(tmp_path):
     assert os.listdir(tmp_path) == ["x"]
 
 
+def test_recovery_does_not_change_an_existing_folder(tmp_path):
+    write_dir(tmp_path / "x", NEW)
+    write_dir(tmp_path / ".x.previous", OLD)
+    restore_previous(tmp_path / "x")
+    assert content(tmp_path / "x") == NEW
+    restore_previous(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
 def test_writing_after_a_cut_first_recovers_and_then_replaces(tmp_path):
     write_dir(tmp_path / ".x.previous", OLD)
     write_dir(tmp_path / "x", NEW)
@@ -219,3 +228,12 @@ def test_where_writing_a_file_fails_the_old_one_stays_alone(tmp_path, monkeypatc
     with pytest.raises(OSError, match="No space left"):
         write_file(tmp_path / "x", b"new")
     assert content(tmp_path) == {"x": b"old"}
+
+
+def test_a_first_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    fail_at(monkeypatch, "replace", 0)
+    with pytest.raises(OSError, match="No space left"):
+        write_file(tmp_path / "x", b"new")
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(FileNotFoundError):
+        write_file(tmp_path / "nowhere" / "x", b"new")

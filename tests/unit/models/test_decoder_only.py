@@ -2,7 +2,7 @@ import functools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from playground.models.automodel_decoder_only import (
@@ -36,6 +36,7 @@ def test_padding_in_front_changes_nothing(overrides):
 
 @few
 @given(any_settings, st.sets(st.integers(1, 5)))
+@example({"position_type": "rope"}, {2})
 @torch.no_grad()
 def test_logits_with_a_cache_equal_those_without(overrides, cuts):
     decoder = model(**overrides)
