@@ -21,11 +21,11 @@ CHANGES = {
     "models, training, tasks": "unit/models unit/training unit/tasks unit/architectures",
     "inspection, figures, reports": "unit/inspection unit/figures unit/reports",
     "checkpoints": "unit/checkpoints integration/training",
-    "runs, jobs": "unit/runs unit/jobs integration/runs integration/jobs",
+    "runs, jobs": "unit/runs unit/jobs integration/runs",
     "experiments, lessons": "unit/experiments unit/lessons integration/experiments "
     "integration/lessons",
-    "comparison, pretrained models": "unit/comparison integration/comparison "
-    "integration/finetuning integration/pretrained integration/probing",
+    "comparison, pretrained models": "unit/comparison unit/finetuning unit/pretrained "
+    "integration/comparison integration/finetuning integration/pretrained integration/probing",
     "datasets, server": "unit/datasets unit/server integration/server",
     "hub": "unit/hub integration/hub integration/test_hub_commands.py",
     "commands": "integration/test_command_line.py integration/test_app.py",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import playground
+from tests.support.durations import CHANGES
 from tests.support.layers import LAYERS as TEST_LAYERS
 from tests.support.layers import TESTS, layer_of
 from tests.support.seeded_bugs import BUGS
@@ -145,6 +146,11 @@ TEST_FILES = sorted(TESTS.rglob("test_*.py"))
 @pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: path.relative_to(TESTS).as_posix())
 def test_every_file_has_a_layer(path):
     assert layer_of(path) in TEST_LAYERS
+
+
+def test_the_tests_of_each_kind_of_change_exist():
+    paths = [path for paths in CHANGES.values() for path in paths.split()]
+    assert [path for path in paths if not (TESTS / path).exists()] == []
 
 
 def test_no_test_name_is_longer_than_70_characters():
