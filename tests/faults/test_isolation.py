@@ -63,7 +63,7 @@ class User:
 
     def secrets(self):
         """Return texts that no user without a watch link may receive."""
-        links = [run.share_id for run in self.runs]
+        links = [text for run in self.runs for text in (run.share_id, run.folder.name)]
         return [*self.private_texts(), self.canary, repr(self.rate), *links]
 
     def state(self):

@@ -56,16 +56,23 @@ class FakeProcess:
 
     def __init__(self, started, entry, name, *arguments, on_message, on_exit, fresh=False):
         self.name, self.arguments = name, arguments
-        self.on_message, self.on_exit = on_message, on_exit
-        self.sent, self.is_killed = [], False
+        self.on_message, self._on_exit = on_message, on_exit
+        self.sent, self.is_killed, self.is_exited = [], False, False
         started.append(self)
 
+    def on_exit(self, code):
+        """End the process."""
+        self._on_exit(code)
+        self.is_exited = True
+
     def send(self, *message):
+        if self.is_exited:
+            return False
         self.sent.append(message)
         return True
 
     def kill(self):
-        """End the process at the next `exit`."""
+        """Record the kill; the test ends the process by `on_exit`."""
         self.is_killed = True
 
     def finish(self, **result):

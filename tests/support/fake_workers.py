@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from playground.checkpoints.manifest import Manifest, read_manifest
 from playground.runs import registry, state, supervisor
 from playground.runs.inspector_client import InspectorClient
-from playground.runs.weight_history import WeightHistory, read_lines
+from playground.runs.weight_history import WeightHistory, read_lines, state_steps
 from playground.runs.worker_checkpoints import remove_old_checkpoints
 from playground.runs.worker_protocol import DIVERGED_MESSAGE, PINNED_SUFFIX, WorkerSpec
 from playground.training.config import RunConfig
@@ -25,6 +25,7 @@ CLOCKED_MODULES = "commands record registry scheduler snapshots state storage_qu
 SCORES = {"n": 2000, "exact_match": 0.5, "token_accuracy": 0.75, "by_length": []}
 WEIGHTS = b"w" * 1000
 SECONDS_PER_STEP = 0.1
+DELIVERY_TIMEOUT_S = 20.0  # real seconds
 
 
 class FakeTime:
@@ -45,15 +46,33 @@ class FakeTime:
 
 
 class _Exit(threading.Event):
-    """The exit of a worker; waiting for it delivers the messages of the worker."""
+    """The exit of a worker; waiting for it delivers the messages of the worker.
+
+    Another thread delivers them, as in the server. So a test fails if the code that waits holds a
+    lock that the messages need.
+    """
 
     def __init__(self, worker: FakeWorker) -> None:
         super().__init__()
         self.worker = worker
 
     def wait(self, timeout: float | None = None) -> bool:
-        while self.worker.deliver():
-            pass
+        delivered: Future = Future()
+
+        def deliver() -> None:
+            try:
+                delivered.set_result(self.worker.deliver_all())
+            except BaseException as error:
+                delivered.set_exception(error)
+
+        thread = threading.Thread(target=deliver, name="delivery", daemon=True)
+        thread.start()
+        thread.join(DELIVERY_TIMEOUT_S)
+        assert not thread.is_alive(), (
+            f"the messages of a worker were not handled within {DELIVERY_TIMEOUT_S:g} s: the code "
+            "that waits for its exit probably holds a lock that their handler needs"
+        )
+        delivered.result()
         return self.is_set()
 
 
@@ -68,6 +87,7 @@ class FakeWorker:
         self.is_killed = False
         self.is_hung = False  # it neither starts nor handles commands
         self.lingers = False  # its process does not exit after its last message
+        self.is_paused, self.has_ended, self.step = False, False, 0
         self.viewer_active = True
         self.evaluated, self.scores = 0.25, SCORES  # the exact match of evaluations; at the end
 
@@ -92,8 +112,28 @@ class FakeWorker:
             self._handle(*self.commands.popleft())
         return True
 
+    def deliver_all(self) -> None:
+        """Start, and handle every command."""
+        while self.deliver():
+            pass
+
     def _is_due(self) -> bool:
-        return not self.is_hung and bool(self.process.pid is None or self.commands)
+        if self.is_hung or self.has_ended:
+            return False
+        return bool(self.process.pid is None or self.commands)
+
+    @property
+    def idle_reason(self) -> str:
+        """The reason why the worker does not train; empty if it trains."""
+        reasons = {
+            "is hung": self.is_hung,
+            "was killed": self.is_killed,
+            "has exited": self.exited.is_set(),
+            "has ended": self.has_ended,
+            "has not started": self.process.pid is None,
+            "is paused": self.is_paused,
+        }
+        return next((reason for reason, applies in reasons.items() if applies), "")
 
     def exit(self, code: int) -> None:
         self._on_exit(code)
@@ -108,6 +148,8 @@ class FakeWorker:
         manifests = [read_manifest(path) for path in (self.folder / "checkpoints").glob("[0-9]*")]
         if manifests:
             self.step = max(manifest.step for manifest in manifests)
+        elif steps := self._steps_of_states():
+            self.step = steps[-1]
         elif self.spec.branched_from:
             parent, branch_step = self.spec.branched_from
             lines = [line for line in read_lines(Path(parent)) if line["step"] <= branch_step]
@@ -115,24 +157,31 @@ class FakeWorker:
         self.history = WeightHistory(self.folder)
         self.history.open(self.step, lines)
         self.is_paused = self.spec.first_command == "step" or self.step == branch_step
-        self.saved_version = None
+        self.saved_version, self.sent_weight_steps = None, []
         self._on_message("started", self.step, "cpu")
         self._send_changes()
         self._save_weights()
         self._on_message("status", "paused" if self.is_paused else "training")
         if self.spec.first_command == "step":
-            self.train(1)
+            self._train(1)
+
+    def _steps_of_states(self) -> list[int]:
+        """Return the steps whose state can be restored, in order."""
+        last_step = max((line["step"] for line in read_lines(self.folder)), default=0)
+        return [step for step in state_steps(self.folder) if step <= last_step]
 
     def _handle(self, kind: str, *arguments) -> None:
         if kind == "pause" and not self.is_paused:
+            self._send_points([])
             self.is_paused = True
             self._on_message("status", "paused")
+            self._save_weights()
             self._save()
         elif kind == "resume" and self.is_paused:
             self.is_paused = False
             self._on_message("status", "training")
         elif kind == "step" and self.is_paused:
-            self.train(arguments[0])
+            self._train(arguments[0])
         elif kind in ("stop", "park"):
             self._end("stopped" if kind == "stop" else "paused")
         elif kind == "save":
@@ -144,24 +193,25 @@ class FakeWorker:
             self._send_changes()
 
     def train(self, steps: int) -> None:
-        """Train some steps, and end at the last step of the run."""
+        """Start and handle every command, train some steps, and end at the last step."""
+        self.deliver_all()
+        assert not self.idle_reason, f"this worker cannot train: it {self.idle_reason}"
+        self._train(steps)
+
+    def _train(self, steps: int) -> None:
         lines = []
         for _ in range(steps):
             settings = config_at_step(self.config.training, self.changes, self.step)
             if self.step < settings.max_steps:
                 lines.append(self._train_step(settings))
-        self._on_message("points", lines)
-        self.trained_seconds += len(lines) * SECONDS_PER_STEP
-        self._on_message("active", self.trained_seconds)
-        self.history.add(lines)
+        self._send_points(lines)
         self._save_weights()
         if self.step >= config_at_step(self.config.training, self.changes, self.step).max_steps:
             self._end("done", self.scores)
 
     def train_to(self, step: int, exact_match: float = 0.25) -> None:
-        """Start if necessary, and train up to a step with one score of all evaluations."""
-        if self.process.pid is None:
-            self._start()
+        """Train up to a step with one score of all evaluations."""
+        self.deliver_all()
         self.evaluated, self.scores = exact_match, SCORES | {"exact_match": exact_match}
         self.train(step - self.step)
 
@@ -170,8 +220,7 @@ class FakeWorker:
 
     def diverge(self) -> None:
         self.train_to(1)
-        self._on_message("ended", "failed", f"{DIVERGED_MESSAGE} at step 1", None)
-        self.exit(0)
+        self._end("failed", message=f"{DIVERGED_MESSAGE} at step {self.step + 1}")
 
     def _train_step(self, settings) -> dict:
         self.step += 1
@@ -196,12 +245,22 @@ class FakeWorker:
 
     def _save_weights(self) -> None:
         self.history.save_weights(self.step, WEIGHTS)
-        self._on_message("history", self.history.steps(), self.step)
+        steps = self.history.steps()
+        if steps != self.sent_weight_steps:
+            self.sent_weight_steps = steps
+            self._on_message("history", steps, steps[-1])
+
+    def _send_points(self, lines: list[dict]) -> None:
+        self._on_message("points", lines)
+        self.trained_seconds += len(lines) * SECONDS_PER_STEP
+        self._on_message("active", self.trained_seconds)
+        self.history.add(lines)
 
     def _save(self, suffix: str = "", scores: dict | None = None) -> None:
         version = (self.step, list(self.changes), suffix)
         if version == self.saved_version and scores is None:
             return
+        self._send_points([])
         self.saved_version = version
         folder = self.folder / "checkpoints" / f"{self.step:07d}{suffix}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -216,9 +275,12 @@ class FakeWorker:
     def _send_changes(self) -> None:
         self._on_message("changes", [change.to_list() for change in self.changes])
 
-    def _end(self, status: str, scores: dict | None = None) -> None:
+    def _end(self, status: str, scores: dict | None = None, message: str = "") -> None:
+        self._send_points([])
+        self._save_weights()
         self._save(scores=scores)
-        self._on_message("ended", status, "", scores)
+        self.has_ended = True
+        self._on_message("ended", status, message, scores)
         if not self.lingers:
             self.exit(0)
 
@@ -240,9 +302,10 @@ class FakeWorkers(list[FakeWorker]):
         return [worker for worker in self if not worker.exited.is_set()]
 
     def finish_all(self) -> None:
-        """Train every run to its end, also those that start meanwhile."""
+        """Train every run that trains to its end, also those that start meanwhile."""
         for worker in self:
-            if not worker.exited.is_set():
+            worker.deliver_all()
+            if not worker.idle_reason:
                 worker.finish()
 
     def deliver(self) -> None:
@@ -251,7 +314,7 @@ class FakeWorkers(list[FakeWorker]):
             pass
 
     def train(self, run: state.Run, steps: int = 1) -> state.Run:
-        """Train some steps of a run that has a worker."""
+        """Train some steps of a run whose worker trains."""
         self.deliver()
         run.worker.train(steps)
         self.deliver()
@@ -281,7 +344,12 @@ class FakeWorkers(list[FakeWorker]):
 def _request(inspector, kind, model_ref, text="", **options) -> Future:
     """Answer a request to an inspection process at once."""
     future: Future = Future()
-    future.set_result({"snapshot": {"step": model_ref["step"]}, "probe_info": {}})
+    if kind == "snapshot":
+        future.set_result({"snapshot": {"step": model_ref["step"]}, "probe_info": {}})
+    elif kind == "predict":
+        future.set_result({"text": text, "run": Path(model_ref["run"]).name})
+    else:
+        raise AssertionError(f"fake inspection processes do not answer requests of the kind {kind}")
     return future
 
 

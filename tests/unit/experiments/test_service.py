@@ -191,7 +191,9 @@ def test_deletion_leaves_no_run_no_file_and_no_result(server, workers):
     state = weakref.ref(experiments.store.states[experiment.id])
     experiments.delete(experiment, "ada")
     assert experiments.summaries("ada") == []
-    assert all(run.deleted_at for run in registry.list_for_owner("ada"))
+    runs = registry.list_for_owner("ada")
+    assert len(runs) == 4
+    assert all(run.deleted_at for run in runs)
     assert list(experiments.store.folder.iterdir()) == []
     gc.collect()
     assert state() is None
@@ -223,8 +225,8 @@ def test_cancel_deletes_unfinished_runs_and_survives_a_restart(create_server, wo
     experiments.cancel(experiment, "ada")
     assert experiments.state(experiment, "ada") == "cancelled"
     assert experiments.details(experiment, "ada")["statuses"] == {"done": 1, "planned": 3}
-    statuses = [run.status for run in registry.list_for_owner("ada") if not run.deleted_at]
-    assert statuses == ["done"]
+    remaining = [run.status for run in registry.list_for_owner("ada") if not run.deleted_at]
+    assert remaining == ["done"]
     assert experiments.find_equivalent(experiment, "ada") is None
     registry.shutdown(0)
     _, experiments = create_server()

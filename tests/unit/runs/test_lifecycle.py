@@ -265,17 +265,27 @@ def test_restarted_server_has_its_runs_paused(create_registry, workers, start):
     workers.train(training, 5)
     workers.control(registry, paused, "pause")
     registry.update_metadata(paused, name="My run", hidden=True)
-    training.worker.is_hung = True
-    assert registry.shutdown() == (1, 1)  # a worker that does not end is killed
-    workers.deliver()
+    assert registry.shutdown() == (2, 0)
     restarted = create_registry(slots=3)
     for old in (training, paused, waiting):
         run = restarted.find(old.id, "ada")
         assert run is not old
         assert (run.has_worker, run.share_id, run.name) == (False, old.share_id, old.name)
+        assert run.status == "paused"
     assert restarted.find(paused.id, "ada").hidden
-    statuses = [restarted.find(old.id, "ada").status for old in (training, paused, waiting)]
-    assert statuses == ["failed", "paused", "paused"]
+    run = restarted.find(training.id, "ada")
+    assert (run.step, checkpoint_names(run)) == (5, ["0000005"])
+    workers.control(restarted, run, "resume")
+    assert (run.status, run.step) == ("training", 5)
+
+
+def test_a_worker_that_hangs_is_killed_by_a_shutdown(registry, create_registry, workers, start):
+    run = workers.train(start(registry), 5)
+    run.worker.is_hung = True
+    assert registry.shutdown() == (0, 1)
+    workers.deliver()
+    assert not run.has_worker
+    assert create_registry().find(run.id, "ada").status == "failed"
 
 
 def test_deleted_run_stops_and_can_be_restored_until_undo_expires(

@@ -145,8 +145,9 @@ def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(
     monkeypatch.setattr(registry_module, "MAX_RUNS_PER_OWNER", 2)
     folders = [create_checkpoint(f"sent {number}") for number in range(4)]
     barrier = threading.Barrier(len(folders))
-    is_checked = threading.Semaphore(0)
-    read, list_runs, move = (
+    arrived, all_have_arrived = set(), threading.Event()  # at the lock or at the count
+    lock, read, list_runs, move = (
+        registry._admission_lock,
         registry_module.read_manifest,
         registry.list_for_owner,
         shutil.move,
@@ -156,16 +157,30 @@ def test_no_more_runs_are_adopted_at_once_than_an_owner_may_have(
         barrier.wait(60)
         return read(folder)
 
+    def arrive():
+        arrived.add(threading.get_ident())
+        if len(arrived) == len(folders):
+            all_have_arrived.set()
+
+    class Lock:
+        def __enter__(self):
+            arrive()
+            lock.acquire()
+
+        def __exit__(self, *error):
+            lock.release()
+
     def count_runs(owner):
-        is_checked.release()
-        return list_runs(owner)
+        runs = list_runs(owner)
+        arrive()
+        return runs
 
     def move_late(*arguments):
-        while is_checked.acquire(timeout=0.05):  # until no request counts the runs any more
-            pass
+        assert all_have_arrived.wait(60)
         return move(*arguments)
 
     monkeypatch.setattr(registry_module, "read_manifest", read_together)
+    monkeypatch.setattr(registry, "_admission_lock", Lock())
     monkeypatch.setattr(registry, "list_for_owner", count_runs)
     monkeypatch.setattr(storage_folder.shutil, "move", move_late)
 
