@@ -276,11 +276,12 @@ def delete_runs(runs_url: str, owner: str) -> None:
     Does nothing after the end of the server.
     """
     with httpx.Client(timeout=60) as client, suppress(httpx.TransportError):
-        for run in client.post(runs_url, json={"owner": owner}).json()["runs"]:
+        listed = client.post(runs_url, json={"owner": owner}).raise_for_status()
+        for run in listed.json()["runs"]:
             client.post(
-                runs_url.removesuffix("runs") + "do",
+                runs_url.removesuffix("list") + "action",
                 json={"owner": owner, "subject": run["subject"], "action": "delete"},
-            )
+            ).raise_for_status()
 
 
 def restore(page: Page, origin: str, state: Any) -> None:

@@ -34,7 +34,7 @@ def registries(tmp_path):
 
     yield make
     for registry in made:
-        registry.shutdown(20)
+        registry.shutdown(120)
 
 
 def finish_immediately(executor, job):

@@ -71,7 +71,7 @@ def stored_root(tmp_path_factory):
     registry.control(run, "resume")
     wait_for_status(run, "training")
     pause_and_wait(registry, run)
-    registry.shutdown(20)
+    registry.shutdown(120)
     return root
 
 

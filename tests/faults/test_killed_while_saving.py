@@ -68,7 +68,7 @@ class SavingWorker:
 
 
 @repeat_counts(6, 1000)
-def test_worker_killed_while_saving_loses_no_checkpoint(tmp_path, count):
+def test_a_killed_worker_loses_no_checkpoint_that_it_acknowledged(tmp_path, count):
     config, folder, acknowledged = tiny_config(), tmp_path / "run", 0
     checkpoints = folder / "checkpoints"
     for index in range(count):

@@ -94,7 +94,7 @@ def test_sixteen_pages_of_four_runs_get_fair_responses(tmp_path, polls, record_p
         for watcher in watchers:
             watcher.stopping.set()
         for watcher in watchers:
-            watcher.join(30)
+            watcher.join(120)
         seconds = [each for watcher in watchers for each in watcher.response_seconds]
         fairness = jain_index([len(watcher.response_seconds) for watcher in watchers])
         record_property("median", round(statistics.median(seconds), 3))

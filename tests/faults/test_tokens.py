@@ -228,8 +228,9 @@ def test_no_hub_task_reveals_the_token_of_the_owner_of_a_space(hub, space):
         for kind in ("gallery", "pull"):
             result = user.hub_task(kind=kind, repo="dee/digits", token=hub.ADA)
             assert result["status"] == "done", result
-        result = user.hub_task(kind="repo_info", repo="owner/secret", token=hub.ADA)
-        assert "there is no repository owner/secret that is public" in result["message"]
+        for kind in ("repo_info", "pull", "reproduce"):
+            result = user.hub_task(kind=kind, repo="owner/secret", token=hub.ADA)
+            assert "there is no repository owner/secret that is public" in result["message"], kind
         assert user.call("hub/cancel", job="none") == {}
         assert "is not a Hub job" in user.hub_task(kind="token")["error"]
     assert {
@@ -260,7 +261,9 @@ def test_a_single_user_publishes_with_the_token_of_the_machine(hub, local):
     assert not any(
         request.authorization for request in requests if request.host == hub.storage_host
     )
-    assert "playground.json" in hub.files("ada/local")
+    files = hub.files("ada/local")
+    assert "playground.json" in files
+    assert not any(hub.ADA.encode() in data for data in files.values())
     assert not user.was_reported(hub.ADA)
 
 

@@ -76,7 +76,7 @@ class Terminal:
     def end(self) -> int:
         """Send Ctrl-C to the whole process group, as a terminal does."""
         os.killpg(self.process.pid, signal.SIGINT)
-        code = self.process.wait(30)
+        code = self.process.wait(120)
         self.expected_message("")
         os.close(self.screen)
         return code
@@ -86,7 +86,7 @@ def test_app_opens_browser_is_installable_and_exits_on_ctrl_c(tmp_path):
     app = Terminal(tmp_path)
     address = app.expected_message(re.escape(app.url))[0]
     line = app.expected_message(r"Training on (cpu, \d+ cores?: .*\w|cuda:0, .*GB)")[0]
-    wait_for(app.visits.exists, 30, "a visit of the browser")
+    wait_for(app.visits.exists, 120, "a visit of the browser")
     (link,) = re.findall(r'<link rel="manifest" href="([^"]+)"', app.get("/"))
     manifest = json.loads(app.get(f"/{link.lstrip('/')}"))
     assert (manifest["name"], manifest["display"], manifest["start_url"]) == (

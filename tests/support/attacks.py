@@ -28,13 +28,19 @@ from tests.support.small_runs import tiny_config
 
 ATTACKER_ADDRESS = "127.0.0.2"
 JSON_HEADERS = {"Content-Type": "application/json"}
+REJECTION_STATUSES = (413, 429, 503)
 
 
 class Attacker:
-    """A hostile client that runs loops in threads until `stop`, and counts response statuses."""
+    """A hostile client that runs loops in threads until `stop`, and counts response statuses.
+
+    Attributes:
+        rejections: what limits answered: statuses, and "busy" for a response that advises a retry.
+    """
 
     def __init__(self, app: AppServer) -> None:
         self.app, self.statuses, self.stopping = app, Counter[int](), threading.Event()
+        self.rejections = Counter[int | str]()
         self.threads: list[threading.Thread] = []
         self.connections: set[http.client.HTTPConnection] = set()
         self.owner = new_owner_key()
@@ -63,7 +69,15 @@ class Attacker:
             status, response_body = 0, b""
         if status or not self.stopping.is_set():  # `stop` ends requests as well
             self.statuses[status] += 1
+            self.count_rejection(status, response_body)
         return status, response_body
+
+    def count_rejection(self, status: int, body: bytes = b"") -> None:
+        """Count a response if a limit of the server rejected the request."""
+        if status in REJECTION_STATUSES:
+            self.rejections[status] += 1
+        elif b'"error"' in body and b'"retryable"' in body:
+            self.rejections["busy"] += 1
 
     def request(self, name: str, **fields: Any) -> dict[str, Any]:
         """Send a request to a route of the page; return {} if it is rejected."""
@@ -222,10 +236,17 @@ def slow_transfers(attacker: Attacker, folder: Path) -> None:
                 f"{new_owner_key()}\r\nContent-Length: 900000\r\n\r\n"
             )
             connection.sendall(head.encode())
+            connection.settimeout(0.1)
             for _ in range(600):
-                if attacker.stopping.wait(0.1):
+                if attacker.stopping.is_set():
                     return
                 connection.sendall(b"P")
+                with suppress(TimeoutError):  # no response yet
+                    if not (response := connection.recv(4096)):
+                        attacker.stopping.wait(0.2)
+                        return
+                    if response.startswith(b"HTTP/1.1 "):
+                        attacker.count_rejection(int(response[9:12]))
 
     attacker.repeat(lambda: send_slowly("/playground/checkpoints"), 2)
     attacker.repeat(lambda: send_slowly("/playground/datasets"), 8)

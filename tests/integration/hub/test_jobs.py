@@ -1,4 +1,4 @@
-"""Hub tasks in their own processes, with the real client."""
+"""Hub tasks with the real client: in this process, in their own ones, and in the queue."""
 
 import json
 import os
@@ -23,11 +23,6 @@ from playground.runs.limits import Limits
 from tests.support.app_server import ROOT, wait_for
 from tests.support.fake_jobs import fake_processes
 from tests.support.hub_tasks import start_hub_task
-
-PICKLE = (
-    b"\x80\x04\x95\x1b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94"
-    b"\x93\x94\x8c\x04true\x94\x85\x94R\x94."
-)
 
 
 @pytest.fixture(scope="module")

@@ -200,7 +200,9 @@ def test_a_push_uses_the_token_of_the_request_and_never_the_owners(hub, app, cal
             call_api("push", model=REVERSE, repo="ada/api")
         result = call_api("push", model=REVERSE, repo="ada/api", token=hub.ADA)
     assert result["status"] == "done", result
-    assert "playground.json" in hub.files("ada/api")
+    files = hub.files("ada/api")
+    assert "playground.json" in files
+    assert not any(hub.ADA.encode() in data for data in files.values())
     assert {request.token for request in requests if request.host == hub.host} == {hub.ADA}
     assert hub.ADA not in json.dumps(result)
     # these are names; the client must not fetch them as files

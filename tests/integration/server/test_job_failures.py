@@ -93,7 +93,7 @@ def test_process_that_is_killed(queue, kind):
 
 
 @pytest.mark.parametrize("kind", QUEUES)
-def test_a_limit_or_the_owner_ends_a_job_of_every_kind(queue, kind):
+def test_every_kind_of_job_has_a_time_limit_or_can_be_cancelled(queue, kind):
     policy = queue.lane(kind).policy
     assert policy.run_timeout_s or policy.silence_timeout_s or policy.cancel_grace_s
 

@@ -151,6 +151,17 @@ def test_all_bad_lines_are_counted_and_the_first_five_named():
         rows_of([("q", "\u200b")])
 
 
+def test_the_longest_fields_have_ten_thousand_characters():
+    longest = "".join(f"{word}{' ' * 4998}" for word in "ab")  # 9,998 characters
+    accepted = longest + "  "
+    assert len(accepted) == 10_000
+    assert rows_of([(accepted, accepted), *numbers(40)], words=True).source_lengths[0] == 2
+    for name, pair in (("source", (accepted + " ", "y")), ("target", ("x", accepted + " "))):
+        message = f"line 41 has a {name} of 10,001 characters, above 10,000"
+        with pytest.raises(DatasetError, match=message):
+            rows_of([*numbers(40), pair], words=True)
+
+
 def test_the_longest_sequences_have_128_tokens():
     longest = [(" ".join(["x"] * 128), " ".join(["y"] * 128)), *numbers(40)]
     rows = rows_of(longest)

@@ -30,6 +30,13 @@ def test_a_revision_stays_in_its_place_of_a_path(name):
     assert not (is_branch(name) and name.startswith("refs/"))
 
 
+def test_dots_and_dashes_that_lead_elsewhere_are_rejected():
+    assert not any(map(is_repo, ("ada/a..b", "ada/a--b", "ada/digits.git")))
+    revisions = ("a/../b", "a//b", "a/.b", "a/", "/a", "a..b")
+    assert not any(map(is_revision, revisions))
+    assert not any(map(is_branch, revisions))
+
+
 def test_usual_names_are_accepted():
     assert all(map(is_repo, ("ada/digits", "A-b/c.d_e", "ada/" + "x" * 96)))
     assert all(map(is_branch, ("main", "exp/1", "v1.2")))

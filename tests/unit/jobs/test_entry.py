@@ -134,7 +134,7 @@ def test_process_for_one_job_sends_its_progress_and_its_result():
 def create_handler():
     def handle(kind, text, reporter):
         if kind == "wait":
-            assert reporter.cancelled.wait(20)
+            assert reporter.cancelled.wait(120)
             reporter.raise_if_cancelled()
         reporter.row({"n": 1})
         return {"n": len(text)}
@@ -168,7 +168,7 @@ def test_concurrent_jobs_of_a_resident_process_can_be_cancelled(monkeypatch):
                 ended.set()
 
     def wait():
-        assert ended.wait(20)
+        assert ended.wait(120)
         raise EOFError
 
     pipe = Waiting(

@@ -19,7 +19,7 @@ from tests.support.small_runs import start_run
 
 @pytest.fixture
 def no_descriptors(monkeypatch):
-    """Use up all file descriptors, so that no pipe can be created."""
+    """Let every pipe to a child process fail, as without free file descriptors."""
 
     def refuse(*_):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -53,7 +53,7 @@ def test_a_failed_start_reports_its_end_from_another_thread(resource, request):
         child = WorkerProcess(
             "builtins:id", "refused", on_message=lambda: None, on_exit=record_exit
         )
-    assert child.exited.wait(30)
+    assert child.exited.wait(120)
     assert codes == [None]
     assert child.process.pid is None
     assert not child.send("anything")

@@ -12,15 +12,8 @@ from playground.runs import inspector_process
 from playground.runs.inspector_client import MAX_PER_ADDRESS, MAX_PER_CLIENT, InspectorClient
 from playground.server.process_calls import await_result
 from tests.support.coroutines import run_in_thread
-from tests.support.fake_jobs import fake_processes
 
 ADA, BOB, EVE = Client("10.0.0.1", "ada"), Client("10.0.0.2", "bob"), Client("10.0.0.1", "eve")
-
-
-@pytest.fixture
-def started(monkeypatch):
-    """The processes that were started."""
-    return fake_processes(monkeypatch)
 
 
 @pytest.fixture

@@ -81,14 +81,14 @@ def test_a_setting_above_the_limit_is_rejected_with_a_remedy(field):
         return SimpleNamespace(task=sizes, model=sizes, training=sizes)
 
     limits.validate(with_value(maximum))
-    message = f"{field} is {maximum + 2}: this {{}} allows at most {maximum}; {{}}"
+    message = f"{field} is {maximum + 1}: this {{}} allows at most {maximum}; {{}}"
     remedies = {
         "server": f"its owner sets PLAYGROUND_{LIMIT_ENV_NAMES[field]}",
         "Space": "duplicate the Space to remove the limit",
     }
     for place, remedy in remedies.items():
         with pytest.raises(ConfigError) as error:
-            replace(limits, is_space=place == "Space").validate(with_value(maximum + 2))
+            replace(limits, is_space=place == "Space").validate(with_value(maximum + 1))
         assert (error.value.field, str(error.value)) == (field, message.format(place, remedy))
 
 

@@ -8,10 +8,9 @@ import tempfile
 import threading
 import time
 import zipfile
-from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -144,21 +143,28 @@ def test_a_hostile_archive_is_rejected_and_leaves_no_file(registry, files, monke
     assert list((registry.root / "runs").iterdir()) == []
 
 
-@given(
-    st.lists(
-        st.text(st.sampled_from("ab./\\~: %\u202e"), max_size=12)
-        | st.sampled_from(["..", "/etc", "C:", *CHECKPOINT_FILES]),
-        max_size=5,
-    )
+PART = st.text(st.sampled_from("ab./\\~: %\u202e"), max_size=12) | st.sampled_from(
+    ["..", "/etc", "C:", *CHECKPOINT_FILES]
 )
-def test_no_member_is_extracted_outside_of_its_folder(tmp_path_factory, parts):
-    parent = tmp_path_factory.mktemp("zip")
-    archive = zip_files({"/".join(parts) or "x": b"x", "a/config.json": b"{}"})
-    (parent / "packed").write_bytes(archive)
-    with suppress(UserError, zipfile.BadZipFile):
-        extract_checkpoint(parent / "packed", parent / "inside")
-    paths = {path.relative_to(parent).as_posix() for path in parent.rglob("*")}
-    assert paths <= {"packed", "inside", *(f"inside/{name}" for name in CHECKPOINT_FILES)}
+
+
+@given(st.lists(PART, max_size=4), st.lists(PART, max_size=4))
+@example(["..", ".."], ["/etc"])
+def test_no_member_is_extracted_outside_of_its_folder(tmp_path_factory, first, second):
+    parent = tmp_path_factory.mktemp("zip") / "a" / "b"  # `..` stays in the folder of this test
+    parent.mkdir(parents=True)
+    files = {
+        "/".join([*first, "config.json"]): b"{}",
+        "/".join([*second, "model.safetensors"]): b"x",
+    }
+    (parent / "packed").write_bytes(zip_files(files))
+    extract_checkpoint(parent / "packed", parent / "inside")
+    top = parent.parents[1]
+    assert {path.relative_to(top).as_posix() for path in top.rglob("*") if path.is_file()} == {
+        "a/b/packed",
+        "a/b/inside/config.json",
+        "a/b/inside/model.safetensors",
+    }
 
 
 @pytest.mark.parametrize("owner", ["", "short", "x" * 31 + "\u00e9".encode().decode("latin-1")])
@@ -285,7 +291,7 @@ def test_a_check_that_hangs_is_ended(registry, files, monkeypatch):
         400,
         "this took longer than 0.1 s and was ended; upload a smaller model",
     )
-    assert killed[:1] == ["check"]
+    assert "check" in killed  # the patch also holds for queues of other tests
 
 
 def test_unread_downloads_lose_their_slots_after_a_timeout(registry, run, tmp_path, monkeypatch):

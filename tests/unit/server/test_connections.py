@@ -1,6 +1,7 @@
 """Timeouts of connections, and the choice of the one to close at the limit."""
 
 import asyncio
+import os
 
 import pytest
 import uvicorn
@@ -77,6 +78,21 @@ async def send_request(reader, writer):
     return (await reader.readuntil(b"ok"))[-2:]
 
 
+def test_a_closed_connection_ends_though_a_forked_process_holds_its_socket(serve):
+    async def scenario(connect):
+        reader, _ = await connect()
+        await until(lambda: BoundedProtocol.open_connections)
+        (protocol,) = BoundedProtocol.open_connections
+        copy = os.dup(protocol.transport.get_extra_info("socket").fileno())
+        try:
+            protocol.transport.close()
+            return await closed(reader)
+        finally:
+            os.close(copy)
+
+    assert serve(scenario) == b""
+
+
 @pytest.mark.parametrize("request_start", [b"", b"GET / HT", REQUEST[:-2]])
 def test_headers_have_a_deadline(serve, monkeypatch, request_start):
     monkeypatch.setattr(connections, "HEADER_TIMEOUT_S", 0.2)
@@ -125,6 +141,50 @@ def test_headers_have_a_size(serve, first, size):
         return await closed(reader)
 
     assert serve(scenario) == b""
+
+
+def test_a_large_body_is_no_header(serve):
+    async def scenario(connect):
+        reader, writer = await connect()
+        writer.write(
+            REQUEST.replace(b"GET", b"POST")[:-2]
+            + b"Content-Length: 900000\r\n\r\n"
+            + b"x" * 900_000
+        )
+        assert await reader.readuntil(b"ok")
+        return await send_request(reader, writer)
+
+    assert serve(scenario) == b"ok"
+
+
+class WebSocketProtocol(asyncio.Protocol):
+    """A protocol that rejects connections, as a websocket library does."""
+
+    def __init__(self, config, server_state, app_state):
+        pass
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+        self.transport.close()
+
+
+def test_websockets_hold_no_connection(serve, monkeypatch, caplog):
+    monkeypatch.setitem(uvicorn.config.WS_PROTOCOLS, "auto", f"{__name__}:WebSocketProtocol")
+    monkeypatch.setattr(BoundedProtocol, "max_open", 6)
+
+    async def scenario(connect):
+        for number in range(20):
+            reader, writer = await connect(f"127.0.0.{2 + number % 4}")
+            writer.write(REQUEST[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+            await reader.readline()
+            writer.close()
+        return await send_request(*await connect())
+
+    assert serve(scenario) == b"ok"
+    assert not caplog.records
 
 
 def test_a_response_that_is_not_read_ends(serve, monkeypatch):

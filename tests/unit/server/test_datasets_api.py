@@ -24,7 +24,6 @@ from playground.server.datasets_api import (
 )
 from playground.server.routes import ROUTE_PREFIX, build_routes
 from tests.support.coroutines import run_in_thread, until
-from tests.support.fake_jobs import fake_processes
 
 TEXT = "".join(f"{a} {b} {c}\t{c} {b} {a}\n" for a in "abcdef" for b in "abcdef" for c in "abcdef")
 
@@ -232,29 +231,43 @@ def test_an_upload_times_out_and_each_user_holds_one_slot(handlers, tmp_path):
     assert list((tmp_path / "rows").iterdir()) == []
 
 
-async def run_pending_tasks():
-    for _ in range(50):
-        await asyncio.sleep(0)
-
-
-def test_a_preview_does_not_cancel_an_upload_of_the_same_user(handlers, monkeypatch):
-    owner, started = new_owner_key(), fake_processes(monkeypatch)
+def test_a_preview_does_not_cancel_an_upload_of_the_same_user(handlers, started):
+    owner = new_owner_key()
 
     async def send_requests():
         requests = [{"file": "a"}, {"dataset": "0" * 64}, {"dataset": "1" * 64}]
         tasks = [asyncio.create_task(handlers.read_dataset(owner, request)) for request in requests]
-        await run_pending_tasks()
-        for process in started:
+        await until(lambda: len(started) == 2)
+        for process in started[:2]:
             process.finish(rows=1)
-        await run_pending_tasks()
-        for process in started[1:]:
-            process.finish(rows=2)
+        await until(lambda: len(started) == 3)
+        started[2].finish(rows=2)
         return await asyncio.gather(*tasks)
 
-    upload, replaced, preview = run_in_thread(send_requests())
+    upload, replaced, preview = run_in_thread(asyncio.wait_for(send_requests(), 60))
     assert upload == {"rows": 1}
     assert "a newer preview replaced this one" in replaced["error"]
-    assert preview["rows"] in (1, 2)
+    assert preview == {"rows": 2}
+
+
+def test_one_address_reads_one_dataset_at_a_time(handlers, started, client_address):
+    async def send_requests():
+        tasks = []
+        for number, address in enumerate(("192.0.2.1", "192.0.2.1", "192.0.2.2")):
+            client_address.set(address)
+            request = {"file": str(number)}
+            tasks.append(asyncio.create_task(handlers.read_dataset(new_owner_key(), request)))
+        await until(lambda: len(started) == 2)
+        at_first = [process.arguments[1][0]["file"] for process in started]
+        started[0].finish(rows=0)
+        await until(lambda: len(started) == 3)
+        for process in started[1:]:
+            process.finish(rows=1)
+        return at_first, await asyncio.gather(*tasks)
+
+    at_first, reports = run_in_thread(asyncio.wait_for(send_requests(), 60))
+    assert at_first == ["0", "2"]
+    assert reports == [{"rows": 0}, {"rows": 1}, {"rows": 1}]
 
 
 def test_pending_requests_for_stored_datasets_are_limited(handlers, monkeypatch, client_address):

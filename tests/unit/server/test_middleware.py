@@ -139,6 +139,8 @@ def test_a_forwarded_host_reaches_the_app_only_if_it_is_configured(monkeypatch):
         ("GET", "/gradio_api/file%3Dhttp://x"),
         ("GET", "//gradio_api/file=http://x"),
         ("POST", "/gradio_api/stream/abc"),
+        ("POST", "/playground/static/x"),
+        ("POST", "/playground/static/1.0/app.js"),
         ("GET", "/gradio_api/run/models"),
         ("POST", "/gradio_api/call/start/\u0661"),
         ("GET", "/assets/\u00e9.js"),
