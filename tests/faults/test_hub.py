@@ -29,6 +29,7 @@ from playground.jobs.progress import ProgressReporter
 from playground.runs.export import CHECKPOINT_FILES
 from playground.training.trainer import Trainer
 from tests.support.fake_hub import FakeHub
+from tests.support.files import read_files
 from tests.support.hub_tasks import run_hub_task
 from tests.support.small_runs import tiny_config
 
@@ -104,14 +105,6 @@ class Outcome:
     response: str = ""
     is_unchanged: bool = False
     leftovers: list[str] = field(default_factory=list)
-
-
-def read_files(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,7 @@ from playground.__main__ import run
 from playground.cli.benchmark import compare
 from tests.support.app_server import ROOT
 from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
-
-
-def read_files(folder):
-    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+from tests.support.files import read_files
 
 
 @pytest.fixture(scope="module")

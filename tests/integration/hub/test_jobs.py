@@ -22,6 +22,7 @@ from playground.runs.export import CHECKPOINT_FILES
 from playground.runs.limits import Limits
 from tests.support.app_server import ROOT, wait_for
 from tests.support.fake_jobs import fake_processes
+from tests.support.files import read_files
 from tests.support.hub_tasks import start_hub_task
 
 
@@ -35,14 +36,6 @@ def published(hub, published_files):
     """Put the published checkpoint on the Hub; return the files of the repository."""
     hub.put("ada/digits", published_files, message="Step 6")
     return published_files
-
-
-def read_files(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
 
 
 # Push and pull

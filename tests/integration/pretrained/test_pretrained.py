@@ -25,12 +25,9 @@ from playground.pretrained.model_files import kind_of
 from playground.pretrained.pipelines import open_pipeline, unload
 from playground.pretrained.resolver import describe_models, list_cached, resolve
 from tests.support.app_server import wait_for
+from tests.support.files import read_files
 
 pytestmark = pytest.mark.usefixtures("restore_hub_client")
-
-
-def read_files(folder):
-    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from playground.tasks.held_out import build_held_out_set
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
 from tests.support.auto_classes import register
+from tests.support.files import read_files
 
 REVERSE = ROOT / "checkpoints/reverse"
 CODE = {
@@ -101,10 +102,6 @@ def copied(package, tmp_path):
 def published_contents(folder):
     """Return the files of a checkpoint that a package contains: all but the replay."""
     return {name: data for name, data in read_files(folder).items() if name != REPLAY_FILE}
-
-
-def read_files(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 # Contents of a package
