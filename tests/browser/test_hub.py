@@ -89,9 +89,10 @@ def test_the_address_and_a_reload_keep_the_revision_that_is_open(app, hub, open_
 
 
 def test_the_list_of_models_returns_after_an_outage(app, hub, open_page):
+    page = open_page(app.url)
+    to_the_hub(page)
+    expect(page.locator(".hub .gallery-words")).to_contain_text("tag")  # no list is on its way
     with hub.fault(hub.ANY_PATH, 503):
-        page = open_page(app.url)
-        to_the_hub(page)
         page.click(".hub .refresh-gallery")
         expect(page.locator(".hub .gallery-note")).to_contain_text("server error")
         expect(page.locator(".hub .local-runs tbody tr")).to_have_count(3)
