@@ -214,7 +214,7 @@ class Trainer:
         return self.model if self.average is None else self.average.model
 
     def _next_batch(self) -> Batch:
-        return self.batches.batch(self.step_count * self.dist.world_size + self.dist.rank)
+        return self.batches.batch(self.step_count)
 
     def _maybe_evaluate(self) -> tuple[EvalResult | None, float | None]:
         """Return scores and held-out loss if an evaluation is due."""

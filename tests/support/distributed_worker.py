@@ -8,6 +8,7 @@ import signal
 import sys
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import torch
@@ -15,6 +16,9 @@ import torch
 from playground.__main__ import run
 from playground.checkpoints.checkpoint import resume_trainer, save_checkpoint
 from playground.cli.train import train_with_progress
+from playground.datasets.sources import from_text
+from playground.datasets.storage import store
+from playground.tasks import TASKS
 from playground.training.config import RunConfig
 from playground.training.distributed import DistributedContext, init_distributed
 from playground.training.trainer import Trainer
@@ -162,6 +166,25 @@ def families(ranks, config, folder):
     return {name: summarize(trainer, list(trainer)) for name, trainer in trainers.items()}
 
 
+def data_sources(ranks, config, folder):
+    """Train two steps on each task, on fixed training sets and on a dataset."""
+    sizes = {"d_model": 8, "d_ff": 8, "batch_size": 16, "eval_size": 16, "max_steps": 2}
+    sizes |= {"adam_eps": 1e-6, "device": "cpu"}
+    sources = {name: {"task": name, "max_length": 9} for name in TASKS}
+    sources["fixed set"] = {"max_length": 4, "n_training_sources": 50}
+    sources["fixed set of one batch"] = {"max_length": 4, "n_training_sources": 10}
+    sources["without EOS"] = {"min_length": 4, "max_length": 4, "predict_eos": False}
+    dataset = from_text("".join(f"{n}\t{n % 7}\n" for n in range(300)))
+    sources["dataset"] = dataset.task_settings()
+    with TemporaryDirectory() as root, patch.dict(os.environ, PLAYGROUND_CHECKPOINTS=root):
+        store(dataset)
+        trainers = {
+            name: Trainer(RunConfig.from_flat(sizes | settings), dist=ranks)
+            for name, settings in sources.items()
+        }
+        return {name: summarize(trainer, list(trainer)) for name, trainer in trainers.items()}
+
+
 def run_command(ranks, *arguments):
     """Run `python -m playground train` inside the existing process group; return its exit code."""
     with (
@@ -228,6 +251,7 @@ def main(folder):
         one_rank_gets_sigterm,
         rejected_setups,
         families,
+        data_sources,
         by_command,
         command_gets_sigterm,
         one_rank_exits,

@@ -18,7 +18,13 @@ from playground.training.distributed import (
 )
 from playground.training.trainer import Trainer
 from tests.support.app_server import ROOT
-from tests.support.distributed_worker import ends_early, families, summarize, uninterrupted
+from tests.support.distributed_worker import (
+    data_sources,
+    ends_early,
+    families,
+    summarize,
+    uninterrupted,
+)
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 TINY = (
@@ -150,6 +156,15 @@ def test_every_family_trains_on_two_processes_as_on_one(distributed, run, tmp_pa
         assert metric_values(first["families"][name]) == pytest.approx(
             metric_values(single_result), **TOLERANCE
         )
+
+
+def test_every_source_of_data_trains_two_processes_as_one(distributed, run, tmp_path):
+    (first, second), _, _ = distributed
+    expected = data_sources(SINGLE_PROCESS, run, tmp_path)
+    assert first["data_sources"] == second["data_sources"]
+    for name, single_result in expected.items():
+        together = metric_values(first["data_sources"][name])
+        assert together == pytest.approx(metric_values(single_result), **TOLERANCE), name
 
 
 def test_a_run_continues_with_another_number_of_processes(distributed, single_process):
