@@ -40,6 +40,8 @@ T = TypeVar("T")
 MAX_METRICS_BYTES = 300_000_000  # bytes; enough for the metrics of a million steps
 MAX_LINE_BYTES = 10_000  # bytes of the metrics of a step
 MAX_STEPS = TrainConfig.__dataclass_fields__["max_steps"].metadata["high"]
+# the end of a run, and what earlier versions did not save
+OPTIONAL_STATE = {"finished", "training_set"}
 METRIC_NAMES = {each.name for each in dataclasses.fields(Metrics)}
 
 
@@ -229,6 +231,9 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
         "step": (torch.int64, ()),
         "finished": (torch.uint8, ()),
     }
+    training_set = trainer.batches.training_set
+    if training_set is not None:
+        expected["training_set"] = (torch.int64, ())
     if device == "cuda":
         expected["generator.cuda"] = (torch.uint8, None)
     keys = optimizer_state_keys(trainer.config.training, trainer.model)
@@ -238,11 +243,17 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
             expected[f"optimizer.{key}.{name}"] = (torch.float32, shape)
         if trainer.average is not None:
             expected[f"weight.{name}"] = (torch.float32, tuple(weight.shape))
-    tensors = load_checked_tensors(state, expected, optional={"finished"})
+    tensors = load_checked_tensors(state, expected, optional=OPTIONAL_STATE)
     if int(tensors["step"]) != step:
         raise CheckpointError(
             f"{state} belongs to step {int(tensors['step'])}, not to step {step}; use another "
             "checkpoint"
+        )
+    if training_set is not None and tensors.get("training_set") != training_set.fingerprint:
+        raise CheckpointError(
+            "the run trained on another fixed training set than these settings and this version "
+            "choose, so it cannot be resumed; train a new run. Without training.safetensors its "
+            "weights can be used"
         )
     for name, tensor in tensors.items():
         is_step_count = name.startswith("optimizer.step.")

@@ -150,14 +150,26 @@ def _balance_strata(task: Task, sequence_NL: Tensor) -> Tensor:
     strata_N = task.strata(sequence_NL)
     if strata_N is None:
         return sequence_NL
+    rarest = min(int((strata_N == stratum).sum()) for stratum in task.all_strata)
+    return interleave_strata(task, sequence_NL)[: len(task.all_strata) * rarest]
+
+
+def interleave_strata(
+    task: Task, sequence_NL: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    """Order sequences so that the strata alternate as long as all last.
+
+    The `generator` chooses the stratum that begins; without it, the order of the sequences does.
+    """
+    strata_N, n_strata = task.strata(sequence_NL), len(task.all_strata)
+    if strata_N is None:
+        return sequence_NL
+    begin = torch.randperm(n_strata, generator=generator) if generator else [0] * n_strata
     rank_N = torch.empty_like(strata_N)
-    counts = []
-    for stratum in task.all_strata:
+    for at, stratum in zip(begin, task.all_strata, strict=True):
         in_stratum_N = strata_N == stratum
-        counts.append(int(in_stratum_N.sum()))
-        rank_N[in_stratum_N] = torch.arange(counts[-1])
-    order_N = rank_N.argsort(stable=True)
-    return sequence_NL[order_N[: len(counts) * min(counts)]]
+        rank_N[in_stratum_N] = torch.arange(int(in_stratum_N.sum())) * n_strata + at
+    return sequence_NL[rank_N.argsort(stable=True)]
 
 
 def _filter_held_out(task: Task, sequence_NL: Tensor) -> Tensor:

@@ -3,34 +3,49 @@
 Letters of shapes: L symbols of the longest sequence, N sequences, B sequences of a batch.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from .held_out import is_held_out
+from playground.models.config_fields import ConfigError
+
+from .hashing import position_keys, sequence_hash
+from .held_out import MAX_SYMBOLS_PER_CHUNK, interleave_strata, is_held_out
 from .task import Batch, Task, make_batch
-
-MAX_ROUNDS = 100  # rounds of sampling, which end earlier unless few sequences exist
 
 
 class TrainingSet:
     """Distinct training sequences, in a new random order in every epoch.
 
-    The order depends on the seed and the epoch only, so a resumed run continues with the same
-    batches.
+    Each length has an equal part, and within a length each stratum of the task. What has too few
+    sequences is taken whole, and the others get more. The order depends on the seed and the epoch
+    only, so a resumed run continues with the same batches.
+
+    fingerprint  a number (int64, no dimension) that differs between different sets
     """
 
     def __init__(self, task: Task, n: int, min_length: int, max_length: int, seed: int) -> None:
-        """Choose `n` training sequences, or all of them if there are fewer."""
+        """Choose `n` training sequences.
+
+        Raises:
+            ConfigError: if fewer exist.
+        """
         self.task, self.seed = task, seed
         generator = torch.Generator().manual_seed(seed)
         lengths = range(max(min_length, task.spec.min_length), max_length + 1)
-        if sum(map(task.num_sources, lengths)) <= task.max_enumerated:
-            sequence_NL, lengths_N = _enumerate(task, lengths)
-        else:
-            sequence_NL, lengths_N = _sample(task, n, lengths, generator)
-        order_N = torch.randperm(len(lengths_N), generator=generator)[:n]
-        self.sequence_NL, self.lengths_N = sequence_NL[order_N], lengths_N[order_N]
-        self._epoch, self._order_N = -1, order_N
+        parts = _parts(task, n, lengths)
+        sequences = (_choose(task, *part, n, generator) for part in parts.items())
+        self.sequence_NL = torch.cat(
+            [pad(each_NL, (0, max_length - each_NL.shape[1])) for each_NL in sequences]
+        )
+        self.lengths_N = torch.tensor(list(parts)).repeat_interleave(
+            torch.tensor(list(parts.values()))
+        )
+        hash_N = sequence_hash(self.sequence_NL, self.lengths_N)
+        self.fingerprint = (hash_N * position_keys(n, hash_N.device)).sum()
+        self._epoch, self._order_N = -1, torch.empty(0)
 
     def __len__(self) -> int:
         return len(self.lengths_N)
@@ -57,34 +72,56 @@ class TrainingSet:
         return self._order_N
 
 
-def _enumerate(task: Task, lengths: range) -> tuple[Tensor, Tensor]:
-    """Return all training sequences (NL) of these lengths, and their lengths (N)."""
-    parts, width = [], lengths[-1]
-    for length in lengths:
-        sequence_NL = task.enumerate_sources(torch.arange(task.num_sources(length)), length)
-        parts.append(torch.nn.functional.pad(sequence_NL, (0, width - length)))
-    lengths_N = torch.cat([torch.full((len(p),), n) for p, n in zip(parts, lengths, strict=True)])
-    return _training_only(task, torch.cat(parts), lengths_N)
+def _parts(task: Task, n: int, lengths: range) -> dict[int, int]:
+    """Return the number of sequences of each length, `n` in total.
+
+    Raises:
+        ConfigError: if fewer exist.
+    """
+    available = {
+        length: sum(map(len, _listed(task, length))) if _is_listed(task, length, n) else n
+        for length in lengths
+    }
+    parts, n_remaining = dict.fromkeys(lengths, 0), n
+    for i, length in enumerate(sorted(lengths, key=lambda each: available[each])):
+        parts[length] = min(available[length], -(-n_remaining // (len(lengths) - i)))
+        n_remaining -= parts[length]
+    if n_remaining:
+        raise ConfigError(
+            "n_training_sources",
+            f"n_training_sources is {n:,}, but of these lengths only {n - n_remaining:,} training "
+            "sequences exist; use at most as many, or allow longer sequences",
+        )
+    return parts
 
 
-def _sample(
-    task: Task, n: int, lengths: range, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Sample at least `n` distinct training sequences (NL) with their lengths, if so many exist."""
-    distinct_NL = torch.empty(0, lengths[-1] + 1, dtype=torch.long)
-    for _ in range(MAX_ROUNDS):
-        sample_NL, lengths_N = task.sample(2 * n, lengths[0], lengths[-1], generator)
-        column_L = torch.arange(sample_NL.shape[1])
-        sample_NL = sample_NL.masked_fill(column_L >= lengths_N[:, None], 0)
-        sample_NL, lengths_N = _training_only(task, sample_NL, lengths_N)
-        with_length_NL = torch.cat([sample_NL, lengths_N[:, None]], dim=1)
-        distinct_NL = torch.cat([distinct_NL, with_length_NL]).unique(dim=0)
-        if len(distinct_NL) >= n:
-            break
-    return distinct_NL[:, :-1], distinct_NL[:, -1]
+def _choose(task: Task, length: int, part: int, n: int, generator: torch.Generator) -> Tensor:
+    """Return `part` distinct training sequences (NL) of a length in random order."""
+    if _is_listed(task, length, n):
+        sequence_NL = torch.cat([torch.empty(0, length, dtype=torch.long), *_listed(task, length)])
+    else:
+        sequence_NL = torch.empty(0, length, dtype=torch.long)
+        while len(sequence_NL) < part:  # at least 2 n exist, so the loop ends soon
+            sample_NL, _ = task.sample(2 * part, length, length, generator)
+            sequence_NL = torch.cat([sequence_NL, _training_only(task, sample_NL)]).unique(dim=0)
+    sequence_NL = sequence_NL[torch.randperm(len(sequence_NL), generator=generator)]
+    return interleave_strata(task, sequence_NL, generator)[:part]
 
 
-def _training_only(task: Task, sequence_NL: Tensor, lengths_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sequences that are not held out, with their lengths."""
-    is_training_N = ~is_held_out(task.hash_ids(sequence_NL), lengths_N, task.held_out_one_in)
-    return sequence_NL[is_training_N], lengths_N[is_training_N]
+def _is_listed(task: Task, length: int, n: int) -> bool:
+    """Return whether the sources of a length are so few that all are listed, not sampled."""
+    training_fraction = 1 - 1 / task.held_out_one_in
+    return task.num_sources(length) <= max(task.max_enumerated, 2 * n / training_fraction)
+
+
+def _listed(task: Task, length: int) -> Iterator[Tensor]:
+    """Yield all training sequences (NL) of a length in parts."""
+    index_N = torch.arange(task.num_sources(length))
+    for part_N in index_N.split(max(1, MAX_SYMBOLS_PER_CHUNK // length)):
+        yield _training_only(task, task.enumerate_sources(part_N, length))
+
+
+def _training_only(task: Task, sequence_NL: Tensor) -> Tensor:
+    """Return those of these sequences of full length that are not held out."""
+    lengths_N = torch.full((len(sequence_NL),), sequence_NL.shape[1])
+    return sequence_NL[~is_held_out(task.hash_ids(sequence_NL), lengths_N, task.held_out_one_in)]

@@ -318,6 +318,8 @@ class Trainer:
         if self.device.type == "cuda":
             state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
         state["step"] = torch.tensor(self.step_count)
+        if self.batches.training_set is not None:
+            state["training_set"] = self.batches.training_set.fingerprint
         if self._confirmed_at == self.step_count:
             state["finished"] = torch.tensor(1, dtype=torch.uint8)
         for name, weight in self.model.named_parameters():

@@ -1,6 +1,7 @@
 """A resumed run is the run that went on, to the bit; what cannot be resumed is rejected."""
 
 import json
+import math
 import shutil
 
 import pytest
@@ -28,6 +29,7 @@ SETTINGS = st.fixed_dictionaries(
         "label_smoothing": st.just(0.1),
         "max_grad_norm": st.just(0.0),
         "tie_output_embeddings": st.booleans(),
+        "n_training_sources": st.just(20),
     },
 )
 CHANGES = st.lists(
@@ -227,3 +229,25 @@ def test_checkpoints_of_earlier_versions_are_read(ended_early, tmp_path):
     trainer, _ = resume_trainer(folder)
     assert trainer.should_continue()
     assert (trainer.config.training.optimizer, trainer.average) == ("adam", None)
+
+
+def without_state(monkeypatch, *names):
+    """Let trainers save states without these entries, as earlier versions did."""
+    complete = Trainer.state_dict
+    monkeypatch.setattr(
+        Trainer,
+        "state_dict",
+        lambda trainer: {k: v for k, v in complete(trainer).items() if k not in names},
+    )
+
+
+def test_a_run_on_an_earlier_fixed_training_set_is_not_resumed(tiny, tmp_path, monkeypatch):
+    run = tiny.replace(n_training_sources=20)
+    save_after(run, 3, tmp_path / "new")
+    with pytest.raises(CheckpointError, match="another fixed training set"):
+        resume_trainer(tmp_path / "new", seed=1)
+    without_state(monkeypatch, "training_set")
+    save_after(run, 3, tmp_path / "old")
+    with pytest.raises(CheckpointError, match="another fixed training set"):
+        resume_trainer(tmp_path / "old")
+    assert load_model(tmp_path / "old")[0].step == 3

@@ -1,10 +1,12 @@
+import re
+
 import pytest
 import torch
 
 from playground.models.config_fields import ConfigError
-from playground.tasks import EOS, PAD, load_task
+from playground.tasks import EOS, PAD, TASKS, load_task
 from playground.tasks.held_out import is_held_out
-from playground.tasks.task import make_batch
+from playground.tasks.task import Task, make_batch
 from playground.tasks.training_set import TrainingSet
 from playground.training.batches import BatchSampler
 from playground.training.config import RunConfig
@@ -42,12 +44,47 @@ def test_every_epoch_has_each_sequence_once_in_another_order():
     assert rows(training_set.batch(0, 10)) == drawn[:10]
 
 
-def test_small_task_has_fewer_sequences_than_requested():
-    task = load_task("modular-addition", 20)
+@pytest.mark.parametrize("name", TASKS)
+def test_a_set_has_one_to_all_training_sequences_and_no_more(name):
+    task = load_task(name, 4)
     task.held_out_one_in = 2
-    training_set = TrainingSet(task, 1000, 2, 2, seed=0)
-    assert 150 < len(training_set) < 250  # about half of 400
-    assert len(training_set.batch(7, 1000).source_BS) == len(training_set)
+    with pytest.raises(ConfigError, match="use at most as many, or allow longer") as error:
+        TrainingSet(task, 10**6, 1, 4, seed=0)
+    total = int(re.search("only ([0-9,]+)", str(error.value))[1].replace(",", ""))
+    listed = (task.enumerate_sources(torch.arange(task.num_sources(n)), n) for n in range(1, 5))
+    assert total == sum(
+        int((~is_held_out(each, torch.full((len(each),), each.shape[1]), 2)).sum())
+        for each in listed
+        if len(each)
+    )
+    for n in (1, 2, total - 1, total):
+        training_set = TrainingSet(task, n, 1, 4, seed=n)
+        assert len(set(rows(training_set.batch(7, 1000)))) == len(training_set) == n
+        assert not is_held_out(training_set.sequence_NL, training_set.lengths_N, 2).any()
+    with pytest.raises(ConfigError, match=f"is {total + 1}, but of these lengths only {total} "):
+        TrainingSet(task, total + 1, 1, 4, seed=0)
+
+
+@pytest.mark.parametrize("max_length", [4, 5, 6, 7])  # 200,000 sources are between 5 and 6
+def test_each_length_has_an_equal_part_whatever_the_number_of_sources(max_length):
+    training_set = TrainingSet(load_task("copy"), 300 * max_length, 1, max_length, seed=0)
+    counts = training_set.lengths_N.bincount()[1:].tolist()
+    assert counts[:2] == [9, 94]  # all that exist
+    assert max(counts[2:]) - min(counts[2:]) <= 1
+
+
+@pytest.mark.parametrize("max_length", [12, 20])  # listed and sampled
+def test_half_of_the_brackets_are_balanced_if_so_many_exist(max_length):
+    task = load_task("brackets")
+    training_set = TrainingSet(task, 100, max_length, max_length, seed=0)
+    targets_BL, _ = task.target(training_set.sequence_NL, training_set.lengths_N)
+    assert targets_BL[:, 0].bincount().tolist()[3:] == [50, 50]
+
+
+def test_more_sources_than_exist_are_refused_before_any_is_drawn(monkeypatch):
+    monkeypatch.setattr(Task, "sample", None)
+    with pytest.raises(ConfigError, match="is 1,000,000, but of these lengths only 982,994 "):
+        TrainingSet(load_task("copy", 2), 1_000_000, 1, 19, seed=0)
 
 
 @pytest.mark.parametrize("one_in", [2, 4, 8, 16])
