@@ -61,7 +61,8 @@ RUN_CLAIMS = {
             "keys and values.",
             "The last batch of an epoch continues into the next epoch. The original drops it.",
             "The learning rate of an update is that of the original's next update, because its "
-            "first update has a rate of zero.",
+            "first update has a rate of zero. The cosine starts after the warm-up; the original's "
+            "starts at the first update.",
             SEPARATORS,
         ),
         estimated_minutes=0.5,

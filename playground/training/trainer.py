@@ -121,6 +121,7 @@ class Trainer:
         self.optimizer = build_optimizer(training, self.model)
         self.average = WeightAverage(self.model) if training.weight_averaging else None
         self.step_count = 0
+        self.cosine_from_zero = False  # of a run whose stored state is from before this rule
         self.seconds = 0.0
         # the step whose evaluation confirmed that `stop_at_exact_match` is reached
         self._confirmed_at = -1
@@ -150,7 +151,12 @@ class Trainer:
         """
         started = time.perf_counter()
         self._set_threads()
-        lr = learning_rate_at(self.active_config, self.config.model.d_model, self.step_count + 1)
+        lr = learning_rate_at(
+            self.active_config,
+            self.config.model.d_model,
+            self.step_count + 1,
+            self.cosine_from_zero,
+        )
         batch = self._next_batch()
         loss, grad_norm = self._update_weights(batch, lr)
         self.step_count += 1
@@ -318,6 +324,8 @@ class Trainer:
         if self.device.type == "cuda":
             state["generator.cuda"] = torch.cuda.get_rng_state(self.device)
         state["step"] = torch.tensor(self.step_count)
+        if not self.cosine_from_zero:
+            state["cosine_after_warmup"] = torch.tensor(1, dtype=torch.uint8)
         if self.batches.training_set is not None:
             state["training_set"] = self.batches.training_set.fingerprint
         if self._confirmed_at == self.step_count:
@@ -337,6 +345,7 @@ class Trainer:
         would have had.
         """
         self.step_count = int(state["step"])
+        self.cosine_from_zero = "cosine_after_warmup" not in state
         self._confirmed_at = self.step_count if int(state.get("finished", 0)) else -1
         training = self.config.training
         self.optimizer = build_optimizer(training, self.model)

@@ -251,3 +251,20 @@ def test_a_run_on_an_earlier_fixed_training_set_is_not_resumed(tiny, tmp_path, m
     with pytest.raises(CheckpointError, match="another fixed training set"):
         resume_trainer(tmp_path / "old")
     assert load_model(tmp_path / "old")[0].step == 3
+
+
+def test_an_earlier_run_keeps_its_cosine_and_saves_that(tiny, tmp_path, monkeypatch):
+    run = tiny.replace(lr_schedule="cosine", lr_decay_steps=N, warmup_steps=4, min_lr_ratio=0.0)
+    with monkeypatch.context() as earlier:
+        without_state(earlier, "cosine_after_warmup")
+        save_after(run, 4, tmp_path / "old")
+    trainer, _ = resume_trainer(tmp_path / "old")
+    assert trainer.train_step().learning_rate == pytest.approx(
+        run.training.learning_rate * (1 + math.cos(math.pi * 5 / N)) / 2
+    )
+    save_checkpoint(tmp_path / "again", trainer, [])
+    assert resume_trainer(tmp_path / "again")[0].cosine_from_zero
+    save_after(run, 4, tmp_path / "new")
+    assert resume_trainer(tmp_path / "new")[0].train_step().learning_rate == pytest.approx(
+        run.training.learning_rate * (1 + math.cos(math.pi * 1 / 4)) / 2
+    )

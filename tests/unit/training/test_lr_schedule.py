@@ -1,6 +1,8 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from playground.training.lr_schedule import learning_rate_at
 from playground.training.train_config import TrainConfig
@@ -72,15 +74,26 @@ def test_cosine_decays_to_the_minimum_learning_rate_and_stays_there():
     assert falling == sorted(falling, reverse=True)
 
 
-def test_cosine_warms_up_too():
-    settings = {
-        "lr_schedule": "cosine",
-        "learning_rate": 0.2,
-        "warmup_steps": 10,
-        "lr_decay_steps": 100,
-        "min_lr_ratio": 0.0,
-    }
-    unwarmed = rates([1, 5, 10, 20], **settings | {"warmup_steps": 0})
-    assert rates([1, 5, 10, 20], **settings) == pytest.approx(
-        [unwarmed[0] / 10, unwarmed[1] / 2, unwarmed[2], unwarmed[3]]
+@given(
+    st.sampled_from(["constant", "cosine"]),
+    st.integers(0, 300),
+    st.integers(1, 300),
+    st.floats(0, 1),
+)
+def test_every_schedule_with_a_warmup_reaches_its_rate(schedule, warmup, decay_end, ratio):
+    rate_by_step = rates(
+        range(1, 400),
+        lr_schedule=schedule,
+        learning_rate=0.2,
+        warmup_steps=warmup,
+        lr_decay_steps=decay_end,
+        min_lr_ratio=ratio,
     )
+    rising, after = rate_by_step[:warmup], rate_by_step[warmup:]
+    assert rising == pytest.approx([0.2 * step / warmup for step in range(1, warmup + 1)])
+    assert after == sorted(after, reverse=True)
+    if warmup:
+        assert max(rate_by_step) == pytest.approx(0.2)
+    if schedule == "cosine":
+        end = [0.2 * ratio] * (400 - max(decay_end, warmup + 1))
+        assert rate_by_step[max(decay_end, warmup + 1) - 1 :] == pytest.approx(end)
