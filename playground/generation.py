@@ -3,6 +3,7 @@
 This module does not depend on how a model is trained, and does not know the target.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,15 +43,15 @@ def generate(
     softmax(logits / temperature) with `generator`.
 
     Raises:
-        ValueError: for a negative temperature, or for sources or targets longer than the model has
-            positions for.
+        ValueError: for a negative or infinite temperature, or for sources or targets longer than
+            the model has positions for.
     """
     if source_BS.shape[1] > model.config.max_positions:
         raise ValueError(messages.source_too_long(source_BS.shape[1], model.config.max_positions))
     if max_tokens > model.config.max_positions:
         raise ValueError(messages.output_too_long(max_tokens, model.config.max_positions))
-    if not temperature >= 0:
-        raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or above")
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature is {temperature}; it must be 0 (greedy) or a number above")
     with eval_mode(model):
         # Every step reads all keys and values of the memory: contiguous ones in half the time.
         memory_kv = [
@@ -82,6 +83,15 @@ def choose_token(
     """Return the most likely tokens (B1), or with a temperature above 0 sampled ones."""
     if temperature == 0:
         return logits_BV.argmax(-1, keepdim=True)
-    # subtracting the maximum prevents overflow at a tiny temperature
-    shifted_BV = logits_BV - logits_BV.amax(-1, keepdim=True)
-    return torch.multinomial((shifted_BV / temperature).softmax(-1), 1, generator=generator)
+    probabilities_BV = sampling_probabilities(logits_BV, temperature)
+    return torch.multinomial(probabilities_BV, 1, generator=generator)
+
+
+def sampling_probabilities(logits: Tensor, temperature: float) -> Tensor:
+    """Return softmax(logits / temperature) over the last dimension, for a temperature above 0.
+
+    Subtracting the maximum prevents overflow. Below the smallest normal number of its type, a
+    temperature would be rounded to 0 in the division.
+    """
+    shifted = logits - logits.amax(-1, keepdim=True)
+    return (shifted / max(temperature, torch.finfo(logits.dtype).tiny)).softmax(-1)

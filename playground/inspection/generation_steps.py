@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from playground.architectures.encoder_decoder import EncoderDecoder
+from playground.generation import sampling_probabilities
 from playground.tasks import PAD
 from playground.tasks.task import Batch
 
@@ -96,10 +97,7 @@ def _steps(
     recording: AttentionRecording, tokens: list[int], batch: Batch, temperature: float
 ) -> list[GenerationStep]:
     labels, prefix = _target_tokens(batch), recording.decoder_input_BT[0].tolist()
-    logits_TV = recording.logits_BTV[0]
-    if temperature:
-        logits_TV = (logits_TV - logits_TV.amax(-1, keepdim=True)) / temperature
-    probabilities_TV = logits_TV.softmax(-1)
+    probabilities_TV = sampling_probabilities(recording.logits_BTV[0], temperature or 1.0)
     steps = []
     for t, token in enumerate(tokens):
         best = torch.topk(probabilities_TV[t], min(TOP_K, probabilities_TV.shape[1]))

@@ -91,6 +91,17 @@ def test_drawn_steps_follow_their_seed(subject):
     assert len({tuple(drawn(seed)) for seed in range(4)}) > 1
 
 
+@pytest.mark.parametrize("temperature", [1e-5, 1e-45, 1e-300, 5e-324])
+@pytest.mark.parametrize("view", ["attention", "steps"])
+def test_a_temperature_near_zero_samples_the_greedy_output(view, temperature, subject):
+    request = {"text": "3 1 4 1 5", "mode": "sampled", "temperature": temperature}
+    drawn = render_view(subject, view, request)
+    greedy = render_view(subject, view, {"text": request["text"]})
+    assert drawn["prediction"] == greedy["prediction"]
+    if view == "steps":
+        assert [step["probability"] for step in drawn["steps"]] == [1] * len(drawn["steps"])
+
+
 @pytest.mark.parametrize("view", ["attention", "steps"])
 def test_teacher_forcing_is_not_presented_as_the_models_output(view):
     untrained = random_model()
