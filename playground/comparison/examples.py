@@ -18,7 +18,7 @@ from playground.tasks.held_out import (
     sample_training_batch,
 )
 from playground.tasks.task import Batch, Task
-from playground.tasks.vocabulary import EOS, PAD, SOS
+from playground.tasks.vocabulary import PAD, SOS
 
 MAX_FEW_SHOT_EXAMPLES = 32
 SHUFFLED_CHOICES = 3
@@ -164,16 +164,4 @@ def choices_for(
         list(by_tokens.values())
         if rearranged
         else sorted(by_tokens.values(), key=lambda candidate: candidate.tokens)
-    )
-
-
-def make_batch(task: Task, source: tuple[str, ...], targets: list[tuple[str, ...]]) -> Batch:
-    """Make a batch with one example per target of the same input (weights are 1)."""
-    source_ids = [*task.vocabulary.encode(" ".join(source)), EOS]
-    target_ids = [[SOS, *task.vocabulary.encode(" ".join(target)), EOS] for target in targets]
-    max_length = max(map(len, target_ids))
-    return Batch(
-        torch.tensor([source_ids] * len(targets)),
-        torch.tensor([ids + [PAD] * (max_length - len(ids)) for ids in target_ids]),
-        torch.ones(len(targets)),
     )

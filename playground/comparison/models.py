@@ -19,9 +19,7 @@ from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
 from playground.pretrained.prompts import Example, max_fitting_examples
 from playground.tasks import PAD
-from playground.tasks.task import Task
-
-from .examples import make_batch
+from playground.tasks.task import Batch, Task, batch_of_targets
 
 # Tokens beyond the longest answer, which show whether the model would have stopped.
 EXTRA_NEW_TOKENS = 4
@@ -94,27 +92,34 @@ class CheckpointModel(BenchmarkModel):
         )
 
     def generate(self, example: Example) -> Output:
-        batch = make_batch(self.task, example.source, [example.target])
+        batch = self._batch(example, [example.target])
         max_tokens = min(
             self.task.max_target_length(len(example.source)) + 1 + EXTRA_NEW_TOKENS,
             self.model.config.max_positions,
         )
+        if not self.task.predict_eos:  # the output has the length of the target
+            max_tokens = len(example.target)
         predicted = self.model.generate(batch.source_BS, max_tokens)[0].tolist()
         ids = batch.source_BS[0].tolist()
         names = [self.task.vocabulary.token_name(token) for token in ids]
         ended = [self.task.vocabulary.token_name(token) for token in predicted if token != PAD]
         tokens = tuple(self.task.vocabulary.decode(predicted))
-        parsed = (
-            tokens if "EOS" in ended and set(tokens) <= set(self.task.vocabulary.symbols) else None
-        )
+        has_ended = "EOS" in ended or not self.task.predict_eos
+        parsed = tokens if has_ended and set(tokens) <= set(self.task.vocabulary.symbols) else None
         return Output(example.source_text, names, ids, " ".join(ended), parsed)
 
     @torch.no_grad()
     def loglikelihoods(self, example: Example, choices: Sequence[tuple[str, ...]]) -> list[float]:
-        """Score with teacher forcing: each token, and EOS, given the candidate's own prefix."""
-        batch = make_batch(self.task, example.source, list(choices))
+        """Score with teacher forcing: each token given the candidate's own prefix, and its EOS."""
+        batch = self._batch(example, choices)
         logits_CTV = self.model(batch.source_BS, batch.decoder_input_BT)
         return sequence_log_probs(logits_CTV, batch.labels_BT, batch.labels_BT != PAD)
+
+    def _batch(self, example: Example, targets: Sequence[tuple[str, ...]]) -> Batch:
+        source, *target_ids = (
+            self.task.vocabulary.encode(" ".join(each)) for each in (example.source, *targets)
+        )
+        return batch_of_targets(self.task, source, target_ids)
 
 
 def sequence_log_probs(logits_BTV: Tensor, labels_BT: Tensor, is_scored_BT: Tensor) -> list[float]:

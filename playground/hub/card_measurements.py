@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from playground.common.format import format_count
 from playground.evaluation import evaluate
 from playground.figures.figures import cross_attention
 from playground.figures.style import render
-from playground.tasks import EOS, PAD
+from playground.tasks import EOS
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
-from playground.tasks.task import Task
+from playground.tasks.task import Task, output_rows
 from playground.training.config import RunConfig
 
 from .markdown import format_tokens
@@ -53,12 +54,10 @@ def worked_examples(
     generated_BT = model.generate(
         batch.source_BS, min(batch.labels_BT.shape[1], model.config.max_positions)
     )
-    if not task.predict_eos:  # the end of the target is the end of the prediction
-        is_past_end_BT = batch.labels_BT[:, : generated_BT.shape[1]] == PAD
-        generated_BT = generated_BT.masked_fill(is_past_end_BT, PAD)
+    rows_of = partial(output_rows, task, labels_BT=batch.labels_BT)
     texts = [
-        [format_tokens(task, row) for row in tokens.tolist()]
-        for tokens in (batch.source_BS, batch.labels_BT, generated_BT)
+        [format_tokens(task, row) for row in rows]
+        for rows in (batch.source_BS.tolist(), rows_of(batch.labels_BT), rows_of(generated_BT))
     ]
     ended = ((generated_BT == EOS).any(1) | (not task.predict_eos)).tolist()
     return [Example(*texts_by_row) for texts_by_row in zip(*texts, ended, strict=True)]

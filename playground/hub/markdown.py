@@ -8,7 +8,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from playground.common.format import format_count
-from playground.tasks import PAD
 from playground.tasks.task import Task
 from playground.training.task_config import TaskConfig
 
@@ -78,11 +77,8 @@ def format_percent(fraction: float) -> str:
 
 
 def format_tokens(task: Task, tokens: list[int]) -> str:
-    """Return the tokens of a sequence up to its EOS, or its padding if the task has no EOS."""
-    end = len(tokens)
-    while not task.predict_eos and end and tokens[end - 1] == PAD:
-        end -= 1
-    return " ".join(task.vocabulary.decode(tokens[:end]))
+    """Return the tokens of a sequence up to its EOS."""
+    return " ".join(task.vocabulary.decode(tokens))
 
 
 def format_lengths(task: TaskConfig, separator: str = " to ") -> str:

@@ -21,9 +21,9 @@ from playground.errors import UserError
 from playground.models.config import ModelConfig
 from playground.models.torch_transformer import TorchTransformer, copy_weights
 from playground.models.transformer import Transformer
-from playground.tasks import EOS, SOS, UnknownSymbolError
+from playground.tasks import EOS, UnknownSymbolError
 from playground.tasks.held_out import HeldOutSet, build_held_out_set
-from playground.tasks.task import Batch, Task
+from playground.tasks.task import Batch, Task, batch_of_targets
 from playground.training.config import RunConfig
 from playground.training.task_config import TaskConfig
 
@@ -123,24 +123,17 @@ class InspectedModel:
             )
         if error := self.task.validate_source(tokens):
             raise InspectionError(error, field="text")
-        max_tokens = self.model.config.max_positions - 1
-        if max(len(tokens), self.task.max_target_length(len(tokens))) > max_tokens:
-            raise InspectionError(
-                f"the sequence has {len(tokens)} tokens; this model has positions for "
-                f"{max_tokens}, so type at most as many",
-                field="text",
-            )
-        source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
+        if error := self.task.validate_length(len(tokens), self.model.config.max_positions - 1):
+            raise InspectionError(error, field="text")
         target = self.task.target_for(tokens)
         if target is None:
+            source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
             generated = self._generate(source_BS, self.max_target_tokens)
             answer = generated[:-1]  # drops EOS, or the last token, so that EOS fits below
         else:
             answer = target
-        target_BT = torch.tensor([[SOS, *answer, EOS]], device=self.device)
-        return Example(
-            source_BS, target_BT, torch.ones(1, device=self.device), has_target=target is not None
-        )
+        batch = batch_of_targets(self.task, tokens, [answer]).to(self.device)
+        return Example(**vars(batch), has_target=target is not None)
 
     def held_out(self, n: int) -> HeldOutSet:
         """Return `n` held-out sequences of the training lengths, the same at every call."""
@@ -169,11 +162,13 @@ class InspectedModel:
     def max_new_tokens(self, batch: Batch) -> int:
         """Return the maximum number of tokens to generate for a sequence.
 
-        It is `max_target_tokens`, or the length of the target with EOS if that is longer.
+        It is `max_target_tokens`, or the length of the target with EOS if that is longer. If no EOS
+        ends an output, it has the length of the target.
         """
-        return min(
-            max(self.max_target_tokens, batch.labels_BT.shape[1]), self.model.config.max_positions
-        )
+        n_labels = batch.labels_BT.shape[1]
+        if not self.task.predict_eos:
+            return n_labels
+        return min(max(self.max_target_tokens, n_labels), self.model.config.max_positions)
 
     def generated_tokens(self, batch: Batch) -> list[str]:
         """Generate the model's output for one sequence, with EOS if it generates one."""

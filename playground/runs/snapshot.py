@@ -3,6 +3,7 @@
 It runs in the inspection process. The server process only forwards the numbers.
 """
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +12,9 @@ import torch
 from playground.architectures import ARCHITECTURES
 from playground.architectures.base import Seq2SeqModel, TeacherForcedModel, eval_mode
 from playground.inspection.contributions import SUBLAYERS, record_contributions
-from playground.tasks import EOS, SOS, UnknownSymbolError
+from playground.tasks import EOS, PAD, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
-from playground.tasks.task import Batch, Task
+from playground.tasks.task import Batch, Task, batch_of_targets, output_rows
 from playground.training.config import RunConfig
 
 SAMPLE_COUNT = 8
@@ -44,7 +45,7 @@ class SnapshotBuilder:
         tokens = self.task.vocabulary.encode(self.task.example_source())
         target = self.task.target_for(tokens)
         is_usual = self.config.min_length <= len(tokens) <= self.config.max_length
-        batch = _make_single_batch(tokens, target) if is_usual and target is not None else None
+        batch = batch_of_targets(self.task, tokens, [target]) if is_usual and target else None
         if batch is None or not self._is_displayable(batch):
             batch = _pick_held_out(self.task, self._length, self.config.max_length)
         return batch.to(self.device)
@@ -106,17 +107,18 @@ class SnapshotBuilder:
         the target tokens of the probe, and for each the predicted token with its probability.
         `contributions` has the mean contribution of each sublayer to the residual stream.
         """
-        decoder_input_BT = model.generate(
+        generated_BT = model.generate(
             self.sample_batch.source_BS, self.sample_batch.labels_BT.shape[1]
         )
         names = self.task.vocabulary.decode
+        targets, outputs = (
+            output_rows(self.task, tokens_BT, self.sample_batch.labels_BT)
+            for tokens_BT in (self.sample_batch.labels_BT, generated_BT)
+        )
         samples = [
-            {"source": names(source), "target": names(answer), "prediction": names(predicted)}
-            for source, answer, predicted in zip(
-                self.sample_batch.source_BS.tolist(),
-                self.sample_batch.labels_BT.tolist(),
-                decoder_input_BT.tolist(),
-                strict=True,
+            {"source": names(source), "target": names(target), "prediction": names(output)}
+            for source, target, output in zip(
+                self.sample_batch.source_BS.tolist(), targets, outputs, strict=True
             )
         ]
         return {"step": step, "samples": samples} | self._forward_pass(model, self.probe_batch)
@@ -172,22 +174,15 @@ class SnapshotBuilder:
                 )
             if problem := self.task.validate_source(tokens):
                 raise ValueError(problem)
-            if len(tokens) > max_tokens:
-                raise ValueError(
-                    f"the sequence has {len(tokens)} tokens; this model has positions for "
-                    f"{max_tokens}; type a shorter sequence"
-                )
-            if self.task.max_target_length(len(tokens)) > max_tokens:
-                needed = self.task.max_target_length(len(tokens))
-                raise ValueError(
-                    f"the target of {len(tokens)} tokens may have {needed}; this model has "
-                    f"positions for {max_tokens}; type a shorter sequence"
-                )
+            if problem := self.task.validate_length(len(tokens), max_tokens):
+                raise ValueError(problem)
         except (UnknownSymbolError, ValueError) as error:
             return {"error": str(error)}
         source_BS = torch.tensor([[*tokens, EOS]], device=self.device)
         target = self.task.target_for(tokens)
         max_answer = max(len(target or ()), self.task.max_target_length(self.config.max_length)) + 1
+        if not self.task.predict_eos:  # the output has the length of the target
+            max_answer = len(target or ())
         names = self.task.vocabulary.decode
         predicted = names(
             model.generate(source_BS, min(max_answer, model.config.max_positions))[0].tolist()
@@ -213,7 +208,7 @@ class SnapshotBuilder:
         self, model: Seq2SeqModel, source_BS: torch.Tensor, target: list[int]
     ) -> dict[str, Any] | None:
         """Return the forward pass over a typed sequence with its axes, unless it is too long."""
-        batch = _make_single_batch(source_BS[0].tolist()[:-1], target).to(self.device)
+        batch = batch_of_targets(self.task, source_BS[0].tolist()[:-1], [target]).to(self.device)
         width = max(source_BS.shape[1], batch.labels_BT.shape[1])
         if not self._is_displayable(batch) or width > model.config.max_positions:
             return None
@@ -223,13 +218,10 @@ class SnapshotBuilder:
         )
 
 
-def _make_single_batch(tokens: list[int], target: list[int]) -> Batch:
-    """Return one example without padding."""
-    return Batch(torch.tensor([[*tokens, EOS]]), torch.tensor([[SOS, *target, EOS]]), torch.ones(1))
-
-
 def _pick_held_out(task: Task, length: int, max_length: int) -> Batch:
     """Return a held-out sequence of this length, else of a longer one, else of a shorter one.
+
+    Its target has no padding.
 
     With few symbols, short lengths have no held-out sequences.
 
@@ -237,9 +229,10 @@ def _pick_held_out(task: Task, length: int, max_length: int) -> Batch:
         ValueError: if there is none of any length.
     """
     for candidate in (*range(length, max_length + 1), *range(length - 1, 0, -1)):
-        candidates = build_held_out_set(task, 1, candidate, candidate)
-        if len(candidates.lengths_B):
-            return candidates.batch
+        batch = build_held_out_set(task, 1, candidate, candidate).batch
+        if len(batch.target_BT):
+            n_tokens = int((batch.target_BT[0] != PAD).sum())
+            return replace(batch, target_BT=batch.target_BT[:, :n_tokens])
     raise ValueError(
         f"no held-out sequence of up to {max_length} tokens exists; "
         "use longer sequences or more symbols"

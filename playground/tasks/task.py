@@ -6,6 +6,7 @@ sequences, and W is L + 1. S and T include EOS; T includes SOS, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -134,6 +135,20 @@ class Task:
         """Return why these symbols are not a source of this task; empty if they are one."""
         return ""
 
+    def validate_length(self, n: int, max_tokens: int) -> str:
+        """Return why `max_tokens` are too few for `n` symbols and their target; empty if enough."""
+        needed = self.max_target_length(n)
+        if max(n, needed) <= max_tokens:
+            return ""
+        accepted = next(
+            each for each in range(max_tokens, -1, -1) if self.max_target_length(each) <= max_tokens
+        )
+        target = f", its target up to {needed}" if needed > n else ""
+        return (
+            f"the sequence has {n} tokens{target}; this model has positions for {max_tokens}, so "
+            f"type at most {accepted}"
+        )
+
     def target_for(self, tokens: list[int]) -> list[int] | None:
         """Return the target of one source; None if it is unknown."""
         target_BL, lengths_B = self.target(torch.tensor([tokens]), torch.tensor([len(tokens)]))
@@ -197,3 +212,21 @@ def make_batch(
     if loss_weight_B is None:
         loss_weight_B = torch.ones(len(sequence_BL), device=sequence_BL.device)
     return Batch(append_eos(sequence_BL, lengths_B), target_BT, loss_weight_B)
+
+
+def batch_of_targets(task: Task, source: list[int], targets: Sequence[Sequence[int]]) -> Batch:
+    """Build a batch of one source with each of these targets, as wide as the longest."""
+    end = [EOS] * task.predict_eos
+    targets_BT = [torch.tensor([SOS, *target, *end]) for target in targets]
+    return Batch(
+        torch.tensor([[*source, EOS]]).expand(len(targets), -1),
+        torch.nn.utils.rnn.pad_sequence(targets_BT, batch_first=True, padding_value=PAD),
+        torch.ones(len(targets)),
+    )
+
+
+def output_rows(task: Task, tokens_BT: Tensor, labels_BT: Tensor) -> list[list[int]]:
+    """Return outputs or targets as rows; where no EOS ends one, the end of its target does."""
+    ends = (labels_BT != PAD).sum(1).tolist()
+    rows = zip(tokens_BT.tolist(), ends, strict=True)
+    return [row if task.predict_eos else row[:end] for row, end in rows]

@@ -4,6 +4,7 @@ import torch
 
 from playground.architectures.encoder_decoder import EncoderDecoder, RNNEncoderDecoder
 from playground.inspection.inspected_model import InspectedModel
+from playground.tasks.vocabulary import SPECIAL_TOKENS
 from playground.training.config import RunConfig
 
 SEQUENCE_LENGTH = 5
@@ -131,6 +132,14 @@ def reversing_model():
     model.output_proj.bias.zero_()
     model.output_proj.weight[:, 19:32] = 10 * torch.eye(VOCAB_SIZE)
     return InspectedModel.from_model(config, model)
+
+
+@torch.no_grad()
+def reversing_model_without_eos():
+    """Reverse five digits like a model that was trained without EOS, which never writes it."""
+    subject = reversing_model()
+    subject.model.output_proj.bias[: len(SPECIAL_TOKENS)] = -1000
+    return InspectedModel.from_model(subject.config.replace(predict_eos=False), subject.model)
 
 
 @torch.no_grad()

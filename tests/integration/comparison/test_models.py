@@ -36,6 +36,7 @@ from playground.pretrained.resolver import resolve
 from playground.tasks import EOS, SOS, load_task
 from playground.tasks.held_out import build_held_out_set
 from playground.training.task_config import TaskConfig
+from tests.support.handcrafted_models import reversing_model_without_eos
 
 DIGITS = "0123456789"
 TASK = load_task("reverse", 10)
@@ -239,6 +240,15 @@ def test_checkpoint_prediction_without_eos_is_wrong(digits):
         scratch.model = stub
         output = scratch.generate(Example(("3", "1", "4"), ("4", "1", "3")))
         assert (output.parsed == ("4", "1", "3")) is is_correct
+
+
+def test_a_perfect_checkpoint_without_eos_scores_full_marks():
+    subject = reversing_model_without_eos()
+    model = CheckpointModel("perfect", subject.task, subject.model)
+    benchmark = build_benchmark(sample_examples(subject.task, 50, 5, 5), rank=5)
+    tally = benchmark.evaluate(model)[0]
+    assert tally.exact == tally.n == 50
+    assert tally.compute()["rank_accuracy"] == 1
 
 
 @pytest.mark.smoke

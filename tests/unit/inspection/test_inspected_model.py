@@ -15,6 +15,7 @@ from playground.inspection.views.common import SAME_WEIGHTS
 from playground.tasks import EOS, SOS, UnknownSymbolError
 from playground.tasks.held_out import build_held_out_set
 from playground.training.config import RunConfig
+from tests.support.handcrafted_models import reversing_model_without_eos
 
 
 def test_a_sequence_is_read_with_its_right_answer(mixed):
@@ -105,6 +106,33 @@ def test_pytorch_layers_are_traced_by_the_model_from_scratch(norm):
         if "note" in result:
             uses_own_layers = view in ("attention", "gates")
             assert (SAME_WEIGHTS in result["note"]) is not uses_own_layers, view
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("mode", ["free-running", "teacher-forced", "sampled"])
+def test_a_perfect_model_without_eos_is_right_in_every_view(view, mode):
+    subject = reversing_model_without_eos()
+    request = {"text": "3 1 4 1 5", "mode": mode, "kind": "cross", "stage": "output/logits"}
+    result = render_view(subject, view, request)
+    if view not in ("gates", "heads-over-training"):
+        assert "error" not in result
+    if "prediction" in result and mode != "sampled":
+        assert result["prediction"] == result["target"] == ["5", "1", "4", "1", "3"]
+    for labels in ("rows", "labels", "decoder_input", "steps"):
+        if view in ("attention", "steps", "lens", "attribution") and labels in result:
+            assert len(result[labels]) == 5
+            assert "EOS" not in result[labels]
+
+
+def test_a_target_too_long_for_the_model_names_the_longest_input():
+    config = RunConfig.from_flat({"task": "duplicate", "max_length": 10})
+    subject = InspectedModel.from_model(config, build_model(config))
+    assert subject.encode_text("1234567890").labels_BT.shape == (1, 21)
+    with pytest.raises(
+        InspectionError,
+        match="11 tokens, its target up to 22; this model has positions for 20, so type at most 10",
+    ):
+        subject.encode_text("12345678901")
 
 
 def test_unknown_target_is_replaced_by_the_generated_tokens(rowed):

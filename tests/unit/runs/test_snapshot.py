@@ -13,6 +13,8 @@ from playground.inspection.views import render_view
 from playground.models.transformer import Transformer
 from playground.runs import snapshot as snapshot_module
 from playground.runs.snapshot import SnapshotBuilder
+from playground.training.config import RunConfig
+from tests.support.handcrafted_models import reversing_model_without_eos
 from tests.support.small_configs import VARIANTS, small_config
 
 
@@ -103,3 +105,26 @@ def test_the_snapshot_of_a_long_probe_with_many_heads_is_small():
     snapshot = builder.snapshot(build_model(config), 0)
     assert sum(np.size(weights) for weights in snapshot["attention"].values()) <= 100_000
     assert len(builder.default_input.split()) > 20
+
+
+def test_a_perfect_model_without_eos_is_right_in_the_live_view():
+    subject = reversing_model_without_eos()
+    builder = SnapshotBuilder(subject.task, subject.config, torch.device("cpu"))
+    reply = builder.predict(subject.model, "3 1 4 1 5")
+    assert (reply["prediction"], reply["correct"]) == (["5", "1", "4", "1", "3"], True)
+    snapshot = builder.snapshot(subject.model, 0)
+    assert all(sample["prediction"] == sample["target"] for sample in snapshot["samples"])
+    for probe in (snapshot["probe"], reply["forward_pass"]["probe"]):
+        assert probe["predicted"] == probe["target"]
+        assert len(probe["target"]) == 5
+
+
+def test_outputs_without_eos_end_with_their_target():
+    config = RunConfig.from_flat(
+        {"task": "dedupe", "min_length": 6, "max_length": 6, "predict_eos": False}
+    )
+    builder = SnapshotBuilder(config.task.load(), config, torch.device("cpu"))
+    samples = builder.snapshot(build_model(config), 0)["samples"]
+    assert len({len(sample["target"]) for sample in samples}) > 1
+    for sample in samples:
+        assert len(sample["prediction"]) <= len(sample["target"])
