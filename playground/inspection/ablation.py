@@ -109,8 +109,8 @@ class Ablation:
 
         One teacher-forced pass yields both measures: if every target token is the most likely one
         after the target tokens before it, greedy decoding generates exactly the target.
-        `TeacherForcedModel.is_exact_match` has the proof, which also holds with components
-        replaced.
+        `TeacherForcedModel.exact_match_and_loss` has the proof, which also holds with
+        components replaced.
         """
         n_correct, log_prob = 0, 0.0
         for rows in split_into_chunks(self.model.config, self.batch):

@@ -121,15 +121,17 @@ class ForwardTrace:
         embedding = self.model.source_embedding if side == "source" else self.model.target_embedding
         token_table = embedding.token_embedding.weight
         embeddings_XD = token_table[tokens] * embedding.scale
+        is_scaled = self.model.config.scale_embeddings
+        scale = {"scale: square root of d_model": embedding.scale} if is_scaled else {}
         explain = explain_equation(
-            "E · scale",
+            "E · scale" if is_scaled else "E",
             embeddings_XD,
             lambda _head, row, column: {
                 "E, learned": float(token_table[tokens[row], column]),
-                "scale: square root of d_model": embedding.scale,
+                **scale,
             },
         )
-        formula = "E[token] · sqrt(d_model)"
+        formula = "E[token] · sqrt(d_model)" if is_scaled else "E[token]"
         fragment = "self.token_embedding(tokens_BS) * self.scale"
         code = find_source_line(InputEmbedding.forward, fragment)
         yield TraceStage(block, "token embeddings", formula, shape, embeddings_XD, code, explain)

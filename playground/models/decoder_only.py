@@ -17,7 +17,7 @@ from .variant_configs import DecoderOnlyConfig
 
 
 class DecoderOnlyEmbedding(nn.Module):
-    """Token embeddings times sqrt(d_model), plus position embeddings, then dropout.
+    """Token embeddings, times sqrt(d_model) if scaled, plus position embeddings, then dropout.
 
     Sequences may begin with padding (left padding), so that all of them end in the same column.
     Positions count from the first token after it.

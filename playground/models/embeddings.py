@@ -30,7 +30,7 @@ def sinusoidal_positions(n_positions: int, d_model: int) -> Tensor:
 
 
 class InputEmbedding(nn.Module):
-    """Token embeddings times sqrt(d_model), plus position embeddings, then dropout.
+    """Token embeddings, times sqrt(d_model) if scaled, plus position embeddings, then dropout.
 
     Token embeddings start with a standard deviation of d_model^-0.5, so they are N(0, 1) after
     scaling. Learned position embeddings start at N(0, 1) as well: they need the same scale as token

@@ -1,7 +1,7 @@
 """The encoder-decoder transformer (Vaswani et al. 2017, section 3.1).
 
 `encode` turns the source into the memory, `decode` computes a vector for each target position, and
-`output_proj` turns each vector into a score for every token (`project`: into log-probabilities).
+`output_proj` turns each vector into a score for every token.
 """
 
 from collections.abc import Iterable, Sequence

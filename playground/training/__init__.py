@@ -1,4 +1,4 @@
-"""Training: settings, presets, schedules, the Trainer and checkpoints.
+"""Training: settings, presets, batches, schedules, optimizers and the Trainer.
 
 Importing this package alone does not import torch.
 """

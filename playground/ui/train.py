@@ -1,7 +1,7 @@
 """The Train tab: a form, its buttons, and the live view of the open model.
 
 Buttons without form values use the JSON routes instead of Gradio's queue
-(static/train/controls.js), so Pause works while other users load the page.
+(static/train/runs.js), so Pause works while other users load the page.
 """
 
 import html

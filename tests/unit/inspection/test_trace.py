@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import pytest
 import torch
@@ -165,3 +166,12 @@ def test_a_trace_names_only_existing_source_lines(monkeypatch):
     monkeypatch.setattr(trace_attention, "scaled_dot_product_attention", FeedForward.forward)
     with pytest.raises(LookupError, match="forward has 0 lines with 'scores_BHQM = query'"):
         trace_of()
+
+
+@pytest.mark.parametrize("is_scaled", [True, False])
+def test_the_formula_of_token_embeddings_has_their_scale_if_there_is_one(is_scaled):
+    _, _, trace = trace_of(scale_embeddings=is_scaled)
+    for stage in (each for each in trace.stages if each.name == "token embeddings"):
+        equation = stage.explain(0, 1, 2)
+        assert ("sqrt" in stage.formula) == ("scale" in equation.formula) == is_scaled
+        assert math.prod(equation.variables.values()) == pytest.approx(equation.value)

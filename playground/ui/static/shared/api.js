@@ -1,4 +1,4 @@
-// Requests to the JSON routes of the server (playground/ui/routes.py).
+// Requests to the JSON routes of the server (playground/server/routes.py).
 
 export const NO_RESPONSE = "the server did not respond; try again";
 const DEFAULT_TIMEOUT_MS = 20_000;
