@@ -1,6 +1,7 @@
 """experiment: vary one or two settings, and report the effect."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 from playground.common.storage import checkpoints_root
 from playground.models.config_fields import ConfigError
 
-from .common import MultiValueOption, exit_with_error, number_option, reject_options
+from .common import MultiValueOption, exit_with_error, reject_options
 from .experiment_runs import (
     experiment_options,
     experiments_folder_option,
@@ -27,13 +28,19 @@ from .experiment_runs import (
     metavar="NAME=V,V ...",
     help="One or two settings with values; architecture and task are allowed, too.",
 )
-@number_option("--seeds", 1, 20, "Runs per variant, seeds 0, 1, ... [default: 3]")
+@click.option(
+    "--seeds",
+    cls=MultiValueOption,
+    multiple=True,
+    metavar="N or SEED SEED ...",
+    help="Number of seeds 0, 1, ..., or the seeds: 3,4,5. [default: 5, for more variants more]",
+)
 @experiments_folder_option
 @experiment_options
 def experiment(
     question: str | None,
     vary: tuple[str, ...],
-    seeds: int | None,
+    seeds: tuple[str, ...],
     out: Path | None,
     settings: tuple[str, ...],
     table: Path | None,
@@ -61,11 +68,11 @@ def experiment(
 
     if report["kind"] == LENGTHS:
         results = report["lengths"]
-        csv = length_generalization.to_csv(results["rows"])
+        csv = length_generalization.to_csv(results["rows"], results["test"])
         lines = map(format_scheme, results["rows"])
     else:
         results = report["results"]
-        csv = analysis.to_csv(results["fields"], results["variants"])
+        csv = analysis.to_csv(results["fields"], results["variants"], results["test"])
         lines = map(format_variant, results["variants"])
     if table:
         try:
@@ -94,18 +101,19 @@ def print_presets(as_json: bool) -> None:
 
 
 def build_spec(
-    question: str | None, vary: tuple[str, ...], seeds: int | None, settings: tuple[str, ...]
+    question: str | None, vary: tuple[str, ...], seeds: tuple[str, ...], settings: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the experiment that these options describe.
 
     Raises:
         ConfigError: for an unknown experiment or setting, or an invalid value.
     """
+    from playground.experiments.presets import default_seeds
     from playground.experiments.presets import spec as preset_spec
     from playground.experiments.variant import parse_value
 
     spec: dict[str, Any] = (
-        {"name": "experiment", "base": {"min_length": 1}, "grid": {}, "seeds": [0, 1, 2]}
+        {"name": "experiment", "base": {"min_length": 1}, "grid": {}}
         if question is None
         else preset_spec(question)
     )
@@ -121,9 +129,29 @@ def build_spec(
             for name, values in pairs
         }
     spec["base"] |= parse_settings(settings)
-    if seeds:
-        spec["seeds"] = list(range(seeds))
+    n_variants = math.prod(map(len, spec["grid"].values()))
+    spec["seeds"] = parse_seeds(seeds) if seeds else default_seeds(n_variants)
     return spec
+
+
+def parse_seeds(words: tuple[str, ...]) -> list[int]:
+    """Parse the number of seeds, or a list of seeds.
+
+    Raises:
+        ConfigError: for anything else.
+    """
+    from playground.experiments.spec import MAX_RUNS
+
+    texts = [text for word in words for text in word.split(",")]
+    are_seeds = all(text.isascii() and text.isdigit() and len(text) <= 10 for text in texts)
+    if not are_seeds or (len(texts) == 1 and not 1 <= int(texts[0]) <= MAX_RUNS):
+        raise ConfigError(
+            "seeds",
+            f"--seeds {' '.join(words)[:60]} is no number of seeds from 1 to {MAX_RUNS} and no "
+            "list of seeds; use 5 for the seeds 0 to 4, or a list such as 3,4,5",
+        )
+    numbers = [int(text) for text in texts]
+    return numbers if len(numbers) > 1 else list(range(numbers[0]))
 
 
 def format_variant(variant: dict[str, Any]) -> str:

@@ -131,6 +131,14 @@ def rank_test(one: Sequence[float | None], other: Sequence[float | None]) -> flo
     return extreme / math.comb(len(pooled), len(first))
 
 
-def min_p_value(n: int, m: int) -> float:
-    """Return the minimum p-value of `rank_test` for groups of `n` and `m` distinct values."""
-    return min(1.0, 2 / math.comb(n + m, n))
+def min_p_value(n: int, m: int, n_groups: int = 2) -> float:
+    """Return the minimum p-value of `rank_test` for groups of `n` and `m` distinct values.
+
+    It is corrected for the choice of the two among `n_groups`.
+    """
+    return corrected_p_value(2 / math.comb(n + m, n), n_groups)
+
+
+def corrected_p_value(p: float, n_groups: int) -> float:
+    """Multiply a p-value by the number of pairs of groups (Bonferroni); return at most 1."""
+    return min(1.0, p * math.comb(n_groups, 2))

@@ -5,6 +5,7 @@ The functions take measured numbers; they do not access runs or files.
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from playground.common.format import format_percent
 from playground.common.stats import (
     censored_summary,
+    corrected_p_value,
     five_number_summary,
     min_p_value,
     quantile,
@@ -43,6 +45,17 @@ def first_step_reaching(
     return next((step for step, exact in planned if exact >= share), None)
 
 
+def exact_match_at(
+    evaluations: Sequence[tuple[int, float]], budget: int, every: int
+) -> float | None:
+    """Return the exact match after the last of `budget` steps that every run evaluates, or None.
+
+    These are the multiples of `every`. A run that ended before keeps its last score.
+    """
+    until = budget // every * every
+    return next((exact for step, exact in reversed(evaluations) if step <= until), None)
+
+
 def subsample_steps(steps: Sequence[int], every: int, planned: int) -> list[int]:
     """Return at most a few hundred of the evaluation steps, including the last one.
 
@@ -71,10 +84,10 @@ def interval_means(
 def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Summarize one variant.
 
-    Each of `runs` has seed, done, exact_match (final; None before the end), steps (total), steps_to
-    (None: not reached), seconds, curve ([[step, exact match], ...]) and loss (see
-    `interval_means`). Only finished runs count, and only with unchanged settings (changed: []). A
-    diverged run counts as ended without reaching the target.
+    Each of `runs` has seed, done, exact_match (final; None before the end), exact_at_budget (see
+    `exact_match_at`), steps (total), steps_to (None: not reached), seconds, curve ([[step, exact
+    match], ...]) and loss (see `interval_means`). Only finished runs count, and only with unchanged
+    settings (changed: []). A diverged run counts as ended without reaching the target.
     """
     done = [
         run
@@ -83,6 +96,7 @@ def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> di
     ]
     diverged = sum(bool(run.get("diverged")) and not run.get("changed") for run in runs)
     exact_match = [run["exact_match"] for run in done]
+    at_budget = [exact for run in done if (exact := run["exact_at_budget"]) is not None]
     steps_needed = [run["steps_to"] for run in done] + [None] * diverged
     return {
         "label": variant.full_label,
@@ -96,7 +110,13 @@ def summarize_variant(variant: Variant, runs: Sequence[Mapping[str, Any]]) -> di
         ),
         "exact_match": five_number_summary(exact_match),
         "steps_to": censored_summary(steps_needed),
-        "by_seed": {"exact_match": exact_match, "steps_to": steps_needed},
+        "at_budget": five_number_summary(at_budget),
+        "by_seed": {
+            "exact_match": exact_match,
+            "steps_to": steps_needed,
+            "at_budget": at_budget,
+        },
+        "budget": variant.steps,
         "steps": max((run["steps"] for run in runs), default=0),
         "seconds": five_number_summary([run["seconds"] for run in done]),
         "curve": median_and_range([run["curve"] for run in done]),
@@ -122,11 +142,13 @@ def median_and_range(curves: Sequence[Sequence[Sequence[float]]]) -> dict[str, l
 # The summary
 
 
-def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
+def summarize(
+    names: Sequence[str], variants: Sequence[Mapping[str, Any]], untestable: str = ""
+) -> str:
     """Summarize the effect of the varied settings (`names`).
 
-    An exact rank test over the seeds compares the best two variants; the text has its p-value. The
-    page replaces the names by labels.
+    An exact rank test over the seeds compares the best two variants; the text has its p-value,
+    or why there is no test: `untestable`, or too few seeds. The page replaces the names by labels.
     """
     done = [variant for variant in variants if _ended(variant)]
     planned, changed = (
@@ -148,7 +170,7 @@ def summarize(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> st
         if finished < planned
         else f"Changing {varied}: "
     )
-    return begin + _compared(done) + left_out
+    return begin + _described(done) + conclusion(variants, untestable) + left_out
 
 
 def _ended(variant: Mapping[str, Any]) -> int:
@@ -156,29 +178,37 @@ def _ended(variant: Mapping[str, Any]) -> int:
     return variant["n"] + variant["diverged"]
 
 
-def _compared(variants: Sequence[Mapping[str, Any]]) -> str:
-    learned = any(variant["steps_to"]["reached"] for variant in variants)
-    measure = "steps_to" if learned else "exact_match"
-    order = sorted(
-        variants, key=_ranking_key if learned else lambda variant: -_median_score(variant)
-    )
-    best, rest = order[0], order[1:]
+def _ranked(
+    variants: Sequence[Mapping[str, Any]],
+) -> tuple[str, list[Mapping[str, Any]]]:
+    """Return the measure that compares the variants, and the variants, the best first.
+
+    It is the number of steps to 99 % if one variant reaches it, else the final exact match; with
+    unequal budgets the exact match at the smallest one ("at_budget").
+    """
+    if len({variant["budget"] for variant in variants}) > 1:
+        return "at_budget", sorted(variants, key=lambda each: -_median(each, "at_budget"))
+    if any(variant["steps_to"]["reached"] for variant in variants):
+        return "steps_to", sorted(variants, key=_ranking_key)
+    return "exact_match", sorted(variants, key=lambda each: -_median(each, "exact_match"))
+
+
+def _described(variants: Sequence[Mapping[str, Any]]) -> str:
+    """Describe the best, the second and the last variant."""
+    measure, order = _ranked(variants)
     seeds = " each, ".join(dict.fromkeys(_format_seeds(_ended(variant)) for variant in variants))
-    if not rest:
-        return f"{best['short']} {_describe(best, learned)} ({seeds})."
-    first, last = rest[0], rest[-1]
-    descriptions = [f"{best['short']} {_describe(best, learned)}"]
-    descriptions += [f"{first['short']} {_describe(first, learned)}"] if first is not last else []
-    descriptions += [f"{last['short']} {_describe(last, learned)}"]
-    head = (
-        ""
-        if learned
-        else f"nothing reached 99 % exact match in "
-        f"{max(each['steps'] for each in variants):,} steps: "
-    )
-    gap = f" ({seeds}{' each' if ' each' not in seeds else ''}). "
-    significance = _describe_significance(best, first, measure, len(variants))
-    return f"{head}{'; '.join(descriptions)}{gap}{significance}."
+    if not order[1:]:
+        return f"{order[0]['short']} {_describe(order[0], measure)} ({seeds})."
+    shown = [*order[:2], *order[2:][-1:]]
+    head = {
+        "steps_to": "",
+        "exact_match": "nothing reached 99 % exact match in "
+        f"{max(each['steps'] for each in variants):,} steps: ",
+        "at_budget": "by exact match after "
+        f"{min(each['budget'] for each in variants):,} steps, the smallest budget: ",
+    }[measure]
+    descriptions = "; ".join(f"{each['short']} {_describe(each, measure)}" for each in shown)
+    return f"{head}{descriptions} ({seeds}{' each' if ' each' not in seeds else ''})."
 
 
 def _ranking_key(variant: Mapping[str, Any]) -> tuple[float, float, float]:
@@ -187,24 +217,27 @@ def _ranking_key(variant: Mapping[str, Any]) -> tuple[float, float, float]:
     return (
         -steps_to["reached"] / steps_to["n"],
         steps_to["median"] if steps_to["median"] is not None else float("inf"),
-        -_median_score(variant),
+        -_median(variant, "exact_match"),
     )
 
 
-def _median_score(variant: Mapping[str, Any]) -> float:
-    """Return the median score, or -1 when all runs diverged."""
-    return variant["exact_match"]["median"] if variant["exact_match"] else -1.0
+def _median(variant: Mapping[str, Any], measure: str) -> float:
+    """Return the median of a score, or -1 without any, as when all runs diverged."""
+    return variant[measure]["median"] if variant[measure] else -1.0
 
 
-def _describe(variant: Mapping[str, Any], learned: bool) -> str:
+def _describe(variant: Mapping[str, Any], measure: str) -> str:
     if not variant["n"]:
         return f"diverged in {variant['diverged']} of {variant['diverged']} seeds"
     odd = f" ({variant['diverged']} of {_ended(variant)} diverged)" if variant["diverged"] else ""
-    return _describe_scores(variant, learned) + odd
+    return _describe_scores(variant, measure) + odd
 
 
-def _describe_scores(variant: Mapping[str, Any], learned: bool) -> str:
-    if not learned:
+def _describe_scores(variant: Mapping[str, Any], measure: str) -> str:
+    if measure == "at_budget":
+        scores = variant["at_budget"]
+        return f"had {format_range(scores, format_percent)}" if scores else "had no evaluation"
+    if measure == "exact_match":
         return f"ended at {format_range(variant['exact_match'], format_percent)}"
     steps_to = variant["steps_to"]
     if steps_to["reached"] == steps_to["n"]:
@@ -216,28 +249,34 @@ def _describe_scores(variant: Mapping[str, Any], learned: bool) -> str:
     return f"reached 99 % in {steps_to['reached']} of {steps_to['n']} seeds {end}"
 
 
-def _describe_significance(
-    best: Mapping[str, Any], other: Mapping[str, Any], measure: str, n_variants: int
-) -> str:
-    """Describe whether the best variant differs from the second of `n_variants`."""
-    one, two = best[measure], other[measure]
-    if one is None or two is None:
-        return "A diverged variant has no score to compare"
+def conclusion(variants: Sequence[Mapping[str, Any]], untestable: str = "") -> str:
+    """Return what a test of the best two ended variants shows; empty for fewer than two."""
+    done = [variant for variant in variants if _ended(variant)]
+    if len(done) < 2:
+        return ""
+    if untestable:
+        return f" There is no test: {untestable}."
+    measure, (best, second, *_) = _ranked(done)
+    values, others = best["by_seed"][measure], second["by_seed"][measure]
+    if not values or not others:
+        return " A diverged variant has no score to compare."
+    one, two = best[measure], second[measure]
     ratio = ""
+    is_shown = corrected_p_value(rank_test(values, others), len(variants)) < SIGNIFICANCE_LEVEL
     if (
         measure == "steps_to"
+        and is_shown
         and two["median"] is not None
         and one["median"]
         and ranges_disjoint(one, two)
     ):
         ratio = (
-            f"{other['short']} needed {two['median'] / one['median']:.1f} times as many steps as "
-            f"{best['short']}. "
+            f" {second['short']} needed {two['median'] / one['median']:.1f} times as many steps as "
+            f"{best['short']}."
         )
-    names = (best["short"], other["short"])
-    return ratio + describe_rank_test(
-        names, best["by_seed"][measure], other["by_seed"][measure], n_variants
-    )
+    names = (best["short"], second["short"])
+    result = describe_rank_test(names, values, others, len(variants), best["planned"])
+    return f"{ratio} {result}."
 
 
 def describe_rank_test(
@@ -245,34 +284,60 @@ def describe_rank_test(
     one: Sequence[float | None],
     other: Sequence[float | None],
     n_variants: int,
+    planned: int,
 ) -> str:
     """Describe whether two variants, the best of `n_variants`, differ by an exact rank test.
 
-    Several variants are several comparisons. The best two are no pair that was chosen beforehand,
-    so the text names the p-value for a reader of the whole table (Bonferroni). It has no final
-    period.
+    `planned` is the number of seeds of the experiment.
+
+    The best two are no pair that was chosen beforehand, so the p-value is corrected for all pairs.
+    The test is unpaired although the variants share their seeds: the smallest p of n pairs is
+    2/2^n, which misses the threshold with five or six seeds. If a seed makes runs more alike, an
+    unpaired test is conservative (Zimmerman 1997, Journal of Educational and Behavioral Statistics
+    22). The text has no final period.
     """
-    if min(len(one), len(other)) == 1:
-        return "A single seed does not show whether this is more than chance"
-    p = rank_test(one, other)
+    if problem := too_few_seeds(len(one), len(other), n_variants):
+        is_enough = min(len(one), len(other)) < planned and not too_few_seeds(
+            planned, planned, n_variants
+        )
+        return "Too few of the planned seeds have a result for a test" if is_enough else problem
+    p = corrected_p_value(rank_test(one, other), n_variants)
     between = f"between {names[0]} and {names[1]} " if n_variants > 2 else ""
     result = f"An exact rank test {between}gives p {format_p_value(p)}"
-    if p < SIGNIFICANCE_LEVEL:
-        result += ", so chance alone is an unlikely explanation"
-    elif p <= min_p_value(len(one), len(other)):
-        result += (
-            f", the lowest p-value of {len(one)} and {len(other)} seeds: more seeds are needed to "
-            "call it a difference"
-        )
-    else:
-        result += ", so these seeds do not show a difference"
     if n_variants > 2:
-        pairs = n_variants * (n_variants - 1) // 2
-        result += (
-            f". Only the best two of {n_variants} are tested; for all {pairs} pairs, the threshold "
-            f"is p = {SIGNIFICANCE_LEVEL / pairs:.2g} (Bonferroni)"
-        )
-    return result
+        result += f", corrected for the {math.comb(n_variants, 2)} pairs of variants (Bonferroni)"
+    return result + (
+        ", so chance alone is an unlikely explanation"
+        if p < SIGNIFICANCE_LEVEL
+        else ", so these seeds do not show a difference"
+    )
+
+
+def too_few_seeds(n: int, m: int, n_variants: int) -> str:
+    """Return why `n` and `m` seeds of two variants cannot show a difference; empty if they can."""
+    lowest = min_p_value(n, m, n_variants)
+    if n_variants < 2 or lowest < SIGNIFICANCE_LEVEL:
+        return ""
+    return (
+        f"These seeds cannot show a difference (smallest possible p {format_p_value(lowest)}); "
+        f"use at least {min_seeds(n_variants)}"
+    )
+
+
+def describe_smallest_p(n_seeds: int, n_variants: int) -> str:
+    """Return what a test of so many seeds can show, as a sentence; empty for one variant."""
+    if n_variants < 2:
+        return ""
+    lowest = min_p_value(n_seeds, n_seeds, n_variants)
+    return (
+        too_few_seeds(n_seeds, n_seeds, n_variants)
+        or f"The smallest possible p of these seeds is {lowest:.2g}"
+    ) + "."
+
+
+def min_seeds(n_variants: int) -> int:
+    """Return the minimum number of seeds with which two of `n_variants` can differ by the test."""
+    return next(n for n in itertools.count(1) if min_p_value(n, n, n_variants) < SIGNIFICANCE_LEVEL)
 
 
 def format_p_value(p: float) -> str:
@@ -316,16 +381,17 @@ CSV_COLUMNS = (
     "reached_99",
     "not_reached_within",
     "seconds_median",
+    "test",
 )
 
 
-def to_csv(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
-    """Return CSV with a row for each variant.
+def to_csv(names: Sequence[str], variants: Sequence[Mapping[str, Any]], test: str = "") -> str:
+    """Return CSV with a row for each variant, and the conclusion of the `test` in the first row.
 
     A target that was not reached is an empty field, with the number of steps in
     `not_reached_within`. `n` runs have a score; `diverged` runs have none and count as not reached.
     """
-    lines = []
+    lines: list[list[Any]] = []
     for variant in variants:
         exact = variant["exact_match"] or {}
         steps = variant["steps_to"] or {}
@@ -345,6 +411,7 @@ def to_csv(names: Sequence[str], variants: Sequence[Mapping[str, Any]]) -> str:
             steps.get("reached"),
             censored_at,
             seconds.get("median"),
+            None if lines else test,
         ]
         # The variant's label is a column of its own.
         varied = [variant["values"].get(name) for name in names if name != VARIANT_KEY]

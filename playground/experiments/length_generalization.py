@@ -168,6 +168,7 @@ def summarize_scheme(
             ]
         ),
         "untrained": untrained_positions(config),
+        "budget": config.training.max_steps,
         "runs": list(runs),
     }
 
@@ -182,8 +183,13 @@ def mean_extrapolation_score(lines: Sequence[Mapping[str, Any]], trained: int) -
     return sum(shares) / len(shares) if shares else None
 
 
-def summarize(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_length: int) -> str:
-    """Summarize the results of the schemes."""
+def summarize(
+    rows: Sequence[Mapping[str, Any]],
+    trained: Sequence[int],
+    max_length: int,
+    untestable: str = "",
+) -> str:
+    """Summarize the results of the schemes; `untestable` is why no test can compare them."""
     done = [row for row in rows if row["n"]]
     planned, finished, out = (sum(row[name] for row in rows) for name in ("planned", "n", "out"))
     left_out = (
@@ -200,23 +206,24 @@ def summarize(rows: Sequence[Mapping[str, Any]], trained: Sequence[int], max_len
             trained,
             max_length,
             f"So far, with {finished} of {planned} runs: " if finished + out < planned else "",
+            conclusion(rows, untestable),
         )
         + left_out
     )
 
 
 def _comparison(
-    done: Sequence[Mapping[str, Any]], trained: Sequence[int], max_length: int, begin: str
+    done: Sequence[Mapping[str, Any]],
+    trained: Sequence[int],
+    max_length: int,
+    begin: str,
+    test: str,
 ) -> str:
     low, high = trained
     begin += "trained" if begin else "Trained"
     begin += f" on length {low}–{high}" if low < high else f" on length {high}"
     begin += f" and evaluated up to {max_length}, "
-    order = sorted(
-        done,
-        key=lambda row: (-row["reach"]["median"], -(row["beyond"] or {"median": 0.0})["median"]),
-    )
-    best, rest = order[0], order[1:]
+    best, *rest = _ranked(done)
     seeds = "1 seed" if best["n"] == 1 else f"median and range of {best['n']} seeds"
     if not best["reach"]["high"]:
         return f"{begin}nothing keeps 99 % exact match at any length; train for more steps."
@@ -246,11 +253,29 @@ def _comparison(
         )
     if not rest:
         return f"{begin}{lengths_by_scheme}."
-    second = rest[0]
-    conclusion = describe_rank_test(
-        (best["label"], second["label"]), best["reaches"], second["reaches"], len(done)
+    return f"{begin}{lengths_by_scheme}. {test}"
+
+
+def _ranked(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the schemes with results, the best first."""
+    return sorted(
+        (row for row in rows if row["n"]),
+        key=lambda row: (-row["reach"]["median"], -(row["beyond"] or {"median": 0.0})["median"]),
     )
-    return f"{begin}{lengths_by_scheme}. {conclusion}."
+
+
+def conclusion(rows: Sequence[Mapping[str, Any]], untestable: str = "") -> str:
+    """Return what a test of the best two schemes shows; empty for fewer than two."""
+    if len(ranked := _ranked(rows)) < 2:
+        return ""
+    if not untestable and len({row["budget"] for row in rows}) > 1:
+        untestable = "the runs have different numbers of steps"
+    if untestable:
+        return f"There is no test: {untestable}."
+    best, second, *_ = ranked
+    names = best["label"], second["label"]
+    reaches = best["reaches"], second["reaches"]
+    return f"{describe_rank_test(names, *reaches, len(rows), best['planned'])}."
 
 
 def _describe_reach(row: Mapping[str, Any], max_length: int) -> str:
@@ -263,8 +288,8 @@ def _format_range(values: Mapping[str, Any]) -> str:
     return f"{values['median']:g}" + (f" ({low:g}–{high:g})" if low != high else "")
 
 
-def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return CSV with a row for each scheme, seed and length."""
+def to_csv(rows: Sequence[Mapping[str, Any]], test: str = "") -> str:
+    """Return CSV with a row for each scheme, seed and length; the first one has the `test`."""
     lines = [
         [
             row["label"],
@@ -280,7 +305,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
         for run in row["runs"]
         for line in run["scores"]
     ]
+    names = ["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"]
     return to_csv_text(
-        ["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"],
-        lines,
+        [*names, "test"], [[*line, "" if i else test] for i, line in enumerate(lines)]
     )

@@ -1,11 +1,13 @@
 """Define the prepared experiments, each with its question and its motivation."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from playground.models.config_fields import ConfigError
 
-from .spec import GRID, LENGTHS, parse_experiment
+from .analysis import min_seeds
+from .spec import DEFAULT_SEEDS, GRID, LENGTHS, MAX_RUNS, parse_experiment
 
 BASE_SETTINGS: dict[str, Any] = {"task": "reverse", "min_length": 1, "max_length": 10}
 LONG_SETTINGS = BASE_SETTINGS | {"max_steps": 600, "lr_decay_steps": 600}
@@ -20,7 +22,6 @@ class ExperimentPreset:
     base: dict[str, Any]
     grid: dict[str, list[Any]]
     kind: str = GRID
-    seeds: tuple[int, ...] = (0, 1, 2)
 
 
 EXPERIMENT_PRESETS = {
@@ -95,6 +96,12 @@ EXPERIMENT_PRESETS = {
 }
 
 
+def default_seeds(n_variants: int) -> list[int]:
+    """Return five seeds, or as many as a difference between so many variants needs."""
+    enough = max(len(DEFAULT_SEEDS), min_seeds(n_variants))
+    return list(range(min(enough, MAX_RUNS // n_variants)))
+
+
 def spec(name: str) -> dict[str, Any]:
     """Return the specification of a prepared experiment, for `ExperimentService.submit`.
 
@@ -113,7 +120,7 @@ def spec(name: str) -> dict[str, Any]:
         "base": dict(preset.base),
         "grid": dict(preset.grid),
         "kind": preset.kind,
-        "seeds": list(preset.seeds),
+        "seeds": default_seeds(math.prod(map(len, preset.grid.values()))),
         **times,
     }
 

@@ -26,7 +26,8 @@ def variant_results(
         results = {
             "fields": names,
             "variants": variants,
-            "summary": analysis.summarize(names, variants),
+            "summary": analysis.summarize(names, variants, experiment.why_untestable),
+            "test": analysis.conclusion(variants, experiment.why_untestable).strip(),
         }
         cached = state.cache.results = (key, results)
     return cached
@@ -66,6 +67,7 @@ def _planned_metrics(variant: Variant) -> dict[str, Any]:
         "diverged": False,
         "changed": [],
         "exact_match": None,
+        "exact_at_budget": None,
         "steps": variant.steps,
         "steps_to": None,
         "seconds": 0.0,
@@ -93,6 +95,9 @@ def _run_metrics(state: ExperimentState, run: Run) -> dict[str, Any]:
         "diverged": run.diverged,
         "changed": run.modified_settings,
         "exact_match": run.scores["exact_match"] if run.scores else None,
+        "exact_at_budget": analysis.exact_match_at(
+            evaluations, state.experiment.smallest_budget, training.eval_every
+        ),
         "n": run.scores["n"] if run.scores else None,
         "steps": run.steps,
         "steps_to": analysis.first_step_reaching(evaluations, every=training.eval_every),
@@ -154,7 +159,10 @@ def _compare_lengths(
         "max_length": max_length,
         "n_requested": experiment.n,
         "rows": rows,
-        "summary": length_generalization.summarize(rows, trained, max_length),
+        "summary": length_generalization.summarize(
+            rows, trained, max_length, experiment.why_untestable
+        ),
+        "test": length_generalization.conclusion(rows, experiment.why_untestable),
     }
 
 

@@ -87,7 +87,12 @@ class ExperimentService:
                 }
             )
         estimate = self.estimate(experiment, owner)
-        return {"runs": experiment.n_runs, "variants": variants, "estimate": estimate}
+        return {
+            "runs": experiment.n_runs,
+            "variants": variants,
+            "estimate": estimate,
+            "test": analysis.describe_smallest_p(len(experiment.seeds), len(variants)),
+        }
 
     def submit(self, spec: Mapping[str, Any], owner: str) -> Experiment:
         """Start an experiment; its runs are queued.
@@ -235,9 +240,10 @@ class ExperimentService:
 
     def to_csv(self, experiment: Experiment, owner: str) -> str:
         if experiment.kind == LENGTHS:
-            return length_generalization.to_csv(self.lengths(experiment, owner)["rows"])
+            lengths = self.lengths(experiment, owner)
+            return length_generalization.to_csv(lengths["rows"], lengths["test"])
         results = self.results(experiment, owner)
-        return analysis.to_csv(results["fields"], results["variants"])
+        return analysis.to_csv(results["fields"], results["variants"], results["test"])
 
     def estimate(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Estimate the remaining time; see `progress.estimate`."""

@@ -37,6 +37,7 @@ from playground.training.config import (
     default_max_length,
     field_named,
     section_of_field,
+    setting_role,
 )
 
 from .variant import VARIANT_KEY, Variant
@@ -44,6 +45,7 @@ from .variant import VARIANT_KEY, Variant
 GRID: Final = "grid"
 LENGTHS: Final = "lengths"
 MAX_RUNS = 60
+DEFAULT_SEEDS = (0, 1, 2, 3, 4)
 MAX_VALUES = 12  # of one setting
 MAX_LENGTH = 512  # maximum sequence length in tokens, as for a task
 FIXED_SETTINGS = ("seed", "max_positions", "source_vocab_size", "target_vocab_size")
@@ -88,7 +90,7 @@ class ExperimentSpec(BaseModel):
     question: str = Field("", max_length=MAX_QUESTION_LENGTH)
     base: dict[str, Any] = {}
     grid: dict[str, Any]
-    seeds: Seeds = (0, 1, 2)
+    seeds: Seeds = DEFAULT_SEEDS
     kind: Literal["grid", "lengths"] = GRID
     times: StrictInt = Field(5, ge=1, le=20)
     n: StrictInt = Field(200, ge=MIN_PER_LENGTH, le=2000)
@@ -132,6 +134,39 @@ class ExperimentSpec(BaseModel):
             raise ConfigError(
                 name, f"{name} is both in base and in grid; remove it from one of them"
             )
+
+    @cached_property
+    def untestable(self) -> tuple[str, str] | None:
+        """Return why no test can compare the variants, after the name of a setting; else None.
+
+        Requests of such experiments are rejected; earlier versions accepted them.
+        """
+        settings = [variant.config(0).to_flat() for variant in self.variants]
+        for name in section_of_field():
+            is_what_varies = setting_role(name) in ("treatment", "budget")
+            if not is_what_varies and len({each[name] for each in settings}) > 1:
+                return name, (
+                    f"{name} changes how a run is measured or where it runs, not what it learns, "
+                    "so its values cannot be compared; set it once for all runs"
+                )
+        trained = [
+            {k: v for k, v in each.items() if setting_role(k) != "budget"} for each in settings
+        ]
+        if any(each in trained[:i] for i, each in enumerate(trained)):
+            return "max_steps", (
+                "some variants differ in max_steps only, so one is the beginning of the other; "
+                "set it once for all runs, and read the curve"
+            )
+        return None
+
+    @property
+    def why_untestable(self) -> str:
+        return self.untestable[1] if self.untestable else ""
+
+    @cached_property
+    def smallest_budget(self) -> int:
+        """Return the minimum number of steps of a run."""
+        return min(variant.steps for variant in self.variants)
 
     @property
     def n_runs(self) -> int:
@@ -246,6 +281,8 @@ def parse_experiment(values: Mapping[str, Any], owner: str) -> Experiment:
     except ValidationError as error:
         message, field = describe(error, ExperimentSpec)
         raise ConfigError(field, message) from None
+    if spec.untestable:
+        raise ConfigError(*spec.untestable)
     return Experiment.model_construct(**dict(spec), owner=owner)  # the fields are validated
 
 

@@ -12,7 +12,7 @@ ablation                   effects of components, measured by ablation
 activation_patching        effects of heads, measured by activation patching
 logit_lens                 logit lens and direct logit attribution
 contributions              what each sublayer adds to the residual stream
-trace                      every tensor of one forward pass; trace_attention, trace_stage: its stages
+trace                      every tensor of one forward pass; trace_attention, trace_stage: stages
 recurrent_gates            gates and states of recurrent cells at every position
 embeddings                 token embeddings and position vectors
 views/                     the views of the Inspect tab

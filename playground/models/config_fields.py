@@ -26,11 +26,21 @@ def config_field(
     low: float | None = None,
     high: float | None = None,
     choices: tuple[str, ...] = (),
+    role: str = "",
 ) -> Any:
-    """Define a dataclass field with its description and the range that it accepts."""
+    """Define a dataclass field with its description and the range that it accepts.
+
+    `role` is what a setting of training does in an experiment (train_config.py).
+    """
     return field(
         default=default,
-        metadata={"help": description, "low": low, "high": high, "choices": choices},
+        metadata={
+            "help": description,
+            "low": low,
+            "high": high,
+            "choices": choices,
+            "role": role,
+        },
     )
 
 

@@ -174,7 +174,7 @@ class ExperimentHandlers(HandlerGroup):
     def export_csv(self, request: ExperimentRequest) -> dict[str, Any]:
         if request.experiment == EXAMPLE_ID:
             results = load_example()["results"]
-            return {"csv": to_csv(results["fields"], results["variants"])}
+            return {"csv": to_csv(results["fields"], results["variants"], results["test"])}
         experiment = self._require_experiment(request)
         return {"csv": self.experiments.to_csv(experiment, request.owner)}
 

@@ -243,6 +243,13 @@ def default_max_length(task: Any) -> int:
     )
 
 
+def setting_role(name: str) -> str:
+    """Return what a setting does in an experiment; task, model and architecture are treatments."""
+    if section_of_field().get(name) != "training":
+        return "treatment"
+    return str(field_named(name).metadata["role"])
+
+
 def field_named(name: str) -> dataclasses.Field[Any]:
     """Return the field of a setting; `metadata` has description, range and choices."""
     return next(

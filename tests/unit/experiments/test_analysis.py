@@ -1,21 +1,32 @@
 import csv
 import io
+import itertools
 import json
+import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from playground.common.format import format_percent
+from playground.common.stats import min_p_value, rank_test
 from playground.experiments.analysis import (
+    conclusion,
     count,
+    describe_smallest_p,
+    exact_match_at,
     first_step_reaching,
     format_range,
     interval_means,
     median_and_range,
+    min_seeds,
     subsample_steps,
     summarize,
     summarize_variant,
     to_csv,
 )
+from playground.experiments.presets import EXPERIMENT_PRESETS, spec
+from playground.experiments.spec import ExperimentSpec
 from playground.experiments.variant import Variant
 from tests.support.app_server import ROOT
 
@@ -31,6 +42,7 @@ def runs(*times, exact=None, steps=200, done=True):
             "seed": seed,
             "done": done,
             "exact_match": share,
+            "exact_at_budget": share,
             "steps": steps,
             "steps_to": time,
             "seconds": 2.0,
@@ -72,8 +84,11 @@ def test_summary_names_the_best_variant_with_ranges_and_p_value():
         "Changing norm_placement: pre reached 99 % after 90 (80–100) steps; post reached 99 % "
         "after 180 "
         "(160–200) steps (median and range of 3 seeds "
-        "each). post needed 2.0 times as many steps as pre. An exact rank test gives p = 0.1, the "
-        "lowest p-value of 3 and 3 seeds: more seeds are needed to call it a difference."
+        "each). These seeds cannot show a difference (smallest possible p = 0.1); use at least 4."
+    )
+    assert result(variant("post", *range(160, 165)), variant("pre", *range(80, 85))).endswith(
+        "each). post needed 2.0 times as many steps as pre. An exact rank test gives p = 0.0079, "
+        "so chance alone is an unlikely explanation."
     )
 
 
@@ -86,12 +101,82 @@ def test_clear_difference_is_significant_despite_overlapping_ranges():
 
 
 def test_many_cells_are_many_comparisons():
-    variants = [variant(rate, *(rate + at for at in range(4))) for rate in (10, 50, 90, 130, 170)]
-    actual = result(*variants, names=("n_heads",))
-    assert "An exact rank test between 10 and 50 gives p = 0.029" in actual
+    def of_seeds(n):
+        rates = (10, 50, 90, 130, 170)
+        return result(*(variant(rate, *(rate + at for at in range(n))) for rate in rates))
+
+    assert "difference (smallest possible p = 0.079); use at least 6." in of_seeds(5)
     assert (
-        "Only the best two of 5 are tested; for all 10 pairs, the threshold is p = 0.005 "
-        "(Bonferroni)" in actual
+        "An exact rank test between 10 and 50 gives p = 0.022, corrected for the 10 pairs of "
+        "variants (Bonferroni), so chance alone is an unlikely explanation." in of_seeds(6)
+    )
+
+
+@given(
+    st.integers(2, 6).flatmap(
+        lambda k: st.lists(
+            st.lists(st.none() | st.integers(1, 9), min_size=1, max_size=7), min_size=k, max_size=k
+        )
+    )
+)
+def test_a_verdict_needs_a_corrected_p_below_the_level(times):
+    variants = [variant(i, *each) for i, each in enumerate(times)]
+    done = [each["by_seed"]["steps_to"] for each in variants]
+    pairs = math.comb(len(times), 2)
+    text = conclusion(variants)
+    if "unlikely explanation" in text or "times as many" in text:
+        assert min(pairs * rank_test(*two) for two in itertools.combinations(done, 2)) < 0.05
+    smallest = pairs * min(min_p_value(len(a), len(b)) for a, b in itertools.combinations(done, 2))
+    assert smallest < 0.05 or "cannot show a difference" in text or "Too few" in text
+
+
+@pytest.mark.parametrize("n_variants", range(2, 13))
+def test_the_least_number_of_seeds_is_the_first_whose_p_can_reach_the_level(n_variants):
+    n = min_seeds(n_variants)
+    pairs = math.comb(n_variants, 2)
+    extremes = [[*range(n)], [*range(n, 2 * n)]]
+    assert pairs * rank_test(*extremes) < 0.05
+    assert pairs * rank_test(*(values[1:] for values in extremes)) >= 0.05
+    assert "cannot show" not in describe_smallest_p(n, n_variants)
+    assert f"use at least {n}." in describe_smallest_p(n - 1, n_variants)
+
+
+@pytest.mark.parametrize("name", EXPERIMENT_PRESETS)
+def test_each_prepared_experiment_has_seeds_that_can_show_a_difference(name):
+    prepared = ExperimentSpec.model_validate(spec(name))
+    n_variants, n_seeds = len(prepared.variants), len(prepared.seeds)
+    assert n_seeds == (5 if n_variants < 5 else 6)
+    assert math.comb(n_variants, 2) * min_p_value(n_seeds, n_seeds) < 0.05
+
+
+def test_unequal_budgets_are_compared_by_exact_match_at_the_smallest():
+    def architecture(steps, *exacts):
+        runs_of_seeds = [
+            run | {"exact_at_budget": exact}
+            for run, exact in zip(runs(*[90] * 5, steps=steps), exacts, strict=True)
+        ]
+        return summarize_variant(Variant({"n_heads": steps}, {"max_steps": steps}), runs_of_seeds)
+
+    one, two = architecture(100, *[0.9] * 5), architecture(400, 0.1, 0.2, 0.3, 0.4, 0.5)
+    assert result(one, two, names=("n_heads",)) == (
+        "Changing n_heads: by exact match after 100 steps, the smallest budget: 100 had 90.0 %; "
+        "400 had 30.0 % (10.0–50.0 %) (median and range of 5 seeds each). An exact rank test gives "
+        "p = 0.0079, so chance alone is an unlikely explanation."
+    )
+
+
+def test_score_at_a_budget_is_that_of_the_last_step_that_all_runs_evaluate():
+    evaluations = [(50, 0.1), (100, 0.2), (120, 0.3), (150, 0.4)]
+    at = [exact_match_at(evaluations, budget, 50) for budget in (20, 50, 120, 150, 900)]
+    assert at == [None, 0.1, 0.2, 0.4, 0.4]
+
+
+def test_what_cannot_be_tested_has_no_verdict():
+    text = summarize(
+        ["eval_every"], [variant(10, *range(80, 85)), variant(50, *range(160, 165))], "it is so"
+    )
+    assert text.endswith(
+        "(160–164) steps (median and range of 5 seeds each). There is no test: it is so."
     )
 
 
@@ -103,7 +188,7 @@ def test_final_scores_are_compared_if_no_run_reaches_the_target():
         "Changing norm_placement: nothing reached 99 % exact match in 200 steps: pre ended at "
         "55.0 % (50.0–60.0 %); post ended at 15.0 %"
     )
-    assert "p = 0.33, the lowest p-value of 2 and 2 seeds" in actual
+    assert "cannot show a difference (smallest possible p = 0.33); use at least 4" in actual
 
 
 def test_variant_with_unreached_seeds_has_no_median_steps():
@@ -114,14 +199,14 @@ def test_variant_with_unreached_seeds_has_no_median_steps():
         "post reached 99 % in 1 of 3 seeds within 200 steps, ending at 40.0 % (40.0–100 %)"
         in actual
     )
-    assert "An exact rank test gives p = 0.1, the lowest p-value of 3 and 3 seeds" in actual
     assert "did not reach 99 % within 200 steps" in result(
         variant("pre", 80, 90), variant("post", None, None)
     )
 
 
 def test_one_seed_gives_no_significance():
-    assert "A single seed does not show" in result(variant("pre", 80), variant("post", 160))
+    actual = result(variant("pre", 80), variant("post", 160))
+    assert "These seeds cannot show a difference (smallest possible p = 1); use" in actual
 
 
 def test_summary_names_the_best_the_second_and_the_last_variant():
@@ -134,7 +219,6 @@ def test_summary_names_the_best_the_second_and_the_last_variant():
         < actual.index("4 reached 99 % after 76")
         < actual.index("3 reached 99 % after 121")
     )
-    assert "An exact rank test between 2 and 4 gives p = 0.33" in actual
     assert "1 reached" not in actual.replace("121 reached", "")
 
 

@@ -11,6 +11,7 @@ from playground.common.stats import wilson_interval
 from playground.evaluation import annotated_transformer_loss, exact_match_at_length
 from playground.experiments.length_generalization import (
     SCORES_FILE,
+    conclusion,
     load_scores,
     max_reliable_length,
     mean_extrapolation_score,
@@ -167,12 +168,15 @@ def test_length_summary_states_reliable_lengths_and_significance():
         "length "
         "5, learned to 3 (median and range of 3 "
         "seeds). Beyond length 3, sinusoidal has the highest exact match, 66.6 %. "
-        "An exact rank test gives p = 0.1, the lowest p-value of 3 and 3 seeds: more seeds are "
-        "needed to call it a difference."
+        "These seeds cannot show a difference (smallest possible p = 0.1); use at least 4."
     )
-    assert "p = 1, so these seeds do not show a difference" in summarize(
-        [scheme("learned", *near), scheme("sinusoidal", *near)], [1, 3], 6
+    schemes = [scheme("learned", *near, *near), scheme("sinusoidal", *far, *far)]
+    assert "p = 0.0022, so chance alone is an unlikely explanation" in conclusion(schemes)
+    assert conclusion([schemes[0], schemes[1] | {"budget": 5}]) == (
+        "There is no test: the runs have different numbers of steps."
     )
+    assert conclusion(schemes, "it is so") == "There is no test: it is so."
+    assert "p = 1, so these seeds do not show a difference" in conclusion([schemes[0]] * 2)
 
 
 def test_length_summary_reports_what_is_missing():

@@ -1,4 +1,5 @@
 import json
+from dataclasses import fields
 
 import pytest
 
@@ -7,6 +8,7 @@ from playground.experiments.spec import (
     MAX_RUNS,
     SPEC_FIELDS,
     Experiment,
+    ExperimentSpec,
     parse_experiment,
     positions_for,
 )
@@ -14,6 +16,7 @@ from playground.experiments.store import StoredExperiment
 from playground.experiments.variant import parse_value
 from playground.models.config_fields import ConfigError
 from playground.training.presets import preset_config
+from playground.training.train_config import TrainConfig
 
 
 def make(base=None, grid=None, **more) -> Experiment:
@@ -28,7 +31,8 @@ def make(base=None, grid=None, **more) -> Experiment:
 
 def test_short_label_is_used_unless_it_is_ambiguous():
     def shorts(*variants, field="variant"):
-        return [each.short_label for each in make({}, {field: list(variants)}).variants]
+        grid = {field: list(variants)}
+        return [each.short_label for each in ExperimentSpec(name="a", grid=grid).variants]
 
     assert shorts("pre", "post", field="norm_placement") == ["pre", "post"]
     gru = {"architecture": "recurrent", "cell": "gru"}
@@ -184,3 +188,53 @@ def test_stored_experiment_keeps_every_field_and_ignores_unknown_ones():
     with pytest.raises(ConfigError) as error:
         parse_experiment(content, owner="ada")  # a request must not choose id, owner or time
     assert error.value.field not in SPEC_FIELDS
+
+
+VALUES = {
+    "max_steps": [100, 200],
+    "eval_every": [10, 100],
+    "eval_size": [100, 200],
+    "stop_at_exact_match": [0.5, 0.9],
+    "device": ["auto", "cpu"],
+    "num_threads": [1, 2],
+}
+
+
+def test_every_setting_of_training_has_a_role_in_experiments():
+    roles = {each.name: each.metadata["role"] for each in fields(TrainConfig)}
+    assert set(roles.values()) == {"treatment", "budget", "measurement", "repetition", "machine"}
+    assert {name for name, role in roles.items() if role != "treatment"} == {*VALUES, "seed"}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("kind", ["grid", "two", "variant", "lengths"])
+def test_settings_of_measurement_are_refused_as_treatments(name, kind):
+    first, second = VALUES[name]
+    grid = {
+        "grid": {name: [first, second]},
+        "two": {name: [first, second], "n_heads": [1, 2]},
+        "variant": {"variant": [{name: first}, {name: second}]},
+        "lengths": {name: [first, second]},
+    }[kind]
+    with pytest.raises(ConfigError, match="set it once for all runs") as error:
+        make(grid=grid, kind="lengths" if kind == "lengths" else "grid")
+    assert error.value.field == name
+    assert make({name: first}).n_runs == 10
+    assert make(grid={name: [first], "norm_placement": ["pre", "post"]}).n_runs == 10
+
+
+def test_variants_may_have_budgets_of_their_own_but_not_measurements():
+    longer = {"architecture": "recurrent", "max_steps": 900}
+    assert make(grid={"variant": [{"n_heads": 2}, longer]}).smallest_budget == 200
+    assert make(grid={"architecture": ["transformer", "recurrent"]}).smallest_budget == 200
+    with pytest.raises(ConfigError, match="eval_every changes how a run is measured"):
+        make(grid={"variant": [{"n_heads": 2}, {"n_heads": 4, "eval_every": 5}]})
+    with pytest.raises(ConfigError, match="differ in max_steps only"):
+        make(grid={"variant": [{"n_heads": 4, "max_steps": 9}, {"n_heads": 2}, {"n_heads": 4}]})
+
+
+def test_an_earlier_experiment_on_measurements_is_read_but_not_tested():
+    requested = ExperimentSpec(name="a", grid={"eval_every": [10, 100]})
+    stored = {"id": "a", "owner": "b", "created": 1.0, "runs": {}, "cancelled": False}
+    read = StoredExperiment.model_validate(requested.model_dump() | stored)
+    assert read.why_untestable.startswith("eval_every changes how a run is measured")
