@@ -23,6 +23,7 @@ import {
   NewExperiment,
   describePlan,
   form,
+  listFields,
   placeError,
   plan,
   toRequest,
@@ -448,7 +449,8 @@ test("a new experiment is planned while one types, and has no error at first", a
     { parameters: 10, steps: 5 },
     { parameters: 20, steps: 5 },
   ];
-  responses["experiments/plan"] = { runs: 6, variants, estimate: OPEN.estimate };
+  const test = "These seeds cannot show a difference.";
+  responses["experiments/plan"] = { runs: 6, variants, estimate: OPEN.estimate, test };
   await mount(html`<${NewExperiment} />`);
   assert.equal(box.querySelector(".pg-error"), null);
   enter(box.querySelector(".setting-0"), "dropout");
@@ -459,6 +461,8 @@ test("a new experiment is planned while one types, and has no error at first", a
     "10 to 20 parameters, 5 steps each.",
   ]);
   assert.equal(text(".begin"), "Start 6 runs");
+  assert.equal(listFields(form.value, test).find((field) => field.name === "seeds").hint, test);
+  assert.match(box.textContent, /These seeds cannot show a difference\./);
   responses["experiments/submit"] = { error: "you have too many runs" };
   await click(".begin");
   assert.match(box.textContent, /You have too many runs\./);

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from playground.__main__ import main, run
+from playground.cli.experiments import build_spec
 from tests.support.app_server import ROOT, wait_for
 from tests.support.command_runner import COMMAND, run_command, run_in_interpreter
 
@@ -86,6 +87,18 @@ def test_a_diverged_run_is_part_of_the_report(run_in_process, tmp_path):
     assert "learning_rate 100            diverged in 1 of 1 runs\n" in completed.stdout
     assert "learning_rate 0.001          exact match " in completed.stdout
     assert "no score to compare" in completed.stdout
+    assert "These seeds cannot show a difference (smallest possible p = 1)" in completed.stderr
+
+
+def test_seeds_are_a_number_or_a_list_and_enough_by_default():
+    def seeds(*words, values="1,2"):
+        return build_spec(None, (f"n_heads={values}",), words, ())["seeds"]
+
+    assert seeds("3") == [0, 1, 2]
+    assert seeds("3,4,5") == seeds("3", "4", "5") == seeds("3,4", "5") == [3, 4, 5]
+    assert seeds() == [0, 1, 2, 3, 4]
+    assert len(seeds(values="1,2,4,8,16")) == 6
+    assert len(seeds(values=",".join(map(str, range(1, 13))))) == 5  # 60 runs
 
 
 def test_presets_are_listed():
@@ -110,6 +123,12 @@ def test_presets_are_listed():
         (("experiment", "--vary", "--seeds", "1"), "Option '--vary' requires an argument"),
         (("experiment", "--vary", "n_heads=one"), "n_heads is 'one'; it must be a whole number"),
         (("experiment", "why"), "choose one of positions, heads"),
+        *(
+            (("experiment", "heads", "--seeds", *wrong), "use 5 for the seeds 0 to 4, or a list")
+            for wrong in (["0"], ["61"], ["3,"], ["x", "4"], ["1.5"], ["9" * 11])
+        ),
+        (("experiment", "heads", "--seeds", "3,4", "3"), "the same seed twice"),
+        (("experiment", "--vary", "eval_every=10,100"), "changes how a run is measured"),
     ],
 )
 def test_invalid_commands_fail_with_one_line(arguments, expected_message, tmp_path, capsys):

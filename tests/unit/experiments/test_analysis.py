@@ -25,6 +25,7 @@ from playground.experiments.analysis import (
     summarize_variant,
     to_csv,
 )
+from playground.experiments.example import load_example
 from playground.experiments.presets import EXPERIMENT_PRESETS, spec
 from playground.experiments.spec import ExperimentSpec
 from playground.experiments.variant import Variant
@@ -147,6 +148,14 @@ def test_each_prepared_experiment_has_seeds_that_can_show_a_difference(name):
     n_variants, n_seeds = len(prepared.variants), len(prepared.seeds)
     assert n_seeds == (5 if n_variants < 5 else 6)
     assert math.comb(n_variants, 2) * min_p_value(n_seeds, n_seeds) < 0.05
+
+
+def test_the_texts_of_the_example_follow_from_its_results():
+    results = load_example()["results"]
+    assert summarize(results["fields"], results["variants"]) == results["summary"]
+    assert conclusion(results["variants"]) == f" {results['test']}"
+    assert results["test"].endswith("p = 0.029, so chance alone is an unlikely explanation.")
+    assert results["test"] in to_csv(results["fields"], results["variants"], results["test"])
 
 
 def test_unequal_budgets_are_compared_by_exact_match_at_the_smallest():

@@ -93,7 +93,7 @@ def test_an_experiment_preset_lists_its_runs_and_status(lab):
     response = send(lab, "experiments/presets")
     norm = next(entry for entry in response["presets"] if entry["name"] == "norm")
     assert (norm["runs"], norm["varied"], norm["unavailable_reason"], norm["experiment"]) == (
-        6,
+        10,
         "norm_placement: pre, post",
         "",
         None,

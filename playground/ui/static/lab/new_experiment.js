@@ -23,7 +23,7 @@ const DEFAULTS = {
   "values-0": "pre, post",
   "setting-1": "",
   "values-1": "",
-  seeds: "0, 1, 2",
+  seeds: "0, 1, 2, 3, 4",
   kind: "grid",
   times: 5,
   n: 200,
@@ -139,8 +139,13 @@ const settingOptions = computed(() =>
   })),
 );
 
-/** @param {Record<string, any>} values @returns {import("../shared/types.js").FieldSpec[]} */
-function listFields(values) {
+/**
+ * Return the fields of the form; the hint of the seeds says which p-value they can reach.
+ * @param {Record<string, any>} values
+ * @param {string} [test] of the plan
+ * @returns {import("../shared/types.js").FieldSpec[]}
+ */
+export function listFields(values, test) {
   const varied = [0, 1].flatMap((i) => {
     const ordinal = i ? "Second" : "First",
       options = settingOptions.value,
@@ -176,7 +181,7 @@ function listFields(values) {
       options: [{ value: "", label: "defaults" }, ...store.models.value],
     },
     ...varied,
-    { name: "seeds", label: "Seeds" },
+    { name: "seeds", label: "Seeds", hint: test },
     { name: "kind", label: "Compare", type: "select", options: KIND_OPTIONS },
     ...(values.kind === "lengths" ? lengths : []),
     { name: "name", label: "Name", placeholder: "from the varied settings", maxLength: 60 },
@@ -220,7 +225,7 @@ export function NewExperiment() {
   return html`<details class="own" open=${isOpen.value} onToggle=${onToggle}>
     <summary>New experiment</summary>
     <${Form}
-      fields=${listFields(values)}
+      fields=${listFields(values, isPlanned ? current.test : "")}
       values=${values}
       errors=${errors}
       onInput=${changeForm}
