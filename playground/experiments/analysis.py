@@ -199,7 +199,7 @@ def _described(variants: Sequence[Mapping[str, Any]]) -> str:
     seeds = " each, ".join(dict.fromkeys(_format_seeds(_ended(variant)) for variant in variants))
     if not order[1:]:
         return f"{order[0]['short']} {_describe(order[0], measure)} ({seeds})."
-    shown = [*order[:2], *order[2:][-1:]]
+    chosen = [*order[:2], *order[2:][-1:]]
     head = {
         "steps_to": "",
         "exact_match": "nothing reached 99 % exact match in "
@@ -207,7 +207,7 @@ def _described(variants: Sequence[Mapping[str, Any]]) -> str:
         "at_budget": "by exact match after "
         f"{min(each['budget'] for each in variants):,} steps, the smallest budget: ",
     }[measure]
-    descriptions = "; ".join(f"{each['short']} {_describe(each, measure)}" for each in shown)
+    descriptions = "; ".join(f"{each['short']} {_describe(each, measure)}" for each in chosen)
     return f"{head}{descriptions} ({seeds}{' each' if ' each' not in seeds else ''})."
 
 
@@ -262,10 +262,10 @@ def conclusion(variants: Sequence[Mapping[str, Any]], untestable: str = "") -> s
         return " A diverged variant has no score to compare."
     one, two = best[measure], second[measure]
     ratio = ""
-    is_shown = corrected_p_value(rank_test(values, others), len(variants)) < SIGNIFICANCE_LEVEL
+    p = corrected_p_value(rank_test(values, others), len(variants))
     if (
         measure == "steps_to"
-        and is_shown
+        and p < SIGNIFICANCE_LEVEL
         and two["median"] is not None
         and one["median"]
         and ranges_disjoint(one, two)

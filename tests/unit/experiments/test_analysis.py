@@ -132,7 +132,7 @@ def test_a_verdict_needs_a_corrected_p_below_the_level(times):
 
 
 @pytest.mark.parametrize("n_variants", range(2, 13))
-def test_the_least_number_of_seeds_is_the_first_whose_p_can_reach_the_level(n_variants):
+def test_the_fewest_seeds_are_the_first_whose_p_reaches_the_level(n_variants):
     n = min_seeds(n_variants)
     pairs = math.comb(n_variants, 2)
     extremes = [[*range(n)], [*range(n, 2 * n)]]

@@ -140,7 +140,7 @@ const settingOptions = computed(() =>
 );
 
 /**
- * Return the fields of the form; the hint of the seeds says which p-value they can reach.
+ * Return the fields of the form; the hint of the seeds is the p-value that they can reach.
  * @param {Record<string, any>} values
  * @param {string} [test] of the plan
  * @returns {import("../shared/types.js").FieldSpec[]}
