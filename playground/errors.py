@@ -1,6 +1,7 @@
 """Errors that a user can correct, and the response that reports them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -42,7 +43,7 @@ class BusyError(UserError):
 def error_response(error: Exception) -> dict[str, Any]:
     """Return the JSON of an error: `error`, its details, and the other fields if they apply."""
     response: dict[str, Any] = dict(getattr(error, "details", {}))
-    response["error"] = str(error) or "this took too long; try again"
+    response["error"] = _message(error) or "this took too long; try again"
     if field := getattr(error, "field", ""):
         response["field"] = field
     if getattr(error, "retryable", False):
@@ -50,6 +51,14 @@ def error_response(error: Exception) -> dict[str, Any]:
     if code := getattr(error, "code", ""):
         response["code"] = code
     return response
+
+
+def _message(error: Exception) -> str:
+    """Return the text of an error; that of a file has its name, without the folders around it."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    name = Path(str(error.filename)).name if error.filename is not None else "a file"
+    return f"{name} could not be read or written: {error.strerror}; try again"
 
 
 def raise_for_error(response: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from playground.architectures import load_architecture
 from playground.architectures.base import Seq2SeqModel
 from playground.common import messages
 from playground.common.atomic_write import wait_for_replacement, write_dir
+from playground.common.messages import file_label
+from playground.common.strict_json import parse_strict_json
 from playground.evaluation import EvalResult
 from playground.training.config import RunConfig
 from playground.training.distributed import SINGLE_PROCESS, DistributedContext
@@ -32,7 +34,7 @@ from playground.training.optimizers import optimizer_state_keys
 from playground.training.train_config import TrainConfig
 from playground.training.trainer import MAX_THREADS, Metrics, Trainer
 
-from .manifest import CheckpointError, Manifest, is_number, parse_strict_json, read_manifest
+from .manifest import CheckpointError, Manifest, is_number, read_manifest
 from .tensors import Expected, load_checked_tensors, serialize_tensors, validate_header
 
 MAX_ATTEMPTS = 5  # at reading a checkpoint that another process replaces at the same time
@@ -85,8 +87,8 @@ def save_checkpoint(
         write_dir(folder, files)
     except OSError as error:
         raise CheckpointError(
-            f"could not write the checkpoint {folder}: {error.strerror or error}; the previous "
-            f"checkpoint is unchanged"
+            f"could not write the checkpoint {file_label(folder)}: {error.strerror or error}; "
+            "the previous checkpoint is unchanged"
         ) from error
     return manifest
 
@@ -137,7 +139,9 @@ def _read_unchanged(folder: Path, read: Callable[[Manifest], T]) -> tuple[Manife
             if failure is not None:
                 raise failure
             return manifest, content
-    raise CheckpointError(f"{folder} is being replaced while it is read; try again later")
+    raise CheckpointError(
+        f"{file_label(folder)} is being replaced while it is read; try again later"
+    )
 
 
 def resume_trainer(
@@ -176,7 +180,8 @@ def _resume_trainer(
     path = folder / "training.safetensors"
     if not path.is_file():
         raise CheckpointError(
-            f"{folder} contains only weights and cannot be resumed; train a new run instead"
+            f"{file_label(folder)} contains only weights and cannot be resumed; train a new run "
+            "instead"
         )
     # The header is checked before a model of an untrusted config is built.
     validate_header(folder / "model.safetensors", expected_tensors(manifest.config))
@@ -189,8 +194,8 @@ def _resume_trainer(
     )
     if trainer.config.model != manifest.config.model:
         raise CheckpointError(
-            f"{folder} contains another model than the changed settings describe; train a new run "
-            f"instead"
+            f"{file_label(folder)} contains another model than the changed settings describe; "
+            "train a new run instead"
         )
     saved, current = manifest.config.training, trainer.config.training
     if optimizer_state_keys(saved, trainer.model) != optimizer_state_keys(current, trainer.model):
@@ -200,12 +205,12 @@ def _resume_trainer(
             else current.optimizer
         )
         raise CheckpointError(
-            f"{folder} contains the optimizer state of {saved.optimizer}, not that of {needs}; "
-            f"keep optimizer and momentum, or train a new run instead"
+            f"{file_label(folder)} contains the optimizer state of {saved.optimizer}, not that "
+            f"of {needs}; keep optimizer and momentum, or train a new run instead"
         )
     if saved.weight_averaging != current.weight_averaging:
         raise CheckpointError(
-            f"{folder} was trained with weight_averaging {saved.weight_averaging}, not "
+            f"{file_label(folder)} was trained with weight_averaging {saved.weight_averaging}, not "
             f"{current.weight_averaging}; keep weight_averaging, or train a new run instead"
         )
     restore_trainer(trainer, folder / "model.safetensors", path, manifest.step, manifest.device)
@@ -247,8 +252,8 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
     tensors = load_checked_tensors(state, expected, optional=OPTIONAL_STATE)
     if int(tensors["step"]) != step:
         raise CheckpointError(
-            f"{state} belongs to step {int(tensors['step'])}, not to step {step}; use another "
-            "checkpoint"
+            f"{file_label(state)} belongs to step {int(tensors['step'])}, not to step {step}; "
+            "use another checkpoint"
         )
     if training_set is not None and tensors.get("training_set") != training_set.fingerprint:
         raise CheckpointError(
@@ -262,7 +267,7 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
             name.startswith("optimizer.exp_avg_sq.") and bool((tensor < 0).any())
         ):
             raise CheckpointError(
-                f"{state}: tensor {name!r} contains values that are impossible for "
+                f"{file_label(state)}: tensor {name!r} contains values that are impossible for "
                 "Adam; use another checkpoint"
             )
     load_weights(trainer.eval_model, weights)
@@ -270,7 +275,8 @@ def restore_trainer(trainer: Trainer, weights: Path, state: Path, step: int, dev
         trainer.load_state_dict(tensors, same_device=device == trainer.device.type)
     except (RuntimeError, TypeError) as error:
         raise CheckpointError(
-            f"{state} contains an invalid generator state ({error}); use another checkpoint"
+            f"{file_label(state)} contains an invalid generator state ({error}); use another "
+            "checkpoint"
         ) from None
 
 
@@ -291,7 +297,9 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
     try:
         size = path.stat().st_size
         if size > MAX_METRICS_BYTES:
-            raise CheckpointError(messages.too_many_bytes(path, size, MAX_METRICS_BYTES))
+            raise CheckpointError(
+                messages.too_many_bytes(file_label(path), size, MAX_METRICS_BYTES)
+            )
         with open(path, "rb") as file:
             for number, line in enumerate(
                 iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), start=1
@@ -301,10 +309,10 @@ def iter_metrics(folder: Path) -> Iterator[dict[str, Any]]:
                         raise ValueError(f"at most {MAX_STEPS:,} lines are read, one for each step")
                     content = _parse_metrics(line)
                 except ValueError as error:
-                    raise CheckpointError(f"{path}, line {number}: {error}") from None
+                    raise CheckpointError(f"{file_label(path)}, line {number}: {error}") from None
                 yield content
     except OSError as error:
-        raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
+        raise CheckpointError(messages.could_not_read(path, error)) from None
 
 
 def _parse_metrics(line: bytes) -> dict[str, Any]:
@@ -365,13 +373,11 @@ def verify_checksums(folder: Path, manifest: Manifest, *names: str) -> None:
                 with open(folder / name, "rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
-                raise CheckpointError(
-                    f"could not read {folder / name}: {error.strerror or error}"
-                ) from None
+                raise CheckpointError(messages.could_not_read(folder / name, error)) from None
             if digest != manifest.sha256[name]:
                 raise CheckpointError(
-                    f"{folder / name} has changed since it was written: its checksum differs; use "
-                    f"another checkpoint"
+                    f"{file_label(folder / name)} has changed since it was written: its "
+                    "checksum differs; use another checkpoint"
                 )
 
 

@@ -5,18 +5,19 @@ It is untrusted input, and this file reads it without torch.
 
 import dataclasses
 import json
-import math
 import os
 import platform
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import playground
 from playground.architectures import ARCHITECTURES
 from playground.common import messages
+from playground.common.messages import file_label
+from playground.common.strict_json import read_json
 from playground.errors import UserError
 from playground.models.config_fields import ConfigError, short_repr
 from playground.training.config import RunConfig, drop_foreign_defaults
@@ -42,7 +43,6 @@ MANIFEST_KEYS = {
 MAX_LENGTHS = 512  # the maximum of the settings
 MAX_ENTRIES = 16  # of versions and of sha256; a valid file has three and two
 MAX_ENTRY_CHARS = 200  # characters
-MAX_JSON_BYTES = 1_000_000  # bytes; a valid file has about 2,000
 
 
 class CheckpointError(UserError):
@@ -98,15 +98,18 @@ def read_manifest(folder: Path) -> Manifest:
     path = Path(folder) / "config.json"
     if not os.path.isfile(path):
         raise CheckpointError(
-            f"{folder} is not a checkpoint: it has no config.json; use a folder written by "
-            f"`train --out`"
+            f"{file_label(folder)} is not a checkpoint: it has no config.json; use a folder "
+            "written by `train --out`"
         )
-    content = read_json(path)
+    try:
+        content = read_json(path)
+    except UserError as error:
+        raise CheckpointError(str(error)) from None
     version = content.get("schema_version") if isinstance(content, dict) else None
     if type(version) is not int or version != SCHEMA_VERSION:
         raise CheckpointError(
-            f"{path} has schema_version {short_repr(version)}; this version of the playground "
-            f"reads {SCHEMA_VERSION}"
+            f"{file_label(path)} has schema_version {short_repr(version)}; this version of the "
+            f"playground reads {SCHEMA_VERSION}"
         )
     try:
         architecture = content["architecture"]
@@ -141,11 +144,13 @@ def read_manifest(folder: Path) -> Manifest:
         )
     except KeyError as error:
         raise CheckpointError(
-            f"{path} lacks {error}; the file is incomplete, use another checkpoint"
+            f"{file_label(path)} lacks {error}; the file is incomplete, use another checkpoint"
         ) from None
     except (TypeError, ValueError) as error:
         field = f" ({error.field})" if isinstance(error, ConfigError) else ""
-        raise CheckpointError(f"{path} does not describe a run{field}: {error}") from None
+        raise CheckpointError(
+            f"{file_label(path)} does not describe a run{field}: {error}"
+        ) from None
 
 
 def cached_manifest(folder: Path) -> Manifest:
@@ -243,48 +248,3 @@ def validate_scores(scores: object) -> None:
         raise ValueError(f"scores hold {n_lengths:,} lengths; at most {MAX_LENGTHS} are read")
     for line in scores["by_length"]:
         check(line, {"length", "n", "available"}, {"exact_match", "token_accuracy"}, set())
-
-
-def read_json(path: Path) -> Any:
-    """Read JSON from an untrusted file.
-
-    The size and the nesting are limited; NaN, infinity and duplicate keys are rejected.
-    """
-    try:
-        size = path.stat().st_size
-        if size > MAX_JSON_BYTES:
-            raise CheckpointError(messages.too_many_bytes(path, size, MAX_JSON_BYTES))
-        return parse_strict_json(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
-    except CheckpointError:
-        raise
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not the JSON of a checkpoint: {error}") from None
-
-
-def parse_strict_json(data: bytes) -> Any:
-    """Parse strict JSON; raise ValueError for anything else."""
-
-    def reject_constant(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is not a number")
-
-    def parse_finite(text: str) -> float:
-        number = float(text)
-        return number if math.isfinite(number) else reject_constant(text)
-
-    def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = dict(pairs)
-        if len(keys) != len(pairs):
-            raise ValueError("a key occurs twice")
-        return keys
-
-    try:
-        return json.loads(
-            data,
-            parse_constant=reject_constant,
-            parse_float=parse_finite,
-            object_pairs_hook=reject_duplicates,
-        )
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None

@@ -7,9 +7,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from playground.common.messages import could_not_read, file_label
+from playground.common.strict_json import parse_strict_json
 from playground.models.config_fields import short_repr
 
-from .manifest import CheckpointError, parse_strict_json
+from .manifest import CheckpointError
 
 # types and shapes of tensors by name; without a shape, any is accepted
 Expected = dict[str, tuple[torch.dtype, tuple[int, ...] | None]]
@@ -42,12 +44,13 @@ def load_checked_tensors(
         tensors = safetensors.torch.load_file(path)
     except READ_ERRORS as error:
         raise CheckpointError(
-            f"{path} is not a complete safetensors file ({error}); use another checkpoint"
+            f"{file_label(path)} is not a complete safetensors file ({error}); use another "
+            "checkpoint"
         ) from None
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise CheckpointError(
-                f"{path}: tensor {name!r} holds NaN or infinity; use another checkpoint"
+                f"{file_label(path)}: tensor {name!r} holds NaN or infinity; use another checkpoint"
             )
     return tensors
 
@@ -67,21 +70,23 @@ def validate_header(path: Path, expected: Expected, optional: Set[str] = frozens
             stored = {name: (s.get_dtype(), tuple(s.get_shape())) for name, s in slices.items()}
     except READ_ERRORS as error:
         raise CheckpointError(
-            f"{path} is not a complete safetensors file ({error}); use another checkpoint"
+            f"{file_label(path)} is not a complete safetensors file ({error}); use another "
+            "checkpoint"
         ) from None
     if not set(expected) - optional <= set(stored) <= set(expected):
         odd = sorted((set(stored) ^ set(expected)) - optional)[0]
         verb = "lacks" if odd in expected else "holds the unexpected"
         raise CheckpointError(
-            f"{path} {verb} tensor {odd[:80]!r}; it does not belong to this configuration"
+            f"{file_label(path)} {verb} tensor {odd[:80]!r}; it does not belong to this "
+            "configuration"
         )
     for name, (dtype_name, stored_shape) in stored.items():
         dtype, shape = expected[name]
         if DTYPES.get(dtype_name) != dtype or shape not in (None, stored_shape):
             expected_tensor = f"{dtype} {list(shape) if shape is not None else 'of any shape'}"
             raise CheckpointError(
-                f"{path}: tensor {name!r} is {dtype_name} {short_repr(list(stored_shape))}, "
-                f"expected {expected_tensor}"
+                f"{file_label(path)}: tensor {name!r} is {dtype_name} "
+                f"{short_repr(list(stored_shape))}, expected {expected_tensor}"
             )
 
 
@@ -92,18 +97,18 @@ def _check_header_text(path: Path) -> None:
             n_bytes = int.from_bytes(file.read(8), "little")
             if n_bytes > MAX_HEADER_BYTES:
                 raise CheckpointError(
-                    f"{path} is not a complete safetensors file: its header claims {n_bytes:,} "
-                    f"bytes; at most {MAX_HEADER_BYTES:,} are read"
+                    f"{file_label(path)} is not a complete safetensors file: its header claims "
+                    f"{n_bytes:,} bytes; at most {MAX_HEADER_BYTES:,} are read"
                 )
             parse_strict_json(file.read(n_bytes))
     except OSError as error:
-        raise CheckpointError(f"could not read {path}: {error.strerror or error}") from None
+        raise CheckpointError(could_not_read(path, error)) from None
     except CheckpointError:
         raise
     except ValueError as error:
         raise CheckpointError(
-            f"{path} is not a complete safetensors file: its header is invalid ({error}); use "
-            "another checkpoint"
+            f"{file_label(path)} is not a complete safetensors file: its header is invalid "
+            f"({error}); use another checkpoint"
         ) from None
 
 

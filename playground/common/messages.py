@@ -1,6 +1,7 @@
 """Messages that several modules share."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 HUB_OFFLINE = "HF_HUB_OFFLINE is set on this machine: unset it and restart the playground"
 NO_TOKENS = "the text has no tokens for this model; type some words"
@@ -47,8 +48,17 @@ def missing_mask_token(model: str) -> str:
     )
 
 
-def too_many_bytes(path: object, size: int, limit: int) -> str:
-    return f"{path} has {size:,} bytes; at most {limit:,} are read"
+def file_label(path: Path) -> str:
+    """Return the name of a file or folder with that of its parent, as messages name it."""
+    return "/".join(path.parts[-2:])
+
+
+def could_not_read(path: Path, error: OSError) -> str:
+    return f"could not read {file_label(path)}: {error.strerror or error}"
+
+
+def too_many_bytes(name: object, size: int, limit: int) -> str:
+    return f"{name} has {size:,} bytes; at most {limit:,} are read"
 
 
 def output_folder_not_empty(folder: object) -> str:

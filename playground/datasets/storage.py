@@ -15,7 +15,9 @@ import numpy as np
 import safetensors.numpy
 
 from playground.common.atomic_write import write_dir
+from playground.common.messages import file_label
 from playground.common.storage import checkpoints_root
+from playground.common.strict_json import read_json
 
 from .pairs import (
     SHA256_PATTERN,
@@ -130,7 +132,7 @@ def load_tensors(sha256: str, vocabulary: Sequence[str]) -> dict[str, np.ndarray
         MemoryError,
     ) as error:
         raise DatasetError(
-            f"{path} is damaged ({error}); remove its folder and add the dataset again"
+            f"{file_label(path)} is damaged ({error}); remove its folder and add the dataset again"
         ) from None
     return tensors
 
@@ -144,14 +146,14 @@ def load_metadata(sha256: str) -> dict[str, Any]:
     """
     path = dataset_path(sha256).with_name(_METADATA_FILE)
     try:
-        metadata = json.loads(path.read_bytes())
+        metadata = read_json(path)
         validate_vocabulary(" ".join(metadata["vocabulary"]))
         if not all(
             type(metadata[name]) is int and metadata[name] > 0
             for name in ("rows", "longest_source", "longest_target")
         ):
             raise ValueError("its counts must be positive whole numbers")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise DatasetError(
             f"{path.parent.name[:12]}…/{_METADATA_FILE} is damaged ({error}); remove its folder "
             "and add the dataset again"

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playground.checkpoints.manifest import CheckpointError, read_json
 from playground.common.atomic_write import write_file
 from playground.common.format import format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
+from playground.common.strict_json import read_json
 from playground.models.stack_config import StackConfig
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
@@ -32,7 +32,7 @@ LEARNED_POSITION_TABLES = (
 
 def load_scores(folder: Path, step: int, n: int) -> list[dict[str, int]]:
     """Read the stored counts of a run at this step with `n` sequences per length, or []."""
-    with suppress(CheckpointError, TypeError, KeyError, ValueError):
+    with suppress(TypeError, KeyError, ValueError):
         content = read_json(folder / SCORES_FILE)
         if (content["step"], content["n"]) == (step, n):
             counts = [

@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
-from playground.checkpoints.manifest import read_json
 from playground.common.atomic_write import clean_up_stale, remedy, write_file
+from playground.common.strict_json import read_json
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.models.config_fields import short_repr

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 
 from playground.common.atomic_write import remove_dir, replacing_dir
 from playground.common.format import format_bytes
+from playground.common.strict_json import read_json
 from playground.errors import UserError
 from playground.pretrained.model_files import ResolvedModel
 from playground.pretrained.model_names import (
@@ -100,10 +101,8 @@ def models_to_evict(models_folder: Path, owner: str, excluded: Path | None = Non
 def owner_of(folder: Path) -> str:
     """Return the owner's fingerprint of a fine-tuned model; empty if it has none."""
     try:
-        return str(
-            json.loads((folder / METADATA_FILE).read_text(encoding="utf-8")).get("owner", "")
-        )
-    except (OSError, ValueError, AttributeError):
+        return str(read_json(folder / METADATA_FILE).get("owner", ""))
+    except (ValueError, AttributeError):
         return ""
 
 

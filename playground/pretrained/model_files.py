@@ -4,7 +4,6 @@ Only safetensors weights and the code of transformers itself are accepted. Count
 in the header of a weight file are bounded.
 """
 
-import json
 import math
 import re
 import struct
@@ -14,6 +13,7 @@ from typing import Any
 
 from playground.common.env import env_bytes
 from playground.common.format import format_bytes
+from playground.common.strict_json import parse_strict_json, read_json
 from playground.errors import UserError
 
 from .model_names import METADATA_FILE
@@ -85,7 +85,7 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise ValueError
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_strict_json(path.read_bytes(), allow_infinity=True)
         if not isinstance(config, dict):
             raise ValueError
         limit_layer_counts(config, name or str(folder))
@@ -97,7 +97,7 @@ def read_config(folder: Path | str, name: str = "") -> dict[str, Any]:
             f"{name or folder} contains no config.json, so it is not a model of transformers; "
             "choose another"
         ) from None
-    except (OSError, ValueError, RecursionError, OverflowError):
+    except (OSError, ValueError):
         raise UserError(
             f"{name or folder}: its config.json cannot be read; choose another model, or "
             "download it again"
@@ -190,10 +190,8 @@ def weight_files(folder: Path) -> list[Path]:
     try:
         if (folder / INDEX_FILE).stat().st_size > MAX_JSON_BYTES:
             return []
-        named = set(
-            json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))["weight_map"].values()
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        named = set(parse_strict_json((folder / INDEX_FILE).read_bytes())["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
     shards = [folder / each for each in sorted(map(str, named)) if SHARD_PATTERN.fullmatch(each)]
     return (
@@ -210,7 +208,7 @@ def _parameter_count(path: Path, name: str) -> int:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > min(MAX_HEADER_BYTES, path.stat().st_size):
                 raise ValueError
-            header = json.loads(file.read(length))
+            header = parse_strict_json(file.read(length))
         shapes = [entry["shape"] for key, entry in header.items() if key != "__metadata__"]
         for shape in shapes:  # the product of a million large numbers would take hours
             if len(shape) > MAX_DIMENSIONS or any(
@@ -225,8 +223,6 @@ def _parameter_count(path: Path, name: str) -> int:
         KeyError,
         TypeError,
         AttributeError,
-        RecursionError,
-        OverflowError,
     ):
         raise UserError(
             f"{name}: {path.name} is not a complete safetensors file; download it again or "
@@ -252,10 +248,10 @@ def training_data_note(resolved: ResolvedModel) -> str:
     if resolved.location != "directory":
         return "pretrained, never trained on this task"
     try:
-        metadata = json.loads((Path(resolved.folder) / METADATA_FILE).read_text(encoding="utf-8"))
+        metadata = read_json(Path(resolved.folder) / METADATA_FILE)
         return (
             f"fine-tuned: {int(metadata['steps'])} steps on {str(metadata['task'])[:40]}, from "
             f"{str(metadata['from'])[:100]}"
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return "a folder; its training data is unknown"

@@ -38,6 +38,7 @@ from playground.checkpoints.checkpoint import (
 )
 from playground.checkpoints.manifest import CheckpointError, is_number
 from playground.datasets.pairs import DatasetError
+from playground.errors import error_response
 from playground.evaluation import annotated_transformer_loss, evaluate, exact_match_at_length
 from playground.jobs.progress import ProgressReporter
 from playground.models.transformer import Transformer
@@ -81,7 +82,7 @@ class Inspector:
         try:
             answer = self.compute(method, model_ref, argument)
         except (CheckpointError, DatasetError, OSError) as error:
-            return {"error": str(error)}
+            return error_response(error)
         return answer if is_finite(answer) else {"error": NOT_FINITE_MESSAGE}
 
     def compute(self, method: str, model_ref: dict[str, Any], argument: str) -> dict[str, Any]:

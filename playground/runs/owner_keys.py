@@ -1,12 +1,13 @@
 """The owner key, which gives a browser access to its runs. It is untrusted input."""
 
-import json
 import os
 import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from playground.common.strict_json import parse_strict_json
 
 OWNER_KEY_PATTERN = re.compile(r"[A-Za-z0-9_-]{32}")
 
@@ -40,9 +41,9 @@ def machine_owner_key(root: Path) -> str:
 def owner_from_session(session_json: Any) -> str:
     """Return the owner key in the value that a browser stores; empty if it is not valid."""
     try:
-        owner = json.loads(session_json)["owner"]
+        owner = parse_strict_json(session_json.encode())["owner"]
         if OWNER_KEY_PATTERN.fullmatch(owner):
             return owner
-    except (TypeError, ValueError, KeyError, RecursionError):
+    except (AttributeError, TypeError, ValueError, KeyError):
         pass  # a first visit, or an invalid value
     return ""

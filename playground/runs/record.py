@@ -29,7 +29,9 @@ from pydantic import (
     PlainValidator,
 )
 
-from playground.checkpoints.manifest import read_json, validate_scores
+from playground.checkpoints.manifest import validate_scores
+from playground.common.messages import file_label
+from playground.common.strict_json import read_json
 from playground.common.validation import parse
 from playground.errors import UserError
 from playground.models.config_fields import short_repr
@@ -179,11 +181,11 @@ class RunRecord(BaseModel, frozen=True, strict=True):
         path = folder / "run.json"
         content = read_json(path)
         if not isinstance(content, dict):
-            raise ValueError(f"{path} is not a run record")
+            raise ValueError(f"{file_label(path)} is not a run record")
         try:
             record = parse(cls, content)
         except ValueError as error:
-            raise ValueError(f"{path} is not a run record: {error}") from None
+            raise ValueError(f"{file_label(path)} is not a run record: {error}") from None
         return record if record.status in TERMINAL_STATUSES else record.replace(status="paused")
 
     def replace(self, **changes: Any) -> RunRecord:

@@ -15,7 +15,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from playground.checkpoints.manifest import CheckpointError, parse_strict_json
+from playground.checkpoints.manifest import CheckpointError
+from playground.common.messages import file_label
+from playground.common.strict_json import parse_strict_json
 
 REPLAY_FILE = "replay.json"
 MAX_REPLAY_BYTES = 3_000_000
@@ -45,14 +47,14 @@ def load_replay(folder: Path) -> dict[int, dict[str, Any]]:
 def _load_replay(path: Path, modified_ns: int) -> dict[int, dict[str, Any]]:
     """Read the file; `modified_ns` keys the cache."""
     if path.stat().st_size > MAX_REPLAY_BYTES:
-        raise CheckpointError(f"{path} is larger than {MAX_REPLAY_BYTES:,} bytes")
+        raise CheckpointError(f"{file_label(path)} is larger than {MAX_REPLAY_BYTES:,} bytes")
     try:
         content = parse_strict_json(path.read_bytes())
     except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+        raise CheckpointError(f"{file_label(path)}: {error}") from None
     frames = content.get("frames") if isinstance(content, dict) else None
     if not isinstance(frames, list) or not all(map(_is_frame, frames)):
-        raise CheckpointError(f"{path} has no list of recorded snapshots")
+        raise CheckpointError(f"{file_label(path)} has no list of recorded snapshots")
     return {frame["step"]: frame for frame in frames}
 
 

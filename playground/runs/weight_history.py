@@ -19,9 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from playground.checkpoints.manifest import CheckpointError, parse_strict_json
+from playground.checkpoints.manifest import CheckpointError
 from playground.common.atomic_write import write_file
 from playground.common.env import env_bytes
+from playground.common.messages import file_label
+from playground.common.strict_json import parse_strict_json
 
 # Weights stored per doubling of the step; the first value applies until the budget is full.
 WEIGHTS_PER_DOUBLING = (24, 12, 6, 3, 2, 1)
@@ -96,7 +98,7 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
         ):
             if len(line) > MAX_LINE_BYTES:
                 raise CheckpointError(
-                    f"{path}, line {number}: it is longer than a step's metrics are"
+                    f"{file_label(path)}, line {number}: it is longer than a step's metrics are"
                 )
             if not line.endswith(b"\n"):
                 return
@@ -105,7 +107,7 @@ def read_lines(run: Path) -> Iterator[dict[str, Any]]:
                 if not isinstance(content, dict) or type(content["step"]) is not int:
                     raise ValueError("it is no step's metrics")
             except (ValueError, KeyError) as error:
-                raise CheckpointError(f"{path}, line {number}: {error}") from None
+                raise CheckpointError(f"{file_label(path)}, line {number}: {error}") from None
             yield content
 
 

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from playground.checkpoints.manifest import parse_strict_json
+from playground.common.strict_json import parse_strict_json
 from playground.common.validation import parse
 from playground.errors import UserError, error_response
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from playground.architectures import ARCHITECTURES
-from playground.checkpoints.manifest import parse_strict_json
+from playground.common.strict_json import parse_strict_json
 from playground.datasets.pairs import SHA256_PATTERN, DatasetError, DatasetNotFoundError
 from playground.datasets.storage import load_metadata
 from playground.models.config_fields import ConfigError

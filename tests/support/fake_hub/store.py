@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 
 import yaml
 
+from playground.hub.card_scores import NoAliasLoader
+
 KINDS = ("model", "dataset", "space")
 WRITERS = ("admin", "write")  # roles with write access, of members of an organization and of tokens
 LFS_SUFFIXES = (".bin", ".parquet", ".pt", ".safetensors", ".zip")
@@ -208,8 +210,8 @@ def read_card(readme: bytes) -> tuple[dict, list[str], list[str]]:
     """Return a README's front matter, the errors for which the Hub rejects it, and the warnings."""
     match = _FRONT_MATTER.match(readme.decode(errors="replace"))
     try:
-        card = yaml.safe_load(match[1]) if match else None
-    except yaml.YAMLError as error:
+        card = yaml.load(match[1], Loader=NoAliasLoader) if match else None
+    except (yaml.YAMLError, RecursionError) as error:
         return {}, [f"YAML: {error}"], []
     if not card:
         return {}, [], ["empty or missing yaml metadata in repo card"]

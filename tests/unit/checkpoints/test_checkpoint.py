@@ -85,7 +85,8 @@ def refusal(folder, name="model.safetensors", load=load_model):
     """Return the error of a rejected checkpoint, which names the file."""
     with pytest.raises(CheckpointError) as caught:
         load(folder)
-    assert str(folder / name) in str(caught.value)
+    assert f"{folder.name}/{name}" in str(caught.value)
+    assert str(folder) not in str(caught.value)
     return str(caught.value)
 
 
@@ -311,7 +312,7 @@ def test_a_full_disk_is_named_and_the_earlier_checkpoint_still_loads(
     assert ("generation" in manifest.versions) == (error is not None)
     assert os.listdir(folder.parent) == ["x"]
     if error is not None:
-        assert str(folder) in str(error)
+        assert folder.name in str(error)
         assert "No space left on device; the previous checkpoint is unchanged" in str(error)
 
 

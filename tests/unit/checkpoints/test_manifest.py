@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from playground.checkpoints.manifest import (
     CheckpointError,
     Manifest,
-    parse_strict_json,
     read_manifest,
 )
 from playground.training.setting_changes import SettingChange
@@ -43,7 +42,8 @@ def edit(folder, *keys, to):
 def refusal(folder):
     with pytest.raises(CheckpointError) as caught:
         read_manifest(folder)
-    assert str(folder) in str(caught.value)
+    assert folder.name in str(caught.value)
+    assert str(folder) not in str(caught.value)
     return str(caught.value)
 
 
@@ -126,13 +126,13 @@ NO_RUN_WRITES = [
     (("model", "norm_placement"), "__import__('os')", "(norm_placement)"),
     (("model", "source_vocab_size"), 14, "vocab_size"),
     (("task", "task"), "../../etc/passwd", "(task)"),
-    (("training", "learning_rate"), 10**400, "(learning_rate)"),
+    (("training", "learning_rate"), 10**400, "a number has 401 digits"),
     (("training", "hurry"), 1, "hurry"),
     (("task",), None, "does not describe a run"),
     (("architecture",), "os:system", "architecture is 'os:system'"),
     (("step",), -1, "step -1"),
     (("seconds",), "long", "seconds 'long'"),
-    (("seconds",), 10**400, "does not describe a run"),
+    (("seconds",), 10**400, "a number has 401 digits"),
     (("scores",), {"n": "<b>", "by_length": 3}, "does not have the keys of an evaluation"),
     (
         ("scores",),
@@ -262,9 +262,3 @@ def test_reading_a_change_checks_its_own_setting_only(folder, monkeypatch):
     )
     assert len(read_manifest(folder).changes) == 1000
     assert len(checked) == 1  # the run's own settings
-
-
-def test_strict_json_accepts_valid_json():
-    assert parse_strict_json(b'{"a": [1, -2.5e3, true, null, "\\u00e9"]}') == {
-        "a": [1, -2500.0, True, None, "é"]
-    }
