@@ -55,7 +55,9 @@ class ExperimentService:
             (
                 each
                 for each in self.list_for_owner(owner)
-                if each.is_equivalent(experiment) and not self._state(each).is_cancelled
+                if each.is_equivalent(experiment)
+                and (state := self.store.states.get(each.id)) is not None
+                and not state.is_cancelled
             ),
             None,
         )
@@ -121,15 +123,18 @@ class ExperimentService:
 
     def pause(self, experiment: Experiment, owner: str) -> None:
         """Remove queued runs, stop and save active runs, and start no more."""
-        self.scheduler.pause(self._state(experiment), owner)
+        with self.store.lock:
+            self.scheduler.pause(self.store.state(experiment), owner)
 
     def cancel(self, experiment: Experiment, owner: str) -> None:
         """Start no more runs and delete the unfinished ones; the finished ones stay."""
-        self.scheduler.cancel(self._state(experiment), owner)
+        with self.store.lock:
+            self.scheduler.cancel(self.store.state(experiment), owner)
 
     def resume(self, experiment: Experiment, owner: str) -> None:
         """Continue after a pause, a failure or a restart; finished runs are not repeated."""
-        self.scheduler.resume(self._state(experiment), owner)
+        with self.store.lock:
+            self.scheduler.resume(self.store.state(experiment), owner)
 
     def delete(self, experiment: Experiment, owner: str) -> None:
         """Delete an experiment and its runs; the runs can be restored for a limited time.
@@ -137,21 +142,14 @@ class ExperimentService:
         Raises:
             UserError: when the file cannot be deleted.
         """
-        self.pause(experiment, owner)
         with self.store.lock:
-            state = self._state(experiment)
+            state = self.store.state(experiment)
+            self.scheduler.pause(state, owner)
             self.store.remove(experiment)
             for run in state.find_runs(self.registry, owner).values():
                 self.registry.delete(run)
 
-    def _state(self, experiment: Experiment) -> ExperimentState:
-        return self.store.states[experiment.id]
-
     # Responses for a page
-
-    def summaries(self, owner: str) -> list[dict[str, Any]]:
-        """Return the summaries of the experiments of an owner, newest first."""
-        return [self.summary(each, owner) for each in self.list_for_owner(owner)]
 
     def summary(self, experiment: Experiment, owner: str) -> dict[str, Any]:
         """Return the summary of an experiment. Polling counts as activity."""
@@ -180,7 +178,7 @@ class ExperimentService:
         """Return "running", "done" (every run has ended and is evaluated), "paused" or
         "cancelled".
         """
-        state = self._state(experiment)
+        state = self.store.state(experiment)
         return progress.state_name(state, state.find_runs(self.registry, owner), self.evaluator)
 
     def details(self, experiment: Experiment, owner: str) -> dict[str, Any]:
@@ -273,5 +271,5 @@ class ExperimentService:
 
     def progress(self, experiment: Experiment, owner: str) -> tuple[int, int]:
         """Return the completed and the total number of steps and lengths, for a progress bar."""
-        state = self._state(experiment)
+        state = self.store.state(experiment)
         return progress.progress(state, state.find_runs(self.registry, owner), self.evaluator)

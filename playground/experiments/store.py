@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 MAX_EXPERIMENTS_PER_OWNER, MAX_EXPERIMENTS_TOTAL = 50, 2000
 MAX_CACHED = 64  # experiments with computed results in memory
+EXPERIMENT_GONE = "this experiment is no longer here, or not yours; select another one"
 STALE_TMP_AGE_S = 600  # age in seconds at which an unfinished write is removed
 
 
@@ -71,6 +72,17 @@ class ExperimentStore:
             experiments = [state.experiment for state in self.states.values()]
         owned = [each for each in experiments if _is_owner(each, owner)]
         return sorted(owned, key=lambda each: -each.created)
+
+    def state(self, experiment: Experiment) -> ExperimentState:
+        """Return the state of an experiment.
+
+        Raises:
+            UserError: when it was deleted meanwhile.
+        """
+        state = self.states.get(experiment.id)
+        if state is None:
+            raise UserError(EXPERIMENT_GONE)
+        return state
 
     def add(self, experiment: Experiment, owner: str) -> None:
         """Store a new experiment; the scheduler starts its runs.
@@ -134,8 +146,11 @@ class ExperimentStore:
         """Return the state of an experiment and mark it as most recently used.
 
         The caches of the least recently used experiments are cleared, unless they are active.
+
+        Raises:
+            UserError: when it was deleted meanwhile.
         """
-        state = self.states[experiment.id]
+        state = self.state(experiment)
         # Non-blocking: a poll must not wait while a run starts.
         if self.lock.acquire(blocking=False):
             try:
@@ -185,7 +200,7 @@ class ExperimentStore:
 
     def _forget(self, experiment: Experiment) -> None:
         """Remove an experiment from memory. The caller must hold the lock."""
-        del self.states[experiment.id]
+        self.states.pop(experiment.id, None)
         self._cached.pop(experiment.id, None)
 
     def _path(self, experiment: Experiment) -> Path:

@@ -6,6 +6,7 @@ them. This module does not load torch.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from playground.common.validation import parse
@@ -15,6 +16,7 @@ from playground.experiments.example import EXAMPLE_ID, load_example
 from playground.experiments.presets import list_presets, spec
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import LENGTHS, Experiment, parse_experiment
+from playground.experiments.store import EXPERIMENT_GONE
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.model_ref import ModelRef, resolve_config
@@ -136,17 +138,16 @@ class ExperimentHandlers(HandlerGroup):
         differs from `version`.
         """
         owner = request.owner
-        response: dict[str, Any] = {
-            "experiments": [
-                self._summary(each, owner) for each in self.experiments.list_for_owner(owner)
-            ],
-            "open": None,
-        }
+        response: dict[str, Any] = {"experiments": [], "open": None}
+        for each in self.experiments.list_for_owner(owner):
+            with suppress(UserError):  # it was deleted meanwhile
+                response["experiments"].append(self._summary(each, owner))
         experiment = self.experiments.find(request.open, owner)
         if experiment:
-            response["open"] = _split_results(
-                self.experiments.details(experiment, owner), request.version
-            )
+            with suppress(UserError):
+                response["open"] = _split_results(
+                    self.experiments.details(experiment, owner), request.version
+                )
         elif request.open == EXAMPLE_ID:
             response["open"] = _split_results(load_example(), request.version)
         return response
@@ -181,7 +182,7 @@ class ExperimentHandlers(HandlerGroup):
     def _require_experiment(self, request: ExperimentRequest) -> Experiment:
         experiment = self.experiments.find(request.experiment, request.owner)
         if experiment is None:
-            raise UserError("this experiment is no longer here, or not yours")
+            raise UserError(EXPERIMENT_GONE)
         return experiment
 
 

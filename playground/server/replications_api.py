@@ -3,14 +3,14 @@
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from starlette.requests import Request
 
 from playground.common import messages
 from playground.common.format import format_count
-from playground.errors import BusyError
+from playground.errors import BusyError, UserError
 from playground.experiments.claims import CLAIMS
 from playground.experiments.replications import (
     claims,
@@ -99,13 +99,14 @@ class ReplicationHandlers(HandlerGroup):
         if CLAIMS[name].experiment is not None:
             experiment = self._find_experiment(owner, name)
             if experiment:
-                step, steps = self.experiments.progress(experiment, owner)
-                status |= {
-                    "experiment": experiment.id,
-                    "state": self.experiments.state(experiment, owner),
-                    "step": step,
-                    "steps": steps,
-                }
+                with suppress(UserError):  # it was deleted meanwhile
+                    step, steps = self.experiments.progress(experiment, owner)
+                    status |= {
+                        "experiment": experiment.id,
+                        "state": self.experiments.state(experiment, owner),
+                        "step": step,
+                        "steps": steps,
+                    }
         elif run := self._find_run(owner, name):
             status |= {
                 "run": RUN_PREFIX + run.id,

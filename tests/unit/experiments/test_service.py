@@ -144,7 +144,7 @@ def test_time_is_estimated_from_comparable_runs_or_sizes(server, workers):
     assert [variant["label"] for variant in plan["variants"]] == ["norm_placement pre"]
     estimate = experiments.plan(both | {"seeds": [0]}, "ada")["estimate"]
     assert estimate["unknown"] == 1  # no run had post-norm
-    assert experiments.summaries("ada") == []
+    assert experiments.list_for_owner("ada") == []
 
 
 def test_a_large_experiment_does_not_delay_other_runs(create_server, workers):
@@ -190,7 +190,7 @@ def test_deletion_leaves_no_run_no_file_and_no_result(server, workers):
     assert experiments.results(experiment, "ada")["variants"][0]["n"] == 1
     state = weakref.ref(experiments.store.states[experiment.id])
     experiments.delete(experiment, "ada")
-    assert experiments.summaries("ada") == []
+    assert experiments.list_for_owner("ada") == []
     runs = registry.list_for_owner("ada")
     assert len(runs) == 4
     assert all(run.deleted_at for run in runs)
@@ -396,7 +396,7 @@ def test_a_limit_rejects_an_experiment_before_it_starts(server, monkeypatch, lim
     monkeypatch.setattr(f"playground.experiments.store.MAX_{limit}_PER_OWNER", 0)
     with pytest.raises(UserError, match=message):
         submit(experiments)
-    assert experiments.summaries("ada") == registry.list_for_owner("ada") == []
+    assert experiments.list_for_owner("ada") == registry.list_for_owner("ada") == []
 
 
 def visible_owners(experiments, known):
@@ -509,6 +509,6 @@ def test_an_error_of_one_experiment_is_logged_once_and_others_continue(
     submit(experiments, name="odd")
     experiment = submit(experiments, "ben")
     run_to_end(experiments, workers, experiment, "ben")
-    assert "KeyError" in experiments.summaries("ada")[0]["message"]
+    assert "KeyError" in experiments.summary(experiments.list_for_owner("ada")[0], "ada")["message"]
     logged = [each for each in caplog.records if each.name.startswith("playground.experiments")]
     assert [record.exc_info[0] for record in logged] == [KeyError]

@@ -378,3 +378,40 @@ def test_a_poll_of_an_unchanged_experiment_computes_nothing(lab, registry, kind)
     ]
     final, counts = poll_and_count(lab, experiment_id, changed["open"]["version"])
     assert (counts, final["open"]["results"]) == ({"configs": 0, "sorted": 0}, None)
+
+
+@pytest.mark.parametrize("lookup", ["find", "list_for_owner"])
+def test_an_experiment_deleted_at_any_moment_gets_an_answer(lab, monkeypatch, lookup):
+    """The lookup of each route is followed by the deletion in another tab."""
+    store, look_up = lab.experiments.store, getattr(lab.experiments.store, lookup)
+    deleted = []
+
+    def delete_after_lookup(*arguments):
+        found = look_up(*arguments)
+        for state in list(store.states.values()):
+            deleted.append(state.experiment.id)
+            store.remove(state.experiment)
+        return found
+
+    for route, fields in (
+        ("experiments/poll", {}),
+        ("experiments/action", {"action": "pause"}),
+        ("experiments/action", {"action": "cancel"}),
+        ("experiments/action", {"action": "resume"}),
+        ("experiments/action", {"action": "delete"}),
+        ("experiments/csv", {}),
+        ("experiments/presets", {}),
+        ("replications/list", {}),
+        ("replications/outcome", {"name": "length-order"}),
+    ):
+        experiment = send(lab, "experiments/submit", question="norm")["experiment"]
+        send(lab, "replications/start", name="length-order")
+        with monkeypatch.context() as patch:
+            patch.setattr(store, lookup, delete_after_lookup)
+            response = send(lab, route, experiment=experiment, open=experiment, **fields)
+        assert "KeyError" not in response.get("error", "")
+        assert response.get("open") is None
+        for each in list(store.states.values()):
+            store.remove(each.experiment)
+        assert list(store.folder.glob("*.json")) == []
+    assert deleted
