@@ -5,31 +5,41 @@ import threading
 import time
 from pathlib import Path
 
+from playground.jobs.addresses import CLIENT_ADDRESS
+
 from .state import Run
 
 TOKEN_TTL_S = 60.0  # seconds
-MAX_TOKENS = 200
+MAX_TOKENS_PER_ADDRESS = 200
 
 
 class DownloadTokens:
     """The valid download tokens, each with its folder and run."""
 
     def __init__(self) -> None:
-        self._issued: dict[str, tuple[float, Path, Run]] = {}
+        # by token: its expiry, its folder and run, and the address of the client
+        self._issued: dict[str, tuple[float, Path, Run, str]] = {}
         self._lock = threading.Lock()
 
     def issue(self, folder: Path, run: Run) -> str:
         """Return a new token for a folder, valid once and for `TOKEN_TTL_S` seconds."""
         with self._lock:
-            now = time.monotonic()
-            alive = [(word, target) for word, target in self._issued.items() if target[0] > now]
-            self._issued = dict(alive[-MAX_TOKENS + 1 :])
+            now, address = time.monotonic(), CLIENT_ADDRESS.get()
+            self._issued = {word: each for word, each in self._issued.items() if each[0] > now}
+            own = [word for word, each in self._issued.items() if each[3] == address]
+            for word in own[: max(0, len(own) + 1 - MAX_TOKENS_PER_ADDRESS)]:
+                del self._issued[word]
             token = secrets.token_urlsafe(16)
-            self._issued[token] = (now + TOKEN_TTL_S, folder, run)
+            self._issued[token] = (now + TOKEN_TTL_S, folder, run, address)
             return token
+
+    def is_valid(self, token: str) -> bool:
+        """Return whether a token can be redeemed, without redeeming it."""
+        with self._lock:
+            return self._issued.get(token, (0.0,))[0] > time.monotonic()
 
     def redeem(self, token: str) -> tuple[Path, Run] | None:
         """Return the folder and run of a token and invalidate it; None if it is invalid."""
         with self._lock:
-            expires_at, folder, run = self._issued.pop(token, (0.0, None, None))
+            expires_at, folder, run, _ = self._issued.pop(token, (0.0, None, None, ""))
         return (folder, run) if folder and run and expires_at > time.monotonic() else None

@@ -1,4 +1,6 @@
-"""The base class of the ASGI middleware."""
+"""What several ASGI applications share."""
+
+import math
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,3 +17,19 @@ class HttpMiddleware:
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         raise NotImplementedError
+
+
+def accepted_encoding(header: str) -> str:
+    """Return the encoding to use for an Accept-Encoding header: br, gzip or identity."""
+    weights: dict[str, float] = {}
+    for each in header.lower().split(","):
+        name, _, parameter = each.partition(";")
+        key, _, value = parameter.partition("=")
+        try:
+            weight = float(value) if key.strip() == "q" else 1.0
+        except ValueError:
+            weight = 0.0
+        weights[name.strip()] = weight if math.isfinite(weight) else 0.0
+    others = weights.get("*", 0.0)
+    best = max(("br", "gzip"), key=lambda name: weights.get(name, others))
+    return best if weights.get(best, others) > 0 else "identity"

@@ -92,7 +92,10 @@ class CheckpointTransfer:
     async def download(self, http_request: Request) -> Response:
         """Send the checkpoint of a download token as a zip file."""
         token = http_request.path_params["ticket"]
-        checkpoint_and_run = self.registry.download_tokens.redeem(token)
+        tokens = self.registry.download_tokens
+        if http_request.method == "HEAD" and tokens.is_valid(token):
+            return Response(media_type="application/zip")
+        checkpoint_and_run = tokens.redeem(token)
         if checkpoint_and_run is None:
             return PlainTextResponse(
                 "This link was used before or has expired: press Download again.", status_code=404
@@ -141,7 +144,7 @@ class CheckpointTransfer:
             message = "it is not a zip file; upload one that Download created"
             return json_error(UserError(message), 400)
         except (ConfigError, UserError) as error:
-            message = str(error).replace(str(folder / "checkpoint") + os.sep, "")
+            message = str(error).replace("checkpoint/", "")
             is_temporary = getattr(error, "retryable", False)
             return json_error(UserError(message), 503 if is_temporary else 400)
         except OSError as error:
@@ -192,15 +195,20 @@ class TemporaryZipResponse(Response):
                     zip_path, media_type="application/zip", filename=self.filename
                 )
                 await response(scope, receive, send_counted)
+        except (FileNotFoundError, CheckpointError):
+            if zip_path is not None:
+                raise
+            message = "This checkpoint was deleted or is damaged: select another one."
+            await PlainTextResponse(message, status_code=404)(scope, receive, send)
         except UserError as error:
             await PlainTextResponse(str(error), status_code=503)(scope, receive, send)
         except TimeoutError:
             pass  # the connection ends early, and the browser reports a failed download
-        except (OSError, CheckpointError) as error:
+        except OSError as error:
             if zip_path is not None:
                 raise
-            message = f"The checkpoint could not be packed, it may be deleted: {error}."
-            await PlainTextResponse(message, status_code=404)(scope, receive, send)
+            message = f"The server could not pack it: {error.strerror or error}; try again later."
+            await PlainTextResponse(message, status_code=507)(scope, receive, send)
         finally:
             if zip_path is not None:
                 zip_path.unlink(missing_ok=True)

@@ -60,7 +60,10 @@ def resolve_token(entered: str, session: Mapping[str, Any], is_single_user: bool
     """
     if is_space():
         oauth_info = session.get("oauth_info")
-        if not isinstance(oauth_info, dict) or oauth_info.get("expires_at", 0) < time.time():
+        if not isinstance(oauth_info, dict):
+            return ""
+        expires_at = oauth_info.get("expires_at")
+        if not isinstance(expires_at, int | float) or not expires_at >= time.time():  # also NaN
             return ""
         token = oauth_info.get("access_token")
         return token if isinstance(token, str) else ""
@@ -94,11 +97,8 @@ class HubHandlers(HandlerGroup):
         """Return how users sign in here and whether this user has; sends no request to the Hub."""
         token = await self._resolve_token("", http_request)
         info = http_request.scope.get("session", {}).get("oauth_info") if is_space() else None
-        name = (
-            (info.get("userinfo") or {}).get("preferred_username", "")
-            if token and isinstance(info, dict)
-            else ""
-        )
+        user = info.get("userinfo") if token and isinstance(info, dict) else None
+        name = user.get("preferred_username") if isinstance(user, dict) else ""
         method = (
             ("oauth" if can_sign_in() else "none")
             if is_space()
@@ -109,7 +109,7 @@ class HubHandlers(HandlerGroup):
         return {
             "method": method,
             "signed_in": bool(token),
-            "name": name,
+            "name": name if isinstance(name, str) else "",
             "lasting": not is_space() or os.path.isdir("/data"),
         }
 

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.ui.embedding import EMBED_HEAD, is_embedded
 
-from .asgi import HttpMiddleware
+from .asgi import HttpMiddleware, accepted_encoding
 from .checkpoint_transfer import CHECKPOINT_PATH as CHECKPOINT_PATH
 from .checkpoint_transfer import MAX_UPLOAD_BYTES
 from .client import resolve_client_address
@@ -101,7 +101,7 @@ class RouteFilterMiddleware:
             await self.app(scope, receive, send)
             return
         load = self.find_load(scope["method"], scope["path"]) if scope["type"] == "http" else None
-        if load is None or (scope["path"] == "/" and "deep_link" in _query(scope)):
+        if load is None or not _is_served_query(scope):
             await send_error(404, "Not found.", scope, receive, send)
             return
         address = resolve_client_address(Request(scope))
@@ -331,6 +331,8 @@ class CompressionMiddleware(HttpMiddleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_text = scope["path"] == "/" or scope["path"].startswith(ROUTE_PREFIX)
+        headers = MutableHeaders(scope=scope)  # BrotliMiddleware ignores the weights of encodings
+        headers["accept-encoding"] = accepted_encoding(",".join(headers.getlist("accept-encoding")))
         await (self.compressed if is_text else self.app)(scope, receive, send)
 
 
@@ -374,17 +376,26 @@ def _is_embedded_view(scope: Scope) -> bool:
     return len(views) == 1 and is_embedded({"embed": views[0]})
 
 
+def _is_served_query(scope: Scope) -> bool:
+    """Return False for a deep link, and for a count of redirects that Gradio cannot read."""
+    query = _query(scope)
+    redirects = query.get("_nb_redirects", [])
+    return not (scope["path"] == "/" and "deep_link" in query) and all(
+        re.fullmatch("[0-9]{1,3}", each) for each in redirects
+    )
+
+
 def _query(scope: Scope) -> dict[str, list[str]]:
     return parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
 
 
 def _drop_forwarded_host(scope: Scope) -> None:
-    """Remove an untrusted X-Forwarded-Host, because Gradio writes it into the page."""
+    """Remove untrusted addresses of this server, because Gradio writes them into the page."""
     trusted = [name.encode() for name in public_hosts()]
     scope["headers"] = [
         (name, value)
         for name, value in scope["headers"]
-        if name != b"x-forwarded-host" or value in trusted
+        if name != b"x-gradio-server" and (name != b"x-forwarded-host" or value in trusted)
     ]
 
 

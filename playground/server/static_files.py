@@ -17,6 +17,8 @@ from starlette.types import Scope
 
 from playground.ui.mount import STATIC_DIR, STATIC_URL
 
+from .asgi import accepted_encoding
+
 CACHE_SECONDS = 365 * 24 * 3600
 TEXT_SUFFIXES = (".css", ".js", ".svg")  # fonts are compressed already
 MIN_COMPRESSED_BYTES = 500
@@ -56,8 +58,8 @@ class VersionedFiles(StaticFiles):
             and response.status_code == 200
             and Path(response.path).suffix in TEXT_SUFFIXES
         ):
-            accepted = Headers(scope=scope).get("accept-encoding", "")
-            response = await self.encode(response, accepted)
+            accepted = ",".join(Headers(scope=scope).getlist("accept-encoding"))
+            response = await self.encode(response, accepted_encoding(accepted))
         if response.status_code not in (200, 304):
             return response
         if self.is_development:
@@ -71,9 +73,8 @@ class VersionedFiles(StaticFiles):
     def get_path(self, scope: Scope) -> str:
         return os.path.normpath(str(scope["path_params"]["path"]))
 
-    async def encode(self, response: FileResponse, accepted: str) -> Response:
-        """Return the response with the best encoding that the client accepts."""
-        encoding = next((name for name in ("br", "gzip") if name in accepted), "identity")
+    async def encode(self, response: FileResponse, encoding: str) -> Response:
+        """Return the response in an encoding of HTTP."""
         if int(response.headers["content-length"]) < MIN_COMPRESSED_BYTES:
             encoding = "identity"
         if encoding == "identity" and not self.removes_comments:

@@ -6,6 +6,7 @@ every file that it leaves must not contain it, or the tokens of users.
 """
 
 import json
+import math
 import time
 from types import SimpleNamespace
 
@@ -78,6 +79,10 @@ def test_space_uses_the_session_token_only(hub, canary, monkeypatch, typed, loca
         {"oauth_info": hub.ADA},
         {"oauth_info": None},
         {"oauth_info": {"access_token": hub.ADA}},
+        *(
+            {"oauth_info": {"access_token": hub.ADA, "expires_at": expires_at}}
+            for expires_at in (None, "", "9999999999", [], {}, True, math.nan, -math.inf)
+        ),
     ]
     for session in anonymous:
         assert resolve_token(typed, session, local) == ""
@@ -133,6 +138,16 @@ def visit_space(hub, canary, registries, monkeypatch):
     yield visit
     for process in started:
         process.finish()
+
+
+@pytest.mark.parametrize("user", [None, "ada", ["ada"], {}, {"preferred_username": 7}])
+def test_a_session_without_a_valid_user_has_no_name(hub, registries, monkeypatch, user):
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    session = session_of(hub.ADA)
+    session["oauth_info"]["userinfo"] = user
+    request = SimpleNamespace(scope={"session": session})
+    response = run_in_thread(HubHandlers(registries(), HubJobs()).session_info({}, request))
+    assert (response["signed_in"], response["name"]) == (True, "")
 
 
 @pytest.mark.smoke

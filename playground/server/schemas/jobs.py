@@ -40,7 +40,7 @@ class MatchArchitectures(ModelRequest):
 
     def lengths(self) -> dict[str, Any]:
         """Return the lengths that the request contains."""
-        return self.model_dump(include={"min_length", "max_length"}, exclude_unset=True)
+        return self.model_dump(include={"min_length", "max_length"}, exclude_none=True)
 
 
 class TrainArchitectures(MatchArchitectures, OwnedModelRequest):

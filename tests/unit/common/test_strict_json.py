@@ -62,7 +62,7 @@ def test_brackets_in_a_text_are_no_nesting():
     ],
 )
 def test_other_data_is_rejected(data):
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         parse_strict_json(data)
 
 

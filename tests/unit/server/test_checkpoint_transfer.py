@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 import zipfile
+from contextvars import copy_context
 
 import pytest
 from hypothesis import example, given
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from playground.checkpoints.manifest import CheckpointError
 from playground.errors import UserError
+from playground.jobs.addresses import CLIENT_ADDRESS
 from playground.jobs.executors import ProcessPerJob
 from playground.runs import download_tokens
 from playground.runs.download_tokens import DownloadTokens
@@ -210,6 +213,28 @@ def test_download_tokens_expire(monkeypatch, tmp_path):
     assert tokens.redeem("nothing") is None
 
 
+def test_the_tokens_of_one_address_leave_those_of_others(monkeypatch, tmp_path):
+    monkeypatch.setattr(download_tokens, "MAX_TOKENS_PER_ADDRESS", 3)
+    tokens = DownloadTokens()
+
+    def issue(address, count):
+        CLIENT_ADDRESS.set(address)
+        return [tokens.issue(tmp_path, object()) for _ in range(count)]
+
+    counts = {"victim": 3, "many": 50, "other": 1}
+    issued = {each: copy_context().run(issue, each, n) for each, n in counts.items()}
+    valid = {address: sum(map(tokens.is_valid, each)) for address, each in issued.items()}
+    assert valid == {"victim": 3, "many": 3, "other": 1}
+
+
+def test_a_request_for_the_headers_leaves_the_download_token_valid(registry, run):
+    client = TestClient(Starlette(routes=CheckpointTransfer(registry).routes()))
+    path = f"{CHECKPOINT_PATH}/{registry.download_tokens.issue(run.checkpoints()[0][0], run)}"
+    statuses = [client.request(method, path).status_code for method in ("HEAD", "HEAD", "GET")]
+    assert statuses == [200, 200, 200]
+    assert client.head(path).status_code == client.get(path).status_code == 404
+
+
 # Slots: a slow transfer is ended
 
 
@@ -353,6 +378,32 @@ def test_a_download_that_ends_while_it_is_packed_leaves_no_file(tmp_path):
     run_in_thread(download_and_disconnect())
     assert is_packed.is_set()
     assert not zip_path.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (FileNotFoundError(2, "No such file", "/secret/x"), 404, b"was deleted or is damaged"),
+        (CheckpointError("config.json is damaged"), 404, b"was deleted or is damaged"),
+        (OSError(28, "No space left on device", "/secret/x"), 507, b"No space left on device"),
+        (PermissionError(13, "Permission denied", "/secret/x"), 507, b"Permission denied"),
+    ],
+    ids=["deleted", "damaged", "full", "read-only"],
+)
+def test_a_download_that_cannot_be_packed_has_the_reason(error, status, text):
+    messages = []
+
+    async def send(message):
+        messages.append(message)
+
+    async def pack():
+        raise error
+
+    response = TemporaryZipResponse(TransferSlots(1, 20, "busy"), "a", pack, "x.zip")
+    run_in_thread(response({"type": "http"}, None, send))
+    assert messages[0]["status"] == status
+    assert text in messages[1]["body"]
+    assert b"/secret" not in messages[1]["body"]
 
 
 def test_a_download_is_not_slow_while_it_is_packed(monkeypatch):

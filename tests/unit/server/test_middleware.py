@@ -23,6 +23,7 @@ from playground.server.rate_limit import LoadLimits
 from playground.ui.embedding import EMBED_VIEWS, is_embedded
 
 EVIL = "https://evil.example"
+BAD_COUNTS = ["x", "", "-1", "1.5", "1" * 5000, "1&_nb_redirects=x"]
 
 
 async def respond(request):
@@ -31,7 +32,9 @@ async def respond(request):
         return HTMLResponse("<p>page</p><script>run()</script>")
     if "size" in request.query_params:
         return PlainTextResponse("x" * int(request.query_params["size"]))
-    forwarded = request.headers.get("x-forwarded-host", "")
+    forwarded = request.headers.get("x-forwarded-host", "") + request.headers.get(
+        "x-gradio-server", ""
+    )
     return JSONResponse({"bytes": len(await request.body()), "forwarded": forwarded})
 
 
@@ -121,7 +124,9 @@ def test_hosts_are_checked_locally_and_when_configured(
 def test_a_forwarded_host_reaches_the_app_only_if_it_is_configured(monkeypatch):
     monkeypatch.setenv("SPACE_HOST", "a-b.hf.space")
     hosts = ("cdn.evil.example", "a-b.hf.space")
-    headers = [{"X-Forwarded-Host": host} for host in hosts]
+    headers = [
+        {"X-Forwarded-Host": host, "X-Gradio-Server": "http://cdn.evil.example"} for host in hosts
+    ]
     bodies = [connect(True).get("/config", headers=each).json() for each in headers]
     assert [body["forwarded"] for body in bodies] == ["", "a-b.hf.space"]
 
@@ -150,6 +155,17 @@ def test_a_forwarded_host_reaches_the_app_only_if_it_is_configured(monkeypatch):
 )
 def test_unused_routes_return_404(client, method, path):
     assert client.request(method, path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "is_served"),
+    [("", True), ("_nb_redirects=1", True), *((f"_nb_redirects={n}", False) for n in BAD_COUNTS)],
+)
+def test_a_sign_in_with_an_invalid_count_of_redirects_is_not_served(query, is_served):
+    routes = [Route("/login/callback", respond)]
+    middleware = build_middleware(True, True, LoadLimits(0, 0))
+    client = TestClient(Starlette(routes=routes, middleware=middleware))
+    assert client.get(f"/login/callback?{query}").status_code == (200 if is_served else 404)
 
 
 @pytest.mark.parametrize("path", ["/login/huggingface", "/login/callback", "/logout"])
@@ -250,6 +266,15 @@ def test_only_existing_views_are_embedded(query):
         ("/playground/api/runs/list", "gzip, br", 1000, "br"),
         ("/playground/api/runs/list", "gzip", 1000, "gzip"),
         ("/playground/api/runs/list", "identity", 1000, None),
+        ("/playground/api/runs/list", "gzip, br;q=0", 1000, "gzip"),
+        ("/playground/api/runs/list", "br;q=0.2, gzip;q=0.8", 1000, "gzip"),
+        ("/playground/api/runs/list", "BR", 1000, "br"),
+        ("/playground/api/runs/list", "*", 1000, "br"),
+        ("/playground/api/runs/list", "*;q=0", 1000, None),
+        ("/playground/api/runs/list", "br;q=0, *", 1000, "gzip"),
+        ("/playground/api/runs/list", "brotli, x-gzip", 1000, None),
+        ("/playground/api/runs/list", "br;q=x, gzip;q=nan", 1000, None),
+        ("/playground/api/runs/list", "", 1000, None),
         ("/playground/api/runs/poll", "gzip, br", 999, None),
     ],
 )
