@@ -66,9 +66,10 @@ def server(registries, trained_checkpoint, tmp_path, monkeypatch):
     run = registry.import_checkpoint(
         shutil.copytree(trained_checkpoint, tmp_path / ".sent"), owner, "my run"
     )
-    routes = launch_options(
-        registry, build_handlers(registry, experiments, public=False), None, 7910, share=False
-    )["app_kwargs"]["routes"]
-    with TestClient(Starlette(routes=routes)) as client:  # raises uncaught errors of the server
+    handlers = build_handlers(registry, experiments, public=False)
+    options = launch_options(registry, handlers, None, 7910, share=False)
+    app = Starlette(routes=options["app_kwargs"]["routes"])
+    app.state.handlers = handlers
+    with TestClient(app) as client:  # raises uncaught errors of the server
         yield client, registry, run, owner
     experiments.close()
