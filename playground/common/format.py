@@ -1,14 +1,19 @@
-"""The text of fractions, sizes, durations and counts.
+"""The text of fractions, sizes, durations, counts and tables.
 
-`playground/ui/static/shared/format.js` follows the same rules; tests/data/format_vectors.json
-tests both.
+`playground/ui/static/shared/format.js` and `csv.js` follow the same rules;
+tests/data/format_vectors.json tests both.
 """
 
 import math
+import re
+from collections.abc import Iterable
 
 from .stats import floor_to
 
 EPSILON = 1e-9  # an error of a billionth counts as a rounding error
+# A spreadsheet would evaluate such a cell, unless it is a number.
+FORMULA = re.compile(r"[=+\-@\t\r]")
+NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
 def format_percent(fraction: float) -> str:
@@ -51,3 +56,16 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
 
 def _round_half_up(value: float, digits: int) -> str:
     return f"{math.floor(value * 10**digits + 0.5 + EPSILON) / 10**digits:.{digits}f}"
+
+
+def format_csv(rows: Iterable[Iterable[object]]) -> str:
+    """Format rows of cells as CSV; None is an empty cell, and no cell is a formula."""
+    return "".join(",".join(map(_format_cell, row)) + "\n" for row in rows)
+
+
+def _format_cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    is_formula = FORMULA.match(text) and not NUMBER.fullmatch(text)
+    if not is_formula and not re.search(r'[",\r\n]', text):
+        return text
+    return '"' + ("'" if is_formula else "") + text.replace('"', '""') + '"'

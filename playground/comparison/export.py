@@ -3,13 +3,11 @@
 It works on the rows received so far, so that the table of a cancelled job can be exported too.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterable
 from typing import Any
 
-from playground.common.format import format_percent
+from playground.common.format import format_csv, format_percent
 
 RESULT_COLUMNS = (
     "model",
@@ -49,13 +47,8 @@ def latest_rows(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def to_csv(events: Iterable[dict[str, Any]]) -> str:
     """Return a CSV with one line per model."""
-    text = io.StringIO()
-    writer = csv.DictWriter(
-        text, RESULT_COLUMNS, extrasaction="ignore", restval="", lineterminator="\n"
-    )
-    writer.writeheader()
-    writer.writerows(latest_rows(events))
-    return text.getvalue()
+    rows = [[row.get(name) for name in RESULT_COLUMNS] for row in latest_rows(events)]
+    return format_csv([RESULT_COLUMNS, *rows])
 
 
 def to_json(

@@ -3,14 +3,12 @@
 The functions take measured numbers; they do not access runs or files.
 """
 
-import csv
-import io
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from playground.common.format import format_percent
+from playground.common.format import format_csv, format_percent
 from playground.common.stats import (
     censored_summary,
     corrected_p_value,
@@ -416,13 +414,4 @@ def to_csv(names: Sequence[str], variants: Sequence[Mapping[str, Any]], test: st
         # The variant's label is a column of its own.
         varied = [variant["values"].get(name) for name in names if name != VARIANT_KEY]
         lines.append([*varied, *row])
-    return to_csv_text([*(name for name in names if name != VARIANT_KEY), *CSV_COLUMNS], lines)
-
-
-def to_csv_text(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """Format rows as CSV."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(head)
-    table.writerows([["" if value is None else value for value in line] for line in lines])
-    return text.getvalue()
+    return format_csv([[*(name for name in names if name != VARIANT_KEY), *CSV_COLUMNS], *lines])

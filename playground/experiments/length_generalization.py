@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from playground.common.atomic_write import write_file
-from playground.common.format import format_percent
+from playground.common.format import format_csv, format_percent
 from playground.common.stats import five_number_summary, quantile, wilson_interval
 from playground.common.strict_json import read_json
 from playground.models.stack_config import StackConfig
 from playground.tasks import LOOKUP, TASKS
 from playground.training.config import RunConfig
 
-from .analysis import TARGET_SCORE, describe_rank_test, to_csv_text
+from .analysis import TARGET_SCORE, describe_rank_test
 from .spec import MIN_PER_LENGTH, evaluation_cost
 
 SCORES_FILE = "lengths.json"  # in the folder of the run
@@ -306,6 +306,5 @@ def to_csv(rows: Sequence[Mapping[str, Any]], test: str = "") -> str:
         for line in run["scores"]
     ]
     names = ["scheme", "seed", "length", "n", "right", "exact_match", "wilson_low", "wilson_high"]
-    return to_csv_text(
-        [*names, "test"], [[*line, "" if i else test] for i, line in enumerate(lines)]
-    )
+    file_rows = [[*line, "" if i else test] for i, line in enumerate(lines)]
+    return format_csv([[*names, "test"], *file_rows])

@@ -5,7 +5,6 @@ Each takes plain data: training curves, exact match by length, attention of head
 Shapes of arrays: L layers, H heads, Q queries (rows), M keys (columns).
 """
 
-import csv
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from playground.common.format import format_percent
+from playground.common.format import format_csv, format_percent
 from playground.common.stats import exact_match_interval, floor_to
 
 from .style import (
@@ -439,10 +438,9 @@ def write(folder: Path, name: str, data: Any) -> list[Path]:
         path.write_bytes(render(figure, kind))
     if isinstance(data, list):
         paths.append(folder / f"{name}.csv")
-        with open(paths[-1], "w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, list(data[0]), lineterminator="\n")
-            table.writeheader()
-            table.writerows(data)
+        rows = [[row.get(name) for name in data[0]] for row in data]
+        text = format_csv([data[0].keys(), *rows])
+        paths[-1].write_text(text, encoding="utf-8", newline="")
     else:
         paths.append(folder / f"{name}.json")
         paths[-1].write_text(json.dumps(data, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -5,7 +5,6 @@ import { enter } from "./support/dom.js";
 import { box, click, fill, mount } from "./support/page.js";
 import { DataTable, sortRows } from "../../playground/ui/static/shared/components/data_table.js";
 import { LineChart } from "../../playground/ui/static/shared/components/line_chart.js";
-import { toCsv } from "../../playground/ui/static/shared/csv.js";
 import { html } from "../../playground/ui/static/vendor/preact.js";
 
 const ROWS = [
@@ -103,10 +102,6 @@ test("an empty table has a sentence instead", async () => {
     />`,
   );
   assert.equal(box.textContent.trim(), "No models yet.");
-});
-
-test("cells of a CSV file are quoted, and a formula is not evaluated", () => {
-  assert.equal(toCsv([["a,b", 'say "x"', "-1", "-x", null]]), '"a,b","say ""x""",-1,"\'-x",\n');
 });
 
 test("a chart has a table, files, a logarithmic axis and smoothing", async () => {

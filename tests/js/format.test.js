@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { toCsv } from "../../playground/ui/static/shared/csv.js";
 import * as format from "../../playground/ui/static/shared/format.js";
 
 const vectors = JSON.parse(
@@ -14,6 +15,7 @@ const FORMATTERS = {
   age: format.formatAge,
   count: (input) => format.formatCount(...input),
   number: format.formatNumber,
+  csv: (cell) => toCsv([[cell]]).replace(/\n$/, ""),
 };
 
 test("every kind of vector has a formatter", () => {

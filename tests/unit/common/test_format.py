@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from playground.common.format import format_bytes, format_count, format_duration, format_percent
+from playground.common.format import (
+    format_bytes,
+    format_count,
+    format_csv,
+    format_duration,
+    format_percent,
+)
 
 VECTORS = json.loads(
     (Path(__file__).resolve().parents[2] / "data/format_vectors.json").read_text(encoding="utf-8")
@@ -15,6 +21,7 @@ FORMATTERS = {
     "bytes": format_bytes,
     "duration": format_duration,
     "count": lambda arguments: format_count(*arguments),
+    "csv": lambda cell: format_csv([[cell]]).removesuffix("\n"),
 }
 
 

@@ -1,11 +1,11 @@
-// CSV text.
+// CSV text, as `format_csv` in common/format.py.
 
 /** @param {unknown} value */
 function formatCell(value) {
   const text = value === null || value === undefined ? "" : String(value);
   // A spreadsheet would evaluate a cell that starts like a formula.
-  const isFormula = /^[=+@\t]|^-[^\d.]/.test(text);
-  return isFormula || /[",\n]/.test(text)
+  const isFormula = /^[=+\-@\t\r]/.test(text) && !/^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(text);
+  return isFormula || /[",\r\n]/.test(text)
     ? '"' + (isFormula ? "'" : "") + text.replaceAll('"', '""') + '"'
     : text;
 }
