@@ -15,9 +15,9 @@ import numpy as np
 import safetensors.numpy
 
 from playground.common.atomic_write import write_dir
-from playground.common.messages import file_label
 from playground.common.storage import checkpoints_root
 from playground.common.strict_json import read_json
+from playground.errors import UserError
 
 from .pairs import (
     SHA256_PATTERN,
@@ -30,6 +30,7 @@ from .pairs import (
 )
 
 _DATA_FILE, _METADATA_FILE = "rows.safetensors", "rows.json"
+ADD_AGAIN = "remove the dataset and add it again"
 
 
 def store(dataset: PairDataset, root: Path | None = None) -> str:
@@ -131,9 +132,7 @@ def load_tensors(sha256: str, vocabulary: Sequence[str]) -> dict[str, np.ndarray
         TypeError,
         MemoryError,
     ) as error:
-        raise DatasetError(
-            f"{file_label(path)} is damaged ({error}); remove its folder and add the dataset again"
-        ) from None
+        raise DatasetError(f"{_DATA_FILE} is damaged ({error}); {ADD_AGAIN}") from None
     return tensors
 
 
@@ -147,17 +146,18 @@ def load_metadata(sha256: str) -> dict[str, Any]:
     path = dataset_path(sha256).with_name(_METADATA_FILE)
     try:
         metadata = read_json(path)
-        validate_vocabulary(" ".join(metadata["vocabulary"]))
-        if not all(
-            type(metadata[name]) is int and metadata[name] > 0
-            for name in ("rows", "longest_source", "longest_target")
-        ):
-            raise ValueError("its counts must be positive whole numbers")
-    except (ValueError, KeyError, TypeError) as error:
-        raise DatasetError(
-            f"{path.parent.name[:12]}…/{_METADATA_FILE} is damaged ({error}); remove its folder "
-            "and add the dataset again"
-        ) from None
+    except UserError as error:
+        raise DatasetError(f"{error}; {ADD_AGAIN}") from None
+    try:
+        vocabulary = metadata.get("vocabulary") if isinstance(metadata, dict) else None
+        if not isinstance(vocabulary, list) or not all(isinstance(t, str) for t in vocabulary):
+            raise ValueError("it has no list of tokens")
+        validate_vocabulary(" ".join(vocabulary))
+        counts = [metadata.get(name) for name in ("rows", "longest_source", "longest_target")]
+        if not all(type(count) is int and count > 0 for count in counts):
+            raise ValueError("its counts must be whole numbers")
+    except ValueError as error:
+        raise DatasetError(f"{_METADATA_FILE} is damaged: {error}; {ADD_AGAIN}") from None
     return dict(metadata)
 
 

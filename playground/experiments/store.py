@@ -1,6 +1,5 @@
 """Store the experiments of a server, in memory and as <folder>/<id>.json."""
 
-import logging
 import secrets
 import threading
 from collections import OrderedDict
@@ -12,20 +11,20 @@ from pydantic import ConfigDict
 
 from playground.common.atomic_write import clean_up_stale, remedy, write_file
 from playground.common.strict_json import read_json
+from playground.common.validation import parse
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_per_address, uses_full_share
 from playground.models.config_fields import short_repr
-from playground.runs.record import owner_id
+from playground.runs.damaged import Damaged, describe_damage
+from playground.runs.record import Fingerprint, owner_id
 from playground.runs.registry import MAX_RUNS_PER_OWNER, Registry
 
 from .spec import Experiment
 from .state import ExperimentState, ResultCache
 
-log = logging.getLogger(__name__)
-
 MAX_EXPERIMENTS_PER_OWNER, MAX_EXPERIMENTS_TOTAL = 50, 2000
 MAX_CACHED = 64  # experiments with computed results in memory
-EXPERIMENT_GONE = "this experiment is no longer here, or not yours; select another one"
+EXPERIMENT_MISSING = "this experiment is no longer here, or not yours; select another one"
 STALE_TMP_AGE_S = 600  # age in seconds at which an unfinished write is removed
 
 
@@ -35,6 +34,7 @@ class StoredExperiment(Experiment):
     model_config = ConfigDict(extra="ignore")  # later versions may add fields
 
     version: Literal[1] = 1
+    owner: Fingerprint
     runs: dict[str, str]
     cancelled: bool
 
@@ -50,14 +50,15 @@ class ExperimentStore:
         self.folder = registry.root / "experiments"
         self.lock = threading.RLock()
         self.states: dict[str, ExperimentState] = {}
+        self.damaged: dict[str, Damaged] = {}  # the files that cannot be read, by name
         # Experiments with computed results, by id, most recently used last.
         self._cached: OrderedDict[str, ExperimentState] = OrderedDict()
         clean_up_stale(self.folder, STALE_TMP_AGE_S)
         for path in sorted(self.folder.glob("*.json")):
             try:
                 state = _read(path)
-            except (ValueError, OSError):  # the file stays: it may belong to another version
-                log.warning("%s cannot be read as an experiment", path, exc_info=True)
+            except (ValueError, OSError) as error:  # it may belong to another version
+                self.damaged[path.name] = describe_damage(path, path, error)
                 continue
             self.states[state.experiment.id] = state
 
@@ -81,7 +82,7 @@ class ExperimentStore:
         """
         state = self.states.get(experiment.id)
         if state is None:
-            raise UserError(EXPERIMENT_GONE)
+            raise UserError(EXPERIMENT_MISSING)
         return state
 
     def add(self, experiment: Experiment, owner: str) -> None:
@@ -217,9 +218,9 @@ def _read(path: Path) -> ExperimentState:
     Raises:
         ValueError: when the file is not an experiment of this version.
     """
-    stored = StoredExperiment.model_validate(read_json(path))
+    stored = parse(StoredExperiment, read_json(path))
     if stored.id != path.stem:
-        raise ValueError(f"{path} has the id {short_repr(stored.id)}, which is not its name")
+        raise ValueError(f"its id is {short_repr(stored.id)}, which is not the name of its file")
     fields = stored.model_dump(exclude={"version", "runs", "cancelled"})
     state = ExperimentState(Experiment.model_construct(**fields), stored.runs)
     state.is_cancelled = stored.cancelled

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Container
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,17 +105,22 @@ class DatasetLibrary:
         ]
         datasets = []
         for path in sorted(paths, key=_modified_at, reverse=True)[:MAX_DATASETS_PER_OWNER]:
-            with suppress(DatasetError, OSError):
+            if not (datasets_dir() / path.name).is_dir():  # removed meanwhile
+                continue
+            row: dict[str, Any] = {
+                "sha256": path.name,
+                "bytes": directory_size(datasets_dir() / path.name),
+            }
+            try:
                 metadata = load_metadata(path.name)
-                datasets.append(
-                    {
-                        "sha256": path.name,
-                        "n_pairs": metadata["rows"],
-                        "vocab_size": len(metadata["vocabulary"]),
-                        "vocabulary": metadata["vocabulary"][:8],
-                        "bytes": directory_size(datasets_dir() / path.name),
-                    }
-                )
+                row |= {
+                    "n_pairs": metadata["rows"],
+                    "vocab_size": len(metadata["vocabulary"]),
+                    "vocabulary": metadata["vocabulary"][:8],
+                }
+            except (DatasetError, OSError) as error:
+                row["damaged"] = str(error)
+            datasets.append(row)
         return datasets
 
     def remove(self, owner: str, sha256: str) -> None:

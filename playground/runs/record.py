@@ -91,6 +91,7 @@ def _check_folder_name(name: str) -> str:
 
 RunOrigin = Literal["user", "lesson", "experiment"]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_check_printable)]
+Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # of an owner's key
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Step = Annotated[int, Field(ge=0, le=MAX_STEPS)]
 Tag = Annotated[Text, Field(max_length=MAX_TAG_LENGTH)]
@@ -114,7 +115,7 @@ class RunRecord(BaseModel, frozen=True, strict=True):
 
     id: Text
     share_id: Text
-    owner: Text  # the fingerprint of the owner's key
+    owner: Fingerprint
     name: Text
     config: Config
     created: Seconds

@@ -3,7 +3,7 @@
 This module holds no tensors and does not import torch.
 """
 
-import logging
+import secrets
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -21,6 +21,7 @@ from playground.training.config import RunConfig
 from playground.training.setting_changes import SettingChange, config_at_step
 
 from .commands import RunCommands
+from .damaged import Damaged, describe_damage
 from .download_tokens import DownloadTokens
 from .limits import estimated_run_bytes
 from .memory import ensure_memory_available
@@ -34,8 +35,6 @@ from .storage_folder import StorageFolder
 from .storage_quota import StorageQuota
 from .summary import default_name, live_response, time_left, to_summary, unique_name
 from .supervisor import Supervisor
-
-log = logging.getLogger(__name__)
 
 preload("playground.runs.training_worker", "playground.runs.inspector_process")
 
@@ -66,6 +65,7 @@ class Registry:
         self.single_owner = ""  # the single owner of a local instance
         # when each owner last listed their runs, by fingerprint, oldest first
         self.owner_last_seen: OrderedDict[str, float] = OrderedDict()
+        self.damaged: dict[str, Damaged] = {}  # the runs that cannot be read, by folder
         self._runs: dict[str, Run] = {}  # by id
         self._by_share_id: dict[str, Run] = {}  # by the id in a share link
         self._by_owner: defaultdict[str, dict[str, Run]] = defaultdict(dict)  # by owner and id
@@ -83,6 +83,7 @@ class Registry:
             self.remove,
             self._lock,
             self.owner_last_seen,
+            self.damaged,
         )
         self.commands = RunCommands(self.settings, self.scheduler, self.storage_quota)
         self.supervisor = Supervisor(
@@ -112,11 +113,11 @@ class Registry:
             # The folder of an unreadable record stays. Its checkpoints can be opened by their path.
             try:
                 run = Run.read(folder)
-            except (ValueError, OSError) as error:
-                log.warning("the run in %s is not listed: %s", folder, error)
-                continue
-            if run.id not in self._runs:
+                if run.id in self._runs or run.share_id in self._by_share_id:
+                    raise ValueError("it is a copy of another run")
                 self._add(run)
+            except (ValueError, OSError) as error:
+                self.damaged[folder.name] = describe_damage(folder, folder / "run.json", error)
 
     # Index
 
@@ -124,6 +125,10 @@ class Registry:
         with self._lock:
             self._runs[run.id] = self._by_share_id[run.share_id] = run
             self._by_owner[run.owner][run.id] = run
+
+    def owns_machine(self, owner: str) -> bool:
+        """Return whether this is a local instance, and the key that of its owner."""
+        return bool(self.single_owner) and secrets.compare_digest(owner, self.single_owner)
 
     def remove(self, run: Run) -> None:
         """Remove a run from the registry; the caller removes its folder."""

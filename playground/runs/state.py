@@ -316,12 +316,16 @@ class Run:
         evaluations = reversed(self.load_points().evaluations)
         return next((score for at, score, *_ in evaluations if at == step), None)
 
+    def checkpoint_folders(self) -> list[Path]:
+        """Return the folders of the checkpoints, also of damaged ones, newest first."""
+        return sorted((self.folder / "checkpoints").glob("[0-9]*"), reverse=True)
+
     def checkpoints(self) -> list[tuple[Path, Manifest]]:
         """Return the readable checkpoints, newest first."""
         checkpoints = []
-        for path in sorted((self.folder / "checkpoints").glob("[0-9]*"), reverse=True):
+        for path in self.checkpoint_folders():
             # The worker reports an unreadable checkpoint and uses the one before.
-            with suppress(CheckpointError, OSError):
+            with suppress(ValueError, OSError):
                 checkpoints.append((path, cached_manifest(path)))
         return sorted(
             checkpoints,

@@ -1,5 +1,7 @@
 """The folder of a server: shared checkpoints directly in it, and a folder per run in `runs/`."""
 
+import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -18,6 +20,7 @@ from .weight_history import weights_path
 from .worker_protocol import PINNED_SUFFIX
 
 STALE_TMP_AGE_S = 600.0  # age in seconds at which an unfinished write is removed
+RUN_FOLDER = re.compile(r"\d{8}-\d{6}-.+-[0-9a-f]{6}")  # as `new_run_folder` names it
 
 
 class StorageFolder:
@@ -63,13 +66,18 @@ class StorageFolder:
 
         They are the folders directly under the root.
         """
-        folders = sorted(path.parent for path in self.root.glob("*/config.json"))
-        return {folder.name: folder for folder in folders if not folder.name.startswith(".")}
+        return {
+            folder.name: folder
+            for folder in _subfolders(self.root)
+            if os.path.lexists(folder / "config.json")
+        }
 
     def run_folders(self) -> Iterator[Path]:
         """Yield the folders of the runs of earlier servers, without their unfinished writes."""
-        for path in sorted(self.runs.glob("*/run.json")):
-            folder = path.parent
+        for folder in _subfolders(self.runs):
+            has_record = os.path.lexists(folder / "run.json")
+            if not has_record and not RUN_FOLDER.fullmatch(folder.name):
+                continue
             with (
                 suppress(filelock.Timeout, OSError),
                 filelock.FileLock(folder / ".lock", timeout=0),
@@ -106,3 +114,12 @@ class StorageFolder:
             shutil.rmtree(target, ignore_errors=True)
             raise
         return target, (checkpoint / "training.safetensors").is_file()
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    """Return the folders in a folder by name, also those that cannot be read."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [folder / name for name in names if name[0] != "." and os.path.isdir(folder / name)]

@@ -22,6 +22,7 @@ from playground.common.storage import directory_size
 from playground.errors import UserError
 from playground.jobs.addresses import CLIENT_ADDRESS, max_amount_per_address
 
+from .damaged import Damaged
 from .limits import estimated_run_bytes
 from .record import HISTORY_THINNED, WEIGHTS_EVICTED, owner_id
 from .settings import RegistrySettings
@@ -46,6 +47,7 @@ class StorageQuota:
         remove: removes a run from the registry.
         lock: the lock of the registry; while it is held, no run starts or resumes.
         owner_last_seen: when each owner last listed their runs, by fingerprint.
+        damaged: the runs that cannot be read; they count, but are never evicted.
     """
 
     def __init__(
@@ -56,9 +58,11 @@ class StorageQuota:
         remove: Callable[[Run], None],
         lock: RecordLock,
         owner_last_seen: Mapping[str, float],
+        damaged: dict[str, Damaged],
     ) -> None:
         self.settings, self.runs, self.is_idle, self.remove = settings, runs, is_idle, remove
         self.lock, self.owner_last_seen = lock, owner_last_seen
+        self.damaged = damaged
 
     def ensure_available(self, owner: str, n_bytes: int) -> None:
         """Ensure that an owner can store more bytes.
@@ -76,14 +80,15 @@ class StorageQuota:
         limits = self.settings.limits
         if limits.bytes_per_owner:
             owned = [run for run in self.runs() if run.owner == owner and not run.is_deleted]
-            excess = sum(map(self.size_of_run, owned)) + n_bytes - limits.bytes_per_owner
+            used = sum(map(self.size_of_run, owned)) + self._damaged_bytes()[owner]
+            excess = used + n_bytes - limits.bytes_per_owner
             if self._thin_histories(owned, excess) > 0:
                 runs_by_size = sorted(owned, key=self.size_of_run, reverse=True)[:MAX_NAMED_RUNS]
                 sized = [
                     f"“{run.name}” ({format_bytes(self.size_of_run(run))})" for run in runs_by_size
                 ]
                 raise UserError(
-                    f"your runs use {format_bytes(sum(map(self.size_of_run, owned)))} and this "
+                    f"your runs use {format_bytes(used)} and this "
                     f"needs about {format_bytes(n_bytes)} more, but {limits.instance_name} stores "
                     f"{format_bytes(limits.bytes_per_owner)} per user: delete "
                     f"{' or '.join(sized)}, or {limits.how_to_raise('RUNS_MB')}"
@@ -200,8 +205,15 @@ class StorageQuota:
         self.remove(run)
         return lambda: shutil.rmtree(run.folder, ignore_errors=True)
 
-    def _bytes_by_owner(self, runs: list[Run]) -> Counter[str]:
+    def _damaged_bytes(self) -> Counter[str]:
+        """Return the bytes of the damaged runs of each owner; "" is the unknown owner."""
         used = Counter[str]()
+        for each in list(self.damaged.values()):
+            used[each.owner] += each.n_bytes
+        return used
+
+    def _bytes_by_owner(self, runs: list[Run]) -> Counter[str]:
+        used = self._damaged_bytes()
         for run in runs:
             used[run.owner] += self.size_of_run(run)
         return used
@@ -217,6 +229,7 @@ class StorageQuota:
         """
         sizes = [self.size_of_run(run) for run in runs]
         owners, used = Counter[str](), Counter[str]({address: needed})
+        used[""] += self._damaged_bytes().total()
         for run, size in zip(runs, sizes, strict=True):
             owners[run.owner] += size
         for run, size in zip(runs, sizes, strict=True):

@@ -46,6 +46,7 @@ from .checkpoint_transfer import CheckpointTransfer
 from .client import resolve_client_address
 from .compare_api import CompareHandlers
 from .connections import bound_connections
+from .damaged_api import DamagedHandlers
 from .datasets_api import DatasetHandlers
 from .experiments_api import ExperimentHandlers
 from .gradio_patches import apply_patches, bound_sessions
@@ -174,6 +175,7 @@ def build_handlers(
         ArchitectureHandlers(registry),
         ExperimentHandlers(registry, experiments),
         ReplicationHandlers(registry, experiments),
+        DamagedHandlers(registry, experiments),
         HubHandlers(registry, HubJobs(has_one_user=bool(registry.single_owner))),
         LessonHandlers(registry, LessonService(registry, pretrained=comparison.queue)),
     )

@@ -16,7 +16,7 @@ from playground.experiments.example import EXAMPLE_ID, load_example
 from playground.experiments.presets import list_presets, spec
 from playground.experiments.service import ExperimentService
 from playground.experiments.spec import LENGTHS, Experiment, parse_experiment
-from playground.experiments.store import EXPERIMENT_GONE
+from playground.experiments.store import EXPERIMENT_MISSING
 from playground.experiments.variant import VARIANT_KEY, Variant, format_value, parse_value
 from playground.models.config_fields import ConfigError, short_repr
 from playground.runs.model_ref import ModelRef, resolve_config
@@ -182,7 +182,7 @@ class ExperimentHandlers(HandlerGroup):
     def _require_experiment(self, request: ExperimentRequest) -> Experiment:
         experiment = self.experiments.find(request.experiment, request.owner)
         if experiment is None:
-            raise UserError(EXPERIMENT_GONE)
+            raise UserError(EXPERIMENT_MISSING)
         return experiment
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playground.checkpoints.manifest import CheckpointError, cached_manifest
+from playground.checkpoints.manifest import cached_manifest
 from playground.common.atomic_write import remove_dir
 from playground.common.format import format_count
 from playground.common.storage import directory_size
@@ -32,6 +32,8 @@ from .routes import handler
 from .schemas.base import ModelRequest
 from .schemas.runs import ActOnRun, ListRuns
 
+CHECKPOINT_MISSING = "this checkpoint is no longer on the server; select another one"
+
 
 @handler("runs/list", ListRuns)
 def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
@@ -51,8 +53,7 @@ def list_runs(registry: Registry, request: ListRuns) -> dict[str, Any]:
                     "best": manifest.scores["exact_match"] if manifest.scores else None,
                 }
             )
-        except (CheckpointError, OSError):
-            # An incomplete or damaged folder: opening it by name reports the error.
+        except (ValueError, OSError):  # damaged_api.py lists it
             continue
     runs, storage_message = (
         (registry.summaries(owner), registry.storage_quota.eviction_message(owner))
@@ -109,8 +110,10 @@ def _download(registry: Registry, run: Run, request: ActOnRun) -> dict[str, Any]
 
 
 def _remove_checkpoint(registry: Registry, run: Run, request: ActOnRun) -> None:
-    path = _find_checkpoint(run, request)
-    if len(run.checkpoints()) == 1:
+    path = next((p for p in run.checkpoint_folders() if p.name == request.checkpoint), None)
+    if path is None:
+        raise UserError(CHECKPOINT_MISSING)
+    if [path] == [readable for readable, _ in run.checkpoints()]:
         raise UserError(
             "this is the only checkpoint of the run, which cannot resume without it; delete the "
             "run instead"
@@ -123,7 +126,7 @@ def _find_checkpoint(run: Run, request: ActOnRun) -> Path:
     for path, _ in run.checkpoints():
         if path.name == request.checkpoint:
             return path
-    raise UserError("this checkpoint is no longer on the server; select another one")
+    raise UserError(CHECKPOINT_MISSING)
 
 
 # By action: its handler.
@@ -163,6 +166,7 @@ def run_details(registry: Registry, request: ModelRequest) -> dict[str, Any]:
     }
     if is_owner:
         response |= {"share_id": run.share_id, "checkpoints": list_run_checkpoints(run)}
+        response["damaged"] = list_damaged_checkpoints(run)
     return response
 
 
@@ -187,6 +191,18 @@ def list_run_checkpoints(run: Run) -> list[dict[str, Any]]:
         except OSError:
             continue  # A newer checkpoint has replaced it.
     return summaries
+
+
+def list_damaged_checkpoints(run: Run) -> list[dict[str, Any]]:
+    """Return the name, the size and the reason of each checkpoint that cannot be read."""
+    damaged = []
+    for path in run.checkpoint_folders():
+        try:
+            cached_manifest(path)
+        except (ValueError, OSError) as error:
+            row = {"kind": "checkpoint", "name": path.name, "reason": str(error)}
+            damaged.append(row | {"bytes": directory_size(path)})
+    return damaged
 
 
 def settings_for_viewer(config: RunConfig, is_owner: bool = True) -> dict[str, Any]:

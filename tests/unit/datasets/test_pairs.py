@@ -314,7 +314,7 @@ def test_a_missing_dataset_is_named_with_instructions(stored, tmp_path, monkeypa
 def test_rows_with_another_hash_are_rejected(stored, harm):
     path = datasets_dir() / stored.sha256 / "rows.safetensors"
     path.write_bytes(bytes(harm(path.read_bytes())))
-    with pytest.raises(DatasetError, match=r"is damaged .* add the dataset again"):
+    with pytest.raises(DatasetError, match=r"is damaged.* add it again"):
         task_of(stored).check_lengths(3, 3)
     store(stored)  # mends it
     task_of(stored).check_lengths(3, 3)

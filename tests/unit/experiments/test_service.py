@@ -11,7 +11,7 @@ from playground.errors import UserError
 from playground.experiments.length_generalization import SCORES_FILE
 from playground.experiments.scheduler import MAX_QUEUED_RUNS, Scheduler
 from playground.experiments.service import ExperimentService
-from playground.runs.record import WEIGHTS_EVICTED
+from playground.runs.record import WEIGHTS_EVICTED, owner_id
 from playground.runs.registry import Registry
 from playground.runs.storage_quota import all_weights
 from playground.training.config import RunConfig
@@ -460,8 +460,8 @@ def test_runs_count_for_the_address_that_started_the_experiment(server, client_a
 
 
 def stored(**changes):
-    content = {"id": "f", "owner": "o", "name": "n", "base": {}, "runs": {}, "cancelled": False}
-    return json.dumps(content | ONE | changes)
+    content = {"id": "f", "name": "n", "base": {}, "runs": {}, "cancelled": False}
+    return json.dumps(content | ONE | {"owner": owner_id("ada")} | changes)
 
 
 @pytest.mark.parametrize(
@@ -471,15 +471,18 @@ def stored(**changes):
         ("{", False),
         ('{"id": "f"}', False),
         (stored(id="x"), False),
+        (stored(owner="x"), False),
+        (stored(version=2), False),
         (stored(grid={"norm_placement": ["up"]}), False),
     ],
 )
-def test_an_invalid_file_is_ignored_and_stays(create_server, tmp_path, text, is_read):
+def test_an_invalid_file_is_named_and_stays(create_server, tmp_path, text, is_read):
     path = tmp_path / "experiments" / "f.json"
     path.parent.mkdir()
     path.write_text(text)
     _, experiments = create_server()
-    assert bool(experiments.store.states) is is_read
+    assert list(experiments.store.states) == ["f"] * is_read
+    assert list(experiments.store.damaged) == ["f.json"] * (not is_read)
     assert path.read_text() == text
 
 

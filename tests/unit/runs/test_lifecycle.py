@@ -519,7 +519,7 @@ def test_late_snapshot_does_not_replace_the_last_weights_of_a_run(registry, monk
         return requests[-1][1]
 
     monkeypatch.setattr(registry.snapshots.inspector, "request", request)
-    run = Run(RunRecord.new(RunConfig(), "ada", "short"), Path("run"))
+    run = Run(RunRecord.new(RunConfig(), owner_id("ada"), "short"), Path("run"))
     run.worker = SimpleNamespace(exited=threading.Event())
     run.update_live(latest_weights_step=0)
     registry.snapshots.refresh(run)

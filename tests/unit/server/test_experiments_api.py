@@ -387,11 +387,11 @@ def test_an_experiment_deleted_at_any_moment_gets_an_answer(lab, monkeypatch, lo
     deleted = []
 
     def delete_after_lookup(*arguments):
-        found = look_up(*arguments)
+        result = look_up(*arguments)
         for state in list(store.states.values()):
             deleted.append(state.experiment.id)
             store.remove(state.experiment)
-        return found
+        return result
 
     for route, fields in (
         ("experiments/poll", {}),

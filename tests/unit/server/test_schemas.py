@@ -4,6 +4,7 @@ import pytest
 
 from playground.server.architectures_api import ArchitectureHandlers
 from playground.server.compare_api import CompareHandlers
+from playground.server.damaged_api import DamagedHandlers
 from playground.server.datasets_api import DatasetHandlers
 from playground.server.experiments_api import ExperimentHandlers
 from playground.server.hub_api import HubHandlers
@@ -17,6 +18,7 @@ from playground.server.session import SessionHandlers
 GROUPS = (
     ArchitectureHandlers,
     CompareHandlers,
+    DamagedHandlers,
     DatasetHandlers,
     ExperimentHandlers,
     HubHandlers,

@@ -185,6 +185,16 @@ export interface RunDetails {
   branched_from?: number | null;
   share_id?: string;
   checkpoints?: RunCheckpoint[];
+  damaged?: DamagedRecord[];
+}
+
+/** A record on disk that cannot be read, in the responses of `damaged/list` and `runs/details`. */
+export interface DamagedRecord {
+  kind: string;
+  name: string;
+  /** A sentence. */
+  reason: string;
+  bytes: number;
 }
 
 export interface RunCheckpoint {
@@ -243,10 +253,12 @@ export interface PartialDataset extends DatasetSummary {
 /** A dataset in the response of `datasets/action` with `list`. */
 export interface StoredDataset {
   sha256: string;
-  n_pairs: number;
-  vocab_size: number;
-  vocabulary: string[];
   bytes: number;
+  n_pairs?: number;
+  vocab_size?: number;
+  vocabulary?: string[];
+  /** Why it cannot be read; then it has no counts. */
+  damaged?: string;
 }
 
 /** The response of `jobs/poll`. */

@@ -5,6 +5,7 @@ import { SegmentedControl } from "../shared/components/segments.js";
 import { TokenStrip } from "../shared/components/token_strip.js";
 import { formatBytes, formatCount, formatInteger, formatMessage } from "../shared/format.js";
 import { html, render } from "../vendor/preact.js";
+import { DamagedRow } from "./damaged_records.js";
 import {
   applyDataset,
   attach,
@@ -227,7 +228,12 @@ function UseButton() {
 
 /** @param {{ dataset: StoredDataset }} props */
 function Stored({ dataset }) {
-  const { sha256, n_pairs, vocab_size, vocabulary, bytes } = dataset,
+  const { sha256, bytes, damaged } = dataset;
+  if (damaged) {
+    const record = { kind: "dataset", name: sha256.slice(0, 12), reason: damaged, bytes };
+    return html`<${DamagedRow} record=${record} onDelete=${() => removeStored(sha256)} />`;
+  }
+  const { n_pairs = 0, vocab_size = 0, vocabulary = [] } = dataset,
     more = vocab_size > vocabulary.length ? " …" : "",
     hash = sha256.slice(0, 12),
     title = [formatCount(vocab_size, "token"), formatBytes(bytes), hash].join(" · ");

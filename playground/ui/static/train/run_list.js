@@ -4,6 +4,7 @@ import { Menu } from "../shared/components/menu.js";
 import { ACTIVE_STATUSES, store } from "../shared/store.js";
 import { OVERLAY_TITLE } from "../shared/strings.js";
 import { html, signal } from "../vendor/preact.js";
+import { DamagedRecords } from "./damaged_records.js";
 import { openRunDifferences } from "./dialogs.js";
 import { Message } from "./messages.js";
 import { openModel } from "./model_selection.js";
@@ -379,6 +380,7 @@ export function RunList() {
       }
       ${renderRows(visible)}
       ${visibleGroups.map((group) => html`<${RunGroup} key=${group.origin} ...${group} />`)}
+      <${DamagedRecords} />
     </div>
   </section>`;
 }

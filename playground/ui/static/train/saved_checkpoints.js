@@ -4,18 +4,25 @@ import { FileButton } from "../shared/components/file_button.js";
 import { downloadUrl } from "../shared/download.js";
 import { formatAge, formatBytes, formatInteger, formatPercent } from "../shared/format.js";
 import { html, signal, useEffect, useState } from "../vendor/preact.js";
+import { DamagedRow } from "./damaged_records.js";
 import { Message, setMessage } from "./messages.js";
 import { openModel } from "./model_selection.js";
 import { fetchDetails, loadRuns, runAction, runAndOpen } from "./runs.js";
 import { state } from "./state.js";
 
+/** @import { DamagedRecord } from "../shared/responses.js" */
+
 /** The checkpoints, and the run that they are of. */
-const saved = signal({ ref: "", checkpoints: /** @type {any[]} */ ([]) });
+const saved = signal({
+  ref: "",
+  checkpoints: /** @type {any[]} */ ([]),
+  damaged: /** @type {DamagedRecord[]} */ ([]),
+});
 
 async function loadCheckpoints() {
   const ref = state.modelRef,
-    { checkpoints } = await fetchDetails(ref);
-  if (checkpoints && ref === state.modelRef) saved.value = { ref, checkpoints };
+    { checkpoints, damaged = [] } = await fetchDetails(ref);
+  if (checkpoints && ref === state.modelRef) saved.value = { ref, checkpoints, damaged };
 }
 
 /** @param {string} name */
@@ -65,7 +72,8 @@ export function SavedCheckpoints() {
   const { is_owner: isOwner, checkpoint_version: version } = state.lastResponse,
     [isOpen, setOpen] = useState(false),
     isVisible = isOwner && state.modelRef.startsWith("run:"),
-    checkpoints = saved.value.ref === state.modelRef ? saved.value.checkpoints : [];
+    { checkpoints, damaged } =
+      saved.value.ref === state.modelRef ? saved.value : { checkpoints: [], damaged: [] };
   useEffect(() => {
     if (isOpen && isVisible) loadCheckpoints();
   }, [isOpen, isVisible, state.modelRef, version]);
@@ -93,6 +101,16 @@ export function SavedCheckpoints() {
         )}
       </tbody>
     </table>
+    <ul class="damaged-records" hidden=${!damaged.length}>
+      ${damaged.map(
+        (record) =>
+          html`<${DamagedRow}
+            key=${record.name}
+            record=${record}
+            onDelete=${() => deleteCheckpoint(record.name)}
+          />`,
+      )}
+    </ul>
     <${Message} name="checkpoints" class="saved-note" />
   </details>`;
 }

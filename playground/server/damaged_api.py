@@ -1,0 +1,64 @@
+"""Serve the damaged records of an owner: which run, checkpoint or experiment, why, and its size.
+
+The owner of a local instance gets all; others get those in which their fingerprint is legible.
+"""
+
+from typing import Any
+
+from playground.checkpoints.manifest import cached_manifest
+from playground.errors import UserError
+from playground.experiments.service import ExperimentService
+from playground.runs.damaged import Damaged, describe_damage
+from playground.runs.record import owner_id
+from playground.runs.registry import Registry
+
+from .routes import HandlerGroup, handler
+from .schemas.base import OwnerRequest
+from .schemas.damaged import RemoveDamaged
+
+
+class DamagedHandlers(HandlerGroup):
+    def __init__(self, registry: Registry, experiments: ExperimentService) -> None:
+        self.registry = registry
+        self._listed_at_start = {"run": registry.damaged, "experiment": experiments.store.damaged}
+
+    @handler("damaged/list", OwnerRequest)
+    def list_damaged(self, request: OwnerRequest) -> dict[str, Any]:
+        """Return the damaged records of the owner."""
+        return {
+            "damaged": [
+                {"kind": kind, "name": name, "reason": each.reason, "bytes": each.n_bytes}
+                for (kind, name), each in self._find(request.owner).items()
+            ]
+        }
+
+    @handler("damaged/remove", RemoveDamaged)
+    def remove(self, request: RemoveDamaged) -> dict[str, Any]:
+        """Delete a damaged record with its folder."""
+        damaged = self._find(request.owner).get((request.kind, request.name))
+        if damaged is None:
+            raise UserError("this record is no longer here, or not yours; reload the page")
+        damaged.remove()
+        self._listed_at_start.get(request.kind, {}).pop(request.name, None)
+        return {}
+
+    def _find(self, owner: str) -> dict[tuple[str, str], Damaged]:
+        owns_machine, fingerprint = self.registry.owns_machine(owner), owner_id(owner)
+        kinds = dict(self._listed_at_start)
+        if owns_machine:
+            kinds["checkpoint"] = self._damaged_checkpoints()
+        return {
+            (kind, name): each
+            for kind, records in kinds.items()
+            for name, each in records.copy().items()
+            if owns_machine or each.owner == fingerprint
+        }
+
+    def _damaged_checkpoints(self) -> dict[str, Damaged]:
+        damaged = {}
+        for name, folder in self.registry.storage.list_checkpoints().items():
+            try:
+                cached_manifest(folder)
+            except (ValueError, OSError) as error:
+                damaged[name] = describe_damage(folder, folder / "config.json", error)
+        return damaged
