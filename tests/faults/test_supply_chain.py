@@ -17,6 +17,9 @@ PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[a-z0-9,-]+\])?==[0-9][0-9A-Z
 ACTION = re.compile(r"uses:\s*(\S+)")
 BY_COMMIT = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 REQUIREMENTS = sorted(ROOT.glob("requirements*.txt"))
+HASHED = re.compile(PINNED.pattern + r" --hash=sha256:[0-9a-f]{64}")
+DEPLOY = ROOT / ".github" / "requirements-deploy.txt"
+DEPLOY_WORKFLOW = ROOT / ".github" / "workflows" / "sync-space.yml"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.y*ml"))
 
 
@@ -101,6 +104,23 @@ def test_every_indirect_dependency_has_one_version_in_the_constraints():
     assert missing == [], "put these lines into constraints.txt:\n" + "\n".join(missing)
     assert unpinned_requirements((ROOT / "constraints.txt").read_text()) == []
     assert "-c constraints.txt" in (ROOT / "requirements-dev.txt").read_text().splitlines()
+
+
+def test_the_deploy_job_installs_the_client_of_the_hub_only_by_hash():
+    """Its last step has a token that may write to the Space."""
+    job = yaml.safe_load(DEPLOY_WORKFLOW.read_text())["jobs"]["deploy"]
+    installs = [step["run"] for step in job["steps"] if "pip install" in step.get("run", "")]
+    assert len(installs) == 1
+    assert "--require-hashes --only-binary :all: -r .github/requirements-deploy.txt" in installs[0]
+    lines = [line for line in DEPLOY.read_text().splitlines() if not line.startswith("#")]
+    assert all(HASHED.fullmatch(line) for line in lines)
+    pinned = dict(line.partition(" ")[0].split("==") for line in lines)
+    hub = {"huggingface-hub": Requirement("huggingface-hub")}
+    assert pinned.keys() == installed_dependencies(hub).keys()
+    known = requirements(ROOT / "constraints.txt") | requirements(ROOT / "requirements.txt")
+    assert {name: f"=={version}" for name, version in pinned.items()} == {
+        name: str(known[name].specifier) for name in pinned
+    }
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
