@@ -1,5 +1,6 @@
 """Errors that a user can correct, and the response that reports them."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,8 @@ def _message(error: Exception) -> str:
     """Return the text of an error; that of a file has its name, without the folders around it."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
-    name = Path(str(error.filename)).name if error.filename is not None else "a file"
+    is_path = isinstance(error.filename, str | bytes | os.PathLike)
+    name = Path(os.fsdecode(error.filename)).name if is_path else "a file"
     return f"{name} could not be read or written: {error.strerror}; try again"
 
 

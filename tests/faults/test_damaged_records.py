@@ -15,6 +15,7 @@ from playground.runs.dataset_library import DatasetLibrary
 from playground.runs.owner_keys import machine_owner_key, new_owner_key
 from playground.runs.record import owner_id
 from playground.server.app import build_handlers
+from tests.support.app_server import AppServer
 from tests.support.coroutines import run_in_thread
 from tests.support.damage import damage
 
@@ -234,3 +235,41 @@ def test_a_damaged_owner_file_is_no_owner_key(root):
         damage(folder / "runs/.owner", seed)
         assert machine_owner_key(folder) == "" or len(machine_owner_key(folder)) == 32
         shutil.rmtree(folder)
+
+
+@pytest.mark.timeout(300)
+def test_the_app_starts_beside_one_damaged_record_of_each_kind(root, tmp_path_factory):
+    nested = "[" * 900 + "]" * 900
+    for path in (
+        copy_run(root, 1) / "run.json",
+        copy_run(root, 2) / "metrics.jsonl",
+        root / "nested-checkpoint" / "config.json",
+        root / "experiments" / "nested.json",
+        root / "rows" / ("0" * 64) / "rows.json",
+    ):
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(nested)
+    (root / "rows" / ("0" * 64) / "rows.safetensors").touch()
+    (copy_run(root, 3) / "run.json").write_bytes(b"")
+    app = AppServer(tmp_path_factory.mktemp("app"), PLAYGROUND_CHECKPOINTS=str(root))
+    try:
+        owner = {"owner": machine_owner_key(root)}
+        listed = app.request("runs/list", owner)
+        assert "good" in {row["name"] for row in listed["checkpoints"]}
+        damaged = {
+            (row["kind"], row["name"]) for row in app.request("damaged/list", owner)["damaged"]
+        }
+        assert damaged == {
+            ("run", "20200101-000000-copy-000001"),
+            ("run", "20200101-000000-copy-000003"),
+            ("checkpoint", "nested-checkpoint"),
+            ("experiment", "nested.json"),
+        }
+        (dataset,) = app.request("datasets/action", owner | {"action": "list"})["datasets"]
+        assert "nested too deeply" in dataset["damaged"]
+        assert app.request("experiments/poll", owner)["experiments"] == []  # of another owner
+    finally:
+        assert app.stop() == 0
+    log = app.log.read_text()
+    assert "Traceback" not in log
+    assert all(name in log for _, name in damaged)
